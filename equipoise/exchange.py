@@ -1,0 +1,116 @@
+"""Averages gradients over workers while backward still runs.
+
+Gradients fill flat buckets in the order in which backward yields them; a full bucket is
+summed over workers in the background. Buckets never change, so the sums of a resumed
+run are the sums of the undisturbed one to the bit, on any number of workers (DDP lays
+its buckets out anew after its first step). The two squared norms of the noise scale
+are taken here because only here does a worker's own gradient exist.
+"""
+
+from collections.abc import Callable, Iterable
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from equipoise.probe import Norms
+
+FIRST_BYTES, BUCKET_BYTES = 1 << 20, 25 << 20  # a small first bucket starts the exchange early; DDP's sizes
+
+
+class Bucket:
+    """Some parameters' gradients, in one flat tensor."""
+
+    def __init__(self, parameters: list[nn.Parameter]) -> None:
+        self.parameters = parameters
+        self.flat = parameters[0].new_zeros(sum(p.numel() for p in parameters))
+        pieces = self.flat.split([p.numel() for p in parameters])
+        self.views = [piece.view(p.shape) for piece, p in zip(pieces, parameters, strict=True)]
+        self.missing = len(parameters)
+
+    def fill(self) -> None:
+        """Move the gradients into the flat tensor; a parameter that took no part counts as zero."""
+        if self.missing:
+            self.flat.zero_()
+        filled = [(v, p.grad) for v, p in zip(self.views, self.parameters, strict=True) if p.grad is not None]
+        torch._foreach_copy_([view for view, _ in filled], [grad for _, grad in filled])
+        for view, parameter in zip(self.views, self.parameters, strict=True):
+            parameter.grad = view
+
+
+class Exchange:
+    """Sums the gradients of all workers: `arm` before the last micro-step's backward, `finish` after it.
+
+    With one worker it does nothing. Workers whose loss is already divided by the size
+    of the global batch end up with its mean gradient.
+    """
+
+    def __init__(self, parameters: Iterable[nn.Parameter], workers: int) -> None:
+        trained = [p for p in parameters if p.requires_grad] if workers > 1 else []
+        self.workers = workers
+        self.buckets = [Bucket(group) for group in grouped(trained[::-1])]  # backward yields the last layer first
+        self.works: list[dist.Work] = []
+        self.armed = False
+        self.norms: Norms | None = None
+        for bucket in self.buckets:
+            for parameter in bucket.parameters:
+                parameter.register_post_accumulate_grad_hook(self._filler(bucket))
+
+    def arm(self, norms: Norms | None) -> None:
+        """From here on a gradient that arrives is the step's last one; `norms` receives this step's."""
+        self.armed = True
+        self.norms = norms
+        self.works.clear()
+        for bucket in self.buckets:
+            bucket.missing = len(bucket.parameters)
+
+    def finish(self) -> None:
+        """Wait until every parameter's gradient is the sum over workers."""
+        if self.workers == 1:
+            return
+        self._launch(len(self.buckets))
+        self.armed = False
+        for bucket, work in zip(self.buckets, self.works, strict=True):
+            work.wait()
+            if self.norms:
+                self.norms.total.append(torch.dot(bucket.flat, bucket.flat))
+
+        if self.norms:
+            self.norms.draws += 1
+
+    def _filler(self, bucket: Bucket) -> Callable[[Tensor], None]:
+        def arrived(_: Tensor) -> None:
+            if self.armed:
+                bucket.missing -= 1
+                if not bucket.missing:
+                    self._launch_ready()
+
+        return arrived
+
+    def _launch_ready(self) -> None:
+        ready = len(self.works)
+        while ready < len(self.buckets) and not self.buckets[ready].missing:
+            ready += 1
+        self._launch(ready)
+
+    def _launch(self, until: int) -> None:
+        """Start every bucket before `until`, in order: all workers must sum the same one at a time."""
+        for bucket in self.buckets[len(self.works) : until]:
+            bucket.fill()
+            if self.norms:
+                self.norms.local.append(torch.dot(bucket.flat, bucket.flat))
+            self.works.append(dist.all_reduce(bucket.flat, async_op=True))
+
+
+def grouped(parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
+    """`parameters` in order, cut into buckets of one type and at most their size."""
+    groups: list[list[nn.Parameter]] = []
+    room = 0
+    for parameter in parameters:
+        size = parameter.numel() * parameter.element_size()
+        if not groups or size > room or parameter.dtype != groups[-1][0].dtype:
+            groups.append([])
+            room = BUCKET_BYTES if len(groups) > 1 else FIRST_BYTES
+        groups[-1].append(parameter)
+        room -= size
+    return groups

@@ -1,0 +1,65 @@
+"""Pictures as the model takes them: on its device, in its type, scaled, and augmented if they are for training."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from equipoise import stream
+from equipoise.trial import Trial
+from equipoise.workloads import Split, Workload
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.float32, "fp64": torch.float64}  # of weights and sums
+EVALUATION_BATCH = 256
+
+
+class Feed:
+    """The images and labels of one worker."""
+
+    def __init__(self, trial: Trial, workload: Workload, device: torch.device) -> None:
+        self.trial = trial
+        self.device = device
+        self.train = on_device(workload.train, device)
+        self.augment = workload.augment if trial.augment else None
+        mean, std = (
+            torch.tensor(values, dtype=torch.float64).view(-1, 1, 1) for values in (workload.mean, workload.std)
+        )
+        self.gain = (1 / (255 * std)).to(device, DTYPES[trial.precision])
+        self.offset = (-mean / std).to(device, DTYPES[trial.precision])
+
+    def training(self, places: range, step: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Augmented images and labels of `places`, micro-batch by micro-batch from `step` on, without end."""
+        trial, examples = self.trial, len(self.train)
+
+        def wanted() -> Iterator[stream.MicroBatch]:
+            return stream.micro_batches(trial.seed, examples, trial.batch, trial.places, places, step)
+
+        read = stream.read(self.train, (micro.examples for micro in wanted()), trial.threads)
+        for micro, (pictures, labels) in zip(wanted(), read, strict=True):
+            pictures, labels = self._moved(pictures, labels)
+            if self.augment:
+                pictures = self.augment(pictures, trial.seed, micro.epochs, micro.examples)
+            yield self.scaled(pictures), labels
+
+    def once(self, split: Split, rank: int, workers: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Images and labels of a split as they are: every batch that falls to worker `rank`."""
+        batches = torch.arange(len(split)).split(EVALUATION_BATCH)[rank::workers]
+        for pictures, labels in stream.read(split, (batch.numpy() for batch in batches), self.trial.threads):
+            pictures, labels = self._moved(pictures, labels)
+            yield self.scaled(pictures), labels
+
+    def scaled(self, pictures: Tensor) -> Tensor:
+        """(uint8 / 255 - mean) / std, in the layout asked for."""
+        images = pictures.to(self.gain.dtype).mul_(self.gain).add_(self.offset)
+        return images.contiguous(memory_format=torch.channels_last) if self.trial.channels_last else images
+
+    def _moved(self, pictures: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        return pictures.to(self.device, non_blocking=True), labels.to(self.device, non_blocking=True)
+
+
+def on_device(split: Split, device: torch.device) -> Split:
+    """The split where its pictures are needed, if they are in memory at all."""
+    if not isinstance(split.pictures, Tensor):
+        return split
+    return replace(split, pictures=split.pictures.to(device), labels=split.labels.to(device))

@@ -1,0 +1,33 @@
+"""What the measurements were taken on."""
+
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+def machine(device: torch.device) -> dict[str, Any]:
+    """Facts that a reader of timings needs. No name or address: records are passed around."""
+    facts: dict[str, Any] = {
+        "processor": processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "device": device.type,
+    }
+    if device.type == "cuda":
+        facts["gpu"] = torch.cuda.get_device_name(device)
+    return facts
+
+
+def processor() -> str:
+    """The processor's name as its maker gives it, or its architecture."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()

@@ -1,0 +1,45 @@
+"""Squared gradient norms at two batch sizes, which the noise scale is made of."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+
+class Norms:
+    """Norms gathered over a lap, on the device until they are taken."""
+
+    def __init__(self) -> None:
+        self.draws = 0
+        self.local: list[Tensor] = []
+        self.total: list[Tensor] = []
+
+    def take(self) -> tuple[float, float, int]:
+        """Sum of the local norms, sum of the total norms, and steps they come from; starts anew."""
+        local, total = (float(torch.stack(values).sum()) if values else 0.0 for values in (self.local, self.total))
+        draws = self.draws
+        self.draws, self.local, self.total = 0, [], []
+        return local, total, draws
+
+
+def by_halves(
+    model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], images: Tensor, labels: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Mean squared norm of the gradients of two halves of a batch, and squared norm of their mean.
+
+    For one worker, where no exchange shows a second gradient. Two backward passes beside
+    the training step, which they leave as it would have been: no gradient is stored and
+    running statistics move in a copy.
+    """
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    half = len(labels) // 2
+    halves = []
+    for part in (slice(0, half), slice(half, 2 * half)):
+        value = loss(functional_call(model, buffers, images[part]), labels[part])
+        gradients = torch.autograd.grad(value, parameters, allow_unused=True)
+        halves.append(torch.cat([g.flatten() for g in gradients if g is not None]))
+    first, second = halves
+    mean = (first + second) / 2
+    return (torch.dot(first, first) + torch.dot(second, second)) / 2, torch.dot(mean, mean)

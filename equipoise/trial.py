@@ -1,0 +1,79 @@
+"""What is asked of one training run."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Optimizer = Literal["sgd", "adamw"]
+Schedule = Literal["constant", "cosine", "one-cycle"]
+Precision = Literal["fp32", "bf16", "fp64"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One setting, asked for. Two equal trials are the same experiment."""
+
+    workload: str
+    """digits, fashion-mnist, cifar10, folder, or module:attribute of your own"""
+    model: str | None = None
+    """lenet or any torchvision classifier (resnet18, ...); the workload's own if not given"""
+    data: str = "data"
+    """folder that holds the data set, or receives it"""
+    size: int | None = None
+    """pixels a side that pictures are brought to; the workload's own if not given"""
+    workers: int = 1
+    """processes that share every global batch"""
+    batch: int = 32
+    """examples per worker and micro-step: the knob this project studies"""
+    accumulate: int = 1
+    """micro-steps summed before gradients are exchanged"""
+    lr: float = 0.05
+    """learning rate after warm-up"""
+    seed: int = 0
+    """of the first weights, the order of examples, augmentation and dropout"""
+    optimizer: Optimizer = "sgd"
+    momentum: float = 0.9
+    """of SGD; AdamW keeps its usual betas"""
+    weight_decay: float = 0.0
+    schedule: Schedule = "constant"
+    """of the learning rate after warm-up"""
+    warmup: float = 1.0
+    """passes over the training split in which the learning rate rises from 0"""
+    precision: Precision = "fp32"
+    """bf16 is autocast: weights and sums stay fp32"""
+    compile: bool = False
+    """compile the model (torch.compile)"""
+    channels_last: bool = False
+    """lay pictures out with the channels last"""
+    augment: bool = True
+    """vary the training pictures as the workload says"""
+    threads: int = 1
+    """CPU threads of one worker"""
+    target: float | None = None
+    """stop when the validation metric crosses this; the workload's own if not given"""
+    examples: int | None = None
+    """stop after this many examples; 50 passes if not given"""
+    evaluate: int | None = None
+    """examples between evaluations; a quarter of a pass if not given"""
+    probe: int = 64
+    """steps between two looks at the noise scale on one worker, which cost a step each; 0 is never"""
+
+    def __post_init__(self) -> None:
+        for name in ("workers", "batch", "accumulate", "threads", "size", "examples", "evaluate"):
+            self._require(name, at_least=1)
+        for name in ("seed", "probe", "momentum", "weight_decay", "warmup", "lr"):
+            self._require(name, at_least=0)
+
+    def _require(self, name: str, at_least: int) -> None:
+        value = getattr(self, name)
+        if value is not None and not at_least <= value < float("inf"):
+            raise ValueError(f"{name} must be at least {at_least}, got {value}")
+
+    @property
+    def places(self) -> int:
+        """Micro-batches in a global batch; each has a place, whichever worker computes it."""
+        return self.workers * self.accumulate
+
+    @property
+    def global_batch(self) -> int:
+        """Examples that one optimizer step averages over."""
+        return self.places * self.batch

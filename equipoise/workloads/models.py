@@ -1,0 +1,88 @@
+"""Models by name: LeNet, and every classifier of torchvision, fitted to the pictures at hand."""
+
+from collections.abc import Callable
+
+import torch
+import torchvision
+from torch import Tensor, nn
+
+
+class LeNet(nn.Module):
+    """LeNet-5 of the textbooks: two convolutions, average pooling, three dense layers; ReLU for sigmoid."""
+
+    def __init__(self, classes: int, channels: int, size: int) -> None:
+        super().__init__()
+        left = (size // 2 - 4) // 2  # pixels a side after the second pooling
+        if left < 1:
+            raise ValueError(f"needs pictures of 12 pixels a side at least, got {size}")
+        self.body = nn.Sequential(
+            nn.Conv2d(channels, 6, 5, padding=2),
+            nn.ReLU(),
+            nn.AvgPool2d(2),
+            nn.Conv2d(6, 16, 5),
+            nn.ReLU(),
+            nn.AvgPool2d(2),
+            nn.Flatten(),
+            nn.Linear(16 * left * left, 120),
+            nn.ReLU(),
+            nn.Linear(120, 84),
+            nn.ReLU(),
+        )
+        self.head = nn.Linear(84, classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.body(images))
+        return logits
+
+
+def classifiers() -> list[str]:
+    """Names that `model` knows."""
+    return ["lenet", *torchvision.models.list_models(module=torchvision.models)]
+
+
+def model(name: str, classes: int, channels: int, size: int) -> Callable[[], nn.Module]:
+    """A function that makes the model anew, tried once on one picture so that a misfit is known at once."""
+    if name not in classifiers():
+        raise ValueError(f"no model {name!r}; there are: {', '.join(classifiers())}")
+
+    def made() -> nn.Module:
+        if name == "lenet":
+            return LeNet(classes, channels, size)
+        network: nn.Module = torchvision.models.get_model(name, weights=None, num_classes=classes, **extras(name, size))
+        return network if channels == 3 else with_channels(network, channels)
+
+    try:
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            shape = made().eval()(torch.zeros(1, channels, size, size)).shape
+    except (RuntimeError, ValueError, AssertionError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(f"model {name} does not take {channels}x{size}x{size} pictures: {reason}") from error
+    if tuple(shape) != (1, classes):
+        raise ValueError(f"model {name} answers with shape {tuple(shape)}, not with {classes} scores a picture")
+    return made
+
+
+def extras(name: str, size: int) -> dict[str, object]:
+    """What some models must be told so that they are plain classifiers of pictures of this size."""
+    if name.startswith("vit_"):
+        return {"image_size": size}
+    if name in ("googlenet", "inception_v3"):
+        return {"aux_logits": False, "init_weights": True}  # their second heads are for a loss of their own
+    return {}
+
+
+def with_channels(network: nn.Module, channels: int) -> nn.Module:
+    """`network` with its first convolution reading `channels` instead of three."""
+    for path, layer in network.named_modules():
+        if isinstance(layer, nn.Conv2d):
+            fresh = nn.Conv2d(
+                channels,
+                layer.out_channels,
+                layer.kernel_size,  # type: ignore[arg-type]  # torch's own attribute is wider than its argument
+                stride=layer.stride,  # type: ignore[arg-type]
+                padding=layer.padding,  # type: ignore[arg-type]
+                bias=layer.bias is not None,
+            )
+            network.set_submodule(path, fresh)
+            return network
+    raise ValueError("it has no convolution to adapt to the channels")

@@ -1,0 +1,31 @@
+"""Published data sets: downloaded once into the data folder, or a sentence on where to put them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def loaded(dataset: Any, root: Path, files: Sequence[str]) -> tuple[Any, Any]:
+    """torchvision's `dataset` for training and for test, from `root`, downloaded if it is not there."""
+    try:
+        return dataset(root, train=True), dataset(root, train=False)
+    except RuntimeError:
+        pass  # not there yet: torchvision says so by this
+    try:
+        return dataset(root, train=True, download=True), dataset(root, train=False, download=True)
+    except (OSError, RuntimeError) as error:  # no network, a failed mirror, a damaged file
+        expected = ", ".join(str(root.absolute() / name) for name in files)
+        raise ValueError(
+            f"{dataset.__name__} is not in {root} and could not be downloaded ({error}): "
+            f"give the folder that has it by --data, or place these files: {expected}"
+        ) from error
+
+
+def grown(pictures: Tensor, size: int) -> Tensor:
+    """uint8 pictures brought to `size` pixels a side."""
+    if pictures.shape[-1] == size:
+        return pictures
+    return F.interpolate(pictures.float(), size, mode="bilinear", antialias=True).round().to(pictures.dtype)

@@ -1,0 +1,42 @@
+"""The Ray cluster that a job runs on: found or started, and asked what it can hold."""
+
+import logging
+import sys
+from pathlib import Path
+
+import ray
+from ray._private.state import state  # the one place that knows an autoscaler's upper bounds; Ray is pinned
+
+
+def connect() -> None:
+    """Join the cluster at hand (RAY_ADDRESS, a submitted job's, one running here) or start one on this machine."""
+    if not ray.is_initialized():
+        ray.init(logging_level=logging.WARNING, log_to_driver=False)
+
+
+def require_slots(workers: int, threads: int) -> bool:
+    """Whether workers get a GPU each; refuses at once more workers than the cluster can ever hold."""
+    most = state.get_max_resources_from_cluster_config() or {}  # empty where nothing scales
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    gpus = max(sum(node.get("GPU", 0) for node in nodes), most.get("GPU", 0))
+    if gpus:
+        held, what = int(gpus), "GPUs"
+    else:
+        now = sum(int(node.get("CPU", 0)) // threads for node in nodes)
+        held, what = max(now, int(most.get("CPU", 0)) // threads), f"slots of {threads} CPU"
+    if workers > held:
+        raise ValueError(
+            f"{workers} workers were asked for and the cluster holds {held} {what} at most: "
+            "choose fewer --workers or fewer --threads, or add nodes (--accumulate gives the same global batch)"
+        )
+    return bool(gpus)
+
+
+def note_place(out: Path) -> None:
+    """Warn where a relative path would lead into a submitted job's temporary copy of the working directory."""
+    if not out.is_absolute() and "working_dir_files" in Path.cwd().parts:
+        print(
+            f"note: {out} lies in this job's temporary copy of its working directory, {Path.cwd()}, "
+            "which Ray deletes later: give an absolute path that all nodes share to keep what is written",
+            file=sys.stderr,
+        )

@@ -1,0 +1,52 @@
+"""What a person sees while a trial runs: a bar on a terminal, a line a lap elsewhere."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tqdm import tqdm
+
+
+class Progress:
+    """Follows the laps that a trial writes to its journal."""
+
+    def __init__(self, journal: Path, cap: int) -> None:
+        self.journal = journal
+        self.cap = cap
+        self.seen = 0
+        self.bar: Any = tqdm(total=cap, unit=" examples", unit_scale=True) if sys.stderr.isatty() else None
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.look()
+        if self.bar is not None:
+            self.bar.close()
+
+    def look(self) -> None:
+        """Show the laps that came since the last look."""
+        for lap in self._fresh():
+            self.seen = lap["seen"]
+            metric = "" if lap["metric"] is None else f"  metric {lap['metric']:.4f}"
+            if self.bar is not None:
+                self.bar.set_postfix_str(f"loss {lap['loss']:.3f}{metric}")
+                self.bar.update(self.seen - self.bar.n)
+            else:
+                rate = lap["examples"] / lap["seconds"]
+                left = (self.cap - self.seen) / rate
+                print(
+                    f"step {lap['step']:>6}  examples {self.seen:>9,}  {rate:>9,.0f}/s  loss {lap['loss']:.4f}{metric}"
+                    f"  {left:,.0f} s left at most",
+                    flush=True,
+                )
+
+    def _fresh(self) -> Iterator[dict[str, Any]]:
+        if not self.journal.exists():
+            return
+        for text in self.journal.read_text().splitlines(keepends=True):
+            if text.endswith("\n") and (lap := json.loads(text))["seen"] > self.seen:
+                yield lap

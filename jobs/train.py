@@ -1,0 +1,192 @@
+"""Train one trial on a Ray cluster, with as many workers as asked.
+
+Leaves record.json, model.safetensors and checkpoints/ in --out. The same command again
+goes on where the run was cut off, or says that it is finished.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import ray.train
+import tyro
+from ray.train.torch import TorchTrainer
+
+from equipoise import runs, store
+from equipoise.record import Record, noise_scale
+from equipoise.trial import Trial
+from equipoise.workloads import workload
+from jobs import cluster
+from jobs.progress import Progress
+from jobs.worker import JOURNAL, STOP_FILE, worker
+
+RESTARTS = 3  # of the group of workers, each from the last checkpoint; losing a node to its owner is not counted
+STOPPED = 143  # the exit status of a process that SIGTERM ended
+
+
+class Span(int):
+    """A number of workers, and the fewest to go on with when some are lost."""
+
+    fewest: int
+
+    @classmethod
+    def read(cls, text: str) -> "Span":
+        """From `4`, or `1:4`."""
+        fewest, _, most = text.rpartition(":")
+        span = cls(most)
+        span.fewest = int(fewest or most)
+        if not 1 <= span.fewest <= span:
+            raise ValueError(f"workers must be at least 1, and a range must rise, got {text}")
+        return span
+
+
+SPAN = tyro.constructors.PrimitiveConstructorSpec(
+    nargs=1,
+    metavar="N|FEWEST:N",
+    instance_from_str=lambda texts: Span.read(texts[0]),
+    is_instance=lambda value: isinstance(value, int),
+    str_from_instance=lambda value: [str(value)],
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked(Trial):
+    __doc__ = __doc__
+
+    workers: Annotated[int, SPAN] = 1
+    """processes that share every global batch; 1:4 goes on with as few as 1 when nodes are lost"""
+    out: Path
+    """folder for the record, the model and checkpoints; with several nodes, one that all of them share"""
+
+    def trial(self) -> Trial:
+        """What is asked, without where to put it."""
+        asked = {field.name: getattr(self, field.name) for field in fields(Trial)}
+        return Trial(**{**asked, "workers": int(self.workers)})
+
+    @property
+    def fewest(self) -> int:
+        """Workers without which the run waits."""
+        return self.workers.fewest if isinstance(self.workers, Span) else self.workers
+
+
+def main() -> int:
+    """Exit status: 0 ended as it should, 1 failed, 2 asked for what cannot be, 143 stopped."""
+    asked = tyro.cli(Asked)
+    trial, out = asked.trial(), asked.out.absolute()
+    cluster.note_place(asked.out)
+    try:
+        if record := runs.finished(out, trial):
+            print(f"{out} holds this trial, and it has ended: nothing to do")
+        else:
+            record = train(trial, out, asked.fewest)
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except ray.train.TrainingFailedError as error:
+        print(f"error: training failed {RESTARTS + 1} times, at last by: {cause(error)}", file=sys.stderr)
+        return 1
+    if record is None:
+        print(f"stopped; the same command goes on from the last checkpoint in {out}")
+        return STOPPED
+    print(summary(record, out))
+    return 1 if record.ended.startswith("failed") else 0
+
+
+def train(trial: Trial, out: Path, fewest: int | None = None) -> Record | None:
+    """The record of `trial`, trained on the cluster into `out`; None if it was stopped."""
+    cap = workload(trial).cap(trial)  # made here too, so that what is wrong with it is known at once
+    runs.require_writable(out)
+    cluster.connect()
+    gpu = cluster.require_slots(fewest or trial.workers, trial.threads)
+    runs.claim(out, trial)
+    with ThreadPoolExecutor(1) as pool, Progress(out / JOURNAL, cap) as progress, stopping(out / STOP_FILE):
+        running = pool.submit(trainer(trial, out, fewest or trial.workers, gpu).fit)
+        while wait([running], timeout=0.2).not_done:
+            progress.look()
+    facts = running.result().return_value
+    if facts is None:
+        return None
+    store.write_json(out / "record.json", facts)
+    return Record.from_json(facts)
+
+
+def trainer(trial: Trial, out: Path, fewest: int, gpu: bool) -> TorchTrainer:
+    """Ray Train's side: where workers run, what is kept, how often a lost group starts again."""
+    # the controller looks at its workers, and lets reports pass, this often; its own 2 s would cost 2 s a report
+    os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.2")
+    return TorchTrainer(
+        worker,
+        train_loop_config={"trial": asdict(trial), "data": str(Path(trial.data).absolute()), "out": str(out)},
+        scaling_config=ray.train.ScalingConfig(
+            num_workers=trial.workers if fewest == trial.workers else (fewest, trial.workers),
+            use_gpu=gpu,
+            resources_per_worker={"CPU": trial.threads, **({"GPU": 1} if gpu else {})},
+        ),
+        run_config=ray.train.RunConfig(
+            name="checkpoints",
+            storage_path=str(out),
+            checkpoint_config=ray.train.CheckpointConfig(num_to_keep=2),
+            failure_config=ray.train.FailureConfig(max_failures=RESTARTS, controller_failure_limit=RESTARTS),
+            logging_config=ray.train.LoggingConfig(log_level="WARNING"),
+        ),
+    )
+
+
+@contextmanager
+def stopping(word: Path) -> Iterator[None]:
+    """SIGTERM and Ctrl-C ask the workers to leave a checkpoint and end; entered after `ray.init`, which sets its own.
+
+    A second signal ends the job at once.
+    """
+    word.unlink(missing_ok=True)
+
+    def ask(number: int, _: FrameType | None) -> None:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+        word.touch()
+        print("stopping: the workers leave a checkpoint first", file=sys.stderr, flush=True)
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+        word.unlink(missing_ok=True)
+
+
+def cause(error: BaseException) -> str:
+    """The last line of what a worker raised, for people; Ray's log has the rest."""
+    failures = list(getattr(error, "worker_failures", {}).values())
+    lines = str(failures[0] if failures else error).strip().splitlines()
+    return lines[-1] if lines else type(error).__name__
+
+
+def summary(record: Record, out: Path) -> str:
+    """The record in a few lines."""
+    trial = record.trial
+    crossed = f"{record.examples_to_target:,.0f} examples" if record.examples_to_target else "not reached"
+    noise = noise_scale(record.laps)
+    return "\n".join(
+        [
+            f"{trial.workload}: {trial.workers} workers x {trial.batch} x {trial.accumulate}"
+            f" = {trial.global_batch} examples a step, lr {trial.lr:g}, seed {trial.seed}",
+            f"  ended      {record.ended} after {record.laps[-1].seen if record.laps else 0:,} examples"
+            f" in {record.seconds:.1f} s of training ({record.examples_per_second:,.0f} examples/s)",
+            f"  target     {record.target:g} on validation: {crossed}",
+            f"  test       {'not taken' if record.test is None else format(record.test, '.4f')}",
+            f"  noise      {'not measurable' if noise is None else f'about {noise:,.0f} examples'}",
+            f"  record     {out / 'record.json'}",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

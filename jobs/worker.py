@@ -1,0 +1,126 @@
+"""Ray's side of the loop: carries laps and state out of the process and decides nothing."""
+
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import ray.train.torch
+import torch
+from ray import train
+from safetensors.torch import load_file, save_file
+
+from equipoise import store
+from equipoise.loop import Training
+from equipoise.machine import machine
+from equipoise.record import Lap, Record
+from equipoise.trial import Trial
+
+GO_ON, SAVE, STOP = range(3)
+STOP_FILE = "stop"  # in the run's folder: the driver's word to all workers, on whatever node they are
+JOURNAL = "laps.jsonl"
+
+
+def worker(config: dict[str, Any]) -> dict[str, Any] | None:
+    """Train, resuming from the last checkpoint; rank 0 returns the record, or None if it was stopped."""
+    trial, out = Trial(**config["trial"]), Path(config["out"])
+    torch.set_num_threads(trial.threads)
+    training = Training(replace(trial, data=config["data"]), device=ray.train.torch.get_device())
+    if checkpoint := train.get_checkpoint():
+        with checkpoint.as_directory() as folder:
+            restore(training, Path(folder))
+    journal = Journal(out / JOURNAL, training.done) if training.rank == 0 else None
+    pace = Pace()
+    for lap in training.laps():
+        if journal:
+            journal.add(lap)
+        wish = training.agree(STOP if (out / STOP_FILE).exists() else SAVE if pace.due() else GO_ON)
+        if wish != GO_ON:
+            with pace.timed():
+                report(training)
+        if wish == STOP and training.ended is None:
+            return None
+    return finished(training, trial, out)
+
+
+def finished(training: Training, trial: Trial, out: Path) -> dict[str, Any]:
+    """The record of a training that ended; leaves its last state and its weights."""
+    failed = str(training.ended).startswith("failed")
+    test = None if failed else training.metric(training.workload.test)
+    if not failed:
+        report(training)
+    if training.rank == 0 and not failed:
+        weights = {name: value.cpu().contiguous() for name, value in training.model.state_dict().items()}
+        with store.whole(out / "model.safetensors") as temporary:
+            save_file(weights, temporary)
+    return Record(
+        trial=trial,
+        machine=machine(training.device),
+        laps=training.done,
+        ended=str(training.ended),
+        target=training.target,
+        examples_to_target=training.crossing,
+        test=test,
+    ).to_json()
+
+
+def report(training: Training) -> None:
+    """Hand Ray a checkpoint. A barrier over all workers: the loop's clock is stopped here."""
+    metrics = {"step": training.step, "seen": training.seen}
+    if training.rank:
+        train.report(metrics)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        state = {name: value.cpu().contiguous() for name, value in training.state().items()}
+        save_file(state, Path(folder, "state.safetensors"))
+        store.write_json(Path(folder, "laps.json"), [asdict(lap) for lap in training.done])
+        train.report(metrics, checkpoint=train.Checkpoint.from_directory(folder))
+
+
+def restore(training: Training, folder: Path) -> None:
+    """Go on from what `report` kept."""
+    laps = [Lap(**lap) for lap in store.read_json(folder / "laps.json")]
+    training.load(load_file(folder / "state.safetensors"), laps)
+
+
+class Journal:
+    """The laps so far, one JSON line each, for whoever looks on while the trial runs."""
+
+    def __init__(self, path: Path, done: list[Lap]) -> None:
+        self.path = path
+        with store.whole(path) as temporary:
+            temporary.write_text("".join(line(lap) for lap in done))
+
+    def add(self, lap: Lap) -> None:
+        """Append a lap; a reader may see half of the last line."""
+        with self.path.open("a") as file:
+            file.write(line(lap))
+
+
+def line(lap: Lap) -> str:
+    """A lap as a line of JSON."""
+    return json.dumps(asdict(lap)) + "\n"
+
+
+class Pace:
+    """When to save: once a second, or less often where saving would take over a twentieth of the time."""
+
+    def __init__(self) -> None:
+        self.last = time.monotonic()
+        self.cost = 0.0
+
+    def due(self) -> bool:
+        """Whether the last save is long enough ago."""
+        return time.monotonic() - self.last > max(1.0, 20 * self.cost)
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Around a save."""
+        start = time.monotonic()
+        yield
+        self.last = time.monotonic()
+        self.cost = self.last - start

@@ -1,0 +1,58 @@
+"""A loop as a careful engineer writes it by hand: torchrun ... -m tests.bench.by_hand.
+
+DistributedDataParallel over gloo on the CPU, also for one worker; on a GPU one process
+and the plain model. The pictures stay in memory and are indexed a batch at a time.
+"""
+
+import itertools
+from collections.abc import Iterator
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel
+
+from tests.bench.case import LR, MOMENTUM, case, model, parser, scale
+from tests.bench.clock import Clock, rank, workers
+
+
+def main() -> None:
+    """Train until the clock has seen enough."""
+    arguments = parser(__doc__)
+    arguments.add_argument("--device", default="cpu")
+    arguments.add_argument("--fused", action="store_true", help="SGD's fused kernel")
+    given = arguments.parse_args()
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    asked, device = case(given), torch.device(given.device)
+    made = asked.workload()
+    network: nn.Module = model(made).to(device)
+    if device.type == "cpu":  # each worker keeps running statistics of its own between checkpoints, as ours does
+        network = DistributedDataParallel(network, gradient_as_bucket_view=True, broadcast_buffers=False)
+    optimizer = torch.optim.SGD(network.parameters(), lr=LR, momentum=MOMENTUM, fused=given.fused or None)
+    clock = Clock(asked)
+    clock.watch(optimizer)
+    pictures, labels = made.train.pictures.to(device), made.train.labels.to(device)
+    gain, offset = (part.to(device) for part in scale(made))
+    for chosen in batches(len(labels), asked.batch, device):
+        images = pictures[chosen].float().mul_(gain).add_(offset)
+        optimizer.zero_grad(set_to_none=True)
+        F.cross_entropy(network(images), labels[chosen]).backward()
+        optimizer.step()
+        if clock.done:
+            break
+    clock.report()
+    dist.destroy_process_group()
+
+
+def batches(examples: int, batch: int, device: torch.device) -> Iterator[Tensor]:
+    """This worker's indices, a full batch at a time: every epoch is shuffled and dealt to the workers."""
+    for epoch in itertools.count():
+        order = torch.randperm(examples, generator=torch.Generator().manual_seed(epoch))
+        own = order[rank() :: workers()].to(device)
+        yield from own[: len(own) // batch * batch].split(batch)
+
+
+if __name__ == "__main__":
+    main()

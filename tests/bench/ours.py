@@ -1,0 +1,42 @@
+"""Our loop: torchrun ... -m tests.bench.ours."""
+
+import dataclasses
+from collections import deque
+
+import torch
+import torch.distributed as dist
+
+from equipoise.loop import Training
+from tests.bench.case import case, parser
+from tests.bench.clock import Clock
+
+
+def main() -> None:
+    """Take laps until the cap; the evaluation that the cap brings comes after the last step timed."""
+    arguments = parser(__doc__)
+    arguments.add_argument("--device", default="cpu")
+    arguments.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
+    arguments.add_argument("--channels-last", action="store_true")
+    arguments.add_argument("--compile", action="store_true")
+    arguments.add_argument("--probe", type=int, default=64, help="0: never look at the noise scale")
+    given = arguments.parse_args()
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    asked = case(given)
+    trial = dataclasses.replace(
+        asked.trial(dist.get_world_size()),
+        precision=given.precision,
+        channels_last=given.channels_last,
+        compile=given.compile,
+        probe=given.probe,
+    )
+    training = Training(trial, device=torch.device(given.device))
+    clock = Clock(asked)
+    clock.watch(training.optimizer)
+    deque(training.laps(), maxlen=0)
+    clock.report()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

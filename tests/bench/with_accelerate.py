@@ -1,0 +1,39 @@
+"""A loop prepared by Accelerate over tensors in memory: torchrun ... -m tests.bench.with_accelerate."""
+
+import torch
+from accelerate import Accelerator
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+from tests.bench.case import LR, MOMENTUM, asked, model, scale
+from tests.bench.clock import Clock
+
+
+def main() -> None:
+    """Train until the clock has seen enough."""
+    case = asked(__doc__)
+    accelerator = Accelerator(cpu=True)
+    torch.set_num_threads(1)  # Accelerate has a number of its own in mind
+    made, clock = case.workload(), Clock(case)
+    gain, offset = scale(made)
+    network = model(made)
+    optimizer = torch.optim.SGD(network.parameters(), lr=LR, momentum=MOMENTUM)
+    clock.watch(optimizer)
+    loader = DataLoader(
+        TensorDataset(made.train.pictures, made.train.labels), batch_size=case.batch, shuffle=True, drop_last=True
+    )
+    network, optimizer, loader = accelerator.prepare(network, optimizer, loader)
+    while not clock.done:
+        for pictures, labels in loader:
+            optimizer.zero_grad()
+            loss = F.cross_entropy(network(pictures.float().mul_(gain).add_(offset)), labels)
+            accelerator.backward(loss)
+            optimizer.step()
+            if clock.done:
+                break
+    clock.report()
+    accelerator.end_training()
+
+
+if __name__ == "__main__":
+    main()
