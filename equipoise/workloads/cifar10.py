@@ -1,9 +1,9 @@
 """CIFAR-10: 60,000 photographs in ten classes, 32x32 (Krizhevsky, 2009)."""
 
 from pathlib import Path
+from typing import Any
 
 import torch
-from torchvision.datasets import CIFAR10
 
 from equipoise.augment import Augment
 from equipoise.trial import Trial
@@ -17,7 +17,7 @@ FILES = ["cifar-10-python.tar.gz"]
 def cifar10(trial: Trial) -> Workload:
     """Ten classes; the published test set is the test split, the rest is dealt from the training set."""
     size = trial.size or 32
-    known, unseen = loaded(CIFAR10, Path(trial.data), FILES)
+    known, unseen = loaded("CIFAR10", Path(trial.data), FILES)
     (pictures, labels), (test_pictures, test_labels) = tensors(known, size), tensors(unseen, size)
     train, validation, reference = dealt(labels.numpy(), (0.1, 0.1))
     return Workload(
@@ -35,6 +35,6 @@ def cifar10(trial: Trial) -> Workload:
     )
 
 
-def tensors(part: CIFAR10, size: int) -> tuple[torch.Tensor, torch.Tensor]:
+def tensors(part: Any, size: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Pictures with the channels first, and labels."""
     return grown(torch.from_numpy(part.data).permute(0, 3, 1, 2).contiguous(), size), torch.tensor(part.targets)

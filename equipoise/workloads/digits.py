@@ -1,7 +1,6 @@
 """Handwritten digits, 8x8, embedded: the 1,797 pictures that scikit-learn carries."""
 
 import torch
-from sklearn.datasets import load_digits
 
 from equipoise.augment import Augment
 from equipoise.trial import Trial
@@ -11,6 +10,8 @@ from equipoise.workloads.workload import Workload, dealt, split
 
 def digits(trial: Trial) -> Workload:
     """Ten classes; LeNet passes 0.96 on validation within ten passes or so. Pictures are enlarged to 16x16."""
+    from sklearn.datasets import load_digits  # a second to import: not for those who train on other data
+
     size = trial.size or 16  # twice their own: LeNet takes no less than 12
     raw = load_digits()
     small = torch.from_numpy(raw.images).float()[:, None] * (255 / 16)

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-from torchvision.datasets import FashionMNIST
-
 from equipoise.augment import Augment
 from equipoise.trial import Trial
 from equipoise.workloads.models import model
@@ -24,7 +22,7 @@ FILES = [
 def fashion_mnist(trial: Trial) -> Workload:
     """Ten classes; the published test set is the test split, the rest is dealt from the training set."""
     size = trial.size or 28
-    known, unseen = loaded(FashionMNIST, Path(trial.data), FILES)
+    known, unseen = loaded("FashionMNIST", Path(trial.data), FILES)
     train, validation, reference = dealt(known.targets.numpy(), (0.1, 0.1))
     pictures = grown(known.data[:, None], size)
     return Workload(

@@ -1,9 +1,10 @@
 """Models by name: LeNet, and every classifier of torchvision, fitted to the pictures at hand."""
 
+import importlib
 from collections.abc import Callable
+from typing import Any
 
 import torch
-import torchvision
 from torch import Tensor, nn
 
 
@@ -37,18 +38,20 @@ class LeNet(nn.Module):
 
 def classifiers() -> list[str]:
     """Names that `model` knows."""
-    return ["lenet", *torchvision.models.list_models(module=torchvision.models)]
+    return ["lenet", *torchvision_models().list_models(module=torchvision_models())]
 
 
 def model(name: str, classes: int, channels: int, size: int) -> Callable[[], nn.Module]:
     """A function that makes the model anew, tried once on one picture so that a misfit is known at once."""
-    if name not in classifiers():
+    if name != "lenet" and name not in classifiers():
         raise ValueError(f"no model {name!r}; there are: {', '.join(classifiers())}")
 
     def made() -> nn.Module:
         if name == "lenet":
             return LeNet(classes, channels, size)
-        network: nn.Module = torchvision.models.get_model(name, weights=None, num_classes=classes, **extras(name, size))
+        network: nn.Module = torchvision_models().get_model(
+            name, weights=None, num_classes=classes, **extras(name, size)
+        )
         return network if channels == 3 else with_channels(network, channels)
 
     try:
@@ -60,6 +63,11 @@ def model(name: str, classes: int, channels: int, size: int) -> Callable[[], nn.
     if tuple(shape) != (1, classes):
         raise ValueError(f"model {name} answers with shape {tuple(shape)}, not with {classes} scores a picture")
     return made
+
+
+def torchvision_models() -> Any:
+    """torchvision's models, whose import takes seconds that LeNet need not pay."""
+    return importlib.import_module("torchvision.models")
 
 
 def extras(name: str, size: int) -> dict[str, object]:

@@ -1,5 +1,6 @@
 """Published data sets: downloaded once into the data folder, or a sentence on where to put them."""
 
+import importlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 
-def loaded(dataset: Any, root: Path, files: Sequence[str]) -> tuple[Any, Any]:
-    """torchvision's `dataset` for training and for test, from `root`, downloaded if it is not there."""
+def loaded(name: str, root: Path, files: Sequence[str]) -> tuple[Any, Any]:
+    """torchvision's data set of this name for training and for test, from `root`, downloaded if it is not there."""
+    dataset = getattr(importlib.import_module("torchvision.datasets"), name)  # slow to import: only when wanted
     try:
         return dataset(root, train=True), dataset(root, train=False)
     except RuntimeError:
@@ -17,9 +19,9 @@ def loaded(dataset: Any, root: Path, files: Sequence[str]) -> tuple[Any, Any]:
     try:
         return dataset(root, train=True, download=True), dataset(root, train=False, download=True)
     except (OSError, RuntimeError) as error:  # no network, a failed mirror, a damaged file
-        expected = ", ".join(str(root.absolute() / name) for name in files)
+        expected = ", ".join(str(root.absolute() / file) for file in files)
         raise ValueError(
-            f"{dataset.__name__} is not in {root} and could not be downloaded ({error}): "
+            f"{name} is not in {root} and could not be downloaded ({' '.join(str(error).split())}): "
             f"give the folder that has it by --data, or place these files: {expected}"
         ) from error
 

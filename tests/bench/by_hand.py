@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
-from tests.bench.case import LR, MOMENTUM, case, model, parser, scale
+from tests.bench.case import LR, MOMENTUM, case, examples, model, parser, scale
 from tests.bench.clock import Clock, rank, workers
 
 
@@ -25,7 +25,7 @@ def main() -> None:
     given = arguments.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    asked, device = case(given), torch.device(given.device)
+    asked, device = case(given, given.model), torch.device(given.device)
     made = asked.workload()
     network: nn.Module = model(made).to(device)
     if device.type == "cpu":  # each worker keeps running statistics of its own between checkpoints, as ours does
@@ -33,7 +33,7 @@ def main() -> None:
     optimizer = torch.optim.SGD(network.parameters(), lr=LR, momentum=MOMENTUM, fused=given.fused or None)
     clock = Clock(asked)
     clock.watch(optimizer)
-    pictures, labels = made.train.pictures.to(device), made.train.labels.to(device)
+    pictures, labels = (part.to(device) for part in examples(made))
     gain, offset = (part.to(device) for part in scale(made))
     for chosen in batches(len(labels), asked.batch, device):
         images = pictures[chosen].float().mul_(gain).add_(offset)
@@ -46,10 +46,10 @@ def main() -> None:
     dist.destroy_process_group()
 
 
-def batches(examples: int, batch: int, device: torch.device) -> Iterator[Tensor]:
+def batches(count: int, batch: int, device: torch.device) -> Iterator[Tensor]:
     """This worker's indices, a full batch at a time: every epoch is shuffled and dealt to the workers."""
     for epoch in itertools.count():
-        order = torch.randperm(examples, generator=torch.Generator().manual_seed(epoch))
+        order = torch.randperm(count, generator=torch.Generator().manual_seed(epoch))
         own = order[rank() :: workers()].to(device)
         yield from own[: len(own) // batch * batch].split(batch)
 

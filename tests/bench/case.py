@@ -1,7 +1,6 @@
 """What every contestant trains, on what, and for how long."""
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,7 +12,7 @@ from equipoise.workloads import Workload, workload
 LR, MOMENTUM, SEED = 0.01, 0.9, 0
 WORKLOADS = {"lenet": "digits", "resnet18": "tests.bench.cifar_like:workload"}
 WARMUP_STEPS = {"lenet": 100, "resnet18": 4}
-STEPS = {"lenet": 640, "resnet18": 64}  # whole rounds of the 64 steps after which our loop looks at the noise scale
+STEPS = {"lenet": 640, "resnet18": 64}  # whole cycles of our loop, which looks at the noise scale every 64 steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +58,13 @@ def model(made: Workload) -> nn.Module:
     return made.model().train()
 
 
+def examples(made: Workload) -> tuple[Tensor, Tensor]:
+    """The training pictures, uint8, and their labels: all in memory."""
+    pictures = made.train.pictures
+    assert isinstance(pictures, Tensor)
+    return pictures, made.train.labels
+
+
 def scale(made: Workload) -> tuple[Tensor, Tensor]:
     """Gain and offset that bring uint8 pictures to (uint8 / 255 - mean) / std."""
     mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (made.mean, made.std))
@@ -75,16 +81,17 @@ def parser(description: str | None) -> ArgumentParser:
     return arguments
 
 
-def case(given: Namespace) -> Case:
-    """The case that the arguments ask for; steps not given are the model's."""
+def case(given: Namespace, model: str) -> Case:
+    """The case of `model` that the arguments ask for; steps not given are the model's own."""
     return Case(
-        model=given.model,
+        model=model,
         batch=given.batch,
-        warmup_steps=given.warmup_steps or WARMUP_STEPS[given.model],
-        steps=given.steps or STEPS[given.model],
+        warmup_steps=given.warmup_steps or WARMUP_STEPS[model],
+        steps=given.steps or STEPS[model],
     )
 
 
-def asked(description: str | None, arguments: Sequence[str] | None = None) -> Case:
+def asked(description: str | None) -> Case:
     """The case on the command line of a contestant that takes nothing else."""
-    return case(parser(description).parse_args(arguments))
+    given = parser(description).parse_args()
+    return case(given, given.model)

@@ -62,7 +62,7 @@ def workers() -> int:
 
 def now() -> tuple[float, float]:
     """Seconds of the wall clock and of the processor, once all work handed out is done."""
-    if torch.cuda.is_available():
+    if torch.cuda.is_initialized():
         torch.cuda.synchronize()
     return time.perf_counter(), cpu_seconds()
 

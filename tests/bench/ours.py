@@ -22,7 +22,7 @@ def main() -> None:
     given = arguments.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    asked = case(given)
+    asked = case(given, given.model)
     trial = dataclasses.replace(
         asked.trial(dist.get_world_size()),
         precision=given.precision,

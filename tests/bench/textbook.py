@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler
 from torchvision import transforms
 
 from equipoise.workloads import Workload
-from tests.bench.case import LR, MOMENTUM, SEED, asked, model
+from tests.bench.case import LR, MOMENTUM, SEED, asked, examples, model
 from tests.bench.clock import Clock
 
 
@@ -23,8 +23,9 @@ class Pictures(Dataset[tuple[Tensor, int]]):
     """Pictures as torchvision's data sets give them: an array turned into an image, then transformed."""
 
     def __init__(self, made: Workload) -> None:
-        self.data = made.train.pictures.permute(0, 2, 3, 1).squeeze(-1).contiguous().numpy()
-        self.targets = made.train.labels.tolist()
+        pictures, labels = examples(made)
+        self.data = pictures.permute(0, 2, 3, 1).squeeze(-1).contiguous().numpy()
+        self.targets = labels.tolist()
         self.transform = transforms.Compose([transforms.ToTensor(), transforms.Normalize(made.mean, made.std)])
 
     def __len__(self) -> int:

@@ -5,7 +5,7 @@ from accelerate import Accelerator
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
-from tests.bench.case import LR, MOMENTUM, asked, model, scale
+from tests.bench.case import LR, MOMENTUM, asked, examples, model, scale
 from tests.bench.clock import Clock
 
 
@@ -19,9 +19,7 @@ def main() -> None:
     network = model(made)
     optimizer = torch.optim.SGD(network.parameters(), lr=LR, momentum=MOMENTUM)
     clock.watch(optimizer)
-    loader = DataLoader(
-        TensorDataset(made.train.pictures, made.train.labels), batch_size=case.batch, shuffle=True, drop_last=True
-    )
+    loader = DataLoader(TensorDataset(*examples(made)), batch_size=case.batch, shuffle=True, drop_last=True)
     network, optimizer, loader = accelerator.prepare(network, optimizer, loader)
     while not clock.done:
         for pictures, labels in loader:

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 from equipoise.workloads import Workload
-from tests.bench.case import LR, MOMENTUM, asked, model, scale
+from tests.bench.case import LR, MOMENTUM, asked, examples, model, scale
 from tests.bench.clock import Clock, workers
 
 
@@ -37,9 +37,7 @@ def main() -> None:
     case = asked(__doc__)
     torch.set_num_threads(1)
     made, clock = case.workload(), Clock(case)
-    loader = DataLoader(
-        TensorDataset(made.train.pictures, made.train.labels), batch_size=case.batch, shuffle=True, drop_last=True
-    )
+    loader = DataLoader(TensorDataset(*examples(made)), batch_size=case.batch, shuffle=True, drop_last=True)
     trainer = lightning.Trainer(
         accelerator="cpu",
         devices=workers(),

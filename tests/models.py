@@ -1,0 +1,48 @@
+"""Workloads of the tests' own, asked for by module:attribute as a user's would be."""
+
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from equipoise.trial import Trial
+from equipoise.workloads import Workload
+from equipoise.workloads.digits import digits
+
+
+def with_dropout(trial: Trial) -> Workload:
+    """Digits, learned by a network with two dropout layers."""
+    return replace(
+        digits(trial),
+        model=lambda: nn.Sequential(
+            nn.Flatten(), nn.Dropout(0.2), nn.Linear(256, 64), nn.ReLU(), nn.Dropout(0.5), nn.Linear(64, 10)
+        ),
+    )
+
+
+def with_batch_norm(trial: Trial) -> Workload:
+    """Digits, learned by a network with batch normalisation."""
+    return replace(
+        digits(trial),
+        model=lambda: nn.Sequential(
+            nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 14 * 14, 10)
+        ),
+    )
+
+
+class Unused(nn.Module):
+    """A linear model with a layer that takes no part, and one that is frozen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(256, 10)
+        self.idle = nn.Linear(4, 4)
+        self.frozen = nn.Linear(10, 10).requires_grad_(False)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.frozen(self.body(images.flatten(1)))
+
+
+def with_unused(trial: Trial) -> Workload:
+    """Digits, learned by a model of which parts are not trained."""
+    return replace(digits(trial), model=Unused)

@@ -1,0 +1,119 @@
+"""One Ray for all tests here: real, two slots, in a folder of its own."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RAY = Path(sys.executable).with_name("ray")
+
+
+@dataclass
+class Cluster:
+    """A running head node, and the commands a user would give it."""
+
+    environment: dict[str, str]
+    head: int
+    """the head's process id"""
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """A command of a user's, under way, in a process group of its own."""
+        process = subprocess.Popen(
+            arguments,
+            cwd=ROOT,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self.started.append(process)
+        return process
+
+    def run(self, *arguments: str, timeout: float = 180) -> subprocess.CompletedProcess[str]:
+        """A command of a user's, to its end."""
+        process = self.start(*arguments)
+        out, err = process.communicate(timeout=timeout)
+        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+    def train(self, *arguments: Any) -> list[str]:
+        """The words of a training command."""
+        return [sys.executable, "-m", "jobs.train", "--workload", "digits", *map(str, arguments)]
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    with TemporaryDirectory(prefix="eq-", dir="/tmp") as place:  # sockets' paths must be short
+        gcs, dashboard, client, agent = free_ports(4)
+        environment = os.environ | {
+            "RAY_ADDRESS": f"127.0.0.1:{gcs}",
+            "RAY_API_SERVER_ADDRESS": f"http://127.0.0.1:{dashboard}",
+            "OMP_NUM_THREADS": "1",
+        }
+        with Path(place, "head.log").open("w") as log:
+            head = subprocess.Popen(
+                [
+                    RAY,
+                    "start",
+                    "--head",
+                    "--block",
+                    "--num-cpus=2",
+                    "--disable-usage-stats",
+                    f"--temp-dir={place}",
+                    f"--port={gcs}",
+                    f"--dashboard-port={dashboard}",
+                    f"--ray-client-server-port={client}",
+                    f"--dashboard-agent-listen-port={agent}",
+                    "--min-worker-port=0",
+                    "--max-worker-port=0",
+                ],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        made = Cluster(environment, head.pid)
+        try:
+            until(lambda: head.poll() is not None or Path(place, "ray_current_cluster").exists())
+            assert head.poll() is None, Path(place, "head.log").read_text()
+            yield made
+        finally:
+            for process in made.started:
+                end(process, signal.SIGKILL)
+            end(head, signal.SIGTERM)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nothing listens on."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [held.getsockname()[1] for held in sockets]
+    for held in sockets:
+        held.close()
+    return ports
+
+
+def end(process: subprocess.Popen[Any], number: int) -> None:
+    """End a process group that a test started."""
+    if process.poll() is None:
+        os.killpg(process.pid, number)
+    process.communicate(timeout=60)
+
+
+def until(condition: Callable[[], Any], seconds: float = 120) -> Any:
+    """What `condition` returns once it is true."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not true within {seconds} s: {condition}")
+        time.sleep(0.05)
+    return found

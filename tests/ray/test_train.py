@@ -1,0 +1,230 @@
+"""jobs.train as a user starts it, on a real cluster, with real failures."""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from equipoise.record import Record
+from jobs import train
+from tests.ray.conftest import RAY, until
+
+LONG = ["--workers", 2, "--batch", 16, "--examples", 40_000, "--target", 2.0, "--evaluate", 2000]
+"""a run of several seconds of training, so that it can be disturbed"""
+
+
+def record(out):
+    return Record.from_json(json.loads((out / "record.json").read_text()))
+
+
+def weights(out):
+    return load_file(out / "model.safetensors")
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def laps(out):
+    """Laps in the journal so far."""
+    journal = out / "laps.jsonl"
+    return len(journal.read_text().splitlines()) if journal.exists() else 0
+
+
+def saved(out):
+    """Whether a checkpoint is complete."""
+    return (out / "checkpoints" / "checkpoint_manager_snapshot.json").exists()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(cluster, tmp_path_factory):
+    out = tmp_path_factory.mktemp("undisturbed") / "run"
+    done = cluster.run(*cluster.train(*LONG, "--out", out))
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def test_a_run_leaves_its_record_and_its_model_and_the_same_command_says_so(cluster, tmp_path):
+    out = tmp_path / "runs" / "x"
+    asked = cluster.train("--workers", 2, "--lr", 0.05, "--seed", 0, "--target", 0.9, "--out", out)
+    done = cluster.run(*asked)
+    assert done.returncode == 0, done.stderr
+    found = record(out)
+    assert found.reached and found.ended == "reached"
+    assert found.laps[-1].metric >= 0.9 and found.laps[-1].workers == 2
+    assert found.laps[-2].seen < found.examples_to_target <= found.laps[-1].seen
+    assert found.test > 0.8
+    assert found.machine["cores"] >= 1
+    assert len([text for text in done.stdout.splitlines() if text.startswith("step ")]) == len(found.laps) == laps(out)
+    assert all(value.isfinite().all() for value in weights(out).values())
+    assert sorted(p.name for p in out.iterdir()) == [
+        "checkpoints",
+        "laps.jsonl",
+        "model.safetensors",
+        "record.json",
+        "trial.json",
+    ]
+    before = (out / "record.json").read_bytes()
+    again = cluster.run(*asked)
+    assert again.returncode == 0
+    assert "has ended: nothing to do" in again.stdout
+    assert (out / "record.json").read_bytes() == before
+    other = cluster.run(*asked, "--lr", "0.1")
+    assert other.returncode == 2
+    assert "lr is 0.05, asked 0.1" in other.stderr
+
+
+def descendants(root):
+    """Process ids below `root`, with their command lines."""
+    parents, commands = {}, {}
+    for place in Path("/proc").iterdir():
+        if place.name.isdigit():
+            try:
+                parents[int(place.name)] = int((place / "stat").read_text().rsplit(")", 1)[1].split()[1])
+                commands[int(place.name)] = (place / "cmdline").read_text().replace("\0", " ")
+            except OSError:  # it ended meanwhile
+                continue
+    below = {root}
+    while len(below) < len(below := below | {pid for pid, parent in parents.items() if parent in below}):
+        pass
+    return {pid: commands[pid] for pid in below if pid in commands}
+
+
+def workers_of(cluster):
+    return [pid for pid, command in descendants(cluster.head).items() if command.startswith("ray::RayTrainWorker")]
+
+
+def test_a_worker_killed_in_mid_run_changes_nothing(cluster, undisturbed, tmp_path):
+    out = tmp_path / "run"
+    running = cluster.start(*cluster.train(*LONG, "--out", out))
+    until(lambda: saved(out) or running.poll() is not None)
+    victims = workers_of(cluster)
+    assert len(victims) == 2, running.communicate()
+    os.kill(victims[1], signal.SIGKILL)
+    _said, err = running.communicate(timeout=240)
+    assert running.returncode == 0, err
+    assert victims[1] not in descendants(cluster.head)
+    assert same(weights(out), weights(undisturbed))
+    assert [lap.loss for lap in record(out).laps] == [lap.loss for lap in record(undisturbed).laps]
+
+
+def test_a_job_killed_and_submitted_again_changes_nothing(cluster, undisturbed, tmp_path):
+    out = tmp_path / "run"
+    running = cluster.start(*cluster.train(*LONG, "--out", out))
+    until(lambda: saved(out) or running.poll() is not None)
+    os.killpg(running.pid, signal.SIGKILL)
+    assert running.wait() == -signal.SIGKILL
+    assert not (out / "record.json").exists()
+    until(lambda: not workers_of(cluster))
+    done = cluster.run(*cluster.train(*LONG, "--out", out))
+    assert done.returncode == 0, done.stderr
+    assert same(weights(out), weights(undisturbed))
+
+
+def test_a_stopped_job_leaves_a_checkpoint_and_goes_on(cluster, undisturbed, tmp_path):
+    out = tmp_path / "run"
+    running = cluster.start(*cluster.train(*LONG, "--out", out))
+    until(lambda: laps(out) >= 2 or running.poll() is not None)
+    running.send_signal(signal.SIGTERM)
+    said, err = running.communicate(timeout=60)
+    assert running.returncode == 143, err
+    assert "the same command goes on" in said
+    assert saved(out) and not (out / "record.json").exists() and not (out / "stop").exists()
+    done = cluster.run(*cluster.train(*LONG, "--out", out))
+    assert done.returncode == 0, done.stderr
+    assert same(weights(out), weights(undisturbed))
+
+
+def test_an_elastic_run_takes_the_workers_there_are_and_is_the_same_run(cluster, tmp_path):
+    out = tmp_path / "run"
+    few = ["--batch", 8, "--examples", 3200, "--target", 2.0, "--precision", "fp64"]
+    done = cluster.run(*cluster.train(*few, "--workers", "1:4", "--out", out))
+    assert done.returncode == 0, done.stderr
+    assert {lap.workers for lap in record(out).laps} == {2}
+    assert record(out).trial.global_batch == 32
+    alone = tmp_path / "alone"
+    assert cluster.run(*cluster.train(*few, "--accumulate", 4, "--out", alone)).returncode == 0
+    one, other = weights(out), weights(alone)
+    assert all(torch.allclose(one[name], other[name], rtol=1e-10, atol=1e-12) for name in one)
+
+
+def test_a_submitted_job_does_the_same_and_a_stopped_one_keeps_its_state(cluster, tmp_path):
+    out = tmp_path / "run"
+    words = cluster.train(*LONG, "--out", out)
+    submit = [str(RAY), "job", "submit", "--working-dir", "."]
+    asked = cluster.run(*submit, "--submission-id", "first", "--no-wait", "--", *words)
+    assert asked.returncode == 0, asked.stderr
+    until(lambda: laps(out) >= 2)
+    assert cluster.run(str(RAY), "job", "stop", "first").returncode == 0
+    until(lambda: saved(out) and not workers_of(cluster))
+    assert not (out / "record.json").exists()
+    done = cluster.run(*submit, "--submission-id", "second", "--", *words)
+    assert done.returncode == 0, done.stderr
+    assert record(out).ended == "cap"
+    assert "record.json" in done.stdout
+
+
+def test_a_target_never_reached_is_no_failure(undisturbed):
+    facts = json.loads((undisturbed / "record.json").read_text())
+    assert (facts["ended"], facts["reached"], facts["examples_to_target"]) == ("cap", False, None)
+
+
+def test_a_loss_that_blows_up_is_a_failed_record_without_a_model(cluster, tmp_path):
+    out = tmp_path / "run"
+    done = cluster.run(*cluster.train("--lr", 1e6, "--out", out))
+    assert done.returncode == 1
+    assert record(out).ended.startswith("failed: the loss was nan at step")
+    assert not (out / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--workload", "digit"], "no workload 'digit'; there are: cifar10, digits"),
+        (["--batch", 4096], "holds 1078 examples: choose a smaller --batch"),
+        (["--workers", 3], "3 workers were asked for and the cluster holds 2 slots"),
+        (["--workers", "3:4"], "3 workers were asked for and the cluster holds 2 slots"),
+        (["--threads", 8], "1 workers were asked for and the cluster holds 0 slots of 8 CPU"),
+        (["--model", "resnet19"], "no model 'resnet19'"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence_at_once(cluster, tmp_path, arguments, sentence):
+    out = tmp_path / "run"
+    done = cluster.run(*cluster.train("--out", out, *arguments), timeout=60)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert done.stderr.count("\n") == 1 and done.stdout == ""
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--workers", "0"], "must be at least 1"),
+        (["--workers", "4:2"], "a range must rise, got 4:2"),
+        (["--batch", "-1"], "batch must be at least 1, got -1"),
+        (["--lr", "nan"], "lr must be at least 0, got nan"),
+        (["--bach", "32"], "--bach"),
+    ],
+)
+def test_words_that_make_no_trial_end_with_2(tmp_path, monkeypatch, capsys, arguments, sentence):
+    monkeypatch.setattr(sys, "argv", ["train", "--workload", "digits", "--out", str(tmp_path / "run"), *arguments])
+    with pytest.raises(SystemExit) as end:
+        train.main()
+    assert end.value.code == 2
+    assert sentence in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_place_that_cannot_be_written_is_refused(cluster, tmp_path):
+    (tmp_path / "file").touch()
+    for out in (tmp_path / "file" / "run", Path("/proc/run")):
+        done = cluster.run(*cluster.train("--out", out), timeout=60)
+        assert done.returncode == 2
+        assert f"cannot write to {out}" in done.stderr
+        assert done.stderr.count("\n") == 1
