@@ -25,7 +25,8 @@ class Bucket:
         self.parameters = parameters
         self.flat = parameters[0].new_zeros(sum(p.numel() for p in parameters))
         pieces = self.flat.split([p.numel() for p in parameters])
-        self.views = [piece.view(p.shape) for piece, p in zip(pieces, parameters, strict=True)]
+        # laid out as the parameter is: fused optimizers walk both in the order of memory
+        self.views = [piece.as_strided(p.shape, p.stride()) for piece, p in zip(pieces, parameters, strict=True)]
         self.missing = len(parameters)
 
     def take(self, index: int) -> None:

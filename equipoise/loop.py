@@ -10,6 +10,7 @@ accumulates, or four that become three in mid-run all take the same steps.
 
 import math
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 import torch
@@ -115,13 +116,14 @@ class Training:
         """Go on from a `state` and the laps that led to it."""
         weights: dict[str, Tensor] = {}
         moments: dict[int, dict[str, Tensor]] = {}
+        trained = self.optimizer.param_groups[0]["params"]
         for name, value in tensors.items():
             kind, _, rest = name.partition(".")
             if kind == "model":
                 weights[rest] = value
             else:
                 index, _, moment = rest.partition(".")
-                moments.setdefault(int(index), {})[moment] = value
+                moments.setdefault(int(index), {})[moment] = laid_out(value, trained[int(index)])
         self.model.load_state_dict(weights)
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
         self.done = list(done)
@@ -162,7 +164,8 @@ class Training:
         """One optimizer step; this worker's part of the mean loss."""
         watch, probing = self.watch, self._probing()
         self._set_lr()
-        self.optimizer.zero_grad()
+        for parameter in self.model.parameters():
+            parameter.grad = None
         losses = []
         for place in self.places:
             start = watch.mark()
@@ -190,7 +193,9 @@ class Training:
     def _backward(self, images: Tensor, labels: Tensor, place: int) -> Tensor:
         self.generator.manual_seed(keys.key(self.trial.seed, self.step, place))
         with self._precision():
-            loss = self.workload.loss(self.forward(images), labels) / self.trial.places
+            loss = self.workload.loss(self.forward(images), labels)
+        if self.trial.places > 1:
+            loss = loss / self.trial.places
         loss.backward()
         return loss.detach()
 
@@ -212,8 +217,8 @@ class Training:
         for group in self.optimizer.param_groups:
             group["lr"] = self.trial.lr * schedule.share(self.trial.schedule, ends, self.warmup, self.cap)
 
-    def _precision(self) -> torch.autocast:
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.trial.precision == "bf16")
+    def _precision(self) -> AbstractContextManager[object]:
+        return torch.autocast(self.device.type, torch.bfloat16) if self.trial.precision == "bf16" else nullcontext()
 
     def _measured(self, losses: Tensor) -> Lap:
         """The lap just run, from what every worker saw of it."""
@@ -279,6 +284,11 @@ class Training:
         if self.crossing is not None:
             return "reached"
         return "cap" if self.seen >= self.cap else None
+
+
+def laid_out(moment: Tensor, parameter: Tensor) -> Tensor:
+    """A parameter's moment in the parameter's layout, which files do not keep and fused optimizers rely on."""
+    return torch.empty_like(parameter).copy_(moment) if moment.shape == parameter.shape else moment
 
 
 def optimizer(trial: Trial, model: nn.Module) -> torch.optim.Optimizer:

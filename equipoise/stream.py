@@ -72,4 +72,4 @@ def read(split: Split, wanted: Iterable[NDArray[np.int64]], readers: int) -> Ite
         return
     for examples in wanted:
         chosen = torch.from_numpy(examples).to(split.labels.device)
-        yield split.pictures[chosen], split.labels[chosen]
+        yield split.pictures.index_select(0, chosen), split.labels.index_select(0, chosen)

@@ -1,7 +1,7 @@
 """What is asked of one training run."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 Optimizer = Literal["sgd", "adamw"]
 Schedule = Literal["constant", "cosine", "one-cycle"]
@@ -54,7 +54,7 @@ class Trial:
     """stop after this many examples; 50 passes if not given"""
     evaluate: int | None = None
     """examples between evaluations; a quarter of a pass if not given"""
-    probe: int = 64
+    probe: int = 100
     """steps between two looks at the noise scale on one worker, which cost a step each; 0 is never"""
 
     def __post_init__(self) -> None:
@@ -62,6 +62,9 @@ class Trial:
             self._require(name, at_least=1)
         for name in ("seed", "probe", "momentum", "weight_decay", "warmup", "lr"):
             self._require(name, at_least=0)
+        for name, choices in (("optimizer", Optimizer), ("schedule", Schedule), ("precision", Precision)):
+            if (value := getattr(self, name)) not in get_args(choices):
+                raise ValueError(f"{name} must be one of {', '.join(get_args(choices))}, got {value!r}")
 
     def _require(self, name: str, at_least: int) -> None:
         value = getattr(self, name)

@@ -30,6 +30,16 @@ def with_batch_norm(trial: Trial) -> Workload:
     )
 
 
+def with_convolutions(trial: Trial) -> Workload:
+    """Digits, learned by convolutions over several channels, whose weights have a layout to get wrong."""
+    return replace(
+        digits(trial),
+        model=lambda: nn.Sequential(
+            nn.Conv2d(1, 8, 3), nn.Tanh(), nn.Conv2d(8, 8, 3), nn.Tanh(), nn.Flatten(), nn.Linear(8 * 12 * 12, 10)
+        ),
+    )
+
+
 class Unused(nn.Module):
     """A linear model with a layer that takes no part, and one that is frozen."""
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -61,6 +62,8 @@ def cluster():
             "RAY_API_SERVER_ADDRESS": f"http://127.0.0.1:{dashboard}",
             "OMP_NUM_THREADS": "1",
         }
+        ports = [f"--port={gcs}", f"--dashboard-port={dashboard}", f"--ray-client-server-port={client}"]
+        ports += [f"--dashboard-agent-listen-port={agent}", "--min-worker-port=0", "--max-worker-port=0"]
         with Path(place, "head.log").open("w") as log:
             head = subprocess.Popen(
                 [
@@ -71,16 +74,10 @@ def cluster():
                     "--num-cpus=2",
                     "--disable-usage-stats",
                     f"--temp-dir={place}",
-                    f"--port={gcs}",
-                    f"--dashboard-port={dashboard}",
-                    f"--ray-client-server-port={client}",
-                    f"--dashboard-agent-listen-port={agent}",
-                    "--min-worker-port=0",
-                    "--max-worker-port=0",
+                    *ports,
                 ],
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,
             )
         made = Cluster(environment, head.pid)
         try:
@@ -88,9 +85,8 @@ def cluster():
             assert head.poll() is None, Path(place, "head.log").read_text()
             yield made
         finally:
-            for process in made.started:
-                end(process, signal.SIGKILL)
-            end(head, signal.SIGTERM)
+            for process in (*made.started, head):
+                end(process)
 
 
 def free_ports(count: int) -> list[int]:
@@ -102,11 +98,30 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def end(process: subprocess.Popen[Any], number: int) -> None:
-    """End a process group that a test started."""
-    if process.poll() is None:
-        os.killpg(process.pid, number)
+def end(process: subprocess.Popen[Any]) -> None:
+    """End a process that a test started, and all that it started."""
+    for pid in descendants(process.pid) if process.poll() is None else ():
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     process.communicate(timeout=60)
+
+
+def descendants(root: int) -> dict[int, str]:
+    """Ids of a process and of all below it, with their command lines."""
+    parents, commands = {}, {}
+    for place in Path("/proc").iterdir():
+        if place.name.isdigit():
+            try:
+                parents[int(place.name)] = int((place / "stat").read_text().rsplit(")", 1)[1].split()[1])
+                commands[int(place.name)] = (place / "cmdline").read_text().replace("\0", " ")
+            except OSError:  # it ended meanwhile
+                continue
+    below: set[int] = set()
+    more = {root}
+    while more:
+        below |= more
+        more = {pid for pid, parent in parents.items() if parent in below} - below
+    return {pid: commands[pid] for pid in below if pid in commands}
 
 
 def until(condition: Callable[[], Any], seconds: float = 120) -> Any:

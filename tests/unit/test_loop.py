@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from safetensors.torch import load, save
 
 from equipoise.loop import Training, laps
 from equipoise.record import Lap
@@ -52,6 +53,16 @@ def test_two_workers_accumulation_and_one_large_batch_agree_after_100_steps(plac
     assert distance(two, large) < 1e-10
 
 
+@pytest.mark.parametrize(
+    "changes", [{"channels_last": True}, {"optimizer": "adamw", "lr": 0.002}], ids=["layout", "adamw"]
+)
+def test_layout_and_optimizer_make_no_difference_between_workers(place, changes):
+    trial = replace(DIGITS, precision="fp64", examples=1280, workload="tests.models:with_convolutions", **changes)
+    two, _ = gloo(2, place, weights, replace(trial, workers=2))[0]
+    large, _ = weights(replace(trial, batch=64))
+    assert distance(two, large) < 1e-10
+
+
 def test_workers_with_unequal_shares_agree_too(place):
     trial = replace(DIGITS, precision="fp64", examples=2560, batch=16, workers=4)
     three, _ = gloo(3, place, weights, trial)[0]
@@ -95,7 +106,7 @@ def resumed(trial, after):
     first = Training(trial)
     for _, _ in zip(range(after), first.laps(), strict=False):
         pass
-    kept = {name: value.clone() for name, value in first.state().items()}
+    kept = load(save({name: value.contiguous() for name, value in first.state().items()}))
     second = Training(trial)
     second.load(kept, first.done)
     for _ in second.laps():

@@ -22,5 +22,11 @@ def test_counts_start_at_one(name, value):
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -0.1])
 def test_a_learning_rate_is_a_finite_number(value):
-    with pytest.raises(ValueError, match="^lr must be"):
+    with pytest.raises(ValueError, match=r"^lr must be"):
         Trial(workload="digits", lr=value)
+
+
+@pytest.mark.parametrize("name", ["optimizer", "schedule", "precision"])
+def test_choices_are_named(name):
+    with pytest.raises(ValueError, match=f"^{name} must be one of .*, got 'bogus'$"):
+        Trial(workload="digits", **{name: "bogus"})

@@ -1,0 +1,37 @@
+"""What the README shows is run as it stands."""
+
+import re
+import sys
+from pathlib import Path
+
+from equipoise.loop import Training
+from equipoise.trial import Trial
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", README.read_text(), re.DOTALL)
+
+
+def test_the_workload_of_the_readme_is_learned(tmp_path, monkeypatch):
+    [code] = blocks("python")
+    (tmp_path / "mine.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    training = Training(Trial(workload="mine:stripes", batch=16))
+    assert list(training.laps())
+    assert training.ended == "reached"
+    sys.modules.pop("mine")
+
+
+def test_every_option_named_is_an_option():
+    from jobs.train import Asked
+
+    known = {f"--{name.replace('_', '-')}" for name in Asked.__dataclass_fields__}
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README.read_text())) - {"--working-dir", "--help"}
+    assert named <= known
+
+
+def test_every_make_target_named_exists():
+    targets = re.findall(r"^([a-z]+):", (README.parent / "Makefile").read_text(), re.MULTILINE)
+    assert set(re.findall(r"make ([a-z]+) ", README.read_text())) & set(targets) >= {"demo", "test"}
