@@ -79,6 +79,7 @@ class Exchange:
             if self.norms:
                 self.norms.total.append(torch.dot(bucket.flat, bucket.flat))
 
+        self.works.clear()
         if self.norms:
             self.norms.draws += 1
 

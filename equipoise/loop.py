@@ -17,12 +17,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from equipoise import keys, probe, schedule, stream
+from equipoise import keys, probe, schedule, state, stream
 from equipoise.exchange import Exchange
 from equipoise.feed import DTYPES, Feed
+from equipoise.meter import Meter
 from equipoise.record import Lap, crossing
 from equipoise.trial import Trial
-from equipoise.watch import Watch
 from equipoise.workloads import Split, Workload, workload
 
 LAP_STEPS = 100  # no lap is longer, so that a long way between evaluations shows signs of life
@@ -59,8 +59,7 @@ class Training:
         self.forward = torch.compile(self.model) if trial.compile else self.model
         self.optimizer = optimizer(trial, self.model)
         self.exchange = Exchange(self.model.parameters(), self.workers)
-        self.watch = Watch(self.device)
-        self.norms = probe.Norms()
+        self.meter = Meter(trial, self.rank, self.workers, self.device)
         self.generator = generator(self.device)
 
     @property
@@ -107,25 +106,11 @@ class Training:
         The order of examples, augmentation, dropout and the learning rate are functions of
         the seed and the step, so no generator or sampler has a state to keep.
         """
-        tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
-        for index, moments in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{index}.{name}": value for name, value in moments.items()}
-        return tensors
+        return state.tensors(self.model, self.optimizer)
 
     def load(self, tensors: dict[str, Tensor], done: list[Lap]) -> None:
         """Go on from a `state` and the laps that led to it."""
-        weights: dict[str, Tensor] = {}
-        moments: dict[int, dict[str, Tensor]] = {}
-        trained = self.optimizer.param_groups[0]["params"]
-        for name, value in tensors.items():
-            kind, _, rest = name.partition(".")
-            if kind == "model":
-                weights[rest] = value
-            else:
-                index, _, moment = rest.partition(".")
-                moments.setdefault(int(index), {})[moment] = laid_out(value, trained[int(index)])
-        self.model.load_state_dict(weights)
-        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
+        state.load(self.model, self.optimizer, tensors)
         self.done = list(done)
         self.step = done[-1].step if done else 0
         self.ended = self._end()
@@ -142,12 +127,12 @@ class Training:
         return model.train()  # type: ignore[no-any-return]
 
     def _lap(self, batches: Iterator[tuple[Tensor, Tensor]]) -> Lap:
-        steps = self._steps_ahead()
-        self.watch.read()
-        start = self.watch.mark()
-        losses = torch.stack([self._step(batches) for _ in range(steps)])
-        self.watch.add("all", start, self.watch.mark())
-        lap = self._measured(losses)
+        start = self.meter.mark()
+        losses = torch.stack([self._step(batches) for _ in range(self._steps_ahead())])
+        self.meter.add("lap", start)
+        lr = self.optimizer.param_groups[0]["lr"]
+        lap, means = self.meter.lap(losses, self.step, lr, self._summed)
+        self._check(means)
         if self.workers > 1:
             self._average_buffers()
         due = self.seen // self.every > (self.seen - lap.examples) // self.every or self.seen >= self.cap
@@ -162,31 +147,26 @@ class Training:
 
     def _step(self, batches: Iterator[tuple[Tensor, Tensor]]) -> Tensor:
         """One optimizer step; this worker's part of the mean loss."""
-        watch, probing = self.watch, self._probing()
+        meter, probing = self.meter, self._probing()
+        mark = meter.mark()
         self._set_lr()
         for parameter in self.model.parameters():
             parameter.grad = None
         losses = []
         for place in self.places:
-            start = watch.mark()
             images, labels = next(batches)
-            loaded = watch.mark()
-            watch.add("data", start, loaded)
+            mark = meter.add("data", mark)
             if probing and place == self.places[0]:
                 self._probe(images, labels)
-                probed = watch.mark()
-                watch.add("probe", loaded, probed)
-                loaded = probed
+                mark = meter.add("probe", mark)
             if place == self.places[-1]:
-                self.exchange.arm(self.norms if self.trial.probe else None)
+                self.exchange.arm(meter.norms if self.trial.probe else None)
             losses.append(self._backward(images, labels, place))
-            computed = watch.mark()
-            watch.add("compute", loaded, computed)
+            mark = meter.add("compute", mark)
         self.exchange.finish()
-        exchanged = watch.mark()
-        watch.add("exchange", computed, exchanged)
+        mark = meter.add("exchange", mark)
         self.optimizer.step()
-        watch.add("compute", exchanged, watch.mark())
+        meter.add("compute", mark)
         self.step += 1
         return torch.stack(losses).sum() if len(losses) > 1 else losses[0]
 
@@ -208,9 +188,7 @@ class Training:
         self.generator.manual_seed(keys.key(self.trial.seed, self.step, self.trial.places))
         with self._precision():
             local, total = probe.by_halves(self.model, self.workload.loss, images, labels)
-        self.norms.local.append(local)
-        self.norms.total.append(total)
-        self.norms.draws += 1
+        self.meter.norms.add(local, total)
 
     def _set_lr(self) -> None:
         ends = self.seen + self.trial.global_batch
@@ -219,48 +197,6 @@ class Training:
 
     def _precision(self) -> AbstractContextManager[object]:
         return torch.autocast(self.device.type, torch.bfloat16) if self.trial.precision == "bf16" else nullcontext()
-
-    def _measured(self, losses: Tensor) -> Lap:
-        """The lap just run, from what every worker saw of it."""
-        own = self.watch.read()
-        local, total, draws = self.norms.take()
-        if self.workers > 1:  # what was summed is this worker's part of the mean, scaled here to its own mean
-            local *= (self.trial.places / len(self.places)) ** 2
-        columns = [own["all"] - own["probe"], own["data"], own["compute"], own["exchange"], local, total]
-        table = torch.zeros(self.workers, len(columns), dtype=torch.float64)
-        table[self.rank] = torch.tensor(columns, dtype=torch.float64)
-        shared = self._summed(torch.cat([losses.double(), table.flatten().to(self.device)])).cpu()
-        losses, table = shared[: len(losses)], shared[len(losses) :].view_as(table)
-        self._check(losses)
-        seconds, data, compute, exchange = table[:, :4].amax(0).tolist()
-        norms = {}
-        if draws and table[:, 4:].isfinite().all():
-            small, big = self._compared()
-            local, total = (table[:, 4:].mean(0) / draws).tolist()
-            norms = {"local_norm": local, "total_norm": total, "local_batch": small, "total_batch": big}
-        return Lap(
-            step=self.step,
-            steps=len(losses),
-            seen=self.seen,
-            examples=len(losses) * self.trial.global_batch,
-            workers=self.workers,
-            lr=self.optimizer.param_groups[0]["lr"],
-            loss=float(losses.mean()),
-            seconds=seconds,
-            data_seconds=data,
-            compute_seconds=compute,
-            exchange_seconds=exchange,
-            draws=draws,
-            **norms,
-        )
-
-    def _compared(self) -> tuple[float, int]:
-        """Examples behind a local norm, and behind a total one."""
-        if self.workers == 1:
-            half = self.trial.batch // 2
-            return half, 2 * half
-        shares = [len(stream.share(self.trial.places, rank, self.workers)) for rank in range(self.workers)]
-        return self.trial.batch * self.workers / sum(1 / held for held in shares), self.trial.global_batch
 
     def _check(self, losses: Tensor) -> None:
         wrong = torch.nonzero(~torch.isfinite(losses))
@@ -284,11 +220,6 @@ class Training:
         if self.crossing is not None:
             return "reached"
         return "cap" if self.seen >= self.cap else None
-
-
-def laid_out(moment: Tensor, parameter: Tensor) -> Tensor:
-    """A parameter's moment in the parameter's layout, which files do not keep and fused optimizers rely on."""
-    return torch.empty_like(parameter).copy_(moment) if moment.shape == parameter.shape else moment
 
 
 def optimizer(trial: Trial, model: nn.Module) -> torch.optim.Optimizer:

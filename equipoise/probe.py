@@ -15,6 +15,12 @@ class Norms:
         self.local: list[Tensor] = []
         self.total: list[Tensor] = []
 
+    def add(self, local: Tensor, total: Tensor) -> None:
+        """Count one draw."""
+        self.local.append(local)
+        self.total.append(total)
+        self.draws += 1
+
     def take(self) -> tuple[float, float, int]:
         """Sum of the local norms, sum of the total norms, and steps they come from; starts anew."""
         local, total = (float(torch.stack(values).sum()) if values else 0.0 for values in (self.local, self.total))

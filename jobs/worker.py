@@ -75,8 +75,7 @@ def report(training: Training) -> None:
         train.report(metrics)
         return
     with tempfile.TemporaryDirectory() as folder:
-        state = {name: value.cpu().contiguous() for name, value in training.state().items()}
-        save_file(state, Path(folder, "state.safetensors"))
+        save_file(training.state(), Path(folder, "state.safetensors"))
         store.write_json(Path(folder, "laps.json"), [asdict(lap) for lap in training.done])
         train.report(metrics, checkpoint=train.Checkpoint.from_directory(folder))
 

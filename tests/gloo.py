@@ -28,6 +28,8 @@ def _joined(rank: int, workers: int, meeting: Path, function: Callable[..., Any]
         return function(*args)
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=workers)
     try:
-        return function(*args)
+        result = function(*args)
+        dist.barrier()  # gloo of torch 2.14 may abort where one worker leaves before the other
+        return result
     finally:
         dist.destroy_process_group()

@@ -5,6 +5,7 @@ and the plain model. The pictures stay in memory and are indexed a batch at a ti
 """
 
 import itertools
+import sys
 from collections.abc import Iterator
 
 import torch
@@ -15,6 +16,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from tests.bench.case import LR, MOMENTUM, case, examples, model, parser, scale
 from tests.bench.clock import Clock, rank, workers
+
+REPORT_STEPS = 100
 
 
 def main() -> None:
@@ -29,20 +32,27 @@ def main() -> None:
     made = asked.workload()
     network: nn.Module = model(made).to(device)
     if device.type == "cpu":  # each worker keeps running statistics of its own between checkpoints, as ours does
-        network = DistributedDataParallel(network, gradient_as_bucket_view=True, broadcast_buffers=False)
+        network = DistributedDataParallel(network, gradient_as_bucket_view=True, forward_sync_buffers=False)
     optimizer = torch.optim.SGD(network.parameters(), lr=LR, momentum=MOMENTUM, fused=given.fused or None)
     clock = Clock(asked)
     clock.watch(optimizer)
     pictures, labels = (part.to(device) for part in examples(made))
     gain, offset = (part.to(device) for part in scale(made))
+    losses = []
     for chosen in batches(len(labels), asked.batch, device):
         images = pictures[chosen].float().mul_(gain).add_(offset)
         optimizer.zero_grad(set_to_none=True)
-        F.cross_entropy(network(images), labels[chosen]).backward()
+        loss = F.cross_entropy(network(images), labels[chosen])
+        loss.backward()
         optimizer.step()
+        losses.append(loss.detach())
+        if len(losses) == REPORT_STEPS:
+            print(f"loss {torch.stack(losses).mean():.3f}", file=sys.stderr)
+            losses.clear()
         if clock.done:
             break
     clock.report()
+    dist.barrier()  # gloo of torch 2.14 may abort where one worker leaves before the other
     dist.destroy_process_group()
 
 

@@ -12,7 +12,7 @@ from equipoise.workloads import Workload, workload
 LR, MOMENTUM, SEED = 0.01, 0.9, 0
 WORKLOADS = {"lenet": "digits", "resnet18": "tests.bench.cifar_like:workload"}
 WARMUP_STEPS = {"lenet": 100, "resnet18": 4}
-STEPS = {"lenet": 640, "resnet18": 64}  # whole cycles of our loop, which looks at the noise scale every 64 steps
+STEPS = {"lenet": 1000, "resnet18": 40}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +45,7 @@ class Case:
             target=2.0,
             examples=cap,
             evaluate=cap,
+            probe=min(Trial.probe, self.steps),  # at least one look at the noise scale is timed
         )
 
     def workload(self) -> Workload:

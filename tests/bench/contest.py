@@ -29,13 +29,19 @@ def rounds(contestants: dict[str, Contestant], case: Case, workers: int, count: 
 
 
 def run(contestant: Contestant, case: Case, workers: int) -> dict[str, float]:
-    """One contestant's speed, as its rank 0 prints it; one that fails ends the contest with what it wrote."""
+    """One contestant's speed, as its rank 0 prints it; one that fails four times ends the contest with what it wrote.
+
+    DDP on gloo sometimes aborts while it is taken down (torch 2.14): such a run is taken again.
+    """
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(workers)]
     steps = ["--warmup-steps", str(case.warmup_steps), "--steps", str(case.steps)]
     wanted = ["--model", case.model, "--batch", str(case.batch), *steps, *contestant.flags]
     command = [sys.executable, *launch, "-m", f"tests.bench.{contestant.program}", *wanted]
-    done = subprocess.run(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
-    if done.returncode:
+    for _ in range(4):
+        done = subprocess.run(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+        if not done.returncode:
+            break
+    else:
         sys.exit(f"{' '.join(command)} failed:\n{done.stderr}")
     speed: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return speed

@@ -18,7 +18,6 @@ def main() -> None:
     arguments.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     arguments.add_argument("--channels-last", action="store_true")
     arguments.add_argument("--compile", action="store_true")
-    arguments.add_argument("--probe", type=int, default=64, help="0: never look at the noise scale")
     given = arguments.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
@@ -28,13 +27,13 @@ def main() -> None:
         precision=given.precision,
         channels_last=given.channels_last,
         compile=given.compile,
-        probe=given.probe,
     )
     training = Training(trial, device=torch.device(given.device))
     clock = Clock(asked)
     clock.watch(training.optimizer)
     deque(training.laps(), maxlen=0)
     clock.report()
+    dist.barrier()  # gloo of torch 2.14 may abort where one worker leaves before the other
     dist.destroy_process_group()
 
 

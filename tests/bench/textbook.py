@@ -65,6 +65,7 @@ def main() -> None:
         if clock.done:
             break
     clock.report()
+    dist.barrier()  # gloo of torch 2.14 may abort where one worker leaves before the other
     dist.destroy_process_group()
 
 

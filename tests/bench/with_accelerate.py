@@ -1,5 +1,7 @@
 """A loop prepared by Accelerate over tensors in memory: torchrun ... -m tests.bench.with_accelerate."""
 
+import sys
+
 import torch
 from accelerate import Accelerator
 from torch.nn import functional as F
@@ -22,13 +24,16 @@ def main() -> None:
     loader = DataLoader(TensorDataset(*examples(made)), batch_size=case.batch, shuffle=True, drop_last=True)
     network, optimizer, loader = accelerator.prepare(network, optimizer, loader)
     while not clock.done:
+        losses = []
         for pictures, labels in loader:
             optimizer.zero_grad()
             loss = F.cross_entropy(network(pictures.float().mul_(gain).add_(offset)), labels)
             accelerator.backward(loss)
             optimizer.step()
+            losses.append(loss.detach())
             if clock.done:
                 break
+        print(f"loss {torch.stack(losses).mean():.3f}", file=sys.stderr)
     clock.report()
     accelerator.end_training()
 

@@ -21,9 +21,11 @@ class Classifier(lightning.LightningModule):
         self.clock = clock
 
     def training_step(self, batch: tuple[Tensor, Tensor], _: int) -> Tensor:
-        """The loss of one batch."""
+        """The loss of one batch, kept for the epoch's mean."""
         pictures, labels = batch
-        return F.cross_entropy(self.model(pictures.float().mul_(self.gain).add_(self.offset)), labels)
+        loss = F.cross_entropy(self.model(pictures.float().mul_(self.gain).add_(self.offset)), labels)
+        self.log("loss", loss, on_step=False, on_epoch=True)
+        return loss
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """The optimizer, its steps counted by the clock."""

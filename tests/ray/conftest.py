@@ -28,11 +28,11 @@ class Cluster:
     """the head's process id"""
     started: list[subprocess.Popen[str]] = field(default_factory=list)
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, cwd: Path = ROOT) -> subprocess.Popen[str]:
         """A command of a user's, under way, in a process group of its own."""
         process = subprocess.Popen(
             arguments,
-            cwd=ROOT,
+            cwd=cwd,
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -42,9 +42,9 @@ class Cluster:
         self.started.append(process)
         return process
 
-    def run(self, *arguments: str, timeout: float = 180) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, timeout: float = 180, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
         """A command of a user's, to its end."""
-        process = self.start(*arguments)
+        process = self.start(*arguments, cwd=cwd)
         out, err = process.communicate(timeout=timeout)
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 

@@ -106,7 +106,7 @@ def resumed(trial, after):
     first = Training(trial)
     for _, _ in zip(range(after), first.laps(), strict=False):
         pass
-    kept = load(save({name: value.contiguous() for name, value in first.state().items()}))
+    kept = load(save(first.state()))
     second = Training(trial)
     second.load(kept, first.done)
     for _ in second.laps():
