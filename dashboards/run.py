@@ -45,9 +45,11 @@ def figure(table: pd.DataFrame, title: str, target: float) -> go.Figure:
         )
     line(panels, 3, table.seen, table.noise, "noise scale", BLUE)
     panels.update_yaxes(title_text="loss", row=1, col=1, secondary_y=False)
-    panels.update_yaxes(title_text="metric", range=[0, 1.02], row=1, col=1, secondary_y=True)
+    panels.update_yaxes(
+        title_text="metric", range=[0, 1.02], dtick=0.25, tickmode="auto", row=1, col=1, secondary_y=True
+    )
     panels.update_yaxes(title_text="ms a step", row=2, col=1)
-    panels.update_yaxes(title_text="examples", type="log", row=3, col=1)
+    panels.update_yaxes(title_text="noise, examples", type="log", dtick="D2", row=3, col=1)
     panels.update_xaxes(title_text="examples seen", row=3, col=1)
     panels.update_layout(title=title, barmode="stack", template="plotly_white", bargap=0, height=720)
     return panels

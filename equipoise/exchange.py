@@ -7,7 +7,7 @@ its buckets out anew after its first step). The two squared norms of the noise s
 are taken here because only here does a worker's own gradient exist.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.distributed as dist
@@ -49,10 +49,11 @@ class Exchange:
     of the global batch end up with its mean gradient.
     """
 
-    def __init__(self, parameters: Iterable[nn.Parameter], workers: int) -> None:
-        trained = [p for p in parameters if p.requires_grad] if workers > 1 else []
+    def __init__(self, trained: Sequence[nn.Parameter], workers: int) -> None:
         self.workers = workers
-        self.buckets = [Bucket(group) for group in grouped(trained[::-1])]  # backward yields the last layer first
+        self.buckets = [
+            Bucket(group) for group in grouped(trained[::-1] if workers > 1 else [])
+        ]  # backward yields the last layer first
         self.works: list[dist.Work] = []
         self.armed = False
         self.norms: Norms | None = None
@@ -108,7 +109,7 @@ class Exchange:
             self.works.append(dist.all_reduce(bucket.flat, async_op=True))
 
 
-def grouped(parameters: list[nn.Parameter]) -> list[list[nn.Parameter]]:
+def grouped(parameters: Sequence[nn.Parameter]) -> list[list[nn.Parameter]]:
     """`parameters` in order, cut into buckets of one type and at most their size."""
     groups: list[list[nn.Parameter]] = []
     room = 0

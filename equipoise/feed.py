@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import tee
 
 import torch
 from torch import Tensor
@@ -31,12 +32,9 @@ class Feed:
     def training(self, places: range, step: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Augmented images and labels of `places`, micro-batch by micro-batch from `step` on, without end."""
         trial, examples = self.trial, len(self.train)
-
-        def wanted() -> Iterator[stream.MicroBatch]:
-            return stream.micro_batches(trial.seed, examples, trial.batch, trial.places, places, step)
-
-        read = stream.read(self.train, (micro.examples for micro in wanted()), trial.threads)
-        for micro, (pictures, labels) in zip(wanted(), read, strict=True):
+        micros, ahead = tee(stream.micro_batches(trial.seed, examples, trial.batch, trial.places, places, step))
+        read = stream.read(self.train, (micro.examples for micro in ahead), trial.threads)
+        for micro, (pictures, labels) in zip(micros, read, strict=True):
             pictures, labels = self._moved(pictures, labels)
             if self.augment:
                 pictures = self.augment(pictures, trial.seed, micro.epochs, micro.examples)

@@ -57,8 +57,12 @@ class Training:
         self.feed = Feed(trial, self.workload, self.device)
         self.model = self._model()
         self.forward = torch.compile(self.model) if trial.compile else self.model
-        self.optimizer = optimizer(trial, self.model)
-        self.exchange = Exchange(self.model.parameters(), self.workers)
+        self.trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        self.optimizer = optimizer(trial, self.trained)
+        self.exchange = Exchange(self.trained, self.workers)
+        self.part = torch.tensor(
+            1 / trial.places, device=self.device, dtype=DTYPES[trial.precision]
+        )  # of the mean loss
         self.meter = Meter(trial, self.rank, self.workers, self.device)
         self.generator = generator(self.device)
 
@@ -150,7 +154,7 @@ class Training:
         meter, probing = self.meter, self._probing()
         mark = meter.mark()
         self._set_lr()
-        for parameter in self.model.parameters():
+        for parameter in self.trained:
             parameter.grad = None
         losses = []
         for place in self.places:
@@ -168,15 +172,13 @@ class Training:
         self.optimizer.step()
         meter.add("compute", mark)
         self.step += 1
-        return torch.stack(losses).sum() if len(losses) > 1 else losses[0]
+        return torch.stack(losses).sum() * self.part
 
     def _backward(self, images: Tensor, labels: Tensor, place: int) -> Tensor:
         self.generator.manual_seed(keys.key(self.trial.seed, self.step, place))
         with self._precision():
             loss = self.workload.loss(self.forward(images), labels)
-        if self.trial.places > 1:
-            loss = loss / self.trial.places
-        loss.backward()
+        loss.backward(self.part.to(loss.dtype))
         return loss.detach()
 
     def _probing(self) -> bool:
@@ -222,9 +224,8 @@ class Training:
         return "cap" if self.seen >= self.cap else None
 
 
-def optimizer(trial: Trial, model: nn.Module) -> torch.optim.Optimizer:
+def optimizer(trial: Trial, trained: list[nn.Parameter]) -> torch.optim.Optimizer:
     """SGD with momentum or AdamW, one kernel for all parameters."""
-    trained = [p for p in model.parameters() if p.requires_grad]
     if trial.optimizer == "adamw":
         return torch.optim.AdamW(trained, lr=trial.lr, weight_decay=trial.weight_decay, fused=True)
     return torch.optim.SGD(trained, lr=trial.lr, momentum=trial.momentum, weight_decay=trial.weight_decay, fused=True)

@@ -48,6 +48,20 @@ def undisturbed(cluster, tmp_path_factory):
     return out
 
 
+# First: Ray keeps the slots of a job that was killed reserved for elastic runs for a minute or two.
+def test_an_elastic_run_takes_the_workers_there_are_and_is_the_same_run(cluster, tmp_path):
+    out = tmp_path / "run"
+    few = ["--batch", 8, "--examples", 3200, "--target", 2.0, "--precision", "fp64"]
+    done = cluster.run(*cluster.train(*few, "--workers", "1:4", "--out", out))
+    assert done.returncode == 0, done.stderr
+    assert {lap.workers for lap in record(out).laps} == {2}
+    assert record(out).trial.global_batch == 32
+    alone = tmp_path / "alone"
+    assert cluster.run(*cluster.train(*few, "--accumulate", 4, "--out", alone)).returncode == 0
+    one, other = weights(out), weights(alone)
+    assert all(torch.allclose(one[name], other[name], rtol=1e-10, atol=1e-12) for name in one)
+
+
 def test_a_run_leaves_its_record_and_its_model_and_the_same_command_says_so(cluster, tmp_path):
     out = tmp_path / "runs" / "x"
     asked = cluster.train("--workers", 2, "--lr", 0.05, "--seed", 0, "--target", 0.9, "--out", out)
@@ -120,19 +134,6 @@ def test_sigterm_leaves_a_checkpoint_and_says_what_to_do(cluster, tmp_path):
     assert saved(out)
     assert not (out / "record.json").exists()
     assert not (out / "stop").exists()
-
-
-def test_an_elastic_run_takes_the_workers_there_are_and_is_the_same_run(cluster, tmp_path):
-    out = tmp_path / "run"
-    few = ["--batch", 8, "--examples", 3200, "--target", 2.0, "--precision", "fp64"]
-    done = cluster.run(*cluster.train(*few, "--workers", "1:4", "--out", out))
-    assert done.returncode == 0, done.stderr
-    assert {lap.workers for lap in record(out).laps} == {2}
-    assert record(out).trial.global_batch == 32
-    alone = tmp_path / "alone"
-    assert cluster.run(*cluster.train(*few, "--accumulate", 4, "--out", alone)).returncode == 0
-    one, other = weights(out), weights(alone)
-    assert all(torch.allclose(one[name], other[name], rtol=1e-10, atol=1e-12) for name in one)
 
 
 def test_a_submitted_job_that_is_stopped_and_submitted_again_changes_nothing(cluster, undisturbed, tmp_path):

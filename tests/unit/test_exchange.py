@@ -21,7 +21,7 @@ def test_a_bucket_holds_one_type():
 
 def test_one_worker_exchanges_nothing():
     model = nn.Linear(3, 2)
-    exchange = Exchange(model.parameters(), workers=1)
+    exchange = Exchange(list(model.parameters()), workers=1)
     exchange.arm(Norms())
     model(torch.ones(1, 3)).sum().backward()
     exchange.finish()
@@ -35,7 +35,7 @@ def summed():
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.fill_(1.0)
-    exchange, norms = Exchange(model.parameters(), workers=2), Norms()
+    exchange, norms = Exchange(list(model.parameters()), workers=2), Norms()
     for last in (False, True):
         if last:
             exchange.arm(norms)

@@ -14,7 +14,7 @@ from tests.gloo import gloo
 
 BASE = Trial(workload="digits", batch=32, lr=0.05, target=2.0, augment=False, evaluate=10**9, probe=1)
 POINTS = [60, 100, 200]  # steps of a run: noise scales of about 55, 13 and 77 examples
-BATCH, DRAWS = 128, 800
+BATCH, DRAWS = 128, 500
 
 
 def at(step):
