@@ -12,7 +12,7 @@ from equipoise.workloads import Workload, workload
 LR, MOMENTUM, SEED = 0.01, 0.9, 0
 WORKLOADS = {"lenet": "digits", "resnet18": "tests.bench.cifar_like:workload"}
 WARMUP_STEPS = {"lenet": 100, "resnet18": 4}
-STEPS = {"lenet": 1000, "resnet18": 40}
+STEPS = {"lenet": 1000, "resnet18": 100}
 
 
 @dataclass(frozen=True, kw_only=True)
