@@ -33,6 +33,9 @@ class Progress:
             self.seen = lap["seen"]
             metric = "" if lap["metric"] is None else f"  metric {lap['metric']:.4f}"
             if self.bar is not None:
+                if not self.bar.n:  # the rate is of training, without the cluster's start or what an earlier run did
+                    self.bar.reset()
+                    self.bar.initial = self.bar.n = self.seen - lap["examples"]
                 self.bar.set_postfix_str(f"loss {lap['loss']:.3f}{metric}")
                 self.bar.update(self.seen - self.bar.n)
             else:
