@@ -51,9 +51,8 @@ class Exchange:
 
     def __init__(self, trained: Sequence[nn.Parameter], workers: int) -> None:
         self.workers = workers
-        self.buckets = [
-            Bucket(group) for group in grouped(trained[::-1] if workers > 1 else [])
-        ]  # backward yields the last layer first
+        backwards = trained[::-1] if workers > 1 else []  # the last layer's gradient comes first
+        self.buckets = [Bucket(group) for group in grouped(backwards)]
         self.works: list[dist.Work] = []
         self.armed = False
         self.norms: Norms | None = None
@@ -65,7 +64,6 @@ class Exchange:
         """From here on a gradient that arrives is the step's last one; `norms` receives this step's."""
         self.armed = True
         self.norms = norms
-        self.works.clear()
         for bucket in self.buckets:
             bucket.missing = len(bucket.parameters)
 
@@ -79,7 +77,6 @@ class Exchange:
             work.wait()
             if self.norms:
                 self.norms.total.append(torch.dot(bucket.flat, bucket.flat))
-
         self.works.clear()
         if self.norms:
             self.norms.draws += 1

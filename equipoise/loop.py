@@ -60,9 +60,8 @@ class Training:
         self.trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         self.optimizer = optimizer(trial, self.trained)
         self.exchange = Exchange(self.trained, self.workers)
-        self.part = torch.tensor(
-            1 / trial.places, device=self.device, dtype=DTYPES[trial.precision]
-        )  # of the mean loss
+        # a micro-batch's part of the mean loss
+        self.part = torch.tensor(1 / trial.places, device=self.device, dtype=DTYPES[trial.precision])
         self.meter = Meter(trial, self.rank, self.workers, self.device)
         self.generator = generator(self.device)
 
