@@ -16,14 +16,17 @@ from torch import Tensor, nn
 from equipoise.probe import Norms
 
 FIRST_BYTES, BUCKET_BYTES = 1 << 20, 25 << 20  # a small first bucket starts the exchange early; DDP's sizes
+ONE_ROUND_BYTES = 1 << 18  # of all workers together; beyond it a ring of many small messages is faster than one round
 
 
 class Bucket:
     """Some parameters' gradients, in one flat tensor."""
 
-    def __init__(self, parameters: list[nn.Parameter]) -> None:
+    def __init__(self, parameters: list[nn.Parameter], workers: int) -> None:
         self.parameters = parameters
         self.flat = parameters[0].new_zeros(sum(p.numel() for p in parameters))
+        small = self.flat.nbytes * workers <= ONE_ROUND_BYTES and self.flat.device.type == "cpu"
+        self.rows = self.flat.new_zeros(workers, len(self.flat)) if small else None
         pieces = self.flat.split([p.numel() for p in parameters])
         # laid out as the parameter is: fused optimizers walk both in the order of memory
         self.views = [piece.as_strided(p.shape, p.stride()) for piece, p in zip(pieces, parameters, strict=True)]
@@ -34,6 +37,18 @@ class Bucket:
         parameter, view = self.parameters[index], self.views[index]
         parameter.grad = view.zero_() if parameter.grad is None else view.copy_(parameter.grad)
         self.missing -= 1
+
+    def start(self) -> dist.Work:
+        """Begin to sum over workers. What is small goes to all at once: gloo's ring spends its time on waking up."""
+        if self.rows is None:
+            return dist.all_reduce(self.flat, async_op=True)
+        copies = self.flat.repeat(len(self.rows))
+        return dist.all_to_all_single(self.rows.view(-1), copies, async_op=True)  # type: ignore[return-value]  # async
+
+    def finish(self) -> None:
+        """Sum the rows that came, in the order of ranks: every worker to the same bits."""
+        if self.rows is not None:
+            torch.sum(self.rows, 0, out=self.flat)
 
     def complete(self) -> None:
         """Move in what took no part in the last micro-step: zero, or what earlier micro-steps summed."""
@@ -52,7 +67,7 @@ class Exchange:
     def __init__(self, trained: Sequence[nn.Parameter], workers: int) -> None:
         self.workers = workers
         backwards = trained[::-1] if workers > 1 else []  # the last layer's gradient comes first
-        self.buckets = [Bucket(group) for group in grouped(backwards)]
+        self.buckets = [Bucket(group, workers) for group in grouped(backwards)]
         self.works: list[dist.Work] = []
         self.armed = False
         self.norms: Norms | None = None
@@ -75,6 +90,7 @@ class Exchange:
         self.armed = False
         for bucket, work in zip(self.buckets, self.works, strict=True):
             work.wait()
+            bucket.finish()
             if self.norms:
                 self.norms.total.append(torch.dot(bucket.flat, bucket.flat))
         self.works.clear()
@@ -103,7 +119,7 @@ class Exchange:
                 bucket.complete()
             if self.norms:
                 self.norms.local.append(torch.dot(bucket.flat, bucket.flat))
-            self.works.append(dist.all_reduce(bucket.flat, async_op=True))
+            self.works.append(bucket.start())
 
 
 def grouped(parameters: Sequence[nn.Parameter]) -> list[list[nn.Parameter]]:

@@ -21,6 +21,7 @@ from equipoise import keys, probe, schedule, state, stream
 from equipoise.exchange import Exchange
 from equipoise.feed import DTYPES, Feed
 from equipoise.meter import Meter
+from equipoise.optimizer import Optimizer
 from equipoise.record import Lap, crossing
 from equipoise.trial import Trial
 from equipoise.workloads import Split, Workload, workload
@@ -57,8 +58,9 @@ class Training:
         self.feed = Feed(trial, self.workload, self.device)
         self.model = self._model()
         self.forward = torch.compile(self.model) if trial.compile else self.model
-        self.trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-        self.optimizer = optimizer(trial, self.trained)
+        named = {name: parameter for name, parameter in self.model.named_parameters() if parameter.requires_grad}
+        self.trained = list(named.values())
+        self.optimizer = Optimizer(trial, named)
         self.exchange = Exchange(self.trained, self.workers)
         # a micro-batch's part of the mean loss
         self.part = torch.tensor(1 / trial.places, device=self.device, dtype=DTYPES[trial.precision])
@@ -131,10 +133,12 @@ class Training:
 
     def _lap(self, batches: Iterator[tuple[Tensor, Tensor]]) -> Lap:
         start = self.meter.mark()
-        losses = torch.stack([self._step(batches) for _ in range(self._steps_ahead())])
+        steps = self._steps_ahead()
+        losses = torch.stack([loss for _ in range(steps) for loss in self._step(batches)])
         self.meter.add("lap", start)
-        lr = self.optimizer.param_groups[0]["lr"]
-        lap, means = self.meter.lap(losses, self.step, lr, self._summed)
+        lap, means = self.meter.lap(
+            losses.view(steps, -1).sum(1) * self.part, self.step, self._lr(self.step), self._summed
+        )
         self._check(means)
         if self.workers > 1:
             self._average_buffers()
@@ -148,11 +152,10 @@ class Training:
         until = min((self.seen // self.every + 1) * self.every, self.cap)
         return min(LAP_STEPS, math.ceil((until - self.seen) / self.trial.global_batch))
 
-    def _step(self, batches: Iterator[tuple[Tensor, Tensor]]) -> Tensor:
-        """One optimizer step; this worker's part of the mean loss."""
+    def _step(self, batches: Iterator[tuple[Tensor, Tensor]]) -> list[Tensor]:
+        """One optimizer step; the mean losses of this worker's micro-batches."""
         meter, probing = self.meter, self._probing()
         mark = meter.mark()
-        self._set_lr()
         for parameter in self.trained:
             parameter.grad = None
         losses = []
@@ -168,10 +171,10 @@ class Training:
             mark = meter.add("compute", mark)
         self.exchange.finish()
         mark = meter.add("exchange", mark)
-        self.optimizer.step()
-        meter.add("compute", mark)
         self.step += 1
-        return torch.stack(losses).sum() * self.part
+        self.optimizer.step(self._lr(self.step))
+        meter.add("compute", mark)
+        return losses
 
     def _backward(self, images: Tensor, labels: Tensor, place: int) -> Tensor:
         self.generator.manual_seed(keys.key(self.trial.seed, self.step, place))
@@ -191,10 +194,10 @@ class Training:
             local, total = probe.by_halves(self.model, self.workload.loss, images, labels)
         self.meter.norms.add(local, total)
 
-    def _set_lr(self) -> None:
-        ends = self.seen + self.trial.global_batch
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.trial.lr * schedule.share(self.trial.schedule, ends, self.warmup, self.cap)
+    def _lr(self, step: int) -> float:
+        """The learning rate of the step that ends as number `step`."""
+        ends = step * self.trial.global_batch
+        return self.trial.lr * schedule.share(self.trial.schedule, ends, self.warmup, self.cap)
 
     def _precision(self) -> AbstractContextManager[object]:
         return torch.autocast(self.device.type, torch.bfloat16) if self.trial.precision == "bf16" else nullcontext()
@@ -221,13 +224,6 @@ class Training:
         if self.crossing is not None:
             return "reached"
         return "cap" if self.seen >= self.cap else None
-
-
-def optimizer(trial: Trial, trained: list[nn.Parameter]) -> torch.optim.Optimizer:
-    """SGD with momentum or AdamW, one kernel for all parameters."""
-    if trial.optimizer == "adamw":
-        return torch.optim.AdamW(trained, lr=trial.lr, weight_decay=trial.weight_decay, fused=True)
-    return torch.optim.SGD(trained, lr=trial.lr, momentum=trial.momentum, weight_decay=trial.weight_decay, fused=True)
 
 
 def generator(device: torch.device) -> torch.Generator:

@@ -30,7 +30,7 @@ class Clock:
 
     def watch(self, optimizer: torch.optim.Optimizer) -> None:
         """Count this optimizer's steps."""
-        optimizer.register_step_post_hook(lambda *_: self._tick())
+        optimizer.register_step_post_hook(lambda *_: self.tick())
 
     def report(self) -> None:
         """Print what was measured, on rank 0, as one line of JSON."""
@@ -42,7 +42,8 @@ class Clock:
             speed = {"examples_per_second": own * workers() / seconds, "cpu_seconds_per_example": cpu / own}
             print(json.dumps(speed), flush=True)
 
-    def _tick(self) -> None:
+    def tick(self) -> None:
+        """Count a step that has just ended."""
         self.taken += 1
         if self.taken == self.case.warmup_steps:
             self.start = now()

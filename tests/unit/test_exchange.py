@@ -1,7 +1,8 @@
+import pytest
 import torch
 from torch import nn
 
-from equipoise.exchange import BUCKET_BYTES, FIRST_BYTES, Exchange, grouped
+from equipoise.exchange import BUCKET_BYTES, FIRST_BYTES, ONE_ROUND_BYTES, Exchange, grouped
 from equipoise.probe import Norms
 from tests.gloo import gloo
 
@@ -53,3 +54,21 @@ def test_gradients_are_summed_over_workers_and_micro_steps(tmp_path):
         assert total == 6 * 6**2 + 2 * 18**2
         assert draws == 1
     assert [local for _, (local, _, _) in results] == [6 * 2**2 + 2 * 6**2, 6 * 4**2 + 2 * 12**2]
+
+
+def summed_parts(size):
+    """A gradient of `size` numbers, summed over workers whose own is the rank and a fraction."""
+    parameter = nn.Parameter(torch.zeros(size))
+    exchange = Exchange([parameter], workers=torch.distributed.get_world_size())
+    exchange.arm(None)
+    own = torch.arange(size) * 0.1 + torch.distributed.get_rank()
+    (parameter * own).sum().backward()
+    exchange.finish()
+    return parameter.grad.clone()
+
+
+@pytest.mark.parametrize("size", [1, ONE_ROUND_BYTES // 4 // 3, ONE_ROUND_BYTES // 4 // 3 + 1])
+def test_one_round_and_the_ring_sum_alike_on_every_worker(tmp_path, size):
+    first, *others = gloo(3, tmp_path, summed_parts, size)
+    torch.testing.assert_close(first, torch.arange(size) * 0.3 + 3)
+    assert all(torch.equal(first, other) for other in others)

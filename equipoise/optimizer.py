@@ -1,0 +1,82 @@
+"""SGD with momentum and AdamW, by torch's fused kernels.
+
+Moments are plain tensors by name. torch's own optimizer objects take twice as long for
+the bookkeeping of a step as their kernels do on a small model (0.1 of 2.3 ms on LeNet).
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.optim.adamw import adamw
+from torch.optim.sgd import sgd
+
+from equipoise.trial import Trial
+
+BETA1, BETA2, EPS = 0.9, 0.999, 1e-8  # of AdamW, as everyone has them
+
+
+class Optimizer:
+    """Moves parameters along their gradients; a parameter without one counts as having zero, as on several workers."""
+
+    def __init__(self, trial: Trial, trained: dict[str, nn.Parameter]) -> None:
+        self.trial = trial
+        self.trained = trained
+        self.parameters: list[Tensor] = list(trained.values())
+        names = {"sgd": ["momentum"] if trial.momentum else [], "adamw": ["mean", "square"]}[trial.optimizer]
+        # laid out as the parameter is: fused kernels walk both in the order of memory
+        self.moments = {name: [torch.zeros_like(p, requires_grad=False) for p in self.parameters] for name in names}
+        self.steps = [torch.zeros((), device=p.device) for p in self.parameters]
+
+    @torch.no_grad()
+    def step(self, lr: float) -> None:
+        """One step along the gradients that the parameters hold."""
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
+        if self.trial.optimizer == "adamw":
+            self._adamw(gradients, lr)
+        else:
+            self._sgd(gradients, lr)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All moments, as PARAMETER.MOMENT."""
+        moments = self.moments | ({"steps": self.steps} if self.trial.optimizer == "adamw" else {})
+        return {
+            f"{name}.{moment}": value
+            for moment, values in moments.items()
+            for name, value in zip(self.trained, values, strict=True)
+        }
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        """Bring the moments to what `tensors` told."""
+        for name, moment in self.tensors().items():
+            moment.copy_(tensors[name])
+
+    def _sgd(self, gradients: list[Tensor], lr: float) -> None:
+        sgd(
+            self.parameters,
+            gradients,
+            [*self.moments["momentum"]] if self.moments else [None] * len(gradients),
+            fused=True,
+            lr=lr,
+            momentum=self.trial.momentum,
+            weight_decay=self.trial.weight_decay,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+        )
+
+    def _adamw(self, gradients: list[Tensor], lr: float) -> None:
+        adamw(
+            self.parameters,
+            gradients,
+            self.moments["mean"],
+            self.moments["square"],
+            [],
+            self.steps,
+            fused=True,
+            amsgrad=False,
+            beta1=BETA1,
+            beta2=BETA2,
+            lr=lr,
+            weight_decay=self.trial.weight_decay,
+            eps=EPS,
+            maximize=False,
+        )
