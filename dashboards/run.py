@@ -1,10 +1,12 @@
 """One run on a page: what it learned, how fast it went, how noisy its gradients were."""
 
+from dataclasses import fields
+
 import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from equipoise.record import Record
+from equipoise.record import Lap, Record
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#999999"  # Okabe and Ito's, told apart by all eyes
 NOISE_LAPS = 20  # that a point of the noise scale averages over: single draws say little
@@ -12,7 +14,7 @@ NOISE_LAPS = 20  # that a point of the noise scale averages over: single draws s
 
 def laps(record: Record) -> pd.DataFrame:
     """The laps as a table, with the noise scale averaged over the laps before."""
-    table = pd.DataFrame([vars(lap) for lap in record.laps])
+    table = pd.DataFrame([vars(lap) for lap in record.laps], columns=[field.name for field in fields(Lap)])
     terms = pd.DataFrame(
         [(*lap.terms(), lap.draws) if lap.terms() else (0.0, 0.0, 0) for lap in record.laps],  # type: ignore[misc]
         columns=["signal", "variance", "draws"],

@@ -75,6 +75,8 @@ class Training:
     def laps(self) -> Iterator[Lap]:
         """Laps until the target is crossed, the cap is met or the loss is no longer finite."""
         batches = self.feed.training(self.places, self.step)
+        if self.workers > 1:
+            dist.barrier()  # the first exchange would count the wait for a worker that starts late
         while self.ended is None:
             lap = self._lap(batches)
             if self.ended is None:

@@ -7,6 +7,8 @@ from typing import Any
 from equipoise import noise
 from equipoise.trial import Trial
 
+SCHEMA = 1
+
 
 @dataclass(frozen=True, kw_only=True)
 class Lap:
@@ -64,7 +66,7 @@ class Record:
     """examples seen when the metric crossed the target, interpolated; None if it did not"""
     test: float | None
     """metric on the test split, taken once, at the end"""
-    schema: int = 1
+    schema: int = SCHEMA
 
     @property
     def reached(self) -> bool:

@@ -1,19 +1,42 @@
 """The folder of one run: whose it is, whether it can be written, and what came of it."""
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
 from equipoise import store
-from equipoise.record import Record
+from equipoise.record import SCHEMA, Record
 from equipoise.trial import Trial
+
+LOCK = ".lock"
 
 
 def finished(out: Path, trial: Trial) -> Record | None:
     """The record that `out` holds of `trial`, if the trial has ended; refuses a folder of something else."""
     require_ours(out, trial)
-    record = out / "record.json"
-    return Record.from_json(store.read_json(record)) if record.exists() else None
+    path = out / "record.json"
+    if not path.exists():
+        return None
+    record = read(path)
+    if record.trial != trial:
+        raise ValueError(f"{path} is of another trial than {out / 'trial.json'}: choose another --out, or remove it")
+    return record
+
+
+def read(path: Path) -> Record:
+    """The record in a file, or one sentence on why it is none."""
+    facts = store.read_json(path)
+    if not isinstance(facts, dict) or facts.get("schema") != SCHEMA:
+        raise ValueError(f"{path} is no record of schema {SCHEMA}: remove it to train again from the last checkpoint")
+    try:
+        return Record.from_json(facts)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{path} is damaged ({type(error).__name__}: {error}): remove it to train again from the last checkpoint"
+        ) from error
 
 
 def require_ours(out: Path, trial: Trial) -> None:
@@ -24,6 +47,8 @@ def require_ours(out: Path, trial: Trial) -> None:
     if not asked.exists():
         raise ValueError(f"{out} is not empty and holds no run: choose another --out")
     held = store.read_json(asked)
+    if not isinstance(held, dict):
+        raise ValueError(f"{asked} does not hold a trial: choose another --out, or remove {out}")
     wanted = asdict(trial)
     other = [f"{name} is {held.get(name)}, asked {wanted[name]}" for name in wanted if held.get(name) != wanted[name]]
     if other:
@@ -39,9 +64,20 @@ def require_writable(out: Path) -> None:
         raise ValueError(f"cannot write to {out}: no permission to write in {there}")
 
 
-def claim(out: Path, trial: Trial) -> None:
-    """Make the folder and say whose it is."""
+@contextmanager
+def claimed(out: Path, trial: Trial) -> Iterator[None]:
+    """Make the folder, say whose it is, and keep other commands out while this one writes there.
+
+    The lock is the operating system's: it goes with the process, however that ends.
+    """
     try:
         store.write_json(out / "trial.json", asdict(trial))
+        lock = (out / LOCK).open("w")
     except OSError as error:  # a read-only or full file system, which permissions do not show
         raise ValueError(f"cannot write to {out}: {error.strerror}") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ValueError(f"another command is writing to {out}: wait for it, or choose another --out") from None
+        yield

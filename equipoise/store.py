@@ -31,5 +31,5 @@ def read_json(path: Path) -> Any:
     """What `path` holds, or one sentence on why it cannot be read."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError, IsADirectoryError) as error:
         raise ValueError(f"{path} is not JSON ({error}): it was damaged, or another program wrote it") from None

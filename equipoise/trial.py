@@ -1,5 +1,6 @@
 """What is asked of one training run."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -66,10 +67,15 @@ class Trial:
             if (value := getattr(self, name)) not in get_args(choices):
                 raise ValueError(f"{name} must be one of {', '.join(get_args(choices))}, got {value!r}")
 
+        if self.target is not None and not math.isfinite(self.target):
+            raise ValueError(f"target must be a finite number, got {self.target}")
+        if self.seed >= 1 << 63:
+            raise ValueError(f"seed must be below 2**63, got {self.seed}")
+
     def _require(self, name: str, at_least: int) -> None:
         value = getattr(self, name)
-        if value is not None and not at_least <= value < float("inf"):
-            raise ValueError(f"{name} must be at least {at_least}, got {value}")
+        if value is not None and not at_least <= value < math.inf:
+            raise ValueError(f"{name} must be a finite number of at least {at_least}, got {value}")
 
     @property
     def places(self) -> int:

@@ -14,6 +14,12 @@ def connect() -> None:
         ray.init(logging_level=logging.WARNING, log_to_driver=False)
 
 
+def place() -> str:
+    """Which cluster this is, in words."""
+    nodes = sum(node["Alive"] for node in ray.nodes())
+    return f"Ray at {ray.get_runtime_context().gcs_address}, {nodes} node{'s' * (nodes != 1)}"
+
+
 def require_slots(workers: int, threads: int) -> bool:
     """Whether workers get a GPU each; refuses at once more workers than the cluster can ever hold."""
     most = state.get_max_resources_from_cluster_config() or {}  # empty where nothing scales

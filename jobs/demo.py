@@ -8,10 +8,9 @@ from pathlib import Path
 
 from ray.train import TrainingFailedError
 
-from dashboards import run
-from equipoise import runs, store
+from equipoise import runs
 from equipoise.trial import Trial
-from jobs.train import cause, summary, train
+from jobs.train import cause, leave_page, summary, train
 
 OUT = Path("runs/demo")
 TRIAL = Trial(workload="digits", workers=2, batch=16, lr=0.05)
@@ -33,10 +32,7 @@ def main() -> int:
         print("stopped; make demo goes on from the last checkpoint")
         return 1
     print(f"\n{summary(record, out)}")
-    page = out / "run.html"
-    with store.whole(page) as temporary:
-        run.figure(run.laps(record), "digits, 2 workers x 16", record.target).write_html(temporary)
-    print(f"  page       {page}")
+    print(f"  page       {leave_page(record, out)}")
     print("\nTry next a larger batch, and compare the seconds and the examples it took:")
     print("  .venv/bin/python -m jobs.train --workload digits --workers 2 --batch 64 --lr 0.1 --out runs/large")
     return 0 if record.reached else 1

@@ -13,17 +13,18 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import ray.train
 import tyro
 from ray.train.torch import TorchTrainer
 
+from dashboards import run
 from equipoise import runs, store
-from equipoise.record import Record, noise_scale
+from equipoise.record import Lap, Record, noise_scale
 from equipoise.trial import Trial
 from equipoise.workloads import workload
-from jobs import cluster
+from jobs import checkpoints, cluster
 from jobs.progress import Progress
 from jobs.worker import JOURNAL, STOP_FILE, worker
 
@@ -92,29 +93,43 @@ def main() -> int:
     except ray.train.TrainingFailedError as error:
         print(f"error: training failed {RESTARTS + 1} times, at last by: {cause(error)}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("stopped before the training began", file=sys.stderr)
+        return STOPPED
     if record is None:
         print(f"stopped; the same command goes on from the last checkpoint in {out}")
         return STOPPED
     print(summary(record, out))
+    print(f"  page       {leave_page(record, out)}")
     return 1 if record.ended.startswith("failed") else 0
 
 
 def train(trial: Trial, out: Path, fewest: int | None = None) -> Record | None:
     """The record of `trial`, trained on the cluster into `out`; None if it was stopped."""
-    cap = workload(trial).cap(trial)  # made here too, so that what is wrong with it is known at once
+    made = workload(trial)  # made here too, so that what is wrong with it is known at once
     runs.require_writable(out)
+    before = checkpoints.last_lap(out, made.model)
     cluster.connect()
     gpu = cluster.require_slots(fewest or trial.workers, trial.threads)
-    runs.claim(out, trial)
-    with ThreadPoolExecutor(1) as pool, Progress(out / JOURNAL, cap) as progress, stopping(out / STOP_FILE):
-        running = pool.submit(trainer(trial, out, fewest or trial.workers, gpu).fit)
+    with runs.claimed(out, trial):
+        start = f"going on after step {before.step}" if before else "from the start"
+        print(f"{cluster.place()}: {start}, once its workers are up ({trial.workers} asked for)", flush=True)
+        facts = fitted(trainer(trial, out, fewest or trial.workers, gpu), out, made.cap(trial), before)
+        if facts is None:
+            return None
+        store.write_json(out / "record.json", facts)
+        return Record.from_json(facts)
+
+
+def fitted(trainer: TorchTrainer, out: Path, cap: int, before: Lap | None) -> dict[str, Any] | None:
+    """What the workers return, their progress shown meanwhile."""
+    seen = before.seen if before else 0
+    with ThreadPoolExecutor(1) as pool, Progress(out / JOURNAL, cap, seen) as progress, stopping(out / STOP_FILE):
+        running = pool.submit(trainer.fit)
         while wait([running], timeout=0.2).not_done:
             progress.look()
-    facts = running.result().return_value
-    if facts is None:
-        return None
-    store.write_json(out / "record.json", facts)
-    return Record.from_json(facts)
+    facts: dict[str, Any] | None = running.result().return_value
+    return facts
 
 
 def trainer(trial: Trial, out: Path, fewest: int, gpu: bool) -> TorchTrainer:
@@ -130,7 +145,7 @@ def trainer(trial: Trial, out: Path, fewest: int, gpu: bool) -> TorchTrainer:
             resources_per_worker={"CPU": trial.threads, **({"GPU": 1} if gpu else {})},
         ),
         run_config=ray.train.RunConfig(
-            name="checkpoints",
+            name=checkpoints.FOLDER,
             storage_path=str(out),
             checkpoint_config=ray.train.CheckpointConfig(num_to_keep=2),
             failure_config=ray.train.FailureConfig(max_failures=RESTARTS, controller_failure_limit=RESTARTS),
@@ -169,6 +184,15 @@ def cause(error: BaseException) -> str:
     return lines[-1] if lines else type(error).__name__
 
 
+def leave_page(record: Record, out: Path) -> Path:
+    """The record as a page that opens without network."""
+    trial, page = record.trial, out / "run.html"
+    title = f"{trial.workload}, {trial.workers} x {trial.batch} x {trial.accumulate}, lr {trial.lr:g}"
+    with store.whole(page) as temporary:
+        run.figure(run.laps(record), title, record.target).write_html(temporary)
+    return page
+
+
 def summary(record: Record, out: Path) -> str:
     """The record in a few lines."""
     trial = record.trial
@@ -176,7 +200,7 @@ def summary(record: Record, out: Path) -> str:
     noise = noise_scale(record.laps)
     return "\n".join(
         [
-            f"{trial.workload}: {trial.workers} workers x {trial.batch} x {trial.accumulate}"
+            f"{trial.workload}: {trial.workers} worker{'s' * (trial.workers > 1)} x {trial.batch} x {trial.accumulate}"
             f" = {trial.global_batch} examples a step, lr {trial.lr:g}, seed {trial.seed}",
             f"  ended      {record.ended} after {record.laps[-1].seen if record.laps else 0:,} examples"
             f" in {record.seconds:.1f} s of training ({record.examples_per_second:,.0f} examples/s)",

@@ -12,13 +12,14 @@ from typing import Any
 import ray.train.torch
 import torch
 from ray import train
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save, save_file
 
 from equipoise import store
 from equipoise.loop import Training
 from equipoise.machine import machine
 from equipoise.record import Lap, Record
 from equipoise.trial import Trial
+from jobs.checkpoints import LAPS, STATE
 
 GO_ON, SAVE, STOP = range(3)
 STOP_FILE = "stop"  # in the run's folder: the driver's word to all workers, on whatever node they are
@@ -56,7 +57,7 @@ def finished(training: Training, trial: Trial, out: Path) -> dict[str, Any]:
     if training.rank == 0 and not failed:
         weights = {name: value.cpu().contiguous() for name, value in training.model.state_dict().items()}
         with store.whole(out / "model.safetensors") as temporary:
-            save_file(weights, temporary)
+            temporary.write_bytes(save(weights))  # save_file would leave it readable by its owner alone
     return Record(
         trial=trial,
         machine=machine(training.device),
@@ -75,15 +76,15 @@ def report(training: Training) -> None:
         train.report(metrics)
         return
     with tempfile.TemporaryDirectory() as folder:
-        save_file(training.state(), Path(folder, "state.safetensors"))
-        store.write_json(Path(folder, "laps.json"), [asdict(lap) for lap in training.done])
+        save_file(training.state(), Path(folder, STATE))
+        store.write_json(Path(folder, LAPS), [asdict(lap) for lap in training.done])
         train.report(metrics, checkpoint=train.Checkpoint.from_directory(folder))
 
 
 def restore(training: Training, folder: Path) -> None:
     """Go on from what `report` kept."""
-    laps = [Lap(**lap) for lap in store.read_json(folder / "laps.json")]
-    training.load(load_file(folder / "state.safetensors"), laps)
+    laps = [Lap(**lap) for lap in store.read_json(folder / LAPS)]
+    training.load(load_file(folder / STATE), laps)
 
 
 class Journal:

@@ -76,15 +76,27 @@ class Photographs:
 def photograph(path: Path, size: int) -> Tensor:
     """The middle square of a photograph, upright as its EXIF says, as uint8 (3, size, size)."""
     with Image.open(path) as image:
-        upright = ImageOps.exif_transpose(image).convert("RGB")
+        upright = eight_bits(ImageOps.exif_transpose(image)).convert("RGB")
     return torch.from_numpy(np.array(ImageOps.fit(upright, (size, size), Image.Resampling.BILINEAR))).permute(2, 0, 1)
+
+
+def eight_bits(image: Image.Image) -> Image.Image:
+    """A picture of 16 bits a pixel brought to 8; Pillow alone would cut off what is above 255."""
+    if not image.mode.startswith(("I", "F")):
+        return image
+    values = np.asarray(image)
+    if image.mode == "F" or values.min() < 0 or values.max() > 0xFFFF:
+        raise ValueError(f"a picture of mode {image.mode} has no known white: save it with 8 or 16 bits a pixel")
+    return Image.fromarray((values >> 8).astype(np.uint8))
 
 
 def listed(root: Path) -> tuple[list[str], list[Path], NDArray[np.int64]]:
     """Class names, every picture's path, and its class's place among the names."""
     if not root.is_dir():
         raise ValueError(f"--data {root} is not a folder: give one that holds a folder of pictures for each class")
-    classes = sorted(entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    classes = sorted(
+        entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith((".", "__"))
+    )
     if len(classes) < 2:
         found = f"one folder only ({classes[0]})" if classes else "no folder"
         raise ValueError(f"--data {root} holds {found}: it needs a folder of pictures for each of two classes or more")
@@ -94,7 +106,8 @@ def listed(root: Path) -> tuple[list[str], list[Path], NDArray[np.int64]]:
 
 def pictures_in(place: Path) -> list[Path]:
     """Pictures below a folder, by name."""
-    return sorted(p for p in place.rglob("*") if p.suffix.lower() in ENDINGS and not p.name.startswith("."))
+    files = (path for path in place.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
+    return sorted(path for path in files if not any(part.startswith(".") for part in path.relative_to(place).parts))
 
 
 def decoded(paths: Sequence[Path], size: int) -> tuple[NDArray[np.bool_], Tensor]:

@@ -76,10 +76,12 @@ def test_a_run_leaves_its_record_and_its_model_and_the_same_command_says_so(clus
     assert len([text for text in done.stdout.splitlines() if text.startswith("step ")]) == len(found.laps) == laps(out)
     assert all(value.isfinite().all() for value in weights(out).values())
     assert sorted(p.name for p in out.iterdir()) == [
+        ".lock",
         "checkpoints",
         "laps.jsonl",
         "model.safetensors",
         "record.json",
+        "run.html",
         "trial.json",
     ]
     before = (out / "record.json").read_bytes()

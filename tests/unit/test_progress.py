@@ -23,3 +23,20 @@ def test_each_lap_is_shown_once_and_half_a_line_waits(tmp_path, capsys):
         assert "metric 0.2000" in said
         assert "4 s left at most" in said
     assert capsys.readouterr().out == ""
+
+
+def test_a_resumed_run_shows_only_what_is_new(tmp_path, capsys):
+    journal = tmp_path / "laps.jsonl"
+    texts = [json.dumps(lap(seen)) + "\n" for seen in (100, 200, 300)]
+    journal.write_text("".join(texts[:2]))
+    with Progress(journal, cap=250, seen=200) as progress:
+        progress.look()
+        assert capsys.readouterr().out == ""
+        fresh = tmp_path / "fresh"  # workers that start again replace the journal
+        fresh.write_text("".join(texts))
+        fresh.replace(journal)
+        progress.look()
+        said = capsys.readouterr().out
+        assert said.count("\n") == 1
+        assert "examples       300" in said
+        assert "0 s left at most" in said and "-0 s" not in said

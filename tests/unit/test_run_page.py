@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from dashboards import run
@@ -52,3 +54,8 @@ def test_laps_without_norms_leave_the_noise_empty():
     table = run.laps(Record(**{**vars(plain), "laps": laps}))
     assert table.noise.isna().all()
     run.figure(table, "a run", target=0.9)
+
+
+def test_a_run_that_failed_before_its_first_lap_has_a_page():
+    empty = replace(record(), laps=[])
+    assert run.figure(run.laps(empty), "nothing", 0.9).layout.title.text == "nothing"

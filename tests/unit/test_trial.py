@@ -16,7 +16,7 @@ def test_the_global_batch_counts_workers_and_micro_steps():
 @pytest.mark.parametrize("name", ["workers", "batch", "accumulate", "threads", "examples", "evaluate", "size"])
 @pytest.mark.parametrize("value", [0, -3])
 def test_counts_start_at_one(name, value):
-    with pytest.raises(ValueError, match=f"^{name} must be at least 1, got {value}$"):
+    with pytest.raises(ValueError, match=f"^{name} must be a finite number of at least 1, got {value}$"):
         Trial(workload="digits", **{name: value})
 
 
@@ -30,3 +30,14 @@ def test_a_learning_rate_is_a_finite_number(value):
 def test_choices_are_named(name):
     with pytest.raises(ValueError, match=f"^{name} must be one of .*, got 'bogus'$"):
         Trial(workload="digits", **{name: "bogus"})
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_a_target_is_a_finite_number(value):
+    with pytest.raises(ValueError, match=f"^target must be a finite number, got {value}$"):
+        Trial(workload="digits", target=value)
+
+
+def test_a_seed_fits_64_bits():
+    with pytest.raises(ValueError, match=r"^seed must be below 2\*\*63"):
+        Trial(workload="digits", seed=1 << 64)
