@@ -207,8 +207,8 @@ def asked(monkeypatch, capsys, out, *arguments):
         (["--workers", 0], "must be at least 1"),
         (["--workers", "4:2"], "a range must rise, got 4:2"),
         (["--workers", "two"], "two"),
-        (["--batch", -1], "batch must be at least 1, got -1"),
-        (["--lr", "nan"], "lr must be at least 0, got nan"),
+        (["--batch", -1], "batch must be a finite number of at least 1, got -1"),
+        (["--lr", "nan"], "lr must be a finite number of at least 0, got nan"),
         (["--bach", 32], "--bach"),
     ],
 )

@@ -1,0 +1,161 @@
+"""Which trial next, and when a running one can no longer matter.
+
+A policy without a state of its own: the same finished and running trials, with the same step times,
+ask for the same next trial. It climbs in three stages:
+
+1. a coarse ladder of global batches, each with its learning rate by the square-root rule;
+2. at the batches that may still win, learning rates to both sides until the best is interior,
+   and batches between the best and its neighbours;
+3. further seeds for the best plan and its runner-up, until they are apart.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from equipoise.statistical import between_seeds, mean_log
+
+OCTAVE = 2.0
+STRIDE = 4.0  # between the batches of the first ladder
+WORTH = 1.5  # a batch whose time may be within this factor of the best one is still looked at
+SEEDS = 3  # of the best plan and its runner-up at least
+MOST_SEEDS = 6
+APART = 1.6  # standard errors between the two best, beyond which more seeds change nothing
+
+StepTime = Callable[[int], float]
+"""seconds of a step at a global batch, on the workers that are fastest there"""
+
+
+class Ask(NamedTuple):
+    """A trial to run."""
+
+    global_batch: int
+    lr: float
+    seed: int
+
+
+class Standing(NamedTuple):
+    """What is known of one batch at one learning rate; infinitely slow if it never reached the target."""
+
+    global_batch: int
+    lr: float
+    seconds: float
+    """to the target"""
+    error: float
+    """of its log"""
+    seeds: int
+
+
+class Search:
+    """The policy for one sweep."""
+
+    def __init__(self, batches: Sequence[int], lr: float, step: StepTime, noise: float | None = None) -> None:
+        """`lr` is right at the smallest of `batches` to an octave or two; `noise` is the noise scale in examples."""
+        self.batches = sorted(batches)
+        self.base = lr
+        self.step = step
+        self.noise = noise
+
+    def ask(self, finished: pd.DataFrame, running: Iterable[Ask] = ()) -> Ask | None:
+        """The next trial; None once the plan and its runner-up are apart."""
+        busy = set(running)
+        known = {
+            Ask(int(b), float(lr), int(s)) for b, lr, s in finished[["global_batch", "lr", "seed"]].to_numpy(float)
+        }
+        wanted = self._wanted(finished)
+        return next((one for one in wanted if one not in busy and one not in known), None)
+
+    def _wanted(self, finished: pd.DataFrame) -> list[Ask]:
+        first = [Ask(batch, self.rule(batch), 0) for batch in self.ladder()]
+        tried = set(finished.global_batch)
+        if any(one.global_batch not in tried for one in first):
+            return first
+        standings = self.standings(finished)
+        return [*self._rates(finished, standings), *self._between(standings), *self._seeds(finished)]
+
+    def ladder(self) -> list[int]:
+        """The first batches: from the smallest to the largest in wide strides, and the noise scale if it is known."""
+        count = max(2, round(np.log(self.batches[-1] / self.batches[0]) / np.log(STRIDE)) + 1)
+        marks = [*np.geomspace(self.batches[0], self.batches[-1], count), *([self.noise] if self.noise else [])]
+        return sorted({nearest(self.batches, mark) for mark in marks})
+
+    def rule(self, batch: int) -> float:
+        """A first learning rate: it grows with the root of the batch."""
+        return octave(self.base * np.sqrt(batch / self.batches[0]))
+
+    def standings(self, finished: pd.DataFrame) -> list[Standing]:
+        """Each batch tried, at the best of its rates, the fastest first."""
+        best: dict[int, Standing] = {}
+        for one in self.settings(finished):
+            best.setdefault(one.global_batch, one)
+        return list(best.values())
+
+    def _rates(self, finished: pd.DataFrame, standings: list[Standing]) -> list[Ask]:
+        """Learning rates beside the best one, where it is at the edge and the batch may still win."""
+        wanted = []
+        for one in standings:
+            if one.seconds > WORTH * OCTAVE * standings[0].seconds and np.isfinite(standings[0].seconds):
+                continue
+            tried = set(finished.lr[finished.global_batch == one.global_batch])
+            sides = (octave(one.lr * OCTAVE), octave(one.lr / OCTAVE))
+            if not np.isfinite(one.seconds):  # it blew up or starved: try both sides of all that was tried
+                sides = (octave(min(tried) / OCTAVE), octave(max(tried) * OCTAVE))
+            if len(tried) < 6:
+                wanted += [Ask(one.global_batch, rate, 0) for rate in sides]
+        return wanted
+
+    def _between(self, standings: list[Standing]) -> list[Ask]:
+        """Batches beside the best one, its neighbours on the ladder, with the rate that the best suggests."""
+        best = standings[0]
+        place = self.batches.index(best.global_batch)
+        beside = [self.batches[i] for i in (place + 1, place - 1) if 0 <= i < len(self.batches)]
+        tried = {one.global_batch for one in standings}
+        return [Ask(b, octave(best.lr * np.sqrt(b / best.global_batch)), 0) for b in beside if b not in tried]
+
+    def _seeds(self, finished: pd.DataFrame) -> list[Ask]:
+        """Further seeds for those that may be the best: settings, not batches, since a lucky rate may be a poor one."""
+        settings = self.settings(finished)
+        best = settings[0]
+        rivals = [one for one in settings[1:] if not apart(best, one)][:3]
+        if not rivals and best.seeds >= SEEDS:
+            return []
+        fewest = sorted([best, *rivals], key=lambda one: (one.seeds, one.seconds))
+        return [Ask(one.global_batch, one.lr, one.seeds) for one in fewest if one.seeds < MOST_SEEDS]
+
+    def settings(self, finished: pd.DataFrame) -> list[Standing]:
+        """Every batch with every learning rate tried, the fastest first."""
+        noise = max(between_seeds(finished), 0.05)
+        found = []
+        for _, here in finished.groupby(["global_batch", "lr"]):
+            batch, lr = int(here.global_batch.iloc[0]), float(here.lr.iloc[0])
+            seconds = float(np.exp(mean_log(here, noise))) / batch * self.step(batch)
+            found.append(Standing(batch, lr, seconds, noise / np.sqrt(len(here)), len(here)))
+        return sorted(found, key=lambda one: (one.seconds, one.global_batch))
+
+
+def hopeless(seconds: float, finished: pd.DataFrame, step: StepTime) -> bool:
+    """Whether a running trial that has taken `seconds` so far is already slower than the best finished one."""
+    reached = finished[finished.reached == 1]
+    totals = [
+        examples / batch * step(int(batch)) for batch, examples in reached[["global_batch", "examples"]].to_numpy()
+    ]
+    return bool(totals) and seconds > WORTH * min(totals)
+
+
+def apart(first: Standing, second: Standing) -> bool:
+    """Whether the second is slower beyond what chance between seeds makes."""
+    if not np.isfinite(second.seconds):
+        return True
+    return float(np.log(second.seconds / first.seconds)) > APART * float(np.hypot(first.error, second.error))
+
+
+def octave(lr: float) -> float:
+    """The nearest half octave: rates that are asked for twice are the same number."""
+    return float(f"{2 ** (round(2 * np.log2(lr)) / 2):.6g}")
+
+
+def nearest(batches: Sequence[int], mark: float) -> int:
+    """The batch closest to a mark, by ratio."""
+    return min(batches, key=lambda batch: abs(np.log(batch / mark)))

@@ -1,0 +1,73 @@
+"""Measurements as tables: system.csv and statistical.csv, read strictly, so that a slip is named and not fitted."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+Values = "pd.Series[float]"
+
+
+class Column(NamedTuple):
+    """What a column may hold."""
+
+    words: str
+    holds: Callable[["pd.Series[float]"], "pd.Series[bool]"]
+    may_be_empty: bool = False
+
+
+COUNT = Column("a whole number of at least 1", lambda values: (values >= 1) & (values % 1 == 0))
+AMOUNT = Column("a finite number above 0", lambda values: (values > 0) & np.isfinite(values))
+SYSTEM = {"nodes": COUNT, "workers": COUNT, "batch": COUNT, "seconds": AMOUNT}
+STATISTICAL = {
+    "global_batch": COUNT,
+    "lr": Column(*AMOUNT[:2], may_be_empty=True),
+    "seed": Column("a whole number", lambda values: values % 1 == 0, may_be_empty=True),
+    "examples": AMOUNT,
+    "reached": Column("0 or 1", lambda values: values.isin([0, 1])),
+}
+
+
+def system(path: Path) -> pd.DataFrame:
+    """Rows of nodes, workers, batch and seconds a step; more columns may follow and are kept as they are."""
+    table = read(path, SYSTEM)
+    wrong = table.index[table.workers < table.nodes]
+    if len(wrong):
+        raise ValueError(
+            f"{path}, row {wrong[0] + 2}, column workers: fewer workers than nodes; workers are of all nodes"
+        )
+    return table
+
+
+def statistical(path: Path) -> pd.DataFrame:
+    """Rows of global_batch, lr, seed, examples and reached; lr may be empty where it was not kept."""
+    return read(path, STATISTICAL)
+
+
+def read(path: Path, columns: dict[str, Column]) -> pd.DataFrame:
+    """The table in a file, its columns checked cell by cell."""
+    try:
+        texts = pd.read_csv(path, dtype=str, keep_default_na=False, skipinitialspace=True)
+    except (OSError, ValueError) as error:  # pandas' parsing errors are ValueErrors
+        reason = error.strerror if isinstance(error, OSError) else str(error).strip().splitlines()[0]
+        raise ValueError(f"{path} is no table: {reason}; it needs the columns {', '.join(columns)}") from error
+    missing = [name for name in columns if name not in texts.columns]
+    if missing:
+        raise ValueError(f"{path} has no column {', '.join(missing)}; it needs {', '.join(columns)}")
+    if len(texts) < 2:
+        raise ValueError(f"{path} has {len(texts)} row{'s' * (len(texts) != 1)}: a curve needs two at least")
+    return texts.assign(**{name: numbers(path, texts[name], column) for name, column in columns.items()})
+
+
+def numbers(path: Path, texts: "pd.Series[str]", column: Column) -> "pd.Series[float]":
+    """A column as numbers; the first cell that is none is named."""
+    values = pd.to_numeric(texts, errors="coerce").astype(float)
+    good = column.holds(values)
+    if column.may_be_empty:
+        good |= texts.str.strip() == ""
+    if not good.all():
+        row = int(np.flatnonzero(~good)[0])
+        raise ValueError(f"{path}, row {row + 2}, column {texts.name}: must be {column.words}, got {texts.iloc[row]!r}")
+    return values

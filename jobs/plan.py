@@ -1,0 +1,246 @@
+"""Recommend a plan from measurements: two tables in, plan.json out.
+
+Either table may be missing; then only the other part is filled in.
+"""
+
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import tyro
+
+from equipoise import plan, statistical, store, system, tables
+from equipoise.plan import Option, Place
+from equipoise.statistical import Curve
+from equipoise.system import COVERED, Places, System
+
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def duration(text: str) -> float:
+    """Seconds, from `90`, `90s`, `15m`, `2h` or `1d`."""
+    found = re.fullmatch(r"([0-9.]+(?:e[+-]?[0-9]+)?)\s*([smhd]?)", text)
+    value = float(found[1]) * UNITS[found[2] or "s"] if found and found[1].count(".") < 2 else 0.0
+    if not 0 < value < float("inf"):
+        raise ValueError(f"a time such as 90s, 15m or 2h was asked for, got {text!r}")
+    return value
+
+
+def money(text: str) -> float:
+    """Dollars, from `40usd` or `40`."""
+    found = re.fullmatch(r"\$?([0-9]+(?:\.[0-9]+)?)\s*(usd)?", text.lower())
+    if not found or not float(found[1]):
+        raise ValueError(f"an amount such as 40usd was asked for, got {text!r}")
+    return float(found[1])
+
+
+def place(text: str) -> Place:
+    """Nodes x workers of all nodes, from `4x16`."""
+    found = re.fullmatch(r"([1-9][0-9]*)x([1-9][0-9]*)", text)
+    if not found or int(found[1]) > int(found[2]):
+        raise ValueError(f"nodes x workers such as 4x16 were asked for, with a worker a node at least, got {text!r}")
+    return Place(int(found[1]), int(found[2]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    __doc__ = __doc__
+
+    out: Path
+    """folder for plan.json"""
+    system: Path | None = None
+    """table of nodes, workers, batch, seconds (of one step)"""
+    statistical: Path | None = None
+    """table of global_batch, lr, seed, examples, reached"""
+    at: tuple[str, ...] = ()
+    """places to predict and to plan for beside those measured: nodes x workers of all nodes, such as 1x1 4x16"""
+    at_batch: tuple[int, ...] = ()
+    """global batches to predict and to plan for beside those measured"""
+    deadline: str | None = None
+    """take the cheapest plan that ends within this time: 90s, 15m, 2h"""
+    budget: str | None = None
+    """take the fastest plan that costs no more than this: 40usd"""
+    price: float | None = None
+    """dollars that a worker costs an hour"""
+
+    def check(self) -> None:
+        """Refuse what makes no request."""
+        if self.system is None and self.statistical is None:
+            raise ValueError("a plan needs measurements: give --system, --statistical or both")
+        if (self.budget is None) != (self.price is None):
+            raise ValueError("--budget and --price belong together: what may be spent, and what a worker costs an hour")
+        if self.price is not None and not 0 < self.price < float("inf"):
+            raise ValueError(f"price must be a finite number above 0, got {self.price}")
+        if any(batch < 1 for batch in self.at_batch):
+            raise ValueError(f"global batches must be at least 1, got {min(self.at_batch)}")
+
+    @property
+    def places(self) -> list[Place]:
+        """Those of --at."""
+        return [place(text) for text in self.at]
+
+    @property
+    def deadline_seconds(self) -> float | None:
+        """The time there is."""
+        return None if self.deadline is None else duration(self.deadline)
+
+    @property
+    def budget_seconds(self) -> float | None:
+        """Worker-seconds that the budget buys."""
+        return None if self.budget is None or self.price is None else money(self.budget) / self.price * 3600
+
+
+def main() -> int:
+    """Exit status: 0 a plan was written, 2 asked for what cannot be."""
+    asked = tyro.cli(Asked)
+    try:
+        asked.check()
+        facts = document(asked)
+        store.write_json(asked.out / "plan.json", facts)
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"error: cannot write to {asked.out}: {error.strerror}", file=sys.stderr)
+        return 2
+    print(told(facts))
+    print(f"written to {asked.out / 'plan.json'}")
+    return 0
+
+
+def document(asked: Asked) -> dict[str, Any]:
+    """The contents of plan.json."""
+    at, deadline, budget = asked.places, asked.deadline_seconds, asked.budget_seconds
+    timed = system.fitted(tables.system(asked.system)) if asked.system else None
+    curve = statistical.fitted(tables.statistical(asked.statistical)) if asked.statistical else None
+    facts: dict[str, Any] = {
+        "schema": 1,
+        "plan": None,
+        "runner_up": None,
+        "front": [],
+        "knee": None,
+        "system": timed and system_part(timed, at),
+        "statistical": curve and statistical_part(curve, asked.at_batch),
+        "warnings": [],
+    }
+    if not timed or not curve:
+        missing = "--statistical" if timed else "--system"
+        return facts | {"warnings": [f"no {missing} was given: the time to the target cannot be told"]}
+    found = plan.options(timed, curve, places(timed, at), [*map(int, curve.means.index), *asked.at_batch])
+    ranked = plan.best(found, deadline, budget)
+    first, second = (ranked[0], plan.runner_up(ranked)) if ranked else (None, None)
+    facts |= {"plan": first and entry(first, second, curve), "runner_up": second and entry(second, None, curve)}
+    along = plan.front(found)
+    bend = plan.knee(along)
+    facts |= {"front": [one.json() for one in along], "knee": bend and bend.json()}
+    facts["warnings"] = refusals(found, ranked) + plan.warnings(first, timed, curve)
+    return facts
+
+
+def entry(one: Option, second: Option | None, curve: Curve) -> dict[str, Any]:
+    """An option with its reason."""
+    return one.json() | {"binding": plan.binding(one, curve), "why": plan.why(one, second, curve)}
+
+
+def refusals(found: list[Option], ranked: list[Option]) -> list[str]:
+    """Why there is no plan."""
+    if not found:
+        return [
+            "no global batch of the one table can be shared by workers of the other at a batch that was timed:"
+            " measure both at common batches"
+        ]
+    if not ranked:
+        fastest, cheapest = min(one.seconds for one in found), min(one.worker_seconds for one in found)
+        return [
+            f"nothing keeps the deadline and the budget: the fastest takes {fastest:,.4g} s,"
+            f" the cheapest {cheapest:,.4g} worker-seconds"
+        ]
+    return []
+
+
+def places(timed: System, more: list[Place]) -> list[Place]:
+    """Places measured, and those asked for."""
+    rows = timed.rows[["nodes", "workers"]].drop_duplicates().astype(int)
+    return sorted({*more, *(Place(nodes, workers) for nodes, workers in rows.itertuples(index=False))})
+
+
+def system_part(timed: System, more: list[Place]) -> dict[str, Any]:
+    """Step times at every row, and at every place asked for with every batch timed."""
+    rows = timed.rows[["nodes", "workers", "batch"]].astype(int)
+    measured = set(rows.itertuples(index=False, name=None))
+    asked = {(*one, batch) for one in more for batch in rows.batch.unique().tolist()}
+    points = pd.DataFrame(sorted(measured | asked), columns=["nodes", "workers", "batch"])
+    at = Places.of(points)
+    values, (low, high) = timed.seconds(at), np.quantile(timed.sampled(at), COVERED, axis=0)
+    predictions, gaps = [], []
+    for i, point in enumerate(points.itertuples(index=False, name=None)):
+        gap = timed.missing(*point) if point not in measured else None
+        gaps += [gap] if gap else []
+        seconds = [None] * 3 if gap else [float(values[i]), float(low[i]), float(high[i])]
+        numbers = dict(zip(("seconds", "low", "high"), seconds, strict=True))
+        predictions.append({**dict(zip(points.columns, point, strict=True)), **numbers, "measured": point in measured})
+    return {
+        "identifiable": timed.identifiable and not gaps,
+        "missing": sorted(set(gaps)),
+        "parameters": timed.parameters,
+        "form": "two rings" if timed.form.two_rings else "ring",
+        "error": timed.error,
+        "predictions": predictions,
+    }
+
+
+def statistical_part(curve: Curve, more: tuple[int, ...]) -> dict[str, Any]:
+    """Examples to the target at every batch measured and every one asked for."""
+    predictions = []
+    for batch in sorted({*map(int, curve.means.index), *more}):
+        examples, drawn = curve.examples(batch), curve.sampled(batch)
+        low, high = (None, None) if drawn is None else map(float, np.quantile(drawn, COVERED))
+        predictions.append(
+            {"global_batch": batch, "examples": examples, "low": low, "high": high, "lr": curve.lr(batch)}
+        )
+    return {
+        "identifiable": curve.identifiable,
+        "critical_batch": spanned(curve.critical_batch) if curve.identifiable else None,
+        "min_examples": spanned(curve.min_examples),
+        "left_out": [*map(int, curve.left_out)],
+        "predictions": predictions,
+    }
+
+
+def spanned(values: tuple[float, float, float] | None) -> dict[str, float] | None:
+    """A value with its interval."""
+    return None if values is None else dict(zip(("value", "low", "high"), values, strict=True))
+
+
+def told(facts: dict[str, Any]) -> str:
+    """The plan as a short table, the reason, and the warnings."""
+    lines = []
+    if facts["front"]:
+        lines.append("   nodes workers  batch  global       lr     seconds (80 %)            worker-seconds")
+    for one in facts["front"][:12]:
+        mark = "*" if facts["plan"] and same(one, facts["plan"]) else " "
+        lr = "" if one["lr"] is None else f"{one['lr']:.4g}"
+        took = one["seconds"]
+        lines.append(
+            f" {mark} {one['nodes']:>5} {one['workers']:>7} {one['batch']:>6} {one['global_batch']:>7} {lr:>8}"
+            f"  {took['value']:>9,.4g} ({took['low']:,.4g} to {took['high']:,.4g})  {one['worker_seconds']:>12,.4g}"
+        )
+    if chosen := facts["plan"]:
+        lines.append(
+            f"plan: {chosen['workers']} workers x {chosen['batch']} on {chosen['nodes']} node(s): {chosen['why']}"
+        )
+    lines += [f"note: {warning}" for warning in facts["warnings"]]
+    return "\n".join(lines)
+
+
+def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two entries are the same setting."""
+    return all(one[name] == other[name] for name in ("nodes", "workers", "batch"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

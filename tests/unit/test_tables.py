@@ -1,0 +1,48 @@
+import pytest
+
+from equipoise import tables
+
+SYSTEM = "nodes,workers,batch,seconds\n1,1,8,0.1\n1,2,8,0.2\n"
+STATISTICAL = "global_batch,lr,seed,examples,reached\n8,0.1,0,500,1\n16,,1,700,0\n"
+
+
+def test_good_tables_are_read_with_more_columns_and_without_rates(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(SYSTEM.replace("seconds", "seconds,note").replace("0.1\n", "0.1,x\n").replace("0.2\n", "0.2,\n"))
+    assert tables.system(path).seconds.tolist() == [0.1, 0.2]
+    path.write_text(STATISTICAL)
+    table = tables.statistical(path)
+    assert table.examples.tolist() == [500, 700]
+    assert table.lr.isna().tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("seconds", "time", "no column seconds; it needs nodes, workers, batch, seconds"),
+        ("0.2", "-0.2", "row 3, column seconds: must be a finite number above 0, got '-0.2'"),
+        ("0.2", "nan", "row 3, column seconds: .* got 'nan'"),
+        ("0.2", "", "row 3, column seconds: .* got ''"),
+        ("0.2", "inf", "row 3, column seconds: .* got 'inf'"),
+        ("1,2,8", "1,2.5,8", "row 3, column workers: must be a whole number of at least 1, got '2.5'"),
+        ("1,2,8", "3,2,8", "row 3, column workers: fewer workers than nodes"),
+        ("1,2,8,0.2\n", "", "has 1 row: "),
+        (SYSTEM, "", "is no table"),
+        (SYSTEM, SYSTEM.splitlines()[0], "has 0 rows"),
+        ("1,2,8,0.2", "1,2,8,0.2,9,9,9", "is no table"),
+    ],
+)
+def test_a_slip_is_named_with_file_row_and_column(tmp_path, old, new, said):
+    path = tmp_path / "system.csv"
+    path.write_text(SYSTEM.replace(old, new))
+    with pytest.raises(ValueError, match=f"system.csv.*{said}"):
+        tables.system(path)
+
+
+def test_reached_is_0_or_1_and_a_missing_file_is_said(tmp_path):
+    path = tmp_path / "s.csv"
+    path.write_text(STATISTICAL.replace("500,1", "500,yes"))
+    with pytest.raises(ValueError, match=r"row 2, column reached: must be 0 or 1, got 'yes'"):
+        tables.statistical(path)
+    with pytest.raises(ValueError, match="No such file"):
+        tables.statistical(tmp_path / "none.csv")
