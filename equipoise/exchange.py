@@ -60,13 +60,15 @@ class Bucket:
 class Exchange:
     """Sums the gradients of all workers: `arm` before the last micro-step's backward, `finish` after it.
 
-    With one worker it does nothing. Workers whose loss is already divided by the size
+    With one worker it only keeps large gradients in place. Workers whose loss is already divided by the size
     of the global batch end up with its mean gradient.
     """
 
     def __init__(self, trained: Sequence[nn.Parameter], workers: int) -> None:
         self.workers = workers
-        backwards = trained[::-1] if workers > 1 else []  # the last layer's gradient comes first
+        # alone, a large model's gradients are kept too: memory asked for anew each step is 3 % of ResNet-18's time
+        kept = workers > 1 or large(trained)
+        backwards = trained[::-1] if kept else []  # the last layer's gradient comes first
         self.buckets = [Bucket(group, workers) for group in grouped(backwards)]
         self.works: list[dist.Work] = []
         self.armed = False
@@ -84,10 +86,12 @@ class Exchange:
 
     def finish(self) -> None:
         """Wait until every parameter's gradient is the sum over workers."""
+        self.armed = False
         if self.workers == 1:
+            for bucket in self.buckets:
+                bucket.complete()
             return
         self._launch(len(self.buckets))
-        self.armed = False
         for bucket, work in zip(self.buckets, self.works, strict=True):
             work.wait()
             bucket.finish()
@@ -101,7 +105,7 @@ class Exchange:
         def arrived(_: Tensor) -> None:
             if self.armed:
                 bucket.take(index)
-                if not bucket.missing:
+                if not bucket.missing and self.workers > 1:
                     self._launch_ready()
 
         return arrived
@@ -120,6 +124,11 @@ class Exchange:
             if self.norms:
                 self.norms.local.append(torch.dot(bucket.flat, bucket.flat))
             self.works.append(bucket.start())
+
+
+def large(trained: Sequence[nn.Parameter]) -> bool:
+    """Whether gradients on a CPU are large enough for their memory to go back to the system after each step."""
+    return sum(p.nbytes for p in trained if p.device.type == "cpu") > FIRST_BYTES
 
 
 def grouped(parameters: Sequence[nn.Parameter]) -> list[list[nn.Parameter]]:

@@ -53,6 +53,8 @@ class Feed:
         return images.contiguous(memory_format=torch.channels_last) if self.trial.channels_last else images
 
     def _moved(self, pictures: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        if pictures.device == self.device:
+            return pictures, labels
         return pictures.to(self.device, non_blocking=True), labels.to(self.device, non_blocking=True)
 
 

@@ -242,7 +242,7 @@ def fit(runs: Runs, noise: float) -> tuple[float, float]:
     """log E_min and log B_c with the greatest robust likelihood."""
     low, high = np.log(runs.batch.min()) - FAR, np.log(runs.batch.max()) + FAR
     starts = np.array([(runs.logs.min(), middle) for middle in np.linspace(low + 2, high - 2, 6)])
-    copies = Runs(*(np.broadcast_to(values, (len(starts), len(values))) for values in runs))
+    copies = Runs.stacked([runs] * len(starts))
     found = climbed(copies, noise, starts, (low, high))
     least, critical = found[np.argmin(cost(copies, noise, found))]
     return float(least), float(critical)

@@ -29,6 +29,22 @@ def test_one_worker_exchanges_nothing():
     assert torch.equal(model.weight.grad, torch.ones(2, 3))
 
 
+def test_one_worker_keeps_large_gradients_where_they_are():
+    model = nn.Linear(3, FIRST_BYTES)
+    exchange = Exchange(list(model.parameters()), workers=1)
+    places = []
+    for step in range(2):
+        model.zero_grad(set_to_none=True)
+        for last in (False, True):
+            if last:
+                exchange.arm(None)
+            model(torch.full((1, 3), step + 1.0)).sum().backward()
+        exchange.finish()
+        assert torch.equal(model.weight.grad, torch.full((FIRST_BYTES, 3), 2 * (step + 1.0)))
+        places.append(model.weight.grad.data_ptr())
+    assert places[0] == places[1]
+
+
 def summed():
     """Gradients after two micro-steps with the rank's own input, and the norms taken."""
     rank = torch.distributed.get_rank()

@@ -1,0 +1,119 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from equipoise.search import Ask, Search, apart, hopeless, nearest, octave
+
+BATCHES = [8, 16, 32, 64, 128, 256, 512, 1024]
+COLUMNS = ["global_batch", "lr", "seed", "examples", "reached"]
+NOTHING = pd.DataFrame([], columns=COLUMNS)
+CAP = 100_000.0
+
+
+def step(batch):
+    """20 ms and 0.1 ms an example."""
+    return 0.02 + 1e-4 * batch
+
+
+def examples(asked, noise=0.1, critical=300.0):
+    """A made-up workload: a hyperbola, a best rate that grows with the root of the batch, and seeds."""
+    best = 0.1 * np.sqrt(asked.global_batch / 32)
+    rng = np.random.default_rng([asked.global_batch, round(asked.lr * 1e6), asked.seed])
+    worse = 1 + 0.5 * np.log2(asked.lr / best) ** 2
+    return 5000 * (1 + asked.global_batch / critical) * worse * np.exp(noise * rng.standard_normal())
+
+
+def searched(noise=0.1, most=80):
+    """All trials that a search asks for, one after another."""
+    search, rows = Search(BATCHES, 0.02, step), []
+    while asked := search.ask(pd.DataFrame(rows, columns=COLUMNS)):
+        seen = examples(asked, noise)
+        rows.append((*asked, min(seen, CAP), int(seen <= CAP)))
+        assert len(rows) < most
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def seconds(batch, lr):
+    """The true time to the target."""
+    return np.exp(np.mean([np.log(examples(Ask(batch, lr, s))) for s in range(50, 90)])) / batch * step(batch)
+
+
+def test_the_first_trials_are_a_coarse_ladder_at_the_rule_of_the_root():
+    search = Search(BATCHES, 0.02, step)
+    asked = []
+    for _ in search.ladder():
+        asked.append(search.ask(NOTHING, asked))
+    assert [one.global_batch for one in asked] == search.ladder()
+    assert [search.ladder()[0], search.ladder()[-1]] == [8, 1024]
+    assert asked[-1].lr / asked[0].lr == pytest.approx(np.sqrt(1024 / 8), rel=0.3)
+
+
+def test_the_noise_scale_adds_its_batch():
+    assert 64 in Search(BATCHES, 0.02, step, noise=70.0).ladder()
+
+
+def test_the_same_trials_ask_for_the_same_next_one():
+    table = searched()
+    for count in (3, 8, 15):
+        known = table.iloc[:count]
+        assert Search(BATCHES, 0.02, step).ask(known) == Search(BATCHES, 0.02, step).ask(
+            known.sample(frac=1, random_state=1)
+        )
+
+
+def test_no_trial_is_asked_for_twice_nor_while_it_runs():
+    table = searched()
+    assert not table.duplicated(["global_batch", "lr", "seed"]).any()
+    search = Search(BATCHES, 0.02, step)
+    first = search.ask(table.iloc[:6])
+    assert search.ask(table.iloc[:6], [first]) != first
+
+
+def test_what_is_found_is_nearly_the_best_there_is():
+    table = searched()
+    found = Search(BATCHES, 0.02, step).settings(table)[0]
+    truth = {(b, lr): seconds(b, lr) for b in BATCHES for lr in np.unique(table.lr)}
+    assert truth[found.global_batch, found.lr] / min(truth.values()) - 1 <= 0.05
+    assert found.seeds >= 3
+
+
+def test_the_best_rate_is_interior_at_the_best_batch():
+    table = searched()
+    best = Search(BATCHES, 0.02, step).settings(table)[0]
+    rates = table.lr[table.global_batch == best.global_batch]
+    assert rates.min() < best.lr < rates.max()
+
+
+def test_a_search_ends_when_the_two_best_are_apart():
+    noisy, quiet = len(searched(noise=0.3, most=200)), len(searched(noise=0.01))
+    assert quiet < noisy
+
+
+def test_a_workload_that_never_reaches_its_target_ends_too():
+    search, rows = Search(BATCHES, 0.02, step), []
+    while asked := search.ask(pd.DataFrame(rows, columns=COLUMNS)):
+        rows.append((*asked, CAP, 0))
+        assert len(rows) < 80
+    assert rows
+
+
+def test_a_running_trial_that_is_slower_than_the_best_is_hopeless():
+    table = pd.DataFrame([(64, 0.1, 0, 6400, 1), (128, 0.1, 0, 9999, 0)], columns=COLUMNS)
+    best = 6400 / 64 * step(64)
+    assert not hopeless(best, table, step)
+    assert hopeless(1.6 * best, table, step)
+    assert not hopeless(1e9, NOTHING, step)
+
+
+def test_rates_lie_on_half_octaves_and_batches_are_near_by_ratio():
+    assert octave(0.1) == octave(0.1001)
+    assert octave(octave(0.1) * 2) == pytest.approx(2 * octave(0.1), rel=1e-5)
+    assert nearest([10, 100], 40) == 100
+    assert nearest([10, 100], 30) == 10
+
+
+def test_never_reaching_is_apart_from_reaching():
+    search = Search(BATCHES, 0.02, step)
+    table = pd.DataFrame([(64, 0.1, 0, 6400, 1), (128, 0.1, 0, 9999, 0)], columns=COLUMNS)
+    first, second = search.settings(table)
+    assert apart(first, second)
