@@ -52,13 +52,20 @@ class Bucket:
 
     def complete(self) -> None:
         """Move in what took no part in the last micro-step: zero, or what earlier micro-steps summed."""
-        for index, view in enumerate(self.views):
-            if self.parameters[index].grad is not view:
-                self.take(index)
+        views, gradients = [], []
+        for parameter, view in zip(self.parameters, self.views, strict=True):
+            if parameter.grad is None:
+                parameter.grad = view.zero_()
+            elif parameter.grad is not view:
+                views.append(view)
+                gradients.append(parameter.grad)
+                parameter.grad = view
+        if views:
+            torch._foreach_copy_(views, gradients)
 
 
 class Exchange:
-    """Sums the gradients of all workers: `arm` before the last micro-step's backward, `finish` after it.
+    """Sums the gradients of all workers: `arm` before the last micro-step's backward, `start` and `finish` after it.
 
     With one worker it only keeps large gradients in place. Workers whose loss is already divided by the size
     of the global batch end up with its mean gradient.
@@ -73,9 +80,10 @@ class Exchange:
         self.works: list[dist.Work] = []
         self.armed = False
         self.norms: Norms | None = None
-        for bucket in self.buckets:
-            for index, parameter in enumerate(bucket.parameters):
-                parameter.register_post_accumulate_grad_hook(self._taker(bucket, index))
+        if len(self.buckets) > 1 or workers == 1:  # a single bucket is not full before backward ends
+            for bucket in self.buckets:
+                for index, parameter in enumerate(bucket.parameters):
+                    parameter.register_post_accumulate_grad_hook(self._taker(bucket, index))
 
     def arm(self, norms: Norms | None) -> None:
         """From here on a gradient that arrives is the step's last one; `norms` receives this step's."""
@@ -84,21 +92,24 @@ class Exchange:
         for bucket in self.buckets:
             bucket.missing = len(bucket.parameters)
 
-    def finish(self) -> None:
-        """Wait until every parameter's gradient is the sum over workers."""
+    def start(self) -> None:
+        """Send what backward has not sent yet: there is time for something else before `finish`."""
         self.armed = False
-        if self.workers == 1:
+        if self.workers > 1:
+            self._launch(len(self.buckets))
+        else:
             for bucket in self.buckets:
                 bucket.complete()
-            return
-        self._launch(len(self.buckets))
-        for bucket, work in zip(self.buckets, self.works, strict=True):
+
+    def finish(self) -> None:
+        """Wait until every parameter's gradient is the sum over workers."""
+        for bucket, work in zip(self.buckets if self.works else [], self.works, strict=True):
             work.wait()
             bucket.finish()
             if self.norms:
                 self.norms.total.append(torch.dot(bucket.flat, bucket.flat))
         self.works.clear()
-        if self.norms:
+        if self.norms and self.buckets and self.workers > 1:
             self.norms.draws += 1
 
     def _taker(self, bucket: Bucket, index: int) -> Callable[[Tensor], None]:

@@ -66,6 +66,7 @@ class Training:
         self.part = torch.tensor(1 / trial.places, device=self.device, dtype=DTYPES[trial.precision])
         self.meter = Meter(trial, self.rank, self.workers, self.device)
         self.generator = generator(self.device)
+        self.ahead: tuple[Tensor, Tensor] | None = None  # the next micro-batch, if it is there already
 
     @property
     def seen(self) -> int:
@@ -74,7 +75,7 @@ class Training:
 
     def laps(self) -> Iterator[Lap]:
         """Laps until the target is crossed, the cap is met or the loss is no longer finite."""
-        batches = self.feed.training(self.places, self.step)
+        batches, self.ahead = self.feed.training(self.places, self.step), None
         if self.workers > 1:
             dist.barrier()  # the first exchange would count the wait for a worker that starts late
         while self.ended is None:
@@ -162,7 +163,8 @@ class Training:
             parameter.grad = None
         losses = []
         for place in self.places:
-            images, labels = next(batches)
+            images, labels = self.ahead or next(batches)
+            self.ahead = None
             mark = meter.add("data", mark)
             if probing and place == self.places[0]:
                 self._probe(images, labels)
@@ -171,6 +173,11 @@ class Training:
                 self.exchange.arm(meter.norms if self.trial.probe else None)
             losses.append(self._backward(images, labels, place))
             mark = meter.add("compute", mark)
+        self.exchange.start()
+        if self.workers > 1:  # while others are waited for
+            mark = meter.add("exchange", mark)
+            self.ahead = next(batches)
+            mark = meter.add("data", mark)
         self.exchange.finish()
         mark = meter.add("exchange", mark)
         self.step += 1

@@ -25,6 +25,7 @@ def test_one_worker_exchanges_nothing():
     exchange = Exchange(list(model.parameters()), workers=1)
     exchange.arm(Norms())
     model(torch.ones(1, 3)).sum().backward()
+    exchange.start()
     exchange.finish()
     assert torch.equal(model.weight.grad, torch.ones(2, 3))
 
@@ -39,6 +40,7 @@ def test_one_worker_keeps_large_gradients_where_they_are():
             if last:
                 exchange.arm(None)
             model(torch.full((1, 3), step + 1.0)).sum().backward()
+        exchange.start()
         exchange.finish()
         assert torch.equal(model.weight.grad, torch.full((FIRST_BYTES, 3), 2 * (step + 1.0)))
         places.append(model.weight.grad.data_ptr())
@@ -57,6 +59,7 @@ def summed():
         if last:
             exchange.arm(norms)
         model[1](model[0](torch.full((1, 3), rank + 1.0))).sum().backward()
+    exchange.start()
     exchange.finish()
     return [parameter.grad for parameter in model.parameters()], norms.take()
 
@@ -79,6 +82,7 @@ def summed_parts(size):
     exchange.arm(None)
     own = torch.arange(size) * 0.1 + torch.distributed.get_rank()
     (parameter * own).sum().backward()
+    exchange.start()
     exchange.finish()
     return parameter.grad.clone()
 
