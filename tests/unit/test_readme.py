@@ -6,7 +6,7 @@ from pathlib import Path
 
 from equipoise.loop import Training
 from equipoise.trial import Trial
-from jobs import plan, train
+from jobs import plan, sweep, train
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -26,7 +26,7 @@ def test_the_workload_of_the_readme_is_learned(tmp_path, monkeypatch):
 
 
 def test_every_option_named_is_an_option():
-    fields = {**train.Asked.__dataclass_fields__, **plan.Asked.__dataclass_fields__}
+    fields = {**train.Asked.__dataclass_fields__, **plan.Asked.__dataclass_fields__, **sweep.Asked.__dataclass_fields__}
     known = {f"--{name.replace('_', '-')}" for name in fields}
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README.read_text())) - {"--working-dir", "--help", "--head"}
     assert named <= known

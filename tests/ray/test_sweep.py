@@ -1,0 +1,47 @@
+"""jobs.sweep on a real cluster: both curves, a plan, and a driver that dies on the way."""
+
+import json
+import os
+import signal
+import sys
+import time
+
+import pandas as pd
+
+
+def command(out, *more):
+    words = ["--workload", "digits", "--workers", 1, 2, "--batch", "16:128", "--target", 0.9, "--out", out, *more]
+    return [sys.executable, "-m", "jobs.sweep", *map(str, words)]
+
+
+def ended(out):
+    """Trials that ended, by file, with what their file holds."""
+    files = {path.name: path.read_text() for path in (out / "trials").glob("*.json")} if out.exists() else {}
+    return {name: text for name, text in files.items() if json.loads(text)["ended"] != "under way"}
+
+
+def test_a_sweep_whose_driver_is_killed_goes_on_and_repeats_no_trial(cluster, tmp_path):
+    out = tmp_path / "sweep"
+    first = cluster.start(*command(out, "--budget-seconds", 60))
+    deadline = time.monotonic() + 240
+    while len(ended(out)) < 3:
+        assert first.poll() is None, first.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    before = ended(out)
+    done = cluster.run(*command(out, "--budget-seconds", 60), timeout=400)
+    assert done.returncode == 0, done.stdout + done.stderr
+    after = ended(out)
+    assert len(after) > len(before)
+    assert {name: after[name] for name in before} == before
+    facts = json.loads((out / "plan.json").read_text())
+    assert facts["plan"]["workers"] in (1, 2)
+    assert facts["plan"]["batch"] in (16, 32, 64, 128)
+    system, runs = (pd.read_csv(out / f"{name}.csv") for name in ("system", "statistical"))
+    assert set(zip(system.workers, system.batch, strict=True)) == {(n, b) for n in (1, 2) for b in (16, 32, 64, 128)}
+    assert len(runs) == len(after) and not runs.duplicated(["global_batch", "lr", "seed"]).any()
+    confirm = json.loads((out / "confirm.json").read_text())
+    assert confirm["seconds"] > 0
+    assert "confirming run" in done.stdout
