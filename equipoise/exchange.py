@@ -103,13 +103,15 @@ class Exchange:
 
     def finish(self) -> None:
         """Wait until every parameter's gradient is the sum over workers."""
-        for bucket, work in zip(self.buckets if self.works else [], self.works, strict=True):
+        if not self.works:
+            return  # alone
+        for bucket, work in zip(self.buckets, self.works, strict=True):
             work.wait()
             bucket.finish()
             if self.norms:
                 self.norms.total.append(torch.dot(bucket.flat, bucket.flat))
         self.works.clear()
-        if self.norms and self.buckets and self.workers > 1:
+        if self.norms:
             self.norms.draws += 1
 
     def _taker(self, bucket: Bucket, index: int) -> Callable[[Tensor], None]:

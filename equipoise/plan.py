@@ -20,7 +20,6 @@ from equipoise.system import COVERED, Places, System, parts
 Floats = NDArray[np.float64]
 
 PAIRS = 400  # draws of step times and of examples, multiplied
-EDGE = 1.05  # an optimum is at the edge if nothing beyond it was measured, and this much is what counts as a tie
 
 
 class Place(NamedTuple):

@@ -21,10 +21,11 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr
 from scipy.stats import norm
 
+from equipoise.system import COVERED
+
 Floats = NDArray[np.float64]
 
 DRAWS = 100  # of the bootstrap
-COVERED = (0.1, 0.9)  # quantiles of every interval: 80 %
 SURE = 4.0  # a critical batch whose interval spans more than this factor is not identified
 LEAST_NOISE = 0.02  # between seeds, in log examples: no set of runs is trusted to be more alike
 TURN_UP = 0.1  # in log examples: how much more a smaller batch must need to count as turned up

@@ -150,7 +150,7 @@ def fitted(rows: pd.DataFrame) -> System:
     if error is None:
         error = float(np.mean(np.abs(np.expm1(logs))))
     draws = bootstrap(form, parameters, rows)
-    return System(form=form, parameters=parameters, error=error, rows=rows, draws=draws, spread=wide(logs, form))
+    return System(form=form, parameters=parameters, error=error, rows=rows, draws=draws, spread=widened(logs, form))
 
 
 def forms(rows: pd.DataFrame) -> list[Form]:
@@ -272,7 +272,7 @@ def bootstrap(form: Form, parameters: dict[str, float], rows: pd.DataFrame) -> l
         if len(groups) > 2 * len(form.names):
             drawn = pd.concat([groups[i] for i in rng.integers(0, len(groups), len(groups))])
         else:  # too few to leave any out: the residuals are dealt to the rows anew
-            noise = rng.choice(residuals(form, parameters, rows), len(rows)) * widening(rows, form)
+            noise = rng.choice(widened(residuals(form, parameters, rows), form), len(rows))
             drawn = rows.assign(seconds=rows.seconds * np.exp(noise))
         found.append(fit(form, drawn, start=parameters) if forms_hold(form, drawn) else parameters)
     return found
@@ -285,12 +285,6 @@ def forms_hold(form: Form, rows: pd.DataFrame) -> bool:
                (form.local, rows if form.two_rings else local))) and rows.batch.nunique() > form.batch  # fmt: skip
 
 
-def widening(rows: pd.DataFrame, form: Form) -> float:
-    """How much larger errors are than residuals, of which the parameters have taken a part away."""
-    free = max(len(rows) - len(form.names), 1)
-    return float(np.sqrt(len(rows) / free))
-
-
-def wide(logs: Floats, form: Form) -> Floats:
-    """Residuals as large as errors are."""
+def widened(logs: Floats, form: Form) -> Floats:
+    """Residuals made as large as errors are: the parameters have taken a part of them away."""
     return logs * float(np.sqrt(len(logs) / max(len(logs) - len(form.names), 1)))

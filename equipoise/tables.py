@@ -7,8 +7,6 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-Values = "pd.Series[float]"
-
 
 class Column(NamedTuple):
     """What a column may hold."""

@@ -114,23 +114,23 @@ def sweep(asked: Asked) -> int:
     cluster.connect()
     gpu = cluster.require_slots(max(asked.workers), base.threads)
     with runs.claimed(out, base):
-        timed = system_side(asked, base, out, batches, gpu)
+        timed = system_side(asked, base, out, [(n, b) for n in asked.workers for b in batches if n * b <= most], gpu)
         best = fastest(timed, asked.workers)
-        globals_ = sorted({n * b for n in asked.workers for b in batches if n * b <= most})
-        statistical_side(asked, base, out, globals_, best)
+        global_batches = sorted({n * b for n in asked.workers for b in batches if n * b <= most})
+        statistical_side(asked, base, out, global_batches, best)
         facts = planned(out)
         print(planning.told(facts))
         return confirmed(base, out, facts)
 
 
-def system_side(asked: Asked, base: Trial, out: Path, batches: list[int], gpu: bool) -> System:
+def system_side(asked: Asked, base: Trial, out: Path, settings: list[tuple[int, int]], gpu: bool) -> System:
     """Step times on every number of workers, measured or read from an earlier command's file."""
     tables = []
     for workers in asked.workers:
         path = out / "system" / f"workers-{workers}.json"
         if not path.exists():
-            print(f"timing {len(batches)} batches on {workers} worker{'s' * (workers > 1)}", flush=True)
-            fitting = [batch for batch in batches if batch * workers <= len(workload(base).train)]
+            fitting = [batch for n, batch in settings if n == workers]
+            print(f"timing {len(fitting)} batches on {workers} worker{'s' * (workers > 1)}", flush=True)
             trainer = timing(replace(base, workers=workers), fitting, out / "system", gpu)
             store.write_json(path, trainer.fit().return_value)
         tables.append(pd.DataFrame(store.read_json(path)))
