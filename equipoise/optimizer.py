@@ -1,13 +1,11 @@
 """SGD with momentum and AdamW, by torch's fused kernels.
 
-Moments are plain tensors by name. torch's own optimizer objects take twice as long for
-the bookkeeping of a step as their kernels do on a small model (0.1 of 2.3 ms on LeNet).
+Moments are plain tensors by name, and the kernels are called as they are: on a small
+model the bookkeeping of torch's optimizers takes longer than the step itself.
 """
 
 import torch
 from torch import Tensor, nn
-from torch.optim.adamw import adamw
-from torch.optim.sgd import sgd
 
 from equipoise.trial import Trial
 
@@ -50,33 +48,33 @@ class Optimizer:
             moment.copy_(tensors[name])
 
     def _sgd(self, gradients: list[Tensor], lr: float) -> None:
-        sgd(
+        torch._fused_sgd_(
             self.parameters,
             gradients,
-            [*self.moments["momentum"]] if self.moments else [None] * len(gradients),
-            fused=True,
+            self.moments.get("momentum", []),
             lr=lr,
             momentum=self.trial.momentum,
             weight_decay=self.trial.weight_decay,
             dampening=0.0,
             nesterov=False,
             maximize=False,
+            is_first_step=False,  # moments begin as zeros
         )
 
     def _adamw(self, gradients: list[Tensor], lr: float) -> None:
-        adamw(
+        torch._foreach_add_(self.steps, 1)
+        torch._fused_adamw_(
             self.parameters,
             gradients,
             self.moments["mean"],
             self.moments["square"],
             [],
             self.steps,
-            fused=True,
-            amsgrad=False,
+            lr=lr,
             beta1=BETA1,
             beta2=BETA2,
-            lr=lr,
             weight_decay=self.trial.weight_decay,
             eps=EPS,
+            amsgrad=False,
             maximize=False,
         )
