@@ -43,7 +43,9 @@ class Option:
     shares: tuple[float, float]
     """seconds of computing and of the exchange, each alone"""
     draws: Floats = field(repr=False)
-    """seconds to the target, as each draw has it"""
+    """seconds to the target on average over seeds, as each draw has it"""
+    scatter: float
+    """standard deviation of a single run about that average, in log seconds"""
     measured: bool
     """whether both factors were measured at this very setting"""
 
@@ -63,8 +65,9 @@ class Option:
         return self.seconds * self.workers
 
     def json(self) -> dict[str, Any]:
-        """As an entry of plan.json."""
-        low, high = np.quantile(self.draws, COVERED)
+        """As an entry of plan.json; the interval is that of a single run."""
+        single = np.random.default_rng(self.global_batch).standard_normal(PAIRS)
+        low, high = np.quantile(self.draws * np.exp(self.scatter * single), COVERED)
         return {
             "nodes": self.nodes,
             "workers": self.workers,
@@ -115,6 +118,7 @@ def option(system: System, curve: Curve, place: Place, batch: int) -> Option:
         step=step,
         shares=(float(compute[0]), float(exchange[0])),
         draws=rng.choice(drawn, PAIRS) / whole * steps,
+        scatter=curve.noise,
         measured=bool(len(here)) and whole in curve.means.index,
     )
 

@@ -20,9 +20,15 @@ from equipoise.statistical import between_seeds, mean_log
 OCTAVE = 2.0
 STRIDE = 4.0  # between the batches of the first ladder
 WORTH = 1.5  # a batch whose time may be within this factor of the best one is still looked at
+REACH = 4  # octaves to either side of the rule within which learning rates are looked for
+GRID_REACH = 2  # the same, of the whole grid
 SEEDS = 3  # of the best plan and its runner-up at least
 MOST_SEEDS = 6
+MOST_RATES = 6
 APART = 1.6  # standard errors between the two best, beyond which more seeds change nothing
+
+Bounds = tuple[float, float]
+ANY: Bounds = (0.0, float("inf"))  # learning rates
 
 StepTime = Callable[[int], float]
 """seconds of a step at a global batch, on the workers that are fastest there"""
@@ -51,12 +57,16 @@ class Standing(NamedTuple):
 class Search:
     """The policy for one sweep."""
 
-    def __init__(self, batches: Sequence[int], lr: float, step: StepTime, noise: float | None = None) -> None:
-        """`lr` is right at the smallest of `batches` to an octave or two; `noise` is the noise scale in examples."""
+    reach = REACH
+    """octaves to either side of the rule"""
+
+    def __init__(self, batches: Sequence[int], lr: float, step: StepTime, bounds: Bounds = ANY) -> None:
+        """`lr` is right at the smallest of `batches` to an octave or two; no rate outside `bounds` is tried."""
         self.batches = sorted(batches)
+        self.bounds = bounds
         self.base = lr
         self.step = step
-        self.noise = noise
+        self.noise: float | None = None  # the noise scale in examples, once a trial has told it
 
     def ask(self, finished: pd.DataFrame, running: Iterable[Ask] = ()) -> Ask | None:
         """The next trial; None once the plan and its runner-up are apart."""
@@ -83,7 +93,16 @@ class Search:
 
     def rule(self, batch: int) -> float:
         """A first learning rate: it grows with the root of the batch."""
-        return octave(self.base * np.sqrt(batch / self.batches[0]))
+        return self.within(octave(self.base * np.sqrt(batch / self.batches[0])))
+
+    def within(self, lr: float) -> float:
+        """The rate that is allowed and nearest."""
+        return min(max(lr, self.bounds[0]), self.bounds[1])
+
+    def rates(self, batch: int) -> list[float]:
+        """Learning rates about the rule, in octaves."""
+        steps = range(-self.reach, self.reach + 1)
+        return sorted({self.within(octave(self.rule(batch) * OCTAVE**k)) for k in steps})
 
     def standings(self, finished: pd.DataFrame) -> list[Standing]:
         """Each batch tried, at the best of its rates, the fastest first."""
@@ -102,8 +121,9 @@ class Search:
             sides = (octave(one.lr * OCTAVE), octave(one.lr / OCTAVE))
             if not np.isfinite(one.seconds):  # it blew up or starved: try both sides of all that was tried
                 sides = (octave(min(tried) / OCTAVE), octave(max(tried) * OCTAVE))
-            if len(tried) < 6:
-                wanted += [Ask(one.global_batch, rate, 0) for rate in sides]
+            rates = self.rates(one.global_batch)
+            if len(tried) < MOST_RATES:
+                wanted += [Ask(one.global_batch, rate, 0) for rate in sides if rates[0] <= rate <= rates[-1]]
         return wanted
 
     def _between(self, standings: list[Standing]) -> list[Ask]:
@@ -112,7 +132,8 @@ class Search:
         place = self.batches.index(best.global_batch)
         beside = [self.batches[i] for i in (place + 1, place - 1) if 0 <= i < len(self.batches)]
         tried = {one.global_batch for one in standings}
-        return [Ask(b, octave(best.lr * np.sqrt(b / best.global_batch)), 0) for b in beside if b not in tried]
+        rate = {b: self.within(octave(best.lr * np.sqrt(b / best.global_batch))) for b in beside}
+        return [Ask(b, rate[b], 0) for b in beside if b not in tried]
 
     def _seeds(self, finished: pd.DataFrame) -> list[Ask]:
         """Further seeds for those that may be the best: settings, not batches, since a lucky rate may be a poor one."""
@@ -133,6 +154,19 @@ class Search:
             seconds = float(np.exp(mean_log(here, noise))) / batch * self.step(batch)
             found.append(Standing(batch, lr, seconds, noise / np.sqrt(len(here)), len(here)))
         return sorted(found, key=lambda one: (one.seconds, one.global_batch))
+
+
+class Grid(Search):
+    """Every batch with five learning rates and every seed: what a policy is judged by."""
+
+    reach = GRID_REACH
+
+    def __init__(self, batches: Sequence[int], lr: float, step: StepTime, seeds: int, bounds: Bounds = ANY) -> None:
+        super().__init__(batches, lr, step, bounds)
+        self.seeds = seeds
+
+    def _wanted(self, finished: pd.DataFrame) -> list[Ask]:
+        return [Ask(b, lr, seed) for seed in range(self.seeds) for b in self.batches for lr in self.rates(b)]
 
 
 def hopeless(seconds: float, finished: pd.DataFrame, step: StepTime) -> bool:

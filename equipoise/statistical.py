@@ -86,6 +86,8 @@ class Curve:
         known = self.means.dropna(subset="lr")
         if known.empty:
             return None
+        if batch in known.index:
+            return self._mean("lr", batch)
         return float(np.exp(np.interp(np.log(batch), np.log(known.index.to_numpy(float)), np.log(known.lr))))
 
     def missing(self, batch: float) -> str | None:

@@ -20,8 +20,8 @@ def place() -> str:
     return f"Ray at {ray.get_runtime_context().gcs_address}, {nodes} node{'s' * (nodes != 1)}"
 
 
-def require_slots(workers: int, threads: int) -> bool:
-    """Whether workers get a GPU each; refuses at once more workers than the cluster can ever hold."""
+def require_slots(workers: int, threads: int) -> tuple[int, bool]:
+    """How many workers the cluster can hold, and whether each gets a GPU; refuses at once more than that."""
     most = state.get_max_resources_from_cluster_config() or {}  # empty where nothing scales
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     gpus = max(sum(node.get("GPU", 0) for node in nodes), most.get("GPU", 0))
@@ -35,7 +35,7 @@ def require_slots(workers: int, threads: int) -> bool:
             f"{workers} workers were asked for and the cluster holds {held} {what} at most: "
             "choose fewer --workers or fewer --threads, or add nodes (--accumulate gives the same global batch)"
         )
-    return bool(gpus)
+    return held, bool(gpus)
 
 
 def note_place(out: Path) -> None:

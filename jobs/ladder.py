@@ -1,14 +1,21 @@
-"""Times the whole ladder of batches in one group of workers: a group takes longer to start than to time a batch."""
+"""The system side of a sweep: step times over workers and batch.
+
+One group of workers times the whole ladder of batches: a group takes longer to start than to time a batch.
+"""
 
 import statistics
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import ray.train.torch
+import pandas as pd
+import ray.train
 import torch
+from ray.train.torch import TorchTrainer, get_device
 
+from equipoise import store
 from equipoise.loop import Training
 from equipoise.record import Lap
 from equipoise.trial import Trial
@@ -34,12 +41,56 @@ class Row:
     """timed once more at the end: how far the clock agrees with itself"""
 
 
+def measured(base: Trial, ladders: dict[int, list[int]], place: Path, gpu: bool) -> pd.DataFrame:
+    """Step times at every batch of the ladder of each number of workers; those that an earlier command left are read.
+
+    Columns are those of `Row`.
+    """
+    found = []
+    for workers, batches in ladders.items():
+        path = place / f"workers-{workers}.json"
+        rows = pd.DataFrame(store.read_json(path) if path.exists() else [], columns=[*Row.__annotations__])
+        if not set(batches) <= set(rows.batch):
+            print(f"timing {len(batches)} batches on {workers} worker{'s' * (workers > 1)}", flush=True)
+            facts = timing(replace(base, workers=workers), batches, place, gpu).fit().return_value
+            store.write_json(path, facts)
+            rows = pd.DataFrame(facts)
+        found.append(rows[rows.batch.isin(batches)])
+    return pd.concat(found, ignore_index=True)
+
+
+def apart(rows: pd.DataFrame) -> float:
+    """How far two timings of the same setting differ at most: the clock's own error."""
+    again = rows[rows["repeat"]].merge(rows[~rows["repeat"]], on=["nodes", "workers", "batch"])
+    return float((again.seconds_x / again.seconds_y - 1).abs().max())
+
+
+def timing(trial: Trial, batches: list[int], place: Path, gpu: bool) -> TorchTrainer:
+    """One group of workers that times all batches."""
+    return TorchTrainer(
+        worker,
+        train_loop_config={"trial": asdict(trial), "batches": batches},
+        scaling_config=ray.train.ScalingConfig(
+            num_workers=trial.workers,
+            use_gpu=gpu,
+            resources_per_worker={"CPU": trial.threads, **({"GPU": 1} if gpu else {})},
+        ),
+        run_config=ray.train.RunConfig(
+            name=f"ray-{trial.workers}",
+            storage_path=str(place),
+            logging_config=ray.train.LoggingConfig(log_level="WARNING"),
+        ),
+    )
+
+
 def worker(config: dict[str, Any]) -> list[dict[str, Any]]:
     """Time every batch in a random order, the first one again at the end."""
-    trial, nodes = Trial(**config["trial"]), config["nodes"]
+    trial = Trial(**config["trial"])
     torch.set_num_threads(trial.threads)
     order = np.random.default_rng(trial.workers).permutation(config["batches"]).tolist()
-    device = ray.train.torch.get_device()
+    device = get_device()
+    nodes = Training(trial, device=device).agree(ray.train.get_context().get_node_rank()) + 1
+    timed(replace(trial, batch=order[0]), device, nodes)  # what starts cold is not timed
     rows = [timed(replace(trial, batch=batch), device, nodes) for batch in [*order, order[0]]]
     rows[-1] = replace(rows[-1], repeat=True)
     return [asdict(row) for row in rows]

@@ -9,24 +9,26 @@ import math
 import re
 import sys
 import time
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 import ray.train
 import tyro
-from ray import tune
-from ray.train.torch import TorchTrainer
+from ray.tune import Callback
 
 from equipoise import runs, store, system
-from equipoise.search import Search, StepTime
-from equipoise.system import System
+from equipoise.search import ANY, Bounds, Grid, Search
+from equipoise.system import Places, System
 from equipoise.trial import Optimizer, Precision, Trial
 from equipoise.workloads import workload
-from jobs import cluster, ladder, tuning
+from jobs import cluster, ladder, trackers
 from jobs import plan as planning
+from jobs.board import Board
 from jobs.train import cause, leave_page, train
+from jobs.trials import split_matters
+from jobs.tuning import Hopeless, Policy, Sweep
 
 SETTLED = 0.75  # of the budget is for the search; the rest for the confirming run and what starts take
 
@@ -43,10 +45,18 @@ class Asked:
     """numbers of workers to choose from"""
     batch: str = "8:512"
     """batches per worker to choose from, LEAST:MOST, in octaves"""
-    lr: float = 0.05
-    """learning rate to start from at a batch of 32; it is searched at every batch"""
+    lr: str = "0.05"
+    """learning rate to start the search from at a batch of 32, or the range to stay in: 0.01:0.5"""
     budget_seconds: float = 120.0
     """time for the trials; those under way are then stopped, and what was found is planned with"""
+    exhaustive: bool = False
+    """try every batch with five learning rates and all seeds, however long that takes"""
+    seeds: int = 5
+    """of each setting of an exhaustive sweep"""
+    trials: Literal["accumulated", "real"] = "accumulated"
+    """one worker stands for all by taking their parts in turn, or every trial runs on its real workers"""
+    track: Literal["tensorboard", "mlflow", "wandb"] | None = None
+    """show the trials in this tracker too"""
     model: str | None = None
     data: str = "data"
     size: int | None = None
@@ -66,7 +76,8 @@ class Asked:
         """The trial that all others vary."""
         names = {field.name for field in fields(Trial)} - {"workers", "batch"}
         shared = {name: getattr(self, name) for name in names if hasattr(self, name)}
-        return Trial(**shared | {"data": str(Path(self.data).absolute())})
+        start, _ = self.rates()
+        return Trial(**shared | {"lr": start, "data": str(Path(self.data).absolute())})
 
     def batches(self) -> list[int]:
         """Batches per worker, in octaves."""
@@ -75,6 +86,25 @@ class Asked:
             raise ValueError(f"batch must be LEAST:MOST such as 8:512, got {self.batch!r}")
         least, most = int(found[1]), int(found[2])
         return [least * 2**k for k in range(int(math.log2(most / least)) + 1)]
+
+    def ladders(self, most: int) -> dict[int, list[int]]:
+        """Batches to time, by number of workers: those whose global batch is no more than `most` examples."""
+        found = {n: [batch for batch in self.batches() if n * batch <= most] for n in sorted(set(self.workers))}
+        if not any(found.values()):
+            raise ValueError(f"no batch of {self.batch} fits the {most} training examples: choose smaller ones")
+        return {workers: batches for workers, batches in found.items() if batches}
+
+    def rates(self) -> tuple[float, Bounds]:
+        """The learning rate to start from, and those allowed."""
+        try:
+            numbers = [float(part) for part in self.lr.split(":")]
+        except ValueError:
+            numbers = []
+        if len(numbers) == 1 and 0 < numbers[0] < math.inf:
+            return numbers[0], ANY
+        if len(numbers) == 2 and 0 < numbers[0] <= numbers[1] < math.inf:
+            return math.sqrt(numbers[0] * numbers[1]), (numbers[0], numbers[1])
+        raise ValueError(f"lr must be a number above 0 such as 0.05, or LEAST:MOST such as 0.01:0.5, got {self.lr!r}")
 
     def check(self) -> None:
         """Refuse what makes no sweep."""
@@ -105,96 +135,68 @@ def sweep(asked: Asked) -> int:
     """The whole way from a workload to a confirmed plan."""
     base, out = asked.base(), asked.out.absolute()
     cluster.note_place(asked.out)
-    most = len(workload(base).train)
-    batches = [batch for batch in asked.batches() if batch * min(asked.workers) <= most]
-    if not batches:
-        raise ValueError(f"no batch of {asked.batch} fits the {most} training examples: choose smaller ones")
+    made = workload(base)
+    ladders = asked.ladders(len(made.train))
+    callbacks = trackers.callbacks(asked.track, out)
     runs.require_writable(out)
     runs.require_ours(out, base)
     cluster.connect()
-    gpu = cluster.require_slots(max(asked.workers), base.threads)
+    slots, gpu = cluster.require_slots(max(asked.workers), base.threads)
     with runs.claimed(out, base):
-        timed = system_side(asked, base, out, [(n, b) for n in asked.workers for b in batches if n * b <= most], gpu)
-        best = fastest(timed, asked.workers)
-        global_batches = sorted({n * b for n in asked.workers for b in batches if n * b <= most})
-        statistical_side(asked, base, out, global_batches, best)
+        rows = ladder.measured(base, ladders, out / "system", gpu)
+        print(f"the same setting timed twice differed by {ladder.apart(rows):.1%} at most", flush=True)
+        table(rows[~rows["repeat"]].drop(columns="repeat"), out / "system.csv")
+        fastest = Fastest(system.fitted(rows[~rows["repeat"]]), ladders)
+        trials = Sweep(
+            base=base,
+            folder=out / "trials",
+            workers_at=fastest.workers,
+            slots=slots,
+            gpu=gpu,
+            real=asked.trials == "real",
+            split=split_matters(made.model()),
+            until=math.inf if asked.exhaustive else time.time() + SETTLED * asked.budget_seconds,
+        )
+        searched(asked, trials, fastest, callbacks)
         facts = planned(out)
         print(planning.told(facts))
         return confirmed(base, out, facts)
 
 
-def system_side(asked: Asked, base: Trial, out: Path, settings: list[tuple[int, int]], gpu: bool) -> System:
-    """Step times on every number of workers, measured or read from an earlier command's file."""
-    tables = []
-    for workers in asked.workers:
-        path = out / "system" / f"workers-{workers}.json"
-        if not path.exists():
-            fitting = [batch for n, batch in settings if n == workers]
-            print(f"timing {len(fitting)} batches on {workers} worker{'s' * (workers > 1)}", flush=True)
-            trainer = timing(replace(base, workers=workers), fitting, out / "system", gpu)
-            store.write_json(path, trainer.fit().return_value)
-        tables.append(pd.DataFrame(store.read_json(path)))
-    rows = pd.concat(tables)
-    again = rows[rows["repeat"]].merge(rows[~rows["repeat"]], on=["workers", "batch"])
-    apart = (again.seconds_x / again.seconds_y - 1).abs().max()
-    print(f"the same batch timed twice differed by {apart:.1%} at most", flush=True)
-    table(rows[~rows["repeat"]].drop(columns="repeat"), out / "system.csv")
-    return system.fitted(rows[~rows["repeat"]])
+class Fastest:
+    """For each global batch, the workers that take a step with it soonest, and the seconds they take."""
+
+    def __init__(self, timed: System, ladders: dict[int, list[int]]) -> None:
+        nodes = timed.rows.groupby("workers").nodes.first()
+        self.seconds: dict[int, float] = {}
+        self.workers: dict[int, int] = {}
+        for workers, batches in ladders.items():
+            points = pd.DataFrame({"nodes": nodes[workers], "workers": workers, "batch": batches})
+            for batch, seconds in zip(batches, timed.seconds(Places.of(points)), strict=True):
+                if seconds < self.seconds.get(workers * batch, math.inf):
+                    self.seconds[workers * batch], self.workers[workers * batch] = float(seconds), workers
+
+    def step(self, global_batch: int) -> float:
+        """Seconds of a step."""
+        return self.seconds[global_batch]
 
 
-def timing(trial: Trial, batches: list[int], place: Path, gpu: bool) -> TorchTrainer:
-    """One group of workers that times all batches."""
-    return TorchTrainer(
-        ladder.worker,
-        train_loop_config={"trial": asdict(trial), "batches": batches, "nodes": 1},
-        scaling_config=ray.train.ScalingConfig(
-            num_workers=trial.workers,
-            use_gpu=gpu,
-            resources_per_worker={"CPU": trial.threads, **({"GPU": 1} if gpu else {})},
-        ),
-        run_config=ray.train.RunConfig(
-            name=f"ray-{trial.workers}",
-            storage_path=str(place),
-            logging_config=ray.train.LoggingConfig(log_level="WARNING"),
-        ),
-    )
-
-
-def fastest(timed: System, workers: tuple[int, ...]) -> StepTime:
-    """Seconds of a step at a global batch, on the workers that are fastest there."""
-    low, high = timed.rows.batch.min(), timed.rows.batch.max()
-
-    def step(batch: int) -> float:
-        places = [(1, n, batch // n) for n in workers if batch % n == 0 and low <= batch // n <= high]
-        points = pd.DataFrame(places or [(1, 1, batch)], columns=["nodes", "workers", "batch"])
-        return float(timed.seconds(system.Places.of(points)).min())
-
-    return step
-
-
-def statistical_side(asked: Asked, base: Trial, out: Path, batches: list[int], step: StepTime) -> None:
-    """Trials over global batch, learning rate and seed, as the policy asks for them."""
-    folder = out / "trials"
-    folder.mkdir(exist_ok=True)
-    start = asked.lr * math.sqrt(batches[0] / 32)
-    policy = tuning.Policy(Search(batches, start, step), base, folder, time.time() + SETTLED * asked.budget_seconds)
-    slots = int(ray.cluster_resources().get("CPU", 1)) // base.threads
-    tuner = tune.Tuner(
-        tune.with_resources(tuning.Trained, {"CPU": base.threads}),
-        tune_config=tune.TuneConfig(search_alg=policy, num_samples=-1, max_concurrent_trials=slots, reuse_actors=True),
-        run_config=tune.RunConfig(
-            name="tune",
-            storage_path=str(out),
-            stop=tuning.Hopeless(policy, step),
-            verbose=0,
-            failure_config=tune.FailureConfig(max_failures=0),
-            checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
-        ),
-    )
-    tuner.fit()
-    found = tuning.read(folder)
+def searched(asked: Asked, trials: Sweep, fastest: Fastest, callbacks: list[Callback]) -> None:
+    """Trials over global batch, learning rate and seed, as the policy asks for them; a table of what they found."""
+    trials.folder.mkdir(exist_ok=True)
+    batches = sorted(fastest.seconds)
+    start, bounds = asked.rates()
+    start *= math.sqrt(batches[0] / 32)
+    step, grid = fastest.step, asked.exhaustive
+    search = Grid(batches, start, step, asked.seeds, bounds) if grid else Search(batches, start, step, bounds)
+    with Board(trials.workers_at, trials.until) as board:
+        policy = Policy(search, trials, board)
+        trials.tuner(policy, None if grid else Hopeless(policy, step), callbacks).fit()
+    found = policy.finished.sort_values(["global_batch", "lr", "seed"])
     print(f"{len(found)} trials, {int(found.reached.sum())} of them reached the target", flush=True)
-    table(found, out / "statistical.csv")
+    if trials.busy:
+        print(f"they took {trials.held / trials.busy - 1:.0%} longer than their training and evaluating", flush=True)
+    table(found, trials.folder.parent / "statistical.csv")
 
 
 def planned(out: Path) -> dict[str, Any]:

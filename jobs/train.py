@@ -110,7 +110,7 @@ def train(trial: Trial, out: Path, fewest: int | None = None) -> Record | None:
     runs.require_writable(out)
     before = checkpoints.last_lap(out, made.model)
     cluster.connect()
-    gpu = cluster.require_slots(fewest or trial.workers, trial.threads)
+    _, gpu = cluster.require_slots(fewest or trial.workers, trial.threads)
     with runs.claimed(out, trial):
         start = f"going on after step {before.step}" if before else "from the start"
         print(f"{cluster.place()}: {start}, once its workers are up ({trial.workers} asked for)", flush=True)

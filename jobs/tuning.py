@@ -1,112 +1,137 @@
-"""Our policy behind Ray Tune's interfaces: what to try next, what to stop, and how a trial runs.
+"""The statistical side of a sweep: our policy behind Ray Tune's interfaces says what to try next and what to stop.
 
-Trials take seconds, so their actors are kept and given the next trial. What a trial
-measured is written by the trial itself as it goes; the driver only marks how it ended.
+The records of trials are its state: a driver that died is followed by one that reads them.
 """
 
+import os
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import torch
 from ray import tune
 from ray.tune.search import Searcher
 
 from equipoise import runs, store
-from equipoise.loop import Training
-from equipoise.machine import machine
-from equipoise.record import Record
+from equipoise.record import Record, noise_scale
 from equipoise.search import Ask, Search, StepTime, hopeless
 from equipoise.trial import Trial
+from jobs import trials
+from jobs.board import Board
+from jobs.trials import UNDER_WAY
 
-UNDER_WAY, STOPPED = "under way", "stopped: it could no longer matter"
-TURN_SECONDS = 0.5  # between two words with the driver
+STOPPED = "stopped: it could no longer matter"
 COLUMNS = ["global_batch", "lr", "seed", "examples", "reached"]
 
 
-class Trained(tune.Trainable):
-    """One trial, lap by lap."""
+@dataclass(kw_only=True)
+class Sweep:
+    """The trials of a sweep: where they are kept, how each runs, and until when."""
 
-    def setup(self, config: dict[str, Any]) -> None:
-        """The first trial of this actor."""
-        self.reset_config(config)
+    base: Trial
+    folder: Path
+    workers_at: dict[int, int]
+    """workers that share each global batch: those that are fastest with it"""
+    slots: int
+    """trials at a time, each on one worker"""
+    gpu: bool = False
+    real: bool = False
+    """run trials on as many workers as share the batch, not on one that stands for them"""
+    split: bool = False
+    """whether the model minds how a batch is split"""
+    until: float = float("inf")
+    """time of day at which trials under way are stopped"""
+    busy: float = field(default=0.0, init=False)
+    """seconds that trials trained"""
+    held: float = field(default=0.0, init=False)
+    """seconds from their being asked for to their end"""
 
-    def reset_config(self, config: dict[str, Any]) -> bool:
-        """The next trial of this actor."""
-        trial = Trial(**config["trial"])
-        torch.set_num_threads(trial.threads)
-        self.path = Path(config["path"])
-        self.training = Training(trial)
-        self.laps = self.training.laps()
-        return True
+    def trial(self, asked: Ask) -> Trial:
+        """What is run for what the search asks."""
+        return trials.trial_of(self.base, asked, self.workers_at[asked.global_batch], self.real, self.split)
 
-    def step(self) -> dict[str, Any]:
-        """Laps for half a second, and what came of them."""
-        training, until = self.training, time.monotonic() + TURN_SECONDS
-        while training.ended is None and time.monotonic() < until:
-            next(self.laps, None)
-        record = Record(
-            trial=training.trial,
-            machine=machine(training.device),
-            laps=training.done,
-            ended=training.ended or UNDER_WAY,
-            target=training.target,
-            examples_to_target=training.crossing,
-            test=None,
+    def path(self, asked: Ask) -> Path:
+        """A trial's file."""
+        return self.folder / f"batch-{asked.global_batch}-lr-{asked.lr:g}-seed-{asked.seed}.json"
+
+    def tuner(self, policy: "Policy", stop: tune.Stopper | None, callbacks: list[tune.Callback]) -> tune.Tuner:
+        """Ray Tune's side."""
+        os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")  # the new one prints a table of its own even if told not to
+        resources = {"CPU": self.base.threads, **({"GPU": 1} if self.gpu else {})}
+        runnable = tune.with_resources(trials.real, {"CPU": trials.START_CPU}) if self.real else None
+        return tune.Tuner(
+            runnable or tune.with_resources(trials.Alone, resources),
+            tune_config=tune.TuneConfig(
+                search_alg=policy,
+                num_samples=-1,
+                max_concurrent_trials=max(1, self.slots // max(self.workers_at.values())) if self.real else self.slots,
+                reuse_actors=not self.real,
+            ),
+            run_config=tune.RunConfig(
+                name="tune",
+                storage_path=str(self.folder.parent),
+                stop=stop,
+                verbose=0,
+                callbacks=callbacks,
+                failure_config=tune.FailureConfig(max_failures=0),
+                checkpoint_config=tune.CheckpointConfig(**({} if self.real else {"checkpoint_at_end": False})),
+            ),
         )
-        store.write_json(self.path, record.to_json())
-        return {"seen": training.seen, "done": training.ended is not None}
 
 
 class Policy(Searcher):
     """`Search` as Tune asks for it."""
 
-    def __init__(self, search: Search, base: Trial, folder: Path, until: float) -> None:
+    def __init__(self, search: Search, sweep: Sweep, board: Board) -> None:
         super().__init__(metric="seen", mode="min")
-        self.search, self.base, self.folder, self.until = search, base, folder, until
-        self.running: dict[str, Ask] = {}
+        self.search, self.sweep, self.board = search, sweep, board
+        self.running: dict[str, tuple[Ask, float]] = {}
         self.lost: set[Ask] = set()  # whose process died before it wrote anything
-        self.finished = read(folder)
+        self.finished = pd.DataFrame([], columns=COLUMNS)
+        for record in ended(sweep.folder):
+            self.take(record)
 
     def suggest(self, trial_id: str) -> Any:
         """The next trial, None to wait for those that run, or the end."""
-        asked = (
-            None if time.time() > self.until else self.search.ask(self.finished, {*self.running.values(), *self.lost})
-        )
+        over = time.time() > self.sweep.until
+        asked = None if over else self.search.ask(self.finished, {*self.asks(), *self.lost})
         if asked is None:
             return None if self.running else Searcher.FINISHED
-        self.running[trial_id] = asked
-        trial = trial_of(self.base, asked)
-        return {"trial": asdict(trial), "path": str(self.folder / name(asked))}
+        self.running[trial_id] = asked, time.monotonic()
+        facts = asdict(self.sweep.trial(asked))
+        return {"trial": facts, "path": str(self.sweep.path(asked)), "gpu": self.sweep.gpu}
+
+    def asks(self) -> list[Ask]:
+        """What runs now."""
+        return [asked for asked, _ in self.running.values()]
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """A trial ended, was stopped, or fell: its record says so."""
-        asked = self.running.pop(trial_id)
-        path = self.folder / name(asked)
-        if path.exists():
-            record = runs.read(path)
-            if record.ended == UNDER_WAY:
-                ended = "failed: its process died" if error else STOPPED
-                store.write_json(path, record.to_json() | {"ended": ended})
-        else:
+        asked, start = self.running.pop(trial_id)
+        self.sweep.held += time.monotonic() - start
+        path = self.sweep.path(asked)
+        if not path.exists():
             self.lost.add(asked)
-        self.finished = read(self.folder)
-        self.tell()
+            return
+        record = runs.read(path)
+        if record.ended == UNDER_WAY:
+            why = "failed: its process died" if error else STOPPED
+            store.write_json(path, record.to_json() | {"ended": why})
+        self.take(record)
+        self.board.show(self.finished, len(self.running), self.search.settings(self.finished))
 
-    def tell(self) -> None:
-        """A line on how the search stands."""
-        best = self.search.settings(self.finished)[0]
-        left = max(0.0, self.until - time.time())
-        print(
-            f"{len(self.finished):>4} trials, {len(self.running)} running; best so far {best.global_batch} examples"
-            f" a step at lr {best.lr:g}: {best.seconds:.3g} s ({best.seeds} seeds); {left:.0f} s left at most",
-            flush=True,
-        )
+    def take(self, record: Record) -> None:
+        """Count a trial that ended; the first that knows the noise scale tells it to the search."""
+        if record.trial.global_batch not in self.search.batches:
+            return  # left by a command that asked for other batches
+        rows = pd.DataFrame([row(record)], columns=COLUMNS)
+        self.finished = pd.concat([self.finished, rows], ignore_index=True) if len(self.finished) else rows
+        self.search.noise = self.search.noise or noise_scale(record.laps)
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        """Nothing to do: the stopper looks at results."""
+        """Count the seconds it trained; the stopper looks at the rest."""
+        self.sweep.busy += result["busy"]
 
     def save(self, checkpoint_path: str) -> None:
         """Nothing to keep: the records are the state."""
@@ -123,33 +148,21 @@ class Hopeless(tune.Stopper):
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         """Whether this trial is to end."""
-        asked = self.policy.running.get(trial_id)
-        if asked is None:
+        if trial_id not in self.policy.running:
             return False
+        asked, _ = self.policy.running[trial_id]
         seconds = result["seen"] / asked.global_batch * self.step(asked.global_batch)
-        return hopeless(seconds, self.policy.finished, self.step) or time.time() > self.policy.until
+        return hopeless(seconds, self.policy.finished, self.step) or time.time() > self.policy.sweep.until
 
     def stop_all(self) -> bool:
         """Never: the policy ends the sweep."""
         return False
 
 
-def trial_of(base: Trial, asked: Ask) -> Trial:
-    """One worker that takes the whole global batch: the same steps as workers that share it."""
-    facts = asdict(base) | {"workers": 1, "batch": asked.global_batch, "lr": asked.lr, "seed": asked.seed, "probe": 0}
-    return Trial(**facts)
-
-
-def name(asked: Ask) -> str:
-    """A trial's file."""
-    return f"batch-{asked.global_batch}-lr-{asked.lr:g}-seed-{asked.seed}.json"
-
-
-def read(folder: Path) -> pd.DataFrame:
-    """All trials that ended, as rows of statistical.csv."""
+def ended(folder: Path) -> list[Record]:
+    """All trials that ended."""
     records = (runs.read(path) for path in sorted(folder.glob("*.json")))
-    rows = [row(record) for record in records if record.ended != UNDER_WAY]
-    return pd.DataFrame(rows, columns=COLUMNS)
+    return [record for record in records if record.ended != UNDER_WAY]
 
 
 def row(record: Record) -> tuple[int, float, int, float, int]:

@@ -45,3 +45,23 @@ def test_a_sweep_whose_driver_is_killed_goes_on_and_repeats_no_trial(cluster, tm
     confirm = json.loads((out / "confirm.json").read_text())
     assert confirm["seconds"] > 0
     assert "confirming run" in done.stdout
+
+
+def test_real_workers_and_one_that_stands_for_them_need_the_same_examples(cluster, tmp_path):
+    found = {}
+    for trials in ("real", "accumulated"):
+        out = tmp_path / trials
+        done = cluster.run(
+            *(sys.executable, "-m", "jobs.sweep", "--workload", "digits", "--workers", "2", "--batch", "16:32"),
+            *("--exhaustive", "--seeds", "1", "--lr", "0.05:0.05", "--precision", "fp64", "--target", "0.8"),
+            *("--trials", trials, "--track", "tensorboard", "--out", str(out)),
+            timeout=400,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        found[trials] = pd.read_csv(out / "statistical.csv")
+        assert list((out / "tune").rglob("events.out.tfevents.*"))
+        workers = {json.loads(path.read_text())["trial"]["workers"] for path in (out / "trials").glob("*.json")}
+        assert workers == {2 if trials == "real" else 1}
+    assert found["real"].global_batch.tolist() == [32, 64]
+    assert found["real"].reached.all()
+    pd.testing.assert_frame_equal(found["real"], found["accumulated"], rtol=1e-6)

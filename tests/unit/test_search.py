@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from equipoise.search import Ask, Search, apart, hopeless, nearest, octave
+from equipoise.search import Ask, Grid, Search, apart, hopeless, nearest, octave
 
 BATCHES = [8, 16, 32, 64, 128, 256, 512, 1024]
 COLUMNS = ["global_batch", "lr", "seed", "examples", "reached"]
@@ -49,7 +49,9 @@ def test_the_first_trials_are_a_coarse_ladder_at_the_rule_of_the_root():
 
 
 def test_the_noise_scale_adds_its_batch():
-    assert 64 in Search(BATCHES, 0.02, step, noise=70.0).ladder()
+    search = Search(BATCHES, 0.02, step)
+    search.noise = 70.0
+    assert 64 in search.ladder()
 
 
 def test_the_same_trials_ask_for_the_same_next_one():
@@ -117,3 +119,26 @@ def test_never_reaching_is_apart_from_reaching():
     table = pd.DataFrame([(64, 0.1, 0, 6400, 1), (128, 0.1, 0, 9999, 0)], columns=COLUMNS)
     first, second = search.settings(table)
     assert apart(first, second)
+
+
+def test_a_grid_asks_for_everything_once_seed_by_seed():
+    grid, rows = Grid([8, 16], 0.02, step, seeds=2), []
+    while asked := grid.ask(pd.DataFrame(rows, columns=COLUMNS)):
+        rows.append((*asked, 1000.0, 1))
+    assert len(rows) == len(set(rows)) == 2 * 5 * 2
+    assert [row[2] for row in rows] == [0] * 10 + [1] * 10
+    rates = sorted({row[1] for row in rows if row[0] == 8})
+    assert np.allclose(np.diff(np.log2(rates)), 1)
+
+
+def test_rates_stay_within_their_bounds():
+    search, rows = Search(BATCHES, 0.02, step, bounds=(0.01, 0.1)), []
+    while asked := search.ask(pd.DataFrame(rows, columns=COLUMNS)):
+        rows.append((*asked, examples(asked), 1))
+    rates = [row[1] for row in rows]
+    assert min(rates) >= 0.01 and max(rates) <= 0.1
+
+
+def test_one_rate_is_all_that_equal_bounds_leave():
+    grid = Grid([8, 16], 0.05, step, seeds=1, bounds=(0.05, 0.05))
+    assert [grid.rates(batch) for batch in (8, 16)] == [[0.05], [0.05]]

@@ -1,0 +1,50 @@
+"""The search against what people do instead, on recorded trials: python -m tests.policies [WORKLOAD ...]."""
+
+import sys
+
+import numpy as np
+
+from tests.policies.others import OTHERS
+from tests.policies.replay import ours
+from tests.policies.truth import DATA, Truth
+
+REPLAYS = 20
+
+
+def main() -> None:
+    """A table of regrets for each workload."""
+    names = sys.argv[1:] or sorted(path.parent.name for path in DATA.glob("*/metrics.csv"))
+    for name in names:
+        print(table(Truth(name)), flush=True)
+
+
+def table(truth: Truth) -> str:
+    """Regret of each way to choose, over replays that see one half of the seeds and are judged by the other."""
+    regrets: dict[str, list[float]] = {"equipoise": [], **{name: [] for name in OTHERS}}
+    shares = []
+    for draw in range(REPLAYS):
+        seen, others = halves(truth, draw)
+        choice, spent = ours(truth, seen)
+        regrets["equipoise"].append(truth.regret(choice, seen, others))
+        shares.append(spent / truth.grid_cost())
+        for name, search in OTHERS.items():
+            regrets[name].append(truth.regret(search(truth, seen, spent, draw), seen, others))
+    lines = [
+        f"\n**{truth.name}**: cost {np.median(shares):.1%} of the grid's {truth.grid_cost():,.0f} worker-seconds"
+        f" ({max(shares):.1%} at most)\n",
+        "| choice by | median regret | 95th percentile |",
+        "|---|--:|--:|",
+    ]
+    for name, own in regrets.items():
+        lines.append(f"| {name} | {np.median(own):+.1%} | {np.quantile(own, 0.95):+.1%} |")
+    return "\n".join(lines)
+
+
+def halves(truth: Truth, draw: int) -> tuple[list[int], list[int]]:
+    """The seeds that may be seen, and those that judge."""
+    mixed = np.random.default_rng(draw).permutation(truth.seeds).tolist()
+    return mixed[: len(mixed) // 2], mixed[len(mixed) // 2 :]
+
+
+if __name__ == "__main__":
+    main()

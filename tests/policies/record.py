@@ -1,0 +1,43 @@
+"""Turn an exhaustive sweep into a truth to judge by: python -m tests.policies.record SWEEP NAME."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from equipoise.trial import Trial
+from equipoise.workloads import workload
+from tests.policies.truth import DATA
+
+PASSES = [2.0**k for k in range(-2, 6)]
+
+
+def main() -> None:
+    """Copy both tables, and add the metric after powers of two of passes."""
+    sweep, place = Path(sys.argv[1]), DATA / sys.argv[2]
+    place.mkdir(parents=True, exist_ok=True)
+    system = pd.read_csv(sweep / "system.csv")
+    system[["nodes", "workers", "batch", "seconds"]].round(8).to_csv(place / "system.csv", index=False)
+    pd.read_csv(sweep / "statistical.csv").round({"examples": 1}).to_csv(place / "statistical.csv", index=False)
+    records = [json.loads(path.read_text()) for path in (sweep / "trials").glob("*.json")]
+    each = len(workload(Trial(**records[0]["trial"])).train)
+    rows = [row(record, each) for record in records]
+    columns = ["global_batch", "lr", "seed"]
+    found = pd.DataFrame(rows).set_index(columns).sort_index()
+    found.round(4).to_csv(place / "metrics.csv")
+
+
+def row(record: dict, each: int) -> dict:
+    """A trial's metric by examples seen, a pass being `each`; after its end it stays as it was."""
+    trial = record["trial"]
+    known = [(lap["seen"], lap["metric"]) for lap in record["laps"] if lap["metric"] is not None] or [(1, 0.0)]
+    seen, metrics = zip(*known, strict=True)
+    marks = {str(round(each * passes)): float(np.interp(each * passes, seen, metrics)) for passes in PASSES}
+    whole = trial["workers"] * trial["accumulate"] * trial["batch"]
+    return {"global_batch": whole, "lr": trial["lr"], "seed": trial["seed"], **marks}
+
+
+if __name__ == "__main__":
+    main()
