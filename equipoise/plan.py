@@ -207,7 +207,8 @@ def warnings(one: Option | None, system: System, curve: Curve) -> list[str]:
     said = []
     if curve.left_out:
         said.append(
-            f"left out of the curve: global batches {listed(curve.left_out)} (they fail or need more than larger)"
+            f"left out of the curve: global batches {listed(curve.left_out)}"
+            " (most runs there were cut off before the target, or larger batches need fewer examples)"
         )
     if not curve.identifiable:
         said.append(

@@ -19,9 +19,11 @@ from equipoise import store
 from equipoise.loop import Training
 from equipoise.record import Lap
 from equipoise.trial import Trial
+from equipoise.workloads import workload
 
 WARMUP_STEPS = 5
-LAPS = 5  # timed, of each the seconds a step; their median counts
+ROUNDS = 3  # through the ladder, each in an order of its own: a machine's pace drifts over seconds
+LAPS = 2  # timed in a round, after one that is not; the median over all rounds counts
 LAP_SECONDS = 0.1  # what a lap should take: long enough for the clock, short enough for many
 FEWEST, MOST = 3, 100  # steps of a lap
 
@@ -84,43 +86,61 @@ def timing(trial: Trial, batches: list[int], place: Path, gpu: bool) -> TorchTra
 
 
 def worker(config: dict[str, Any]) -> list[dict[str, Any]]:
-    """Time every batch in a random order, the first one again at the end."""
+    """Time every batch, one of them twice over."""
     trial = Trial(**config["trial"])
     torch.set_num_threads(trial.threads)
-    order = np.random.default_rng(trial.workers).permutation(config["batches"]).tolist()
-    device = get_device()
-    nodes = Training(trial, device=device).agree(ray.train.get_context().get_node_rank()) + 1
-    timed(replace(trial, batch=order[0]), device, nodes)  # what starts cold is not timed
-    rows = [timed(replace(trial, batch=batch), device, nodes) for batch in [*order, order[0]]]
-    rows[-1] = replace(rows[-1], repeat=True)
-    return [asdict(row) for row in rows]
+    stand = Stand(trial, config["batches"], get_device())
+    nodes = stand.agree(ray.train.get_context().get_node_rank()) + 1
+    rng = np.random.default_rng(trial.workers)  # all workers draw the same orders
+    batches = [*config["batches"], rng.choice(config["batches"]).item()]
+    found: list[list[Lap]] = [[] for _ in batches]
+    for _ in range(ROUNDS):
+        for index in rng.permutation(len(batches)):
+            found[index] += stand.timed(batches[index])
+    rows = [row(trial.workers, nodes, batch, laps) for batch, laps in zip(batches, found, strict=True)]
+    return [asdict(one) for one in [*rows[:-1], replace(rows[-1], repeat=True)]]
 
 
-def timed(trial: Trial, device: torch.device, nodes: int) -> Row:
-    """A step at the trial's batch: first steps are dropped, where allocators and kernels settle."""
-    pace = laps(trial, device, WARMUP_STEPS, 2)[-1]
-    steps = min(MOST, max(FEWEST, round(LAP_SECONDS / (pace.seconds / pace.steps))))
-    if trial.workers > 1:  # all workers take the same laps
-        wish = torch.tensor(steps, device=device)
-        torch.distributed.broadcast(wish, 0)
-        steps = int(wish)
-    found = laps(trial, device, steps, LAPS + 1)[1:]
+class Stand:
+    """Where one worker times steps at any batch."""
+
+    def __init__(self, trial: Trial, batches: list[int], device: torch.device) -> None:
+        # nothing is learned, so that no rate makes the loss infinite
+        self.trial = replace(trial, lr=0.0, probe=0, target=float(np.finfo(np.float64).max))
+        self.device = device
+        self.made = workload(trial)
+        self.steps = {batch: self._steps(batch) for batch in batches}
+
+    def agree(self, wish: int) -> int:
+        """The largest wish of any worker."""
+        return Training(self.trial, self.made, self.device).agree(wish)
+
+    def timed(self, batch: int) -> list[Lap]:
+        """Laps at a batch, after one in which allocators and kernels settle."""
+        return self._laps(batch, self.steps[batch], LAPS + 1)[1:]
+
+    def _steps(self, batch: int) -> int:
+        """Steps that make a lap of a good length, the same on all workers."""
+        pace = self._laps(batch, WARMUP_STEPS, 2)[-1]
+        return self.agree(min(MOST, max(FEWEST, round(LAP_SECONDS / (pace.seconds / pace.steps)))))
+
+    def _laps(self, batch: int, steps: int, count: int) -> list[Lap]:
+        each = steps * batch * self.trial.workers
+        asked = replace(self.trial, batch=batch, evaluate=each, examples=each * count)
+        return list(islice(Training(asked, self.made, self.device).laps(), count))
+
+
+def row(workers: int, nodes: int, batch: int, laps: list[Lap]) -> Row:
+    """The median step of some laps."""
 
     def median(name: str) -> float:
-        return float(statistics.median(getattr(lap, name) / lap.steps for lap in found))
+        return float(statistics.median(getattr(lap, name) / lap.steps for lap in laps))
 
     return Row(
         nodes=nodes,
-        workers=trial.workers,
-        batch=trial.batch,
+        workers=workers,
+        batch=batch,
         seconds=median("seconds"),
         data_seconds=median("data_seconds"),
         exchange_seconds=median("exchange_seconds"),
     )
-
-
-def laps(trial: Trial, device: torch.device, steps: int, count: int) -> list[Lap]:
-    """So many laps of so many steps, without a look at the noise scale."""
-    each = steps * trial.global_batch
-    asked = replace(trial, evaluate=each, examples=each * count, target=float(np.finfo(np.float64).max), probe=0)
-    return list(islice(Training(asked, device=device).laps(), count))

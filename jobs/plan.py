@@ -223,11 +223,13 @@ def told(facts: dict[str, Any]) -> str:
         lines.append("   nodes workers  batch  global       lr     seconds (80 %)            worker-seconds")
     for one in facts["front"][:12]:
         mark = "*" if facts["plan"] and same(one, facts["plan"]) else " "
+        bend = "  knee" if facts["knee"] and same(one, facts["knee"]) else ""
         lr = "" if one["lr"] is None else f"{one['lr']:.4g}"
         took = one["seconds"]
         lines.append(
             f" {mark} {one['nodes']:>5} {one['workers']:>7} {one['batch']:>6} {one['global_batch']:>7} {lr:>8}"
-            f"  {took['value']:>9,.4g} ({took['low']:,.4g} to {took['high']:,.4g})  {one['worker_seconds']:>12,.4g}"
+            f"  {took['value']:>9,.4g} ({took['low']:,.4g} to {took['high']:,.4g})"
+            f"  {one['worker_seconds']:>12,.4g}{bend}"
         )
     if chosen := facts["plan"]:
         lines.append(

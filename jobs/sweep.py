@@ -28,8 +28,9 @@ from jobs import plan as planning
 from jobs.board import Board
 from jobs.train import cause, leave_page, train
 from jobs.trials import split_matters
-from jobs.tuning import Hopeless, Policy, Sweep
+from jobs.tuning import COLUMNS, Hopeless, Policy, Sweep
 
+CONFIRM_SEED = 1000  # beyond those of trials: the plan is tried on what it has not seen
 SETTLED = 0.75  # of the budget is for the search; the rest for the confirming run and what starts take
 
 
@@ -57,6 +58,8 @@ class Asked:
     """one worker stands for all by taking their parts in turn, or every trial runs on its real workers"""
     track: Literal["tensorboard", "mlflow", "wandb"] | None = None
     """show the trials in this tracker too"""
+    seed: int = 0
+    """of the first trials; further ones count on from here"""
     model: str | None = None
     data: str = "data"
     size: int | None = None
@@ -192,7 +195,9 @@ def searched(asked: Asked, trials: Sweep, fastest: Fastest, callbacks: list[Call
     with Board(trials.workers_at, trials.until) as board:
         policy = Policy(search, trials, board)
         trials.tuner(policy, None if grid else Hopeless(policy, step), callbacks).fit()
-    found = policy.finished.sort_values(["global_batch", "lr", "seed"])
+    found = policy.finished.assign(seed=policy.finished.seed + trials.base.seed).sort_values(COLUMNS[:3])
+    if found.empty:
+        raise ValueError(f"no trial ended within {asked.budget_seconds:g} s: give a larger --budget-seconds")
     print(f"{len(found)} trials, {int(found.reached.sum())} of them reached the target", flush=True)
     if trials.busy:
         print(f"they took {trials.held / trials.busy - 1:.0%} longer than their training and evaluating", flush=True)
@@ -212,20 +217,25 @@ def confirmed(base: Trial, out: Path, facts: dict[str, Any]) -> int:
     chosen = facts["plan"]
     if chosen is None:
         return 1
-    trial = replace(base, workers=chosen["workers"], batch=chosen["batch"], lr=chosen["lr"], seed=1000)
-    record = runs.finished(out / "confirm", trial) or train(trial, out / "confirm")
+    workers, batch, lr = (chosen[name] for name in ("workers", "batch", "lr"))
+    trial = replace(base, workers=workers, batch=batch, lr=lr, seed=base.seed + CONFIRM_SEED)
+    place = out / "confirm" / f"{workers}x{batch}-lr-{lr:g}"  # a longer search may come to another plan
+    record = runs.finished(place, trial) or train(trial, place)
     if record is None:
         return 143
-    leave_page(record, out / "confirm")
-    spent = record.seconds * (record.examples_to_target or math.inf) / record.laps[-1].seen
+    leave_page(record, place)
     foretold = chosen["seconds"]
-    inside = foretold["low"] <= spent <= foretold["high"]
+    spent = record.seconds * record.examples_to_target / record.laps[-1].seen if record.examples_to_target else None
+    inside = spent is not None and foretold["low"] <= spent <= foretold["high"]
+    store.write_json(out / "confirm.json", {"seconds": spent, "foretold": foretold, "inside": inside})
+    if spent is None:
+        print(f"confirming run: {record.ended} without reaching the target: see {place}")
+        return 1
     print(
         f"confirming run: {spent:.3g} s to the target, {foretold['value']:.3g} foretold"
         f" ({foretold['low']:.3g} to {foretold['high']:.3g}: {'inside' if inside else 'outside'})"
     )
-    store.write_json(out / "confirm.json", {"seconds": spent, "foretold": foretold, "inside": inside})
-    return 0 if record.reached else 1
+    return 0
 
 
 def table(rows: pd.DataFrame, path: Path) -> None:

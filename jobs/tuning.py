@@ -49,11 +49,14 @@ class Sweep:
 
     def trial(self, asked: Ask) -> Trial:
         """What is run for what the search asks."""
-        return trials.trial_of(self.base, asked, self.workers_at[asked.global_batch], self.real, self.split)
+        seed = self.base.seed + asked.seed
+        setting = (asked.global_batch, asked.lr, seed)
+        return trials.trial_of(self.base, setting, self.workers_at[asked.global_batch], self.real, self.split)
 
     def path(self, asked: Ask) -> Path:
         """A trial's file."""
-        return self.folder / f"batch-{asked.global_batch}-lr-{asked.lr:g}-seed-{asked.seed}.json"
+        seed = self.base.seed + asked.seed
+        return self.folder / f"batch-{asked.global_batch}-lr-{asked.lr:g}-seed-{seed}.json"
 
     def tuner(self, policy: "Policy", stop: tune.Stopper | None, callbacks: list[tune.Callback]) -> tune.Tuner:
         """Ray Tune's side."""
@@ -126,6 +129,7 @@ class Policy(Searcher):
         if record.trial.global_batch not in self.search.batches:
             return  # left by a command that asked for other batches
         rows = pd.DataFrame([row(record)], columns=COLUMNS)
+        rows["seed"] -= self.sweep.base.seed  # the search counts from 0
         self.finished = pd.concat([self.finished, rows], ignore_index=True) if len(self.finished) else rows
         self.search.noise = self.search.noise or noise_scale(record.laps)
 

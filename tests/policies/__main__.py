@@ -24,7 +24,7 @@ def table(truth: Truth) -> str:
     shares = []
     for draw in range(REPLAYS):
         seen, others = halves(truth, draw)
-        choice, spent = ours(truth, seen)
+        choice, spent = ours(truth, seen, draw)
         regrets["equipoise"].append(truth.regret(choice, seen, others))
         shares.append(spent / truth.grid_cost())
         for name, search in OTHERS.items():

@@ -1,4 +1,7 @@
-"""Turn an exhaustive sweep into a truth to judge by: python -m tests.policies.record SWEEP NAME."""
+"""Turn an exhaustive sweep into a truth to judge by: python -m tests.policies.record NAME SWEEP [TIMED ...].
+
+TIMED are further sweeps of the same kind, of which only the step times are taken.
+"""
 
 import json
 import sys
@@ -16,10 +19,11 @@ PASSES = [2.0**k for k in range(-2, 6)]
 
 def main() -> None:
     """Copy both tables, and add the metric after powers of two of passes."""
-    sweep, place = Path(sys.argv[1]), DATA / sys.argv[2]
+    place, sweep, *more = DATA / sys.argv[1], *map(Path, sys.argv[2:])
     place.mkdir(parents=True, exist_ok=True)
-    system = pd.read_csv(sweep / "system.csv")
-    system[["nodes", "workers", "batch", "seconds"]].round(8).to_csv(place / "system.csv", index=False)
+    ladders = [pd.read_csv(folder / "system.csv").assign(draw=draw) for draw, folder in enumerate([sweep, *more])]
+    columns = ["nodes", "workers", "batch", "seconds", "draw"]
+    pd.concat(ladders)[columns].round(7).sort_values(["draw", *columns[:3]]).to_csv(place / "system.csv", index=False)
     pd.read_csv(sweep / "statistical.csv").round({"examples": 1}).to_csv(place / "statistical.csv", index=False)
     records = [json.loads(path.read_text()) for path in (sweep / "trials").glob("*.json")]
     each = len(workload(Trial(**records[0]["trial"])).train)

@@ -8,6 +8,7 @@ import pandas as pd
 from equipoise import plan, statistical
 from equipoise.plan import Place
 from equipoise.search import GRID_REACH, WORTH, Ask, Search
+from jobs.sweep import Fastest
 from jobs.tuning import COLUMNS
 from tests.policies.truth import Choice, Truth, first_rate
 
@@ -15,16 +16,16 @@ SLOTS = 2
 LADDER_SECONDS = 1.0  # that timing a batch takes a worker: five laps of 0.1 s, and what settles first
 
 
-def searched(truth: Truth, seen: list[int]) -> tuple[pd.DataFrame, float]:
+def searched(truth: Truth, seen: list[int], fastest: Fastest) -> tuple[pd.DataFrame, float]:
     """The trials that the search asks for, and the worker-seconds that they and the timing of steps take."""
-    search = Search(sorted(truth.rates), first_rate(truth), truth.soonest)
+    search = Search(sorted(truth.rates), first_rate(truth), fastest.step)
     search.reach = GRID_REACH  # further out nothing was recorded
     finished, running = pd.DataFrame([], columns=COLUMNS), []
     spent = LADDER_SECONDS * sum(workers for workers, _ in truth.steps.index)
     now, count = 0.0, 0
     while True:
         while len(running) < SLOTS and (asked := search.ask(finished, [one for *_, one, _ in running])):
-            row = outcome(truth, asked, seen, finished)
+            row = outcome(truth, asked, seen, finished, fastest)
             seconds = row[3] / asked.global_batch * truth.alone(asked.global_batch)
             spent, count = spent + seconds, count + 1
             heapq.heappush(running, (now + seconds, count, asked, row))
@@ -35,24 +36,23 @@ def searched(truth: Truth, seen: list[int]) -> tuple[pd.DataFrame, float]:
         finished = pd.concat([finished, rows], ignore_index=True) if len(finished) else rows
 
 
-def outcome(truth: Truth, asked: Ask, seen: list[int], finished: pd.DataFrame) -> tuple[int, float, int, float, int]:
+def outcome(
+    truth: Truth, asked: Ask, seen: list[int], finished: pd.DataFrame, fastest: Fastest
+) -> tuple[int, float, int, float, int]:
     """What a trial shows: cut off where it has taken longer than the best one in all."""
     examples, reached = truth.trial(asked.global_batch, asked.lr, seen[asked.seed % len(seen)])
     done = finished[finished.reached == 1]
-    totals = [e / b * truth.soonest(int(b)) for b, e in done[["global_batch", "examples"]].to_numpy(float)]
-    limit = WORTH * min(totals) * asked.global_batch / truth.soonest(asked.global_batch) if totals else np.inf
+    totals = [e / b * fastest.step(int(b)) for b, e in done[["global_batch", "examples"]].to_numpy(float)]
+    limit = WORTH * min(totals) * asked.global_batch / fastest.step(asked.global_batch) if totals else np.inf
     return (*asked, min(examples, limit), int(reached and examples <= limit))
 
 
-def chosen(truth: Truth, finished: pd.DataFrame) -> Choice:
-    """The plan of these trials, as jobs.plan makes it."""
+def ours(truth: Truth, seen: list[int], draw: int) -> tuple[Choice, float]:
+    """What a sweep recommends that measured one of the ladders, and its cost in worker-seconds."""
+    timed = truth.ladder(draw)
+    ladders = {n: sorted(truth.steps[n].index) for n in truth.steps.index.unique("workers")}
+    finished, spent = searched(truth, seen, Fastest(timed, ladders))
     curve = statistical.fitted(finished)
-    places = [Place(1, workers) for workers in truth.steps.index.unique("workers")]
-    first = plan.best(plan.options(truth.timed, curve, places, map(int, curve.means.index)))[0]
-    return Choice(first.workers, first.global_batch, float(first.lr or 0))
-
-
-def ours(truth: Truth, seen: list[int]) -> tuple[Choice, float]:
-    """What a sweep recommends, and its cost in worker-seconds."""
-    finished, spent = searched(truth, seen)
-    return chosen(truth, finished), spent
+    found = plan.options(timed, curve, [Place(1, workers) for workers in ladders], map(int, curve.means.index))
+    first = plan.best(found)[0]
+    return Choice(first.workers, first.global_batch, float(first.lr or 0)), spent

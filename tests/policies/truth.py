@@ -1,7 +1,8 @@
 """A whole grid of real trials, recorded once, to judge by: what does a choice cost, and what would the best have?
 
-A folder holds system.csv and statistical.csv as an exhaustive sweep left them, and metrics.csv: the
-validation metric of each trial after powers of two of passes.
+A folder holds system.csv, the ladder of step times taken several times over (its median counts as true),
+statistical.csv as an exhaustive sweep left it, and metrics.csv: the validation metric of each trial after
+powers of two of passes.
 """
 
 from pathlib import Path
@@ -13,7 +14,6 @@ import pandas as pd
 from equipoise import system, tables
 from equipoise.search import GRID_REACH, octave
 from equipoise.statistical import between_seeds, mean_log
-from equipoise.system import Places
 
 DATA = Path(__file__).parents[1] / "data"
 GRID_SEEDS = 5  # of the grid whose cost others are held against
@@ -33,9 +33,8 @@ class Truth:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        rows = tables.system(DATA / name / "system.csv").astype({"workers": int, "batch": int})
-        self.timed = system.fitted(rows)
-        self.steps = rows.set_index(["workers", "batch"]).seconds
+        self.ladders = pd.read_csv(DATA / name / "system.csv")
+        self.steps = self.ladders.groupby(["workers", "batch"]).seconds.median()
         self.runs = tables.statistical(DATA / name / "statistical.csv").astype({"global_batch": int, "seed": int})
         self.by_setting = {key: here.set_index("seed") for key, here in self.runs.groupby(["global_batch", "lr"])}
         self.rates = {b: sorted(here.lr.unique()) for b, here in self.runs.groupby("global_batch")}
@@ -53,15 +52,16 @@ class Truth:
         """Seconds of a step: measured."""
         return float(self.steps[workers, global_batch // workers])
 
-    def soonest(self, global_batch: int) -> float:
-        """Seconds of a step on the workers that are fastest."""
-        return min(self.step(n, b * n) for n, b in self.steps.index if n * b == global_batch)
+    def ladder(self, draw: int) -> system.System:
+        """Step times as one sweep measures them."""
+        draws = self.ladders["draw"].unique()
+        rows = self.ladders[self.ladders["draw"] == draws[draw % len(draws)]]
+        return system.fitted(rows.drop(columns="draw"))
 
     def alone(self, global_batch: int) -> float:
-        """Seconds of a step on one worker that stands for all; fitted where it was not measured."""
-        if (1, global_batch) in self.steps.index:
-            return self.step(1, global_batch)
-        return float(self.timed.seconds(Places(np.ones(1), np.ones(1), np.array([float(global_batch)])))[0])
+        """Seconds of a step on one worker that stands for all; as long as for two halves where it was not measured."""
+        known = self.steps[1]
+        return float(known.get(global_batch, 2 * known.get(global_batch // 2, np.nan)))
 
     def trial(self, global_batch: int, lr: float, seed: int) -> tuple[float, bool]:
         """Examples until the target or the end, and whether it was reached."""
