@@ -105,10 +105,8 @@ def option(system: System, curve: Curve, place: Place, batch: int) -> Option:
     compute, exchange = parts(system.form, system.parameters, at)
     rows = system.rows
     here = rows[(rows.nodes == place.nodes) & (rows.workers == place.workers) & (rows.batch == batch)]
-    step = float(system.seconds(at)[0])
-    if len(here):  # a measurement and what its neighbours say of it are about equally sure
-        believed = float(np.sqrt(step * here.seconds.iloc[0]))
-        step, steps = believed, steps * believed / step
+    step = float(system.believed(at)[0])
+    steps *= step / float(system.seconds(at)[0])
     return Option(
         nodes=place.nodes,
         workers=place.workers,

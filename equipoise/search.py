@@ -15,17 +15,20 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from equipoise.statistical import between_seeds, mean_log
+from equipoise.statistical import between_seeds, expected
 
 OCTAVE = 2.0
 STRIDE = 4.0  # between the batches of the first ladder
 WORTH = 1.5  # a batch whose time may be within this factor of the best one is still looked at
+HOPELESS = 2.5  # times the best setting's average after which a trial is ended: a good one may have an unlucky run
 REACH = 4  # octaves to either side of the rule within which learning rates are looked for
 GRID_REACH = 2  # the same, of the whole grid
-SEEDS = 3  # of the best plan and its runner-up at least
-MOST_SEEDS = 6
+SEEDS = 5  # of the best plan and its runner-up at least
+MOST_SEEDS = 8
 MOST_RATES = 6
-APART = 1.6  # standard errors between the two best, beyond which more seeds change nothing
+LEAST_NOISE = 0.05  # between seeds, in log examples
+SHARED = 2  # runs that the noise of all settings counts as, beside a setting's own
+APART = 2.0  # standard errors between the two best, beyond which more seeds change nothing
 
 Bounds = tuple[float, float]
 ANY: Bounds = (0.0, float("inf"))  # learning rates
@@ -82,8 +85,9 @@ class Search:
         tried = set(finished.global_batch)
         if any(one.global_batch not in tried for one in first):
             return first
-        standings = self.standings(finished)
-        return [*self._rates(finished, standings), *self._between(standings), *self._seeds(finished)]
+        settings = self.settings(finished)
+        standings = fastest_by_batch(settings)
+        return [*self._rates(finished, standings), *self._between(standings), *self._seeds(settings)]
 
     def ladder(self) -> list[int]:
         """The first batches: from the smallest to the largest in wide strides, and the noise scale if it is known."""
@@ -104,18 +108,14 @@ class Search:
         steps = range(-self.reach, self.reach + 1)
         return sorted({self.within(octave(self.rule(batch) * OCTAVE**k)) for k in steps})
 
-    def standings(self, finished: pd.DataFrame) -> list[Standing]:
-        """Each batch tried, at the best of its rates, the fastest first."""
-        best: dict[int, Standing] = {}
-        for one in self.settings(finished):
-            best.setdefault(one.global_batch, one)
-        return list(best.values())
-
     def _rates(self, finished: pd.DataFrame, standings: list[Standing]) -> list[Ask]:
         """Learning rates beside the best one, where it is at the edge and the batch may still win."""
         wanted = []
+        best = standings[0]
+        place = self.batches.index(best.global_batch)
+        beside = self.batches[max(place - 1, 0) : place + 2]  # next to the best, a poor first rate decides nothing
         for one in standings:
-            if one.seconds > WORTH * OCTAVE * standings[0].seconds and np.isfinite(standings[0].seconds):
+            if one.global_batch not in beside and one.seconds > WORTH * OCTAVE * best.seconds < np.inf:
                 continue
             tried = set(finished.lr[finished.global_batch == one.global_batch])
             sides = (octave(one.lr * OCTAVE), octave(one.lr / OCTAVE))
@@ -135,9 +135,8 @@ class Search:
         rate = {b: self.within(octave(best.lr * np.sqrt(b / best.global_batch))) for b in beside}
         return [Ask(b, rate[b], 0) for b in beside if b not in tried]
 
-    def _seeds(self, finished: pd.DataFrame) -> list[Ask]:
+    def _seeds(self, settings: list[Standing]) -> list[Ask]:
         """Further seeds for those that may be the best: settings, not batches, since a lucky rate may be a poor one."""
-        settings = self.settings(finished)
         best = settings[0]
         rivals = [one for one in settings[1:] if not apart(best, one)][:3]
         if not rivals and best.seeds >= SEEDS:
@@ -147,12 +146,12 @@ class Search:
 
     def settings(self, finished: pd.DataFrame) -> list[Standing]:
         """Every batch with every learning rate tried, the fastest first."""
-        noise = max(between_seeds(finished), 0.05)
+        noise = max(between_seeds(finished), LEAST_NOISE)
         found = []
         for _, here in finished.groupby(["global_batch", "lr"]):
             batch, lr = int(here.global_batch.iloc[0]), float(here.lr.iloc[0])
-            seconds = float(np.exp(mean_log(here, noise))) / batch * self.step(batch)
-            found.append(Standing(batch, lr, seconds, noise / np.sqrt(len(here)), len(here)))
+            seconds = expected(here) / batch * self.step(batch)
+            found.append(Standing(batch, lr, seconds, error(here, noise), len(here)))
         return sorted(found, key=lambda one: (one.seconds, one.global_batch))
 
 
@@ -169,13 +168,32 @@ class Grid(Search):
         return [Ask(b, lr, seed) for seed in range(self.seeds) for b in self.batches for lr in self.rates(b)]
 
 
-def hopeless(seconds: float, finished: pd.DataFrame, step: StepTime) -> bool:
-    """Whether a running trial that has taken `seconds` so far is already slower than the best finished one."""
-    reached = finished[finished.reached == 1]
-    totals = [
-        examples / batch * step(int(batch)) for batch, examples in reached[["global_batch", "examples"]].to_numpy()
-    ]
-    return bool(totals) and seconds > WORTH * min(totals)
+def fastest_by_batch(settings: list[Standing]) -> list[Standing]:
+    """Each batch tried, at the best of its rates, the fastest first."""
+    best: dict[int, Standing] = {}
+    for one in settings:
+        best.setdefault(one.global_batch, one)
+    return list(best.values())
+
+
+def hopeless(seconds: float, best: float) -> bool:
+    """Whether a running trial that has taken `seconds` so far is already much slower than the best setting."""
+    return seconds > HOPELESS * best
+
+
+def error(runs: pd.DataFrame, noise: float) -> float:
+    """Standard error of the log of the expected examples of one setting.
+
+    `noise` is what settings have between seeds in common; one with a scatter of its own, or runs that
+    fail, is known less well.
+    """
+    reached = np.log(runs.examples[runs.reached == 1].to_numpy(float))
+    if not len(reached):
+        return np.inf
+    squares = float(((reached - reached.mean()) ** 2).sum())
+    own = (SHARED * noise**2 + squares) / (SHARED + len(reached) - 1)
+    share = len(reached) / len(runs)
+    return float(np.sqrt(own / len(runs) + (1 - share) / len(reached)))
 
 
 def apart(first: Standing, second: Standing) -> bool:

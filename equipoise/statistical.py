@@ -31,6 +31,7 @@ LEAST_NOISE = 0.02  # between seeds, in log examples: no set of runs is trusted 
 TURN_UP = 0.1  # in log examples: how much more a smaller batch must need to count as turned up
 FAR = 5.0  # natural logs beyond the batches measured in which the critical batch is looked for
 STEPS, RIDGE = 50, 1e-9  # of Gauss and Newton, and what keeps them finite where the curve is flat
+CAUTION = 0.5  # standard errors by which a learning rate is counted as worse than its mean
 FAILS = 0.5  # share of runs reaching the target below which a batch does not train
 
 
@@ -166,12 +167,29 @@ def between_seeds(runs: pd.DataFrame) -> float:
 
 
 def at_best_lr(runs: pd.DataFrame, noise: float) -> pd.DataFrame:
-    """The runs of each batch at the learning rate that needs the fewest examples there."""
+    """The runs of each batch at the learning rate that needs the fewest examples there.
+
+    A rate that was tried less is trusted less: among many rates with one run each, the best is also the luckiest.
+    """
+
+    def cautious(here: pd.DataFrame) -> float:
+        return expected(here) * float(np.exp(CAUTION * noise / np.sqrt(len(here))))
+
     chosen = []
     for _, here in runs.groupby("global_batch"):
         rates = [group for _, group in here.groupby(here.lr.fillna(0.0))]
-        chosen.append(min(rates, key=lambda group: mean_log(group, noise)))
+        chosen.append(min(rates, key=lambda group: (cautious(group), mean_log(group, noise))))
     return pd.concat(chosen)
+
+
+def expected(runs: pd.DataFrame) -> float:
+    """Examples until the target on average, where a run that was cut off is followed by another; infinite if all were.
+
+    All examples spent over the runs that reached it (Hansen et al., "Real-parameter black-box optimization
+    benchmarking", 2009).
+    """
+    reached = int((runs.reached == 1).sum())
+    return float(runs.examples.sum()) / reached if reached else np.inf
 
 
 def mean_log(runs: pd.DataFrame, noise: float) -> float:

@@ -4,6 +4,7 @@ Trials take seconds, so the processes of the first kind are kept and given the n
 measured is written by the trial itself as it goes.
 """
 
+import os
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -66,6 +67,7 @@ class Alone(tune.Trainable):
 
 def real(config: dict[str, Any]) -> None:
     """One trial on as many workers as it asks for, by Ray Train inside Tune."""
+    os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.2")  # a report waits for the controller's next look
     trial = Trial(**config["trial"])
     trainer = TorchTrainer(
         together,

@@ -15,7 +15,7 @@ from ray.tune.search import Searcher
 
 from equipoise import runs, store
 from equipoise.record import Record, noise_scale
-from equipoise.search import Ask, Search, StepTime, hopeless
+from equipoise.search import Ask, Search, Standing, StepTime, hopeless
 from equipoise.trial import Trial
 from jobs import trials
 from jobs.board import Board
@@ -92,6 +92,7 @@ class Policy(Searcher):
         self.running: dict[str, tuple[Ask, float]] = {}
         self.lost: set[Ask] = set()  # whose process died before it wrote anything
         self.finished = pd.DataFrame([], columns=COLUMNS)
+        self.settings: list[Standing] = []
         for record in ended(sweep.folder):
             self.take(record)
 
@@ -122,7 +123,7 @@ class Policy(Searcher):
             why = "failed: its process died" if error else STOPPED
             store.write_json(path, record.to_json() | {"ended": why})
         self.take(record)
-        self.board.show(self.finished, len(self.running), self.search.settings(self.finished))
+        self.board.show(self.finished, len(self.running), self.settings)
 
     def take(self, record: Record) -> None:
         """Count a trial that ended; the first that knows the noise scale tells it to the search."""
@@ -131,6 +132,7 @@ class Policy(Searcher):
         rows = pd.DataFrame([row(record)], columns=COLUMNS)
         rows["seed"] -= self.sweep.base.seed  # the search counts from 0
         self.finished = pd.concat([self.finished, rows], ignore_index=True) if len(self.finished) else rows
+        self.settings = self.search.settings(self.finished)
         self.search.noise = self.search.noise or noise_scale(record.laps)
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
@@ -156,7 +158,8 @@ class Hopeless(tune.Stopper):
             return False
         asked, _ = self.policy.running[trial_id]
         seconds = result["seen"] / asked.global_batch * self.step(asked.global_batch)
-        return hopeless(seconds, self.policy.finished, self.step) or time.time() > self.policy.sweep.until
+        best = self.policy.settings[0].seconds if self.policy.settings else float("inf")
+        return hopeless(seconds, best) or time.time() > self.policy.sweep.until
 
     def stop_all(self) -> bool:
         """Never: the policy ends the sweep."""

@@ -1,6 +1,6 @@
 """Turn an exhaustive sweep into a truth to judge by: python -m tests.policies.record NAME SWEEP [TIMED ...].
 
-TIMED are further sweeps of the same kind, of which only the step times are taken.
+TIMED are sweeps of the same kind whose step times are taken instead.
 """
 
 import json
@@ -21,7 +21,7 @@ def main() -> None:
     """Copy both tables, and add the metric after powers of two of passes."""
     place, sweep, *more = DATA / sys.argv[1], *map(Path, sys.argv[2:])
     place.mkdir(parents=True, exist_ok=True)
-    ladders = [pd.read_csv(folder / "system.csv").assign(draw=draw) for draw, folder in enumerate([sweep, *more])]
+    ladders = [pd.read_csv(folder / "system.csv").assign(draw=draw) for draw, folder in enumerate(more or [sweep])]
     columns = ["nodes", "workers", "batch", "seconds", "draw"]
     pd.concat(ladders)[columns].round(7).sort_values(["draw", *columns[:3]]).to_csv(place / "system.csv", index=False)
     pd.read_csv(sweep / "statistical.csv").round({"examples": 1}).to_csv(place / "statistical.csv", index=False)

@@ -7,7 +7,7 @@ import pandas as pd
 
 from equipoise import plan, statistical
 from equipoise.plan import Place
-from equipoise.search import GRID_REACH, WORTH, Ask, Search
+from equipoise.search import GRID_REACH, HOPELESS, Ask, Search
 from jobs.sweep import Fastest
 from jobs.tuning import COLUMNS
 from tests.policies.truth import Choice, Truth, first_rate
@@ -25,7 +25,7 @@ def searched(truth: Truth, seen: list[int], fastest: Fastest) -> tuple[pd.DataFr
     now, count = 0.0, 0
     while True:
         while len(running) < SLOTS and (asked := search.ask(finished, [one for *_, one, _ in running])):
-            row = outcome(truth, asked, seen, finished, fastest)
+            row = outcome(truth, asked, seen, finished, search)
             seconds = row[3] / asked.global_batch * truth.alone(asked.global_batch)
             spent, count = spent + seconds, count + 1
             heapq.heappush(running, (now + seconds, count, asked, row))
@@ -37,13 +37,12 @@ def searched(truth: Truth, seen: list[int], fastest: Fastest) -> tuple[pd.DataFr
 
 
 def outcome(
-    truth: Truth, asked: Ask, seen: list[int], finished: pd.DataFrame, fastest: Fastest
+    truth: Truth, asked: Ask, seen: list[int], finished: pd.DataFrame, search: Search
 ) -> tuple[int, float, int, float, int]:
     """What a trial shows: cut off where it has taken longer than the best one in all."""
     examples, reached = truth.trial(asked.global_batch, asked.lr, seen[asked.seed % len(seen)])
-    done = finished[finished.reached == 1]
-    totals = [e / b * fastest.step(int(b)) for b, e in done[["global_batch", "examples"]].to_numpy(float)]
-    limit = WORTH * min(totals) * asked.global_batch / fastest.step(asked.global_batch) if totals else np.inf
+    best = search.settings(finished)[0].seconds if len(finished) else np.inf
+    limit = HOPELESS * best * asked.global_batch / search.step(asked.global_batch)
     return (*asked, min(examples, limit), int(reached and examples <= limit))
 
 

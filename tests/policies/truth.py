@@ -13,11 +13,10 @@ import pandas as pd
 
 from equipoise import system, tables
 from equipoise.search import GRID_REACH, octave
-from equipoise.statistical import between_seeds, mean_log
+from equipoise.statistical import expected
 
 DATA = Path(__file__).parents[1] / "data"
 GRID_SEEDS = 5  # of the grid whose cost others are held against
-FAILED = 3.0  # times its cap that a run without end is counted as, where a mean needs a number
 
 
 class Choice(NamedTuple):
@@ -39,7 +38,6 @@ class Truth:
         self.by_setting = {key: here.set_index("seed") for key, here in self.runs.groupby(["global_batch", "lr"])}
         self.rates = {b: sorted(here.lr.unique()) for b, here in self.runs.groupby("global_batch")}
         self.metrics = pd.read_csv(DATA / name / "metrics.csv").set_index(["global_batch", "lr", "seed"]).sort_index()
-        self.noise = max(between_seeds(self.runs), 0.05)
         self.seeds = sorted(self.runs.seed.unique())
 
     @property
@@ -69,9 +67,9 @@ class Truth:
         return float(row.examples), bool(row.reached)
 
     def seconds(self, choice: Choice, seeds: list[int]) -> float:
-        """Seconds to the target that a choice takes on average over seeds."""
+        """Seconds to the target that a choice takes on average over seeds, runs that fail being followed by others."""
         here = self.by_setting[choice.global_batch, choice.lr].loc[seeds]
-        return float(np.exp(mean_log(here, self.noise))) / choice.global_batch * self.step(choice.workers, choice[1])
+        return expected(here) / choice.global_batch * self.step(choice.workers, choice.global_batch)
 
     def best(self, seeds: list[int]) -> Choice:
         """What the whole grid says is fastest."""

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from equipoise.search import Ask, Grid, Search, apart, hopeless, nearest, octave
+from equipoise.search import Ask, Grid, Search, apart, error, hopeless, nearest, octave
 
 BATCHES = [8, 16, 32, 64, 128, 256, 512, 1024]
 COLUMNS = ["global_batch", "lr", "seed", "examples", "reached"]
@@ -99,12 +99,26 @@ def test_a_workload_that_never_reaches_its_target_ends_too():
     assert rows
 
 
-def test_a_running_trial_that_is_slower_than_the_best_is_hopeless():
-    table = pd.DataFrame([(64, 0.1, 0, 6400, 1), (128, 0.1, 0, 9999, 0)], columns=COLUMNS)
-    best = 6400 / 64 * step(64)
-    assert not hopeless(best, table, step)
-    assert hopeless(1.6 * best, table, step)
-    assert not hopeless(1e9, NOTHING, step)
+def test_a_running_trial_that_is_much_slower_than_the_best_is_hopeless():
+    assert not hopeless(2.4, 1.0)
+    assert hopeless(2.6, 1.0)
+    assert not hopeless(1e9, np.inf)
+
+
+def test_a_setting_that_fails_now_and_then_counts_the_runs_that_it_takes():
+    table = pd.DataFrame([(64, 0.1, 0, 5000, 1), (64, 0.1, 1, 7000, 1), (64, 0.1, 2, 12000, 0)], columns=COLUMNS)
+    [one] = Search(BATCHES, 0.02, step).settings(table)
+    assert one.seconds == pytest.approx((5000 + 7000 + 12000) / 2 / 64 * step(64))
+
+
+def test_a_setting_with_a_scatter_of_its_own_is_known_less_well():
+    steady = pd.DataFrame([(64, 0.1, s, 5000 + s, 1) for s in range(4)], columns=COLUMNS)
+    wild = steady.assign(examples=[2000, 4000, 8000, 16000])
+    failing = steady.assign(reached=[1, 1, 1, 0])
+    assert error(steady, 0.1) < error(wild, 0.1)
+    assert error(steady, 0.1) < error(failing, 0.1)
+    assert error(steady, 0.1) < 0.1 / np.sqrt(4)
+    assert error(steady.iloc[:1], 0.1) == pytest.approx(0.1)
 
 
 def test_rates_lie_on_half_octaves_and_batches_are_near_by_ratio():
