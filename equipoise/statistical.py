@@ -28,6 +28,7 @@ Floats = NDArray[np.float64]
 DRAWS = 100  # of the bootstrap
 SURE = 4.0  # a critical batch whose interval spans more than this factor is not identified
 LEAST_NOISE = 0.02  # between seeds, in log examples: no set of runs is trusted to be more alike
+USUAL_NOISE = 0.15  # the same, where nothing was repeated: LeNet's runs to a target scatter by 0.1 to 0.2
 TURN_UP = 0.1  # in log examples: how much more a smaller batch must need to count as turned up
 FAR = 5.0  # natural logs beyond the batches measured in which the critical batch is looked for
 STEPS, RIDGE = 50, 1e-9  # of Gauss and Newton, and what keeps them finite where the curve is flat
@@ -71,6 +72,12 @@ class Curve:
         if found is None or len(fitted) < 3:
             return False
         return found[0] <= max(fitted) and found[2] <= SURE * found[1]
+
+    @property
+    def scatter(self) -> float:
+        """Standard deviation of a single run, in log examples: with few seeds, leaning to what is usual."""
+        free = float((self.means.runs - 1).sum())
+        return float(np.sqrt((USUAL_NOISE**2 + free * self.noise**2) / (1 + free)))
 
     def examples(self, batch: float) -> float | None:
         """Examples to the target at a global batch: measured and fitted, weighed by how sure each is."""

@@ -26,7 +26,7 @@ from equipoise.workloads import Workload, workload
 
 UNDER_WAY = "under way"
 TURN_SECONDS = 0.5  # between two words with the driver
-START_CPU = 0.01  # of the process that only starts real workers
+STARTER = {"CPU": 0, "memory": 1}  # of the process that only starts real workers: any part of a CPU would be theirs
 
 
 class Alone(tune.Trainable):

@@ -62,7 +62,7 @@ class Sweep:
         """Ray Tune's side."""
         os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")  # the new one prints a table of its own even if told not to
         resources = {"CPU": self.base.threads, **({"GPU": 1} if self.gpu else {})}
-        runnable = tune.with_resources(trials.real, {"CPU": trials.START_CPU}) if self.real else None
+        runnable = tune.with_resources(trials.real, trials.STARTER) if self.real else None
         return tune.Tuner(
             runnable or tune.with_resources(trials.Alone, resources),
             tune_config=tune.TuneConfig(

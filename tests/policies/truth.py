@@ -33,6 +33,7 @@ class Truth:
     def __init__(self, name: str) -> None:
         self.name = name
         self.ladders = pd.read_csv(DATA / name / "system.csv")
+        self.fits: dict[int, system.System] = {}
         self.steps = self.ladders.groupby(["workers", "batch"]).seconds.median()
         self.runs = tables.statistical(DATA / name / "statistical.csv").astype({"global_batch": int, "seed": int})
         self.by_setting = {key: here.set_index("seed") for key, here in self.runs.groupby(["global_batch", "lr"])}
@@ -53,8 +54,10 @@ class Truth:
     def ladder(self, draw: int) -> system.System:
         """Step times as one sweep measures them."""
         draws = self.ladders["draw"].unique()
-        rows = self.ladders[self.ladders["draw"] == draws[draw % len(draws)]]
-        return system.fitted(rows.drop(columns="draw"))
+        number = draws[draw % len(draws)]
+        if number not in self.fits:
+            self.fits[number] = system.fitted(self.ladders[self.ladders["draw"] == number].drop(columns="draw"))
+        return self.fits[number]
 
     def alone(self, global_batch: int) -> float:
         """Seconds of a step on one worker that stands for all; as long as for two halves where it was not measured."""

@@ -107,3 +107,18 @@ def test_a_batch_that_does_not_train_is_named_and_not_predicted():
 def test_noise_alone_turns_nothing_up():
     means = fitted(runs([16, 32, 64, 128], noise=0.1)).means
     assert turned_up(means) == []
+
+
+def test_a_single_run_scatters_as_usual_where_nothing_was_repeated_and_as_measured_where_much_was():
+    once = pd.DataFrame(
+        [(b, 0.1, 0, 5000 * (1 + b / 300), 1) for b in (32, 128, 512)],
+        columns=["global_batch", "lr", "seed", "examples", "reached"],
+    )
+    assert fitted(once).scatter == pytest.approx(0.15)
+    rng = np.random.default_rng(0)
+    rows = [
+        (b, 0.1, s, 5000 * (1 + b / 300) * np.exp(0.05 * rng.standard_normal()), 1)
+        for b in (32, 512)
+        for s in range(40)
+    ]
+    assert fitted(pd.DataFrame(rows, columns=once.columns)).scatter == pytest.approx(0.05, rel=0.3)
