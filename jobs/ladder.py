@@ -61,10 +61,10 @@ def measured(base: Trial, ladders: dict[int, list[int]], place: Path, gpu: bool)
     return pd.concat(found, ignore_index=True)
 
 
-def apart(rows: pd.DataFrame) -> float:
-    """How far two timings of the same setting differ at most: the clock's own error."""
+def apart(rows: pd.DataFrame) -> float | None:
+    """How far two timings of the same setting differ at most: the clock's own error; None where none is asked for."""
     again = rows[rows["repeat"]].merge(rows[~rows["repeat"]], on=["nodes", "workers", "batch"])
-    return float((again.seconds_x / again.seconds_y - 1).abs().max())
+    return float((again.seconds_x / again.seconds_y - 1).abs().max()) if len(again) else None
 
 
 def timing(trial: Trial, batches: list[int], place: Path, gpu: bool) -> TorchTrainer:

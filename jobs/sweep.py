@@ -113,6 +113,8 @@ class Asked:
         """Refuse what makes no sweep."""
         if not self.workers or min(self.workers) < 1:
             raise ValueError(f"workers must be numbers of at least 1, got {self.workers}")
+        if self.seeds < 1:
+            raise ValueError(f"seeds must be at least 1, got {self.seeds}")
         if not 0 < self.budget_seconds < math.inf:
             raise ValueError(f"budget-seconds must be a finite number above 0, got {self.budget_seconds}")
 
@@ -147,7 +149,8 @@ def sweep(asked: Asked) -> int:
     slots, gpu = cluster.require_slots(max(asked.workers), base.threads)
     with runs.claimed(out, base):
         rows = ladder.measured(base, ladders, out / "system", gpu)
-        print(f"the same setting timed twice differed by {ladder.apart(rows):.1%} at most", flush=True)
+        if (apart := ladder.apart(rows)) is not None:
+            print(f"the same setting timed twice differed by {apart:.1%} at most", flush=True)
         table(rows[~rows["repeat"]].drop(columns="repeat"), out / "system.csv")
         fastest = Fastest(system.fitted(rows[~rows["repeat"]]), ladders)
         trials = Sweep(

@@ -6,9 +6,7 @@ import numpy as np
 
 from tests.policies.others import OTHERS
 from tests.policies.replay import ours
-from tests.policies.truth import DATA, Truth
-
-REPLAYS = 20
+from tests.policies.truth import DATA, REPLAYS, Truth, halves
 
 
 def main() -> None:
@@ -38,12 +36,6 @@ def table(truth: Truth) -> str:
     for name, own in regrets.items():
         lines.append(f"| {name} | {np.median(own):+.1%} | {np.quantile(own, 0.95):+.1%} |")
     return "\n".join(lines)
-
-
-def halves(truth: Truth, draw: int) -> tuple[list[int], list[int]]:
-    """The seeds that may be seen, and those that judge."""
-    mixed = np.random.default_rng(draw).permutation(truth.seeds).tolist()
-    return mixed[: len(mixed) // 2], mixed[len(mixed) // 2 :]
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from equipoise.search import GRID_REACH, octave
 from equipoise.statistical import expected
 
 DATA = Path(__file__).parents[1] / "data"
+REPLAYS = 20
 GRID_SEEDS = 5  # of the grid whose cost others are held against
 
 
@@ -98,3 +99,9 @@ def first_rate(truth: Truth) -> float:
     """The rate that the sweep's search started from: the middle of those at the smallest batch."""
     rates = truth.rates[min(truth.rates)]
     return octave(rates[GRID_REACH])
+
+
+def halves(truth: Truth, draw: int) -> tuple[list[int], list[int]]:
+    """The seeds that may be seen, and those that judge."""
+    mixed = np.random.default_rng(draw).permutation(truth.seeds).tolist()
+    return mixed[: len(mixed) // 2], mixed[len(mixed) // 2 :]

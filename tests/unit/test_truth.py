@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from tests.policies.__main__ import REPLAYS, halves
 from tests.policies.habits import largest_throughput
 from tests.policies.replay import ours
-from tests.policies.truth import Truth
+from tests.policies.truth import REPLAYS, Truth, halves
 
 
 @pytest.fixture(scope="module", params=["digits", "patches"])
