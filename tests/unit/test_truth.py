@@ -19,7 +19,7 @@ def test_the_search_ends_close_to_the_best_of_the_whole_grid(replays):
     truth, found = replays
     regrets = [truth.regret(choice, seen, others) for choice, _, seen, others in found]
     assert np.median(regrets) <= 0.03
-    if truth.name == "digits":  # patches: runs of the best setting scatter by 40 %, and five judge it
+    if truth.name == "digits":  # on patches 40 %: the best setting scatters as much, and five seeds are seen
         assert np.quantile(regrets, 0.95) <= 0.10
 
 
