@@ -81,13 +81,13 @@ class Search:
         return next((one for one in wanted if one not in busy and one not in known), None)
 
     def _wanted(self, finished: pd.DataFrame) -> list[Ask]:
+        """In order of worth. What follows from the trials so far comes last, for slots that would wait for the rest."""
         first = [Ask(batch, self.rule(batch), 0) for batch in self.ladder()]
-        tried = set(finished.global_batch)
-        if any(one.global_batch not in tried for one in first):
+        if finished.empty:
             return first
         settings = self.settings(finished)
         standings = fastest_by_batch(settings)
-        return [*self._rates(finished, standings), *self._between(standings), *self._seeds(settings)]
+        return [*first, *self._rates(finished, standings), *self._between(standings), *self._seeds(settings)]
 
     def ladder(self) -> list[int]:
         """The first batches: from the smallest to the largest in wide strides, and the noise scale if it is known."""
@@ -142,7 +142,8 @@ class Search:
         if not rivals and best.seeds >= SEEDS:
             return []
         fewest = sorted([best, *rivals], key=lambda one: (one.seeds, one.seconds))
-        return [Ask(one.global_batch, one.lr, one.seeds) for one in fewest if one.seeds < MOST_SEEDS]
+        due = [Ask(one.global_batch, one.lr, one.seeds) for one in fewest if one.seeds < MOST_SEEDS]
+        return due + [Ask(one.global_batch, one.lr, seed) for one in fewest for seed in range(one.seeds + 1, SEEDS)]
 
     def settings(self, finished: pd.DataFrame) -> list[Standing]:
         """Every batch with every learning rate tried, the fastest first."""

@@ -4,7 +4,6 @@ Leaves record.json, model.safetensors and checkpoints/ in --out. The same comman
 goes on where the run was cut off, or says that it is finished.
 """
 
-import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -134,8 +133,6 @@ def fitted(trainer: TorchTrainer, out: Path, cap: int, before: Lap | None) -> di
 
 def trainer(trial: Trial, out: Path, fewest: int, gpu: bool) -> TorchTrainer:
     """Ray Train's side: where workers run, what is kept, how often a lost group starts again."""
-    # the controller looks at its workers, and lets reports pass, this often; its own 2 s would cost 2 s a report
-    os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.2")
     return TorchTrainer(
         worker,
         train_loop_config={"trial": asdict(trial), "data": str(Path(trial.data).absolute()), "out": str(out)},

@@ -61,6 +61,7 @@ class Sweep:
     def tuner(self, policy: "Policy", stop: tune.Stopper | None, callbacks: list[tune.Callback]) -> tune.Tuner:
         """Ray Tune's side."""
         os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")  # the new one prints a table of its own even if told not to
+        os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")  # three files a trial that nobody asked for
         resources = {"CPU": self.base.threads, **({"GPU": 1} if self.gpu else {})}
         runnable = tune.with_resources(trials.real, trials.STARTER) if self.real else None
         return tune.Tuner(

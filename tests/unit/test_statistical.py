@@ -2,7 +2,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from equipoise import statistical
 from equipoise.statistical import fitted, mean_log, turned_up
 
 LEAST, CRITICAL = 20_000.0, 300.0
@@ -14,11 +13,6 @@ def runs(batches, seeds=3, noise=0.1, draw=0, cap=np.inf, least=LEAST, critical=
              for b in batches for s in range(seeds)]  # fmt: skip
     found = pd.DataFrame(table, columns=["global_batch", "lr", "seed", "examples"])
     return found.assign(reached=(found.examples <= cap).astype(int), examples=found.examples.clip(upper=cap))
-
-
-def test_the_hyperbola_doubles_at_the_critical_batch():
-    logs = statistical.hyperbola(np.array([0.0, CRITICAL]), np.log(LEAST), np.log(CRITICAL))
-    assert np.exp(logs) == pytest.approx([LEAST, 2 * LEAST])
 
 
 def test_exact_runs_give_the_exact_curve():
