@@ -47,10 +47,9 @@ class Training:
         self.device = device or torch.device("cpu")
         self.workload = made or workload(trial)
         self.places = stream.share(trial.places, self.rank, self.workers)
-        examples = len(self.workload.train)
         self.cap = self.workload.cap(trial)
-        self.every = trial.evaluate or max(1, examples // 4)
-        self.warmup = trial.warmup * examples
+        self.every = self.workload.every(trial)
+        self.warmup = trial.warmup * len(self.workload.train)
         self.target = self.workload.target if trial.target is None else trial.target
         self.step = 0
         self.done: list[Lap] = []

@@ -116,7 +116,7 @@ def option(system: System, curve: Curve, place: Place, batch: int) -> Option:
         step=step,
         shares=(float(compute[0]), float(exchange[0])),
         draws=rng.choice(drawn, PAIRS) / whole * steps,
-        scatter=curve.scatter,
+        scatter=float(np.hypot(curve.scatter, system.pace_sd)),
         measured=bool(len(here)) and whole in curve.means.index,
     )
 

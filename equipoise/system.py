@@ -106,6 +106,8 @@ class System:
     draws: Sequence[dict[str, float]] = field(repr=False)
     spread: Floats = field(repr=False)
     """of rows about the fit, in log seconds, most of them within"""
+    pace_sd: float = 0.0
+    """standard deviation of log seconds from one moment to another, where rows tell of it"""
 
     def seconds(self, at: Places) -> Floats:
         """Seconds of a step, where `missing` says nothing against it."""
@@ -151,6 +153,7 @@ class System:
 
 def fitted(rows: pd.DataFrame) -> System:
     """The system that rows of nodes, workers, batch and seconds tell of."""
+    pace_sd = float(rows.pace_sd.median()) if "pace_sd" in rows else 0.0
     rows = rows.groupby(["nodes", "workers", "batch"])["seconds"].median().reset_index()
     form, error = chosen(rows)
     parameters = fit(form, rows)
@@ -158,7 +161,15 @@ def fitted(rows: pd.DataFrame) -> System:
     if error is None:
         error = float(np.mean(np.abs(np.expm1(logs))))
     draws = bootstrap(form, parameters, rows)
-    return System(form=form, parameters=parameters, error=error, rows=rows, draws=draws, spread=widened(logs, form))
+    return System(
+        form=form,
+        parameters=parameters,
+        error=error,
+        rows=rows,
+        draws=draws,
+        spread=widened(logs, form),
+        pace_sd=pace_sd,
+    )
 
 
 def forms(rows: pd.DataFrame) -> list[Form]:

@@ -18,6 +18,7 @@ class Column(NamedTuple):
 
 COUNT = Column("a whole number of at least 1", lambda values: (values >= 1) & (values % 1 == 0))
 AMOUNT = Column("a finite number above 0", lambda values: (values > 0) & np.isfinite(values))
+PACE_SD = Column("a finite number of at least 0", lambda values: (values >= 0) & np.isfinite(values))
 SYSTEM = {"nodes": COUNT, "workers": COUNT, "batch": COUNT, "seconds": AMOUNT}
 STATISTICAL = {
     "global_batch": COUNT,
@@ -29,8 +30,13 @@ STATISTICAL = {
 
 
 def system(path: Path) -> pd.DataFrame:
-    """Rows of nodes, workers, batch and seconds a step; more columns may follow and are kept as they are."""
+    """Rows of nodes, workers, batch and seconds a step; more columns may follow and are kept as they are.
+
+    One is known: `pace_sd`, the standard deviation of log seconds between timings of one setting.
+    """
     table = read(path, SYSTEM)
+    if "pace_sd" in table:
+        table["pace_sd"] = numbers(path, table["pace_sd"], PACE_SD)
     wrong = table.index[table.workers < table.nodes]
     if len(wrong):
         raise ValueError(

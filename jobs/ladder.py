@@ -3,6 +3,7 @@
 One group of workers times the whole ladder of batches: a group takes longer to start than to time a batch.
 """
 
+import math
 import statistics
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
@@ -21,11 +22,12 @@ from equipoise.record import Lap
 from equipoise.trial import Trial
 from equipoise.workloads import workload
 
+ROUNDS = 5  # through the ladder, each in an order of its own: a machine's pace drifts over seconds
+STRETCH_SECONDS = 0.15  # timed in a round at each batch, after a lap that is not
+LAP_SECONDS = 0.1  # of the longest laps: those of training if they are shorter, for what a step costs depends on it
+FEW = 256  # examples that are evaluated between laps, as training does: the caches are then as it leaves them
 WARMUP_STEPS = 5
-ROUNDS = 3  # through the ladder, each in an order of its own: a machine's pace drifts over seconds
-LAPS = 2  # timed in a round, after one that is not; the median over all rounds counts
-LAP_SECONDS = 0.1  # what a lap should take: long enough for the clock, short enough for many
-FEWEST, MOST = 3, 100  # steps of a lap
+MOST_LAPS = 10_000  # in a stretch: more than fit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +38,11 @@ class Row:
     workers: int
     batch: int
     seconds: float
-    """of a step, median over laps"""
+    """of a step: the mean of a stretch of laps, the median of stretches"""
     data_seconds: float
     exchange_seconds: float
+    pace_sd: float
+    """of log seconds from stretch to stretch"""
     repeat: bool = False
     """timed once more at the end: how far the clock agrees with itself"""
 
@@ -93,11 +97,11 @@ def worker(config: dict[str, Any]) -> list[dict[str, Any]]:
     nodes = stand.agree(ray.train.get_context().get_node_rank()) + 1
     rng = np.random.default_rng(trial.workers)  # all workers draw the same orders
     batches = [*config["batches"], rng.choice(config["batches"]).item()]
-    found: list[list[Lap]] = [[] for _ in batches]
+    found: list[list[list[Lap]]] = [[] for _ in batches]
     for _ in range(ROUNDS):
         for index in rng.permutation(len(batches)):
-            found[index] += stand.timed(batches[index])
-    rows = [row(trial.workers, nodes, batch, laps) for batch, laps in zip(batches, found, strict=True)]
+            found[index].append(stand.stretch(batches[index]))
+    rows = [row(trial.workers, nodes, batch, stretches) for batch, stretches in zip(batches, found, strict=True)]
     return [asdict(one) for one in [*rows[:-1], replace(rows[-1], repeat=True)]]
 
 
@@ -106,41 +110,51 @@ class Stand:
 
     def __init__(self, trial: Trial, batches: list[int], device: torch.device) -> None:
         # nothing is learned, so that no rate makes the loss infinite
-        self.trial = replace(trial, lr=0.0, probe=0, target=float(np.finfo(np.float64).max))
+        self.trial = replace(trial, lr=0.0, target=float(np.finfo(np.float64).max))
         self.device = device
-        self.made = workload(trial)
-        self.steps = {batch: self._steps(batch) for batch in batches}
+        made = workload(trial)
+        self.made = replace(made, validation=replace(made.validation, labels=made.validation.labels[:FEW]))
+        self.lap_steps = {batch: self._lap_steps(batch) for batch in batches}
 
     def agree(self, wish: int) -> int:
         """The largest wish of any worker."""
-        return Training(self.trial, self.made, self.device).agree(wish)
+        return self._training(1, 1).agree(wish)
 
-    def timed(self, batch: int) -> list[Lap]:
+    def stretch(self, batch: int) -> list[Lap]:
         """Laps at a batch, after one in which allocators and kernels settle."""
-        return self._laps(batch, self.steps[batch], LAPS + 1)[1:]
+        training = self._training(batch, self.lap_steps[batch])
+        found: list[Lap] = []
+        for lap in islice(training.laps(), 1, None):
+            found.append(lap)
+            if not training.agree(int(sum(lap.seconds for lap in found) < STRETCH_SECONDS)):
+                break
+        return found
 
-    def _steps(self, batch: int) -> int:
-        """Steps that make a lap of a good length, the same on all workers."""
-        pace = self._laps(batch, WARMUP_STEPS, 2)[-1]
-        return self.agree(min(MOST, max(FEWEST, round(LAP_SECONDS / (pace.seconds / pace.steps)))))
+    def _lap_steps(self, batch: int) -> int:
+        """Steps of a lap, the same on all workers."""
+        training = self._training(batch, WARMUP_STEPS)
+        pace = list(islice(training.laps(), 2))[-1]
+        longest = training.agree(max(1, round(LAP_SECONDS / (pace.seconds / pace.steps))))
+        return min(longest, math.ceil(self.made.every(self.trial) / training.trial.global_batch))
 
-    def _laps(self, batch: int, steps: int, count: int) -> list[Lap]:
-        each = steps * batch * self.trial.workers
-        asked = replace(self.trial, batch=batch, evaluate=each, examples=each * count)
-        return list(islice(Training(asked, self.made, self.device).laps(), count))
+    def _training(self, batch: int, lap_steps: int) -> Training:
+        each = lap_steps * batch * self.trial.workers
+        asked = replace(self.trial, batch=batch, evaluate=each, examples=MOST_LAPS * each)
+        return Training(asked, self.made, self.device)
 
 
-def row(workers: int, nodes: int, batch: int, laps: list[Lap]) -> Row:
-    """The median step of some laps."""
+def row(workers: int, nodes: int, batch: int, stretches: list[list[Lap]]) -> Row:
+    """The step of the median stretch."""
 
-    def median(name: str) -> float:
-        return float(statistics.median(getattr(lap, name) / lap.steps for lap in laps))
+    def steps(name: str) -> list[float]:
+        return [sum(getattr(lap, name) for lap in laps) / sum(lap.steps for lap in laps) for laps in stretches]
 
     return Row(
         nodes=nodes,
         workers=workers,
         batch=batch,
-        seconds=median("seconds"),
-        data_seconds=median("data_seconds"),
-        exchange_seconds=median("exchange_seconds"),
+        seconds=statistics.median(steps("seconds")),
+        data_seconds=statistics.median(steps("data_seconds")),
+        exchange_seconds=statistics.median(steps("exchange_seconds")),
+        pace_sd=float(np.std(np.log(steps("seconds")), ddof=1)),
     )

@@ -31,7 +31,8 @@ from jobs.trials import split_matters
 from jobs.tuning import COLUMNS, Hopeless, Policy, Sweep
 
 CONFIRM_SEED = 1000  # beyond those of trials: the plan is tried on what it has not seen
-SETTLED = 0.75  # of the budget is for the search; the rest for the confirming run and what starts take
+SETTLED = 0.8  # of the budget is over when trials end; the rest is for the confirming run
+LEAST_SEARCH = 0.5  # of the budget is for trials, however long the timing of steps took
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +50,7 @@ class Asked:
     lr: str = "0.05"
     """learning rate to start the search from at a batch of 32, or the range to stay in: 0.01:0.5"""
     budget_seconds: float = 120.0
-    """time for the trials; those under way are then stopped, and what was found is planned with"""
+    """time from the first step timed to the last one of the confirming run; the trials end in time for that"""
     exhaustive: bool = False
     """try every batch with five learning rates and all seeds, however long that takes"""
     seeds: int = 5
@@ -109,6 +110,10 @@ class Asked:
             return math.sqrt(numbers[0] * numbers[1]), (numbers[0], numbers[1])
         raise ValueError(f"lr must be a number above 0 such as 0.05, or LEAST:MOST such as 0.01:0.5, got {self.lr!r}")
 
+    def until(self, start: float, now: float) -> float:
+        """When trials end, of a sweep that began at `start` and has timed its steps by `now`."""
+        return max(start + SETTLED * self.budget_seconds, now + LEAST_SEARCH * self.budget_seconds)
+
     def check(self) -> None:
         """Refuse what makes no sweep."""
         if not self.workers or min(self.workers) < 1:
@@ -147,6 +152,7 @@ def sweep(asked: Asked) -> int:
     runs.require_ours(out, base)
     cluster.connect()
     slots, gpu = cluster.require_slots(max(asked.workers), base.threads)
+    start = time.time()
     with runs.claimed(out, base):
         rows = ladder.measured(base, ladders, out / "system", gpu)
         if (apart := ladder.apart(rows)) is not None:
@@ -161,7 +167,7 @@ def sweep(asked: Asked) -> int:
             gpu=gpu,
             real=asked.trials == "real",
             split=split_matters(made.model()),
-            until=math.inf if asked.exhaustive else time.time() + SETTLED * asked.budget_seconds,
+            until=math.inf if asked.exhaustive else asked.until(start, time.time()),
         )
         searched(asked, trials, fastest, callbacks)
         facts = planned(out)

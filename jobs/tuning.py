@@ -115,6 +115,7 @@ class Policy(Searcher):
         """A trial ended, was stopped, or fell: its record says so."""
         asked, start = self.running.pop(trial_id)
         self.sweep.held += time.monotonic() - start
+        self.sweep.busy += (result or {}).get("busy", 0.0)  # of its last turn, which comes here alone
         path = self.sweep.path(asked)
         if not path.exists():
             self.lost.add(asked)

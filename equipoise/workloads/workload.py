@@ -72,6 +72,10 @@ class Workload:
         """Examples after which `trial` gives up."""
         return trial.examples or PASSES * len(self.train)
 
+    def every(self, trial: Trial) -> int:
+        """Examples between evaluations; a quarter of a pass if not asked for."""
+        return trial.evaluate or max(1, len(self.train) // 4)
+
 
 def dealt(labels: NDArray[np.int64], shares: Sequence[float], seed: int = 0) -> list[NDArray[np.int64]]:
     """Indices dealt into disjoint parts: the first is what `shares`, for the others, leave over.

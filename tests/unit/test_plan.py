@@ -119,3 +119,10 @@ def test_the_runner_up_is_another_plan_not_another_place():
     assert (second.workers, second.batch) != (ranked[0].workers, ranked[0].batch)
     assert 0.5 <= plan.certainty(ranked[0], second) <= 1
     assert f"{second.workers} x {second.batch}" in plan.why(ranked[0], second, curve())
+
+
+def test_a_machine_whose_pace_drifts_makes_single_runs_less_certain():
+    steady, drifting = system(1.0), replace(system(1.0), pace_sd=0.3)
+    one, other = (plan.option(s, curve(), Place(1, WORKERS), 256).json()["seconds"] for s in (steady, drifting))
+    assert one["value"] == other["value"]
+    assert other["low"] < 0.9 * one["low"] and other["high"] > 1.1 * one["high"]

@@ -47,6 +47,12 @@ def test_what_makes_no_sweep_is_refused(wrong):
         asked(**wrong).check()
 
 
+def test_trials_end_in_time_for_the_confirming_run_but_get_half_of_the_budget():
+    sweep = asked(budget_seconds=100.0)
+    assert sweep.until(start=1000.0, now=1010.0) == 1080.0
+    assert sweep.until(start=1000.0, now=1070.0) == 1120.0
+
+
 def test_the_fastest_workers_are_found_for_each_global_batch():
     rows = [
         (1, 1, 8, 0.010),
@@ -63,7 +69,7 @@ def test_the_fastest_workers_are_found_for_each_global_batch():
 
 
 def test_the_clocks_own_error_is_that_of_the_setting_timed_twice():
-    row = Row(nodes=1, workers=1, batch=8, seconds=0.010, data_seconds=0.0, exchange_seconds=0.0)
+    row = Row(nodes=1, workers=1, batch=8, seconds=0.010, data_seconds=0.0, exchange_seconds=0.0, pace_sd=0.1)
     rows = pd.DataFrame([vars(row), vars(row) | {"seconds": 0.011, "repeat": True}])
     assert apart(rows) == pytest.approx(0.1)
     assert apart(rows[~rows["repeat"]]) is None

@@ -39,6 +39,16 @@ def test_a_slip_is_named_with_file_row_and_column(tmp_path, old, new, said):
         tables.system(path)
 
 
+def test_the_spread_of_the_pace_is_read_where_it_is_given(tmp_path):
+    path = tmp_path / "system.csv"
+    head, *rows = SYSTEM.splitlines()
+    path.write_text("\n".join([head + ",pace_sd", *(row + ",0.05" for row in rows)]))
+    assert tables.system(path).pace_sd.tolist() == [0.05, 0.05]
+    path.write_text("\n".join([head + ",pace_sd", rows[0] + ",-1", rows[1] + ",0"]))
+    with pytest.raises(ValueError, match="row 2, column pace_sd: must be a finite number of at least 0, got '-1'"):
+        tables.system(path)
+
+
 def test_reached_is_0_or_1_and_a_missing_file_is_said(tmp_path):
     path = tmp_path / "s.csv"
     path.write_text(STATISTICAL.replace("500,1", "500,yes"))
