@@ -95,6 +95,18 @@ class Training:
         self.model.train()
         return float(self._summed(total)) / len(split)
 
+    def fits(self) -> bool:
+        """Whether a micro-batch fits the memory of every worker: tried without exchange, where one waits for all."""
+        images, labels = next(self.feed.training(self.places, self.step))
+        try:
+            self._backward(images, labels, self.places[0])
+            lacking = 0
+        except torch.OutOfMemoryError:
+            lacking = 1
+        for parameter in self.trained:
+            parameter.grad = None
+        return not self.agree(lacking)
+
     def agree(self, wish: int) -> int:
         """The largest wish of any worker: all of them get the same answer."""
         wishes = torch.tensor(wish, device=self.device)

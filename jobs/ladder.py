@@ -28,6 +28,7 @@ LAP_SECONDS = 0.1  # of the longest laps: those of training if they are shorter,
 FEW = 256  # examples that are evaluated between laps, as training does: the caches are then as it leaves them
 WARMUP_STEPS = 5
 MOST_LAPS = 10_000  # in a stretch: more than fit
+NOTHING: dict[str, Any] = {"rows": [], "too_large": []}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,19 +49,21 @@ class Row:
 
 
 def measured(base: Trial, ladders: dict[int, list[int]], place: Path, gpu: bool) -> pd.DataFrame:
-    """Step times at every batch of the ladder of each number of workers; those that an earlier command left are read.
+    """Step times at every batch of each ladder that fits in memory; those that an earlier command left are read.
 
-    Columns are those of `Row`.
+    Ladders are by number of workers, columns are those of `Row`.
     """
     found = []
     for workers, batches in ladders.items():
         path = place / f"workers-{workers}.json"
-        rows = pd.DataFrame(store.read_json(path) if path.exists() else [], columns=[*Row.__annotations__])
-        if not set(batches) <= set(rows.batch):
+        facts = store.read_json(path) if path.exists() else NOTHING
+        if not set(batches) <= {row["batch"] for row in facts["rows"]} | set(facts["too_large"]):
             print(f"timing {len(batches)} batches on {workers} worker{'s' * (workers > 1)}", flush=True)
             facts = timing(replace(base, workers=workers), batches, place, gpu).fit().return_value
             store.write_json(path, facts)
-            rows = pd.DataFrame(facts)
+        if too_large := sorted(set(batches) & set(facts["too_large"])):
+            print(f"left out, for want of memory: {', '.join(map(str, too_large))} examples a worker", flush=True)
+        rows = pd.DataFrame(facts["rows"], columns=[*Row.__annotations__])
         found.append(rows[rows.batch.isin(batches)])
     return pd.concat(found, ignore_index=True)
 
@@ -89,20 +92,22 @@ def timing(trial: Trial, batches: list[int], place: Path, gpu: bool) -> TorchTra
     )
 
 
-def worker(config: dict[str, Any]) -> list[dict[str, Any]]:
-    """Time every batch, one of them twice over."""
+def worker(config: dict[str, Any]) -> dict[str, Any]:
+    """Time every batch that fits, one of them twice over."""
     trial = Trial(**config["trial"])
     torch.set_num_threads(trial.threads)
     stand = Stand(trial, config["batches"], get_device())
+    fitting = [*stand.lap_steps]
     nodes = stand.agree(ray.train.get_context().get_node_rank()) + 1
     rng = np.random.default_rng(trial.workers)  # all workers draw the same orders
-    batches = [*config["batches"], rng.choice(config["batches"]).item()]
+    batches = [*fitting, *rng.choice(fitting, min(1, len(fitting))).tolist()]
     found: list[list[list[Lap]]] = [[] for _ in batches]
     for _ in range(ROUNDS):
         for index in rng.permutation(len(batches)):
             found[index].append(stand.stretch(batches[index]))
     rows = [row(trial.workers, nodes, batch, stretches) for batch, stretches in zip(batches, found, strict=True)]
-    return [asdict(one) for one in [*rows[:-1], replace(rows[-1], repeat=True)]]
+    rows[-1:] = [replace(again, repeat=True) for again in rows[-1:]]
+    return {"rows": [asdict(one) for one in rows], "too_large": sorted(set(config["batches"]) - set(fitting))}
 
 
 class Stand:
@@ -114,7 +119,7 @@ class Stand:
         self.device = device
         made = workload(trial)
         self.made = replace(made, validation=replace(made.validation, labels=made.validation.labels[:FEW]))
-        self.lap_steps = {batch: self._lap_steps(batch) for batch in batches}
+        self.lap_steps = {batch: self._lap_steps(batch) for batch in batches if self._training(batch, 1).fits()}
 
     def agree(self, wish: int) -> int:
         """The largest wish of any worker."""

@@ -32,7 +32,7 @@ from jobs.tuning import COLUMNS, Hopeless, Policy, Sweep
 
 CONFIRM_SEED = 1000  # beyond those of trials: the plan is tried on what it has not seen
 SETTLED = 0.8  # of the budget is over when trials end; the rest is for the confirming run
-LEAST_SEARCH = 0.5  # of the budget is for trials, however long the timing of steps took
+LEAST_SEARCH = 0.4  # of the budget is for trials, however long the timing of steps took
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +158,7 @@ def sweep(asked: Asked) -> int:
         if (apart := ladder.apart(rows)) is not None:
             print(f"the same setting timed twice differed by {apart:.1%} at most", flush=True)
         table(rows[~rows["repeat"]].drop(columns="repeat"), out / "system.csv")
-        fastest = Fastest(system.fitted(rows[~rows["repeat"]]), ladders)
+        fastest = Fastest(system.fitted(rows[~rows["repeat"]]))
         trials = Sweep(
             base=base,
             folder=out / "trials",
@@ -166,7 +166,7 @@ def sweep(asked: Asked) -> int:
             slots=slots,
             gpu=gpu,
             real=asked.trials == "real",
-            split=split_matters(made.model()),
+            whole=0 if split_matters(made.model()) else int(rows.batch.max()),
             until=math.inf if asked.exhaustive else asked.until(start, time.time()),
         )
         searched(asked, trials, fastest, callbacks)
@@ -178,15 +178,14 @@ def sweep(asked: Asked) -> int:
 class Fastest:
     """For each global batch, the workers that take a step with it soonest, and the seconds they take."""
 
-    def __init__(self, timed: System, ladders: dict[int, list[int]]) -> None:
-        nodes = timed.rows.groupby("workers").nodes.first()
+    def __init__(self, timed: System) -> None:
         self.seconds: dict[int, float] = {}
         self.workers: dict[int, int] = {}
-        for workers, batches in ladders.items():
-            points = pd.DataFrame({"nodes": nodes[workers], "workers": workers, "batch": batches})
-            for batch, seconds in zip(batches, timed.believed(Places.of(points)), strict=True):
-                if seconds < self.seconds.get(workers * batch, math.inf):
-                    self.seconds[workers * batch], self.workers[workers * batch] = float(seconds), workers
+        at = Places.of(timed.rows.sort_values(["workers", "batch"]))
+        for workers, batch, seconds in zip(*(part.tolist() for part in (*at[1:], timed.believed(at))), strict=True):
+            whole = int(workers * batch)
+            if seconds < self.seconds.get(whole, math.inf):
+                self.seconds[whole], self.workers[whole] = seconds, int(workers)
 
     def step(self, global_batch: int) -> float:
         """Seconds of a step."""

@@ -139,16 +139,16 @@ def split_matters(model: nn.Module) -> bool:
     return any(isinstance(module, kinds) for module in model.modules())
 
 
-def trial_of(base: Trial, setting: tuple[int, float, int], workers: int, real: bool, split: bool) -> Trial:
+def trial_of(base: Trial, setting: tuple[int, float, int], workers: int, real: bool, whole: int) -> Trial:
     """The trial of a global batch, rate and seed that `workers` share.
 
-    On real workers, or on one that takes their parts in turn, or, where the `split` makes no difference,
-    on one that takes the whole batch at once: the same steps, but for rounding.
+    On real workers; or on one that takes their parts in turn; or, up to a batch of `whole`, on one that takes
+    all at once, which are the same steps but for rounding if the model does not mind how a batch is split.
     """
     batch, lr, seed = setting
     facts = asdict(base) | {"lr": lr, "seed": seed}
     if real:
         return Trial(**facts | {"workers": workers, "batch": batch // workers})
-    if split:
+    if batch > whole:
         return Trial(**facts | {"workers": 1, "batch": batch // workers, "accumulate": workers})
     return Trial(**facts | {"workers": 1, "batch": batch})

@@ -38,8 +38,8 @@ class Sweep:
     gpu: bool = False
     real: bool = False
     """run trials on as many workers as share the batch, not on one that stands for them"""
-    split: bool = False
-    """whether the model minds how a batch is split"""
+    whole: int = 0
+    """the largest global batch that one worker may take at once"""
     until: float = float("inf")
     """time of day at which trials under way are stopped"""
     busy: float = field(default=0.0, init=False)
@@ -51,7 +51,7 @@ class Sweep:
         """What is run for what the search asks."""
         seed = self.base.seed + asked.seed
         setting = (asked.global_batch, asked.lr, seed)
-        return trials.trial_of(self.base, setting, self.workers_at[asked.global_batch], self.real, self.split)
+        return trials.trial_of(self.base, setting, self.workers_at[asked.global_batch], self.real, self.whole)
 
     def path(self, asked: Ask) -> Path:
         """A trial's file."""

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["torch", "numpy", "equipoise.loop", "sklearn.datasets"])
+_context.set_forkserver_preload(["torch", "numpy", "equipoise.loop"])
 
 
 def gloo(workers: int, place: Path, function: Callable[..., Any], *args: Any) -> list[Any]:

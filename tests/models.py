@@ -56,3 +56,14 @@ class Unused(nn.Module):
 def with_unused(trial: Trial) -> Workload:
     """Digits, learned by a model of which parts are not trained."""
     return replace(digits(trial), model=Unused)
+
+
+def with_little_memory(trial: Trial) -> Workload:
+    """Digits, on a device that holds no more than 32 examples at a time."""
+
+    def loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        if len(labels) > 32 and logits.requires_grad:
+            raise torch.OutOfMemoryError("as a GPU says it")
+        return nn.functional.cross_entropy(logits, labels)
+
+    return replace(digits(trial), loss=loss)

@@ -1,6 +1,11 @@
 """Handwritten digits, 8x8, embedded: the 1,797 pictures that scikit-learn carries."""
 
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from equipoise.augment import Augment
 from equipoise.trial import Trial
@@ -10,14 +15,12 @@ from equipoise.workloads.workload import Workload, dealt, split
 
 def digits(trial: Trial) -> Workload:
     """Ten classes; LeNet passes 0.96 on validation within ten passes or so. Pictures are enlarged to 16x16."""
-    from sklearn.datasets import load_digits  # a second to import: not for those who train on other data
-
     size = trial.size or 16  # twice their own: LeNet takes no less than 12
-    raw = load_digits()
-    small = torch.from_numpy(raw.images).float()[:, None] * (255 / 16)
+    images, classes = raw()
+    small = torch.from_numpy(images).float()[:, None] * (255 / 16)
     pictures = torch.nn.functional.interpolate(small, size, mode="bilinear").round().to(torch.uint8)
-    labels = torch.from_numpy(raw.target).long()
-    train, validation, reference, test = dealt(raw.target, (0.15, 0.1, 0.15))
+    labels = torch.from_numpy(classes).long()
+    train, validation, reference, test = dealt(classes, (0.15, 0.1, 0.15))
     return Workload(
         name="digits",
         classes=[str(digit) for digit in range(10)],
@@ -31,3 +34,12 @@ def digits(trial: Trial) -> Workload:
         std=(0.35,),
         augment=Augment(shift=1),
     )
+
+
+def raw() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Pictures of 0 to 16 and their classes, from scikit-learn's file; its import would cost every worker a second."""
+    found = find_spec("sklearn")
+    if found is None or found.origin is None:
+        raise ValueError("the digits come with scikit-learn, which is not installed: pip install scikit-learn")
+    table = np.loadtxt(Path(found.origin).parent / "datasets" / "data" / "digits.csv.gz", delimiter=",")
+    return table[:, :-1].reshape(-1, 8, 8), table[:, -1].astype(np.int64)

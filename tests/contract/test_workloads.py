@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from sklearn.datasets import load_digits
 
 from equipoise.loop import laps
 from equipoise.trial import Trial
 from equipoise.workloads import WORKLOADS, workload
+from equipoise.workloads.digits import raw
 from equipoise.workloads.folder import Photographs, photograph, pictures_in
 from equipoise.workloads.workload import dealt
 
@@ -98,6 +100,12 @@ def test_splits_are_disjoint_complete_and_in_proportion():
     for part, share in zip(parts, (0.6, 0.15, 0.1, 0.15), strict=True):
         for label in range(5):
             assert abs((labels[part] == label).sum() - share * (labels == label).sum()) <= 1
+
+
+def test_digits_are_those_that_scikit_learn_loads():
+    known = load_digits()
+    images, classes = raw()
+    assert (images == known.images).all() and (classes == known.target).all()
 
 
 def test_digits_are_real():

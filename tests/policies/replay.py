@@ -49,9 +49,9 @@ def outcome(
 def ours(truth: Truth, seen: list[int], draw: int) -> tuple[Choice, float]:
     """What a sweep recommends that measured one of the ladders, and its cost in worker-seconds."""
     timed = truth.ladder(draw)
-    ladders = {n: sorted(truth.steps[n].index) for n in truth.steps.index.unique("workers")}
-    finished, spent = searched(truth, seen, Fastest(timed, ladders))
+    finished, spent = searched(truth, seen, Fastest(timed))
     curve = statistical.fitted(finished)
-    found = plan.options(timed, curve, [Place(1, workers) for workers in ladders], map(int, curve.means.index))
+    places = [Place(1, workers) for workers in truth.steps.index.unique("workers")]
+    found = plan.options(timed, curve, places, map(int, curve.means.index))
     first = plan.best(found)[0]
     return Choice(first.workers, first.global_batch, float(first.lr or 0)), spent

@@ -47,10 +47,10 @@ def test_what_makes_no_sweep_is_refused(wrong):
         asked(**wrong).check()
 
 
-def test_trials_end_in_time_for_the_confirming_run_but_get_half_of_the_budget():
+def test_trials_end_in_time_for_the_confirming_run_but_get_their_part_of_the_budget():
     sweep = asked(budget_seconds=100.0)
     assert sweep.until(start=1000.0, now=1010.0) == 1080.0
-    assert sweep.until(start=1000.0, now=1070.0) == 1120.0
+    assert sweep.until(start=1000.0, now=1070.0) == 1110.0
 
 
 def test_the_fastest_workers_are_found_for_each_global_batch():
@@ -63,7 +63,7 @@ def test_the_fastest_workers_are_found_for_each_global_batch():
         (1, 2, 32, 0.026),
     ]
     timed = system.fitted(pd.DataFrame(rows, columns=["nodes", "workers", "batch", "seconds"]))
-    fastest = Fastest(timed, {1: [8, 16, 32], 2: [8, 16, 32]})
+    fastest = Fastest(timed)
     assert fastest.workers == {8: 1, 16: 2, 32: 2, 64: 2}
     assert fastest.step(8) == pytest.approx(0.010, rel=0.1)
 

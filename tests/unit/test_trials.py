@@ -9,15 +9,15 @@ BASE = Trial(workload="digits")
 
 def test_a_trial_takes_the_same_global_batch_whoever_runs_it():
     for real in (False, True):
-        for split in (False, True):
-            trial = trial_of(BASE, (96, 0.1, 3), 3, real, split)
+        for whole in (0, 96):
+            trial = trial_of(BASE, (96, 0.1, 3), 3, real, whole)
             assert (trial.global_batch, trial.lr, trial.seed) == (96, 0.1, 3)
             assert trial.workers == (3 if real else 1)
 
 
-def test_a_worker_that_stands_for_others_takes_their_parts_in_turn_where_the_split_matters():
-    assert trial_of(BASE, (96, 0.1, 0), 3, False, True).accumulate == 3
-    assert trial_of(BASE, (96, 0.1, 0), 3, False, False).batch == 96
+def test_a_worker_that_stands_for_others_takes_their_parts_in_turn_where_it_may_not_take_all_at_once():
+    assert trial_of(BASE, (96, 0.1, 0), 3, False, 95).accumulate == 3
+    assert trial_of(BASE, (96, 0.1, 0), 3, False, 96).batch == 96
 
 
 @pytest.mark.parametrize("layer", [nn.BatchNorm2d(4), nn.Dropout(0.1)])
