@@ -46,6 +46,8 @@ class Option:
     """seconds to the target on average over seeds, as each draw has it"""
     scatter: float
     """standard deviation of a single run about that average, in log seconds"""
+    freedom: float
+    """degrees of freedom with which that is known"""
     measured: bool
     """whether both factors were measured at this very setting"""
 
@@ -66,7 +68,7 @@ class Option:
 
     def json(self) -> dict[str, Any]:
         """As an entry of plan.json; the interval is that of a single run."""
-        single = np.random.default_rng(self.global_batch).standard_normal(PAIRS)
+        single = np.random.default_rng(self.global_batch).standard_t(self.freedom, PAIRS)
         low, high = np.quantile(self.draws * np.exp(self.scatter * single), COVERED)
         return {
             "nodes": self.nodes,
@@ -100,6 +102,7 @@ def option(system: System, curve: Curve, place: Place, batch: int) -> Option:
     examples, drawn = curve.examples(whole), curve.sampled(whole)
     if examples is None or drawn is None:
         raise ValueError(f"the examples at a global batch of {whole} are not known: {curve.missing(whole)}")
+    scatter, freedom = curve.scatter(whole)
     rng = np.random.default_rng(whole)
     steps = rng.choice(system.sampled(at)[:, 0], PAIRS)
     compute, exchange = parts(system.form, system.parameters, at)
@@ -116,7 +119,8 @@ def option(system: System, curve: Curve, place: Place, batch: int) -> Option:
         step=step,
         shares=(float(compute[0]), float(exchange[0])),
         draws=rng.choice(drawn, PAIRS) / whole * steps,
-        scatter=float(np.hypot(curve.scatter, system.pace_sd)),
+        scatter=float(np.hypot(scatter, system.pace_sd)),
+        freedom=freedom,
         measured=bool(len(here)) and whole in curve.means.index,
     )
 

@@ -21,6 +21,7 @@ DRAWS = 100  # of the bootstrap
 SURE = 4.0  # a critical batch whose interval spans more than this factor is not identified
 LEAST_NOISE = 0.02  # between seeds, in log examples: no set of runs is trusted to be more alike
 USUAL_NOISE = 0.15  # the same, where nothing was repeated: LeNet's runs to a target scatter by 0.1 to 0.2
+LEANING = 4  # runs that the scatter of all settings counts as, beside a setting's own
 TURN_UP = 0.1  # in log examples: how much more a smaller batch must need to count as turned up
 CAUTION = 0.5  # standard errors by which a learning rate is counted as worse than its mean
 FAILS = 0.5  # share of runs reaching the target below which a batch does not train
@@ -33,7 +34,8 @@ class Curve:
     best: pd.DataFrame = field(repr=False)
     """the runs at the best learning rate of each batch"""
     means: pd.DataFrame
-    """by batch: lr, log of the examples, its standard error, runs, share that reached the target"""
+    """by batch: lr, log of the examples, its standard error, runs, share that reached the target; of the logs of those
+    that did, the sum of squares about their mean and its degrees of freedom"""
     left_out: Sequence[float]
     """batches below the turn of the curve, or that do not train"""
     logs: tuple[float, float] | None
@@ -63,11 +65,16 @@ class Curve:
             return False
         return found[0] <= max(fitted) and found[2] <= SURE * found[1]
 
-    @property
-    def scatter(self) -> float:
-        """Standard deviation of a single run, in log examples: with few seeds, leaning to what is usual."""
+    def scatter(self, batch: float) -> tuple[float, float]:
+        """Standard deviation of a single run, in log examples, and the degrees of freedom it is known with.
+
+        A batch's own runs lean to those of all, and these, where few were repeated, to what is usual.
+        """
         free = float((self.means.runs - 1).sum())
-        return float(np.sqrt((USUAL_NOISE**2 + free * self.noise**2) / (1 + free)))
+        shared = (USUAL_NOISE**2 + free * self.noise**2) / (1 + free)
+        here = batch in self.means.index
+        own, squares = (self._mean(name, batch) if here else 0.0 for name in ("own_free", "squares"))
+        return float(np.sqrt((LEANING * shared + squares) / (LEANING + own))), LEANING - 1 + own
 
     def examples(self, batch: float) -> float | None:
         """Examples to the target at a global batch: measured and fitted, weighed by how sure each is."""
@@ -202,16 +209,18 @@ def mean_log(runs: pd.DataFrame, noise: float) -> float:
 
 def summed_up(best: pd.DataFrame, noise: float) -> pd.DataFrame:
     """One row a batch."""
-    rows = {
-        batch: {
+    rows = {}
+    for batch, here in best.groupby("global_batch"):
+        reached = np.log(here.examples[here.reached == 1].to_numpy(float))
+        rows[batch] = {
             "lr": float(here.lr.iloc[0]),
             "log_examples": mean_log(here, noise),
-            "error": noise / np.sqrt(max((here.reached == 1).sum(), 1)),
+            "error": noise / np.sqrt(max(len(reached), 1)),
             "runs": len(here),
-            "reached": float((here.reached == 1).mean()),
+            "reached": len(reached) / len(here),
+            "squares": float(reached.var() * len(reached)) if len(reached) else 0.0,
+            "own_free": max(len(reached) - 1, 0),
         }
-        for batch, here in best.groupby("global_batch")
-    }
     return pd.DataFrame.from_dict(rows, orient="index").sort_index()
 
 

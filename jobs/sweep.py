@@ -31,7 +31,6 @@ from jobs.trials import split_matters
 from jobs.tuning import COLUMNS, Hopeless, Policy, Sweep
 
 CONFIRM_SEED = 1000  # beyond those of trials: the plan is tried on what it has not seen
-SETTLED = 0.8  # of the budget is over when trials end; the rest is for the confirming run
 LEAST_SEARCH = 0.4  # of the budget is for trials, however long the timing of steps took
 
 
@@ -50,7 +49,7 @@ class Asked:
     lr: str = "0.05"
     """learning rate to start the search from at a batch of 32, or the range to stay in: 0.01:0.5"""
     budget_seconds: float = 120.0
-    """time from the first step timed to the last one of the confirming run; the trials end in time for that"""
+    """time for timing steps and for trials; those under way are then stopped, and what was found is planned with"""
     exhaustive: bool = False
     """try every batch with five learning rates and all seeds, however long that takes"""
     seeds: int = 5
@@ -112,7 +111,7 @@ class Asked:
 
     def until(self, start: float, now: float) -> float:
         """When trials end, of a sweep that began at `start` and has timed its steps by `now`."""
-        return max(start + SETTLED * self.budget_seconds, now + LEAST_SEARCH * self.budget_seconds)
+        return max(start + self.budget_seconds, now + LEAST_SEARCH * self.budget_seconds)
 
     def check(self) -> None:
         """Refuse what makes no sweep."""

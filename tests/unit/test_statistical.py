@@ -108,11 +108,13 @@ def test_a_single_run_scatters_as_usual_where_nothing_was_repeated_and_as_measur
         [(b, 0.1, 0, 5000 * (1 + b / 300), 1) for b in (32, 128, 512)],
         columns=["global_batch", "lr", "seed", "examples", "reached"],
     )
-    assert fitted(once).scatter == pytest.approx(0.15)
+    assert fitted(once).scatter(32) == (pytest.approx(0.15), 3)
     rng = np.random.default_rng(0)
+    own = {32: 0.05, 128: 0.2, 512: 0.05}
     rows = [
-        (b, 0.1, s, 5000 * (1 + b / 300) * np.exp(0.05 * rng.standard_normal()), 1)
-        for b in (32, 512)
-        for s in range(40)
+        (b, 0.1, s, 5000 * (1 + b / 300) * np.exp(own[b] * rng.standard_normal()), 1) for b in own for s in range(40)
     ]
-    assert fitted(pd.DataFrame(rows, columns=once.columns)).scatter == pytest.approx(0.05, rel=0.3)
+    curve = fitted(pd.DataFrame(rows, columns=once.columns))
+    assert [curve.scatter(b)[0] for b in own] == pytest.approx([*own.values()], rel=0.3)
+    assert curve.scatter(32)[1] > 40
+    assert 0.05 < curve.scatter(64)[0] < 0.2  # not measured: as those that were, together

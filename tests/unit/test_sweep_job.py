@@ -47,9 +47,9 @@ def test_what_makes_no_sweep_is_refused(wrong):
         asked(**wrong).check()
 
 
-def test_trials_end_in_time_for_the_confirming_run_but_get_their_part_of_the_budget():
+def test_trials_end_with_the_budget_but_get_their_part_of_it():
     sweep = asked(budget_seconds=100.0)
-    assert sweep.until(start=1000.0, now=1010.0) == 1080.0
+    assert sweep.until(start=1000.0, now=1010.0) == 1100.0
     assert sweep.until(start=1000.0, now=1070.0) == 1110.0
 
 
