@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from equipoise.statistical import between_seeds, expected
+from equipoise.statistical import Seeds, between_seeds, by_setting, expected
 
 OCTAVE = 2.0
 STRIDE = 4.0  # between the batches of the first ladder
@@ -147,13 +147,13 @@ class Search:
 
     def settings(self, finished: pd.DataFrame) -> list[Standing]:
         """Every batch with every learning rate tried, the fastest first."""
-        noise = max(between_seeds(finished), LEAST_NOISE)
+        settings = by_setting(finished)
+        noise = max(between_seeds(settings.values()), LEAST_NOISE)
         found = []
-        for _, here in finished.groupby(["global_batch", "lr"]):
-            batch, lr = int(here.global_batch.iloc[0]), float(here.lr.iloc[0])
-            seconds = expected(here) / batch * self.step(batch)
-            found.append(Standing(batch, lr, seconds, error(here, noise), len(here)))
-        return sorted(found, key=lambda one: (one.seconds, one.global_batch))
+        for (batch, lr), seeds in settings.items():
+            seconds = expected(seeds) / batch * self.step(int(batch))
+            found.append(Standing(int(batch), lr, seconds, error(seeds, noise), len(seeds.examples)))
+        return sorted(found, key=lambda one: (one.seconds, one.global_batch, one.lr))
 
 
 class Grid(Search):
@@ -182,19 +182,17 @@ def hopeless(seconds: float, best: float) -> bool:
     return seconds > HOPELESS * best
 
 
-def error(runs: pd.DataFrame, noise: float) -> float:
+def error(seeds: Seeds, noise: float) -> float:
     """Standard error of the log of the expected examples of one setting.
 
     `noise` is what settings have between seeds in common; one with a scatter of its own, or runs that
     fail, is known less well.
     """
-    reached = np.log(runs.examples[runs.reached == 1].to_numpy(float))
-    if not len(reached):
+    runs, reached = len(seeds.examples), int(seeds.reached.sum())
+    if not reached:
         return np.inf
-    squares = float(((reached - reached.mean()) ** 2).sum())
-    own = (SHARED * noise**2 + squares) / (SHARED + len(reached) - 1)
-    share = len(reached) / len(runs)
-    return float(np.sqrt(own / len(runs) + (1 - share) / len(reached)))
+    own = (SHARED * noise**2 + seeds.squares) / (SHARED + reached - 1)
+    return float(np.sqrt(own / runs + (1 - reached / runs) / reached))
 
 
 def apart(first: Standing, second: Standing) -> bool:

@@ -5,12 +5,15 @@ again, because the rate was too large there or training fails; such batches are 
 fit and named.
 """
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.stats import norm
 
@@ -132,7 +135,7 @@ class Curve:
 
 def fitted(runs: pd.DataFrame) -> Curve:
     """The curve that runs of global_batch, lr, seed, examples and reached tell of."""
-    noise = between_seeds(runs)
+    noise = between_seeds(by_setting(runs).values())
     best = at_best_lr(runs, noise)
     means = summed_up(best, noise)
     left_out = turned_up(means)
@@ -156,13 +159,43 @@ def beyond_noise(means: pd.DataFrame, logs: tuple[float, float]) -> float:
     return float(np.sqrt(max(squares, 0.0) / max(len(means) - 2, 1)))
 
 
-def between_seeds(runs: pd.DataFrame) -> float:
+class Seeds(NamedTuple):
+    """The runs of one setting."""
+
+    examples: Floats
+    reached: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, runs: pd.DataFrame) -> "Seeds":
+        """The runs of a table."""
+        return cls(runs.examples.to_numpy(float), runs.reached.to_numpy() == 1)
+
+    @property
+    def logs(self) -> Floats:
+        """Of the examples of those that reached the target."""
+        return np.log(self.examples[self.reached])
+
+    @property
+    def squares(self) -> float:
+        """Their sum of squares about their mean."""
+        return float(self.logs.var() * len(self.logs)) if self.reached.any() else 0.0
+
+
+def by_setting(runs: pd.DataFrame) -> dict[tuple[float, float], Seeds]:
+    """The runs of each batch and learning rate."""
+    keys = zip(runs.global_batch.tolist(), runs.lr.fillna(0.0).tolist(), strict=True)
+    places: dict[tuple[float, float], list[int]] = defaultdict(list)
+    for place, key in enumerate(keys):
+        places[key].append(place)
+    every = Seeds.of(runs)
+    return {key: Seeds(every.examples[own], every.reached[own]) for key, own in places.items()}
+
+
+def between_seeds(settings: Iterable[Seeds]) -> float:
     """Standard deviation of log examples between seeds of one setting, over all settings that reached the target."""
-    reached = runs[runs.reached == 1]
-    logs = np.log(reached.examples).groupby([reached.global_batch, reached.lr.fillna(0.0)])
-    free = (logs.size() - 1).sum()
-    squares = (logs.var().fillna(0.0) * (logs.size() - 1)).sum()
-    return max(LEAST_NOISE, float(np.sqrt(squares / free)) if free > 0 else LEAST_NOISE)
+    told = [(one.squares, one.reached.sum() - 1) for one in settings if one.reached.any()]
+    free = sum(freedom for _, freedom in told)
+    return max(LEAST_NOISE, float(np.sqrt(sum(squares for squares, _ in told) / free)) if free else LEAST_NOISE)
 
 
 def at_best_lr(runs: pd.DataFrame, noise: float) -> pd.DataFrame:
@@ -172,7 +205,7 @@ def at_best_lr(runs: pd.DataFrame, noise: float) -> pd.DataFrame:
     """
 
     def cautious(here: pd.DataFrame) -> float:
-        return expected(here) * float(np.exp(CAUTION * noise / np.sqrt(len(here))))
+        return expected(Seeds.of(here)) * float(np.exp(CAUTION * noise / np.sqrt(len(here))))
 
     chosen = []
     for _, here in runs.groupby("global_batch"):
@@ -181,14 +214,14 @@ def at_best_lr(runs: pd.DataFrame, noise: float) -> pd.DataFrame:
     return pd.concat(chosen)
 
 
-def expected(runs: pd.DataFrame) -> float:
+def expected(seeds: Seeds) -> float:
     """Examples until the target on average, where a run that was cut off is followed by another; infinite if all were.
 
     All examples spent over the runs that reached it (Hansen et al., "Real-parameter black-box optimization
     benchmarking", 2009).
     """
-    reached = int((runs.reached == 1).sum())
-    return float(runs.examples.sum()) / reached if reached else np.inf
+    reached = int(seeds.reached.sum())
+    return float(seeds.examples.sum()) / reached if reached else np.inf
 
 
 def mean_log(runs: pd.DataFrame, noise: float) -> float:
@@ -211,15 +244,16 @@ def summed_up(best: pd.DataFrame, noise: float) -> pd.DataFrame:
     """One row a batch."""
     rows = {}
     for batch, here in best.groupby("global_batch"):
-        reached = np.log(here.examples[here.reached == 1].to_numpy(float))
+        seeds = Seeds.of(here)
+        reached = int(seeds.reached.sum())
         rows[batch] = {
             "lr": float(here.lr.iloc[0]),
             "log_examples": mean_log(here, noise),
-            "error": noise / np.sqrt(max(len(reached), 1)),
+            "error": noise / np.sqrt(max(reached, 1)),
             "runs": len(here),
-            "reached": len(reached) / len(here),
-            "squares": float(reached.var() * len(reached)) if len(reached) else 0.0,
-            "own_free": max(len(reached) - 1, 0),
+            "reached": reached / len(here),
+            "squares": seeds.squares,
+            "own_free": max(reached - 1, 0),
         }
     return pd.DataFrame.from_dict(rows, orient="index").sort_index()
 

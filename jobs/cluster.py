@@ -14,19 +14,32 @@ def connect() -> None:
     # controllers of groups of workers look at them, and let reports pass, this often; their own 2 s are 2 s a report
     os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.2")
     if not ray.is_initialized():
-        ray.init(logging_level=logging.WARNING, log_to_driver=False)
+        # a dashboard for the length of one job would take as long to start as all the rest
+        ray.init(logging_level=logging.WARNING, log_to_driver=False, include_dashboard=False)
+    if len(alive()) == 1 and not ceiling():
+        # what watches nodes that are about to be taken away starts beside the workers and slows their first seconds
+        os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")
+
+
+def alive() -> list[dict[str, float]]:
+    """Resources of each node."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+def ceiling() -> dict[str, float]:
+    """Resources that an autoscaler may add up to; empty where nothing scales."""
+    return state.get_max_resources_from_cluster_config() or {}
 
 
 def place() -> str:
     """Which cluster this is, in words."""
-    nodes = sum(node["Alive"] for node in ray.nodes())
+    nodes = len(alive())
     return f"Ray at {ray.get_runtime_context().gcs_address}, {nodes} node{'s' * (nodes != 1)}"
 
 
 def require_slots(workers: int, threads: int) -> tuple[int, bool]:
     """How many workers the cluster can hold, and whether each gets a GPU; refuses at once more than that."""
-    most = state.get_max_resources_from_cluster_config() or {}  # empty where nothing scales
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    most, nodes = ceiling(), alive()
     gpus = max(sum(node.get("GPU", 0) for node in nodes), most.get("GPU", 0))
     if gpus:
         held, what = int(gpus), "GPUs"

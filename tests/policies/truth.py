@@ -13,7 +13,7 @@ import pandas as pd
 
 from equipoise import system, tables
 from equipoise.search import GRID_REACH, octave
-from equipoise.statistical import expected
+from equipoise.statistical import Seeds, expected
 
 DATA = Path(__file__).parents[1] / "data"
 REPLAYS = 20
@@ -73,7 +73,7 @@ class Truth:
     def seconds(self, choice: Choice, seeds: list[int]) -> float:
         """Seconds to the target that a choice takes on average over seeds, runs that fail being followed by others."""
         here = self.by_setting[choice.global_batch, choice.lr].loc[seeds]
-        return expected(here) / choice.global_batch * self.step(choice.workers, choice.global_batch)
+        return expected(Seeds.of(here)) / choice.global_batch * self.step(choice.workers, choice.global_batch)
 
     def best(self, seeds: list[int]) -> Choice:
         """What the whole grid says is fastest."""

@@ -3,6 +3,7 @@ import pandas as pd
 import pytest
 
 from equipoise.search import Ask, Grid, Search, apart, error, hopeless, nearest, octave
+from equipoise.statistical import Seeds
 
 BATCHES = [8, 16, 32, 64, 128, 256, 512, 1024]
 COLUMNS = ["global_batch", "lr", "seed", "examples", "reached"]
@@ -112,13 +113,13 @@ def test_a_setting_that_fails_now_and_then_counts_the_runs_that_it_takes():
 
 
 def test_a_setting_with_a_scatter_of_its_own_is_known_less_well():
-    steady = pd.DataFrame([(64, 0.1, s, 5000 + s, 1) for s in range(4)], columns=COLUMNS)
-    wild = steady.assign(examples=[2000, 4000, 8000, 16000])
-    failing = steady.assign(reached=[1, 1, 1, 0])
+    steady = Seeds(5000.0 + np.arange(4), np.ones(4, bool))
+    wild = steady._replace(examples=np.array([2000.0, 4000, 8000, 16000]))
+    failing = steady._replace(reached=np.array([True, True, True, False]))
     assert error(steady, 0.1) < error(wild, 0.1)
     assert error(steady, 0.1) < error(failing, 0.1)
     assert error(steady, 0.1) < 0.1 / np.sqrt(4)
-    assert error(steady.iloc[:1], 0.1) == pytest.approx(0.1)
+    assert error(Seeds(*(part[:1] for part in steady)), 0.1) == pytest.approx(0.1)
 
 
 def test_rates_lie_on_half_octaves_and_batches_are_near_by_ratio():
