@@ -37,9 +37,11 @@ class Alone(tune.Trainable):
     def setup(self, config: dict[str, Any]) -> None:
         """The first trial of this process."""
         self.reset_config(config)
+        self.fresh = True
 
     def reset_config(self, config: dict[str, Any]) -> bool:
         """The next trial of this process."""
+        self.fresh, self.began = False, time.monotonic()
         trial = Trial(**config["trial"])
         torch.set_num_threads(trial.threads)
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -55,7 +57,7 @@ class Alone(tune.Trainable):
             next(self.laps, None)
         busy = time.monotonic() - start
         note(training, self.path)
-        return said(training, busy)
+        return said(training, busy) | {"fresh": self.fresh, "since": time.monotonic() - self.began}
 
     def _workload(self, trial: Trial) -> Workload:
         """Made once for all trials of a process: they differ in what no data depends on."""

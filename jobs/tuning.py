@@ -45,7 +45,9 @@ class Sweep:
     busy: float = field(default=0.0, init=False)
     """seconds that trials trained"""
     held: float = field(default=0.0, init=False)
-    """seconds from their being asked for to their end"""
+    """seconds from their being asked for to their end, without the start of the processes that are kept for them"""
+    starting: float = field(default=0.0, init=False)
+    """seconds of those starts"""
 
     def trial(self, asked: Ask) -> Trial:
         """What is run for what the search asks."""
@@ -114,8 +116,11 @@ class Policy(Searcher):
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """A trial ended, was stopped, or fell: its record says so."""
         asked, start = self.running.pop(trial_id)
-        self.sweep.held += time.monotonic() - start
-        self.sweep.busy += (result or {}).get("busy", 0.0)  # of its last turn, which comes here alone
+        facts, took = result or {}, time.monotonic() - start
+        held = facts["since"] if facts.get("fresh") else took
+        self.sweep.held += held
+        self.sweep.starting += took - held
+        self.sweep.busy += facts.get("busy", 0.0)  # of its last turn, which comes here alone
         path = self.sweep.path(asked)
         if not path.exists():
             self.lost.add(asked)

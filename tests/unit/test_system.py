@@ -117,9 +117,9 @@ def test_workers_that_share_cores_take_longer_than_the_sum():
 
 def test_intervals_cover_what_is_measured_next():
     inside = []
-    for seed in range(20):
+    for seed in range(12):
         found = system.fitted(rows(FULL, [(1, 1), (1, 2), (1, 4)], noise=0.05, seed=seed))
         point = rows(FULL, [(1, 4)], batches=[100], noise=0.05, seed=1000 + seed)
         low, high = np.quantile(found.sampled(Places.of(point)), system.COVERED, axis=0)
         inside.append(bool((low <= point.seconds).all() and (point.seconds <= high).all()))
-    assert 11 <= sum(inside) <= 20  # 16 of 20 expected
+    assert 7 <= sum(inside) <= 12  # 9.6 expected
