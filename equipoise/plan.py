@@ -105,11 +105,12 @@ def option(system: System, curve: Curve, place: Place, batch: int) -> Option:
     scatter, freedom = curve.scatter(whole)
     rng = np.random.default_rng(whole)
     steps = rng.choice(system.sampled(at)[:, 0], PAIRS)
-    compute, exchange = parts(system.form, system.parameters, at)
     rows = system.rows
     here = rows[(rows.nodes == place.nodes) & (rows.workers == place.workers) & (rows.batch == batch)]
     step = float(system.believed(at)[0])
-    steps *= step / float(system.seconds(at)[0])
+    beyond = step / float(system.seconds(at)[0])  # what was measured there, over the fit
+    compute, exchange = (float(part[0]) * beyond for part in parts(system.form, system.parameters, at))
+    steps *= beyond
     return Option(
         nodes=place.nodes,
         workers=place.workers,
@@ -117,7 +118,7 @@ def option(system: System, curve: Curve, place: Place, batch: int) -> Option:
         lr=curve.lr(whole),
         examples=examples,
         step=step,
-        shares=(float(compute[0]), float(exchange[0])),
+        shares=(compute, exchange),
         draws=rng.choice(drawn, PAIRS) / whole * steps,
         scatter=float(np.hypot(scatter, system.pace_sd)),
         freedom=freedom,
@@ -198,7 +199,7 @@ def why(one: Option, second: Option | None, curve: Curve) -> str:
 
 
 BOUND = {
-    "compute": "computing takes most of a step: more or faster workers help",
+    "compute": "computing takes most of a step: faster workers help, or more of them as far as the exchange lets",
     "exchange": "the exchange takes most of a step: a larger batch or a faster network helps",
     "noise": "most of each further example in the batch is wasted: a smaller batch teaches more an example",
 }
@@ -207,11 +208,12 @@ BOUND = {
 def warnings(one: Option | None, system: System, curve: Curve) -> list[str]:
     """What a reader should know before believing the plan, and what to measure."""
     said = []
-    if curve.left_out:
-        said.append(
-            f"left out of the curve: global batches {listed(curve.left_out)}"
-            " (most runs there were cut off before the target, or larger batches need fewer examples)"
-        )
+    fails = [batch for batch in curve.left_out if curve.missing(batch)]
+    turned = [batch for batch in curve.left_out if batch not in fails]
+    if fails:
+        said.append(f"left out: at global batches {listed(fails)} most runs were cut off before the target")
+    if turned:
+        said.append(f"left out of the curve: at global batches {listed(turned)} more examples are needed than beyond")
     if not curve.identifiable:
         said.append(
             "the critical batch is not identifiable: measure three global batches or more, some several times larger"
@@ -221,11 +223,11 @@ def warnings(one: Option | None, system: System, curve: Curve) -> list[str]:
         said.append("only one batch per worker was timed: computing cannot be split; time a second one")
     if one is None:
         return said
-    largest, smallest = max(curve.means.index), min(curve.means.index.drop(curve.left_out, errors="ignore"))
+    largest, smallest = max(curve.means.index), min(curve.means.index)
     if one.global_batch == largest:
         said.append(f"the plan sits at the largest batch measured ({largest:,.0f}): measure {2 * largest:,.0f}")
     if one.global_batch == smallest and len(curve.means) > 1:
-        said.append(f"the plan sits at the smallest batch that trains ({smallest:,.0f}): measure {smallest / 2:,.0f}")
+        said.append(f"the plan sits at the smallest batch measured ({smallest:,.0f}): measure {smallest / 2:,.0f}")
     if one.batch == system.rows.batch.max() and one.global_batch != largest:
         said.append(f"the plan sits at the largest batch per worker timed ({one.batch:,}): time {2 * one.batch:,}")
     return said

@@ -73,8 +73,7 @@ class Curve:
 
         A batch's own runs lean to those of all, and these, where few were repeated, to what is usual.
         """
-        free = float((self.means.runs - 1).sum())
-        shared = (USUAL_NOISE**2 + free * self.noise**2) / (1 + free)
+        shared = leaning(self.noise, int((self.means.runs - 1).sum())) ** 2
         here = batch in self.means.index
         own, squares = (self._mean(name, batch) if here else 0.0 for name in ("own_free", "squares"))
         return float(np.sqrt((LEANING * shared + squares) / (LEANING + own))), LEANING - 1 + own
@@ -137,7 +136,8 @@ def fitted(runs: pd.DataFrame) -> Curve:
     """The curve that runs of global_batch, lr, seed, examples and reached tell of."""
     noise = between_seeds(by_setting(runs).values())
     best = at_best_lr(runs, noise)
-    means = summed_up(best, noise)
+    unsure = leaning(noise, len(best) - best.global_batch.nunique())
+    means = summed_up(best, noise, unsure)
     left_out = turned_up(means)
     kept = Runs.of(best[~best.global_batch.isin(left_out)])
     known = means.drop(index=left_out)
@@ -145,11 +145,16 @@ def fitted(runs: pd.DataFrame) -> Curve:
         return Curve(best=best, means=means, left_out=left_out, logs=None, draws=np.empty((0, 2)), noise=noise, lack=0)
     logs = fit(kept, noise)
     lack = beyond_noise(known, logs)
-    drawn = [resampled(kept, noise, lack, draw) for draw in range(DRAWS)]
+    drawn = [resampled(kept, unsure, lack, draw) for draw in range(DRAWS)]
     bounds = np.log(kept.batch.min()) - FAR, np.log(kept.batch.max()) + FAR
     starts = np.broadcast_to(np.array(logs), (DRAWS, 2))
     draws = climbed(Runs.stacked(drawn), noise, starts, bounds)
     return Curve(best=best, means=means, left_out=left_out, logs=logs, draws=draws, noise=noise, lack=lack)
+
+
+def leaning(noise: float, free: int) -> float:
+    """A standard deviation between seeds that is known with few degrees of freedom leans to what is usual."""
+    return float(np.sqrt((USUAL_NOISE**2 + free * noise**2) / (1 + free)))
 
 
 def beyond_noise(means: pd.DataFrame, logs: tuple[float, float]) -> float:
@@ -240,8 +245,8 @@ def mean_log(runs: pd.DataFrame, noise: float) -> float:
     return float(brentq(slope, logs.min() - noise, logs.max() + 10 * noise * len(logs)))
 
 
-def summed_up(best: pd.DataFrame, noise: float) -> pd.DataFrame:
-    """One row a batch."""
+def summed_up(best: pd.DataFrame, noise: float, unsure: float) -> pd.DataFrame:
+    """One row a batch; `unsure` is the noise as far as it is known."""
     rows = {}
     for batch, here in best.groupby("global_batch"):
         seeds = Seeds.of(here)
@@ -249,7 +254,7 @@ def summed_up(best: pd.DataFrame, noise: float) -> pd.DataFrame:
         rows[batch] = {
             "lr": float(here.lr.iloc[0]),
             "log_examples": mean_log(here, noise),
-            "error": noise / np.sqrt(max(reached, 1)),
+            "error": unsure / np.sqrt(max(reached, 1)),
             "runs": len(here),
             "reached": reached / len(here),
             "squares": seeds.squares,

@@ -41,7 +41,7 @@ class Board:
             "runner-up": self.told(standings[1]) if len(standings) > 1 else "",
         }
         if self.until < float("inf"):
-            facts["left"] = f"{max(0.0, self.until - time.time()):.0f} s at most"
+            facts["left"] = f"{max(0.0, self.until - time.time()):.0f} s"
         if self.live:
             self.live.update(grid(facts), refresh=True)
         else:

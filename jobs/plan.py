@@ -30,11 +30,11 @@ def duration(text: str) -> float:
     return value
 
 
-def money(text: str) -> float:
+def money(flag: str, text: str) -> float:
     """Dollars, from `40usd` or `40`."""
     found = re.fullmatch(r"\$?([0-9]+(?:\.[0-9]+)?)\s*(usd)?", text.lower())
     if not found or not float(found[1]):
-        raise ValueError(f"an amount such as 40usd was asked for, got {text!r}")
+        raise ValueError(f"{flag} must be an amount such as 40usd, got {text!r}")
     return float(found[1])
 
 
@@ -64,8 +64,8 @@ class Asked:
     """take the cheapest plan that ends within this time: 90s, 15m, 2h"""
     budget: str | None = None
     """take the fastest plan that costs no more than this: 40usd"""
-    price: float | None = None
-    """dollars that a worker costs an hour"""
+    price: str | None = None
+    """what a worker costs an hour: 3.06usd"""
 
     def check(self) -> None:
         """Refuse what makes no request."""
@@ -73,8 +73,6 @@ class Asked:
             raise ValueError("a plan needs measurements: give --system, --statistical or both")
         if (self.budget is None) != (self.price is None):
             raise ValueError("--budget and --price belong together: what may be spent, and what a worker costs an hour")
-        if self.price is not None and not 0 < self.price < float("inf"):
-            raise ValueError(f"price must be a finite number above 0, got {self.price}")
         if any(batch < 1 for batch in self.at_batch):
             raise ValueError(f"global batches must be at least 1, got {min(self.at_batch)}")
 
@@ -91,7 +89,11 @@ class Asked:
     @property
     def budget_seconds(self) -> float | None:
         """Worker-seconds that the budget buys."""
-        return None if self.budget is None or self.price is None else money(self.budget) / self.price * 3600
+        return (
+            None
+            if self.budget is None or self.price is None
+            else money("--budget", self.budget) / money("--price", self.price) * 3600
+        )
 
 
 def main() -> int:
@@ -107,7 +109,7 @@ def main() -> int:
     except OSError as error:
         print(f"error: cannot write to {asked.out}: {error.strerror}", file=sys.stderr)
         return 2
-    print(told(facts))
+    print("\n".join([told(facts), *answers(facts, asked)]))
     print(f"written to {asked.out / 'plan.json'}")
     return 0
 
@@ -156,7 +158,7 @@ def refusals(found: list[Option], ranked: list[Option]) -> list[str]:
     if not ranked:
         fastest, cheapest = min(one.seconds for one in found), min(one.worker_seconds for one in found)
         return [
-            f"nothing keeps the deadline and the budget: the fastest takes {fastest:,.4g} s,"
+            f"nothing keeps what was asked: the fastest takes {fastest:,.4g} s,"
             f" the cheapest {cheapest:,.4g} worker-seconds"
         ]
     return []
@@ -183,6 +185,7 @@ def system_part(timed: System, more: list[Place]) -> dict[str, Any]:
         seconds = [None] * 3 if gap else [float(values[i]), float(low[i]), float(high[i])]
         numbers = dict(zip(("seconds", "low", "high"), seconds, strict=True))
         predictions.append({**dict(zip(points.columns, point, strict=True)), **numbers, "measured": point in measured})
+    gaps += [] if timed.identifiable else lacking(timed)
     return {
         "identifiable": timed.identifiable and not gaps,
         "missing": sorted(set(gaps)),
@@ -191,6 +194,16 @@ def system_part(timed: System, more: list[Place]) -> dict[str, Any]:
         "error": timed.error,
         "predictions": predictions,
     }
+
+
+def lacking(timed: System) -> list[str]:
+    """What tells of larger places than those measured."""
+    rows, batch = timed.rows, int(timed.rows.batch.min())
+    found = [] if timed.form.batch else ["rows of a second batch per worker"]
+    for _, here in rows[rows.workers > 1].groupby(rows.nodes > 1):
+        gap = timed.missing(int(here.nodes.max()), 2 * int(here.workers.max()), batch)
+        found += [gap] if gap else []
+    return found
 
 
 def statistical_part(curve: Curve, more: tuple[int, ...]) -> dict[str, Any]:
@@ -216,6 +229,11 @@ def spanned(values: tuple[float, float, float] | None) -> dict[str, float] | Non
     return None if values is None else dict(zip(("value", "low", "high"), values, strict=True))
 
 
+def count(number: int, what: str) -> str:
+    """A number of things."""
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
 def told(facts: dict[str, Any]) -> str:
     """The plan as a short table, the reason, and the warnings."""
     lines = []
@@ -233,10 +251,33 @@ def told(facts: dict[str, Any]) -> str:
         )
     if chosen := facts["plan"]:
         lines.append(
-            f"plan: {chosen['workers']} workers x {chosen['batch']} on {chosen['nodes']} node(s): {chosen['why']}"
+            f"plan: {count(chosen['workers'], 'worker')} x {chosen['batch']} on {count(chosen['nodes'], 'node')}:"
+            f" {chosen['why']}"
         )
     lines += [f"note: {warning}" for warning in facts["warnings"]]
     return "\n".join(lines)
+
+
+def answers(facts: dict[str, Any], asked: Asked) -> list[str]:
+    """What was asked by --at and --at-batch, a line each."""
+    lines = []
+    for text, (nodes, workers) in zip(asked.at, asked.places, strict=True):
+        rows = facts["system"]["predictions"] if facts["system"] else []
+        here = [row for row in rows if (row["nodes"], row["workers"]) == (nodes, workers)]
+        times = [f"{row['seconds'] * 1000:,.4g} ms at {row['batch']}" for row in here if row["seconds"] is not None]
+        needs = ", ".join(facts["system"]["missing"]) if facts["system"] else "--system"
+        lines.append(
+            f"at {text}: " + (f"a step takes {', '.join(times)} examples a worker" if times else f"needs {needs}")
+        )
+    for batch in asked.at_batch:
+        rows = facts["statistical"]["predictions"] if facts["statistical"] else []
+        told = [row for row in rows if row["global_batch"] == batch and row["examples"] is not None]
+        needs = "more global batches, or rates at which this one trains" if facts["statistical"] else "--statistical"
+        lines += [
+            f"at a global batch of {batch:,}: {row['examples']:,.0f} examples ({row['low']:,.0f} to {row['high']:,.0f})"
+            for row in told
+        ] or [f"at a global batch of {batch:,}: needs {needs}"]
+    return lines
 
 
 def same(one: dict[str, Any], other: dict[str, Any]) -> bool:

@@ -61,15 +61,20 @@ class Asked:
     seed: int = 0
     """of the first trials; further ones count on from here"""
     model: str | None = None
+    """lenet or any torchvision classifier; the workload's own if not given"""
     data: str = "data"
+    """folder of the workload's files"""
     size: int | None = None
+    """pixels a side of its pictures; the workload's own if not given"""
     optimizer: Optimizer = "sgd"
     momentum: float = 0.9
     weight_decay: float = 0.0
     precision: Precision = "fp32"
     augment: bool = True
     threads: int = 1
+    """of each worker"""
     target: float | None = None
+    """metric on the validation split at which a trial has learned enough; the workload's own if not given"""
     examples: int | None = None
     """cap of a trial; 50 passes if not given"""
     evaluate: int | None = None
@@ -201,7 +206,7 @@ def searched(asked: Asked, trials: Sweep, fastest: Fastest, callbacks: list[Call
     search = Grid(batches, start, step, asked.seeds, bounds) if grid else Search(batches, start, step, bounds)
     with Board(trials.workers_at, trials.until) as board:
         policy = Policy(search, trials, board)
-        trials.tuner(policy, None if grid else Hopeless(policy, step), callbacks).fit()
+        trials.tuner(policy, None if grid else Hopeless(policy), callbacks).fit()
     found = policy.finished.assign(seed=policy.finished.seed + trials.base.seed).sort_values(COLUMNS[:3])
     if found.empty:
         raise ValueError(f"no trial ended within {asked.budget_seconds:g} s: give a larger --budget-seconds")
@@ -228,7 +233,8 @@ def confirmed(base: Trial, out: Path, facts: dict[str, Any]) -> int:
     workers, batch, lr = (chosen[name] for name in ("workers", "batch", "lr"))
     trial = replace(base, workers=workers, batch=batch, lr=lr, seed=base.seed + CONFIRM_SEED)
     place = out / "confirm" / f"{workers}x{batch}-lr-{lr:g}"  # a longer search may come to another plan
-    record = runs.finished(place, trial) or train(trial, place)
+    before = runs.finished(place, trial)
+    record = before or train(trial, place)
     if record is None:
         return 143
     leave_page(record, place)
@@ -239,8 +245,9 @@ def confirmed(base: Trial, out: Path, facts: dict[str, Any]) -> int:
     if spent is None:
         print(f"confirming run: {record.ended} without reaching the target: see {place}")
         return 1
+    which = "confirming run of an earlier command" if before else "confirming run"
     print(
-        f"confirming run: {spent:.3g} s to the target, {foretold['value']:.3g} foretold"
+        f"{which}: {spent:.3g} s to the target, {foretold['value']:.3g} foretold"
         f" ({foretold['low']:.3g} to {foretold['high']:.3g}: {'inside' if inside else 'outside'})"
     )
     return 0

@@ -3,9 +3,10 @@
 The records of trials are its state: a driver that died is followed by one that reads them.
 """
 
+import logging
 import os
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,14 @@ from ray.tune.search import Searcher
 
 from equipoise import runs, store
 from equipoise.record import Record, noise_scale
-from equipoise.search import Ask, Search, Standing, StepTime, hopeless
+from equipoise.search import Ask, Search, Standing, hopeless
 from equipoise.trial import Trial
 from jobs import trials
 from jobs.board import Board
 from jobs.trials import UNDER_WAY
 
 STOPPED = "stopped: it could no longer matter"
+CUT_OFF = "cut off: time was up"  # says nothing of the setting: the trial starts anew when there is more time
 COLUMNS = ["global_batch", "lr", "seed", "examples", "reached"]
 
 
@@ -64,6 +66,7 @@ class Sweep:
         """Ray Tune's side."""
         os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")  # the new one prints a table of its own even if told not to
         os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")  # three files a trial that nobody asked for
+        logging.getLogger("ray.tune.analysis.experiment_analysis").setLevel(logging.ERROR)  # it misses them
         resources = {"CPU": self.base.threads, **({"GPU": 1} if self.gpu else {})}
         runnable = tune.with_resources(trials.real, trials.STARTER) if self.real else None
         return tune.Tuner(
@@ -73,6 +76,8 @@ class Sweep:
                 num_samples=-1,
                 max_concurrent_trials=max(1, self.slots // max(self.workers_at.values())) if self.real else self.slots,
                 reuse_actors=not self.real,
+                trial_name_creator=name,
+                trial_dirname_creator=name,
             ),
             run_config=tune.RunConfig(
                 name="tune",
@@ -127,9 +132,11 @@ class Policy(Searcher):
             return
         record = runs.read(path)
         if record.ended == UNDER_WAY:
-            why = "failed: its process died" if error else STOPPED
-            store.write_json(path, record.to_json() | {"ended": why})
-        self.take(record)
+            why = "failed: its process died" if error else STOPPED if self.hopeless(asked, row(record)[3]) else CUT_OFF
+            record = replace(record, ended=why)
+            store.write_json(path, record.to_json())
+        if record.ended != CUT_OFF:
+            self.take(record)
         self.board.show(self.finished, len(self.running), self.settings)
 
     def take(self, record: Record) -> None:
@@ -141,6 +148,11 @@ class Policy(Searcher):
         self.finished = pd.concat([self.finished, rows], ignore_index=True) if len(self.finished) else rows
         self.settings = self.search.settings(self.finished)
         self.search.noise = self.search.noise or noise_scale(record.laps)
+
+    def hopeless(self, asked: Ask, seen: float) -> bool:
+        """Whether a trial that has seen so many examples took longer than the best one takes in all."""
+        seconds = seen / asked.global_batch * self.search.step(asked.global_batch)
+        return hopeless(seconds, self.settings[0].seconds if self.settings else float("inf"))
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         """Count the seconds it trained; the stopper looks at the rest."""
@@ -156,27 +168,30 @@ class Policy(Searcher):
 class Hopeless(tune.Stopper):
     """Ends trials that have already taken longer than the best one took in all, and all of them when time is up."""
 
-    def __init__(self, policy: Policy, step: StepTime) -> None:
-        self.policy, self.step = policy, step
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         """Whether this trial is to end."""
         if trial_id not in self.policy.running:
             return False
         asked, _ = self.policy.running[trial_id]
-        seconds = result["seen"] / asked.global_batch * self.step(asked.global_batch)
-        best = self.policy.settings[0].seconds if self.policy.settings else float("inf")
-        return hopeless(seconds, best) or time.time() > self.policy.sweep.until
+        return self.policy.hopeless(asked, result["seen"]) or time.time() > self.policy.sweep.until
 
     def stop_all(self) -> bool:
         """Never: the policy ends the sweep."""
         return False
 
 
+def name(trial: tune.experiment.Trial) -> str:
+    """A trial's name in Tune and in trackers: that of its file."""
+    return Path(trial.config["path"]).stem
+
+
 def ended(folder: Path) -> list[Record]:
     """All trials that ended."""
     records = (runs.read(path) for path in sorted(folder.glob("*.json")))
-    return [record for record in records if record.ended != UNDER_WAY]
+    return [record for record in records if record.ended not in (UNDER_WAY, CUT_OFF)]
 
 
 def row(record: Record) -> tuple[int, float, int, float, int]:

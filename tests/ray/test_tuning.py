@@ -22,7 +22,8 @@ def command(out, *more):
 def ended(out):
     """Trials that ended, by file, with what their file holds."""
     files = {path.name: path.read_text() for path in (out / "trials").glob("*.json")} if out.exists() else {}
-    return {name: text for name, text in files.items() if json.loads(text)["ended"] != "under way"}
+    unfinished = ("under way", "cut off: time was up")
+    return {name: text for name, text in files.items() if json.loads(text)["ended"] not in unfinished}
 
 
 def test_a_sweep_whose_driver_is_killed_goes_on_and_repeats_no_trial(cluster, tmp_path):

@@ -62,6 +62,14 @@ def test_one_table_fills_its_part_alone(call, tables, keep, gone):
     assert f"no --{gone} was given" in facts["warnings"][0]
 
 
+def test_what_was_asked_for_is_answered_on_the_screen_too(call, tables):
+    _, said, facts = call(*tables, "--at", "1x4", "2x4", "--at-batch", 300)
+    assert "at 1x4: a step takes " in said.out
+    assert "at 2x4: needs rows of several workers on several nodes" in said.out
+    [foretold] = [row for row in facts["statistical"]["predictions"] if row["global_batch"] == 300]
+    assert f"at a global batch of 300: {foretold['examples']:,.0f} examples (" in said.out
+
+
 def test_a_place_that_nothing_tells_of_is_left_open(call, tables):
     _, _, facts = call(*tables, "--at", "2x4")
     assert not facts["system"]["identifiable"]
@@ -77,7 +85,7 @@ def test_deadline_and_budget(call, tables):
     _, _, paid = call(*tables, "--budget", f"{cost / 3600 * 3.06:.6f}usd", "--price", 3.06)
     assert paid["plan"]["worker_seconds"] <= cost
     _, said, none = call(*tables, "--deadline", "1s")
-    assert none["plan"] is None and "nothing keeps the deadline" in said.out
+    assert none["plan"] is None and "nothing keeps what was asked" in said.out
 
 
 @pytest.mark.parametrize(
@@ -88,8 +96,8 @@ def test_deadline_and_budget(call, tables):
         (["--deadline", "soon"], "a time such as 90s"),
         (["--deadline", "0h"], "a time such as 90s"),
         (["--budget", "3usd"], "--budget and --price belong together"),
-        (["--budget", "0usd", "--price", "3"], "an amount such as 40usd"),
-        (["--budget", "3usd", "--price", "nan"], "price must be"),
+        (["--budget", "0usd", "--price", "3"], "--budget must be an amount such as 40usd, got '0usd'"),
+        (["--budget", "3usd", "--price", "nan"], "--price must be an amount such as 40usd, got 'nan'"),
         (["--at-batch", "0"], "global batches must be at least 1"),
     ],
 )

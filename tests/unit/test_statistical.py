@@ -118,3 +118,9 @@ def test_a_single_run_scatters_as_usual_where_nothing_was_repeated_and_as_measur
     assert [curve.scatter(b)[0] for b in own] == pytest.approx([*own.values()], rel=0.3)
     assert curve.scatter(32)[1] > 40
     assert 0.05 < curve.scatter(64)[0] < 0.2  # not measured: as those that were, together
+
+
+def test_runs_that_nothing_was_repeated_of_are_not_trusted_to_a_percent():
+    once = fitted(runs([32, 128, 512], seeds=1, noise=0.0))
+    low, high = np.quantile(once.sampled(128), [0.1, 0.9])
+    assert np.log(high / low) > 0.1
