@@ -57,7 +57,10 @@ def require_ours(out: Path, trial: Trial) -> None:
 
 def require_writable(out: Path) -> None:
     """Refuse a folder that cannot be made or written, without making it."""
-    there = next(place for place in (out, *out.parents) if place.exists())
+    try:
+        there = next(place for place in (out, *out.parents) if place.exists())
+    except OSError as error:  # such as a name that is too long
+        raise ValueError(f"cannot write to {str(out)[:80]}...: {error.strerror}") from error
     if not there.is_dir():
         raise ValueError(f"cannot write to {out}: {there} is a file, not a folder")
     if not os.access(there, os.W_OK | os.X_OK):

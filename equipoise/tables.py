@@ -16,10 +16,12 @@ class Column(NamedTuple):
     may_be_empty: bool = False
 
 
-COUNT = Column("a whole number of at least 1", lambda values: (values >= 1) & (values % 1 == 0))
-AMOUNT = Column("a finite number above 0", lambda values: (values > 0) & np.isfinite(values))
-PACE_SD = Column("a finite number of at least 0", lambda values: (values >= 0) & np.isfinite(values))
-SYSTEM = {"nodes": COUNT, "workers": COUNT, "batch": COUNT, "seconds": AMOUNT}
+MOST = 10**12  # of any count: more than there is, and few enough for arithmetic
+COUNT = Column("a whole number from 1 to 1e12", lambda values: (values >= 1) & (values <= MOST) & (values % 1 == 0))
+AMOUNT = Column("a number above 0 and up to 1e18", lambda values: (values > 0) & (values <= 1e18))
+SECONDS = Column("a number of seconds from 1e-7 to 1e4", lambda values: (values >= 1e-7) & (values <= 1e4))
+PACE_SD = Column("a number from 0 to 10", lambda values: (values >= 0) & (values <= 10))
+SYSTEM = {"nodes": COUNT, "workers": COUNT, "batch": COUNT, "seconds": SECONDS}
 STATISTICAL = {
     "global_batch": COUNT,
     "lr": Column(*AMOUNT[:2], may_be_empty=True),
@@ -59,7 +61,12 @@ def read(path: Path, columns: dict[str, Column]) -> pd.DataFrame:
         raise ValueError(f"{path} is no table: {reason}; it needs the columns {', '.join(columns)}") from error
     missing = [name for name in columns if name not in texts.columns]
     if missing:
-        raise ValueError(f"{path} has no column {', '.join(missing)}; it needs {', '.join(columns)}")
+        found = "|".join(map(str, texts.columns))
+        raise ValueError(
+            f"{path} has no column {', '.join(missing)}: its first line reads {found!r}, it needs {','.join(columns)}"
+        )
+    if not isinstance(texts.index, pd.RangeIndex):
+        raise ValueError(f"{path} has rows with more cells than its first line has columns: give each a name")
     if len(texts) < 2:
         raise ValueError(f"{path} has {len(texts)} row{'s' * (len(texts) != 1)}: a curve needs two at least")
     return texts.assign(**{name: numbers(path, texts[name], column) for name, column in columns.items()})

@@ -4,8 +4,10 @@ import logging
 import os
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import ray
+from ray._private import worker
 from ray._private.state import state  # the one place that knows an autoscaler's upper bounds; Ray is pinned
 
 
@@ -19,6 +21,18 @@ def connect() -> None:
     if len(alive()) == 1 and not ceiling():
         # what watches nodes that are about to be taken away starts beside the workers and slows their first seconds
         os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")
+
+
+def leave(status: int) -> NoReturn:
+    """End this process at once: what it still runs on the cluster ends with it, and so does a cluster started for it.
+
+    `ray.shutdown` would make a thread that waits for Ray end the process, with a status of its own.
+    """
+    if node := worker._global_node:
+        node.kill_all_processes(check_alive=False, allow_graceful=True)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 def alive() -> list[dict[str, float]]:

@@ -5,6 +5,7 @@ One group of workers times the whole ladder of batches: a group takes longer to 
 
 import math
 import statistics
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -28,7 +29,6 @@ LAP_SECONDS = 0.1  # of the longest laps: those of training if they are shorter,
 FEW = 256  # examples that are evaluated between laps, as training does: the caches are then as it leaves them
 WARMUP_STEPS = 5
 MOST_LAPS = 10_000  # in a stretch: more than fit
-NOTHING: dict[str, Any] = {"rows": [], "too_large": []}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,16 +56,40 @@ def measured(base: Trial, ladders: dict[int, list[int]], place: Path, gpu: bool)
     found = []
     for workers, batches in ladders.items():
         path = place / f"workers-{workers}.json"
-        facts = store.read_json(path) if path.exists() else NOTHING
-        if not set(batches) <= {row["batch"] for row in facts["rows"]} | set(facts["too_large"]):
+        rows, too_large = kept(path)
+        if not set(batches) <= {row.batch for row in rows} | set(too_large):
             print(f"timing {len(batches)} batches on {workers} worker{'s' * (workers > 1)}", flush=True)
-            facts = timing(replace(base, workers=workers), batches, place, gpu).fit().return_value
-            store.write_json(path, facts)
-        if too_large := sorted(set(batches) & set(facts["too_large"])):
-            print(f"left out, for want of memory: {', '.join(map(str, too_large))} examples a worker", flush=True)
-        rows = pd.DataFrame(facts["rows"], columns=[*Row.__annotations__])
-        found.append(rows[rows.batch.isin(batches)])
-    return pd.concat(found, ignore_index=True)
+            store.write_json(path, ended(timing(replace(base, workers=workers), batches, place, gpu)))
+            rows, too_large = kept(path)
+        if left_out := sorted(set(batches) & set(too_large)):
+            print(f"left out, for want of memory: {', '.join(map(str, left_out))} examples a worker", flush=True)
+        found += [row for row in rows if row.batch in batches]
+    if not found:
+        raise ValueError("none of the batches fits in memory: choose smaller ones with --batch")
+    return pd.DataFrame(found)
+
+
+def kept(path: Path) -> tuple[list[Row], list[int]]:
+    """What a file of an earlier command holds: rows, and batches too large for memory."""
+    if not path.exists():
+        return [], []
+    try:
+        facts = store.read_json(path)
+        rows = [Row(**row) for row in facts["rows"]]
+        if not all(isinstance(row.batch, int) and row.seconds > 0 for row in rows):
+            raise ValueError("a row is none")
+        return rows, [*facts["too_large"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} is damaged: remove it, and the same command times its batches again") from error
+
+
+def ended(trainer: TorchTrainer) -> Any:
+    """What the workers return. Beside the main thread, where Ray would take Ctrl-C for itself."""
+    pool = ThreadPoolExecutor(1)
+    try:
+        return pool.submit(trainer.fit).result().return_value
+    finally:
+        pool.shutdown(wait=False)
 
 
 def apart(rows: pd.DataFrame) -> float | None:

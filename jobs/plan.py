@@ -15,16 +15,17 @@ import tyro
 
 from equipoise import plan, statistical, store, system, tables
 from equipoise.plan import Option, Place
-from equipoise.statistical import Curve
+from equipoise.statistical import FAILS, Curve
 from equipoise.system import COVERED, Places, System
+from equipoise.tables import COUNT, MOST
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def duration(text: str) -> float:
     """Seconds, from `90`, `90s`, `15m`, `2h` or `1d`."""
-    found = re.fullmatch(r"([0-9.]+(?:e[+-]?[0-9]+)?)\s*([smhd]?)", text)
-    value = float(found[1]) * UNITS[found[2] or "s"] if found and found[1].count(".") < 2 else 0.0
+    found = re.fullmatch(r"([0-9]+\.?[0-9]*(?:e[+-]?[0-9]+)?)\s*([smhd]?)", text)
+    value = float(found[1]) * UNITS[found[2] or "s"] if found else 0.0
     if not 0 < value < float("inf"):
         raise ValueError(f"a time such as 90s, 15m or 2h was asked for, got {text!r}")
     return value
@@ -40,7 +41,7 @@ def money(flag: str, text: str) -> float:
 
 def place(text: str) -> Place:
     """Nodes x workers of all nodes, from `4x16`."""
-    found = re.fullmatch(r"([1-9][0-9]*)x([1-9][0-9]*)", text)
+    found = re.fullmatch(r"([1-9][0-9]{0,8})x([1-9][0-9]{0,8})", text)
     if not found or int(found[1]) > int(found[2]):
         raise ValueError(f"nodes x workers such as 4x16 were asked for, with a worker a node at least, got {text!r}")
     return Place(int(found[1]), int(found[2]))
@@ -73,8 +74,9 @@ class Asked:
             raise ValueError("a plan needs measurements: give --system, --statistical or both")
         if (self.budget is None) != (self.price is None):
             raise ValueError("--budget and --price belong together: what may be spent, and what a worker costs an hour")
-        if any(batch < 1 for batch in self.at_batch):
-            raise ValueError(f"global batches must be at least 1, got {min(self.at_batch)}")
+        for batch in self.at_batch:
+            if not 1 <= batch <= MOST:
+                raise ValueError(f"global batches must be {COUNT.words}, got {batch}")
 
     @property
     def places(self) -> list[Place]:
@@ -139,7 +141,7 @@ def document(asked: Asked) -> dict[str, Any]:
     along = plan.front(found)
     bend = plan.knee(along)
     facts |= {"front": [one.json() for one in along], "knee": bend and bend.json()}
-    facts["warnings"] = refusals(found, ranked) + plan.warnings(first, timed, curve)
+    facts["warnings"] = refusals(found, ranked, curve) + plan.warnings(first, timed, curve)
     return facts
 
 
@@ -148,8 +150,10 @@ def entry(one: Option, second: Option | None, curve: Curve) -> dict[str, Any]:
     return one.json() | {"binding": plan.binding(one, curve), "why": plan.why(one, second, curve)}
 
 
-def refusals(found: list[Option], ranked: list[Option]) -> list[str]:
+def refusals(found: list[Option], ranked: list[Option], curve: Curve) -> list[str]:
     """Why there is no plan."""
+    if not found and not any(curve.means.reached >= FAILS):
+        return ["at no global batch did most runs reach the target: train longer, or with other learning rates"]
     if not found:
         return [
             "no global batch of the one table can be shared by workers of the other at a batch that was timed:"

@@ -23,7 +23,7 @@ from equipoise.search import ANY, Bounds, Grid, Search
 from equipoise.system import Places, System
 from equipoise.trial import Optimizer, Precision, Trial
 from equipoise.workloads import workload
-from jobs import cluster, ladder, trackers
+from jobs import cluster, ladder, trackers, tuning
 from jobs import plan as planning
 from jobs.board import Board
 from jobs.train import cause, leave_page, train
@@ -89,7 +89,7 @@ class Asked:
 
     def batches(self) -> list[int]:
         """Batches per worker, in octaves."""
-        found = re.fullmatch(r"([1-9][0-9]*):([1-9][0-9]*)", self.batch)
+        found = re.fullmatch(r"([1-9][0-9]{0,8}):([1-9][0-9]{0,8})", self.batch)
         if not found or int(found[1]) > int(found[2]):
             raise ValueError(f"batch must be LEAST:MOST such as 8:512, got {self.batch!r}")
         least, most = int(found[1]), int(found[2])
@@ -141,8 +141,8 @@ def main() -> int:
         print(f"error: a run on the cluster failed: {cause(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("stopped; the same command goes on", file=sys.stderr)
-        return 143
+        print("stopped: the same command goes on", file=sys.stderr)
+        cluster.leave(143)
 
 
 def sweep(asked: Asked) -> int:
@@ -154,6 +154,7 @@ def sweep(asked: Asked) -> int:
     callbacks = trackers.callbacks(asked.track, out)
     runs.require_writable(out)
     runs.require_ours(out, base)
+    tuning.ended(out / "trials")  # what is damaged there is said before a cluster is waited for
     cluster.connect()
     slots, gpu = cluster.require_slots(max(asked.workers), base.threads)
     start = time.time()

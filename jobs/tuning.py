@@ -67,6 +67,7 @@ class Sweep:
         os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")  # the new one prints a table of its own even if told not to
         os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")  # three files a trial that nobody asked for
         logging.getLogger("ray.tune.analysis.experiment_analysis").setLevel(logging.ERROR)  # it misses them
+        os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")  # Ctrl-C ends the sweep, not the search alone
         resources = {"CPU": self.base.threads, **({"GPU": 1} if self.gpu else {})}
         runnable = tune.with_resources(trials.real, trials.STARTER) if self.real else None
         return tune.Tuner(
@@ -190,8 +191,15 @@ def name(trial: tune.experiment.Trial) -> str:
 
 def ended(folder: Path) -> list[Record]:
     """All trials that ended."""
-    records = (runs.read(path) for path in sorted(folder.glob("*.json")))
-    return [record for record in records if record.ended not in (UNDER_WAY, CUT_OFF)]
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            record = runs.read(path)
+        except ValueError as error:
+            raise ValueError(f"{path} is damaged: remove it, and the same command repeats its trial") from error
+        if record.ended not in (UNDER_WAY, CUT_OFF):
+            found.append(record)
+    return found
 
 
 def row(record: Record) -> tuple[int, float, int, float, int]:

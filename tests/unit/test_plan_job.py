@@ -93,12 +93,15 @@ def test_deadline_and_budget(call, tables):
     [
         (["--at", "4"], "nodes x workers such as 4x16"),
         (["--at", "4x2"], "nodes x workers such as 4x16"),
+        (["--at", "1x" + "1" * 400], "nodes x workers such as 4x16"),
+        (["--at-batch", "1" + "0" * 400], "global batches must be a whole number from 1 to 1e12"),
+        (["--deadline", "."], "a time such as 90s"),
         (["--deadline", "soon"], "a time such as 90s"),
         (["--deadline", "0h"], "a time such as 90s"),
         (["--budget", "3usd"], "--budget and --price belong together"),
         (["--budget", "0usd", "--price", "3"], "--budget must be an amount such as 40usd, got '0usd'"),
         (["--budget", "3usd", "--price", "nan"], "--price must be an amount such as 40usd, got 'nan'"),
-        (["--at-batch", "0"], "global batches must be at least 1"),
+        (["--at-batch", "0"], "global batches must be a whole number from 1 to 1e12, got 0"),
     ],
 )
 def test_what_cannot_be_asked_is_said(call, tables, words, sentence):
@@ -114,7 +117,9 @@ def test_a_bad_table_is_one_sentence_and_writes_nothing(call, tables):
         file.write("1,2,64,-1\n")
     status, said, facts = call(*tables)
     assert status == 2
-    assert said.err == f"error: {path}, row 14, column seconds: must be a finite number above 0, got '-1'\n"
+    assert (
+        said.err == f"error: {path}, row 14, column seconds: must be a number of seconds from 1e-7 to 1e4, got '-1'\n"
+    )
     assert facts is None
 
 

@@ -1,11 +1,13 @@
+import json
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from equipoise import system
-from jobs.ladder import Row, apart
+from jobs.ladder import Row, apart, kept
 from jobs.sweep import Asked, Fastest
+from jobs.tuning import ended
 
 
 def asked(**more):
@@ -73,3 +75,22 @@ def test_the_clocks_own_error_is_that_of_the_setting_timed_twice():
     rows = pd.DataFrame([vars(row), vars(row) | {"seconds": 0.011, "repeat": True}])
     assert apart(rows) == pytest.approx(0.1)
     assert apart(rows[~rows["repeat"]]) is None
+
+
+def test_a_damaged_ladder_is_named_and_what_to_do(tmp_path):
+    row = {"nodes": 1, "workers": 1, "batch": 8, "seconds": 0.01, "data_seconds": 0.0, "exchange_seconds": 0.0}
+    row |= {"pace_sd": 0.1, "repeat": False}
+    path = tmp_path / "workers-1.json"
+    assert kept(path) == ([], [])
+    path.write_text(json.dumps({"rows": [row], "too_large": [16]}))
+    assert kept(path) == ([Row(**row)], [16])
+    for damaged in ("{", "{}", "[]", "null", json.dumps({"rows": [row | {"seconds": -1}], "too_large": []})):
+        path.write_text(damaged)
+        with pytest.raises(ValueError, match=r"workers-1\.json is damaged: remove it"):
+            kept(path)
+
+
+def test_a_damaged_trial_is_named_and_what_to_do(tmp_path):
+    (tmp_path / "batch-8.json").write_text('{"schema": 1')
+    with pytest.raises(ValueError, match=r"batch-8\.json is damaged: remove it, and the same command"):
+        ended(tmp_path)

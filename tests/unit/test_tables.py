@@ -19,17 +19,24 @@ def test_good_tables_are_read_with_more_columns_and_without_rates(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("seconds", "time", "no column seconds; it needs nodes, workers, batch, seconds"),
-        ("0.2", "-0.2", "row 3, column seconds: must be a finite number above 0, got '-0.2'"),
+        (
+            "seconds",
+            "time",
+            r"no column seconds: its first line reads .nodes.workers.batch.time., it needs nodes,workers,batch,seconds",
+        ),
+        ("0.2", "-0.2", "row 3, column seconds: must be a number of seconds from 1e-7 to 1e4, got '-0.2'"),
         ("0.2", "nan", "row 3, column seconds: .* got 'nan'"),
         ("0.2", "", "row 3, column seconds: .* got ''"),
         ("0.2", "inf", "row 3, column seconds: .* got 'inf'"),
-        ("1,2,8", "1,2.5,8", "row 3, column workers: must be a whole number of at least 1, got '2.5'"),
+        ("1,2,8", "1,2.5,8", "row 3, column workers: must be a whole number from 1 to 1e12, got '2.5'"),
         ("1,2,8", "3,2,8", "row 3, column workers: fewer workers than nodes"),
         ("1,2,8,0.2\n", "", "has 1 row: "),
         (SYSTEM, "", "is no table"),
         (SYSTEM, SYSTEM.splitlines()[0], "has 0 rows"),
         ("1,2,8,0.2", "1,2,8,0.2,9,9,9", "is no table"),
+        (SYSTEM, SYSTEM.replace("0.1\n", "0.1,9\n").replace("0.2\n", "0.2,9\n"), "more cells than its first line"),
+        ("0.2", "200000", "row 3, column seconds: .* got '200000'"),
+        ("1,2,8", f"1,2,{10**25}", "row 3, column batch: must be a whole number from 1 to 1e12"),
     ],
 )
 def test_a_slip_is_named_with_file_row_and_column(tmp_path, old, new, said):
@@ -45,7 +52,7 @@ def test_the_spread_of_the_pace_is_read_where_it_is_given(tmp_path):
     path.write_text("\n".join([head + ",pace_sd", *(row + ",0.05" for row in rows)]))
     assert tables.system(path).pace_sd.tolist() == [0.05, 0.05]
     path.write_text("\n".join([head + ",pace_sd", rows[0] + ",-1", rows[1] + ",0"]))
-    with pytest.raises(ValueError, match="row 2, column pace_sd: must be a finite number of at least 0, got '-1'"):
+    with pytest.raises(ValueError, match="row 2, column pace_sd: must be a number from 0 to 10, got '-1'"):
         tables.system(path)
 
 
