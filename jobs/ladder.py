@@ -59,7 +59,7 @@ def measured(base: Trial, ladders: dict[int, list[int]], place: Path, gpu: bool)
         rows, too_large = kept(path)
         if not set(batches) <= {row.batch for row in rows} | set(too_large):
             print(f"timing {len(batches)} batches on {workers} worker{'s' * (workers > 1)}", flush=True)
-            store.write_json(path, ended(timing(replace(base, workers=workers), batches, place, gpu)))
+            store.write_json(path, returned(timing(replace(base, workers=workers), batches, place, gpu)))
             rows, too_large = kept(path)
         if left_out := sorted(set(batches) & set(too_large)):
             print(f"left out, for want of memory: {', '.join(map(str, left_out))} examples a worker", flush=True)
@@ -83,7 +83,7 @@ def kept(path: Path) -> tuple[list[Row], list[int]]:
         raise ValueError(f"{path} is damaged: remove it, and the same command times its batches again") from error
 
 
-def ended(trainer: TorchTrainer) -> Any:
+def returned(trainer: TorchTrainer) -> Any:
     """What the workers return. Beside the main thread, where Ray would take Ctrl-C for itself."""
     pool = ThreadPoolExecutor(1)
     try:

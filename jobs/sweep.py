@@ -213,8 +213,9 @@ def searched(asked: Asked, trials: Sweep, fastest: Fastest, callbacks: list[Call
         raise ValueError(f"no trial ended within {asked.budget_seconds:g} s: give a larger --budget-seconds")
     print(f"{len(found)} trials, {int(found.reached.sum())} of them reached the target", flush=True)
     if trials.busy:
-        longer = f"they took {trials.held / trials.busy - 1:.0%} longer than their training and evaluating"
-        print(f"{longer}, beside {trials.starting:.0f} s in which their processes started", flush=True)
+        whole = (trials.held + trials.starting) / trials.busy - 1
+        longer = f"they took {whole:.0%} longer than their training and evaluating"
+        print(f"{longer}, with {trials.starting:.0f} s in which their processes started", flush=True)
     table(found, trials.folder.parent / "statistical.csv")
 
 
