@@ -6,7 +6,8 @@ import pytest
 import torch
 from safetensors.torch import load, save
 
-from equipoise.loop import Training, laps
+from equipoise.loop import Training, laps, no_denormals
+from equipoise.optimizer import Optimizer
 from equipoise.record import Lap
 from equipoise.trial import Trial
 from tests.gloo import gloo
@@ -207,3 +208,31 @@ def test_the_largest_wish_of_any_worker_holds_for_all(place):
 
 def test_laps_are_plain_data():
     assert all(isinstance(lap, Lap) for lap in laps(replace(DIGITS, examples=64)))
+
+
+def momentum_of_a_dead_unit():
+    parameter = torch.nn.Parameter(torch.ones(16))
+    optimizer = Optimizer(DIGITS, {"weight": parameter})
+    parameter.grad = torch.ones(16)
+    for _ in range(1000):
+        optimizer.step(0.01)
+        parameter.grad.zero_()
+    return optimizer.moments["momentum"][0]
+
+
+def test_momentum_does_not_stay_among_the_smallest_numbers():
+    assert (momentum_of_a_dead_unit() > 0).all()  # smaller than any number of full precision, and slow
+    with no_denormals():
+        assert (momentum_of_a_dead_unit() == 0).all()
+
+
+def test_small_numbers_are_as_before_once_a_lap_is_over():
+    tiny = torch.tensor(torch.finfo(torch.float32).tiny)
+    next(laps(replace(DIGITS, examples=64)))
+    assert tiny / 2 > 0
+    torch.set_flush_denormal(True)
+    try:
+        next(laps(replace(DIGITS, examples=64)))
+        assert tiny / 2 == 0
+    finally:
+        torch.set_flush_denormal(False)
