@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import tee
+from itertools import islice, tee
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from equipoise.workloads import Split, Workload
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.float32, "fp64": torch.float64}  # of weights and sums
 EVALUATION_BATCH = 256
+AHEAD_BYTES = 1 << 20  # made at a time: what fits a processor's cache
 
 
 class Feed:
@@ -30,15 +31,35 @@ class Feed:
         self.offset = (-mean / std).to(device, DTYPES[trial.precision])
 
     def training(self, places: range, step: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Augmented images and labels of `places`, micro-batch by micro-batch from `step` on, without end."""
-        trial, examples = self.trial, len(self.train)
-        micros, ahead = tee(stream.micro_batches(trial.seed, examples, trial.batch, trial.places, places, step))
-        read = stream.read(self.train, (micro.examples for micro in ahead), trial.threads)
-        for micro, (pictures, labels) in zip(micros, read, strict=True):
+        """Augmented images and labels of `places`, micro-batch by micro-batch from `step` on, without end.
+
+        Those of several steps are made at once if they are small: the calls cost more than the work. Which
+        ones does not depend on `step`, so that a resumed run computes what the undisturbed one did.
+        """
+        trial, steps = self.trial, self._ahead(len(places))
+        begun = step % steps
+        micros = stream.micro_batches(trial.seed, len(self.train), trial.batch, trial.places, places, step - begun)
+        made = self._made(micros, steps * len(places))
+        return islice(made, begun * len(places), None)
+
+    def _ahead(self, places: int) -> int:
+        """Steps whose examples are made at a time."""
+        pictures = self.train.pictures
+        if not isinstance(pictures, Tensor):
+            return 1
+        one = pictures[0].numel() * self.gain.element_size()
+        return max(1, AHEAD_BYTES // (one * self.trial.batch * places))
+
+    def _made(self, micros: Iterator[stream.MicroBatch], count: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Images and labels of each micro-batch, `count` of them made at a time."""
+        trial = self.trial
+        wanted, ahead = tee(stream.together(micros, count))
+        read = stream.read(self.train, (examples for _, examples in ahead), trial.threads)
+        for (epochs, examples), (pictures, labels) in zip(wanted, read, strict=True):
             pictures, labels = self._moved(pictures, labels)
             if self.augment:
-                pictures = self.augment(pictures, trial.seed, micro.epochs, micro.examples)
-            yield self.scaled(pictures), labels
+                pictures = self.augment(pictures, trial.seed, epochs, examples)
+            yield from zip(self.scaled(pictures).split(trial.batch), labels.split(trial.batch), strict=True)
 
     def once(self, split: Split, rank: int, workers: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Images and labels of a split as they are: every batch that falls to worker `rank`."""

@@ -1,6 +1,7 @@
 """Which examples a worker sees, and when."""
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -52,6 +53,12 @@ def micro_batches(seed: int, examples: int, batch: int, places: int, mine: range
                 picked = np.concatenate([picked, line[:missing]])
             yield MicroBatch(step, place, epochs, picked)
         step += 1
+
+
+def together(micros: Iterator[MicroBatch], count: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Epochs and examples of `count` micro-batches at a time."""
+    while group := list(islice(micros, count)):
+        yield np.concatenate([micro.epochs for micro in group]), np.concatenate([micro.examples for micro in group])
 
 
 class _Batches(Dataset[tuple[Tensor, Tensor]]):
