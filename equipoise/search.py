@@ -26,6 +26,7 @@ GRID_REACH = 2  # the same, of the whole grid
 SEEDS = 5  # of the best plan and its runner-up at least
 MOST_SEEDS = 8
 MOST_RATES = 6
+RIVALS = 3  # settings beside the best that get further seeds
 LEAST_NOISE = 0.05  # between seeds, in log examples
 SHARED = 2  # runs that the noise of all settings counts as, beside a setting's own
 APART = 2.0  # standard errors between the two best, beyond which more seeds change nothing
@@ -71,14 +72,19 @@ class Search:
         self.step = step
         self.noise: float | None = None  # the noise scale in examples, once a trial has told it
 
-    def ask(self, finished: pd.DataFrame, running: Iterable[Ask] = ()) -> Ask | None:
-        """The next trial; None once the plan and its runner-up are apart."""
+    def ask(self, finished: pd.DataFrame, running: Iterable[Ask] = (), lost: Iterable[Ask] = ()) -> Ask | None:
+        """The next trial; None once the plan and its runner-up are apart. What is `lost` is not asked for again.
+
+        While a trial runs that decides what comes next, a slot gets a spare one sooner than nothing: the
+        process of a slot that waits may be ended, and takes seconds to start again.
+        """
         busy = set(running)
         known = {
             Ask(int(b), float(lr), int(s)) for b, lr, s in finished[["global_batch", "lr", "seed"]].to_numpy(float)
         }
         wanted = self._wanted(finished)
-        return next((one for one in wanted if one not in busy and one not in known), None)
+        spare = self._spare(finished) if busy.intersection(wanted) else []
+        return next((one for one in [*wanted, *spare] if one not in {*busy, *known, *lost}), None)
 
     def _wanted(self, finished: pd.DataFrame) -> list[Ask]:
         """In order of worth. What follows from the trials so far comes last, for slots that would wait for the rest."""
@@ -88,6 +94,11 @@ class Search:
         settings = self.settings(finished)
         standings = fastest_by_batch(settings)
         return [*first, *self._rates(finished, standings), *self._between(standings), *self._seeds(settings)]
+
+    def _spare(self, finished: pd.DataFrame) -> list[Ask]:
+        """Further seeds of the best settings, though they are known well enough to plan with."""
+        best = [one for one in self.settings(finished)[:RIVALS] if np.isfinite(one.seconds)] if len(finished) else []
+        return [Ask(one.global_batch, one.lr, seed) for seed in range(MOST_SEEDS) for one in best]
 
     def ladder(self) -> list[int]:
         """The first batches: from the smallest to the largest in wide strides, and the noise scale if it is known."""
@@ -138,7 +149,7 @@ class Search:
     def _seeds(self, settings: list[Standing]) -> list[Ask]:
         """Further seeds for those that may be the best: settings, not batches, since a lucky rate may be a poor one."""
         best = settings[0]
-        rivals = [one for one in settings[1:] if not apart(best, one)][:3]
+        rivals = [one for one in settings[1:] if not apart(best, one)][:RIVALS]
         if not rivals and best.seeds >= SEEDS:
             return []
         fewest = sorted([best, *rivals], key=lambda one: (one.seeds, one.seconds))
@@ -167,6 +178,9 @@ class Grid(Search):
 
     def _wanted(self, finished: pd.DataFrame) -> list[Ask]:
         return [Ask(b, lr, seed) for seed in range(self.seeds) for b in self.batches for lr in self.rates(b)]
+
+    def _spare(self, finished: pd.DataFrame) -> list[Ask]:
+        return []
 
 
 def fastest_by_batch(settings: list[Standing]) -> list[Standing]:

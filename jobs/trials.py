@@ -1,20 +1,16 @@
-"""How a trial of a sweep runs: on one worker that stands for all of them, or on real workers.
+"""How a trial of a sweep runs on one worker that stands for all of them.
 
-Trials take seconds, so the processes of the first kind are kept and given the next trial. What a trial
-measured is written by the trial itself as it goes.
+Trials take seconds, so their processes are kept and given the next trial, and import no more than they
+need. What a trial measured is written by the trial itself as it goes.
 """
 
-import os
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import ray.train
 import torch
 from ray import tune
-from ray.train.torch import TorchTrainer, get_device
-from ray.tune.integration.ray_train import TuneReportCallback
 from torch import nn
 
 from equipoise import store
@@ -26,7 +22,6 @@ from equipoise.workloads import Workload, workload
 
 UNDER_WAY = "under way"
 TURN_SECONDS = 0.5  # between two words with the driver
-STARTER = {"CPU": 0, "memory": 1}  # of the process that only starts real workers: any part of a CPU would be theirs
 
 
 class Alone(tune.Trainable):
@@ -65,49 +60,6 @@ class Alone(tune.Trainable):
         if self.made is None or self.made[0] != common:
             self.made = common, workload(trial)
         return self.made[1]
-
-
-def real(config: dict[str, Any]) -> None:
-    """One trial on as many workers as it asks for, by Ray Train inside Tune."""
-    os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.2")  # a report waits for the controller's next look
-    trial = Trial(**config["trial"])
-    trainer = TorchTrainer(
-        together,
-        train_loop_config=config,
-        scaling_config=ray.train.ScalingConfig(
-            num_workers=trial.workers,
-            use_gpu=config["gpu"],
-            resources_per_worker={"CPU": trial.threads, **({"GPU": 1} if config["gpu"] else {})},
-        ),
-        run_config=ray.train.RunConfig(
-            name=Path(config["path"]).stem,
-            storage_path=str(Path(config["path"]).parents[1] / "real"),
-            callbacks=[TuneReportCallback()],
-            logging_config=ray.train.LoggingConfig(log_level="WARNING"),
-        ),
-    )
-    trainer.fit()
-
-
-def together(config: dict[str, Any]) -> None:
-    """One of the workers of a real trial."""
-    trial = Trial(**config["trial"])
-    torch.set_num_threads(trial.threads)
-    training, start = Training(trial, device=get_device()), time.monotonic()
-    for _ in training.laps():
-        due = int(training.ended is not None or time.monotonic() > start + TURN_SECONDS)
-        if training.agree(due):
-            told(training, Path(config["path"]), time.monotonic() - start)
-            start = time.monotonic()
-    if training.ended is None or training.ended.startswith("failed"):
-        told(training, Path(config["path"]), time.monotonic() - start)
-
-
-def told(training: Training, path: Path, busy: float) -> None:
-    """Write the record and tell Tune; a barrier over all workers."""
-    if training.rank == 0:
-        note(training, path)
-    ray.train.report(said(training, busy))
 
 
 def said(training: Training, busy: float) -> dict[str, Any]:

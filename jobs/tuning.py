@@ -18,7 +18,7 @@ from equipoise import runs, store
 from equipoise.record import Record, noise_scale
 from equipoise.search import Ask, Search, Standing, hopeless
 from equipoise.trial import Trial
-from jobs import trials
+from jobs import together, trials
 from jobs.board import Board
 from jobs.trials import UNDER_WAY
 
@@ -69,7 +69,7 @@ class Sweep:
         logging.getLogger("ray.tune.analysis.experiment_analysis").setLevel(logging.ERROR)  # it misses them
         os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")  # Ctrl-C ends the sweep, not the search alone
         resources = {"CPU": self.base.threads, **({"GPU": 1} if self.gpu else {})}
-        runnable = tune.with_resources(trials.real, trials.STARTER) if self.real else None
+        runnable = tune.with_resources(together.real, together.STARTER) if self.real else None
         return tune.Tuner(
             runnable or tune.with_resources(trials.Alone, resources),
             tune_config=tune.TuneConfig(
@@ -108,7 +108,7 @@ class Policy(Searcher):
     def suggest(self, trial_id: str) -> Any:
         """The next trial, None to wait for those that run, or the end."""
         over = time.time() > self.sweep.until
-        asked = None if over else self.search.ask(self.finished, {*self.asks(), *self.lost})
+        asked = None if over else self.search.ask(self.finished, self.asks(), self.lost)
         if asked is None:
             return None if self.running else Searcher.FINISHED
         self.running[trial_id] = asked, time.monotonic()

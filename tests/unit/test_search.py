@@ -72,6 +72,25 @@ def test_no_trial_is_asked_for_twice_nor_while_it_runs():
     assert search.ask(table.iloc[:6], [first]) != first
 
 
+def test_a_slot_gets_a_spare_trial_while_one_runs_that_decides_what_comes_next():
+    search, table = Search(BATCHES, 0.02, step), searched()
+    *before, last = table[COLUMNS[:3]].itertuples(index=False)
+    wanted, known = Ask(int(last.global_batch), last.lr, int(last.seed)), table.iloc[:-1]
+    assert search.ask(known) == wanted
+    assert search.ask(table) is None
+    spare = search.ask(known, [wanted])
+    assert spare is not None
+    assert (spare.global_batch, spare.lr) in {(one.global_batch, one.lr) for one in before}
+    assert search.ask(table, [spare]) is None  # it decides nothing: no other is started beside it
+    assert search.ask(known, [], [wanted]) is None
+
+
+def test_a_grid_has_no_spare_trials():
+    grid = Grid(BATCHES[:1], 0.02, step, seeds=1)
+    asked = [grid.ask(NOTHING, grid._wanted(NOTHING)[:count]) for count in range(6)]
+    assert asked == [*grid._wanted(NOTHING), None]
+
+
 def test_what_is_found_is_nearly_the_best_there_is():
     table = searched()
     found = Search(BATCHES, 0.02, step).settings(table)[0]
