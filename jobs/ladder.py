@@ -15,13 +15,14 @@ import numpy as np
 import pandas as pd
 import ray.train
 import torch
-from ray.train.torch import TorchTrainer, get_device
+from ray.train.torch import get_device
 
 from equipoise import store
 from equipoise.loop import Training
 from equipoise.record import Lap
 from equipoise.trial import Trial
 from equipoise.workloads import workload
+from jobs.trainer import Trainer
 
 ROUNDS = 5  # through the ladder, each in an order of its own: a machine's pace drifts over seconds
 STRETCH_SECONDS = 0.15  # timed in a round at each batch, after a lap that is not
@@ -83,7 +84,7 @@ def kept(path: Path) -> tuple[list[Row], list[int]]:
         raise ValueError(f"{path} is damaged: remove it, and the same command times its batches again") from error
 
 
-def returned(trainer: TorchTrainer) -> Any:
+def returned(trainer: Trainer) -> Any:
     """What the workers return. Beside the main thread, where Ray would take Ctrl-C for itself."""
     pool = ThreadPoolExecutor(1)
     try:
@@ -98,9 +99,9 @@ def apart(rows: pd.DataFrame) -> float | None:
     return float((again.seconds_x / again.seconds_y - 1).abs().max()) if len(again) else None
 
 
-def timing(trial: Trial, batches: list[int], place: Path, gpu: bool) -> TorchTrainer:
+def timing(trial: Trial, batches: list[int], place: Path, gpu: bool) -> Trainer:
     """One group of workers that times all batches."""
-    return TorchTrainer(
+    return Trainer(
         worker,
         train_loop_config={"trial": asdict(trial), "batches": batches},
         scaling_config=ray.train.ScalingConfig(

@@ -7,11 +7,12 @@ from typing import Any
 
 import ray.train
 import torch
-from ray.train.torch import TorchTrainer, get_device
+from ray.train.torch import get_device
 from ray.tune.integration.ray_train import TuneReportCallback
 
 from equipoise.loop import Training
 from equipoise.trial import Trial
+from jobs.trainer import Trainer
 from jobs.trials import TURN_SECONDS, note, said
 
 STARTER = {"CPU": 0, "memory": 1}  # of the process that only starts real workers: any part of a CPU would be theirs
@@ -21,7 +22,7 @@ def real(config: dict[str, Any]) -> None:
     """One trial on as many workers as it asks for."""
     os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.2")  # a report waits for the controller's next look
     trial = Trial(**config["trial"])
-    trainer = TorchTrainer(
+    trainer = Trainer(
         together,
         train_loop_config=config,
         scaling_config=ray.train.ScalingConfig(

@@ -16,7 +16,6 @@ from typing import Annotated, Any
 
 import ray.train
 import tyro
-from ray.train.torch import TorchTrainer
 
 from dashboards import run
 from equipoise import runs, store
@@ -25,6 +24,7 @@ from equipoise.trial import Trial
 from equipoise.workloads import workload
 from jobs import checkpoints, cluster
 from jobs.progress import Progress
+from jobs.trainer import Trainer
 from jobs.worker import JOURNAL, STOP_FILE, worker
 
 RESTARTS = 3  # of the group of workers, each from the last checkpoint; losing a node to its owner is not counted
@@ -120,7 +120,7 @@ def train(trial: Trial, out: Path, fewest: int | None = None) -> Record | None:
         return Record.from_json(facts)
 
 
-def fitted(trainer: TorchTrainer, out: Path, cap: int, before: Lap | None) -> dict[str, Any] | None:
+def fitted(trainer: Trainer, out: Path, cap: int, before: Lap | None) -> dict[str, Any] | None:
     """What the workers return, their progress shown meanwhile."""
     seen = before.seen if before else 0
     with ThreadPoolExecutor(1) as pool, Progress(out / JOURNAL, cap, seen) as progress, stopping(out / STOP_FILE):
@@ -131,9 +131,9 @@ def fitted(trainer: TorchTrainer, out: Path, cap: int, before: Lap | None) -> di
     return facts
 
 
-def trainer(trial: Trial, out: Path, fewest: int, gpu: bool) -> TorchTrainer:
+def trainer(trial: Trial, out: Path, fewest: int, gpu: bool) -> Trainer:
     """Ray Train's side: where workers run, what is kept, how often a lost group starts again."""
-    return TorchTrainer(
+    return Trainer(
         worker,
         train_loop_config={"trial": asdict(trial), "data": str(Path(trial.data).absolute()), "out": str(out)},
         scaling_config=ray.train.ScalingConfig(
