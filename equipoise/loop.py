@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from equipoise import keys, probe, schedule, state, stream
+from equipoise import keys, probe, schedule, start, state, stream
 from equipoise.exchange import Exchange
 from equipoise.feed import DTYPES, Feed
 from equipoise.meter import Meter
@@ -56,11 +56,14 @@ class Training:
         self.done: list[Lap] = []
         self.ended: str | None = None
         self.feed = Feed(trial, self.workload, self.device)
+        self.reused: list[str] = []  # classes whose rows of the classifier were taken over
         self.model = self._model()
+        self.frozen = start.frozen(self.model, trial.freeze)
+        self._learn()
         self.forward = torch.compile(self.model) if trial.compile else self.model
         named = {name: parameter for name, parameter in self.model.named_parameters() if parameter.requires_grad}
         self.trained = list(named.values())
-        self.optimizer = Optimizer(trial, named)
+        self.optimizer = Optimizer(trial, named, start.shares(self.model, trial, len(self.workload.classes)))
         self.exchange = Exchange(self.trained, self.workers)
         # a micro-batch's part of the mean loss
         self.part = torch.tensor(1 / trial.places, device=self.device, dtype=DTYPES[trial.precision])
@@ -93,7 +96,7 @@ class Training:
             for images, labels in self.feed.once(split, self.rank, self.workers):
                 with self._precision():
                     total += self.workload.metric(self.model(images), labels).sum()
-        self.model.train()
+        self._learn()
         return float(self._summed(total)) / len(split)
 
     def fits(self) -> bool:
@@ -139,12 +142,20 @@ class Training:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.trial.seed)
             model = self.workload.model()
+        if before := start.learned(self.trial):
+            self.reused = start.begun(model, before, list(self.workload.classes), self.trial.reuse)
         layout = torch.channels_last if self.trial.channels_last else torch.preserve_format
         model = model.to(self.device, DTYPES[self.trial.precision], memory_format=layout)  # type: ignore[call-overload]
         if self.workers > 1:  # processors of different make may round the same draw differently
             for tensor in model.state_dict().values():
                 dist.broadcast(tensor, 0)
-        return model.train()  # type: ignore[no-any-return]
+        return model  # type: ignore[no-any-return]
+
+    def _learn(self) -> None:
+        """All but what is frozen in training mode."""
+        self.model.train()
+        for module in self.frozen:
+            module.eval()
 
     def _lap(self, batches: Iterator[tuple[Tensor, Tensor]]) -> Lap:
         start = self.meter.mark()
@@ -187,12 +198,12 @@ class Training:
             losses.append(self._backward(images, labels, place))
             mark = meter.add("compute", mark)
         self.exchange.start()
-        if self.workers > 1:  # while others are waited for
+        if self.workers > 1:
             mark = meter.add("exchange", mark)
-            self.ahead = next(batches)
+            self.ahead = next(batches)  # while others are waited for
             mark = meter.add("data", mark)
-        self.exchange.finish()
-        mark = meter.add("exchange", mark)
+            self.exchange.finish()
+            mark = meter.add("exchange", mark)
         self.step += 1
         self.optimizer.step(self._lr(self.step))
         meter.add("compute", mark)

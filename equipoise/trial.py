@@ -21,6 +21,14 @@ class Trial:
     """folder that holds the data set, or receives it"""
     size: int | None = None
     """pixels a side that pictures are brought to; the workload's own if not given"""
+    init: str | None = None
+    """start from what another model has learned: a bundle, a run, or torchvision for its published weights"""
+    reuse: bool = True
+    """take over the classifier's rows of classes that the other model knows by name"""
+    freeze: int = 0
+    """stages at the bottom of the model that learn nothing more"""
+    body_lr: float | None = None
+    """learning rate of all but the classifier, as a share of --lr; 0.1 with --init, else 1"""
     workers: int = 1
     """processes that share every global batch"""
     batch: int = 32
@@ -61,7 +69,7 @@ class Trial:
     def __post_init__(self) -> None:
         for name in ("workers", "batch", "accumulate", "threads", "size", "examples", "evaluate"):
             self._require(name, at_least=1)
-        for name in ("seed", "probe", "momentum", "weight_decay", "warmup", "lr"):
+        for name in ("seed", "probe", "momentum", "weight_decay", "warmup", "lr", "freeze", "body_lr"):
             self._require(name, at_least=0)
         for name, choices in (("optimizer", Optimizer), ("schedule", Schedule), ("precision", Precision)):
             if (value := getattr(self, name)) not in get_args(choices):

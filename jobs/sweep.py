@@ -26,7 +26,7 @@ from equipoise.workloads import workload
 from jobs import cluster, ladder, trackers, tuning
 from jobs import plan as planning
 from jobs.board import Board
-from jobs.train import cause, leave_page, train
+from jobs.train import begins, cause, leave_page, placed, train
 from jobs.trials import split_matters
 from jobs.tuning import COLUMNS, Hopeless, Policy, Sweep
 
@@ -66,6 +66,14 @@ class Asked:
     """folder of the workload's files"""
     size: int | None = None
     """pixels a side of its pictures; the workload's own if not given"""
+    init: str | None = None
+    """start trials from what another model has learned: a bundle, a run, or torchvision for its published weights"""
+    reuse: bool = True
+    """take over the classifier's rows of classes that the other model knows by name"""
+    freeze: int = 0
+    """stages at the bottom of the model that learn nothing more"""
+    body_lr: float | None = None
+    """learning rate of all but the classifier, as a share of the trial's; 0.1 with --init, else 1"""
     optimizer: Optimizer = "sgd"
     momentum: float = 0.9
     weight_decay: float = 0.0
@@ -85,7 +93,8 @@ class Asked:
         names = {field.name for field in fields(Trial)} - {"workers", "batch"}
         shared = {name: getattr(self, name) for name in names if hasattr(self, name)}
         start, _ = self.rates()
-        return Trial(**shared | {"lr": start, "data": str(Path(self.data).absolute())})
+        trial = Trial(**shared | {"lr": start})
+        return replace(trial, **placed(trial))
 
     def batches(self) -> list[int]:
         """Batches per worker, in octaves."""
@@ -150,6 +159,8 @@ def sweep(asked: Asked) -> int:
     base, out = asked.base(), asked.out.absolute()
     cluster.note_place(asked.out)
     made = workload(base)
+    if beginning := begins(base, made):
+        print(beginning, flush=True)
     ladders = asked.ladders(len(made.train))
     callbacks = trackers.callbacks(asked.track, out)
     runs.require_writable(out)

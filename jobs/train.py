@@ -20,8 +20,9 @@ import tyro
 from dashboards import run
 from equipoise import runs, store
 from equipoise.record import Lap, Record, noise_scale
+from equipoise.start import PUBLISHED, begun, frozen, learned
 from equipoise.trial import Trial
-from equipoise.workloads import workload
+from equipoise.workloads import Workload, workload
 from jobs import checkpoints, cluster
 from jobs.progress import Progress
 from jobs.trainer import Trainer
@@ -106,6 +107,8 @@ def main() -> int:
 def train(trial: Trial, out: Path, fewest: int | None = None) -> Record | None:
     """The record of `trial`, trained on the cluster into `out`; None if it was stopped."""
     made = workload(trial)  # made here too, so that what is wrong with it is known at once
+    if beginning := begins(trial, made):
+        print(beginning, flush=True)
     runs.require_writable(out)
     before = checkpoints.last_lap(out, made.model)
     cluster.connect()
@@ -135,7 +138,7 @@ def trainer(trial: Trial, out: Path, fewest: int, gpu: bool) -> Trainer:
     """Ray Train's side: where workers run, what is kept, how often a lost group starts again."""
     return Trainer(
         worker,
-        train_loop_config={"trial": asdict(trial), "data": str(Path(trial.data).absolute()), "out": str(out)},
+        train_loop_config={"trial": asdict(trial), "places": placed(trial), "out": str(out)},
         scaling_config=ray.train.ScalingConfig(
             num_workers=trial.workers if fewest == trial.workers else (fewest, trial.workers),
             use_gpu=gpu,
@@ -149,6 +152,23 @@ def trainer(trial: Trial, out: Path, fewest: int, gpu: bool) -> Trainer:
             logging_config=ray.train.LoggingConfig(log_level="WARNING"),
         ),
     )
+
+
+def placed(trial: Trial) -> dict[str, Any]:
+    """What of `trial` names a file here, as workers find it from their own working directory."""
+    start = trial.init if trial.init in (None, PUBLISHED) else str(Path(trial.init).absolute())
+    return {"data": str(Path(trial.data).absolute()), "init": start}
+
+
+def begins(trial: Trial, made: Workload) -> str:
+    """What the model starts from, in words; refuses what it cannot start from."""
+    model, classes = made.model(), list(made.classes)
+    frozen(model, trial.freeze)
+    if (before := learned(trial)) is None:
+        return ""
+    same = begun(model, before, classes, trial.reuse)
+    known = f": {', '.join(same)}" if same else ""
+    return f"starting from {before.origin}, with the classifier's rows of {len(same)} of {len(classes)} classes{known}"
 
 
 @contextmanager

@@ -30,7 +30,7 @@ def worker(config: dict[str, Any]) -> dict[str, Any] | None:
     """Train, resuming from the last checkpoint; rank 0 returns the record, or None if it was stopped."""
     trial, out = Trial(**config["trial"]), Path(config["out"])
     torch.set_num_threads(trial.threads)
-    training = Training(replace(trial, data=config["data"]), device=ray.train.torch.get_device())
+    training = Training(replace(trial, **config["places"]), device=ray.train.torch.get_device())
     if checkpoint := train.get_checkpoint():
         with checkpoint.as_directory() as folder:
             restore(training, Path(folder))
@@ -57,7 +57,8 @@ def finished(training: Training, trial: Trial, out: Path) -> dict[str, Any]:
     if training.rank == 0 and not failed:
         weights = {name: value.cpu().contiguous() for name, value in training.model.state_dict().items()}
         with store.whole(out / "model.safetensors") as temporary:
-            temporary.write_bytes(save(weights))  # save_file would leave it readable by its owner alone
+            facts = {"classes": json.dumps(list(training.workload.classes))}
+            temporary.write_bytes(save(weights, facts))  # save_file would leave it readable by its owner alone
     return Record(
         trial=trial,
         machine=machine(training.device),

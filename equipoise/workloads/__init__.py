@@ -9,6 +9,7 @@ from equipoise.workloads.cifar10 import cifar10
 from equipoise.workloads.digits import digits
 from equipoise.workloads.fashion_mnist import fashion_mnist
 from equipoise.workloads.folder import folder
+from equipoise.workloads.vending import vending, vending_source
 from equipoise.workloads.workload import Split, Workload
 
 __all__ = ["WORKLOADS", "Split", "Workload", "workload"]
@@ -18,6 +19,8 @@ WORKLOADS: dict[str, Callable[[Trial], Workload]] = {
     "fashion-mnist": fashion_mnist,
     "cifar10": cifar10,
     "folder": folder,
+    "vending": vending,
+    "vending-source": vending_source,
 }
 
 

@@ -217,7 +217,7 @@ def momentum_of_a_dead_unit():
     for _ in range(1000):
         optimizer.step(0.01)
         parameter.grad.zero_()
-    return optimizer.moments["momentum"][0]
+    return optimizer.tensors()["weight.momentum"]
 
 
 def test_momentum_does_not_stay_among_the_smallest_numbers():
