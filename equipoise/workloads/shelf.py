@@ -101,10 +101,18 @@ def staged(drawings: Tensor, labels: NDArray[np.int64], drawn: dict[str, NDArray
     for side, gap, sign in (("beside_left", "gap_left", -1), ("beside_right", "gap_right", 1)):
         other = (drawn[side] * len(drawings)).astype(np.int64)
         right, strip = sign * (1.0 + 0.3 * drawn[gap]), beside(size, sign)
-        next_to = placed(drawings[other], 0.8, right, 0.05 * between(drawn[gap]), 0 * right, 1.0, columns=strip)
+        next_to = placed(
+            drawings.index_select(0, torch.from_numpy(other)),
+            0.8,
+            right,
+            0.05 * between(drawn[gap]),
+            0 * right,
+            1.0,
+            columns=strip,
+        )
         scene[..., strip] = over(next_to, scene[..., strip], darker)
     mine = placed(
-        drawings[labels],
+        drawings.index_select(0, torch.from_numpy(labels)),
         0.62 + 0.3 * drawn["scale"],
         0.16 * between(drawn["right"]),
         0.12 * between(drawn["down"]),
