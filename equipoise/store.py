@@ -1,7 +1,11 @@
 """Files that are whole or not there: written under a temporary name, then renamed."""
 
+import atexit
+import importlib
 import json
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,3 +37,21 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError, IsADirectoryError) as error:
         raise ValueError(f"{path} is not JSON ({error}): it was damaged, or another program wrote it") from None
+
+
+def local(path: str | Path) -> Path:
+    """A folder on this disk that holds what `path` does: itself, or a copy of what is behind a URL (s3://, gs://)."""
+    kind, found, _ = str(path).partition("://")
+    if not found:
+        return Path(path)
+    fsspec: Any = importlib.import_module("fsspec")
+    copy = Path(tempfile.mkdtemp(prefix="equipoise-"))
+    atexit.register(shutil.rmtree, copy, ignore_errors=True)
+    try:
+        files, root = fsspec.core.url_to_fs(str(path))
+        files.get(root.rstrip("/") + "/", str(copy) + "/", recursive=True)
+    except (ImportError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read ({error}): install what {kind}:// needs") from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read ({type(error).__name__}: {error})") from None
+    return copy

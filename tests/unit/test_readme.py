@@ -6,7 +6,7 @@ from pathlib import Path
 
 from equipoise.loop import Training
 from equipoise.trial import Trial
-from jobs import plan, sweep, train
+from jobs import plan, publish, sheet, sweep, train
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -16,7 +16,7 @@ def blocks(language):
 
 
 def test_the_workload_of_the_readme_is_learned(tmp_path, monkeypatch):
-    [code] = blocks("python")
+    [code] = [block for block in blocks("python") if "Workload(" in block]
     (tmp_path / "mine.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
     training = Training(Trial(workload="mine:stripes", batch=16))
@@ -26,8 +26,12 @@ def test_the_workload_of_the_readme_is_learned(tmp_path, monkeypatch):
 
 
 def test_every_option_named_is_an_option():
-    fields = {**train.Asked.__dataclass_fields__, **plan.Asked.__dataclass_fields__, **sweep.Asked.__dataclass_fields__}
-    known = {f"--{name.replace('_', '-')}" for name in fields}
+    names = {
+        name.replace("_", "-")
+        for job in (train, plan, sweep, publish, sheet)
+        for name in job.Asked.__dataclass_fields__
+    }
+    known = {f"--{name}" for name in names} | {f"--no-{name}" for name in names}
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README.read_text())) - {"--working-dir", "--help", "--head"}
     assert named <= known
 

@@ -1,0 +1,68 @@
+"""A model's card: what it is, how well it does, what it was made by, and where it ends. For people."""
+
+from typing import Any
+
+
+def card(facts: dict[str, Any]) -> str:
+    """Markdown."""
+    metrics, trial, shape = facts["metrics"], facts["trial"], facts["input"]
+    classes = [f"| {name} | {share:.1%} |" for name, share in metrics["by_class"].items()]
+    return "\n".join(
+        [
+            f"# {facts['name']}",
+            "",
+            f"Tells {len(facts['classes'])} classes apart in pictures of {shape['width']}x{shape['height']} pixels, "
+            f"{shape['channels']} channel{'s' * (shape['channels'] != 1)}.",
+            "",
+            "## Data",
+            "",
+            f"Workload `{facts['workload']}`: {counted(facts['examples'])} examples. Figures are of the test split, "
+            "which neither training nor calibration has seen.",
+            "",
+            "## How well",
+            "",
+            f"Accuracy {metrics['accuracy']:.1%}. Confidence is off by {metrics['calibration_error']:.1%} on average, "
+            f"by {metrics['calibrated_error']:.1%} after division by the temperature {metrics['temperature']:.2f}.",
+            "",
+            "| class | right |",
+            "|---|--:|",
+            *classes,
+            "",
+            "## How it was made",
+            "",
+            f"Model {trial['model'] or 'of the workload'}, {trial['workers']} x {trial['batch']} x "
+            f"{trial['accumulate']} examples a step, learning rate {trial['lr']:g}, seed {trial['seed']}, "
+            f"{facts['seen']:,} examples seen (ended: {facts['ended']}){begun(trial)}.",
+            planned(facts.get("plan")),
+            "",
+            "## How it runs",
+            "",
+            f"{facts['engine']['name']}: {facts['engine']['why']}. Measured on {facts['machine']['processor']}.",
+            "",
+            "## Where it ends",
+            "",
+            "It answers every picture with one of its classes, also one that shows none of them. It was judged on "
+            "pictures like those it learned from: another camera, light or background may make it err without its "
+            "confidence telling. The reference travels with it so that such a change can be seen.",
+            "",
+        ]
+    )  # fmt: skip
+
+
+def counted(examples: dict[str, int]) -> str:
+    """How many examples each split has."""
+    return ", ".join(f"{count:,} {part}" for part, count in examples.items())
+
+
+def begun(trial: dict[str, Any]) -> str:
+    """What it started from."""
+    if not trial["init"]:
+        return ""
+    kept = f", the lowest {trial['freeze']} stages kept" if trial["freeze"] else ""
+    return f", started from {trial['init'].rstrip('/').rpartition('/')[2]}{kept}"
+
+
+def planned(plan: dict[str, Any] | None) -> str:
+    """What the plan said of it."""
+    chosen = (plan or {}).get("plan")
+    return f"The plan: {chosen['why']}" if chosen else "It was not made by a plan."

@@ -1,0 +1,255 @@
+"""Publish the model of a run as a bundle: a folder that services load, and that answers without the training code.
+
+The model is exported, every engine is timed and compared with PyTorch's eager one, and the fastest that answers the
+same is recorded, with what the model is, how well it does, and what later requests are compared with.
+"""
+
+import platform
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import tyro
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from equipoise import bundle, contest, engines, judged, program, runs, store
+from equipoise.contest import Result
+from equipoise.engines import Engine, Served
+from equipoise.judged import Judged
+from equipoise.machine import machine
+from equipoise.record import Record
+from equipoise.start import head_of
+from equipoise.trial import Trial
+from equipoise.workloads import Split, Workload, workload
+from jobs.card import card
+
+MOST_COMPARED = 1000  # pictures of the test split on which engines are compared
+MOST_KEPT = 200  # pictures of the reference that travel with the bundle, to be shown beside others
+PROGRAMS = {"program.json", "weights.safetensors"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    __doc__ = __doc__
+
+    run: Path
+    """folder of a finished run"""
+    out: Path
+    """folder of the bundle; must not exist"""
+    name: str | None = None
+    """of the model in the service; the workload's if not given"""
+    plan: Path | None = None
+    """plan.json that the run was made by"""
+
+
+def main() -> int:
+    """Exit status: 0 published, 2 asked for what cannot be."""
+    asked = tyro.cli(Asked)
+    try:
+        publish(asked)
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"error: {asked.out} cannot be written ({error.strerror}): choose another --out", file=sys.stderr)
+        return 2
+    return 0
+
+
+def publish(asked: Asked) -> None:
+    """The whole way from a run to a bundle."""
+    record = finished(asked.run)
+    plan = store.read_json(asked.plan) if asked.plan else None
+    with bundle.writing(asked.out.absolute()) as folder:
+        made = workload(record.trial)
+        served = Served(*trained(asked.run, made), made.mean, made.std).eval()
+        export(served, example(made.test), folder)
+        results = compared(served, made.test, folder)
+        engine, why = contest.winner(results)
+        answers = {part: answered(engines.ENGINES[engine](folder), getattr(made, part)) for part in PARTS}
+        heat = judged.temperature(*answers["validation"][::2])
+        found = judged.judged(*answers["test"][::2], list(made.classes), heat)
+        np.savez_compressed(folder / bundle.REFERENCE, **reference(made, answers["reference"], heat))
+        facts = described(asked, record, made, found, results) | {"engine": engine_facts(engine, why, results)}
+        (folder / bundle.CARD).write_text(card(facts | {"plan": plan}), encoding="utf-8")
+        bundle.sealed(folder, facts | {"plan": plan})
+    print(table(results))
+    print(f"{asked.out}: {engine}, for {why}; accuracy {found.accuracy:.4f} on the test split")
+
+
+PARTS = ("validation", "reference", "test")
+
+
+def finished(run: Path) -> Record:
+    """The record of a run that has a model."""
+    for name in ("record.json", "model.safetensors"):
+        if not (run / name).is_file():
+            raise ValueError(f"--run {run} has no {name}: give the folder of a run that has ended")
+    return runs.read(run / "record.json")
+
+
+def trained(run: Path, made: Workload) -> tuple[nn.Module, str | None]:
+    """The run's model, and the layer before which its features are taken, if it has one."""
+    model = made.model()
+    try:
+        model.load_state_dict(load_file(run / "model.safetensors"))
+    except (RuntimeError, ValueError, OSError) as error:
+        reason = str(error).strip().splitlines()[-1].strip()
+        raise ValueError(f"--run {run} does not hold the weights of {made.name}'s model ({reason})") from None
+    try:
+        return model.float().eval(), head_of(model, len(made.classes))
+    except ValueError:
+        return model.float().eval(), None
+
+
+def example(split: Split) -> Tensor:
+    """Two pictures to export the model with."""
+    return pictures(split, 2)
+
+
+def pictures(split: Split, most: int) -> Tensor:
+    """Up to `most` pictures, evenly over the split."""
+    chosen = np.linspace(0, len(split) - 1, min(most, len(split))).astype(int)
+    return torch.stack([split.pictures[int(index)] for index in chosen])
+
+
+def export(served: Served, some: Tensor, folder: Path) -> None:
+    """Write the model's programs and weights."""
+    try:
+        found = program.exported(served, some)
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ValueError(f"the model cannot be exported ({type(error).__name__}: {reason})") from error
+    store.write_json(folder / engines.PROGRAM, program.to_json(found))
+    save_file(program.weights(found), folder / engines.WEIGHTS)
+    with quiet():
+        try:
+            onnx: Any = torch.onnx.export(found, (), None, dynamo=True, verbose=False)
+            onnx.save(str(folder / engines.ONNX))
+        except Exception as error:  # the exporter raises what it likes; the other engines do without it
+            (folder / engines.ONNX).unlink(missing_ok=True)
+            print(
+                f"note: the model is not in ONNX ({type(error).__name__}: {str(error).strip()[:200]})", file=sys.stderr
+            )
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without the exporters' remarks on their own insides."""
+    import logging
+    import warnings
+
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    logging.getLogger("onnxscript").setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def compared(served: Served, test: Split, folder: Path) -> list[Result]:
+    """All engines on the test split; AOTInductor is timed beside them, and never shipped: it is native code."""
+    some = pictures(test, MOST_COMPARED)
+
+    @torch.inference_mode()
+    def truth(batch: Tensor) -> tuple[Tensor, Tensor]:
+        logits, features = served(batch)
+        return logits, features
+
+    makers: dict[str, Callable[[], Engine]] = {name: partial(make, folder) for name, make in engines.ENGINES.items()}
+    with tempfile.TemporaryDirectory() as scratch:
+        makers["aotinductor"] = partial(compiled, served, some, Path(scratch))
+        return contest.contest(makers, truth, some)
+
+
+def compiled(served: Served, some: Tensor, scratch: Path) -> Engine:
+    """The model as native code by AOTInductor, for the comparison."""
+    with quiet():
+        path = torch._inductor.aoti_compile_and_package(
+            program.exported(served, some[:2]), package_path=str(scratch / "model.pt2")
+        )
+        run = torch._inductor.aoti_load_package(path)
+
+    def engine(batch: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.inference_mode():
+            logits, features = run(batch)
+        return logits, features
+
+    return engine
+
+
+def answered(engine: Engine, split: Split) -> tuple[Any, Any, Any]:
+    """Scores before softmax, features and labels of a split."""
+    parts = [
+        engine(torch.stack([split.pictures[int(i)] for i in chunk])) for chunk in torch.arange(len(split)).split(64)
+    ]
+    logits, features = (torch.cat([part[place] for part in parts]).numpy() for place in (0, 1))
+    return logits, features, split.labels.numpy()
+
+
+def reference(made: Workload, answers: tuple[Any, Any, Any], heat: float) -> dict[str, Any]:
+    """What later requests are compared with: the model's answers on examples it has not learned from."""
+    logits, features, labels = answers
+    return {
+        "logits": logits.astype(np.float32),
+        "features": features.astype(np.float32),
+        "labels": labels,
+        "temperature": np.float64(heat),
+        "confusion": judged.confusion(logits, labels, len(made.classes)),
+        "pictures": pictures(made.reference, MOST_KEPT).numpy(),
+    }
+
+
+def described(asked: Asked, record: Record, made: Workload, found: Judged, results: list[Result]) -> dict[str, Any]:
+    """The facts of bundle.json but for its engine."""
+    channels, height, width = made.test.pictures[0].shape
+    trial: Trial = record.trial
+    return {
+        "name": asked.name or made.name,
+        "workload": trial.workload,
+        "classes": list(made.classes),
+        "input": {"type": "uint8", "channels": channels, "height": height, "width": width},
+        "preprocessing": {
+            "picture": "upright by EXIF, the middle square, bilinear to the input's size, RGB or grey by its channels",
+            "mean": list(made.mean),
+            "std": list(made.std),
+        },
+        "examples": {part: len(getattr(made, part)) for part in ("train", *PARTS)},
+        "metrics": asdict(found),
+        "trial": asdict(trial),
+        "ended": record.ended,
+        "seen": record.laps[-1].seen if record.laps else 0,
+        "machine": machine(torch.device("cpu")),
+        "versions": {name: version(name) for name in ("equipoise", "torch", "torchvision", "onnxruntime", "numpy")}
+        | {"python": platform.python_version()},
+    }
+
+
+def engine_facts(engine: str, why: str, results: list[Result]) -> dict[str, Any]:
+    """The engine chosen, why, and what all of them measured."""
+    return {"name": engine, "why": why, "table": [asdict(one) for one in results]}
+
+
+def table(results: list[Result]) -> str:
+    """The engines for people."""
+    base = next(one.seconds for one in results if one.engine == contest.BASE)
+    lines = [f"{'engine':22}" + "".join(f"{f'batch {batch}':>22}" for batch in contest.BATCHES) + f"{'error':>12}"]
+    for one in results:
+        if one.seconds is None or base is None:
+            lines.append(f"{one.engine:22}  does not run here: {one.why_not}")
+            continue
+        cells = [f"{one.seconds[n] * 1e3:9.3f} ms {one.seconds[n] / base[n]:5.2f}x" for n in contest.BATCHES]
+        lines.append(f"{one.engine:22}" + "".join(f"{cell:>22}" for cell in cells) + f"{one.error:12.1e}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""A model as JSON: it computes what the model does, for any batch, and nothing else runs."""
+
+import json
+
+import pytest
+import torch
+from torch import nn
+
+from equipoise import program
+from equipoise.engines import Served
+from equipoise.start import head_of
+from equipoise.workloads.models import model
+
+MODELS = ["lenet", "mobilenet_v3_small", "resnet18", "squeezenet1_1", "shufflenet_v2_x0_5"]
+
+
+def served(name, channels=3, size=64):
+    torch.manual_seed(0)
+    network = model(name, 10, channels, size)().eval()
+    return Served(network, head_of(network, 10), [0.5] * channels, [0.25] * channels).eval()
+
+
+def pictures(count, channels=3, size=64):
+    return torch.randint(0, 256, (count, channels, size, size), dtype=torch.uint8, generator=torch.manual_seed(count))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_program_computes_what_its_model_does_for_any_batch(name):
+    network = served(name)
+    found = program.exported(network, pictures(2))
+    again = program.loaded(json.loads(json.dumps(program.to_json(found))), program.weights(found))
+    for count in (1, 3, 8):
+        with torch.inference_mode():
+            for ours, theirs in zip(again(pictures(count)), network(pictures(count)), strict=True):
+                torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_features_are_what_the_classifier_sees():
+    network = served("lenet", 1, 16)
+    with torch.inference_mode():
+        logits, features = network(pictures(5, 1, 16))
+        torch.testing.assert_close(network.model.head(features), logits)
+
+
+class Odd(nn.Module):
+    def forward(self, images):
+        return torch.ops.prims.cos(images.float()).flatten(1)
+
+
+def test_an_operator_that_is_not_pytorchs_own_is_refused():
+    with pytest.raises(ValueError, match="which a bundle cannot hold"):
+        program.to_json(program.exported(Odd(), torch.zeros(2, 1, 4, 4)))
+
+
+INPUT = {"input": True}
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        ([INPUT, {"do": "from_file.default", "take": ["/etc/passwd"], "named": {}}], "from_file.default', which no"),
+        ([INPUT, {"do": "__import__.os", "take": [], "named": {}}], "which no program needs"),
+        ([INPUT, {"do": "_local_scalar_dense.default", "take": [], "named": {}}], "which no program needs"),
+        ([INPUT, {"do": "no_such_operator.default", "take": [], "named": {}}], "is not one"),
+        ([INPUT, {"do": "relu.default", "take": [{"step": 7}], "named": {}}], "is not one"),
+        ([INPUT, {"do": "relu.default", "take": [{"dtype": "load"}], "named": {}}], "gives 'load' as a dtype"),
+        ([INPUT, {"do": "relu.default", "take": [{"format": "float32"}], "named": {}}], "gives 'float32' as a format"),
+        ([{"weight": "gone"}], "is not one"),
+        ([{}], "is not one"),
+        (["relu"], "is not one"),
+        ([INPUT, {"output": 3}], "is not one"),
+    ],
+)
+def test_what_is_no_program_is_refused(steps, words):
+    with pytest.raises(ValueError, match=words):
+        program.loaded(steps, {})
