@@ -85,7 +85,10 @@ def once(engine: Engine, pictures: Tensor, calls: int) -> float:
 
 def winner(results: list[Result]) -> tuple[str, str]:
     """The engine to use, and why: the fastest of those that agree with eager and are slower than it at no batch."""
-    times = {one.engine: one.seconds for one in results if one.seconds and (one.agrees or one.engine == BASE)}
+    times = {one.engine: one.seconds for one in results if one.seconds and one.agrees}
+    if BASE not in times:
+        [eager] = [one for one in results if one.engine == BASE]
+        raise ValueError(f"the exported model does not answer as the model does ({eager.why_not or eager.error})")
     base = times[BASE]
     fit = {name: own for name, own in times.items() if all(own[batch] <= base[batch] for batch in BATCHES)}
     best = min(fit, key=lambda name: statistics.geometric_mean(fit[name].values()))

@@ -49,6 +49,8 @@ class Asked:
     """of the model in the service; the workload's if not given"""
     plan: Path | None = None
     """plan.json that the run was made by"""
+    native: bool = True
+    """time AOTInductor's native code beside the engines: it takes a compiler and about a minute"""
 
 
 def main() -> int:
@@ -73,7 +75,7 @@ def publish(asked: Asked) -> None:
         made = workload(record.trial)
         served = Served(*trained(asked.run, made), made.mean, made.std).eval()
         export(served, example(made.test), folder)
-        results = compared(served, made.test, folder)
+        results = compared(served, made.test, folder, asked.native)
         engine, why = contest.winner(results)
         answers = {part: answered(engines.ENGINES[engine](folder), getattr(made, part)) for part in PARTS}
         heat = judged.temperature(*answers["validation"][::2])
@@ -155,7 +157,7 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def compared(served: Served, test: Split, folder: Path) -> list[Result]:
+def compared(served: Served, test: Split, folder: Path, native: bool) -> list[Result]:
     """All engines on the test split; AOTInductor is timed beside them, and never shipped: it is native code."""
     some = pictures(test, MOST_COMPARED)
 
@@ -166,7 +168,8 @@ def compared(served: Served, test: Split, folder: Path) -> list[Result]:
 
     makers: dict[str, Callable[[], Engine]] = {name: partial(make, folder) for name, make in engines.ENGINES.items()}
     with tempfile.TemporaryDirectory() as scratch:
-        makers["aotinductor"] = partial(compiled, served, some, Path(scratch))
+        if native:
+            makers["aotinductor"] = partial(compiled, served, some, Path(scratch))
         return contest.contest(makers, truth, some)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 import ray.train
 import tyro
@@ -186,6 +187,7 @@ def sweep(asked: Asked) -> int:
             until=math.inf if asked.exhaustive else asked.until(start, time.time()),
         )
         searched(asked, trials, fastest, callbacks)
+        table(paced(rows[~rows["repeat"]], tuning.drift(tuning.ended(trials.folder))), out / "system.csv")
         facts = planned(out)
         print(planning.told(facts))
         return confirmed(base, out, facts)
@@ -228,6 +230,11 @@ def searched(asked: Asked, trials: Sweep, fastest: Fastest, callbacks: list[Call
         longer = f"they took {whole:.0%} longer than their training and evaluating"
         print(f"{longer}, with {trials.starting:.0f} s in which their processes started", flush=True)
     table(found, trials.folder.parent / "statistical.csv")
+
+
+def paced(rows: pd.DataFrame, drift: float) -> pd.DataFrame:
+    """The timed steps, with how far a later run may differ: the machine may have drifted when it was timed, and again."""
+    return rows.drop(columns="repeat").assign(pace_sd=np.hypot(rows.pace_sd, math.sqrt(2) * drift))
 
 
 def planned(out: Path) -> dict[str, Any]:

@@ -4,8 +4,11 @@ The records of trials are its state: a driver that died is followed by one that 
 """
 
 import logging
+import math
 import os
+import statistics
 import time
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +27,7 @@ from jobs.trials import UNDER_WAY
 
 STOPPED = "stopped: it could no longer matter"
 CUT_OFF = "cut off: time was up"  # says nothing of the setting: the trial starts anew when there is more time
+LEAST_FREEDOM = 5  # trials beside the first of each batch, for a scatter to be believed
 COLUMNS = ["global_batch", "lr", "seed", "examples", "reached"]
 
 
@@ -200,6 +204,24 @@ def ended(folder: Path) -> list[Record]:
         if record.ended not in (UNDER_WAY, CUT_OFF):
             found.append(record)
     return found
+
+
+def drift(records: Iterable[Record]) -> float:
+    """Standard deviation of log pace from trial to trial with the same batch: the machine's own, over minutes.
+
+    0 where too few trials tell. A trial's first lap is left out: it finds its caches empty.
+    """
+    paces: dict[tuple[int, int, int], list[float]] = {}
+    for record in records:
+        if laps := record.laps[1:]:
+            setting = (record.trial.workers, record.trial.batch, record.trial.accumulate)
+            pace = sum(lap.seconds for lap in laps) / sum(lap.steps for lap in laps)
+            paces.setdefault(setting, []).append(math.log(pace))
+    freedom = sum(len(own) - 1 for own in paces.values())
+    if freedom < LEAST_FREEDOM:
+        return 0.0
+    squares = sum(statistics.variance(own) * (len(own) - 1) for own in paces.values() if own[1:])
+    return math.sqrt(squares / freedom)
 
 
 def row(record: Record) -> tuple[int, float, int, float, int]:

@@ -48,7 +48,7 @@ def run(tmp_path_factory):
 @pytest.fixture(scope="module")
 def published(run, tmp_path_factory):
     out = tmp_path_factory.mktemp("bundles") / "digits"
-    publish.publish(publish.Asked(run=run, out=out))
+    publish.publish(publish.Asked(run=run, out=out, native=False))
     return out
 
 
@@ -233,7 +233,7 @@ from pathlib import Path
 from jobs import publish
 delay, run, out = float(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
 threading.Thread(target=lambda: (time.sleep(delay), os.kill(os.getpid(), 9)), daemon=True).start()
-publish.publish(publish.Asked(run=run, out=out))
+publish.publish(publish.Asked(run=run, out=out, native=False))
 """
 
 

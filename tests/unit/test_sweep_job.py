@@ -1,13 +1,17 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from equipoise import system
+from equipoise.record import Lap, Record
+from equipoise.trial import Trial
 from jobs.ladder import Row, apart, kept
-from jobs.sweep import Asked, Fastest
-from jobs.tuning import ended
+from jobs.sweep import Asked, Fastest, paced
+from jobs.tuning import drift, ended
 
 
 def asked(**more):
@@ -88,6 +92,38 @@ def test_a_damaged_ladder_is_named_and_what_to_do(tmp_path):
         path.write_text(damaged)
         with pytest.raises(ValueError, match=r"workers-1\.json is damaged: remove it"):
             kept(path)
+
+
+def trial_at(pace, batch, steps=40):
+    lap = Lap(step=steps, steps=steps, seen=steps * batch, examples=steps * batch, workers=1, lr=0.1, loss=1.0,
+              seconds=pace * steps, data_seconds=0.0, compute_seconds=pace * steps, exchange_seconds=0.0)  # fmt: skip
+    first = replace(lap, seconds=10 * lap.seconds)  # its caches are empty
+    return Record(
+        trial=Trial(workload="digits", batch=batch),
+        machine={},
+        laps=[first, lap, lap],
+        ended="cap",
+        target=0.9,
+        examples_to_target=None,
+        test=None,
+    )
+
+
+def test_a_machine_that_drifts_is_known_by_trials_of_the_same_batch():
+    rng = np.random.default_rng(0)
+    paces = [(batch / 1000 * np.exp(0.2 * rng.standard_normal()), batch) for batch in (8, 16, 64) for _ in range(100)]
+    assert drift([trial_at(*one) for one in paces]) == pytest.approx(0.2, rel=0.1)
+    assert drift([trial_at(batch / 1000, batch) for batch in (8, 16, 64) for _ in range(3)]) == pytest.approx(0)
+
+
+def test_too_few_trials_tell_nothing_of_a_drift():
+    assert drift([]) == 0
+    assert drift([trial_at(0.1, 8), trial_at(0.2, 8), trial_at(0.1, 16)]) == 0
+
+
+def test_a_drift_counts_when_the_steps_are_timed_and_again_when_they_are_trained():
+    rows = pd.DataFrame({"seconds": [1.0], "pace_sd": [0.1], "repeat": [False]})
+    assert paced(rows, 0.2).pace_sd.tolist() == pytest.approx([0.3])
 
 
 def test_a_damaged_trial_is_named_and_what_to_do(tmp_path):
