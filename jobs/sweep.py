@@ -233,7 +233,7 @@ def searched(asked: Asked, trials: Sweep, fastest: Fastest, callbacks: list[Call
 
 
 def paced(rows: pd.DataFrame, drift: float) -> pd.DataFrame:
-    """The timed steps, with how far a later run may differ: the machine may have drifted when it was timed, and again."""
+    """The timed steps, with how far a later run may differ: it drifts between them and what was timed, both ways."""
     return rows.drop(columns="repeat").assign(pace_sd=np.hypot(rows.pace_sd, math.sqrt(2) * drift))
 
 
