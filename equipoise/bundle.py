@@ -24,6 +24,7 @@ from equipoise import store
 from equipoise.engines import ENGINES, PROGRAM, WEIGHTS
 
 SCHEMA = 1
+MOST_PIXELS = 2048  # a side
 FACTS, REFERENCE, CARD = "bundle.json", "reference.npz", "card.md"
 NEEDED = {PROGRAM, WEIGHTS, REFERENCE, CARD}
 KINDS: dict[str, type] = {"name": str, "workload": str, "classes": list, "input": dict, "engine": dict, "files": dict}
@@ -50,12 +51,18 @@ class Bundle:
         self.facts = checked(folder)
         self.name: str = self.facts["name"]
         self.classes: list[str] = self.facts["classes"]
-        self.shape = tuple(int(self.facts["input"][side]) for side in ("channels", "height", "width"))
-        self.engine = engine or self.facts["engine"]["name"]
+        self.shape = shape_of(self.facts)
+        self.engine = engine or self.facts["engine"].get("name")
         if self.engine not in ENGINES:
             raise ValueError(f"{folder} asks for the engine {self.engine!r}; there are: {', '.join(ENGINES)}")
-        self.run = ENGINES[self.engine](folder)
-        self.answer(torch.zeros(1, *self.shape, dtype=torch.uint8))  # what does not run is known now
+        try:
+            self.run = ENGINES[self.engine](folder)
+            logits, _ = self.run(torch.zeros(1, *self.shape, dtype=torch.uint8))
+        except Exception as error:  # whatever an engine raises of a program that its facts do not fit
+            reason = next(iter(str(error).strip().splitlines()), "")
+            raise ValueError(f"{folder} does not run ({type(error).__name__}: {reason}): publish again") from error
+        if logits.shape != (1, len(self.classes)):
+            raise ValueError(f"{folder} answers with {logits.shape[1:]} scores for {len(self.classes)} classes")
 
     def answer(self, pictures: Tensor) -> Answer:
         """Labels, scores and features of uint8 pictures (n, channels, height, width)."""
@@ -77,6 +84,14 @@ class Bundle:
 def load(path: str | Path, engine: str | None = None) -> Bundle:
     """The bundle in a folder, on this disk or behind a URL such as s3://bucket/vending."""
     return Bundle(store.local(path), engine)
+
+
+def shape_of(facts: dict[str, Any]) -> tuple[int, ...]:
+    """Channels, height and width of the pictures it takes."""
+    shape = tuple(facts["input"].get(side) for side in ("channels", "height", "width"))
+    if not all(isinstance(side, int) and 1 <= side <= MOST_PIXELS for side in shape):
+        raise ValueError(f"{FACTS} asks for pictures of {shape}: each must be from 1 to {MOST_PIXELS}")
+    return shape
 
 
 def checked(folder: Path) -> dict[str, Any]:
