@@ -83,8 +83,12 @@ class Search:
             Ask(int(b), float(lr), int(s)) for b, lr, s in finished[["global_batch", "lr", "seed"]].to_numpy(float)
         }
         wanted = self._wanted(finished)
-        spare = self._spare(finished) if busy.intersection(wanted) else []
+        spare = self._spare(finished) if self.undecided(finished, busy) else []
         return next((one for one in [*wanted, *spare] if one not in {*busy, *known, *lost}), None)
+
+    def undecided(self, finished: pd.DataFrame, running: Iterable[Ask]) -> bool:
+        """Whether a trial under way may still change what is asked for next."""
+        return not set(running).isdisjoint(self._wanted(finished))
 
     def _wanted(self, finished: pd.DataFrame) -> list[Ask]:
         """In order of worth. What follows from the trials so far comes last, for slots that would wait for the rest."""

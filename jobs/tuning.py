@@ -110,11 +110,15 @@ class Policy(Searcher):
             self.take(record)
 
     def suggest(self, trial_id: str) -> Any:
-        """The next trial, None to wait for those that run, or the end."""
+        """The next trial, None to wait for those that decide what comes next, or the end.
+
+        A spare trial that still runs is not waited for: slots that wait lose their processes, so the end is said at once.
+        """
+        running = self.asks()
         over = time.time() > self.sweep.until
-        asked = None if over else self.search.ask(self.finished, self.asks(), self.lost)
+        asked = None if over else self.search.ask(self.finished, running, self.lost)
         if asked is None:
-            return None if self.running else Searcher.FINISHED
+            return Searcher.FINISHED if over or not self.search.undecided(self.finished, running) else None
         self.running[trial_id] = asked, time.monotonic()
         facts = asdict(self.sweep.trial(asked))
         return {"trial": facts, "path": str(self.sweep.path(asked)), "gpu": self.sweep.gpu}

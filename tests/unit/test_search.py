@@ -81,7 +81,9 @@ def test_a_slot_gets_a_spare_trial_while_one_runs_that_decides_what_comes_next()
     spare = search.ask(known, [wanted])
     assert spare is not None
     assert (spare.global_batch, spare.lr) in {(one.global_batch, one.lr) for one in before}
+    assert search.undecided(known, [wanted, spare])
     assert search.ask(table, [spare]) is None  # it decides nothing: no other is started beside it
+    assert not search.undecided(table, [spare])
     assert search.ask(known, [], [wanted]) is None
 
 
