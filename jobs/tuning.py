@@ -112,7 +112,7 @@ class Policy(Searcher):
     def suggest(self, trial_id: str) -> Any:
         """The next trial, None to wait for those that decide what comes next, or the end.
 
-        A spare trial that still runs is not waited for: slots that wait lose their processes, so the end is said at once.
+        A spare trial that still runs is not waited for: slots that wait lose their processes, so the end is said now.
         """
         running = self.asks()
         over = time.time() > self.sweep.until
