@@ -76,7 +76,7 @@ def publish(asked: Asked) -> None:
         served = Served(*trained(asked.run, made), made.mean, made.std).eval()
         export(served, example(made.test), folder)
         results = compared(served, made.test, folder, asked.native)
-        engine, why = contest.winner(results)
+        engine, why = contest.winner([one for one in results if one.engine in engines.ENGINES])
         answers = {part: answered(engines.ENGINES[engine](folder), getattr(made, part)) for part in PARTS}
         heat = judged.temperature(*answers["validation"][::2])
         found = judged.judged(*answers["test"][::2], list(made.classes), heat)
