@@ -14,7 +14,7 @@ class Trial:
     """One setting, asked for. Two equal trials are the same experiment."""
 
     workload: str
-    """digits, fashion-mnist, cifar10, folder, or module:attribute of your own"""
+    """digits, fashion-mnist, cifar10, folder, vending, vending-source, or module:attribute of your own"""
     model: str | None = None
     """lenet or any torchvision classifier (resnet18, ...); the workload's own if not given"""
     data: str = "data"

@@ -40,7 +40,7 @@ class Asked:
     __doc__ = __doc__
 
     workload: str
-    """digits, fashion-mnist, cifar10, folder, or module:attribute of your own"""
+    """digits, fashion-mnist, cifar10, folder, vending, vending-source, or module:attribute of your own"""
     out: Path
     """folder for tables, records, plan.json and the confirming run"""
     workers: tuple[int, ...] = (1, 2)
