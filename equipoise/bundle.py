@@ -6,9 +6,10 @@ none of which run anything their writer chose.
 """
 
 import hashlib
+import io
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from torch import Tensor
 
 from equipoise import store
 from equipoise.engines import ENGINES, PROGRAM, WEIGHTS
+from equipoise.picture import MODES, UNREADABLE, read
 
 SCHEMA = 1
 MOST_PIXELS = 2048  # a side
@@ -74,6 +76,19 @@ class Bundle:
         logits, features = self.run(pictures)
         labels = [self.classes[place] for place in logits.argmax(1).tolist()]
         return Answer(labels, torch.softmax(logits, 1), features)
+
+    def pictures(self, sources: Sequence[str | Path | bytes]) -> Tensor:
+        """Photographs, by their paths or as bytes, as the pictures that `answer` takes."""
+        if self.shape[0] not in MODES:
+            raise ValueError(f"{self.name} takes {self.shape[0]} channels, and photographs have 1 or 3: give tensors")
+        made = torch.empty(len(sources), *self.shape, dtype=torch.uint8)
+        for place, source in enumerate(sources):
+            try:
+                made[place] = read(io.BytesIO(source) if isinstance(source, bytes) else Path(source), self.shape)
+            except UNREADABLE as error:
+                name = f"picture {place}" if isinstance(source, bytes) else str(source)
+                raise ValueError(f"{name} cannot be read ({error}): give PNG, JPEG, WebP or the like") from None
+        return made
 
     def reference(self) -> dict[str, NDArray[Any]]:
         """What the model said of the pictures kept for comparison."""

@@ -222,8 +222,10 @@ def searched(asked: Asked, trials: Sweep, fastest: Fastest, callbacks: list[Call
         policy = Policy(search, trials, board)
         trials.tuner(policy, None if grid else Hopeless(policy), callbacks).fit()
     found = policy.finished.assign(seed=policy.finished.seed + trials.base.seed).sort_values(COLUMNS[:3])
-    if found.empty:
-        raise ValueError(f"no trial ended within {asked.budget_seconds:g} s: give a larger --budget-seconds")
+    if len(found) < 2:
+        ended = "no trial" if found.empty else "one trial"
+        remedy = "give a larger --budget-seconds; what is there is not repeated"
+        raise ValueError(f"{ended} ended within {asked.budget_seconds:g} s, and a curve needs two: {remedy}")
     print(f"{len(found)} trials, {int(found.reached.sum())} of them reached the target", flush=True)
     if trials.busy:
         whole = (trials.held + trials.starting) / trials.busy - 1

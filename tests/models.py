@@ -5,9 +5,26 @@ from dataclasses import replace
 import torch
 from torch import nn
 
+from equipoise.augment import Augment
 from equipoise.trial import Trial
 from equipoise.workloads import Workload
 from equipoise.workloads.digits import digits
+from equipoise.workloads.vending import vending
+
+ALL = Augment(
+    shift=3,
+    flip=True,
+    crop=0.3,
+    distort=0.2,
+    brightness=0.5,
+    contrast=0.5,
+    saturation=0.5,
+    hue=0.3,
+    kelvin=(3000, 9000),
+    reflection=0.4,
+    blur=1.5,
+    noise=0.05,
+)
 
 
 def with_dropout(trial: Trial) -> Workload:
@@ -67,3 +84,8 @@ def with_little_memory(trial: Trial) -> Workload:
         return nn.functional.cross_entropy(logits, labels)
 
     return replace(digits(trial), loss=loss)
+
+
+def with_all_variations(trial: Trial) -> Workload:
+    """Products in small pictures, changed in every way there is."""
+    return replace(vending(replace(trial, size=32)), augment=ALL)

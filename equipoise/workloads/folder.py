@@ -9,17 +9,17 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image
 from torch import Tensor
 
 from equipoise.augment import Augment
+from equipoise.picture import UNREADABLE, read
 from equipoise.trial import Trial
 from equipoise.workloads.models import model
 from equipoise.workloads.workload import Split, Workload, dealt, split
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 IN_MEMORY_BYTES = 2 << 30  # decoded; a folder above this is read while training
-UNREADABLE = (OSError, ValueError, SyntaxError, Image.DecompressionBombError)  # what Pillow raises on damage
 
 
 def folder(trial: Trial) -> Workload:
@@ -67,27 +67,10 @@ class Photographs:
     def __getitem__(self, index: int) -> Tensor:
         for path in (*self.paths[index:], *self.paths[:index]):
             try:
-                return photograph(path, self.size)
+                return read(path, (3, self.size, self.size))
             except UNREADABLE as error:
                 print(f"cannot read {path} ({error}); the next picture stands in for it", file=sys.stderr)  # noqa: T201
         raise ValueError(f"none of {len(self.paths)} pictures can be read")
-
-
-def photograph(path: Path, size: int) -> Tensor:
-    """The middle square of a photograph, upright as its EXIF says, as uint8 (3, size, size)."""
-    with Image.open(path) as image:
-        upright = eight_bits(ImageOps.exif_transpose(image)).convert("RGB")
-    return torch.from_numpy(np.array(ImageOps.fit(upright, (size, size), Image.Resampling.BILINEAR))).permute(2, 0, 1)
-
-
-def eight_bits(image: Image.Image) -> Image.Image:
-    """A picture of 16 bits a pixel brought to 8; Pillow alone would cut off what is above 255."""
-    if not image.mode.startswith(("I", "F")):
-        return image
-    values = np.asarray(image)
-    if image.mode == "F" or values.min() < 0 or values.max() > 0xFFFF:
-        raise ValueError(f"a picture of mode {image.mode} has no known white: save it with 8 or 16 bits a pixel")
-    return Image.fromarray((values >> 8).astype(np.uint8))
 
 
 def listed(root: Path) -> tuple[list[str], list[Path], NDArray[np.int64]]:
@@ -115,7 +98,7 @@ def decoded(paths: Sequence[Path], size: int) -> tuple[NDArray[np.bool_], Tensor
 
     def attempt(path: Path) -> Tensor | None:
         try:
-            return photograph(path, size)
+            return read(path, (3, size, size))
         except UNREADABLE:
             return None
 

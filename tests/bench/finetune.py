@@ -23,7 +23,8 @@ from equipoise.workloads import Split, Workload, workload
 from equipoise.workloads.products import MACHINE, SHARED
 
 RATES = (0.01, 0.03, 0.1)
-SHOWN = (300, 600, 1200, 2400, 4800, 9600)  # examples seen: a pass is 300
+SHOWN = (60, 120, 300, 600, 1200, 2400, 4800, 9600)  # examples seen: a pass is 300
+EARLY = SHOWN[:4]
 STARTS = {
     "from scratch": {},
     "whole network tuned": {"init": "", "reuse": False},
@@ -34,7 +35,7 @@ STARTS = {
 
 @dataclass(frozen=True)
 class Curve:
-    """Accuracy after each number of examples in SHOWN, on all classes and on those that the source has."""
+    """Accuracy after each number of examples in SHOWN: on all classes, and on those that the source has."""
 
     every: list[float]
     shared: list[float]
@@ -46,7 +47,7 @@ def main() -> None:
     options.add_argument("--model", default="lenet")
     options.add_argument("--source-examples", type=int, default=100_000)
     options.add_argument("--source-lr", type=float, default=0.05)
-    options.add_argument("--seeds", type=int, default=3)
+    options.add_argument("--seeds", type=int, default=5)
     options.add_argument("--threads", type=int, default=2)
     given = options.parse_args()
     torch.set_num_threads(given.threads)
@@ -72,18 +73,25 @@ def source(name: str, examples: int, lr: float, folder: Path) -> str:
 
 
 def table(name: str, folder: Path, seeds: range) -> None:
-    """Each start at the rate that is best for it in the end, by the validation split of its first seed."""
+    """Each start at the rate that is best for it in the end, by the validation split of a seed that is not shown."""
     made = workload(Trial(workload="vending", model=name))
-    print(f"| start | lr | {' | '.join(f'{count:,}' for count in SHOWN)} | shared at {SHOWN[0]} |")
-    print(f"|---|--:|{'--:|' * (len(SHOWN) + 1)}")
+    found = {}
     for start, changes in STARTS.items():
         changes = changes | ({"init": str(folder)} if "init" in changes else {})
-        trial = Trial(workload="vending", model=name, warmup=0.5, target=2.0, examples=SHOWN[-1], evaluate=300, probe=0)
+        trial = Trial(workload="vending", model=name, warmup=0.5, target=2.0, examples=SHOWN[-1], evaluate=60, probe=0)
         trial = replace(trial, **changes)
         best = max(RATES, key=lambda lr: settled(replace(trial, lr=lr, seed=100), made))
-        curves = [curve(replace(trial, lr=best, seed=seed), made) for seed in seeds]
-        cells = [shown([one.every[i] for one in curves]) for i in range(len(SHOWN))]
-        print(f"| {start} | {best:g} | {' | '.join(cells)} | {shown([one.shared[0] for one in curves])} |", flush=True)
+        found[f"{start} | {best:g}"] = [curve(replace(trial, lr=best, seed=seed), made) for seed in seeds]
+    print_rows("all classes", SHOWN, {start: [one.every for one in curves] for start, curves in found.items()})
+    print_rows("shared classes", EARLY, {start: [one.shared for one in curves] for start, curves in found.items()})
+
+
+def print_rows(title: str, counts: tuple[int, ...], rows: dict[str, list[list[float]]]) -> None:
+    """One table of accuracies."""
+    print(f"\n| {title}: start | lr | {' | '.join(f'{count:,} seen' for count in counts)} |")
+    print(f"|---|--:|{'--:|' * len(counts)}")
+    for start, curves in rows.items():
+        print(f"| {start} | {' | '.join(shown([one[i] for one in curves]) for i in range(len(counts)))} |")
 
 
 def settled(trial: Trial, made: Workload) -> float:

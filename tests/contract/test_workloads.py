@@ -13,10 +13,11 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from equipoise.loop import laps
+from equipoise.picture import read
 from equipoise.trial import Trial
 from equipoise.workloads import WORKLOADS, workload
 from equipoise.workloads.digits import raw
-from equipoise.workloads.folder import Photographs, photograph, pictures_in
+from equipoise.workloads.folder import Photographs, pictures_in
 from equipoise.workloads.workload import dealt
 
 
@@ -171,20 +172,20 @@ class TestFolder:
         exif = Image.Exif()
         exif[0x0112] = 6  # turned: what was left comes out on top
         wide.save(tmp_path / "turned.jpg", exif=exif, quality=95)
-        picture = photograph(tmp_path / "turned.jpg", 32)
+        picture = read(tmp_path / "turned.jpg", (3, 32, 32))
         assert picture.shape == (3, 32, 32)
         assert picture[:, :12].min() > 200 and picture[:, 20:].max() < 50
 
     def test_sixteen_bits_keep_their_greys(self, tmp_path):
         ramp = np.linspace(0, 0xFFFF, 32 * 32).reshape(32, 32).astype(np.uint16)
         Image.fromarray(ramp).save(tmp_path / "deep.png")
-        picture = photograph(tmp_path / "deep.png", 32)
+        picture = read(tmp_path / "deep.png", (3, 32, 32))
         assert torch.equal(picture[0], torch.from_numpy((ramp >> 8).astype(np.uint8)))
 
     def test_a_picture_without_a_known_white_is_left_out(self, tmp_path):
         Image.fromarray(np.full((32, 32), 0.7, np.float32)).save(tmp_path / "float.tif")
         with pytest.raises(ValueError, match="no known white"):
-            photograph(tmp_path / "float.tif", 32)
+            read(tmp_path / "float.tif", (3, 32, 32))
 
     def test_what_is_no_regular_file_or_hidden_is_passed_over(self, data):
         os.mkfifo(data / "photos" / "cat" / "pipe.png")

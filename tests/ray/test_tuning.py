@@ -28,7 +28,7 @@ def ended(out):
 
 def test_a_sweep_whose_driver_is_killed_goes_on_and_repeats_no_trial(cluster, tmp_path):
     out = tmp_path / "sweep"
-    first = cluster.start(*command(out, "--budget-seconds", 25))
+    first = cluster.start(*command(out, "--budget-seconds", 200))  # ends with its third trial
     deadline = time.monotonic() + 240
     while len(ended(out)) < 3:
         assert first.poll() is None, first.communicate()
@@ -37,7 +37,7 @@ def test_a_sweep_whose_driver_is_killed_goes_on_and_repeats_no_trial(cluster, tm
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
     before = ended(out)
-    done = cluster.run(*command(out, "--budget-seconds", 25), timeout=400)
+    done = cluster.run(*command(out, "--budget-seconds", 40), timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr
     after = ended(out)
     assert len(after) > len(before)

@@ -11,10 +11,12 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from equipoise import bundle, store
 from equipoise.engines import ENGINES
 from equipoise.loop import Training
+from equipoise.picture import read
 from equipoise.record import Record
 from equipoise.trial import Trial
 from jobs import publish
@@ -112,6 +114,26 @@ def test_pictures_of_another_shape_or_type_are_refused(published):
     for wrong in (pictures(2).float(), torch.zeros(2, 3, 16, 16, dtype=torch.uint8), pictures(2)[0]):
         with pytest.raises(ValueError, match="digits takes uint8 pictures of 1x16x16, got"):
             held.answer(wrong)
+
+
+def test_photographs_by_path_and_as_bytes_are_the_pictures_of_training(published, tmp_path):
+    model = bundle.load(published)
+    wide = np.random.default_rng(0).integers(0, 256, (48, 80, 3)).astype(np.uint8)
+    Image.fromarray(wide).save(tmp_path / "wide.png")
+    found = model.pictures([tmp_path / "wide.png", str(tmp_path / "wide.png"), (tmp_path / "wide.png").read_bytes()])
+    assert found.dtype == torch.uint8 and tuple(found.shape[1:]) == model.shape
+    assert torch.equal(found[0], read(tmp_path / "wide.png", model.shape))
+    assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
+    assert len(model.answer(found).labels) == 3
+    assert len(model.pictures([])) == 0
+
+
+def test_a_photograph_that_cannot_be_read_is_named(published, tmp_path):
+    model = bundle.load(published)
+    (tmp_path / "text.png").write_text("not a picture")
+    for source, name in ((tmp_path / "text.png", "text.png"), (b"", "picture 0"), (tmp_path / "none.png", "none.png")):
+        with pytest.raises(ValueError, match=rf"{name} cannot be read"):
+            model.pictures([source])
 
 
 def test_a_bundle_is_never_written_over(published, run):

@@ -54,6 +54,18 @@ def test_two_workers_accumulation_and_one_large_batch_agree_after_100_steps(plac
     assert distance(two, large) < 1e-10
 
 
+def test_two_workers_and_one_meet_the_same_pictures_under_every_variation(place):
+    trial = Trial(workload="tests.models:with_all_variations", batch=32, lr=0.01, target=2.0, examples=1920)
+    trial = replace(trial, precision="fp64", evaluate=1920)
+    (two, _), _ = gloo(2, place, weights, replace(trial, workers=2))
+    accumulated, _ = weights(replace(trial, accumulate=2))
+    large, _ = weights(replace(trial, batch=64))
+    plain, _ = weights(replace(trial, batch=64, augment=False))
+    assert distance(two, accumulated) < 1e-10
+    assert distance(two, large) < 1e-10
+    assert distance(two, plain) > 0.1
+
+
 @pytest.mark.parametrize(
     "changes", [{"channels_last": True}, {"optimizer": "adamw", "lr": 0.002}], ids=["layout", "adamw"]
 )

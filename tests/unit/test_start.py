@@ -39,9 +39,39 @@ def test_a_body_is_taken_over_and_rows_by_the_names_of_their_classes():
     assert same == ["0", "1"]
     for name, value in new.body.state_dict().items():
         assert torch.equal(value, old.body.state_dict()[name])
-    assert torch.equal(new.head.weight[:2], old.head.weight[[1, 3]])
-    assert torch.equal(new.head.bias[:2], old.head.bias[[1, 3]])
     assert torch.equal(new.head.weight[2:], drawn[2:])
+
+
+def test_rows_beside_new_ones_say_the_same_less_loudly():
+    old, new = lenet(1), lenet(2)
+    with torch.no_grad():
+        old.head.weight.mul_(7).add_(0.3)  # learned to the end, with something in common
+    drawn = new.head.weight.detach().norm(dim=1).mean()
+    before = Learned("there", old.state_dict(), [*"0123456", "seven", "eight", "nine"])
+    assert begun(new, before, CLASSES, reuse=True) == [*"0123456"]
+    images = torch.randn(8, 1, 16, 16)
+    expected = old(images)[:, :7] - old(images).mean(1, keepdim=True)
+    found = new(images)[:, :7]
+    share = found.norm() / expected.norm()
+    torch.testing.assert_close(found, share * expected, atol=1e-5, rtol=1e-4)
+    assert 0.3 * drawn < new.head.weight[:7].norm(dim=1).mean() < 0.7 * drawn
+
+
+def test_rows_are_taken_as_they_are_if_no_class_is_new():
+    old, new = lenet(1), lenet(2)
+    turned = CLASSES[::-1]
+    assert begun(new, Learned("there", old.state_dict(), turned), CLASSES, reuse=True) == CLASSES
+    images = torch.randn(8, 1, 16, 16)
+    torch.testing.assert_close(new(images), old(images).flip(1))
+
+
+def test_a_head_whose_rows_are_not_those_of_its_classes_gives_none():
+    old, new = lenet(1), lenet(2)
+    drawn = new.head.weight.detach().clone()
+    for name in ("head.bias", "head.weight"):
+        tensors = {key: value[:9] if key == name else value for key, value in old.state_dict().items()}
+        assert begun(new, Learned("there", tensors, CLASSES), CLASSES, reuse=True) == []
+        assert torch.equal(new.head.weight, drawn)
 
 
 def test_rows_are_left_as_they_were_drawn_if_asked():
