@@ -16,7 +16,7 @@ lint: .venv/ready ## style, types and the floors of the house
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
 
 bench: .venv/peers ## speed against peers, in interleaved pairs, and the search against others
-	$(BIN)/python -m tests.bench.loop && $(BIN)/python -m tests.policies
+	$(BIN)/python -m tests.bench.loop && $(BIN)/python -m tests.bench.augment && $(BIN)/python -m tests.bench.engines && $(BIN)/python -m tests.policies
 
 serve: ## nothing is published yet
 	@echo "make serve: there is no bundle to serve yet; this version trains (make demo)" >&2; exit 2

@@ -19,6 +19,7 @@ DRAWS = (
     *(f"corner_{number}" for number in range(8)),
 )
 ASPECTS = (3 / 4, 4 / 3)  # of what a crop keeps, width over height
+AT_A_TIME = 400_000  # bytes: as numbers they fit a processor's cache, and malloc keeps their memory
 SPOT = 0.35  # radius of a reflected highlight, of half a picture
 
 Drawn = dict[str, NDArray[np.float64]]
@@ -65,16 +66,24 @@ class Augment:
 
     def __call__(self, images: Tensor, seed: int, epochs: NDArray[np.int64], examples: NDArray[np.int64]) -> Tensor:
         """`images`, uint8 (n, channels, height, width), each changed as its example's key says in its epoch."""
+        few = max(AT_A_TIME // max(images[:1].numel(), 1), 1) if images.device.type == "cpu" else len(images)
+        if len(images) <= few:
+            return self._varied(images, seed, epochs, examples)
+        parts = [slice(start, start + few) for start in range(0, len(images), few)]
+        return torch.cat([self._varied(images[part], seed, epochs[part], examples[part]) for part in parts])
+
+    def _varied(self, images: Tensor, seed: int, epochs: NDArray[np.int64], examples: NDArray[np.int64]) -> Tensor:
+        """The same of a few pictures, on the way through a processor's cache."""
         table = keys.uniforms(seed, epochs, examples, len(DRAWS))
         drawn = dict(zip(DRAWS, table.T, strict=True))
         if self.shift:
             places = np.stack([drawn["down"], drawn["right"]], 1) * (2 * self.shift + 1)
             images = shifted(images, places.astype(np.int64), self.shift)
-        if self.flip:
+        if self.crop < 1 or self.distort:
+            images = viewed(images, self._view(drawn))
+        elif self.flip:
             flips = torch.from_numpy(drawn["flip"] < 0.5).to(images.device)
             images = torch.where(flips[:, None, None, None], images.flip(-1), images)
-        if self.crop < 1 or self.distort:
-            images = whole(viewed(images.float(), self._view(drawn)))
         if self.kelvin or self.reflection:
             images = self._lit(images, drawn)
         return self._seen(images, drawn)
@@ -83,6 +92,8 @@ class Augment:
         """Where each point of the result is found in the picture: a 3x3 matrix a picture."""
         count = len(drawn["flip"])
         view = cropped(drawn, self.crop) if self.crop < 1 else np.tile(np.eye(3), (count, 1, 1))
+        if self.flip:
+            view[drawn["flip"] < 0.5, 0] *= -1
         if not self.distort:
             return view
         corners = np.stack([drawn[f"corner_{number}"] for number in range(8)], 1).reshape(count, 4, 2)
@@ -172,9 +183,13 @@ def homographies(moves: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def viewed(images: Tensor, views: NDArray[np.float64]) -> Tensor:
     """Each picture as its view finds it; what comes in from outside is black."""
-    count, _, height, width = images.shape
+    height, width = images.shape[2:]
     rows, columns = (torch.arange(side, device=images.device) * (2 / side) + (1 / side - 1) for side in (height, width))
-    view = torch.from_numpy(views).to(images)[:, :, :, None, None]
-    across, down, depth = (view[:, i, 0] * columns + view[:, i, 1] * rows[:, None] + view[:, i, 2] for i in range(3))
-    grid = torch.stack([across / depth, down / depth], -1).view(count, height, width, 2)
-    return F.grid_sample(images, grid, align_corners=False)
+    view = torch.from_numpy(views).to(images.device, torch.float32)[:, :, :, None, None]
+    found = images.new_empty(len(images), height, width, 2, dtype=torch.float32)
+    for side in range(2):
+        torch.add(view[:, side, 0] * columns + view[:, side, 2], view[:, side, 1] * rows[:, None], out=found[..., side])
+    if (views[:, 2] != (0, 0, 1)).any():  # lines that were parallel meet
+        found /= (view[:, 2, 0] * columns + view[:, 2, 1] * rows[:, None] + view[:, 2, 2])[..., None]
+    values = F.grid_sample(images.float(), found, align_corners=False)
+    return values.add_(0.5).to(torch.uint8)  # means of bytes: there is nothing to clamp

@@ -7,10 +7,11 @@ test split against examples seen, mean and 95 % interval over seeds.
 import json
 import statistics
 from argparse import ArgumentParser
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -22,7 +23,7 @@ from equipoise.trial import Trial
 from equipoise.workloads import Split, Workload, workload
 from equipoise.workloads.products import MACHINE, SHARED
 
-RATES = (0.01, 0.03, 0.1)
+RATES = (0.003, 0.01, 0.03, 0.1)
 SHOWN = (60, 120, 300, 600, 1200, 2400, 4800, 9600)  # examples seen: a pass is 300
 EARLY = SHOWN[:4]
 STARTS = {
@@ -54,7 +55,8 @@ def main() -> None:
     print(", ".join(f"{name} {value}" for name, value in machine(torch.device("cpu")).items()))
     with TemporaryDirectory() as folder:
         print(source(given.model, given.source_examples, given.source_lr, Path(folder)), flush=True)
-        table(given.model, Path(folder), range(given.seeds))
+        starts(given.model, Path(folder), range(given.seeds))
+        rows(given.model, Path(folder), range(given.seeds))
 
 
 def source(name: str, examples: int, lr: float, folder: Path) -> str:
@@ -72,26 +74,38 @@ def source(name: str, examples: int, lr: float, folder: Path) -> str:
     return f"\nsource: {name} on vending-source, {examples:,} examples, {seconds:.0f} s, test accuracy {accuracy:.3f}\n"
 
 
-def table(name: str, folder: Path, seeds: range) -> None:
+def starts(name: str, folder: Path, seeds: range) -> None:
     """Each start at the rate that is best for it in the end, by the validation split of a seed that is not shown."""
     made = workload(Trial(workload="vending", model=name))
-    found = {}
+    print(f"| start | lr | {' | '.join(f'{count:,} seen' for count in SHOWN)} |\n|---|--:|{'--:|' * len(SHOWN)}")
     for start, changes in STARTS.items():
-        changes = changes | ({"init": str(folder)} if "init" in changes else {})
-        trial = Trial(workload="vending", model=name, warmup=0.5, target=2.0, examples=SHOWN[-1], evaluate=60, probe=0)
-        trial = replace(trial, **changes)
-        best = max(RATES, key=lambda lr: settled(replace(trial, lr=lr, seed=100), made))
-        found[f"{start} | {best:g}"] = [curve(replace(trial, lr=best, seed=seed), made) for seed in seeds]
-    print_rows("all classes", SHOWN, {start: [one.every for one in curves] for start, curves in found.items()})
-    print_rows("shared classes", EARLY, {start: [one.shared for one in curves] for start, curves in found.items()})
+        trial = begun(name, SHOWN[-1], **changes | ({"init": str(folder)} if "init" in changes else {}))
+        best = max(RATES[1:], key=lambda lr: settled(replace(trial, lr=lr, seed=100), made))
+        curves = [curve(replace(trial, lr=best, seed=seed), made, SHOWN).every for seed in seeds]
+        print(f"| {start} | {best:g} | {' | '.join(map(shown, zip(*curves, strict=True)))} |", flush=True)
 
 
-def print_rows(title: str, counts: tuple[int, ...], rows: dict[str, list[list[float]]]) -> None:
-    """One table of accuracies."""
-    print(f"\n| {title}: start | lr | {' | '.join(f'{count:,} seen' for count in counts)} |")
-    print(f"|---|--:|{'--:|' * len(counts)}")
-    for start, curves in rows.items():
-        print(f"| {start} | {' | '.join(shown([one[i] for one in curves]) for i in range(len(counts)))} |")
+def rows(name: str, folder: Path, seeds: range) -> None:
+    """What rows taken over are worth early, at each rate: accuracy with them less without, seed by seed."""
+    made = workload(Trial(workload="vending", model=name))
+    print(f"\n| rows reused less drawn anew | lr | {' | '.join(f'{count:,} seen' for count in EARLY)} |")
+    print(f"|---|--:|{'--:|' * len(EARLY)}")
+    for lr in RATES:
+        trial = begun(name, EARLY[-1], init=str(folder), lr=lr)
+        with_rows = [curve(replace(trial, seed=seed), made, EARLY) for seed in seeds]
+        without = [curve(replace(trial, seed=seed, reuse=False), made, EARLY) for seed in seeds]
+        for what in ("shared", "every"):
+            pairs = [(getattr(a, what), getattr(b, what)) for a, b in zip(with_rows, without, strict=True)]
+            gains = [[a - b for a, b in zip(*pair, strict=True)] for pair in pairs]
+            which = {"shared": "shared classes", "every": "all classes"}[what]
+            print(f"| {which} | {lr:g} | {' | '.join(map(shown, zip(*gains, strict=True)))} |", flush=True)
+
+
+def begun(name: str, examples: int, **changes: Any) -> Trial:
+    """A trial on the machine's pictures that goes on to its cap."""
+    return Trial(
+        workload="vending", model=name, warmup=0.5, target=2.0, examples=examples, evaluate=300, probe=0, **changes
+    )
 
 
 def settled(trial: Trial, made: Workload) -> float:
@@ -102,31 +116,23 @@ def settled(trial: Trial, made: Workload) -> float:
     return statistics.mean(lap.metric for lap in training.done[-5:] if lap.metric is not None)
 
 
-def curve(trial: Trial, made: Workload) -> Curve:
+def curve(trial: Trial, made: Workload, counts: tuple[int, ...]) -> Curve:
     """Accuracy on the test split as examples are seen."""
-    training = Training(trial, made)
+    few = Split(made.validation.pictures[:10], made.validation.labels[:10])  # laps end often, and are not judged here
+    training = Training(replace(trial, evaluate=counts[0]), replace(made, validation=few))
     shared = [MACHINE.index(product) for product in SHARED]
     some = torch.isin(made.test.labels, torch.tensor(shared))
     assert isinstance(made.test.pictures, torch.Tensor)
     known = Split(made.test.pictures[some], made.test.labels[some])
     every, early = [], []
-    for seen in marks(training):
-        every.append(training.metric(made.test))
-        early.append(training.metric(known))
-        assert seen >= SHOWN[len(every) - 1]
+    for lap in training.laps():
+        if len(every) < len(counts) and lap.seen >= counts[len(every)]:
+            every.append(training.metric(made.test))
+            early.append(training.metric(known))
     return Curve(every, early)
 
 
-def marks(training: Training) -> Iterator[int]:
-    """Train on, pausing after each number of examples in SHOWN."""
-    left = list(SHOWN)
-    for lap in training.laps():
-        if left and lap.seen >= left[0]:
-            left.pop(0)
-            yield lap.seen
-
-
-def shown(values: list[float]) -> str:
+def shown(values: Sequence[float]) -> str:
     """Mean and half the 95 % interval, in percent."""
     half = stats.t.ppf(0.975, len(values) - 1) * statistics.stdev(values) / len(values) ** 0.5 if values[1:] else 0.0
     return f"{statistics.mean(values):.1%} ± {half:.1%}"

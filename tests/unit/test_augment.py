@@ -104,8 +104,18 @@ def test_a_crop_is_a_part_enlarged():
 def test_views_of_corners_that_do_not_move_change_nothing():
     found = homographies(np.zeros((3, 4, 2)))
     np.testing.assert_allclose(found, np.tile(np.eye(3), (3, 1, 1)), atol=1e-12)
-    images = pictures(3, 3, 17).float()
-    torch.testing.assert_close(viewed(images, found), images, rtol=0, atol=1e-3)
+    images = pictures(3, 3, 17)
+    assert torch.equal(viewed(images, found), images)
+
+
+def test_a_flip_within_a_crop_mirrors_what_the_crop_finds():
+    images, zero = pictures(40, 3, 16), np.zeros(40, np.int64)
+    straight = Augment(crop=0.3)(images.flip(-1), 0, zero, np.arange(40))
+    varied = Augment(crop=0.3, flip=True)(images, 0, zero, np.arange(40))
+    plain = Augment(crop=0.3)(images, 0, zero, np.arange(40))
+    mirrored = (varied.int() - straight.int()).abs().amax((1, 2, 3)) <= 1
+    assert torch.equal(varied[~mirrored], plain[~mirrored])
+    assert 10 < int(mirrored.sum()) < 30
 
 
 def test_corners_go_where_they_are_moved():
