@@ -18,8 +18,8 @@ lint: .venv/ready ## style, types and the floors of the house
 bench: .venv/peers ## speed against peers, in interleaved pairs, and the search against others
 	$(BIN)/python -m tests.bench.loop && $(BIN)/python -m tests.bench.augment && $(BIN)/python -m tests.bench.engines && $(BIN)/python -m tests.policies
 
-serve: ## nothing is published yet
-	@echo "make serve: there is no bundle to serve yet; this version trains (make demo)" >&2; exit 2
+serve: .venv/ready ## answer pictures by HTTP with the model published in bundles/vending
+	$(BIN)/serve run services.app:build bundle=bundles/vending
 
 .venv/ready: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python >= 3.11 is needed, this is " + sys.version.split()[0] + "; try make PYTHON=python3.12")'

@@ -8,7 +8,9 @@ none of which run anything their writer chose.
 import hashlib
 import io
 import json
+import math
 import os
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,10 +28,19 @@ from equipoise.engines import ENGINES, PROGRAM, WEIGHTS
 from equipoise.picture import MODES, UNREADABLE, read
 
 SCHEMA = 1
-MOST_PIXELS = 2048  # a side
+MOST_SIDE, MOST_CHANNELS = 2048, 4
+MOST_REFERENCE = 1 << 30  # bytes, unpacked
 FACTS, REFERENCE, CARD = "bundle.json", "reference.npz", "card.md"
 NEEDED = {PROGRAM, WEIGHTS, REFERENCE, CARD}
-KINDS: dict[str, type] = {"name": str, "workload": str, "classes": list, "input": dict, "engine": dict, "files": dict}
+KINDS: dict[str, type] = {
+    "name": str,
+    "workload": str,
+    "classes": list,
+    "input": dict,
+    "engine": dict,
+    "metrics": dict,
+    "files": dict,
+}
 """what bundle.json must hold for a bundle to be loaded"""
 
 
@@ -39,7 +50,7 @@ class Answer:
 
     labels: list[str]
     scores: Tensor
-    """one row a picture, which adds up to 1"""
+    """calibrated probabilities: one row a picture, which adds up to 1"""
     features: Tensor
     """what the classifier saw: the penultimate layer"""
 
@@ -54,33 +65,39 @@ class Bundle:
         self.name: str = self.facts["name"]
         self.classes: list[str] = self.facts["classes"]
         self.shape = shape_of(self.facts)
+        self.temperature = temperature_of(self.facts)
         self.engine = engine or self.facts["engine"].get("name")
-        if self.engine not in ENGINES:
+        if not isinstance(self.engine, str) or self.engine not in ENGINES:
             raise ValueError(f"{folder} asks for the engine {self.engine!r}; there are: {', '.join(ENGINES)}")
         try:
             self.run = ENGINES[self.engine](folder)
-            logits, _ = self.run(torch.zeros(1, *self.shape, dtype=torch.uint8))
+            for count in (1, 2):
+                require_answer(*self.run(torch.zeros(count, *self.shape, dtype=torch.uint8)), count, len(self.classes))
         except Exception as error:  # whatever an engine raises of a program that its facts do not fit
             reason = next(iter(str(error).strip().splitlines()), "")
             raise ValueError(f"{folder} does not run ({type(error).__name__}: {reason}): publish again") from error
-        if logits.shape != (1, len(self.classes)):
-            raise ValueError(f"{folder} answers with {logits.shape[1:]} scores for {len(self.classes)} classes")
 
     def answer(self, pictures: Tensor) -> Answer:
         """Labels, scores and features of uint8 pictures (n, channels, height, width)."""
+        wanted = f"{self.name} takes a batch of uint8 pictures (n, {', '.join(map(str, self.shape))})"
+        if not isinstance(pictures, Tensor):
+            raise ValueError(f"{wanted}, got {type(pictures).__name__}: make it with `pictures`")
         if pictures.dtype != torch.uint8 or tuple(pictures.shape[1:]) != self.shape or pictures.ndim != 4:
-            raise ValueError(
-                f"{self.name} takes uint8 pictures of {'x'.join(map(str, self.shape))}, "
-                f"got {pictures.dtype} of {'x'.join(map(str, pictures.shape[1:]))}"
-            )
+            raise ValueError(f"{wanted}, got {pictures.dtype} {tuple(pictures.shape)}")
         logits, features = self.run(pictures)
         labels = [self.classes[place] for place in logits.argmax(1).tolist()]
-        return Answer(labels, torch.softmax(logits, 1), features)
+        return Answer(labels, self.scores(logits), features)
+
+    def scores(self, logits: Tensor) -> Tensor:
+        """Probabilities that are as often right as they say: divided by the temperature found on validation."""
+        return torch.softmax(logits / self.temperature, 1)
 
     def pictures(self, sources: Sequence[str | Path | bytes]) -> Tensor:
         """Photographs, by their paths or as bytes, as the pictures that `answer` takes."""
         if self.shape[0] not in MODES:
             raise ValueError(f"{self.name} takes {self.shape[0]} channels, and photographs have 1 or 3: give tensors")
+        if isinstance(sources, str | Path | bytes):
+            raise ValueError(f"give {self.name} a list of pictures, not one {type(sources).__name__}")
         made = torch.empty(len(sources), *self.shape, dtype=torch.uint8)
         for place, source in enumerate(sources):
             try:
@@ -92,8 +109,15 @@ class Bundle:
 
     def reference(self) -> dict[str, NDArray[Any]]:
         """What the model said of the pictures kept for comparison."""
-        with np.load(self.folder / REFERENCE, allow_pickle=False) as held:
-            return dict(held)
+        path = self.folder / REFERENCE
+        try:
+            with zipfile.ZipFile(path) as whole:
+                if sum(member.file_size for member in whole.infolist()) > MOST_REFERENCE:
+                    raise ValueError(f"it unpacks to more than {MOST_REFERENCE} bytes")
+            with np.load(path, allow_pickle=False) as held:
+                return dict(held)
+        except (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile) as error:
+            raise ValueError(f"{path} cannot be read ({error}): publish again") from None
 
 
 def load(path: str | Path, engine: str | None = None) -> Bundle:
@@ -104,9 +128,29 @@ def load(path: str | Path, engine: str | None = None) -> Bundle:
 def shape_of(facts: dict[str, Any]) -> tuple[int, ...]:
     """Channels, height and width of the pictures it takes."""
     shape = tuple(facts["input"].get(side) for side in ("channels", "height", "width"))
-    if not all(isinstance(side, int) and 1 <= side <= MOST_PIXELS for side in shape):
-        raise ValueError(f"{FACTS} asks for pictures of {shape}: each must be from 1 to {MOST_PIXELS}")
+    most = (MOST_CHANNELS, MOST_SIDE, MOST_SIDE)
+    if not all(type(side) is int and 1 <= side <= end for side, end in zip(shape, most, strict=True)):
+        raise ValueError(f"{FACTS} asks for pictures of {shape}: each side must be from 1 to its most, {most}")
     return shape
+
+
+def temperature_of(facts: dict[str, Any]) -> float:
+    """By what scores are divided before softmax."""
+    found = facts["metrics"].get("temperature")
+    if not isinstance(found, int | float) or not 0 < found < math.inf:
+        raise ValueError(f"{FACTS} has a temperature of {found!r}: it must be a number above 0")
+    return float(found)
+
+
+def require_answer(logits: Any, features: Any, count: int, classes: int) -> None:
+    """Refuse what is no answer to `count` pictures."""
+    for name, value, width in (("scores", logits, classes), ("features", features, None)):
+        if not isinstance(value, Tensor) or not value.is_floating_point() or value.ndim != 2:
+            raise ValueError(f"its {name} are no table of numbers")
+        if len(value) != count or (width is not None and value.shape[1] != width):
+            raise ValueError(f"it answers {count} pictures with {name} of {tuple(value.shape)} for {classes} classes")
+        if not torch.isfinite(value).all():
+            raise ValueError(f"its {name} are not finite")
 
 
 def checked(folder: Path) -> dict[str, Any]:
@@ -123,6 +167,12 @@ def checked(folder: Path) -> dict[str, Any]:
     for name, kind in KINDS.items():
         if not isinstance(facts.get(name), kind):
             raise ValueError(f"{folder / FACTS} lacks {name}, or has it in another form")
+    if not all(isinstance(name, str) for name in facts["classes"]) or len(set(facts["classes"])) < len(
+        facts["classes"]
+    ):
+        raise ValueError(f"{folder / FACTS} names classes that are no texts, or one twice: publish again")
+    if strange := {path.name for path in folder.iterdir()} - facts["files"].keys() - {FACTS}:
+        raise ValueError(f"{folder} holds what was not published with it, {min(strange)}: take that away")
     if missing := NEEDED - facts["files"].keys():
         raise ValueError(f"{folder} lacks {', '.join(sorted(missing))}: publish again")
     for name, expected in facts["files"].items():
@@ -134,6 +184,8 @@ def require_file(folder: Path, name: str, expected: str) -> None:
     """Refuse a file that is missing, elsewhere or changed."""
     if Path(name).name != name or name.startswith("."):
         raise ValueError(f"{folder} names a file outside of itself, {name!r}")
+    if (folder / name).is_symlink():
+        raise ValueError(f"{folder / name} is a link: copy the bundle whole")
     if not (folder / name).is_file():
         raise ValueError(f"{folder} lacks {name}: copy the bundle whole, or publish again")
     if sha256(folder / name) != expected:
@@ -155,11 +207,13 @@ def sha256(path: Path) -> str:
 @contextmanager
 def writing(out: Path) -> Iterator[Path]:
     """A folder to fill beside `out`: it takes that name once all is in it, and goes if anything is raised."""
-    if out.exists():
+    if os.path.lexists(out):
         raise ValueError(f"{out} exists already: give another --out, or remove it")
     out.parent.mkdir(parents=True, exist_ok=True)
+    for left in out.parent.glob(f".{out.name}.*"):  # of a publishing that was killed
+        if left.suffix[1:].isdigit() and not Path(f"/proc/{left.suffix[1:]}").exists():
+            rmtree(left, ignore_errors=True)
     temporary = out.with_name(f".{out.name}.{os.getpid()}")
-    rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
     try:
         yield temporary

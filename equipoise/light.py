@@ -98,7 +98,7 @@ def decoded(pictures: Tensor) -> Tensor:
 
 def looked_up(table: Tensor, places: Tensor) -> Tensor:
     """What stands in `table` at each place: six times as fast as an index."""
-    return table.to(places.device).index_select(0, places.to(torch.int32).view(-1)).view_as(places)
+    return table.to(places.device).index_select(0, places.to(torch.int32).reshape(-1)).view(places.shape)
 
 
 def grain(places: NDArray[np.float64], like: Tensor) -> Tensor:

@@ -8,17 +8,51 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
-UNREADABLE = (OSError, ValueError, SyntaxError, Image.DecompressionBombError)  # what Pillow raises on damage
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
+MOST_PIXELS = 80_000_000  # of a photograph: 240 MB as it is decoded
+UNREADABLE = (
+    OSError,
+    ValueError,
+    SyntaxError,
+    RuntimeError,
+    Image.DecompressionBombError,
+)  # what Pillow raises on damage
+ORIENTATION = 0x0112  # of EXIF
+TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 MODES = {1: "L", 3: "RGB"}  # by channels
 
 
 def read(source: Path | BinaryIO, shape: tuple[int, ...]) -> Tensor:
-    """The middle of a photograph, upright as its EXIF says, as uint8 (channels, height, width)."""
+    """A photograph as a model takes it."""
+    with Image.open(source, formats=FORMATS) as image:
+        if image.width * image.height > MOST_PIXELS:
+            raise ValueError(f"{image.width}x{image.height} pixels are more than {MOST_PIXELS}: make it smaller")
+        return pixels(image, shape)
+
+
+def pixels(image: Image.Image, shape: tuple[int, ...]) -> Tensor:
+    """The middle of an image, upright as its EXIF says, as uint8 (channels, height, width)."""
     channels, height, width = shape
-    with Image.open(source) as image:
-        whole = eight_bits(ImageOps.exif_transpose(image)).convert(MODES[channels])
-    pixels = np.array(ImageOps.fit(whole, (width, height), Image.Resampling.BILINEAR))
-    return torch.from_numpy(pixels.reshape(height, width, channels)).permute(2, 0, 1)
+    whole = eight_bits(upright(image)).convert(MODES[channels])
+    values = np.array(ImageOps.fit(whole, (width, height), Image.Resampling.BILINEAR))
+    return torch.from_numpy(values.reshape(height, width, channels)).permute(2, 0, 1)
+
+
+def upright(image: Image.Image) -> Image.Image:
+    """The image as it was held; as it comes where what EXIF says of it makes no sense."""
+    try:
+        turn = TURNS.get(image.getexif().get(ORIENTATION, 1))
+    except Exception:  # Pillow raises whatever it stumbles over in a damaged header
+        turn = None
+    return image if turn is None else image.transpose(turn)
 
 
 def eight_bits(image: Image.Image) -> Image.Image:

@@ -5,7 +5,9 @@ operators and their arguments, and no file is opened by any of them.
 """
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,8 +23,24 @@ TYPES: dict[type, str] = {
 }
 ARITHMETIC = {name: getattr(operator, name) for name in ("getitem", "add", "sub", "mul", "floordiv", "mod", "neg")}
 CHECKS = {"_assert_scalar", "_assert_tensor_metadata", "sym_constrain_range_for_size", "sym_constrain_range"}
-UNDERSCORED = {"_softmax", "_log_softmax", "_to_copy", "_unsafe_view", "_unsafe_index"}
-FORBIDDEN = {"from_file"}  # the one operator that opens files
+LARGEST = 1 << 40  # of sizes that a program reckons with
+Step = Callable[[list[Any], Tensor], Any]
+NAMES = """
+    abs adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool2d add addmm amax amin arange argmax avg_pool1d
+    avg_pool2d baddbmm batch_norm bmm cat ceil celu chunk clamp clamp_max clamp_min clone concat constant_pad_nd
+    contiguous conv1d conv2d conv3d cos cumsum detach div dropout einsum elu eq erf exp expand expand_as eye
+    feature_dropout fill flatten flip floor full full_like gather ge gelu glu group_norm gt hardsigmoid hardswish
+    hardtanh index index_select instance_norm layer_norm le leaky_relu lift_fresh_copy linalg_vector_norm linear log
+    log_softmax lt masked_fill matmul max max_pool1d max_pool2d maximum mean min minimum mish mm movedim mul narrow
+    ne neg new_full new_ones new_zeros norm ones ones_like pad permute pixel_shuffle pixel_unshuffle pow prelu prod
+    reciprocal relu relu6 repeat reshape rms_norm roll round rsqrt rsub scaled_dot_product_attention select selu
+    sigmoid silu sin slice softmax softplus split split_with_sizes sqrt square squeeze stack std sub sum swapaxes
+    sym_size t tanh tile to transpose tril triu unbind unflatten unsqueeze upsample_bicubic2d upsample_bilinear2d
+    upsample_nearest2d var view view_as where zero zeros zeros_like
+"""
+OPERATORS = frozenset(NAMES.split())
+"""of ATen, by their names without the underscore that says in place: arithmetic on tensors, each of which checks what
+it is given; nothing that reads memory as it comes, calls a kernel's inside or opens a file"""
 
 
 def exported(model: nn.Module, example: Tensor) -> ExportedProgram:
@@ -67,12 +85,16 @@ def skipped(node: fx.Node) -> bool:
 
 def name_of(target: Any) -> str:
     """An operator as NAME.OVERLOAD, or a word of arithmetic on sizes."""
-    if isinstance(target, torch._ops.OpOverload) and target.namespace == "aten":
+    if (
+        isinstance(target, torch._ops.OpOverload)
+        and target.namespace == "aten"
+        and target._opname.removesuffix("_") in OPERATORS
+    ):
         return f"{target._opname}.{target._overloadname}"
     for name, function in ARITHMETIC.items():
         if target is function:
             return name
-    raise ValueError(f"the model uses {target}, which a bundle cannot hold: only PyTorch's own operators are")
+    raise ValueError(f"the model uses {target}, which a bundle cannot hold: only common operators of PyTorch's own are")
 
 
 def plain(value: Any, numbers: Mapping[fx.Node, int]) -> Any:
@@ -89,59 +111,125 @@ def plain(value: Any, numbers: Mapping[fx.Node, int]) -> Any:
     raise ValueError(f"the model gives an operator {value!r}, which a bundle cannot hold")
 
 
-def loaded(steps: list[dict[str, Any]], weights: Mapping[str, Tensor]) -> fx.GraphModule:
-    """A function of pictures that does the steps; refuses what is not a list of known operators."""
-    graph, root, nodes = fx.Graph(), nn.Module(), list[Any]()
+class Program:
+    """A function of pictures that does the steps of a bundle."""
+
+    def __init__(self, steps: list[Step], last_uses: list[list[int]]) -> None:
+        """`last_uses`: for each step the numbers of those whose results are of no use after it."""
+        self.steps = steps
+        self.last_uses = last_uses
+
+    def __call__(self, pictures: Tensor) -> Any:
+        """What the last step gives: scores and features."""
+        found: list[Any] = []
+        for step, over in zip(self.steps, self.last_uses, strict=True):
+            found.append(step(found, pictures))
+            for number in over:
+                found[number] = None
+        return found[-1]
+
+
+def loaded(steps: Any, weights: Mapping[str, Tensor]) -> Program:
+    """The program of a bundle; refuses what is not a list of known operators on what came before."""
     try:
-        for step in steps:
-            nodes.append(node_of(step, graph, root, nodes, weights))
-        graph.lint()
-    except (KeyError, IndexError, TypeError, AttributeError, RuntimeError) as error:
+        made = [step_of(step, number, weights) for number, step in enumerate(steps)]
+        uses = [sorted(set(numbers_in(step))) for step in steps]
+    except (KeyError, IndexError, TypeError, AttributeError, RuntimeError, RecursionError) as error:
         raise ValueError(f"the bundle's program is not one ({type(error).__name__}: {error})") from None
-    return fx.GraphModule(root, graph)
+    if not steps or "output" not in steps[-1] or sum("input" in step for step in steps) != 1:
+        raise ValueError("the bundle's program does not lead from pictures to an output")
+    for number, used in enumerate(uses):
+        if used and not 0 <= used[0] <= used[-1] < number:
+            raise ValueError(f"step {number} of the bundle's program takes what is not there yet")
+    last = {one: number for number, used in enumerate(uses) for one in used}
+    return Program(made, [[one for one, number in last.items() if number == place] for place in range(len(steps))])
 
 
-def node_of(
-    step: dict[str, Any], graph: fx.Graph, root: nn.Module, nodes: list[Any], weights: Mapping[str, Tensor]
-) -> fx.Node:
-    """One step as a node, under a name of our own."""
+def step_of(step: dict[str, Any], number: int, weights: Mapping[str, Tensor]) -> Step:
+    """One step, ready to be done on the results of those before it."""
     if "input" in step:
-        return graph.placeholder(f"pictures_{len(nodes)}")
+        return lambda found, pictures: pictures
     if "weight" in step:
-        name = f"weight_{len(nodes)}"
-        root.register_buffer(name, weights[step["weight"]])
-        return graph.get_attr(name)
+        weight = weights[step["weight"]]
+        return lambda found, pictures: weight
     if "output" in step:
-        end: fx.Node = graph.output(tuple(value_of(one, nodes) for one in step["output"]))
-        return end
-    taken, named = value_of(step["take"], nodes), {name: value_of(one, nodes) for name, one in step["named"].items()}
-    node: fx.Node = graph.call_function(function_of(step["do"]), tuple(taken), named)
-    return node
+        ends = [*value_of(step["output"])]
+        return lambda found, pictures: tuple(filled(end, found) for end in ends)
+    function, taken = function_of(step["do"]), value_of(step["take"])
+    named = {str(name): value_of(value) for name, value in step["named"].items()}
+    return lambda found, pictures: function(
+        *[filled(one, found) for one in taken], **{name: filled(one, found) for name, one in named.items()}
+    )
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the step of a number gave."""
+
+    number: int
+
+
+def filled(value: Any, found: list[Any]) -> Any:
+    """An argument with the results it stands for."""
+    if isinstance(value, Result):
+        return found[value.number]
+    return [filled(one, found) for one in value] if isinstance(value, list) else value
+
+
+def numbers_in(value: Any) -> Iterator[int]:
+    """The numbers of the steps whose results a step takes."""
+    if isinstance(value, dict):
+        if value.keys() == {"step"}:
+            yield value["step"]
+        else:
+            for one in value.values():
+                yield from numbers_in(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from numbers_in(one)
 
 
 def function_of(name: str) -> Callable[..., Any]:
     """The operator of a name."""
     if name in ARITHMETIC:
-        known: Callable[..., Any] = ARITHMETIC[name]
-        return known
+        return partial(reckoned, name)
     base, _, overload = name.partition(".")
-    if base in FORBIDDEN or (base.startswith("_") and base not in UNDERSCORED) or not base.isidentifier():
-        raise ValueError(f"the bundle's program asks for the operator {name!r}, which no program needs")
-    found: Callable[..., Any] = getattr(getattr(torch.ops.aten, base), overload)
+    if base.removesuffix("_") not in OPERATORS:
+        raise ValueError(f"the bundle's program asks for the operator {name!r}, which no bundle of this version holds")
+    found: Any = getattr(getattr(torch.ops.aten, base), overload)
+    if not isinstance(found, torch._ops.OpOverload):
+        raise ValueError(f"the bundle's program asks for the operator {name!r}, which there is not")
     return found
 
 
-def value_of(value: Any, nodes: list[Any]) -> Any:
+def reckoned(name: str, *values: Any) -> Any:
+    """Arithmetic on sizes, which stay sizes; or one of several results."""
+    if name == "getitem":
+        results, place = values
+        if not isinstance(results, list | tuple) or not isinstance(place, int):
+            raise ValueError("the bundle's program takes a part of what has none")
+        return results[place]
+    if not all(isinstance(value, int | float) for value in values):
+        raise ValueError(f"the bundle's program does {name} with what is no number")
+    found = ARITHMETIC[name](*values)
+    if abs(found) > LARGEST:
+        raise ValueError(f"the bundle's program comes to a size of over {LARGEST}")
+    return found
+
+
+def value_of(value: Any) -> Any:
     """An argument from JSON."""
     if isinstance(value, list):
-        return [value_of(one, nodes) for one in value]
+        return [value_of(one) for one in value]
     if not isinstance(value, dict):
         return value
     [(kind, held)] = value.items()
     if kind == "step":
-        return nodes[held]
+        if not isinstance(held, int) or isinstance(held, bool):
+            raise ValueError(f"the bundle's program names step {held!r}")
+        return Result(held)
     if kind == "device":
-        return torch.device(held)
+        return torch.device("cpu") if held == "cpu" else torch.device(held)
     found = getattr(torch, held)
     if kind not in TYPES.values() or TYPES.get(type(found)) != kind:
         raise ValueError(f"the bundle's program gives {held!r} as a {kind}")

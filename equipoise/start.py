@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from equipoise.trial import Trial
 
 PUBLISHED = "torchvision"
-FILES = ("weights.safetensors", "model.safetensors")  # of a bundle, of a run
+PUBLISHED_WEIGHTS = "weights.safetensors"
+FILES = (PUBLISHED_WEIGHTS, "model.safetensors")  # of a bundle, of a run
 SLOW = 0.1  # share of the learning rate for what has learned before
 SOFT = 0.5  # length of rows taken over, in lengths of drawn ones: the best of 0.3, 0.5 and 1 on shared classes
 NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
@@ -44,10 +45,14 @@ def kept(folder: Path) -> Learned:
         with safe_open(path, "pt") as held:
             tensors = {name: held.get_tensor(name) for name in held.keys()}  # noqa: SIM118  # not a mapping
             classes = json.loads((held.metadata() or {}).get("classes", "[]"))
-    except (SafetensorError, ValueError, OSError) as error:
-        raise ValueError(
-            f"--init {path} cannot be read ({error}): it was damaged, or another program wrote it"
-        ) from None
+        if path.name == PUBLISHED_WEIGHTS:  # there the model is a part of what is served
+            classes = json.loads((folder / "bundle.json").read_text())["classes"]
+            tensors = {name.removeprefix("model."): value for name, value in tensors.items()}
+    except (SafetensorError, ValueError, OSError, KeyError, TypeError, RecursionError) as error:
+        remedy = "it was damaged, or another program wrote it"
+        raise ValueError(f"--init {path} cannot be read ({error}): {remedy}") from None
+    if not isinstance(classes, list):
+        raise ValueError(f"--init {path} names its classes as {classes!r}, which is no list: it was damaged")
     return Learned(str(folder), tensors, classes)
 
 

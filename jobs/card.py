@@ -21,8 +21,9 @@ def card(facts: dict[str, Any]) -> str:
             "",
             "## How well",
             "",
-            f"Accuracy {metrics['accuracy']:.1%}. Confidence is off by {metrics['calibration_error']:.1%} on average, "
-            f"by {metrics['calibrated_error']:.1%} after division by the temperature {metrics['temperature']:.2f}.",
+            f"Accuracy {metrics['accuracy']:.1%}. Scores are calibrated: divided by the temperature "
+            f"{metrics['temperature']:.2f} before softmax they are off by {metrics['calibrated_error']:.1%} on "
+            f"average, without that by {metrics['calibration_error']:.1%}.",
             "",
             "| class | right |",
             "|---|--:|",
@@ -30,9 +31,10 @@ def card(facts: dict[str, Any]) -> str:
             "",
             "## How it was made",
             "",
-            f"Model {trial['model'] or 'of the workload'}, {trial['workers']} x {trial['batch']} x "
+            f"Model {trial['model'] or 'of the workload'} with {facts['parameters']:,} parameters, "
+            f"{trial['workers']} x {trial['batch']} x "
             f"{trial['accumulate']} examples a step, learning rate {trial['lr']:g}, seed {trial['seed']}, "
-            f"{facts['seen']:,} examples seen (ended: {facts['ended']}){begun(trial)}.",
+            f"{facts['seen']:,} examples seen ({ended(facts)}){begun(trial)}. Published {facts['published']}.",
             planned(facts.get("plan")),
             "",
             "## How it runs",
@@ -52,6 +54,12 @@ def card(facts: dict[str, Any]) -> str:
 def counted(examples: dict[str, int]) -> str:
     """How many examples each split has."""
     return ", ".join(f"{count:,} {part}" for part, count in examples.items())
+
+
+def ended(facts: dict[str, Any]) -> str:
+    """Whether the run came to its target."""
+    reached = facts["ended"] == "reached"
+    return f"its target of {facts['target']:g} on validation {'reached' if reached else 'not reached'}"
 
 
 def begun(trial: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -18,6 +19,8 @@ from typing import Any
 import numpy as np
 import torch
 import tyro
+from numpy.typing import NDArray
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -70,7 +73,7 @@ def main() -> int:
 def publish(asked: Asked) -> None:
     """The whole way from a run to a bundle."""
     record = finished(asked.run)
-    plan = store.read_json(asked.plan) if asked.plan else None
+    plan = planned(asked.plan)
     with bundle.writing(asked.out.absolute()) as folder:
         made = workload(record.trial)
         served = Served(*trained(asked.run, made), made.mean, made.std).eval()
@@ -86,9 +89,26 @@ def publish(asked: Asked) -> None:
         bundle.sealed(folder, facts | {"plan": plan})
     print(table(results))
     print(f"{asked.out}: {engine}, for {why}; accuracy {found.accuracy:.4f} on the test split")
+    if record.ended != "reached":
+        print(
+            f"note: the run did not reach its target of {record.target:g} (it ended: {record.ended})", file=sys.stderr
+        )
 
 
 PARTS = ("validation", "reference", "test")
+
+
+def planned(path: Path | None) -> Any:
+    """The plan of a file, or of the folder of a sweep."""
+    if path is None:
+        return None
+    file = path / "plan.json" if path.is_dir() else path
+    if not file.is_file():
+        raise ValueError(f"--plan {path} is not there: give the plan.json of a sweep or of jobs.plan")
+    facts = store.read_json(file)
+    if not isinstance(facts, dict) or not isinstance(facts.get("plan"), dict):
+        raise ValueError(f"--plan {path} recommends no plan: give the plan.json of a sweep or of jobs.plan")
+    return facts
 
 
 def finished(run: Path) -> Record:
@@ -96,7 +116,10 @@ def finished(run: Path) -> Record:
     for name in ("record.json", "model.safetensors"):
         if not (run / name).is_file():
             raise ValueError(f"--run {run} has no {name}: give the folder of a run that has ended")
-    return runs.read(run / "record.json")
+    record = runs.read(run / "record.json")
+    if record.ended.startswith("failed"):
+        raise ValueError(f"--run {run} {record.ended}: give one that has ended well")
+    return record
 
 
 def trained(run: Path, made: Workload) -> tuple[nn.Module, str | None]:
@@ -104,7 +127,7 @@ def trained(run: Path, made: Workload) -> tuple[nn.Module, str | None]:
     model = made.model()
     try:
         model.load_state_dict(load_file(run / "model.safetensors"))
-    except (RuntimeError, ValueError, OSError) as error:
+    except (RuntimeError, ValueError, OSError, SafetensorError) as error:
         reason = str(error).strip().splitlines()[-1].strip()
         raise ValueError(f"--run {run} does not hold the weights of {made.name}'s model ({reason})") from None
     try:
@@ -120,8 +143,12 @@ def example(split: Split) -> Tensor:
 
 def pictures(split: Split, most: int) -> Tensor:
     """Up to `most` pictures, evenly over the split."""
-    chosen = np.linspace(0, len(split) - 1, min(most, len(split))).astype(int)
-    return torch.stack([split.pictures[int(index)] for index in chosen])
+    return torch.stack([split.pictures[int(index)] for index in evenly(split, most)])
+
+
+def evenly(split: Split, most: int) -> NDArray[np.int64]:
+    """Up to `most` places, evenly over the split."""
+    return np.linspace(0, len(split) - 1, min(most, len(split))).astype(np.int64)
 
 
 def export(served: Served, some: Tensor, folder: Path) -> None:
@@ -133,6 +160,7 @@ def export(served: Served, some: Tensor, folder: Path) -> None:
         raise ValueError(f"the model cannot be exported ({type(error).__name__}: {reason})") from error
     store.write_json(folder / engines.PROGRAM, program.to_json(found))
     save_file(program.weights(found), folder / engines.WEIGHTS)
+    (folder / engines.WEIGHTS).chmod(0o644)  # safetensors keeps files to their owner
     with quiet():
         try:
             onnx: Any = torch.onnx.export(found, (), None, dynamo=True, verbose=False)
@@ -208,6 +236,7 @@ def reference(made: Workload, answers: tuple[Any, Any, Any], heat: float) -> dic
         "temperature": np.float64(heat),
         "confusion": judged.confusion(logits, labels, len(made.classes)),
         "pictures": pictures(made.reference, MOST_KEPT).numpy(),
+        "places": evenly(made.reference, MOST_KEPT),
     }
 
 
@@ -228,6 +257,9 @@ def described(asked: Asked, record: Record, made: Workload, found: Judged, resul
         "examples": {part: len(getattr(made, part)) for part in ("train", *PARTS)},
         "metrics": asdict(found),
         "trial": asdict(trial),
+        "parameters": sum(value.numel() for value in made.model().parameters()),
+        "target": record.target,
+        "published": datetime.now(UTC).isoformat(timespec="seconds"),
         "ended": record.ended,
         "seen": record.laps[-1].seen if record.laps else 0,
         "machine": machine(torch.device("cpu")),

@@ -46,7 +46,7 @@ def main() -> None:
     """Print the table."""
     options = ArgumentParser(description=__doc__)
     options.add_argument("--model", default="lenet")
-    options.add_argument("--source-examples", type=int, default=100_000)
+    options.add_argument("--source-examples", type=int, default=40_000)
     options.add_argument("--source-lr", type=float, default=0.05)
     options.add_argument("--seeds", type=int, default=5)
     options.add_argument("--threads", type=int, default=2)

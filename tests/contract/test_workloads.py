@@ -176,6 +176,16 @@ class TestFolder:
         assert picture.shape == (3, 32, 32)
         assert picture[:, :12].min() > 200 and picture[:, 20:].max() < 50
 
+    @pytest.mark.filterwarnings("ignore::UserWarning")  # Pillow says what it passes over
+    def test_an_orientation_that_makes_no_sense_is_passed_over(self, tmp_path):
+        exif = Image.Exif()
+        exif[0x0112] = 6
+        Image.new("RGB", (8, 8)).save(tmp_path / "odd.jpg", exif=exif)
+        held = (tmp_path / "odd.jpg").read_bytes()
+        for place in range(held.index(b"Exif") + 6, held.index(b"Exif") + len(exif.tobytes())):
+            (tmp_path / "odd.jpg").write_bytes(held[:place] + b"\xff" + held[place + 1 :])
+            assert read(tmp_path / "odd.jpg", (3, 8, 8)).shape == (3, 8, 8)
+
     def test_sixteen_bits_keep_their_greys(self, tmp_path):
         ramp = np.linspace(0, 0xFFFF, 32 * 32).reshape(32, 32).astype(np.uint16)
         Image.fromarray(ramp).save(tmp_path / "deep.png")

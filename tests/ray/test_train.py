@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from equipoise.record import Record
 from jobs import train
-from tests.ray.conftest import RAY, descendants, until
+from tests.cluster import RAY, descendants, until
 
 LONG = ["--workers", 2, "--batch", 16, "--examples", 40_000, "--target", 2.0, "--evaluate", 2000]
 """a run of several seconds of training, so that it can be disturbed"""

@@ -12,6 +12,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from safetensors.torch import load_file, save_file
 
 from equipoise import bundle, store
 from equipoise.engines import ENGINES
@@ -25,8 +26,6 @@ from jobs import publish
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A short run on digits, as jobs.train leaves it."""
-    from safetensors.torch import save_file
-
     folder = tmp_path_factory.mktemp("runs") / "x"
     folder.mkdir()
     training = Training(Trial(workload="digits", batch=32, lr=0.1, examples=3200, target=2.0))
@@ -112,7 +111,7 @@ def test_the_card_names_every_class_and_the_limits(published):
 def test_pictures_of_another_shape_or_type_are_refused(published):
     held = bundle.load(published)
     for wrong in (pictures(2).float(), torch.zeros(2, 3, 16, 16, dtype=torch.uint8), pictures(2)[0]):
-        with pytest.raises(ValueError, match="digits takes uint8 pictures of 1x16x16, got"):
+        with pytest.raises(ValueError, match="digits takes a batch of uint8 pictures"):
             held.answer(wrong)
 
 
@@ -134,6 +133,26 @@ def test_a_photograph_that_cannot_be_read_is_named(published, tmp_path):
     for source, name in ((tmp_path / "text.png", "text.png"), (b"", "picture 0"), (tmp_path / "none.png", "none.png")):
         with pytest.raises(ValueError, match=rf"{name} cannot be read"):
             model.pictures([source])
+
+
+def test_another_run_starts_from_a_bundle(published, run):
+    before = Trial(workload="digits", batch=32, init=str(published))
+    training = Training(before)
+    assert training.reused == training.workload.classes
+    for name, value in load_file(run / "model.safetensors").items():
+        assert torch.equal(training.model.state_dict()[name], value)
+
+
+def test_whoever_runs_a_service_may_read_what_another_published(published):
+    assert {path.stat().st_mode & 0o777 for path in published.iterdir()} == {0o644}
+
+
+def test_scores_are_divided_by_the_temperature(published):
+    model = bundle.load(published)
+    logits, _ = model.run(pictures(20))
+    assert model.temperature == model.facts["metrics"]["temperature"] != 1
+    expected = torch.softmax(logits / model.temperature, 1)
+    torch.testing.assert_close(model.answer(pictures(20)).scores, expected)
 
 
 def test_a_bundle_is_never_written_over(published, run):
@@ -199,6 +218,41 @@ def a_folder_instead(folder, draw):
     path.mkdir()
 
 
+def linked(folder, _):
+    (folder / "card.md").unlink()
+    (folder / "card.md").symlink_to("/etc/hostname")
+
+
+def resealed(name, change):
+    """Damage to a file whose digests are all right again."""
+
+    def damage(folder, _):
+        facts = store.read_json(folder / bundle.FACTS)
+        change(folder / name)
+        facts["files"][name] = bundle.sha256(folder / name)
+        facts["engine"]["name"] = "eager"
+        facts["digest"] = bundle.digest(facts)
+        (folder / bundle.FACTS).write_text(json.dumps(facts))
+
+    return damage
+
+
+def not_a_number(path):
+    save_file({name: value * float("nan") for name, value in load_file(path).items()}, path)
+
+
+def one_answer(path):
+    """A program that says the same single thing however many pictures there are."""
+    steps = json.loads(path.read_text())
+    end = len(steps) - 1
+    first = {"do": "slice.Tensor", "take": [steps[end]["output"][0], 0, 0, 1], "named": {}}
+    path.write_text(json.dumps([*steps[:end], first, {"output": [{"step": end}, steps[end]["output"][1]]}]))
+
+
+def rewritten(path, last):
+    path.write_text(json.dumps([*json.loads(path.read_text())[:-1], last]))
+
+
 DAMAGE = {
     "a bit flipped": flipped,
     "cut short": truncated,
@@ -224,6 +278,16 @@ DAMAGE = {
     "no engine": facts_changed(lambda facts: facts["engine"].pop("name")),
     "another input": facts_changed(lambda facts: facts["input"].update(channels=3)),
     "no input": facts_changed(lambda facts: facts["input"].pop("width")),
+    "classes twice": facts_changed(lambda facts: facts.update(classes=["one"] * 10)),
+    "classes of numbers": facts_changed(lambda facts: facts.update(classes=list(range(10)))),
+    "an engine that is a list": facts_changed(lambda facts: facts["engine"].update(name=[])),
+    "a temperature of zero": facts_changed(lambda facts: facts["metrics"].update(temperature=0)),
+    "many channels": facts_changed(lambda facts: facts["input"].update(channels=2048)),
+    "a file that was not published": lambda folder, draw: (folder / "more.txt").write_text("x"),
+    "a link": linked,
+    "weights that are no numbers": resealed("weights.safetensors", not_a_number),
+    "one answer to all": resealed("program.json", one_answer),
+    "features that are text": resealed("program.json", lambda path: rewritten(path, {"output": [{"step": 0}, "x"]})),
     "a huge input": facts_changed(lambda facts: facts["input"].update(width=10**9)),
 }
 

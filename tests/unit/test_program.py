@@ -59,10 +59,24 @@ INPUT = {"input": True}
     ("steps", "words"),
     [
         ([INPUT, {"do": "from_file.default", "take": ["/etc/passwd"], "named": {}}], "from_file.default', which no"),
-        ([INPUT, {"do": "__import__.os", "take": [], "named": {}}], "which no program needs"),
-        ([INPUT, {"do": "_local_scalar_dense.default", "take": [], "named": {}}], "which no program needs"),
-        ([INPUT, {"do": "no_such_operator.default", "take": [], "named": {}}], "is not one"),
-        ([INPUT, {"do": "relu.default", "take": [{"step": 7}], "named": {}}], "is not one"),
+        ([INPUT, {"do": "__import__.os", "take": [], "named": {}}], "which no bundle"),
+        (
+            [INPUT, {"do": "_local_scalar_dense.default", "take": [], "named": {}}],
+            "which no bundle",
+        ),
+        ([INPUT, {"do": "no_such_operator.default", "take": [], "named": {}}], "which no bundle"),
+        ([INPUT, {"do": "add.nothing", "take": [], "named": {}}], "is not one"),
+        ([INPUT, {"do": "add.__class__", "take": [], "named": {}}], "which there is not"),
+        ([INPUT, {"do": "max_pool2d_with_indices_backward.default", "take": [], "named": {}}], "which no bundle"),
+        ([INPUT, {"do": "empty.memory_format", "take": [[9]], "named": {}}], "which no bundle"),
+        ([INPUT, {"output": [{"step": True}]}], "names step True"),
+        ([INPUT, {"output": [{"step": -1}]}], "takes what is not there yet"),
+        ([INPUT, INPUT, {"output": [{"step": 0}]}], "does not lead from pictures to an output"),
+        ([], "does not lead from pictures to an output"),
+        (
+            [INPUT, {"do": "relu.default", "take": [{"step": 1}], "named": {}}, {"output": [{"step": 1}]}],
+            "takes what is not",
+        ),
         ([INPUT, {"do": "relu.default", "take": [{"dtype": "load"}], "named": {}}], "gives 'load' as a dtype"),
         ([INPUT, {"do": "relu.default", "take": [{"format": "float32"}], "named": {}}], "gives 'float32' as a format"),
         ([{"weight": "gone"}], "is not one"),
@@ -74,3 +88,27 @@ INPUT = {"input": True}
 def test_what_is_no_program_is_refused(steps, words):
     with pytest.raises(ValueError, match=words):
         program.loaded(steps, {})
+
+
+def test_no_word_of_a_program_is_run_as_code(tmp_path):
+    trap = f"inplace=open({str(tmp_path / 'there')!r}, 'w'), x"
+    steps = [INPUT, {"do": "relu.default", "take": [{"step": 0}], "named": {trap: 1}}, {"output": [{"step": 1}]}]
+    made = program.loaded(steps, {})
+    with pytest.raises(RuntimeError):
+        made(torch.zeros(1, 1, 2, 2))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("do", "take", "words"),
+    [
+        ("mul", ["a", 1 << 30], "is no number"),
+        ("mul", [[0], 1 << 30], "is no number"),
+        ("mul", [1 << 39, 1 << 39], "comes to a size of over"),
+        ("getitem", [3, 0], "takes a part of what has none"),
+    ],
+)
+def test_arithmetic_stays_with_sizes(do, take, words):
+    steps = [INPUT, {"do": do, "take": take, "named": {}}, {"output": [{"step": 1}]}]
+    with pytest.raises(ValueError, match=words):
+        program.loaded(steps, {})(torch.zeros(1, 1, 2, 2))

@@ -1,4 +1,4 @@
-"""One Ray for all tests here: real, two slots, in a folder of its own."""
+"""One Ray for all tests that need one: real, two slots, in a folder of its own."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 RAY = Path(sys.executable).with_name("ray")
 
 
@@ -28,17 +28,20 @@ class Cluster:
     """the head's process id"""
     started: list[subprocess.Popen[str]] = field(default_factory=list)
 
-    def start(self, *arguments: str, cwd: Path = ROOT) -> subprocess.Popen[str]:
-        """A command of a user's, under way, in a process group of its own."""
+    def start(self, *arguments: str, cwd: Path = ROOT, log: Path | None = None) -> subprocess.Popen[str]:
+        """A command of a user's, under way, in a process group of its own; what it says goes into `log` if given."""
+        said = log.open("w") if log else subprocess.PIPE
         process = subprocess.Popen(
             arguments,
             cwd=cwd,
             env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stdout=said,
+            stderr=subprocess.STDOUT if log else subprocess.PIPE,
             text=True,
             start_new_session=True,
         )
+        if log:
+            said.close()
         self.started.append(process)
         return process
 

@@ -1,0 +1,1 @@
+"""Long-lived Ray Serve applications: the predictor, HTTP in and labels out."""

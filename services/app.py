@@ -1,0 +1,91 @@
+"""The service as Ray Serve starts it: serve run services.app:build bundle=bundles/vending."""
+
+import os
+import sys
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Any
+
+import ray
+from pydantic import Field, ValidationError
+from ray import serve
+from ray.serve import Application
+
+from equipoise import bundle as bundles
+from equipoise import store
+from services.metrics import PLACE
+from services.models import Wanted
+from services.predictor import DRAIN_SECONDS, Predictor
+from services.settings import Settings
+
+
+class Asked(Settings):
+    """What may follow `services.app:build` as NAME=VALUE, or stand under `args` in YAML."""
+
+    bundle: str | None = None
+    """folder or URL of a published model"""
+    models: dict[str, Wanted] = Field(default_factory=dict)
+    """several, by name, each with its bundle and, if wanted, canary, share, shadow, engine"""
+    engine: str | None = None
+    """of `bundle`, instead of its own: for comparisons"""
+    replicas: int = Field(1, ge=1)
+
+
+def build(args: dict[str, Any]) -> Application:
+    """The application. Of an argument that cannot be, the command line is told in a sentence."""
+    try:
+        return application(Asked.model_validate(args))
+    except ValueError as error:
+        if ray.is_initialized():  # within a deployment from YAML, which shows what is raised
+            raise
+        print(f"error: {sentence(error)}", file=sys.stderr)  # noqa: T201
+        sys.exit(2)
+
+
+def sentence(error: ValueError) -> str:
+    """What is wrong, of the first thing that is."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors()[0]
+    name = ".".join(map(str, first["loc"]))
+    known = ", ".join(Asked.model_fields)
+    wrong = {"extra_forbidden": f"there is no such argument; there are {known}"}
+    return f"{name}: {wrong.get(first['type'], first['msg'])}".removeprefix(": Value error, ")
+
+
+def application(asked: Asked) -> Application:
+    """The application; also sees to it that no proxy of Ray's takes its port."""
+    wanted = {name: one.model_dump() for name, one in asked.models.items()}
+    if asked.bundle is not None:
+        found = bundles.checked(store.local(asked.bundle))
+        one = Wanted.model_validate({"bundle": absolute(asked.bundle), "engine": asked.engine})
+        wanted[found["name"]] = one.model_dump()
+    if not wanted:
+        raise ValueError("there is nothing to serve: give bundle=FOLDER, or models in YAML")
+    settings = Settings(**asked.model_dump(include=set(Settings.model_fields)))
+    settings.secrets()  # a file that cannot be used is refused here, not on a replica
+    without_proxy()
+    shared = Path(gettempdir()) / f"equipoise-metrics-{settings.port}"
+    variables = {PLACE: str(shared), "OMP_NUM_THREADS": "1"}
+    deployment = serve.deployment(Predictor, name="Predictor").options(
+        num_replicas=asked.replicas,
+        user_config=wanted,
+        ray_actor_options={"num_cpus": 1, "runtime_env": {"env_vars": variables}},
+        graceful_shutdown_timeout_s=DRAIN_SECONDS + 5,
+        health_check_period_s=2,
+    )
+    return deployment.bind(settings.model_dump())
+
+
+def absolute(place: str) -> str:
+    """A folder's whole path: a replica works elsewhere."""
+    return place if "://" in place else str(Path(place).absolute())
+
+
+def without_proxy() -> None:
+    """Start Serve without proxies, unless it runs already or is being started by someone who says so himself."""
+    if ray.is_initialized():
+        return
+    os.environ.setdefault("RAY_worker_niceness", "0")  # a replica is what this machine is there for
+    ray.init(namespace="serve")
+    serve.start(proxy_location="Disabled")

@@ -1,0 +1,86 @@
+"""An HTTP server in a thread of its own, on a port that several processes of a machine share."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import uvicorn
+
+BACKLOG = 1024
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that other replicas on this machine may listen on too: the kernel deals connections out among them."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    try:
+        made.bind((host, port))
+    except OSError as error:
+        made.close()
+        raise ValueError(f"cannot listen on {host}:{port} ({error.strerror}): choose another host or port") from None
+    made.listen(BACKLOG)
+    return made
+
+
+class Listener:
+    """Serves an ASGI application until it is closed, apart from the process' other work."""
+
+    def __init__(self, host: str, port: int, certfile: str | None = None, keyfile: str | None = None) -> None:
+        self.socket = listening(host, port)
+        self.options: dict[str, Any] = {"ssl_certfile": certfile, "ssl_keyfile": keyfile}
+        self.server: uvicorn.Server | None = None
+        self.thread: threading.Thread | None = None
+
+    def start(self, make: Callable[[asyncio.AbstractEventLoop], Any]) -> Any:
+        """Serve what `make` makes within the server's loop; that application."""
+        made: Future[Any] = Future()
+        self.thread = threading.Thread(target=self._run, args=(make, made), name="http", daemon=True)
+        self.thread.start()
+        return made.result()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still serves."""
+        return self.thread is not None and self.thread.is_alive()
+
+    def close(self, seconds: float) -> None:
+        """Take no more connections, and wait for the requests under way."""
+        if self.server is not None:
+            self.server.should_exit = True
+        if self.thread is not None:
+            self.thread.join(seconds)
+
+    def _run(self, make: Callable[[asyncio.AbstractEventLoop], Any], made: "Future[Any]") -> None:
+        async def serve() -> None:
+            try:
+                app = make(asyncio.get_running_loop())
+            except BaseException as error:
+                made.set_exception(error)
+                return
+            config = uvicorn.Config(
+                app,
+                http="httptools",
+                lifespan="off",
+                access_log=False,
+                log_config=None,
+                server_header=False,
+                **self.options,
+            )
+            self.server = uvicorn.Server(config)
+            made.set_result(app)
+            await self.server.serve(sockets=[self.socket])
+
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            runner.run(serve())
+
+
+def loop_factory() -> asyncio.AbstractEventLoop:
+    """uvloop's."""
+    import uvloop
+
+    return uvloop.new_event_loop()

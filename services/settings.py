@@ -1,0 +1,55 @@
+"""How a service is started, by command line or by YAML."""
+
+import ipaddress
+from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from services.limits import Limits
+
+
+class Settings(BaseModel):
+    """What a replica is told once, when it starts."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    host: str = "127.0.0.1"
+    port: int = Field(8000, ge=1, le=65535)
+    keys: str | None = None
+    """a file with an API key a line, readable by its owner only"""
+    certfile: str | None = None
+    """TLS: a chain of certificates, and its key"""
+    keyfile: str | None = None
+    access_log: bool = False
+    limits: Limits = Field(default_factory=Limits)
+
+    @model_validator(mode="after")
+    def guarded(self) -> Self:
+        """Whoever lets others in asks them for a key."""
+        if not loopback(self.host) and self.keys is None:
+            remedy = "give keys=FILE with an API key a line, or keep to 127.0.0.1"
+            raise ValueError(f"host {self.host} lets others in: {remedy}")
+        return self
+
+    def secrets(self) -> tuple[str, ...]:
+        """The keys that open the service; none if it asks for none."""
+        if self.keys is None:
+            return ()
+        path = Path(self.keys)
+        if not path.is_file():
+            raise ValueError(f"keys={path} is not a file: write an API key a line into it")
+        if path.stat().st_mode & 0o077:
+            raise ValueError(f"keys={path} can be read by others: chmod 600 {path}")
+        found = tuple(line.strip() for line in path.read_text().splitlines() if line.strip())
+        if not found:
+            raise ValueError(f"keys={path} holds no key: write one a line")
+        return found
+
+
+def loopback(host: str) -> bool:
+    """Whether an address can be reached from this machine only."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

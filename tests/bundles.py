@@ -1,0 +1,38 @@
+"""Bundles for tests: a short run, left as jobs.train leaves it, and published."""
+
+from pathlib import Path
+
+from safetensors.torch import save_file
+
+from equipoise import store
+from equipoise.loop import Training
+from equipoise.record import Record
+from equipoise.trial import Trial
+from jobs import publish
+
+
+def short_run(folder: Path, workload: str = "digits", examples: int = 3200, seed: int = 0) -> Path:
+    """A run that ended at its cap."""
+    folder.mkdir(parents=True)
+    training = Training(Trial(workload=workload, batch=32, lr=0.1, examples=examples, target=2.0, seed=seed))
+    for _ in training.laps():
+        pass
+    weights = {name: value.contiguous() for name, value in training.model.state_dict().items()}
+    save_file(weights, folder / "model.safetensors")
+    record = Record(
+        trial=training.trial,
+        machine={},
+        laps=training.done,
+        ended=str(training.ended),
+        target=training.target,
+        examples_to_target=None,
+        test=None,
+    )
+    store.write_json(folder / "record.json", record.to_json())
+    return folder
+
+
+def published(run: Path, out: Path) -> Path:
+    """Its bundle."""
+    publish.publish(publish.Asked(run=run, out=out, native=False))
+    return out

@@ -1,0 +1,5 @@
+"""Fixtures that several folders share."""
+
+from tests.cluster import cluster
+
+__all__ = ["cluster"]

@@ -1,0 +1,85 @@
+"""The service as a user starts it: serve run, a real bundle, a real port."""
+
+import json
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bundles import published, short_run
+from tests.cluster import descendants, free_ports, until
+
+SERVE = str(Path(sys.executable).with_name("serve"))
+
+
+Reply = tuple[int, dict[str, str], bytes]
+
+
+@dataclass(frozen=True)
+class Service:
+    """A running service."""
+
+    port: int
+    bundle: Path
+    replica: int
+    """its process id"""
+    other: Path
+    """another bundle of the same model"""
+
+    def ask(
+        self, method: str, path: str, body: bytes | None = None, **headers: str
+    ) -> tuple[int, dict[str, str], bytes]:
+        """Status, headers and body of the reply."""
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
+            reply = connection.getresponse()
+            return reply.status, {name.lower(): value for name, value in reply.getheaders()}, reply.read()
+        finally:
+            connection.close()
+
+    def json(self, method: str, path: str, facts: Any = None, **headers: str) -> Any:
+        """A reply of 200 as JSON."""
+        body = facts if isinstance(facts, bytes) else None if facts is None else json.dumps(facts).encode()
+        status, _, found = self.ask(method, path, body, **headers)
+        assert status == 200, found
+        return json.loads(found)
+
+
+@pytest.fixture(scope="session")
+def bundles(tmp_path_factory):
+    """Two bundles of digits that differ in what they learned from."""
+    place = tmp_path_factory.mktemp("bundles")
+    return [published(short_run(place / f"run-{seed}", seed=seed), place / f"digits-{seed}") for seed in (0, 1)]
+
+
+@pytest.fixture(scope="module")  # it takes a slot that other tests need
+def service(cluster, bundles, tmp_path_factory):
+    (port,) = free_ports(1)
+    log = tmp_path_factory.mktemp("service") / "log"
+    process = cluster.start(SERVE, "run", "services.app:build", f"bundle={bundles[0]}", f"port={port}", log=log)
+
+    def answers() -> bool:
+        assert process.poll() is None, log.read_text()
+        connection = HTTPConnection("127.0.0.1", port, timeout=5)
+        try:
+            connection.request("GET", "/ready")
+            return connection.getresponse().status == 200
+        except OSError:
+            return False
+        finally:
+            connection.close()
+
+    try:
+        until(answers, 120)
+    except TimeoutError:
+        raise AssertionError(log.read_text()) from None
+    (replica,) = [pid for pid, command in descendants(cluster.head).items() if "ServeReplica" in command]
+    yield Service(port, bundles[0], replica, bundles[1])
+    os.kill(process.pid, signal.SIGINT)
+    process.wait(timeout=60)
