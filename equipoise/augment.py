@@ -20,6 +20,7 @@ DRAWS = (
 )
 ASPECTS = (3 / 4, 4 / 3)  # of what a crop keeps, width over height
 AT_A_TIME = 400_000  # bytes: as numbers they fit a processor's cache, and malloc keeps their memory
+MOST_SHIFT, MOST_BLUR = 512, 64  # pixels
 SPOT = 0.35  # radius of a reflected highlight, of half a picture
 
 Drawn = dict[str, NDArray[np.float64]]
@@ -56,12 +57,15 @@ class Augment:
 
     def __post_init__(self) -> None:
         for name in ("shift", "distort", "brightness", "contrast", "saturation", "hue", "reflection", "blur", "noise"):
-            most = {"hue": 0.5, "distort": 0.5, "shift": np.inf, "blur": np.inf}.get(name, 1)
+            most = {"hue": 0.5, "distort": 0.5, "shift": MOST_SHIFT, "blur": MOST_BLUR}.get(name, 1)
             if not 0 <= getattr(self, name) <= most:
                 raise ValueError(f"Augment.{name} must be from 0 to {most:g}, got {getattr(self, name)}")
+        if type(self.shift) is not int:
+            raise ValueError(f"Augment.shift must be a whole number of pixels, got {self.shift}")
         if not 0 < self.crop <= 1:
             raise ValueError(f"Augment.crop must be above 0 and at most 1, got {self.crop}")
-        if self.kelvin and not 1500 <= self.kelvin[0] <= self.kelvin[1] <= 25000:
+        pair = isinstance(self.kelvin, tuple | list) and len(self.kelvin) == 2
+        if self.kelvin and not (pair and 1500 <= self.kelvin[0] <= self.kelvin[1] <= 25000):
             raise ValueError(f"Augment.kelvin must be two temperatures from 1500 to 25000, got {self.kelvin}")
 
     def __call__(self, images: Tensor, seed: int, epochs: NDArray[np.int64], examples: NDArray[np.int64]) -> Tensor:

@@ -155,7 +155,11 @@ def require_answer(logits: Any, features: Any, count: int, classes: int) -> None
 
 def checked(folder: Path) -> dict[str, Any]:
     """The facts of a bundle whose every file is as it was published."""
-    if not (folder / FACTS).is_file():
+    try:
+        there = (folder / FACTS).is_file()
+    except OSError as error:  # a name that no file system takes
+        raise ValueError(f"{str(folder)[:80]} is not a bundle ({error.strerror})") from None
+    if not there:
         raise ValueError(f"{folder} is not a bundle: it has no {FACTS}; publish one with jobs.publish")
     facts = store.read_json(folder / FACTS)
     if not isinstance(facts, dict) or "schema" not in facts:

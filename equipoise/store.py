@@ -44,6 +44,8 @@ def local(path: str | Path) -> Path:
     kind, found, _ = str(path).partition("://")
     if not found:
         return Path(path)
+    if "::" in str(path):
+        raise ValueError(f"{path} is a chain of stores: give one, such as s3://bucket/bundle")
     fsspec: Any = importlib.import_module("fsspec")
     copy = Path(tempfile.mkdtemp(prefix="equipoise-"))
     atexit.register(shutil.rmtree, copy, ignore_errors=True)

@@ -5,6 +5,8 @@ same is recorded, with what the model is, how well it does, and what later reque
 """
 
 import platform
+import re
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -57,13 +59,17 @@ class Asked:
 
 
 def main() -> int:
-    """Exit status: 0 published, 2 asked for what cannot be."""
+    """Exit status: 0 published, 2 asked for what cannot be, 143 stopped."""
     asked = tyro.cli(Asked)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was begun is taken away
     try:
         publish(asked)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("stopped: nothing was published", file=sys.stderr)
+        return 143
     except OSError as error:
         print(f"error: {asked.out} cannot be written ({error.strerror}): choose another --out", file=sys.stderr)
         return 2
@@ -72,6 +78,8 @@ def main() -> int:
 
 def publish(asked: Asked) -> None:
     """The whole way from a run to a bundle."""
+    if asked.name is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", asked.name):
+        raise ValueError(f"--name {asked.name!r} cannot stand in an address: use letters, digits, dots and dashes")
     record = finished(asked.run)
     plan = planned(asked.plan)
     with bundle.writing(asked.out.absolute()) as folder:

@@ -52,11 +52,19 @@ class Asked:
     size: int | None = None
     """pixels a side; the workload's own if not given"""
 
+    def check(self) -> None:
+        """Refuse what makes no sheet."""
+        for name, least, most in (("rows", 1, 200), ("columns", 1, 200), ("seed", 0, 2**31), ("size", 8, 1024)):
+            value = getattr(self, name)
+            if value is not None and not least <= value <= most:
+                raise ValueError(f"--{name} must be from {least} to {most}, got {value}")
+
 
 def main() -> int:
     """Exit status: 0 done, 2 asked for what cannot be."""
     asked = tyro.cli(Asked)
     try:
+        asked.check()
         shown = dialled(asked) if asked.dial else varied(asked)
         with store.whole(asked.out) as temporary:
             Image.fromarray(sheet(shown)).save(temporary, "PNG")
@@ -70,8 +78,6 @@ def main() -> int:
 def varied(asked: Asked) -> Tensor:
     """Training pictures, each followed by its variations: (rows, columns, channels, height, width)."""
     made: Workload = workload(Trial(workload=asked.workload, data=asked.data, size=asked.size, batch=1))
-    if asked.rows < 1 or asked.columns < 1:
-        raise ValueError(f"rows and columns must be at least 1, got {asked.rows} and {asked.columns}")
     chosen = np.linspace(0, len(made.train) - 1, min(asked.rows, len(made.train))).astype(np.int64)
     pictures = torch.stack([made.train.pictures[int(index)] for index in chosen])
     vary = asked.vary if any_of(asked.vary) else made.augment

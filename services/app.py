@@ -60,8 +60,8 @@ def application(asked: Asked) -> Application:
         found = bundles.checked(store.local(asked.bundle))
         one = Wanted.model_validate({"bundle": absolute(asked.bundle), "engine": asked.engine})
         wanted[found["name"]] = one.model_dump()
-    if not wanted:
-        raise ValueError("there is nothing to serve: give bundle=FOLDER, or models in YAML")
+    if not wanted and not ray.is_initialized():  # in YAML they may stand under user_config
+        raise ValueError("there is nothing to serve: give bundle=FOLDER")
     settings = Settings(**asked.model_dump(include=set(Settings.model_fields)))
     settings.secrets()  # a file that cannot be used is refused here, not on a replica
     without_proxy()

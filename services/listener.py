@@ -9,6 +9,8 @@ from typing import Any
 
 import uvicorn
 
+from services.patience import Patience
+
 BACKLOG = 1024
 
 
@@ -64,7 +66,8 @@ class Listener:
                 return
             config = uvicorn.Config(
                 app,
-                http="httptools",
+                http=Patience,
+                ws="none",
                 lifespan="off",
                 access_log=False,
                 log_config=None,

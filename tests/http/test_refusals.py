@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import socket
 import struct
 import zlib
 from pathlib import Path
@@ -136,3 +137,25 @@ def test_all_of_them_again_take_no_more_memory(service):
     for path, body, headers, _ in CASES.values():
         service.ask("POST", path, body, **headers)
     assert resident(service.replica) - before < 64
+
+
+def test_a_hundred_slow_clients_keep_nobody_waiting_and_are_told_so(service):
+    head = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: image/png\r\n"
+    begun = [head[:20], head + b"Content-Length: 1000\r\n\r\n" + bytes(10)]
+    slow = [socket.create_connection(("127.0.0.1", service.port), timeout=60) for _ in range(100)]
+    for place, one in enumerate(slow):
+        one.sendall(begun[place % 2])
+    for _ in range(20):
+        assert service.json("POST", "/predict", png(), **PNG)["model"] == "digits"
+    for one in slow:
+        reply = b"".join(iter(lambda one=one: one.recv(65536), b""))  # until it is closed
+        assert reply.startswith(b"HTTP/1.1 408 ") and b'{"error":' in reply
+        one.close()
+
+
+def test_what_is_no_http_or_has_no_end_is_told_so(service):
+    for sent, status in ((b"hello\r\n\r\n", b"400"), (b"GET /health HTTP/1.1\r\nX: " + b"x" * 70_000, b"431")):
+        with socket.create_connection(("127.0.0.1", service.port), timeout=30) as one:
+            one.sendall(sent)
+            reply = one.recv(65536)
+        assert reply.startswith(b"HTTP/1.1 " + status) and b'{"error":' in reply

@@ -131,6 +131,10 @@ def test_corners_go_where_they_are_moved():
     [
         ({"crop": 0.0}, "crop must be above 0"),
         ({"hue": 0.7}, "hue must be from 0 to 0.5"),
+        ({"shift": 100_000}, "shift must be from 0 to 512"),
+        ({"shift": 1.5}, "shift must be a whole number"),
+        ({"blur": float("inf")}, "blur must be from 0 to 64"),
+        ({"kelvin": 5000}, "kelvin must be two temperatures"),
         ({"noise": -0.1}, "noise must be from 0 to 1"),
         ({"kelvin": (9000, 3000)}, "kelvin must be two temperatures"),
         ({"brightness": float("nan")}, "brightness must be from 0 to 1"),

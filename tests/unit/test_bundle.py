@@ -343,3 +343,23 @@ def test_a_url_that_holds_nothing_or_of_an_unknown_kind_is_refused(tmp_path):
         bundle.load(f"file://{tmp_path}/nothing")
     with pytest.raises(ValueError, match="install what nonsense:// needs"):
         bundle.load("nonsense://bucket/vending")
+
+
+def test_a_name_that_cannot_stand_in_an_address_is_refused(run, tmp_path):
+    with pytest.raises(ValueError, match="cannot stand in an address"):
+        publish.publish(publish.Asked(run=run, out=tmp_path / "out", name="my/digits x"))
+
+
+def test_a_plan_that_is_none_is_refused_by_its_own_name(run, tmp_path):
+    (tmp_path / "plan.json").write_text('{"plan": "x"}')
+    for plan, words in ((tmp_path / "none", "is not there"), (tmp_path, "recommends no plan")):
+        with pytest.raises(ValueError, match=words):
+            publish.publish(publish.Asked(run=run, out=tmp_path / "out", plan=plan))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_chain_of_stores_is_refused():
+    with pytest.raises(ValueError, match="is a chain of stores"):
+        bundle.load("zip://x::file:///etc/passwd")
+    with pytest.raises(ValueError, match="is not a bundle"):
+        bundle.load("a" * 5000)
