@@ -87,7 +87,7 @@ class Augment:
             images = viewed(images, self._view(drawn))
         elif self.flip:
             flips = torch.from_numpy(drawn["flip"] < 0.5).to(images.device)
-            images = torch.where(flips[:, None, None, None], images.flip(-1), images)
+            images = images.index_put((flips,), images[flips].flip(-1))
         if self.kelvin or self.reflection:
             images = self._lit(images, drawn)
         return self._seen(images, drawn)
