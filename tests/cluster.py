@@ -9,9 +9,11 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from http.client import HTTPConnection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -54,6 +56,14 @@ class Cluster:
     def train(self, *arguments: Any) -> list[str]:
         """The words of a training command."""
         return [sys.executable, "-m", "jobs.train", "--workload", "digits", *map(str, arguments)]
+
+    def shut_down_serve(self) -> None:
+        """End all that Serve runs, as `serve shutdown` does: it holds slots that other tests need."""
+        address = urlsplit(self.environment["RAY_API_SERVER_ADDRESS"])
+        connection = HTTPConnection(str(address.hostname), address.port, timeout=60)
+        connection.request("DELETE", "/api/serve/applications/")
+        assert connection.getresponse().status == 200
+        connection.close()
 
 
 @pytest.fixture(scope="session")

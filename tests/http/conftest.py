@@ -1,8 +1,6 @@
 """The service as a user starts it: serve run, a real bundle, a real port."""
 
 import json
-import os
-import signal
 import sys
 from dataclasses import dataclass
 from http.client import HTTPConnection
@@ -81,5 +79,6 @@ def service(cluster, bundles, tmp_path_factory):
         raise AssertionError(log.read_text()) from None
     (replica,) = [pid for pid, command in descendants(cluster.head).items() if "ServeReplica" in command]
     yield Service(port, bundles[0], replica, bundles[1])
-    os.kill(process.pid, signal.SIGINT)
+    cluster.shut_down_serve()
+    process.terminate()
     process.wait(timeout=60)

@@ -1,0 +1,159 @@
+"""Under load: another bundle is swapped in, and a replica dies, and no client notices."""
+
+import io
+import json
+import os
+import signal
+import threading
+import urllib.request
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from equipoise import bundle
+from tests.cluster import descendants, free_ports, until
+
+CLIENTS, SWAPS = 4, 20
+
+
+@dataclass
+class Load:
+    """What clients saw, each of which asks one request after the other and tries a broken connection once more."""
+
+    port: int
+    body: bytes
+    replies: list[tuple[str, float]] = field(default_factory=list)
+    """version and score"""
+    wrong: list[str] = field(default_factory=list)
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def client(self) -> None:
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=10)
+        while not self.stop.is_set():
+            for attempt in range(2):
+                try:
+                    connection.request("POST", "/predict", self.body, {"Content-Type": "image/png"})
+                    reply = connection.getresponse()
+                    facts = json.loads(reply.read())
+                    if reply.status == 200:
+                        self.replies.append((facts["version"], facts["score"]))
+                    else:
+                        self.wrong.append(f"{reply.status}: {facts}")
+                    break
+                except (OSError, HTTPException) as error:
+                    connection.close()
+                    if attempt:
+                        self.wrong.append(repr(error))
+        connection.close()
+
+    @contextmanager
+    def running(self):
+        threads = [threading.Thread(target=self.client) for _ in range(CLIENTS)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self.stop.set()
+            for thread in threads:
+                thread.join()
+
+
+@pytest.fixture(scope="module")
+def picture():
+    file = io.BytesIO()
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (16, 16)).astype(np.uint8)).save(file, "PNG")
+    return file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def expected(bundles, picture):
+    """Of each bundle, its version and the score it gives the picture."""
+    models = [bundle.load(path) for path in bundles]
+    scores = [float(model.answer(model.pictures([picture])).scores.max()) for model in models]
+    return {model.facts["digest"][:12]: score for model, score in zip(models, scores, strict=True)}
+
+
+@pytest.fixture(scope="module")
+def deployed(cluster, bundles):
+    """A way to deploy a bundle on replicas, as serve deploy does, and the port they listen on."""
+    (port,) = free_ports(1)
+    address = f"{cluster.environment['RAY_API_SERVER_ADDRESS']}/api/serve/applications/"
+
+    def put(path, replicas):
+        predictor = {"name": "Predictor", "num_replicas": replicas, "user_config": {"digits": {"bundle": str(path)}}}
+        application = {"name": "swap", "route_prefix": "/", "import_path": "services.app:build", "args": {"port": port}}
+        application |= {"deployments": [predictor]}
+        body = json.dumps({"proxy_location": "Disabled", "applications": [application]}).encode()
+        request = urllib.request.Request(address, body, {"Content-Type": "application/json"}, method="PUT")  # noqa: S310
+        with urllib.request.urlopen(request, timeout=60) as reply:  # noqa: S310
+            assert reply.status == 200
+
+    def told():
+        """What new connections are told of the models: the kernel deals them out among replicas."""
+        found = []
+        for _ in range(12):
+            connection = HTTPConnection("127.0.0.1", port, timeout=10)
+            try:
+                connection.request("GET", "/models")
+                found.append(json.loads(connection.getresponse().read()))
+            except (OSError, HTTPException):
+                found.append({"models": [], "not_loaded": "no replica"})
+            finally:
+                connection.close()
+        return found
+
+    def versions():
+        """The versions that answer, and None where nothing does."""
+        return {one["models"][0]["current"]["version"] if one["models"] else None for one in told()}
+
+    yield put, versions, told, port
+    cluster.shut_down_serve()
+
+
+def test_twenty_swaps_under_load_lose_nothing_and_mix_nothing(deployed, bundles, expected, picture):
+    put, versions, _, port = deployed
+    ids = list(expected)
+    put(bundles[0], 2)
+    until(lambda: versions() == {ids[0]}, 120)
+    load = Load(port, picture)
+    with load.running():
+        for turn in range(SWAPS):
+            put(bundles[(turn + 1) % 2], 2)
+            until(lambda turn=turn: versions() == {ids[(turn + 1) % 2]}, 60)
+    assert load.wrong == []
+    assert {version for version, _ in load.replies} == set(ids)
+    for version, score in load.replies:
+        assert score == pytest.approx(expected[version], abs=1e-4)
+
+
+def test_a_replica_that_is_killed_is_not_missed(cluster, deployed, bundles, expected, picture):
+    put, versions, _, port = deployed
+    put(bundles[0], 2)
+    until(lambda: versions() == {next(iter(expected))}, 120)
+
+    def replicas():
+        return [pid for pid, command in descendants(cluster.head).items() if "ServeReplica:swap" in command]
+
+    until(lambda: len(replicas()) == 2, 60)
+    load = Load(port, picture)
+    with load.running():
+        until(lambda: len(load.replies) > 200, 60)
+        victim = replicas()[0]
+        os.kill(victim, signal.SIGKILL)
+        until(lambda: len(replicas()) == 2 and victim not in replicas(), 60)
+        seen = len(load.replies)
+        until(lambda: len(load.replies) > seen + 200, 60)
+    assert load.wrong == []
+
+
+def test_a_bundle_that_cannot_be_loaded_leaves_what_answers(deployed, bundles, expected, tmp_path):
+    put, versions, told, _ = deployed
+    before = versions()
+    put(tmp_path / "none", 2)
+    until(lambda: all("none" in str(one["not_loaded"]) for one in told()), 60)
+    assert versions() == before
