@@ -33,7 +33,7 @@ class Listener:
     """Serves an ASGI application until it is closed, apart from the process' other work."""
 
     def __init__(self, host: str, port: int, certfile: str | None = None, keyfile: str | None = None) -> None:
-        self.socket = listening(host, port)
+        self.place = host, port
         self.options: dict[str, Any] = {"ssl_certfile": certfile, "ssl_keyfile": keyfile}
         self.server: uvicorn.Server | None = None
         self.thread: threading.Thread | None = None
@@ -61,6 +61,7 @@ class Listener:
         async def serve() -> None:
             try:
                 app = make(asyncio.get_running_loop())
+                held = listening(*self.place)  # not before: the kernel would send requests here that nobody takes yet
             except BaseException as error:
                 made.set_exception(error)
                 return
@@ -76,7 +77,7 @@ class Listener:
             )
             self.server = uvicorn.Server(config)
             made.set_result(app)
-            await self.server.serve(sockets=[self.socket])
+            await self.server.serve(sockets=[held])
 
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             runner.run(serve())

@@ -109,10 +109,9 @@ class Model:
         answers: list[Any] = list(given)
         for version in dict.fromkeys(one.version for one in asked):
             places = [i for i, one in enumerate(asked) if one.version is version and isinstance(given[i], Tensor)]
-            if places:
-                said = self._said(version, [given[i] for i in places])
-                for i, one in zip(places, said, strict=True):
-                    answers[i] = one
+            for some in together(places, [len(given[i]) for i in places], self.limits.batch):
+                for i, said in zip(some, self._said(version, [given[i] for i in some]), strict=True):
+                    answers[i] = said
         return answers
 
     def _pictures(self, asked: Asked) -> Any:
@@ -144,6 +143,19 @@ class Model:
         while self.done:
             batch = self.done.pop()
             self.watch(self.name, batch)
+
+
+def together(places: list[int], sizes: list[int], most: int) -> list[list[int]]:
+    """Requests in a row that hold up to `most` pictures together; one may hold more by itself."""
+    groups: list[list[int]] = []
+    held = most
+    for place, size in zip(places, sizes, strict=True):
+        if held + size > most:
+            groups.append([])
+            held = 0
+        groups[-1].append(place)
+        held += size
+    return groups
 
 
 class Models:
@@ -194,7 +206,11 @@ class Models:
         canary, shadow = (
             None if path is None else self._version(path, wanted.engine) for path in (wanted.canary, wanted.shadow)
         )
-        return self._version(wanted.bundle, wanted.engine), canary, shadow
+        current = self._version(wanted.bundle, wanted.engine)
+        for other in (canary, shadow):
+            if other and (other.bundle.shape, other.bundle.classes) != (current.bundle.shape, current.bundle.classes):
+                raise ValueError(f"{other.path} takes other pictures or knows other classes than {current.path}")
+        return current, canary, shadow
 
     def _version(self, path: str, engine: str | None) -> Version:
         """A bundle, loaded anew only if it is another than before."""
