@@ -14,8 +14,8 @@ from services.patience import Patience
 BACKLOG = 1024
 
 
-def listening(host: str, port: int) -> socket.socket:
-    """A socket that other replicas on this machine may listen on too: the kernel deals connections out among them."""
+def bound(host: str, port: int) -> socket.socket:
+    """A socket for a port that other replicas on this machine may have too: the kernel deals connections out."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -25,7 +25,6 @@ def listening(host: str, port: int) -> socket.socket:
     except OSError as error:
         made.close()
         raise ValueError(f"cannot listen on {host}:{port} ({error.strerror}): choose another host or port") from None
-    made.listen(BACKLOG)
     return made
 
 
@@ -33,7 +32,9 @@ class Listener:
     """Serves an ASGI application until it is closed, apart from the process' other work."""
 
     def __init__(self, host: str, port: int, certfile: str | None = None, keyfile: str | None = None) -> None:
-        self.place = host, port
+        # bound before all else: when a process is killed its descriptors are closed in their order, and who tries again
+        # must not come to the same process once more
+        self.socket = bound(host, port)
         self.options: dict[str, Any] = {"ssl_certfile": certfile, "ssl_keyfile": keyfile}
         self.server: uvicorn.Server | None = None
         self.thread: threading.Thread | None = None
@@ -61,7 +62,7 @@ class Listener:
         async def serve() -> None:
             try:
                 app = make(asyncio.get_running_loop())
-                held = listening(*self.place)  # not before: the kernel would send requests here that nobody takes yet
+                self.socket.listen(BACKLOG)  # not before: the kernel would send requests here that nobody takes yet
             except BaseException as error:
                 made.set_exception(error)
                 return
@@ -77,7 +78,7 @@ class Listener:
             )
             self.server = uvicorn.Server(config)
             made.set_result(app)
-            await self.server.serve(sockets=[held])
+            await self.server.serve(sockets=[self.socket])
 
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             runner.run(serve())

@@ -1,5 +1,6 @@
 """One Ray for all tests that need one: real, two slots, in a folder of its own."""
 
+import json
 import os
 import signal
 import socket
@@ -57,12 +58,20 @@ class Cluster:
         """The words of a training command."""
         return [sys.executable, "-m", "jobs.train", "--workload", "digits", *map(str, arguments)]
 
+    def deploy(self, config: dict[str, Any]) -> None:
+        """What `serve deploy` does with a file of that content."""
+        self._serve("PUT", json.dumps(config).encode())
+
     def shut_down_serve(self) -> None:
         """End all that Serve runs, as `serve shutdown` does: it holds slots that other tests need."""
+        self._serve("DELETE")
+
+    def _serve(self, method: str, body: bytes | None = None) -> None:
         address = urlsplit(self.environment["RAY_API_SERVER_ADDRESS"])
         connection = HTTPConnection(str(address.hostname), address.port, timeout=60)
-        connection.request("DELETE", "/api/serve/applications/")
-        assert connection.getresponse().status == 200
+        connection.request(method, "/api/serve/applications/", body, {"Content-Type": "application/json"})
+        reply = connection.getresponse()
+        assert reply.status == 200, reply.read()
         connection.close()
 
 

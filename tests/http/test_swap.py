@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import threading
-import urllib.request
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
@@ -82,16 +81,12 @@ def expected(bundles, picture):
 def deployed(cluster, bundles):
     """A way to deploy a bundle on replicas, as serve deploy does, and the port they listen on."""
     (port,) = free_ports(1)
-    address = f"{cluster.environment['RAY_API_SERVER_ADDRESS']}/api/serve/applications/"
 
     def put(path, replicas):
         predictor = {"name": "Predictor", "num_replicas": replicas, "user_config": {"digits": {"bundle": str(path)}}}
         application = {"name": "swap", "route_prefix": "/", "import_path": "services.app:build", "args": {"port": port}}
         application |= {"deployments": [predictor]}
-        body = json.dumps({"proxy_location": "Disabled", "applications": [application]}).encode()
-        request = urllib.request.Request(address, body, {"Content-Type": "application/json"}, method="PUT")  # noqa: S310
-        with urllib.request.urlopen(request, timeout=60) as reply:  # noqa: S310
-            assert reply.status == 200
+        cluster.deploy({"proxy_location": "Disabled", "applications": [application]})
 
     def told():
         """What new connections are told of the models: the kernel deals them out among replicas."""
