@@ -18,39 +18,20 @@ from equipoise import bundle, store
 from equipoise.engines import ENGINES
 from equipoise.loop import Training
 from equipoise.picture import read
-from equipoise.record import Record
 from equipoise.trial import Trial
 from jobs import publish
+from tests import bundles
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A short run on digits, as jobs.train leaves it."""
-    folder = tmp_path_factory.mktemp("runs") / "x"
-    folder.mkdir()
-    training = Training(Trial(workload="digits", batch=32, lr=0.1, examples=3200, target=2.0))
-    list(training.laps())
-    save_file(
-        {name: value.contiguous() for name, value in training.model.state_dict().items()}, folder / "model.safetensors"
-    )
-    record = Record(
-        trial=training.trial,
-        machine={},
-        laps=training.done,
-        ended=str(training.ended),
-        target=training.target,
-        examples_to_target=None,
-        test=None,
-    )
-    store.write_json(folder / "record.json", record.to_json())
-    return folder
+    return bundles.short_run(tmp_path_factory.mktemp("runs") / "x")
 
 
 @pytest.fixture(scope="module")
 def published(run, tmp_path_factory):
-    out = tmp_path_factory.mktemp("bundles") / "digits"
-    publish.publish(publish.Asked(run=run, out=out, native=False))
-    return out
+    return bundles.published(run, tmp_path_factory.mktemp("bundles") / "digits")
 
 
 def pictures(count):
@@ -317,6 +298,7 @@ KILLED = """
 import os, sys, threading, time
 from pathlib import Path
 from jobs import publish
+from tests import bundles
 delay, run, out = float(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
 threading.Thread(target=lambda: (time.sleep(delay), os.kill(os.getpid(), 9)), daemon=True).start()
 publish.publish(publish.Asked(run=run, out=out, native=False))
