@@ -25,7 +25,7 @@ class Asked(Settings):
     bundle: str | None = None
     """folder or URL of a published model"""
     models: dict[str, Wanted] = Field(default_factory=dict)
-    """several, by name, each with its bundle and, if wanted, canary, share, shadow, engine"""
+    """several, by name, each with its bundle and, if wanted, canary, share, engine"""
     engine: str | None = None
     """of `bundle`, instead of its own: for comparisons"""
     replicas: int = Field(1, ge=1)

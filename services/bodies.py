@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import binascii
-import time
 import zlib
 from collections.abc import AsyncGenerator
 
@@ -56,10 +55,9 @@ class Bodies:
 
 async def rest(request: Request) -> None:
     """Let go by what still comes of a body that was refused."""
-    until = time.monotonic() + LINGER_SECONDS
     try:
-        async with asyncio.timeout_at(asyncio.get_running_loop().time() + LINGER_SECONDS):
-            while time.monotonic() < until:
+        async with asyncio.timeout(LINGER_SECONDS):
+            while True:
                 message = await request.receive()
                 if message["type"] == "http.disconnect" or not message.get("more_body"):
                     return

@@ -5,6 +5,7 @@ import json
 import logging
 import secrets
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,8 @@ EXTENSIONS = ["binary_tensor_data"]
 INPUT, ENCODED, LABELS, SCORES = "pictures", "encoded", "labels", "scores"
 OPEN = ("/health", "/ready", "/v2/health/live", "/v2/health/ready")  # without a key: who asks has none
 
+Answer = Callable[[Request], Awaitable[Response]]
+
 log = logging.getLogger("equipoise.service")
 accesses = logging.getLogger("equipoise.access")
 
@@ -45,7 +48,6 @@ class Service:
         self.keys = [key.encode() for key in keys]
         self.access_log = access_log
         self.bodies = Bodies(limits)
-        self.open = 0
         self.draining = False
         model = "/v2/models/{name}"
         routes = [
@@ -74,7 +76,10 @@ class Service:
             ),
         ]
         self.app = Starlette(
-            routes=[Route(path, answer, methods=[verb]) for verb, path, answer in routes],
+            routes=[
+                Route(path, answer if path in OPEN else self._for_those_with_a_key(answer), methods=[verb])
+                for verb, path, answer in routes
+            ],
             exception_handlers={Refused: self._refused, HTTPException: self._missing, Exception: self._failed},
         )
 
@@ -91,13 +96,11 @@ class Service:
                 status = message["status"]
             await send(message)
 
-        self.open += 1
         try:
             await self.app(scope, receive, told)
         except ClientDisconnect:
             pass
         finally:
-            self.open -= 1
             self._count(scope, status, time.perf_counter() - start)
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
@@ -200,15 +203,24 @@ class Service:
         raise Refused(501, "counts are at /metrics, in Prometheus' format", "not implemented")
 
     def _model(self, request: Request) -> Model:
-        """The model that a path names, for those who may ask."""
-        if self.keys:
-            self._require_key(request)
+        """The model that a path names."""
         model = self.models.named(request.path_params.get("name"))
         version = request.path_params.get("version")
         if version not in (None, model.current.id):
             there = f"{model.name} answers as {model.current.id}"
             raise Refused(404, f"{there}, not as version {str(version)[:80]!r}", "unknown model")
         return model
+
+    def _for_those_with_a_key(self, answer: Answer) -> Answer:
+        """The same, asked for a key first if there are any."""
+        if not self.keys:
+            return answer
+
+        async def guarded(request: Request) -> Response:
+            self._require_key(request)
+            return await answer(request)
+
+        return guarded
 
     def _require_key(self, request: Request) -> None:
         found = request.headers.get("authorization", "").removeprefix("Bearer ") or request.headers.get("x-api-key", "")
@@ -258,7 +270,7 @@ def given(sent: Sent, shape: tuple[int, ...], most: int) -> torch.Tensor | tuple
     if len(sent.inputs) != 1 or (name := next(iter(sent.inputs))) not in (INPUT, ENCODED):
         raise Refused(400, f"there must be one input, {INPUT} or {ENCODED}; got {', '.join(sent.inputs)[:120]}")
     array = sent.inputs[name]
-    if not len(array) >= 1 if array.ndim else True:
+    if not array.ndim or not len(array):
         raise Refused(400, f"{name} holds no picture")
     if len(array) > most:
         raise Refused(413, f"a request may have {most} pictures, this one has {len(array)}", "too large")

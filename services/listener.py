@@ -32,8 +32,6 @@ class Listener:
     """Serves an ASGI application until it is closed, apart from the process' other work."""
 
     def __init__(self, host: str, port: int, certfile: str | None = None, keyfile: str | None = None) -> None:
-        # bound before all else: when a process is killed its descriptors are closed in their order, and who tries again
-        # must not come to the same process once more
         self.socket = bound(host, port)
         self.options: dict[str, Any] = {"ssl_certfile": certfile, "ssl_keyfile": keyfile}
         self.server: uvicorn.Server | None = None

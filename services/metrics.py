@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from services.models import Batch
@@ -45,7 +45,6 @@ class Metrics:
             "equipoise_batch_pictures", "Pictures computed at once", ["model"], buckets=PICTURES, **kept
         )
         self.swaps = Counter("equipoise_swaps", "Changes of the bundles that answer", ["outcome"], **kept)
-        self.open = Gauge("equipoise_requests_open", "Requests under way", multiprocess_mode="livesum", **kept)
 
     def batch(self, model: str, batch: Batch) -> None:
         """One more batch of pictures."""

@@ -30,8 +30,6 @@ class Wanted(BaseModel):
     canary: str | None = None
     """a bundle that answers a share of the requests"""
     share: float = Field(0.1, ge=0, le=1)
-    shadow: str | None = None
-    """a bundle that answers too, to be compared, and is not heard"""
     engine: str | None = None
     """instead of the bundle's own: for comparisons"""
 
@@ -84,7 +82,6 @@ class Model:
     current: Version
     previous: Version | None = None
     canary: Version | None = None
-    shadow: Version | None = None
     share: float = 0.0
     done: list[Batch] = field(default_factory=list)
 
@@ -93,7 +90,7 @@ class Model:
 
     def versions(self) -> dict[str, Version]:
         """Its versions, by what they are for."""
-        roles = ("current", "previous", "canary", "shadow")
+        roles = ("current", "previous", "canary")
         return {role: version for role in roles if (version := getattr(self, role)) is not None}
 
     async def answer(self, pictures: tuple[bytes, ...] | Tensor) -> Said:
@@ -184,33 +181,32 @@ class Models:
     def apply(self, wanted: Mapping[str, Wanted]) -> None:
         """Load what is new, and only then swap: a bundle that cannot be loaded leaves all as it was."""
         loaded = {name: self._versions(one) for name, one in wanted.items()}
-        for name, (current, canary, shadow) in loaded.items():
-            self._swap(name, current, canary, shadow, wanted[name].share)
+        for name, (current, canary) in loaded.items():
+            self._swap(name, current, canary, wanted[name].share)
         for name in [*self.held]:
             if name not in wanted:
                 self.held.pop(name).turns.close()
         kept = {version for model in self.held.values() for version in model.versions().values()}
         self.loaded = {key: version for key, version in self.loaded.items() if version in kept}
 
-    def _swap(self, name: str, current: Version, canary: Version | None, shadow: Version | None, share: float) -> None:
+    def _swap(self, name: str, current: Version, canary: Version | None, share: float) -> None:
         model = self.held.get(name)
         if model is None:
-            self.held[name] = Model(name, self.limits, self.loop, self.watch, current, None, canary, shadow, share)
+            self.held[name] = Model(name, self.limits, self.loop, self.watch, current, None, canary, share)
             return
         if model.current is not current:
             model.previous, model.current = model.current, current
-        model.canary, model.shadow, model.share = canary, shadow, share
+        model.canary, model.share = canary, share
 
-    def _versions(self, wanted: Wanted) -> tuple[Version, Version | None, Version | None]:
-        """What answers, the canary, and the shadow."""
-        canary, shadow = (
-            None if path is None else self._version(path, wanted.engine) for path in (wanted.canary, wanted.shadow)
-        )
+    def _versions(self, wanted: Wanted) -> tuple[Version, Version | None]:
+        """What answers, and the canary."""
         current = self._version(wanted.bundle, wanted.engine)
-        for other in (canary, shadow):
-            if other and (other.bundle.shape, other.bundle.classes) != (current.bundle.shape, current.bundle.classes):
-                raise ValueError(f"{other.path} takes other pictures or knows other classes than {current.path}")
-        return current, canary, shadow
+        if wanted.canary is None:
+            return current, None
+        canary = self._version(wanted.canary, wanted.engine)
+        if (canary.bundle.shape, canary.bundle.classes) != (current.bundle.shape, current.bundle.classes):
+            raise ValueError(f"{canary.path} takes other pictures or knows other classes than {current.path}")
+        return current, canary
 
     def _version(self, path: str, engine: str | None) -> Version:
         """A bundle, loaded anew only if it is another than before."""
