@@ -39,6 +39,20 @@ def read_json(path: Path) -> Any:
         raise ValueError(f"{path} is not JSON ({error}): it was damaged, or another program wrote it") from None
 
 
+def stamp(path: str) -> str | None:
+    """What is another once the file behind a path or URL is; None while there is none."""
+    if "://" in path:
+        fsspec: Any = importlib.import_module("fsspec")
+        files, name = fsspec.core.url_to_fs(path)
+        files.invalidate_cache()
+        return str(files.checksum(name)) if files.exists(name) else None
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return f"{found.st_ino} {found.st_mtime_ns} {found.st_size}"
+
+
 def local(path: str | Path) -> Path:
     """A folder on this disk that holds what `path` does: itself, or a copy of what is behind a URL (s3://, gs://)."""
     kind, found, _ = str(path).partition("://")

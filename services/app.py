@@ -4,10 +4,10 @@ import os
 import sys
 from pathlib import Path
 from tempfile import gettempdir
-from typing import Any
+from typing import Any, Self
 
 import ray
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 from ray import serve
 from ray.serve import Application
 
@@ -17,6 +17,8 @@ from services.metrics import PLACE
 from services.models import Wanted
 from services.predictor import DRAIN_SECONDS, Predictor
 from services.settings import Settings
+
+PACE = {"metrics_interval_s": 1, "look_back_period_s": 5, "upscale_delay_s": 5, "downscale_delay_s": 60}
 
 
 class Asked(Settings):
@@ -29,6 +31,15 @@ class Asked(Settings):
     engine: str | None = None
     """of `bundle`, instead of its own: for comparisons"""
     replicas: int = Field(1, ge=1)
+    max_replicas: int | None = Field(None, ge=1)
+    """scale from `replicas` up to so many, and back"""
+
+    @model_validator(mode="after")
+    def bounded(self) -> Self:
+        """Fewer at most than at least cannot be."""
+        if self.max_replicas is not None and self.max_replicas < self.replicas:
+            raise ValueError(f"max_replicas={self.max_replicas} is below replicas={self.replicas}: give more, or none")
+        return self
 
 
 def build(args: dict[str, Any]) -> Application:
@@ -68,13 +79,21 @@ def application(asked: Asked) -> Application:
     shared = Path(gettempdir()) / f"equipoise-metrics-{settings.port}"
     variables = {PLACE: str(shared), "OMP_NUM_THREADS": "1"}
     deployment = serve.deployment(Predictor, name="Predictor").options(
-        num_replicas=asked.replicas,
+        **scale(asked.replicas, asked.max_replicas),
         user_config=wanted,
         ray_actor_options={"num_cpus": 1, "runtime_env": {"env_vars": variables}},
         graceful_shutdown_timeout_s=DRAIN_SECONDS + 5,
         health_check_period_s=2,
     )
     return deployment.bind(settings.model_dump())
+
+
+def scale(least: int, most: int | None) -> dict[str, Any]:
+    """A number of replicas, or how it follows the load."""
+    if most is None:
+        return {"num_replicas": least}
+    policy = {"policy_function": "services.scaling:policy"}
+    return {"autoscaling_config": {"min_replicas": least, "max_replicas": most, "policy": policy} | PACE}
 
 
 def absolute(place: str) -> str:

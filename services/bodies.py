@@ -46,6 +46,7 @@ class Bodies:
             raise Refused(408, f"the request took over {self.limits.read_seconds:g} s to arrive", "slow") from None
         finally:
             self.held -= size
+        request.state.read = True  # else a refusal waits for the rest
         body = parts[0] if len(parts) == 1 else b"".join(parts)
         return unpacked(body, request.headers.get("content-encoding"), self.limits.body_bytes)
 

@@ -1,4 +1,4 @@
-"""What the service answers over HTTP: pictures in, labels out; the Open Inference Protocol; health and counts."""
+"""What the service answers over HTTP: pictures in, labels out; health, counts, and who may ask."""
 
 import hmac
 import json
@@ -8,8 +8,6 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import numpy as np
-import torch
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -17,18 +15,17 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
-from services import bodies, openapi, tensors
+from services import bodies, openapi
 from services.bodies import Bodies
 from services.limits import Limits
 from services.metrics import Metrics
 from services.models import Model, Models
+from services.protocol import Protocol
 from services.refused import Refused
-from services.tensors import Sent
+from services.replies import Lingering, answer
 
-VERSION = "1"  # of the protocol's answer, not of a model
-EXTENSIONS = ["binary_tensor_data"]
-INPUT, ENCODED, LABELS, SCORES = "pictures", "encoded", "labels", "scores"
 OPEN = ("/health", "/ready", "/v2/health/live", "/v2/health/ready")  # without a key: who asks has none
+UNREAD = (401, 408, 413, 429)  # said before all of a body has come
 
 Answer = Callable[[Request], Awaitable[Response]]
 
@@ -49,31 +46,19 @@ class Service:
         self.access_log = access_log
         self.bodies = Bodies(limits)
         self.draining = False
-        model = "/v2/models/{name}"
         routes = [
             ("POST", "/predict", self.predict),
             ("POST", "/models/{name}/predict", self.predict),
             ("GET", "/models", self.listed),
+            ("GET", "/models/{name}/compared", self.compared),
             ("GET", "/health", self.live),
             ("GET", "/ready", self.ready),
             ("GET", "/metrics", self.counts),
             ("GET", "/openapi.json", self.document),
             ("GET", "/docs", self.docs),
-            ("GET", "/v2", self.server),
             ("GET", "/v2/health/live", self.live),
             ("GET", "/v2/health/ready", self.ready),
-            ("POST", "/v2/repository/index", self.index),
-            *(
-                (verb, f"{place}{end}", answer)
-                for place in (model, f"{model}/versions/{{version}}")
-                for verb, end, answer in (
-                    ("GET", "", self.metadata),
-                    ("GET", "/ready", self.model_ready),
-                    ("GET", "/config", self.config),
-                    ("GET", "/stats", self.stats),
-                    ("POST", "/infer", self.infer),
-                )
-            ),
+            *Protocol(models, limits, self.bodies).routes(),
         ]
         self.app = Starlette(
             routes=[
@@ -116,7 +101,7 @@ class Service:
 
     async def predict(self, request: Request) -> Response:
         """The label of one picture."""
-        model = self._model(request)
+        model = self.models.named(request.path_params.get("name"))
         body = await self.bodies.read(request)
         said = await model.answer((await bodies.picture(request, body),))
         scores = said.scores[0].tolist()
@@ -132,26 +117,19 @@ class Service:
         }
         return answer(facts)
 
-    async def infer(self, request: Request) -> Response:
-        """The Open Inference Protocol's."""
-        model = self._model(request)
-        body = await self.bodies.read(request)
-        header = request.headers.get(tensors.LENGTH)
-        shape = model.current.bundle.shape
-        sent = tensors.raw(body, INPUT, "UINT8", (-1, *shape)) if header == "0" else tensors.sent(body, header)
-        said = await model.answer(given(sent, shape, self.limits.batch))
-        labels = np.array([*(label.encode() for label in said.labels), None], object)[:-1]
-        outputs = {LABELS: labels, SCORES: said.scores.numpy()}
-        facts = {"model_name": model.name, "model_version": said.version.id}
-        whole, length = tensors.reply(facts, outputs, sent)
-        if length is None:
-            return Response(whole, media_type="application/json")
-        return Response(whole, media_type="application/octet-stream", headers={tensors.LENGTH: str(length)})
-
     async def listed(self, _: Request) -> Response:
         """Every model, and which bundles answer for it."""
         facts = {"models": [described(model) for model in self.models.held.values()]}
         return answer(facts | {"not_loaded": self.models.not_loaded})
+
+    async def compared(self, request: Request) -> Response:
+        """How far a canary or a shadow agrees with the bundle that answers."""
+        model = self.models.named(request.path_params["name"])
+        other = model.canary or model.shadow
+        if other is None:
+            raise Refused(404, f"{model.name} has no canary and no shadow to be compared with", "unknown model")
+        found = self.metrics.comparison(model.name, model.current.id, other.id)
+        return answer({"model": model.name, "version": model.current.id, "other": other.id} | found)
 
     async def live(self, _: Request) -> Response:
         """The process answers."""
@@ -173,43 +151,6 @@ class Service:
     async def docs(self, _: Request) -> Response:
         """What there is, for people."""
         return HTMLResponse(openapi.page(openapi.document(bool(self.keys), self.limits)))
-
-    async def server(self, _: Request) -> Response:
-        return answer({"name": "equipoise", "version": VERSION, "extensions": EXTENSIONS})
-
-    async def index(self, _: Request) -> Response:
-        held = self.models.held.values()
-        facts = [{"name": model.name, "version": model.current.id, "state": "READY", "reason": ""} for model in held]
-        return answer(facts)
-
-    async def metadata(self, request: Request) -> Response:
-        model = self._model(request)
-        found, classes = model.current.bundle, len(model.current.bundle.classes)
-        inputs = [tensor(INPUT, "UINT8", [-1, *found.shape]), tensor(ENCODED, "BYTES", [-1])]
-        outputs = [tensor(LABELS, "BYTES", [-1]), tensor(SCORES, "FP32", [-1, classes])]
-        facts = {"name": model.name, "versions": [model.current.id]}
-        return answer(facts | {"platform": "equipoise", "inputs": inputs, "outputs": outputs})
-
-    async def model_ready(self, request: Request) -> Response:
-        return answer({"name": self._model(request).name, "ready": True})
-
-    async def config(self, request: Request) -> Response:
-        model = self._model(request)
-        facts = {"name": model.name, "platform": "equipoise", "backend": model.current.bundle.engine}
-        return answer(facts | {"max_batch_size": self.limits.batch})
-
-    async def stats(self, request: Request) -> Response:
-        self._model(request)
-        raise Refused(501, "counts are at /metrics, in Prometheus' format", "not implemented")
-
-    def _model(self, request: Request) -> Model:
-        """The model that a path names."""
-        model = self.models.named(request.path_params.get("name"))
-        version = request.path_params.get("version")
-        if version not in (None, model.current.id):
-            there = f"{model.name} answers as {model.current.id}"
-            raise Refused(404, f"{there}, not as version {str(version)[:80]!r}", "unknown model")
-        return model
 
     def _for_those_with_a_key(self, answer: Answer) -> Answer:
         """The same, asked for a key first if there are any."""
@@ -233,8 +174,8 @@ class Service:
             raise error
         self.metrics.refused.labels(error.reason).inc()
         headers = {} if error.wait is None else {"retry-after": str(error.wait)}
-        if error.status in (401, 408, 413, 429):  # what still comes of the body would be taken for the next request
-            return Lingering(request, {"error": error.sentence}, error.status, headers | {"connection": "close"})
+        if error.status in UNREAD and not getattr(request.state, "read", False):
+            return Lingering(request, {"error": error.sentence}, error.status, headers)
         return answer({"error": error.sentence}, error.status, headers)
 
     async def _missing(self, request: Request, error: Exception) -> Response:
@@ -251,51 +192,13 @@ class Service:
         return answer({"error": "the service failed at this request; its log says why"}, 500)
 
 
-class Lingering(Response):
-    """An answer to a request that may still be on its way: said at once, and what still comes is let go by."""
-
-    def __init__(self, request: Request, facts: Any, status: int, headers: dict[str, str]) -> None:
-        super().__init__(encoded(facts), status, headers, "application/json")
-        self.request = request
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        await send({"type": "http.response.body", "body": self.body, "more_body": True})
-        await bodies.rest(self.request)
-        await send({"type": "http.response.body", "body": b""})
-
-
-def given(sent: Sent, shape: tuple[int, ...], most: int) -> torch.Tensor | tuple[bytes, ...]:
-    """The pictures of a request of the protocol, which fit the model."""
-    if len(sent.inputs) != 1 or (name := next(iter(sent.inputs))) not in (INPUT, ENCODED):
-        raise Refused(400, f"there must be one input, {INPUT} or {ENCODED}; got {', '.join(sent.inputs)[:120]}")
-    array = sent.inputs[name]
-    if not array.ndim or not len(array):
-        raise Refused(400, f"{name} holds no picture")
-    if len(array) > most:
-        raise Refused(413, f"a request may have {most} pictures, this one has {len(array)}", "too large")
-    if name == ENCODED:
-        if array.dtype != object or array.ndim != 1:
-            raise Refused(400, f"{ENCODED} must be BYTES of the shape [pictures]")
-        return tuple(array)
-    if array.dtype != np.uint8 or array.shape[1:] != shape:
-        wanted, found = ", ".join(map(str, shape)), f"{tensors.datatype(array)} {list(array.shape)}"
-        raise Refused(400, f"{INPUT} must be UINT8 of the shape [pictures, {wanted}], got {found}")
-    return torch.from_numpy(np.array(array))  # a copy: the body's memory is not to be written to
-
-
-def tensor(name: str, datatype: str, shape: list[int]) -> dict[str, Any]:
-    """How the protocol describes one."""
-    return {"name": name, "datatype": datatype, "shape": shape}
-
-
 def described(model: Model) -> dict[str, Any]:
     """Which bundles answer for a model."""
     facts = {
         role: {"version": one.id, "bundle": one.path, "engine": one.bundle.engine}
         for role, one in model.versions().items()
     }
-    share = model.share if model.canary else 0
+    share = model.share if model.canary or model.shadow else 0
     return {"name": model.name, "classes": model.current.bundle.classes, "share": share} | facts
 
 
@@ -303,13 +206,3 @@ def identity(request: Request) -> str:
     """The client's name for a request, or one of ours."""
     found = request.headers.get("x-request-id", "")
     return found if 0 < len(found) <= 128 and found.isprintable() else secrets.token_hex(8)
-
-
-def encoded(facts: Any) -> bytes:
-    """JSON without numbers that JSON does not have."""
-    return json.dumps(facts, allow_nan=False, separators=(",", ":")).encode()
-
-
-def answer(facts: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """JSON as a reply."""
-    return Response(encoded(facts), status, headers, "application/json")

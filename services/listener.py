@@ -1,6 +1,8 @@
 """An HTTP server in a thread of its own, on a port that several processes of a machine share."""
 
 import asyncio
+import fcntl
+import resource
 import socket
 import threading
 from collections.abc import Callable
@@ -12,6 +14,8 @@ import uvicorn
 from services.patience import Patience
 
 BACKLOG = 1024
+LEAVE_SECONDS = 2.0  # for clients to come back once more on connections that they keep
+SPARE = 64  # descriptors kept free above the one that listens
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -25,7 +29,37 @@ def bound(host: str, port: int) -> socket.socket:
     except OSError as error:
         made.close()
         raise ValueError(f"cannot listen on {host}:{port} ({error.strerror}): choose another host or port") from None
-    return made
+    return closed_first(made)
+
+
+def closed_first(made: socket.socket) -> socket.socket:
+    """The same socket under a high number.
+
+    Linux closes what a killed process held from the highest number down. Whoever then tries a broken connection once
+    more must find this one closed already, or the kernel sends him here again.
+    """
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = min(most, 1 << 16) if most > 0 else 1 << 16
+    moved = fcntl.fcntl(made.fileno(), fcntl.F_DUPFD_CLOEXEC, most - SPARE)
+    made.close()
+    return socket.socket(fileno=moved)
+
+
+class Server(uvicorn.Server):
+    """Takes its leave of those who are connected before it hangs up."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen no more; the next reply on a connection says that it is the last."""
+        for server in self.servers:
+            server.close()
+        for one in sockets or ():
+            one.close()
+        self.server_state.default_headers.append((b"connection", b"close"))
+        for _ in range(round(LEAVE_SECONDS / 0.05)):
+            if not self.server_state.connections:
+                break
+            await asyncio.sleep(0.05)
+        await super().shutdown(sockets)
 
 
 class Listener:
@@ -74,7 +108,7 @@ class Listener:
                 server_header=False,
                 **self.options,
             )
-            self.server = uvicorn.Server(config)
+            self.server = Server(config)
             made.set_result(app)
             await self.server.serve(sockets=[self.socket])
 

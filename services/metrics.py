@@ -9,8 +9,9 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
+from scipy.stats import binomtest
 
-from services.models import Batch
+from services.models import Batch, Pair
 
 PLACE = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads it when it is imported
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
@@ -44,6 +45,16 @@ class Metrics:
         self.batches = Histogram(
             "equipoise_batch_pictures", "Pictures computed at once", ["model"], buckets=PICTURES, **kept
         )
+        pair = ["model", "version", "other"]
+        self.compared = Counter(
+            "equipoise_compared_pictures",
+            "Pictures that two versions answered, by the label of the current one",
+            [*pair, "label", "outcome"],
+            **kept,
+        )
+        self.apart = Counter(
+            "equipoise_compared_distance", "Half the sum of differences of scores, over those pictures", pair, **kept
+        )
         self.swaps = Counter("equipoise_swaps", "Changes of the bundles that answer", ["outcome"], **kept)
 
     def batch(self, model: str, batch: Batch) -> None:
@@ -51,10 +62,49 @@ class Metrics:
         self.pictures.labels(model, batch.version.id, batch.version.bundle.engine).inc(len(batch.pictures))
         self.batches.labels(model).observe(len(batch.pictures))
 
+    def pair(self, model: str, pair: Pair) -> None:
+        """Two versions answered the same pictures."""
+        names = (model, pair.current.version.id, pair.other.version.id)
+        for label, other in zip(pair.current.labels, pair.other.labels, strict=True):
+            self.compared.labels(*names, label, "same" if label == other else "differs").inc()
+        self.apart.labels(*names).inc(float((pair.current.scores - pair.other.scores).abs().sum()) / 2)
+
+    def comparison(self, model: str, version: str, other: str) -> dict[str, Any]:
+        """How far two versions agree."""
+        names = {"model": model, "version": version, "other": other}
+        samples = [
+            sample
+            for family in self._shared().collect()
+            if family.name.startswith("equipoise_compared")
+            for sample in family.samples
+            if sample.name.endswith("_total") and names.items() <= sample.labels.items()
+        ]
+        counts = [sample for sample in samples if "outcome" in sample.labels]
+        pictures = round(sum(sample.value for sample in counts))
+        if not pictures:
+            return {"pictures": 0, "same": None, "distance": None, "differs": {}}
+        differs = {one.labels["label"]: round(one.value) for one in counts if one.labels["outcome"] == "differs"}
+        distance = sum(sample.value for sample in samples if "outcome" not in sample.labels)
+        return {
+            "pictures": pictures,
+            "same": proportion(pictures - sum(differs.values()), pictures),
+            "distance": round(distance / pictures, 6),
+            "differs": dict(sorted(differs.items(), key=lambda one: -one[1])),
+        }
+
     def told(self) -> bytes:
         """All of it in Prometheus' format, over every process that shares the files."""
+        return generate_latest(self._shared())
+
+    def _shared(self) -> CollectorRegistry:
         if PLACE not in os.environ:
-            return generate_latest(self.registry)
+            return self.registry
         shared = CollectorRegistry()
         MultiProcessCollector(shared)  # type: ignore[no-untyped-call]
-        return generate_latest(shared)
+        return shared
+
+
+def proportion(count: int, of: int) -> dict[str, float]:
+    """A share with its 95 % interval (Wilson's)."""
+    low, high = binomtest(count, of).proportion_ci(0.95, "wilson")
+    return {"value": round(count / of, 6), "low": round(float(low), 6), "high": round(float(high), 6)}

@@ -2,13 +2,13 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor
 
 from equipoise import bundle, store
@@ -29,9 +29,18 @@ class Wanted(BaseModel):
     bundle: str
     canary: str | None = None
     """a bundle that answers a share of the requests"""
+    shadow: str | None = None
+    """a bundle that is asked a share of the requests too, once they are answered"""
     share: float = Field(0.1, ge=0, le=1)
     engine: str | None = None
     """instead of the bundle's own: for comparisons"""
+
+    @model_validator(mode="after")
+    def one_other(self) -> Self:
+        """One comparison at a time, or its share would not say of what."""
+        if self.canary and self.shadow:
+            raise ValueError("there are both a canary and a shadow: give one")
+        return self
 
 
 @dataclass(frozen=True)
@@ -59,6 +68,8 @@ class Asked:
 
     pictures: tuple[bytes, ...] | Tensor
     version: Version
+    pair: "tuple[Version, Version] | None" = None
+    """the current version and another: the one that does not answer is asked too, once the other has answered"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +82,24 @@ class Batch:
     features: Tensor
 
 
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """What two versions say of the same pictures."""
+
+    current: Said
+    other: Said
+
+
+class Watcher(Protocol):
+    """Is told what models did, once their requests are answered."""
+
+    def batch(self, model: str, batch: Batch) -> None:
+        """A version was given pictures."""
+
+    def pair(self, model: str, pair: Pair) -> None:
+        """Two versions were given the same."""
+
+
 @dataclass(eq=False)
 class Model:
     """One name, and the versions that answer for it."""
@@ -78,26 +107,29 @@ class Model:
     name: str
     limits: Limits
     loop: asyncio.AbstractEventLoop
-    watch: Callable[[str, Batch], None]
+    watcher: Watcher
     current: Version
     previous: Version | None = None
     canary: Version | None = None
+    shadow: Version | None = None
     share: float = 0.0
     done: list[Batch] = field(default_factory=list)
+    again: list[tuple[Asked, Tensor, Said]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.turns = Turns(self._computed, self._after, self.limits.batch, self.limits.waiting, self.name, self.loop)
 
     def versions(self) -> dict[str, Version]:
         """Its versions, by what they are for."""
-        roles = ("current", "previous", "canary")
+        roles = ("current", "previous", "canary", "shadow")
         return {role: version for role in roles if (version := getattr(self, role)) is not None}
 
     async def answer(self, pictures: tuple[bytes, ...] | Tensor) -> Said:
         """What the model says of the pictures of a request."""
-        canary = self.canary
-        chosen = canary if canary is not None and random.random() < self.share else self.current  # noqa: S311
-        said: Said = await self.turns.answer(Asked(pictures, chosen), self.limits.wait_seconds)
+        asked = Asked(pictures, self.current)
+        if (other := self.canary or self.shadow) and random.random() < self.share:  # noqa: S311
+            asked = Asked(pictures, self.canary or self.current, (self.current, other))
+        said: Said = await self.turns.answer(asked, self.limits.wait_seconds)
         return said
 
     def _computed(self, asked: Sequence[Asked]) -> list[Any]:
@@ -109,6 +141,8 @@ class Model:
             for some in together(places, [len(given[i]) for i in places], self.limits.batch):
                 for i, said in zip(some, self._said(version, [given[i] for i in some]), strict=True):
                     answers[i] = said
+                    if asked[i].pair is not None:
+                        self.again.append((asked[i], given[i], said))
         return answers
 
     def _pictures(self, asked: Asked) -> Any:
@@ -125,21 +159,36 @@ class Model:
         """What a version says of several requests at once."""
         pictures = parts[0] if len(parts) == 1 else torch.cat(parts)
         logits, features = version.bundle.run(pictures)
-        scores, places = version.bundle.scores(logits), logits.argmax(1).tolist()
-        labels = [version.bundle.classes[place] for place in places]
         self.done.append(Batch(version, pictures, logits, features))
-        sizes = [len(part) for part in parts]
-        ends = np.cumsum(sizes)
-        return [
-            Said(labels[end - size : end], scores[end - size : end], features[end - size : end], version)
-            for end, size in zip(ends.tolist(), sizes, strict=True)
-        ]
+        return said(version, logits, features, [len(part) for part in parts])
 
     def _after(self) -> None:
         """Once the requests of a batch are answered."""
         while self.done:
-            batch = self.done.pop()
-            self.watch(self.name, batch)
+            self.watcher.batch(self.name, self.done.pop())
+        while self.again:
+            self.watcher.pair(self.name, paired(*self.again.pop()))
+
+
+def paired(asked: Asked, pictures: Tensor, answered: Said) -> Pair:
+    """Two versions' words on the same pictures. Those who wait for their turn wait for this too."""
+    if asked.pair is None:
+        raise ValueError("no other version was to be asked")
+    one, other = (
+        answered if version is answered.version else said(version, *version.bundle.run(pictures), [len(pictures)])[0]
+        for version in asked.pair
+    )
+    return Pair(one, other)
+
+
+def said(version: Version, logits: Tensor, features: Tensor, sizes: list[int]) -> list[Said]:
+    """What a version's output says of requests with so many pictures each."""
+    scores, places = version.bundle.scores(logits), logits.argmax(1).tolist()
+    labels = [version.bundle.classes[place] for place in places]
+    return [
+        Said(labels[end - size : end], scores[end - size : end], features[end - size : end], version)
+        for end, size in zip(np.cumsum(sizes).tolist(), sizes, strict=True)
+    ]
 
 
 def together(places: list[int], sizes: list[int], most: int) -> list[list[int]]:
@@ -158,11 +207,10 @@ def together(places: list[int], sizes: list[int], most: int) -> list[list[int]]:
 class Models:
     """All models of a replica."""
 
-    def __init__(self, limits: Limits, loop: asyncio.AbstractEventLoop, watch: Callable[[str, Batch], None]) -> None:
-        """`watch` is told of every batch, with its model's name, once its requests are answered."""
+    def __init__(self, limits: Limits, loop: asyncio.AbstractEventLoop, watcher: Watcher) -> None:
         self.limits = limits
         self.loop = loop
-        self.watch = watch
+        self.watcher = watcher
         self.not_loaded: str | None = None
         self.held: dict[str, Model] = {}
         self.loaded: dict[tuple[str, str | None], Version] = {}
@@ -178,35 +226,43 @@ class Models:
             raise Refused(404, f"there is no model {name[:80]!r}: there are {there}", "unknown model")
         return self.held[name]
 
+    def busy(self) -> float:
+        """Seconds in which there was something to compute."""
+        return sum(model.turns.busy for model in self.held.values())
+
     def apply(self, wanted: Mapping[str, Wanted]) -> None:
         """Load what is new, and only then swap: a bundle that cannot be loaded leaves all as it was."""
         loaded = {name: self._versions(one) for name, one in wanted.items()}
-        for name, (current, canary) in loaded.items():
-            self._swap(name, current, canary, wanted[name].share)
+        for name, versions in loaded.items():
+            self._swap(name, *versions, wanted[name].share)
         for name in [*self.held]:
             if name not in wanted:
                 self.held.pop(name).turns.close()
         kept = {version for model in self.held.values() for version in model.versions().values()}
         self.loaded = {key: version for key, version in self.loaded.items() if version in kept}
 
-    def _swap(self, name: str, current: Version, canary: Version | None, share: float) -> None:
+    def _swap(self, name: str, current: Version, canary: Version | None, shadow: Version | None, share: float) -> None:
         model = self.held.get(name)
         if model is None:
-            self.held[name] = Model(name, self.limits, self.loop, self.watch, current, None, canary, share)
-            return
+            model = self.held[name] = Model(name, self.limits, self.loop, self.watcher, current)
         if model.current is not current:
             model.previous, model.current = model.current, current
-        model.canary, model.share = canary, share
+        model.canary, model.shadow, model.share = canary, shadow, share
 
-    def _versions(self, wanted: Wanted) -> tuple[Version, Version | None]:
-        """What answers, and the canary."""
+    def _versions(self, wanted: Wanted) -> tuple[Version, Version | None, Version | None]:
+        """What answers, the canary and the shadow."""
         current = self._version(wanted.bundle, wanted.engine)
-        if wanted.canary is None:
-            return current, None
-        canary = self._version(wanted.canary, wanted.engine)
-        if (canary.bundle.shape, canary.bundle.classes) != (current.bundle.shape, current.bundle.classes):
-            raise ValueError(f"{canary.path} takes other pictures or knows other classes than {current.path}")
-        return current, canary
+        canary, shadow = (self._beside(current, path, wanted.engine) for path in (wanted.canary, wanted.shadow))
+        return current, canary, shadow
+
+    def _beside(self, current: Version, path: str | None, engine: str | None) -> Version | None:
+        """A version for the same requests."""
+        if path is None:
+            return None
+        found = self._version(path, engine)
+        if (found.bundle.shape, found.bundle.classes) != (current.bundle.shape, current.bundle.classes):
+            raise ValueError(f"{found.path} takes other pictures or knows other classes than {current.path}")
+        return found
 
     def _version(self, path: str, engine: str | None) -> Version:
         """A bundle, loaded anew only if it is another than before."""

@@ -11,12 +11,14 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEAD_BYTES = 32 << 10
 HEAD_SECONDS = 10.0
+MOST_REQUESTS = 1000  # of one connection: its client connects anew, perhaps to a replica that has less to do
 
 
 class Patience(HttpToolsProtocol):
     """One connection."""
 
     head_bytes = 0
+    requests = 0
     timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
@@ -49,6 +51,9 @@ class Patience(HttpToolsProtocol):
         """It is there."""
         self._stop()
         super().on_headers_complete()
+        self.requests += 1
+        if self.requests >= MOST_REQUESTS and self.cycle is not None:
+            self.cycle.keep_alive = False  # which its reply says
 
     def send_400_response(self, msg: str) -> None:
         """What is no HTTP is told so in JSON too."""

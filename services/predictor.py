@@ -6,12 +6,15 @@ cost several times the CPU of the answer itself.
 
 import asyncio
 import logging
+import time
 from typing import Any
 
+from equipoise import bundle, store
 from services.endpoints import Service
 from services.listener import Listener
 from services.metrics import Metrics, prepare
 from services.models import Models, Wanted
+from services.scaling import BUSY
 from services.settings import Settings
 
 DRAIN_SECONDS = 20.0
@@ -31,29 +34,63 @@ class Predictor:
         prepare()
         self.metrics = Metrics()
         self.service: Service | None = None
+        self.wanted: dict[str, Wanted] = {}
+        self.stamps: dict[str, str | None] = {}
+        self.lock = asyncio.Lock()
+        self.watching: asyncio.Task[None] | None = None
+        self.seen = (time.monotonic(), 0.0)
         asked = self.settings
         self.listener = Listener(asked.host, asked.port, asked.certfile, asked.keyfile)
 
     async def reconfigure(self, wanted: dict[str, Any]) -> None:
         """Swap to the bundles that are wanted now; requests go on meanwhile."""
-        await asyncio.to_thread(self._reconfigure, {name: Wanted(**one) for name, one in wanted.items()})
+        async with self.lock:
+            self.wanted = {name: Wanted(**one) for name, one in wanted.items()}
+            await asyncio.to_thread(self._apply)
+        if self.settings.watch and self.watching is None:
+            self.watching = asyncio.create_task(self._watch(self.settings.watch))
 
-    def _reconfigure(self, wanted: dict[str, Wanted]) -> None:
+    async def _watch(self, seconds: float) -> None:
+        """Swap whenever another bundle lies under the same name."""
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                async with self.lock:
+                    if await asyncio.to_thread(self._changed):
+                        await asyncio.to_thread(self._apply)
+            except Exception:  # a store that cannot be reached now may be reached later
+                log.exception("the bundles cannot be looked at")
+
+    def _changed(self) -> bool:
+        """Whether another bundle is there; while one is being replaced there is none, and nothing changes yet."""
+        now = stamps(self.wanted)
+        return now != self.stamps and None not in now.values()
+
+    def _apply(self) -> None:
+        self.stamps = stamps(self.wanted) if self.settings.watch else {}
         if self.service is None:
-            self.service = self.listener.start(lambda loop: self._service(loop, wanted))
+            self.service = self.listener.start(self._service)
             return
         models = self.service.models
         try:
-            models.apply(wanted)
+            models.apply(self.wanted)
             models.not_loaded = None
         except ValueError as error:  # what answered goes on to answer
             models.not_loaded = str(error)
             log.error("nothing was swapped: %s", error)
         self.metrics.swaps.labels("refused" if models.not_loaded else "done").inc()
 
-    def _service(self, loop: asyncio.AbstractEventLoop, wanted: dict[str, Wanted]) -> Service:
-        models = Models(self.limits, loop, self.metrics.batch)
-        models.apply(wanted)
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        """How much of the time since the last call was spent computing."""
+        if self.service is None:
+            return {BUSY: 0.0}
+        before, self.seen = self.seen, (time.monotonic(), self.service.models.busy())
+        seconds, busy = (now - then for now, then in zip(self.seen, before, strict=True))
+        return {BUSY: max(0.0, busy) / max(seconds, 1e-9)}
+
+    def _service(self, loop: asyncio.AbstractEventLoop) -> Service:
+        models = Models(self.limits, loop, self.metrics)
+        models.apply(self.wanted)
         return Service(models, self.limits, self.metrics, self.settings.secrets(), self.settings.access_log)
 
     def check_health(self) -> None:
@@ -67,3 +104,9 @@ class Predictor:
             service.draining = True
         if listener := getattr(self, "listener", None):
             listener.close(DRAIN_SECONDS)
+
+
+def stamps(wanted: dict[str, Wanted]) -> dict[str, str | None]:
+    """Which file lies where each bundle is described, now."""
+    paths = {path for one in wanted.values() for path in (one.bundle, one.canary, one.shadow) if path}
+    return {path: store.stamp(f"{path.rstrip('/')}/{bundle.FACTS}") for path in paths}

@@ -22,6 +22,8 @@ class Settings(BaseModel):
     """TLS: a chain of certificates, and its key"""
     keyfile: str | None = None
     access_log: bool = False
+    watch: float | None = Field(None, gt=0)
+    """seconds between looks at the bundles: where another lies under the same name it is swapped in"""
     limits: Limits = Field(default_factory=Limits)
 
     @model_validator(mode="after")

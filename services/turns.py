@@ -5,6 +5,7 @@ waits for a batch to fill.
 """
 
 import asyncio
+import logging
 import queue
 import threading
 import time
@@ -13,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from services.refused import Refused
+
+log = logging.getLogger("equipoise.service")
 
 Outcome = tuple["Turn", Any]
 
@@ -48,6 +51,8 @@ class Turns:
         self.batch = batch
         self.most = waiting
         self.waiting = 0
+        self.busy = 0.0
+        """seconds in which there was something to do"""
         self.loop = loop
         self.queue: queue.SimpleQueue[Turn | None] = queue.SimpleQueue()
         self.thread = threading.Thread(target=self._work, name=f"turns-{name}", daemon=True)
@@ -71,12 +76,17 @@ class Turns:
 
     def _work(self) -> None:
         while (turns := self._taken()) is not None:
+            begun = time.monotonic()
             outcomes = self._computed(turns)
             try:
                 self.loop.call_soon_threadsafe(tell, outcomes)
             except RuntimeError:  # the loop is closed: nobody listens
                 return
-            self.after()
+            try:
+                self.after()
+            except Exception:  # whoever waits next is answered all the same
+                log.exception("what follows a batch failed")
+            self.busy += time.monotonic() - begun
 
     def _taken(self) -> list[Turn] | None:
         """All that wait, a batch at most."""

@@ -1,10 +1,9 @@
-"""Under load another bundle is swapped in, and no client notices."""
+"""Under load another bundle is swapped in, a replica is killed, and no client notices."""
 
 import io
 import json
-import threading
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+import os
+import signal
 from http.client import HTTPConnection, HTTPException
 
 import numpy as np
@@ -12,52 +11,10 @@ import pytest
 from PIL import Image
 
 from equipoise import bundle
-from tests.cluster import free_ports, until
+from tests.cluster import descendants, free_ports, until
+from tests.http.load import Load
 
-CLIENTS, SWAPS = 4, 20
-
-
-@dataclass
-class Load:
-    """What clients saw, each of which asks one request after the other and tries a broken connection once more."""
-
-    port: int
-    body: bytes
-    replies: list[tuple[str, float]] = field(default_factory=list)
-    """version and score"""
-    wrong: list[str] = field(default_factory=list)
-    stop: threading.Event = field(default_factory=threading.Event)
-
-    def client(self) -> None:
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=10)
-        while not self.stop.is_set():
-            for attempt in range(2):
-                try:
-                    connection.request("POST", "/predict", self.body, {"Content-Type": "image/png"})
-                    reply = connection.getresponse()
-                    facts = json.loads(reply.read())
-                    if reply.status == 200:
-                        self.replies.append((facts["version"], facts["score"]))
-                    else:
-                        self.wrong.append(f"{reply.status}: {facts}")
-                    break
-                except (OSError, HTTPException) as error:
-                    connection.close()
-                    if attempt:
-                        self.wrong.append(repr(error))
-        connection.close()
-
-    @contextmanager
-    def running(self):
-        threads = [threading.Thread(target=self.client) for _ in range(CLIENTS)]
-        for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            self.stop.set()
-            for thread in threads:
-                thread.join()
+SWAPS = 20
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +79,26 @@ def test_twenty_swaps_under_load_lose_nothing_and_mix_nothing(deployed, bundles,
     assert {version for version, _ in load.replies} == set(ids)
     for version, score in load.replies:
         assert score == pytest.approx(expected[version], abs=1e-4)
+
+
+def test_a_replica_that_is_killed_is_not_missed(cluster, deployed, bundles, expected, picture):
+    put, versions, _, port = deployed
+    put(bundles[0], 2)
+    until(lambda: versions() == {next(iter(expected))}, 120)
+
+    def replicas():
+        return [pid for pid, command in descendants(cluster.head).items() if "ServeReplica:swap" in command]
+
+    until(lambda: len(replicas()) == 2, 60)
+    load = Load(port, picture)
+    with load.running():
+        until(lambda: len(load.replies) > 200, 60)
+        victim = replicas()[0]
+        os.kill(victim, signal.SIGKILL)
+        until(lambda: len(replicas()) == 2 and victim not in replicas(), 60)
+        seen = len(load.replies)
+        until(lambda: len(load.replies) > seen + 200, 60)
+    assert load.wrong == []
 
 
 def test_a_bundle_that_cannot_be_loaded_leaves_what_answers(deployed, bundles, expected, tmp_path):
