@@ -74,7 +74,8 @@ def application(asked: Asked) -> Application:
     if not wanted and not ray.is_initialized():  # in YAML they may stand under user_config
         raise ValueError("there is nothing to serve: give bundle=FOLDER")
     settings = Settings(**asked.model_dump(include=set(Settings.model_fields)))
-    settings.secrets()  # a file that cannot be used is refused here, not on a replica
+    settings.secrets()  # files that cannot be used are refused here, not on a replica
+    settings.require_tls()
     without_proxy()
     shared = Path(gettempdir()) / f"equipoise-metrics-{settings.port}"
     variables = {PLACE: str(shared), "OMP_NUM_THREADS": "1"}

@@ -30,20 +30,25 @@ UNREAD = (401, 408, 413, 429)  # said before all of a body has come
 Answer = Callable[[Request], Awaitable[Response]]
 
 log = logging.getLogger("equipoise.service")
-accesses = logging.getLogger("equipoise.access")
 
 
 class Service:
     """The endpoints of a replica, as an ASGI application."""
 
     def __init__(
-        self, models: Models, limits: Limits, metrics: Metrics, keys: tuple[str, ...] = (), access_log: bool = False
+        self,
+        models: Models,
+        limits: Limits,
+        metrics: Metrics,
+        keys: tuple[str, ...] = (),
+        accesses: logging.Logger | None = None,
     ) -> None:
+        """`accesses` is told of each request, if given."""
         self.models = models
         self.limits = limits
         self.metrics = metrics
         self.keys = [key.encode() for key in keys]
-        self.access_log = access_log
+        self.accesses = accesses
         self.bodies = Bodies(limits)
         self.draining = False
         routes = [
@@ -94,14 +99,16 @@ class Service:
         path = route.path if route else "other"
         self.metrics.requests.labels(path, status).inc()
         self.metrics.seconds.labels(path).observe(seconds)
-        if self.access_log:
-            client = (scope.get("client") or [None])[0]
+        if self.accesses:
+            client, name = (scope.get("client") or [None])[0], scope.get("state", {}).get("id")
             facts = {"time": time.time(), "client": client, "method": scope["method"], "path": scope["path"]}
-            accesses.info(json.dumps(facts | {"status": status, "seconds": round(seconds, 6)}))
+            facts |= {"status": status, "seconds": round(seconds, 6), "id": name}
+            self.accesses.info(json.dumps(facts))
 
     async def predict(self, request: Request) -> Response:
         """The label of one picture."""
         model = self.models.named(request.path_params.get("name"))
+        name = request.state.id = identity(request)
         body = await self.bodies.read(request)
         said = await model.answer((await bodies.picture(request, body),))
         scores = said.scores[0].tolist()
@@ -110,7 +117,7 @@ class Service:
         facts = {
             "model": model.name,
             "version": said.version.id,
-            "id": identity(request),
+            "id": name,
             "label": said.labels[0],
             "score": round(scores[best], 6),
             "scores": {name: round(score, 6) for name, score in zip(classes, scores, strict=True)},

@@ -7,6 +7,7 @@ cost several times the CPU of the answer itself.
 import asyncio
 import logging
 import time
+from logging.handlers import WatchedFileHandler
 from typing import Any
 
 from equipoise import bundle, store
@@ -31,6 +32,7 @@ class Predictor:
         self.settings = Settings(**settings)
         torch.set_num_threads(1)  # as engines were timed; replicas are as many as cores
         self.limits = self.settings.limits
+        logger(log.name, logging.WARNING, told())
         prepare()
         self.metrics = Metrics()
         self.service: Service | None = None
@@ -91,7 +93,9 @@ class Predictor:
     def _service(self, loop: asyncio.AbstractEventLoop) -> Service:
         models = Models(self.limits, loop, self.metrics)
         models.apply(self.wanted)
-        return Service(models, self.limits, self.metrics, self.settings.secrets(), self.settings.access_log)
+        path = self.settings.access_log
+        accesses = logger("equipoise.access", logging.INFO, lines(path)) if path else None
+        return Service(models, self.limits, self.metrics, self.settings.secrets(), accesses)
 
     def check_health(self) -> None:
         """Raises if nothing answers here any more."""
@@ -104,6 +108,27 @@ class Predictor:
             service.draining = True
         if listener := getattr(self, "listener", None):
             listener.close(DRAIN_SECONDS)
+
+
+def logger(name: str, level: int, handler: logging.Handler) -> logging.Logger:
+    """One that tells nobody but its handler."""
+    made = logging.getLogger(name)
+    made.setLevel(level)
+    made.handlers = [handler]
+    made.propagate = False
+    return made
+
+
+def told() -> logging.Handler:
+    """Into the log that Ray keeps of a replica."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
+    return handler
+
+
+def lines(path: str) -> logging.Handler:
+    """Into a file that may be moved away at any time; replicas of a machine share it."""
+    return WatchedFileHandler(path, encoding="utf-8")
 
 
 def stamps(wanted: dict[str, Wanted]) -> dict[str, str | None]:

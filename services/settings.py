@@ -1,10 +1,11 @@
 """How a service is started, by command line or by YAML."""
 
 import ipaddress
+import ssl
 from pathlib import Path
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from services.limits import Limits
 
@@ -21,7 +22,8 @@ class Settings(BaseModel):
     certfile: str | None = None
     """TLS: a chain of certificates, and its key"""
     keyfile: str | None = None
-    access_log: bool = False
+    access_log: str | None = None
+    """a file to which each request adds a line of JSON"""
     watch: float | None = Field(None, gt=0)
     """seconds between looks at the bundles: where another lies under the same name it is swapped in"""
     limits: Limits = Field(default_factory=Limits)
@@ -33,6 +35,23 @@ class Settings(BaseModel):
             remedy = "give keys=FILE with an API key a line, or keep to 127.0.0.1"
             raise ValueError(f"host {self.host} lets others in: {remedy}")
         return self
+
+    @field_validator("keys", "certfile", "keyfile", "access_log")
+    @classmethod
+    def placed(cls, path: str | None) -> str | None:
+        """The whole path: a replica works in another folder."""
+        return path and str(Path(path).absolute())
+
+    def require_tls(self) -> None:
+        """Refuse what TLS cannot begin with."""
+        if (self.certfile is None) != (self.keyfile is None):
+            raise ValueError("TLS takes certfile=FILE and keyfile=FILE: give both, or none")
+        if self.certfile and self.keyfile:
+            try:
+                ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(self.certfile, self.keyfile)
+            except (OSError, ssl.SSLError) as error:
+                why = f"certfile={self.certfile} and keyfile={self.keyfile} cannot be used ({error})"
+                raise ValueError(f"{why}: give a chain of certificates and its key, in PEM") from None
 
     def secrets(self) -> tuple[str, ...]:
         """The keys that open the service; none if it asks for none."""

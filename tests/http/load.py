@@ -19,10 +19,14 @@ class Load:
     """version and score"""
     wrong: list[str] = field(default_factory=list)
     stop: threading.Event = field(default_factory=threading.Event)
+    pause: float = 0.0
+    """seconds of each client between requests"""
+    again: int = 0
+    """requests that were tried once more"""
 
     def client(self) -> None:
         connection = HTTPConnection("127.0.0.1", self.port, timeout=10)
-        while not self.stop.is_set():
+        while not self.stop.wait(self.pause):
             for attempt in range(2):
                 try:
                     connection.request("POST", "/predict", self.body, {"Content-Type": "image/png"})
@@ -35,6 +39,7 @@ class Load:
                     break
                 except (OSError, HTTPException) as error:
                     connection.close()
+                    self.again += not attempt
                     if attempt:
                         self.wrong.append(repr(error))
         connection.close()

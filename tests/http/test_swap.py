@@ -38,7 +38,8 @@ def deployed(cluster, bundles):
     (port,) = free_ports(1)
 
     def put(path, replicas):
-        predictor = {"name": "Predictor", "num_replicas": replicas, "user_config": {"digits": {"bundle": str(path)}}}
+        scale = {"autoscaling_config": replicas} if isinstance(replicas, dict) else {"num_replicas": replicas}
+        predictor = {"name": "Predictor", "user_config": {"digits": {"bundle": str(path)}}} | scale
         application = {"name": "swap", "route_prefix": "/", "import_path": "services.app:build", "args": {"port": port}}
         application |= {"deployments": [predictor]}
         cluster.deploy({"proxy_location": "Disabled", "applications": [application]})
@@ -85,17 +86,13 @@ def test_a_replica_that_is_killed_is_not_missed(cluster, deployed, bundles, expe
     put, versions, _, port = deployed
     put(bundles[0], 2)
     until(lambda: versions() == {next(iter(expected))}, 120)
-
-    def replicas():
-        return [pid for pid, command in descendants(cluster.head).items() if "ServeReplica:swap" in command]
-
-    until(lambda: len(replicas()) == 2, 60)
+    until(lambda: len(replicas(cluster)) == 2, 60)
     load = Load(port, picture)
     with load.running():
         until(lambda: len(load.replies) > 200, 60)
-        victim = replicas()[0]
+        victim = replicas(cluster)[0]
         os.kill(victim, signal.SIGKILL)
-        until(lambda: len(replicas()) == 2 and victim not in replicas(), 60)
+        until(lambda: len(replicas(cluster)) == 2 and victim not in replicas(cluster), 60)
         seen = len(load.replies)
         until(lambda: len(load.replies) > seen + 200, 60)
     assert load.wrong == []
@@ -107,3 +104,25 @@ def test_a_bundle_that_cannot_be_loaded_leaves_what_answers(deployed, bundles, e
     put(tmp_path / "none", 2)
     until(lambda: all("none" in str(one["not_loaded"]) for one in told()), 60)
     assert versions() == before
+
+
+def test_replicas_come_and_go_with_the_work(cluster, deployed, bundles):
+    put, versions, _, port = deployed
+    quick = {"metrics_interval_s": 0.5, "look_back_period_s": 2, "upscale_delay_s": 1, "downscale_delay_s": 1}
+    policy = {"policy_function": "services.scaling:policy"}
+    put(bundles[0], {"min_replicas": 1, "max_replicas": 2, "policy": policy} | quick)
+    until(lambda: None not in versions() and len(replicas(cluster)) == 1, 120)
+    large = io.BytesIO()
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (900, 900)).astype(np.uint8)).save(large, "PNG")
+    load = Load(port, large.getvalue())
+    with load.running():
+        until(lambda: len(replicas(cluster)) == 2, 120)
+        until(lambda: None not in versions(), 60)
+        load.pause = 0.2
+        until(lambda: len(replicas(cluster)) == 1, 120)
+    assert load.wrong == []
+
+
+def replicas(cluster):
+    """Processes of replicas."""
+    return [pid for pid, command in descendants(cluster.head).items() if "ServeReplica:swap" in command]
