@@ -12,7 +12,7 @@ from services.bodies import Bodies
 from services.limits import Limits
 from services.models import Model, Models
 from services.refused import Refused
-from services.replies import answer
+from services.replies import answer, compressed
 from services.tensors import Sent
 
 VERSION = "1"  # of the service's answer, not of a model
@@ -54,9 +54,10 @@ class Protocol:
         outputs = {LABELS: labels, SCORES: said.scores.numpy()}
         facts = {"model_name": model.name, "model_version": said.version.id}
         whole, length = tensors.reply(facts, outputs, sent)
-        if length is None:
-            return Response(whole, media_type="application/json")
-        return Response(whole, media_type="application/octet-stream", headers={tensors.LENGTH: str(length)})
+        kind, headers = "application/json", {}
+        if length is not None:
+            kind, headers = "application/octet-stream", {tensors.LENGTH: str(length)}
+        return compressed(Response(whole, 200, headers, kind), request)
 
     async def server(self, _: Request) -> Response:
         """The server itself."""

@@ -1,6 +1,7 @@
 """Replies: JSON without numbers that JSON does not have, also to those who are still sending."""
 
 import json
+import zlib
 from typing import Any
 
 from starlette.requests import Request
@@ -8,6 +9,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from services import bodies
+
+SMALL = 1024  # bytes of a body that are sent as they are
 
 
 def encoded(facts: Any) -> bytes:
@@ -18,6 +21,22 @@ def encoded(facts: Any) -> bytes:
 def answer(facts: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """JSON as a reply."""
     return Response(encoded(facts), status, headers, "application/json")
+
+
+def compressed(reply: Response, request: Request) -> Response:
+    """The reply, in fewer bytes if the client takes them and they are worth the work."""
+    body = bytes(reply.body)
+    taken = request.headers.get("accept-encoding", "")
+    if len(body) < SMALL:
+        return reply
+    for name, bits in (("gzip", zlib.MAX_WBITS | 16), ("deflate", zlib.MAX_WBITS)):
+        if name in taken:
+            machine = zlib.compressobj(1, wbits=bits)
+            reply.body = machine.compress(body) + machine.flush()
+            reply.headers["content-encoding"] = name
+            reply.headers["content-length"] = str(len(reply.body))
+            break
+    return reply
 
 
 class Lingering(Response):
