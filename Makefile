@@ -9,14 +9,14 @@ setup: .venv/ready ## install the project and what it needs into .venv
 demo: .venv/ready ## train digits on two workers and show what was measured
 	$(BIN)/python -m jobs.demo
 
-test: .venv/ready ## everything real: gloo workers, Ray, files
+test: .venv/ready .venv/clients/ready ## everything real: gloo workers, Ray, HTTP, files
 	$(BIN)/python -m pytest
 
 lint: .venv/ready ## style, types and the floors of the house
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
 
-bench: .venv/peers ## speed against peers, in interleaved pairs, and the search against others
-	$(BIN)/python -m tests.bench.loop && $(BIN)/python -m tests.bench.augment && $(BIN)/python -m tests.bench.engines && $(BIN)/python -m tests.policies
+bench: .venv/peers .venv/servers/ready ## speed against peers, in interleaved pairs, and the search against others
+	$(BIN)/python -m tests.bench.loop && $(BIN)/python -m tests.bench.augment && $(BIN)/python -m tests.bench.engines && $(BIN)/python -m tests.bench.serving && $(BIN)/python -m tests.bench.hurt && $(BIN)/python -m tests.policies
 
 serve: .venv/ready ## answer pictures by HTTP with the model published in bundles/vending
 	$(BIN)/serve run services.app:build bundle=bundles/vending
@@ -29,4 +29,16 @@ serve: .venv/ready ## answer pictures by HTTP with the model published in bundle
 
 .venv/peers: .venv/ready
 	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable '.[dev,bench]'
+	touch $@
+
+# kserve's client wants other releases than Ray does, and so do the servers that ours is held against
+.venv/clients/ready: .venv/ready
+	$(PYTHON) -m venv .venv/clients
+	.venv/clients/bin/python -m pip install --quiet kserve==0.21.0
+	touch $@
+
+.venv/servers/ready: .venv/ready
+	$(PYTHON) -m venv .venv/servers
+	$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' > $$(.venv/servers/bin/python -c 'import site; print(site.getsitepackages()[0])')/torch.pth
+	.venv/servers/bin/python -m pip install --quiet litserve==0.2.19 bentoml==1.4.39 mlserver==1.7.1
 	touch $@

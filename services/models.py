@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -19,6 +20,8 @@ from services.turns import Turns
 
 GOLDEN = 16  # pictures of the reference that a bundle must answer as it did when it was published
 TOLERANCE = 1e-3  # of the largest score: another processor rounds otherwise, another model differs by more
+
+SMALL = 32 << 10  # bytes of encoded pictures
 
 
 class Wanted(BaseModel):
@@ -117,7 +120,9 @@ class Model:
     again: list[tuple[Asked, Tensor, Said]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.turns = Turns(self._computed, self._after, self.limits.batch, self.limits.waiting, self.name, self.loop)
+        self.turns = Turns(
+            self._computed, self._after, self.limits.batch, self.limits.waiting, self.name, self.loop, small
+        )
 
     def versions(self) -> dict[str, Version]:
         """Its versions, by what they are for."""
@@ -151,13 +156,14 @@ class Model:
             return asked.pictures
         try:
             shape, most = asked.version.bundle.shape, self.limits.pixels
-            return torch.stack([decoded(one, shape, most) for one in asked.pictures])
+            pictures = [decoded(one, shape, most) for one in asked.pictures]
         except Refused as refused:
             return refused
+        return pictures[0][None] if len(pictures) == 1 else torch.stack(pictures)
 
     def _said(self, version: Version, parts: list[Tensor]) -> list[Said]:
         """What a version says of several requests at once."""
-        pictures = parts[0] if len(parts) == 1 else torch.cat(parts)
+        pictures = parts[0] if len(parts) == 1 else torch.cat(parts)  # whose channels may come last: the quicker way
         logits, features = version.bundle.run(pictures)
         self.done.append(Batch(version, pictures, logits, features))
         return said(version, logits, features, [len(part) for part in parts])
@@ -168,6 +174,11 @@ class Model:
             self.watcher.batch(self.name, self.done.pop())
         while self.again:
             self.watcher.pair(self.name, paired(*self.again.pop()))
+
+
+def small(asked: Asked) -> bool:
+    """Whether pictures are decoded in a moment."""
+    return isinstance(asked.pictures, Tensor) or sum(map(len, asked.pictures)) <= SMALL
 
 
 def paired(asked: Asked, pictures: Tensor, answered: Said) -> Pair:
@@ -187,7 +198,7 @@ def said(version: Version, logits: Tensor, features: Tensor, sizes: list[int]) -
     labels = [version.bundle.classes[place] for place in places]
     return [
         Said(labels[end - size : end], scores[end - size : end], features[end - size : end], version)
-        for end, size in zip(np.cumsum(sizes).tolist(), sizes, strict=True)
+        for end, size in zip(accumulate(sizes), sizes, strict=True)
     ]
 
 

@@ -7,8 +7,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from pathlib import Path
@@ -77,6 +77,13 @@ class Cluster:
 
 @pytest.fixture(scope="session")
 def cluster():
+    with running() as made:
+        yield made
+
+
+@contextmanager
+def running(**variables: str) -> Iterator[Cluster]:
+    """A head node with two slots, in a folder of its own, until the end of the block."""
     with TemporaryDirectory(prefix="eq-", dir="/tmp") as place:  # sockets' paths must be short
         gcs, dashboard, client, agent = free_ports(4)
         environment = os.environ | {
@@ -86,22 +93,12 @@ def cluster():
         }
         ports = [f"--port={gcs}", f"--dashboard-port={dashboard}", f"--ray-client-server-port={client}"]
         ports += [f"--dashboard-agent-listen-port={agent}", "--min-worker-port=0", "--max-worker-port=0"]
+        command = [RAY, "start", "--head", "--block", "--num-cpus=2", "--disable-usage-stats", f"--temp-dir={place}"]
         with Path(place, "head.log").open("w") as log:
             head = subprocess.Popen(
-                [
-                    RAY,
-                    "start",
-                    "--head",
-                    "--block",
-                    "--num-cpus=2",
-                    "--disable-usage-stats",
-                    f"--temp-dir={place}",
-                    *ports,
-                ],
-                stdout=log,
-                stderr=subprocess.STDOUT,
+                [*command, *ports], stdout=log, stderr=subprocess.STDOUT, env=os.environ | variables
             )
-        made = Cluster(environment, head.pid)
+        made = Cluster(environment | variables, head.pid)
         try:
             until(lambda: head.poll() is not None or Path(place, "ray_current_cluster").exists())
             assert head.poll() is None, Path(place, "head.log").read_text()
