@@ -1,9 +1,12 @@
 """Clients that cost little themselves: one thread, connections that are kept, the next request after a reply."""
 
+import heapq
+import itertools
 import re
 import selectors
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,20 +20,41 @@ LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 class Burst:
     """What some clients saw in a stretch of time."""
 
-    seconds: float
+    seconds: float = 0.0
     latencies: list[float] = field(default_factory=list)
     """of replies with 200"""
+    times: list[float] = field(default_factory=list)
+    """of those, by the clock"""
     statuses: dict[int, int] = field(default_factory=dict)
+    again: int = 0
+    """requests tried once more after their connection broke"""
+    lost: int = 0
+    """requests of which the second try broke too"""
 
     @property
     def rate(self) -> float:
         """Good replies a second."""
         return len(self.latencies) / self.seconds
 
+    @property
+    def gap(self) -> float:
+        """The longest time without a good reply."""
+        return max(later - earlier for earlier, later in itertools.pairwise(self.times))
+
     def quantile(self, share: float) -> float:
         """Of the latencies, in seconds."""
         ordered = sorted(self.latencies)
         return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
+
+
+@dataclass
+class Client:
+    """One of them."""
+
+    come: bytes = b""
+    started: float = 0.0
+    broken: bool = False
+    """whether this request is a second try"""
 
 
 def request(path: str, body: bytes, kind: str, **headers: str) -> bytes:
@@ -40,47 +64,82 @@ def request(path: str, body: bytes, kind: str, **headers: str) -> bytes:
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
-def burst(port: int, asked: bytes, at_a_time: int, seconds: float) -> Burst:
-    """So many clients for so long; those that are refused ask again at once."""
+def burst(
+    port: int,
+    asked: bytes,
+    at_a_time: int,
+    seconds: float = 0.0,
+    ended: Callable[[], bool] | None = None,
+    pause: float = 0,
+) -> Burst:
+    """So many clients for so long, or until it has `ended`; those told 429 wait for `pause` seconds."""
     waiting = selectors.EpollSelector()
-    started: dict[socket.socket, float] = {}
-    come: dict[socket.socket, bytes] = {}
+    clients: dict[socket.socket, Client] = {}
+    later: list[float] = []
+    seen = Burst()
 
-    def begin() -> None:
+    def begin(client: Client) -> None:
         one = socket.create_connection(("127.0.0.1", port))
         one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         waiting.register(one, selectors.EVENT_READ)
-        ask(one)
-
-    def ask(one: socket.socket) -> None:
-        started[one], come[one] = time.perf_counter(), b""
+        clients[one] = client
         one.sendall(asked)
 
-    def leave(one: socket.socket) -> None:
+    def leave(one: socket.socket) -> Client:
         waiting.unregister(one)
         one.close()
-        del started[one], come[one]
+        return clients.pop(one)
+
+    def broke(one: socket.socket) -> None:
+        client = leave(one)
+        seen.again += not client.broken
+        seen.lost += client.broken
+        begin(Client(started=client.started, broken=not client.broken))
+
+    def follow(one: socket.socket, last: bool) -> None:
+        if last:
+            leave(one)
+            begin(Client(started=time.perf_counter()))
+            return
+        clients[one] = Client(started=time.perf_counter())
+        try:
+            one.sendall(asked)
+        except OSError:
+            broke(one)
+
+    def read(one: socket.socket) -> None:
+        client = clients[one]
+        try:
+            some = one.recv(1 << 16)
+        except OSError:
+            some = b""
+        if not some:
+            broke(one)
+            return
+        client.come += some
+        if not (status := whole(client.come)):
+            return
+        seen.statuses[status] = seen.statuses.get(status, 0) + 1
+        if status == 200:
+            seen.times.append(time.perf_counter())
+            seen.latencies.append(seen.times[-1] - client.started)
+        if status == 429 and pause:
+            leave(one)
+            heapq.heappush(later, time.perf_counter() + pause)
+        else:
+            follow(one, LAST.search(client.come.partition(b"\r\n\r\n")[0]) is not None)
 
     for _ in range(at_a_time):
-        begin()
+        begin(Client(started=time.perf_counter()))
     begun = time.perf_counter()
-    seen = Burst(seconds)
-    while time.perf_counter() - begun < seconds:
-        for key, _ in waiting.select(1):
-            one: socket.socket = key.fileobj  # type: ignore[assignment]
-            come[one] += one.recv(1 << 16)
-            status = whole(come[one])
-            if status:
-                if status == 200:
-                    seen.latencies.append(time.perf_counter() - started[one])
-                seen.statuses[status] = seen.statuses.get(status, 0) + 1
-            if status and not LAST.search(come[one].partition(b"\r\n\r\n")[0]):
-                ask(one)
-            elif status:
-                leave(one)
-                begin()
+    while not ended() if ended else time.perf_counter() - begun < seconds:
+        for key, _ in waiting.select(0.05):
+            read(key.fileobj)  # type: ignore[arg-type]
+        while later and later[0] < time.perf_counter():
+            heapq.heappop(later)
+            begin(Client(started=time.perf_counter()))
     seen.seconds = time.perf_counter() - begun
-    for one in list(started):
+    for one in list(clients):
         leave(one)
     return seen
 

@@ -11,6 +11,7 @@ import base64
 import io
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -33,7 +34,7 @@ from tests.bundles import published, short_run
 from tests.cluster import ROOT, Cluster, end, free_ports, running, until
 
 OTHERS = ROOT / ".venv" / "servers" / "bin"
-AT_A_TIME, SECONDS, WARM_UP = (1, 8, 64), 3.0, 1.0
+AT_A_TIME, SECONDS, WARM_UP = (1, 8, 64), 2.5, 0.5
 KEY = "a-key-of-thirty-two-characters-.."
 MODELS = {"lenet": (1, 28), "mobilenet": (3, 224)}
 
@@ -44,6 +45,8 @@ class Server(NamedTuple):
     port: int
     asked: bytes
     roots: list[int]
+    group: int | None = None
+    """of processes that may be held while others are asked: one of the peers is never idle"""
 
 
 class Seen(NamedTuple):
@@ -92,11 +95,11 @@ def started(
         network = {"lenet": "lenet", "mobilenet": "mobilenet_v3_small"}[model]
         variables = {RUN: str(runs[model]), MODEL: f"{network}:{channels}:{size}"}
         raw = clients.request("/predict", data, "image/png")
-        port = stack.enter_context(plain(variables, raw))
-        yield f"plain FastAPI, {model}", Server(port[0], raw, [port[1]])
+        first = stack.enter_context(plain(variables, raw))
+        yield f"plain FastAPI, {model}", first
         if model == "lenet":
             pixels = clients.request("/tensor", bytes(28 * 28), "application/octet-stream")
-            yield "plain FastAPI, tensor", Server(port[0], pixels, [port[1]])
+            yield "plain FastAPI, tensor", first._replace(asked=pixels)
             for name, server in stack.enter_context(peers(place, variables, data)):
                 yield f"{name}, {model}", server
     mine = stack.enter_context(ours(place, bundles))
@@ -109,49 +112,46 @@ def started(
 
 
 @contextmanager
-def plain(variables: dict[str, str], asked: bytes) -> Iterator[tuple[int, int]]:
+def plain(variables: dict[str, str], asked: bytes) -> Iterator[Server]:
     """FastAPI by uvicorn, one process."""
     (port,) = free_ports(1)
     quiet = ("--no-access-log", "--log-level", "warning")
     command = [sys.executable, "-m", "uvicorn", "tests.bench.servers.plain:app", "--port", str(port), *quiet]
-    with process(command, variables, port, asked) as pid:
-        yield port, pid
+    with process(command, variables, port, asked) as server:
+        yield server
 
 
 @contextmanager
 def peers(place: Path, variables: dict[str, str], data: bytes) -> Iterator[list[tuple[str, Server]]]:
     """Those of an environment of their own, and Ray Serve as its documentation begins."""
-    found: list[tuple[str, Server]] = []
-    python, coded = str(OTHERS / "python"), base64.b64encode(data).decode()
     with ExitStack() as stack:
-        if OTHERS.exists():
-            ports = free_ports(6)
-            asked = clients.request("/predict", json.dumps({"image": coded}).encode(), "application/json")
-            for name, port, batch in (("LitServe", ports[0], "1"), ("LitServe batching", ports[1], "32")):
-                command = [python, "-m", "tests.bench.servers.lit", str(port), batch]
-                found.append(
-                    (name, Server(port, asked, [stack.enter_context(process(command, variables, port, asked))]))
-                )
-            command = [str(OTHERS / "bentoml"), "serve", "tests.bench.servers.bento:Predictor", "--quiet"]
-            command += ["--host", "127.0.0.1", "--port", str(ports[2]), "--working-dir", str(ROOT)]
-            for name, field, path in (("BentoML", "image", "/predict"), ("BentoML batching", "images", "/batched")):
-                form = clients.request(path, formed(field, data), "multipart/form-data; boundary=x")
-                if name == "BentoML":
-                    pid = stack.enter_context(process(command, variables, ports[2], form))
-                found.append((name, Server(ports[2], form, [pid])))
-            command = [str(OTHERS / "mlserver"), "start", str(mlserver(place / "mlserver", ports[3:]))]
-            tensor = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [coded]}
-            asked = clients.request(
-                "/v2/models/lenet/infer", json.dumps({"inputs": [tensor]}).encode(), "application/json"
-            )
-            found.append(
-                (
-                    "MLServer",
-                    Server(ports[3], asked, [stack.enter_context(process(command, variables, ports[3], asked))]),
-                )
-            )
+        commands = by_documentation(place, data) if OTHERS.exists() else {}
+        found = []
+        for name, (command, port, asked) in commands.items():
+            found.append((name, stack.enter_context(process(command, variables, port, asked))))
+            if name == "BentoML":
+                form = clients.request("/batched", formed("images", data), "multipart/form-data; boundary=x")
+                found.append(("BentoML batching", found[-1][1]._replace(asked=form)))
         found.append(("Ray Serve by its proxy", stack.enter_context(by_proxy(variables, data))))
         yield found
+
+
+def by_documentation(place: Path, data: bytes) -> dict[str, tuple[list[str], int, bytes]]:
+    """Peers' commands, ports and requests."""
+    ports, coded = free_ports(6), base64.b64encode(data).decode()
+    lit = clients.request("/predict", json.dumps({"image": coded}).encode(), "application/json")
+    form = clients.request("/predict", formed("image", data), "multipart/form-data; boundary=x")
+    tensor = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [coded]}
+    whole = clients.request("/v2/models/lenet/infer", json.dumps({"inputs": [tensor]}).encode(), "application/json")
+    bento = [str(OTHERS / "bentoml"), "serve", "tests.bench.servers.bento:Predictor", "--quiet"]
+    bento += ["--host", "127.0.0.1", "--port", str(ports[2]), "--working-dir", str(ROOT)]
+    python = [str(OTHERS / "python"), "-m", "tests.bench.servers.lit"]
+    return {
+        "LitServe": ([*python, str(ports[0]), "1"], ports[0], lit),
+        "LitServe batching": ([*python, str(ports[1]), "32"], ports[1], lit),
+        "BentoML": (bento, ports[2], form),
+        "MLServer": ([str(OTHERS / "mlserver"), "start", str(mlserver(place / "ml", ports[3:]))], ports[3], whole),
+    }
 
 
 @contextmanager
@@ -193,8 +193,8 @@ def deployed(cluster: Cluster, application: dict[str, object]) -> None:
 
 
 @contextmanager
-def process(command: list[str], variables: dict[str, str], port: int, asked: bytes) -> Iterator[int]:
-    """A server's process, up and answering."""
+def process(command: list[str], variables: dict[str, str], port: int, asked: bytes) -> Iterator[Server]:
+    """A server's process, up and answering, and held."""
     environment = os.environ | variables | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     environment["PATH"] = f"{Path(command[0]).parent}:{environment['PATH']}"
     with TemporaryDirectory() as place, Path(place, "log").open("w+") as log:
@@ -205,8 +205,10 @@ def process(command: list[str], variables: dict[str, str], port: int, asked: byt
             until(lambda: started.poll() is not None or answers(port, asked), 120)
             if started.poll() is not None:
                 sys.exit(f"{' '.join(command)} ended:\n{Path(place, 'log').read_text()}")
-            yield started.pid
+            os.killpg(started.pid, signal.SIGSTOP)
+            yield Server(port, asked, [started.pid], started.pid)
         finally:
+            os.killpg(started.pid, signal.SIGCONT)
             end(started)
 
 
@@ -228,16 +230,23 @@ def answers(port: int, asked: bytes) -> bool:
 def compared(servers: dict[str, Server], at_a_time: int, rounds: int) -> dict[str, list[Seen]]:
     """What each server did in each round."""
     seen: dict[str, list[Seen]] = {name: [] for name in servers}
-    for server in servers.values():
-        burst(server.port, server.asked, at_a_time, WARM_UP)
     for _ in range(rounds):
         for name, server in servers.items():
+            go_on(server, signal.SIGCONT)
+            burst(server.port, server.asked, at_a_time, WARM_UP)
             before = clients.cpu_seconds(server.roots)
             found = burst(server.port, server.asked, at_a_time, SECONDS)
             seen[name].append(Seen(found, clients.cpu_seconds(server.roots) - before))
+            go_on(server, signal.SIGSTOP)
             if set(found.statuses) != {200}:
                 sys.exit(f"{name} answered {found.statuses}")
     return seen
+
+
+def go_on(server: Server, what: signal.Signals) -> None:
+    """Hold a server's processes, or let them go on."""
+    if server.group is not None:
+        os.killpg(server.group, what)
 
 
 def table(title: str, seen: dict[str, list[Seen]]) -> None:

@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +17,7 @@ from tritonclient.utils import InferenceServerException
 
 from equipoise import bundle
 
+README = Path(__file__).parents[2] / "README.md"
 KSERVE = Path(sys.executable).parents[1] / "clients" / "bin" / "python"
 
 
@@ -123,6 +126,27 @@ def test_kserve(service, model):
         assert found[way]["labels"] == expected.labels
         torch.testing.assert_close(torch.tensor(found[way]["scores"]), expected.scores, atol=1e-5, rtol=0)
     assert "404" in found["unknown"]
+
+
+def test_what_the_readme_shows_is_what_a_client_types(service, model, tmp_path):
+    file = io.BytesIO()
+    Image.fromarray(pictures(1)[0, 0]).save(file, "JPEG")
+    (tmp_path / "cola.jpg").write_bytes(file.getvalue())
+    expected = model.answer(model.pictures([file.getvalue()])).labels[0]
+    section = README.read_text().partition("## Serve")[2].partition("\n## ")[0].replace(":8000", f":{service.port}")
+    (client,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    calls = re.findall(r"^curl .*$", section, re.MULTILINE)
+    direct = os.environ | {"no_proxy": "*", "NO_PROXY": "*"}
+
+    def said(*command):
+        ran = subprocess.run(command, cwd=tmp_path, env=direct, capture_output=True, text=True, timeout=60)
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+    assert said(sys.executable, "-c", client).strip() == expected
+    form, coded, models = (json.loads(said("bash", "-c", f"{call} -s")) for call in calls)
+    assert form["label"] == coded["label"] == expected
+    assert models["models"][0]["name"] == "digits"
 
 
 def test_requests_made_up_from_the_document_meet_no_fault(service):
