@@ -14,9 +14,9 @@ from ray.serve import Application
 from equipoise import bundle as bundles
 from equipoise import store
 from services.metrics import PLACE
-from services.models import Wanted
 from services.predictor import DRAIN_SECONDS, Predictor
 from services.settings import Settings
+from services.versions import Wanted
 
 PACE = {"metrics_interval_s": 1, "look_back_period_s": 5, "upscale_delay_s": 5, "downscale_delay_s": 60}
 

@@ -1,5 +1,6 @@
 """What the service answers over HTTP: pictures in, labels out; health, counts, and who may ask."""
 
+import asyncio
 import hmac
 import json
 import logging
@@ -25,6 +26,8 @@ from services.refused import Refused
 from services.replies import Lingering, answer
 
 OPEN = ("/health", "/ready", "/v2/health/live", "/v2/health/ready")  # without a key: who asks has none
+HOLD_SECONDS = 1.0  # before one of too many is told so
+SMALL = 64 << 10  # bytes of a body that are let go by unread
 UNREAD = (401, 408, 413, 429)  # said before all of a body has come
 
 Answer = Callable[[Request], Awaitable[Response]]
@@ -54,6 +57,7 @@ class Service:
         routes = [
             ("POST", "/predict", self.predict),
             ("POST", "/models/{name}/predict", self.predict),
+            *Protocol(models, limits, self.bodies).routes(),
             ("GET", "/models", self.listed),
             ("GET", "/models/{name}/compared", self.compared),
             ("GET", "/health", self.live),
@@ -63,7 +67,6 @@ class Service:
             ("GET", "/docs", self.docs),
             ("GET", "/v2/health/live", self.live),
             ("GET", "/v2/health/ready", self.ready),
-            *Protocol(models, limits, self.bodies).routes(),
         ]
         self.app = Starlette(
             routes=[
@@ -87,7 +90,12 @@ class Service:
             await send(message)
 
         try:
+            if scope["method"] == "POST":
+                self.models.require_room()  # where many are refused, that must cost little
             await self.app(scope, receive, told)
+        except Refused as refused:
+            request = Request(scope, receive)
+            await (await self._refused(request, refused))(scope, receive, told)
         except ClientDisconnect:
             pass
         finally:
@@ -180,8 +188,11 @@ class Service:
         if not isinstance(error, Refused):
             raise error
         self.metrics.refused.labels(error.reason).inc()
+        if error.reason == "busy":  # who comes again at once would cost what the others need
+            await asyncio.sleep(HOLD_SECONDS)
         headers = {} if error.wait is None else {"retry-after": str(error.wait)}
-        if error.status in UNREAD and not getattr(request.state, "read", False):
+        read = getattr(request.state, "read", False) or (small(request) and error.status != 408)
+        if error.status in UNREAD and not read:
             return Lingering(request, {"error": error.sentence}, error.status, headers)
         return answer({"error": error.sentence}, error.status, headers)
 
@@ -197,6 +208,12 @@ class Service:
     async def _failed(self, request: Request, error: Exception) -> Response:
         log.error("%s %s failed", request.method, request.url.path, exc_info=error)
         return answer({"error": "the service failed at this request; its log says why"}, 500)
+
+
+def small(request: Request) -> bool:
+    """Whether what still comes of a request is soon over."""
+    declared = request.headers.get("content-length", "0" if "transfer-encoding" not in request.headers else "")
+    return declared.isdigit() and int(declared) <= SMALL
 
 
 def described(model: Model) -> dict[str, Any]:

@@ -15,7 +15,7 @@ class Limits:
     """for a request to arrive"""
     wait_seconds: float = 10.0
     """from its arrival to its turn"""
-    waiting: int = 256
+    waiting: int = 128
     """requests that wait for their turn"""
     pixels: int = 4_000_000
     """of an encoded picture: what it says of itself, before it is decoded"""

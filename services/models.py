@@ -5,11 +5,9 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
-import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor
 
 from equipoise import bundle, store
@@ -17,42 +15,9 @@ from services.limits import Limits
 from services.pictures import decoded
 from services.refused import Refused
 from services.turns import Turns
-
-GOLDEN = 16  # pictures of the reference that a bundle must answer as it did when it was published
-TOLERANCE = 1e-3  # of the largest score: another processor rounds otherwise, another model differs by more
+from services.versions import Version, Wanted, require_golden
 
 SMALL = 32 << 10  # bytes of encoded pictures
-
-
-class Wanted(BaseModel):
-    """Which bundles answer for a model's name."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    bundle: str
-    canary: str | None = None
-    """a bundle that answers a share of the requests"""
-    shadow: str | None = None
-    """a bundle that is asked a share of the requests too, once they are answered"""
-    share: float = Field(0.1, ge=0, le=1)
-    engine: str | None = None
-    """instead of the bundle's own: for comparisons"""
-
-    @model_validator(mode="after")
-    def one_other(self) -> Self:
-        """One comparison at a time, or its share would not say of what."""
-        if self.canary and self.shadow:
-            raise ValueError("there are both a canary and a shadow: give one")
-        return self
-
-
-@dataclass(frozen=True)
-class Version:
-    """A loaded bundle."""
-
-    bundle: bundle.Bundle
-    path: str
-    id: str
 
 
 @dataclass(frozen=True)
@@ -237,6 +202,11 @@ class Models:
             raise Refused(404, f"there is no model {name[:80]!r}: there are {there}", "unknown model")
         return self.held[name]
 
+    def require_room(self) -> None:
+        """Refuse a request that can only be for a model for which too many wait."""
+        if len(self.held) == 1:
+            next(iter(self.held.values())).turns.require_room()
+
     def busy(self) -> float:
         """Seconds in which there was something to compute."""
         return sum(model.turns.busy for model in self.held.values())
@@ -284,14 +254,3 @@ class Models:
             require_golden(found)
             self.loaded[key] = Version(found, path, key[0][:12])
         return self.loaded[key]
-
-
-def require_golden(found: bundle.Bundle) -> None:
-    """Refuse a bundle that does not say here what it said where it was published."""
-    kept = found.reference()
-    pictures = torch.from_numpy(kept["pictures"][:GOLDEN])
-    logits, _ = found.run(pictures)
-    expected = kept["logits"][kept["places"][:GOLDEN]]
-    apart = float(np.abs(logits.numpy() - expected).max() / max(np.abs(expected).max(), 1e-12))
-    if apart > TOLERANCE:
-        raise ValueError(f"{found.folder} answers otherwise than when it was published, by {apart:.1e}: publish again")

@@ -80,6 +80,9 @@ def document(keys: bool, limits: Limits) -> Facts:
         "/predict": {"post": posted("The label of one picture, by the only model there is", PICTURE, "Prediction")},
         "/models/{name}/predict": {"post": posted("The label of one picture", PICTURE, "Prediction", name)},
         "/models": {"get": got("Every model, and which bundles answer for it")},
+        "/models/{name}/compared": {
+            "get": got("How far a canary or a shadow agrees with the bundle that answers", 404, name=name)
+        },
         "/health": {"get": got("The process answers")},
         "/ready": {"get": got("There is a model that answers", 503)},
         "/metrics": {"get": got("Counts, for Prometheus", kind="text/plain")},

@@ -5,6 +5,7 @@ cost several times the CPU of the answer itself.
 """
 
 import asyncio
+import gc
 import logging
 import time
 from logging.handlers import WatchedFileHandler
@@ -14,9 +15,10 @@ from equipoise import bundle, store
 from services.endpoints import Service
 from services.listener import Listener
 from services.metrics import Metrics, prepare
-from services.models import Models, Wanted
+from services.models import Models
 from services.scaling import BUSY
 from services.settings import Settings
+from services.versions import Wanted
 
 DRAIN_SECONDS = 20.0
 
@@ -47,8 +49,12 @@ class Predictor:
     async def reconfigure(self, wanted: dict[str, Any]) -> None:
         """Swap to the bundles that are wanted now; requests go on meanwhile."""
         async with self.lock:
-            self.wanted = {name: Wanted(**one) for name, one in wanted.items()}
-            await asyncio.to_thread(self._apply)
+            try:
+                self.wanted = {name: Wanted(**one) for name, one in wanted.items()}
+            except (TypeError, ValueError) as error:
+                self._refuse(f"user_config is not a list of models by name, each with its bundle ({error})")
+            else:
+                await asyncio.to_thread(self._apply)
         if self.settings.watch and self.watching is None:
             self.watching = asyncio.create_task(self._watch(self.settings.watch))
 
@@ -73,14 +79,21 @@ class Predictor:
         if self.service is None:
             self.service = self.listener.start(self._service)
             return
-        models = self.service.models
         try:
-            models.apply(self.wanted)
-            models.not_loaded = None
+            self.service.models.apply(self.wanted)
         except ValueError as error:  # what answered goes on to answer
-            models.not_loaded = str(error)
-            log.error("nothing was swapped: %s", error)
-        self.metrics.swaps.labels("refused" if models.not_loaded else "done").inc()
+            self._refuse(str(error))
+            return
+        self.service.models.not_loaded = None
+        self.metrics.swaps.labels("done").inc()
+
+    def _refuse(self, why: str) -> None:
+        """Say that nothing changed; a replica that has nothing to answer with does not start."""
+        if self.service is None:
+            raise ValueError(why)
+        self.service.models.not_loaded = why
+        log.error("nothing was swapped: %s", why)
+        self.metrics.swaps.labels("refused").inc()
 
     def record_autoscaling_stats(self) -> dict[str, float]:
         """How much of the time since the last call was spent computing."""
@@ -93,6 +106,8 @@ class Predictor:
     def _service(self, loop: asyncio.AbstractEventLoop) -> Service:
         models = Models(self.limits, loop, self.metrics)
         models.apply(self.wanted)
+        gc.collect()
+        gc.freeze()  # what is there now stays: to look through it again and again would hold up requests
         path = self.settings.access_log
         accesses = logger("equipoise.access", logging.INFO, lines(path)) if path else None
         return Service(models, self.limits, self.metrics, self.settings.secrets(), accesses)

@@ -32,15 +32,15 @@ class Protocol:
         """Verb, path and answer of each; those of a model with and without its version."""
         model = "/v2/models/{name}"
         each = (
+            ("POST", "/infer", self.infer),
             ("GET", "", self.metadata),
             ("GET", "/ready", self.model_ready),
             ("GET", "/config", self.config),
             ("GET", "/stats", self.stats),
-            ("POST", "/infer", self.infer),
         )
         places = (model, f"{model}/versions/{{version}}")
         some = [(verb, f"{place}{end}", what) for place in places for verb, end, what in each]
-        return [("GET", "/v2", self.server), ("POST", "/v2/repository/index", self.index), *some]
+        return [*some, ("GET", "/v2", self.server), ("POST", "/v2/repository/index", self.index)]
 
     async def infer(self, request: Request) -> Response:
         """Tensors in, tensors out."""

@@ -208,12 +208,12 @@ def cast(values: Array, datatype: str, name: str) -> Array:
 
 
 def flat(data: Any) -> list[Any]:
-    """The leaves of nested lists."""
-    if not isinstance(data, list):
-        return [data]
-    found: list[Any] = []
-    for one in data:
-        found += flat(one) if isinstance(one, list) else [one]
+    """The leaves of nested lists; what is nested deeper than any tensor is left as it is."""
+    found = data if isinstance(data, list) else [data]
+    for _ in range(MOST_RANK):
+        if not any(isinstance(one, list) for one in found):
+            break
+        found = [leaf for one in found for leaf in (one if isinstance(one, list) else [one])]
     return found
 
 

@@ -88,8 +88,7 @@ class Turns:
 
     async def answer(self, asked: Any, seconds: float) -> Any:
         """What `compute` says of one request; refused where too many wait, or its turn comes too late."""
-        if self.waiting >= self.most:
-            raise Refused(429, f"{self.most} requests wait already: try again", "busy", wait=1)
+        self.require_room()
         turn = Turn(asked, self.loop.create_future(), time.monotonic() + seconds)
         self.waiting += 1
         self.turns.append(turn)
@@ -98,6 +97,11 @@ class Turns:
             return await turn.answer
         finally:
             self.waiting -= 1
+
+    def require_room(self) -> None:
+        """Refuse one more where as many wait as may."""
+        if self.waiting >= self.most:
+            raise Refused(429, f"{self.most} requests wait already: try again", "busy", wait=1)
 
     def close(self) -> None:
         """End the thread once it has done what it was given."""

@@ -1,17 +1,18 @@
 """Clients that cost little themselves: one thread, connections that are kept, the next request after a reply."""
 
-import heapq
 import itertools
 import re
 import selectors
 import socket
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.cluster import descendants
 
+WARM_UP = 0.5  # seconds
 LAST = re.compile(rb"\r\nconnection: *close", re.IGNORECASE)
 LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
@@ -30,11 +31,18 @@ class Burst:
     """requests tried once more after their connection broke"""
     lost: int = 0
     """requests of which the second try broke too"""
+    cpu: float = 0.0
+    """seconds of the server's"""
 
     @property
     def rate(self) -> float:
         """Good replies a second."""
         return len(self.latencies) / self.seconds
+
+    @property
+    def cost(self) -> float:
+        """The server's CPU milliseconds a request."""
+        return 1000 * self.cpu / max(sum(self.statuses.values()), 1)
 
     @property
     def gap(self) -> float:
@@ -71,12 +79,16 @@ def burst(
     seconds: float = 0.0,
     ended: Callable[[], bool] | None = None,
     pause: float = 0,
+    roots: Sequence[int] = (),
 ) -> Burst:
-    """So many clients for so long, or until it has `ended`; those told 429 wait for `pause` seconds."""
+    """So many clients for so long, or until it has `ended`; those told 429 wait for `pause` seconds.
+
+    `roots`: processes whose CPU time is taken, with that of all below them.
+    """
     waiting = selectors.EpollSelector()
     clients: dict[socket.socket, Client] = {}
-    later: list[float] = []
-    seen = Burst()
+    later: deque[tuple[float, socket.socket, bool]] = deque()
+    seen, kept = Burst(), Burst()  # the first moments go to connecting
 
     def begin(client: Client) -> None:
         one = socket.create_connection(("127.0.0.1", port))
@@ -123,25 +135,26 @@ def burst(
         if status == 200:
             seen.times.append(time.perf_counter())
             seen.latencies.append(seen.times[-1] - client.started)
+        last = LAST.search(client.come.partition(b"\r\n\r\n")[0]) is not None
         if status == 429 and pause:
-            leave(one)
-            heapq.heappush(later, time.perf_counter() + pause)
+            later.append((time.perf_counter() + pause, one, last))
         else:
-            follow(one, LAST.search(client.come.partition(b"\r\n\r\n")[0]) is not None)
+            follow(one, last)
 
     for _ in range(at_a_time):
         begin(Client(started=time.perf_counter()))
-    begun = time.perf_counter()
+    begun = time.perf_counter() + WARM_UP
     while not ended() if ended else time.perf_counter() - begun < seconds:
+        if seen is not kept and time.perf_counter() > begun:
+            seen, kept.cpu = kept, -cpu_seconds(roots)
         for key, _ in waiting.select(0.05):
             read(key.fileobj)  # type: ignore[arg-type]
-        while later and later[0] < time.perf_counter():
-            heapq.heappop(later)
-            begin(Client(started=time.perf_counter()))
-    seen.seconds = time.perf_counter() - begun
+        while later and later[0][0] < time.perf_counter():
+            follow(*later.popleft()[1:])
+    kept.seconds, kept.cpu = time.perf_counter() - begun, kept.cpu + cpu_seconds(roots)
     for one in list(clients):
         leave(one)
-    return seen
+    return kept
 
 
 def whole(reply: bytes) -> int:
@@ -154,7 +167,7 @@ def whole(reply: bytes) -> int:
     return int(head[9:12]) if done else 0
 
 
-def cpu_seconds(roots: list[int]) -> float:
+def cpu_seconds(roots: Sequence[int]) -> float:
     """User and system time of processes and of all below them."""
     found = 0
     for pid in {pid for root in roots for pid in descendants(root)}:

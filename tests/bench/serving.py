@@ -34,7 +34,7 @@ from tests.bundles import published, short_run
 from tests.cluster import ROOT, Cluster, end, free_ports, running, until
 
 OTHERS = ROOT / ".venv" / "servers" / "bin"
-AT_A_TIME, SECONDS, WARM_UP = (1, 8, 64), 2.5, 0.5
+AT_A_TIME, SECONDS = (1, 8, 64), 2.5
 KEY = "a-key-of-thirty-two-characters-.."
 MODELS = {"lenet": (1, 28), "mobilenet": (3, 224)}
 
@@ -47,18 +47,6 @@ class Server(NamedTuple):
     roots: list[int]
     group: int | None = None
     """of processes that may be held while others are asked: one of the peers is never idle"""
-
-
-class Seen(NamedTuple):
-    """A burst, and the server's CPU seconds in it."""
-
-    burst: Burst
-    cpu: float
-
-    @property
-    def cost(self) -> float:
-        """CPU milliseconds a request."""
-        return 1000 * self.cpu / max(sum(self.burst.statuses.values()), 1)
 
 
 def main() -> None:
@@ -227,16 +215,14 @@ def answers(port: int, asked: bytes) -> bool:
         connection.close()
 
 
-def compared(servers: dict[str, Server], at_a_time: int, rounds: int) -> dict[str, list[Seen]]:
+def compared(servers: dict[str, Server], at_a_time: int, rounds: int) -> dict[str, list[Burst]]:
     """What each server did in each round."""
-    seen: dict[str, list[Seen]] = {name: [] for name in servers}
+    seen: dict[str, list[Burst]] = {name: [] for name in servers}
     for _ in range(rounds):
         for name, server in servers.items():
             go_on(server, signal.SIGCONT)
-            burst(server.port, server.asked, at_a_time, WARM_UP)
-            before = clients.cpu_seconds(server.roots)
-            found = burst(server.port, server.asked, at_a_time, SECONDS)
-            seen[name].append(Seen(found, clients.cpu_seconds(server.roots) - before))
+            found = burst(server.port, server.asked, at_a_time, SECONDS, roots=server.roots)
+            seen[name].append(found)
             go_on(server, signal.SIGSTOP)
             if set(found.statuses) != {200}:
                 sys.exit(f"{name} answered {found.statuses}")
@@ -249,7 +235,7 @@ def go_on(server: Server, what: signal.Signals) -> None:
         os.killpg(server.group, what)
 
 
-def table(title: str, seen: dict[str, list[Seen]]) -> None:
+def table(title: str, seen: dict[str, list[Burst]]) -> None:
     """Medians, and the median over rounds of the ratio to the first server."""
     anchor = next(iter(seen.values()))
     print(f"\n{title}\n\n| server | CPU ms a request | to the first | requests/s | to the first | p50 ms | p99 ms |")
@@ -257,9 +243,9 @@ def table(title: str, seen: dict[str, list[Seen]]) -> None:
     middle = statistics.median
     for name, rounds in seen.items():
         dearer = middle(one.cost / first.cost for one, first in zip(rounds, anchor, strict=True))
-        faster = middle(one.burst.rate / first.burst.rate for one, first in zip(rounds, anchor, strict=True))
-        cost, rate = middle(one.cost for one in rounds), middle(one.burst.rate for one in rounds)
-        p50, p99 = (1000 * middle(one.burst.quantile(share) for one in rounds) for share in (0.5, 0.99))
+        faster = middle(one.rate / first.rate for one, first in zip(rounds, anchor, strict=True))
+        cost, rate = middle(one.cost for one in rounds), middle(one.rate for one in rounds)
+        p50, p99 = (1000 * middle(one.quantile(share) for one in rounds) for share in (0.5, 0.99))
         print(
             f"| {name} | {cost:.2f} | {dearer:.2f} | {rate:,.0f} | {faster:.2f} | {p50:.1f} | {p99:.1f} |", flush=True
         )

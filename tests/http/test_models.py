@@ -8,7 +8,8 @@ import torch
 from pydantic import ValidationError
 
 from services.limits import Limits
-from services.models import Models, Wanted, together
+from services.models import Models, together
+from services.versions import Wanted
 from tests.bundles import published, short_run
 
 

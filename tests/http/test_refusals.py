@@ -98,6 +98,12 @@ CASES = {
     "infer twice the same": (INFER, json.dumps({"inputs": [tensor(), tensor()]}).encode(), JSON, 400),
     "infer unknown output": (INFER, json.dumps({"inputs": [tensor()], "outputs": [{"name": "x"}]}).encode(), JSON, 400),
     "infer deep nesting": (INFER, b'{"inputs":' + b"[" * 100_000 + b"]" * 100_000 + b"}", JSON, 400),
+    "infer texts nested deep": (
+        INFER,
+        asked(name="encoded", datatype="BYTES", shape=[1]).replace(b"[0, ", b"[" * 900 + b"0" + b"]" * 900 + b", ", 1),
+        JSON,
+        400,
+    ),
     "header beyond the body": (INFER, *headed(asked(), length=10**6), 400),
     "header that is no number": (INFER, asked(), {"inference_header_content_length": "-1"}, 400),
     "bytes missing": (INFER, *headed(binary(256), bytes(100)), 400),
