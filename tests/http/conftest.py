@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 from tests.bundles import published, short_run
 from tests.cluster import descendants, free_ports, until
 
+HERE = Path(__file__).parent
 SERVE = str(Path(sys.executable).with_name("serve"))
 
 
@@ -56,10 +59,50 @@ def bundles(tmp_path_factory):
     return [published(short_run(place / f"run-{seed}", seed=seed), place / f"digits-{seed}") for seed in (0, 1)]
 
 
-@pytest.fixture(scope="module")  # it takes a slot that other tests need
-def service(cluster, bundles, tmp_path_factory):
+class Stage:
+    """Room for one service at a time: Ray has two slots here. It stays up for the next tests that ask for the same."""
+
+    def __init__(self) -> None:
+        self.name: str | None = None
+        self.held = ExitStack()
+        self.value: Any = None
+
+    def show(self, name: str, start: Callable[[], AbstractContextManager[Any]]) -> Any:
+        """What `start` gives, started only if it is not there already."""
+        if self.name != name:
+            self.clear()
+            self.value, self.name = self.held.enter_context(start()), name
+        return self.value
+
+    def clear(self) -> None:
+        """End what is there."""
+        self.held.close()
+        self.name = None
+
+
+STAGE = Stage()
+
+
+def pytest_runtest_teardown(nextitem):
+    """Other folders' tests need the slots."""
+    if nextitem is None or nextitem.path.parent != HERE:
+        STAGE.clear()
+
+
+@pytest.fixture(scope="session")
+def stage(cluster):
+    return STAGE
+
+
+@pytest.fixture(scope="module")
+def service(stage, cluster, bundles, tmp_path_factory):
+    return stage.show("service", lambda: started(cluster, bundles, tmp_path_factory.mktemp("service") / "log"))
+
+
+@contextmanager
+def started(cluster, bundles, log):
+    """The service, by the command of the README."""
     (port,) = free_ports(1)
-    log = tmp_path_factory.mktemp("service") / "log"
     process = cluster.start(SERVE, "run", "services.app:build", f"bundle={bundles[0]}", f"port={port}", log=log)
 
     def answers() -> bool:

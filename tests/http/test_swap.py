@@ -33,8 +33,9 @@ def expected(bundles, picture):
 
 
 @pytest.fixture(scope="module")
-def deployed(cluster, bundles):
+def deployed(stage, cluster, bundles):
     """A way to deploy a bundle on replicas, as serve deploy does, and the port they listen on."""
+    stage.clear()
     (port,) = free_ports(1)
 
     def put(path, replicas):

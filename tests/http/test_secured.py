@@ -53,7 +53,8 @@ class Guarded:
 
 
 @pytest.fixture(scope="module")
-def guarded(cluster, bundles, tmp_path_factory):
+def guarded(stage, cluster, bundles, tmp_path_factory):
+    stage.clear()
     place = tmp_path_factory.mktemp("guarded")
     (port,) = free_ports(1)
     subprocess.run(
