@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 from tempfile import gettempdir
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import ray
 from pydantic import Field, ValidationError, model_validator
@@ -24,14 +24,14 @@ PACE = {"metrics_interval_s": 1, "look_back_period_s": 5, "upscale_delay_s": 5, 
 class Asked(Settings):
     """What may follow `services.app:build` as NAME=VALUE, or stand under `args` in YAML."""
 
-    bundle: str | None = None
+    bundle: str | None = Field(None, min_length=1)
     """folder or URL of a published model"""
-    models: dict[str, Wanted] = Field(default_factory=dict)
+    models: dict[Annotated[str, Field(pattern=r"^[\w.-]+$")], Wanted] = Field(default_factory=dict)
     """several, by name, each with its bundle and, if wanted, canary, share, engine"""
     engine: str | None = None
     """of `bundle`, instead of its own: for comparisons"""
-    replicas: int = Field(1, ge=1)
-    max_replicas: int | None = Field(None, ge=1)
+    replicas: int = Field(1, ge=1, le=10_000)
+    max_replicas: int | None = Field(None, ge=1, le=10_000)
     """scale from `replicas` up to so many, and back"""
 
     @model_validator(mode="after")
@@ -61,12 +61,15 @@ def sentence(error: ValueError) -> str:
     name = ".".join(map(str, first["loc"]))
     known = ", ".join(Asked.model_fields)
     wrong = {"extra_forbidden": f"there is no such argument; there are {known}"}
-    return f"{name}: {wrong.get(first['type'], first['msg'])}".removeprefix(": Value error, ")
+    found = wrong.get(first["type"], first["msg"]).removeprefix("Value error, ")
+    return f"{name}: {found}" if name else found
 
 
 def application(asked: Asked) -> Application:
     """The application; also sees to it that no proxy of Ray's takes its port."""
     wanted = {name: one.model_dump() for name, one in asked.models.items()}
+    for path in {path for one in asked.models.values() for path in one.paths()}:
+        bundles.checked(store.local(path))
     if asked.bundle is not None:
         found = bundles.checked(store.local(asked.bundle))
         one = Wanted.model_validate({"bundle": absolute(asked.bundle), "engine": asked.engine})
@@ -76,6 +79,7 @@ def application(asked: Asked) -> Application:
     settings = Settings(**asked.model_dump(include=set(Settings.model_fields)))
     settings.secrets()  # files that cannot be used are refused here, not on a replica
     settings.require_tls()
+    settings.require_log()
     without_proxy()
     shared = Path(gettempdir()) / f"equipoise-metrics-{settings.port}"
     variables = {PLACE: str(shared), "OMP_NUM_THREADS": "1"}

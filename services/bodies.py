@@ -120,7 +120,7 @@ async def uploaded(request: Request, body: bytes) -> bytes:
 
     try:
         form = await MultiPartParser(request.headers, stream(), max_files=1, max_fields=8).parse()
-    except (MultiPartException, FormParserError, KeyError, ClientDisconnect, UnicodeDecodeError) as error:
+    except (MultiPartException, FormParserError, ClientDisconnect, UnicodeError, LookupError) as error:
         raise Refused(400, f"the form cannot be read ({str(error)[:120]})") from None
     files = [value for value in form.values() if isinstance(value, UploadFile)]
     if not files:

@@ -75,6 +75,7 @@ class Service:
             ],
             exception_handlers={Refused: self._refused, HTTPException: self._missing, Exception: self._failed},
         )
+        self.app.router.redirect_slashes = False  # to where a client's own Host header says
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Count a request and what came of it."""

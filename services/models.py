@@ -17,7 +17,7 @@ from services.refused import Refused
 from services.turns import Turns
 from services.versions import Version, Wanted, require_golden
 
-SMALL = 32 << 10  # bytes of encoded pictures
+SMALL = 32 << 10  # bytes of an encoded picture
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,8 @@ class Model:
 
 def small(asked: Asked) -> bool:
     """Whether pictures are decoded in a moment."""
-    return isinstance(asked.pictures, Tensor) or sum(map(len, asked.pictures)) <= SMALL
+    pictures = asked.pictures
+    return isinstance(pictures, Tensor) or (len(pictures) == 1 and len(pictures[0]) <= SMALL)
 
 
 def paired(asked: Asked, pictures: Tensor, answered: Said) -> Pair:

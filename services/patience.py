@@ -1,4 +1,4 @@
-"""uvicorn's HTTP protocol with an end to its patience: a request's head must be there in time, and be short.
+"""uvicorn's HTTP protocol with an end to its patience: with heads, with what trails a body, with those who do not read.
 
 A body's time and size are the application's matter, which is only called once the head is there.
 """
@@ -11,15 +11,18 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEAD_BYTES = 32 << 10
 HEAD_SECONDS = 10.0
+WRITE_SECONDS = 30.0
 MOST_REQUESTS = 1000  # of one connection: its client connects anew, perhaps to a replica that has less to do
 
 
 class Patience(HttpToolsProtocol):
     """One connection."""
 
-    head_bytes = 0
+    idle_bytes = 0
+    """since the last part of a body, or the last whole head"""
     requests = 0
     timer: asyncio.TimerHandle | None = None
+    unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Begin to wait for the first head."""
@@ -29,17 +32,38 @@ class Patience(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Nobody is waited for any more."""
         self._stop()
+        self.resume_writing()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of a head are counted; those of a body are not kept here."""
-        if self.timer is not None:
-            self.head_bytes += len(data)
+        """Bytes of a head, or of what may follow a body, are counted; those of a body are not kept here."""
+        self.idle_bytes += len(data)
         super().data_received(data)
-        if self.timer is not None and self.head_bytes > HEAD_BYTES:
+        if self.idle_bytes > HEAD_BYTES and self.timer is None:  # behind a body: its reply is there or on its way
+            self.transport.close()
+        elif self.idle_bytes > HEAD_BYTES:
             self._refuse(
                 HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the head of a request may have {HEAD_BYTES} bytes"
             )
+        elif self.timer is None and (self.cycle is None or self.cycle.response_complete):
+            self._wait()  # uvicorn has just stopped to: what came may be the rest of an old request, or nothing
+
+    def on_body(self, body: bytes) -> None:
+        """A part of a body."""
+        self.idle_bytes = 0
+        super().on_body(body)
+
+    def pause_writing(self) -> None:
+        """The client does not read what is written."""
+        super().pause_writing()
+        self.unread = self.loop.call_later(WRITE_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        if self.unread is not None:
+            self.unread.cancel()
+            self.unread = None
+        super().resume_writing()
 
     def on_message_begin(self) -> None:
         """The next head on a connection that is kept."""
@@ -50,6 +74,7 @@ class Patience(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """It is there."""
         self._stop()
+        self.idle_bytes = 0
         super().on_headers_complete()
         self.requests += 1
         if self.requests >= MOST_REQUESTS and self.cycle is not None:
@@ -61,7 +86,6 @@ class Patience(HttpToolsProtocol):
         self._refuse(HTTPStatus.BAD_REQUEST, "this is no HTTP request")
 
     def _wait(self) -> None:
-        self.head_bytes = 0
         self.timer = self.loop.call_later(HEAD_SECONDS, self._late)
 
     def _stop(self) -> None:

@@ -148,5 +148,5 @@ def lines(path: str) -> logging.Handler:
 
 def stamps(wanted: dict[str, Wanted]) -> dict[str, str | None]:
     """Which file lies where each bundle is described, now."""
-    paths = {path for one in wanted.values() for path in (one.bundle, one.canary, one.shadow) if path}
+    paths = {path for one in wanted.values() for path in one.paths()}
     return {path: store.stamp(f"{path.rstrip('/')}/{bundle.FACTS}") for path in paths}

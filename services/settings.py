@@ -15,16 +15,16 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    host: str = "127.0.0.1"
+    host: str = Field("127.0.0.1", min_length=1)
     port: int = Field(8000, ge=1, le=65535)
-    keys: str | None = None
+    keys: str | None = Field(None, min_length=1)
     """a file with an API key a line, readable by its owner only"""
-    certfile: str | None = None
+    certfile: str | None = Field(None, min_length=1)
     """TLS: a chain of certificates, and its key"""
-    keyfile: str | None = None
-    access_log: str | None = None
+    keyfile: str | None = Field(None, min_length=1)
+    access_log: str | None = Field(None, min_length=1)
     """a file to which each request adds a line of JSON"""
-    watch: float | None = Field(None, gt=0)
+    watch: float | None = Field(None, ge=0.1, le=86400)
     """seconds between looks at the bundles: where another lies under the same name it is swapped in"""
     limits: Limits = Field(default_factory=Limits)
 
@@ -41,6 +41,14 @@ class Settings(BaseModel):
     def placed(cls, path: str | None) -> str | None:
         """The whole path: a replica works in another folder."""
         return path and str(Path(path).absolute())
+
+    def require_log(self) -> None:
+        """Refuse a file that cannot be written to."""
+        if self.access_log:
+            try:
+                Path(self.access_log).open("a").close()
+            except OSError as error:
+                raise ValueError(f"access_log={self.access_log} cannot be written ({error.strerror})") from None
 
     def require_tls(self) -> None:
         """Refuse what TLS cannot begin with."""
@@ -62,7 +70,10 @@ class Settings(BaseModel):
             raise ValueError(f"keys={path} is not a file: write an API key a line into it")
         if path.stat().st_mode & 0o077:
             raise ValueError(f"keys={path} can be read by others: chmod 600 {path}")
-        found = tuple(line.strip() for line in path.read_text().splitlines() if line.strip())
+        try:
+            found = tuple(line.strip() for line in path.read_text("utf-8").splitlines() if line.strip())
+        except UnicodeDecodeError:
+            raise ValueError(f"keys={path} is not a text: write an API key a line into it") from None
         if not found:
             raise ValueError(f"keys={path} holds no key: write one a line")
         return found

@@ -82,7 +82,7 @@ def boundary(body: bytes, header: str | None) -> int:
     """How many bytes of the body are JSON."""
     if header is None:
         return len(body)
-    if not header.isascii() or not header.isdigit() or int(header) > len(body):
+    if not header.isascii() or not header.isdigit() or len(header) > 12 or int(header) > len(body):
         raise Refused(400, f"{LENGTH} must be a number of bytes up to the body's {len(body)}, got {header[:40]!r}")
     return int(header)
 
@@ -169,7 +169,7 @@ def shape(value: Any, name: str) -> list[int]:
     whole = isinstance(value, list) and len(value) <= MOST_RANK
     if not whole or not all(isinstance(side, int) and not isinstance(side, bool) and side >= 0 for side in value):
         raise Refused(400, f"the shape of {name!r} must be up to {MOST_RANK} numbers of at least 0")
-    if math.prod(value) > MOST_ELEMENTS:
+    if math.prod(value) > MOST_ELEMENTS or max(value, default=0) > MOST_ELEMENTS:
         raise Refused(413, f"{name!r} has more than {MOST_ELEMENTS} elements", "too large")
     return list(value)
 
@@ -180,7 +180,14 @@ def listed(data: Any, datatype: str, sides: list[int], name: str) -> Array:
         texts = flat(data)
         if not all(isinstance(text, str) for text in texts) or len(texts) != math.prod(sides):
             raise Refused(400, f"{name!r} must hold {math.prod(sides)} texts")
-        return np.array([text.encode() for text in texts] + [None], object)[:-1].reshape(sides)
+        try:
+            coded: list[Any] = [text.encode() for text in texts]
+        except UnicodeEncodeError:
+            raise Refused(400, f"{name!r} holds what is no text") from None
+        return np.array([*coded, None], object)[:-1].reshape(sides)
+    leaves = flat(data)
+    if len(leaves) != math.prod(sides) or not {type(one) for one in leaves} <= {int, float, bool}:
+        raise Refused(400, f"{name!r} must hold {math.prod(sides)} numbers, in lists of equal length")
     try:
         found = np.array(data)
     except (ValueError, OverflowError, RecursionError):

@@ -5,9 +5,10 @@ from typing import Self
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from equipoise import bundle
+from equipoise.engines import ENGINES
 
 GOLDEN = 16  # pictures of the reference that a bundle must answer as it did when it was published
 TOLERANCE = 1e-3  # of the largest score: another processor rounds otherwise, another model differs by more
@@ -26,6 +27,18 @@ class Wanted(BaseModel):
     share: float = Field(0.1, ge=0, le=1)
     engine: str | None = None
     """instead of the bundle's own: for comparisons"""
+
+    @field_validator("engine")
+    @classmethod
+    def known(cls, engine: str | None) -> str | None:
+        """One of those there are."""
+        if engine is not None and engine not in ENGINES:
+            raise ValueError(f"there is no engine {engine[:40]!r}; there are {', '.join(ENGINES)}")
+        return engine
+
+    def paths(self) -> list[str]:
+        """Where its bundles are."""
+        return [path for path in (self.bundle, self.canary, self.shadow) if path]
 
     @model_validator(mode="after")
     def one_other(self) -> Self:

@@ -6,6 +6,7 @@ import json
 import socket
 import struct
 import zlib
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,23 @@ CASES = {
     "infer twice the same": (INFER, json.dumps({"inputs": [tensor(), tensor()]}).encode(), JSON, 400),
     "infer unknown output": (INFER, json.dumps({"inputs": [tensor()], "outputs": [{"name": "x"}]}).encode(), JSON, 400),
     "infer deep nesting": (INFER, b'{"inputs":' + b"[" * 100_000 + b"]" * 100_000 + b"}", JSON, 400),
+    "infer long text among numbers": (INFER, asked(shape=[128], data=["x" * 1_000_000] + [""] * 127), JSON, 400),
+    "infer sides of nothing": (INFER, asked(shape=[0, 1 << 70], data=[]), JSON, 413),
+    "infer half a character": (
+        INFER,
+        asked(name="encoded", datatype="BYTES", shape=[1], data=["\ud800"]),
+        JSON,
+        400,
+    ),
+    "infer a name of a megabyte": (INFER, asked(name="x" * 1_000_000), JSON, 400),
+    "header of many digits": (INFER, asked(), {"inference_header_content_length": "1" * 5000}, 400),
+    "form in an odd alphabet": (
+        "/predict",
+        b'--x\r\nContent-Disposition: form-data; name="a"; filename="a"\r\n\r\n1\r\n--x--\r\n',
+        {"content_type": "multipart/form-data; boundary=x; charset=undefined"},
+        400,
+    ),
+    "slash at the end": ("/predict/", png(), PNG, 404),
     "infer texts nested deep": (
         INFER,
         asked(name="encoded", datatype="BYTES", shape=[1]).replace(b"[0, ", b"[" * 900 + b"0" + b"]" * 900 + b", ", 1),
@@ -156,6 +174,28 @@ def test_a_hundred_slow_clients_keep_nobody_waiting_and_are_told_so(service):
     for one in slow:
         reply = b"".join(iter(lambda one=one: one.recv(65536), b""))  # until it is closed
         assert reply.startswith(b"HTTP/1.1 408 ") and b'{"error":' in reply
+        one.close()
+
+
+def test_what_trails_a_request_has_an_end_too(service):
+    """Neither endless trailers nor a body that nobody asked for keep a connection."""
+    begun = {
+        b"GET /health HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n": b"0\r\n" + b"a: b\r\n" * 20_000,
+        b"GET /health HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n": b"1",
+        b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n": b"\r\n",
+    }
+    held = []
+    for head, trail in begun.items():
+        one = socket.create_connection(("127.0.0.1", service.port), timeout=30)
+        one.sendall(head)
+        assert one.recv(65536).startswith(b"HTTP/1.1 200")
+        with suppress(OSError):
+            one.sendall(trail)
+        held.append(one)
+    for one in held:
+        with suppress(ConnectionResetError):
+            while one.recv(65536):
+                pass
         one.close()
 
 

@@ -1,0 +1,52 @@
+"""Whoever starts the service with arguments that cannot be is told in a sentence, before anything starts."""
+
+import importlib
+import warnings
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def app():
+    with warnings.catch_warnings():  # Ray's own, of pydantic
+        warnings.simplefilter("ignore")
+        return importlib.import_module("services.app")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({}, "nothing to serve"),
+        ({"bundel": "x"}, "bundel: there is no such argument; there are host, port"),
+        ({"bundle": ""}, "bundle: "),
+        ({"bundle": "BUNDLE", "watch": "0.001"}, "watch: "),
+        ({"bundle": "BUNDLE", "engine": "nope"}, "no engine 'nope'"),
+        ({"bundle": "BUNDLE", "replicas": "3", "max_replicas": "2"}, "max_replicas=2 is below replicas=3"),
+        ({"bundle": "BUNDLE", "host": "0.0.0.0"}, "lets others in"),  # noqa: S104
+        ({"bundle": "BUNDLE", "certfile": "a.pem"}, "give both, or none"),
+        ({"bundle": "BUNDLE", "certfile": "a.pem", "keyfile": "b.pem"}, "cannot be used"),
+        ({"bundle": "BUNDLE", "certfile": "", "keyfile": ""}, "certfile: "),
+        ({"bundle": "BUNDLE", "keys": "PLACE/none"}, "is not a file"),
+        ({"bundle": "BUNDLE", "access_log": "PLACE/none/log"}, "cannot be written"),
+        ({"bundle": "BUNDLE", "limits": {"batch": 0}}, "limit batch must be above 0"),
+        ({"models": {"a": {"bundle": "PLACE/none"}}}, "is not a bundle"),
+        ({"models": {"a/b": {"bundle": "BUNDLE"}}}, "models.a/b"),
+        ({"models": {"a": {"bundle": "BUNDLE", "canary": "BUNDLE", "shadow": "BUNDLE"}}}, "give one"),
+        ({"models": {"a": {"bundle": "BUNDLE", "canary": "BUNDLE", "share": 2}}}, "share"),
+    ],
+)
+def test_a_wrong_argument_is_a_sentence(app, bundles, tmp_path, capsys, arguments, sentence):
+    def filled(value):
+        if isinstance(value, dict):
+            return {name: filled(one) for name, one in value.items()}
+        return (
+            value.replace("BUNDLE", str(bundles[0])).replace("PLACE", str(tmp_path))
+            if isinstance(value, str)
+            else value
+        )
+
+    with pytest.raises(SystemExit) as ended:
+        app.build(filled(arguments))
+    said = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert said.startswith("error: ") and said.count("\n") == 1 and sentence in said
