@@ -40,5 +40,6 @@ serve: .venv/ready ## answer pictures by HTTP with the model published in bundle
 .venv/servers/ready: .venv/ready
 	$(PYTHON) -m venv .venv/servers
 	$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' > $$(.venv/servers/bin/python -c 'import site; print(site.getsitepackages()[0])')/torch.pth
-	.venv/servers/bin/python -m pip install --quiet litserve==0.2.19 bentoml==1.4.39 mlserver==1.7.1
+	.venv/servers/bin/python -m pip install --quiet litserve==0.2.19 bentoml==1.4.39
+	.venv/servers/bin/python -m pip install --quiet mlserver==1.7.1 # by itself: what it asks for and what bentoml does exclude each other on paper
 	touch $@

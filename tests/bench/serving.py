@@ -16,7 +16,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -113,7 +113,7 @@ def plain(variables: dict[str, str], asked: bytes) -> Iterator[Server]:
 def peers(place: Path, variables: dict[str, str], data: bytes) -> Iterator[list[tuple[str, Server]]]:
     """Those of an environment of their own, and Ray Serve as its documentation begins."""
     with ExitStack() as stack:
-        commands = by_documentation(place, data) if OTHERS.exists() else {}
+        commands = by_documentation(place, data) if (OTHERS / "mlserver").exists() else {}
         found = []
         for name, (command, port, asked) in commands.items():
             found.append((name, stack.enter_context(process(command, variables, port, asked))))
@@ -196,7 +196,8 @@ def process(command: list[str], variables: dict[str, str], port: int, asked: byt
             os.killpg(started.pid, signal.SIGSTOP)
             yield Server(port, asked, [started.pid], started.pid)
         finally:
-            os.killpg(started.pid, signal.SIGCONT)
+            with suppress(ProcessLookupError):
+                os.killpg(started.pid, signal.SIGCONT)
             end(started)
 
 
