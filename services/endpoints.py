@@ -192,7 +192,7 @@ class Service:
         if error.reason == "busy":  # who comes again at once would cost what the others need
             await asyncio.sleep(HOLD_SECONDS)
         headers = {} if error.wait is None else {"retry-after": str(error.wait)}
-        read = getattr(request.state, "read", False) or (small(request) and error.status != 408)
+        read = getattr(request.state, "read", False) or (small(request) and error.reason == "busy")
         if error.status in UNREAD and not read:
             return Lingering(request, {"error": error.sentence}, error.status, headers)
         return answer({"error": error.sentence}, error.status, headers)

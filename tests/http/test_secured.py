@@ -107,8 +107,8 @@ def guarded(stage, cluster, bundles, tmp_path_factory):
 @pytest.mark.parametrize("key", [None, "", "open-sesam", "another\nopen-sesame", "Ж"])
 def test_without_a_key_nothing_is_answered_but_health(guarded, key):
     headers = {} if key is None else {"X-API-Key": key.replace("\n", " ").encode()}
-    status, _, text = guarded.ask("POST", "/models/plain/predict", picture(), key=None, **headers)
-    assert status == 401 and "API key" in json.loads(text)["error"]
+    status, replied, text = guarded.ask("POST", "/models/plain/predict", picture(), key=None, **headers)
+    assert status == 401 and "API key" in json.loads(text)["error"] and replied["connection"] == "close"
     assert guarded.ask("GET", "/metrics", key=None)[0] == 401
     assert guarded.ask("GET", "/health", key=None)[0] == 200
 
