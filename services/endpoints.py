@@ -162,11 +162,11 @@ class Service:
 
     async def document(self, _: Request) -> Response:
         """What there is, for machines."""
-        return answer(openapi.document(bool(self.keys), self.limits))
+        return answer(openapi.document(bool(self.keys), self.limits, [*self.models.held]))
 
     async def docs(self, _: Request) -> Response:
         """What there is, for people."""
-        return HTMLResponse(openapi.page(openapi.document(bool(self.keys), self.limits)))
+        return HTMLResponse(openapi.page(openapi.document(bool(self.keys), self.limits, [*self.models.held])))
 
     def _for_those_with_a_key(self, answer: Answer) -> Answer:
         """The same, asked for a key first if there are any."""

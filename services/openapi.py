@@ -71,9 +71,9 @@ REFUSALS = {
 }
 
 
-def document(keys: bool, limits: Limits) -> Facts:
+def document(keys: bool, limits: Limits, models: list[str]) -> Facts:
     """The OpenAPI document."""
-    name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
+    name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string", "enum": models}}
     tensors = {"application/json": {"schema": {"$ref": "#/components/schemas/Inference"}}}
     model = "/v2/models/{name}"
     paths: Facts = {
