@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from equipoise import srgb
+
 BALANCED = 6500.0
 """kelvin of the light under which the camera sees white as white"""
 BANDS = (600e-9, 540e-9, 450e-9)
@@ -73,26 +75,14 @@ def blurred(pictures: Tensor, sigma: NDArray[np.float64], most: float) -> Tensor
 
 def encoded(linear: Tensor) -> Tensor:
     """Eight bits along the sRGB curve, by a table: the same bits on every processor."""
-    table = torch.from_numpy(coded(np.arange(LEVELS) / (LEVELS - 1))).mul(255).round().to(torch.uint8)
+    table = torch.from_numpy(srgb.coded(np.arange(LEVELS) / (LEVELS - 1))).mul(255).round().to(torch.uint8)
     places = linear.mul(LEVELS - 1).add_(0.5).clamp_(0, LEVELS - 1)
     return looked_up(table, places)
 
 
-def coded(shares: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Shares of full exposure on the sRGB curve, 0 to 1."""
-    return np.asarray(
-        np.where(shares <= 0.0031308, 12.92 * shares, 1.055 * np.maximum(shares, 1e-9) ** (1 / 2.4) - 0.055)
-    )
-
-
-def uncoded(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The sRGB curve back to shares of full exposure."""
-    return np.asarray(np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4))
-
-
 def decoded(pictures: Tensor) -> Tensor:
     """Linear light of eight bits along the sRGB curve."""
-    table = torch.from_numpy(uncoded(np.arange(256) / 255)).float()
+    table = torch.from_numpy(srgb.uncoded(np.arange(256) / 255)).float()
     return looked_up(table, pictures)
 
 

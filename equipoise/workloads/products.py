@@ -11,7 +11,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise import light
+from equipoise import srgb
 
 Array = NDArray[np.float64]
 
@@ -199,4 +199,4 @@ def marks(name: str, x: Array, v: Array) -> NDArray[np.bool_]:
 
 def colour(code: str) -> Array:
     """RRGGBB in linear light."""
-    return light.uncoded(np.array([int(code[i : i + 2], 16) for i in (0, 2, 4)]) / 255)
+    return srgb.uncoded(np.array([int(code[i : i + 2], 16) for i in (0, 2, 4)]) / 255)

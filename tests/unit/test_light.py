@@ -3,7 +3,7 @@ import pytest
 import torch
 from PIL import Image, ImageFilter
 
-from equipoise import light
+from equipoise import light, srgb
 
 
 def test_light_of_6500_kelvin_changes_nothing_and_warm_light_is_red():
@@ -30,9 +30,9 @@ def test_eight_bits_come_back_from_linear_light():
 
 
 def test_the_curve_is_that_of_srgb():
-    np.testing.assert_allclose(light.coded(np.array([0.0, 0.0031308, 0.2140, 1.0])), [0, 0.04045, 0.5, 1], atol=1e-4)
+    np.testing.assert_allclose(srgb.coded(np.array([0.0, 0.0031308, 0.2140, 1.0])), [0, 0.04045, 0.5, 1], atol=1e-4)
     shares = np.linspace(0, 1, 50)
-    np.testing.assert_allclose(light.uncoded(light.coded(shares)), shares, atol=1e-6)
+    np.testing.assert_allclose(srgb.uncoded(srgb.coded(shares)), shares, atol=1e-6)
 
 
 def test_a_veil_brings_every_pixel_towards_the_light():

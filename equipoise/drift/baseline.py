@@ -1,0 +1,145 @@
+"""A reference, as each picture is held against it: what is usual for pictures that are called the same.
+
+Whoever looks at one product for a minute sends many pictures of one class. Each figure is therefore compared with
+those of its own predicted class: what is left depends on light and camera, not on what is shown.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise.drift import confidence, statistics
+from equipoise.drift.sums import Layout, Sums
+from equipoise.drift.waves import Waves, waves
+
+Array = NDArray[np.floating[Any]]
+
+FEWEST = 100  # pictures of a reference from which anything can be told
+MOST_SCORE = 4.0  # standard deviations: one odd picture alone is no drift
+LEAST_SCALE = 0.01  # of a figure that is always the same in the reference
+LEAN = 5.0  # pictures that the whole reference counts for in what is usual for one class
+FIGURES = (*statistics.NAMES, *confidence.NAMES, "distance")
+"""what is charted of each picture; the last is how far its features are from those of its class"""
+WIDER = 3.0  # standard errors by which bets allow for the reference's own scatter
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What there is to say of a few pictures: a row each."""
+
+    figures: NDArray[np.float32]
+    """(n, FIGURES without the last)"""
+    classes: NDArray[np.int64]
+    """what they were called"""
+    waves: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+
+@dataclass(frozen=True, eq=False)
+class Usual:
+    """By predicted class, what figures and features are like in a reference."""
+
+    counts: NDArray[np.float64]
+    """(classes,) pictures"""
+    mean: NDArray[np.float64]
+    """(classes, FIGURES)"""
+    scale: NDArray[np.float64]
+    waves: NDArray[np.float64]
+    """(classes, waves): means"""
+    trace: NDArray[np.float64]
+    """(classes,) mean square of what is left of the waves without the mean"""
+
+    def scores(self, seen: Seen) -> NDArray[np.float64]:
+        """Standard deviations from what is usual, within reason."""
+        return np.clip(self.shifts(seen) / self.scale[seen.classes], -MOST_SCORE, MOST_SCORE)
+
+    def shifts(self, seen: Seen) -> NDArray[np.float64]:
+        """Differences from what is usual, in their own units."""
+        return np.concatenate([seen.figures, self.distance(seen)[:, None]], 1) - self.mean[seen.classes]
+
+    def distance(self, seen: Seen) -> NDArray[np.float64]:
+        """Squared distances of features from the mean of their class."""
+        mean = self.waves[seen.classes]
+        return np.asarray(1 - 2 * (seen.waves * mean).sum(1) + (mean**2).sum(1))
+
+
+def usual(seen: Seen, classes: int) -> Usual:
+    """Of a reference. A class with few pictures leans on all of them."""
+    member = np.zeros((classes, len(seen)))
+    member[seen.classes, np.arange(len(seen))] = 1
+    counts = member.sum(1)
+    mean_waves = leaning(member, seen.waves.astype(np.float64))
+    rest = seen.waves - mean_waves[seen.classes]
+    trace = leaning(member, (rest**2).sum(1)[:, None])[:, 0]
+    distance = 1 - 2 * (seen.waves * mean_waves[seen.classes]).sum(1) + (mean_waves**2).sum(1)[seen.classes]
+    figures = np.concatenate([seen.figures, distance[:, None]], 1).astype(np.float64)
+    mean = leaning(member, figures)
+    scale = np.sqrt(leaning(member, (figures - mean[seen.classes]) ** 2))
+    return Usual(counts, mean, np.maximum(scale, LEAST_SCALE), mean_waves, trace)
+
+
+def leaning(member: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Means by class, which lean on the mean of all."""
+    sums, counts = member @ values, member.sum(1)[:, None]
+    return np.asarray((sums + LEAN * values.mean(0)) / (counts + LEAN))
+
+
+@dataclass(frozen=True, eq=False)
+class Baseline:
+    """A bundle's reference, ready for pictures to be held against it."""
+
+    temperature: float
+    waves: Waves
+    usual: Usual
+    layout: Layout
+    ranked: NDArray[np.float32]
+    """(FIGURES, reference): scores of the reference, each figure's in order"""
+    wider: float
+    """of a rank: how far the reference's own scatter may move its mean"""
+
+    def seen(self, pictures: NDArray[np.uint8], logits: Array, features: Array) -> Seen:
+        """What there is to say of pictures that the model has answered."""
+        sure = confidence.confidence(logits, self.temperature)
+        figures = np.concatenate([statistics.statistics(pictures), sure], 1)
+        return Seen(figures, logits.argmax(1), self.waves(features))
+
+    def sums(self, seen: Seen) -> Sums:
+        """What a replica adds for them."""
+        shifts = self.usual.shifts(seen)
+        scores = np.clip(shifts / self.usual.scale[seen.classes], -MOST_SCORE, MOST_SCORE)
+        rank = self.ranks(scores) - 0.5
+        return self.layout.packed(
+            classes=np.bincount(seen.classes, minlength=self.layout.classes),
+            scores=scores,
+            shifts=shifts,
+            low=np.log1p(-rank - self.wider),
+            high=np.log1p(rank - self.wider),
+            waves=seen.waves,
+        )
+
+    def ranks(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Which share of the reference scores less; the same counts by half."""
+        columns = zip(self.ranked, scores.T.astype(np.float32), strict=True)
+        sides = [line.searchsorted(one, "left") + line.searchsorted(one, "right") for line, one in columns]
+        return np.stack(sides, 1) / (2 * self.ranked.shape[1])
+
+
+def baseline(seen: Seen, classes: int, made: Waves, temperature: float) -> Baseline:
+    """Of a reference's pictures."""
+    if len(seen) < FEWEST:
+        raise ValueError(f"the reference has {len(seen)} pictures: {FEWEST} are needed to tell drift from chance")
+    found = usual(seen, classes)
+    ranked = np.sort(found.scores(seen).astype(np.float32), 0).T
+    fewest = max(found.counts[found.counts > 0].min(), LEAN)
+    layout = Layout(classes, len(FIGURES), seen.waves.shape[1])
+    return Baseline(temperature, made, found, layout, np.ascontiguousarray(ranked), wider(fewest))
+
+
+def wider(fewest: float) -> float:
+    """How far the mean rank of one class may be from a half because so few were looked at: ranks are uniform."""
+    return float(min(WIDER * np.sqrt(1 / 12 / fewest), 0.45))
