@@ -4,7 +4,6 @@ Whoever looks at one product for a minute sends many pictures of one class. Each
 those of its own predicted class: what is left depends on light and camera, not on what is shown.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from equipoise.drift import confidence, statistics
 from equipoise.drift.sums import Layout, Sums
-from equipoise.drift.waves import Waves, waves
+from equipoise.drift.waves import Waves
 
 Array = NDArray[np.floating[Any]]
 
@@ -21,8 +20,10 @@ FEWEST = 100  # pictures of a reference from which anything can be told
 MOST_SCORE = 4.0  # standard deviations: one odd picture alone is no drift
 LEAST_SCALE = 0.01  # of a figure that is always the same in the reference
 LEAN = 5.0  # pictures that the whole reference counts for in what is usual for one class
-FIGURES = (*statistics.NAMES, *confidence.NAMES, "distance")
-"""what is charted of each picture; the last is how far its features are from those of its class"""
+FIGURES = (*statistics.NAMES, *confidence.NAMES, "distance", "strange")
+"""what is charted of each picture; the last two are how far its features are from those of its class, and whether that
+is hardly ever seen: something the model never met"""
+STRANGE = 3.0  # standard deviations of the distance
 WIDER = 3.0  # standard errors by which bets allow for the reference's own scatter
 
 
@@ -31,7 +32,7 @@ class Seen:
     """What there is to say of a few pictures: a row each."""
 
     figures: NDArray[np.float32]
-    """(n, FIGURES without the last)"""
+    """(n, FIGURES without the last two)"""
     classes: NDArray[np.int64]
     """what they were called"""
     waves: NDArray[np.float32]
@@ -60,27 +61,41 @@ class Usual:
 
     def shifts(self, seen: Seen) -> NDArray[np.float64]:
         """Differences from what is usual, in their own units."""
-        return np.concatenate([seen.figures, self.distance(seen)[:, None]], 1) - self.mean[seen.classes]
+        return np.concatenate([seen.figures, self.distances(seen)], 1) - self.mean[seen.classes]
 
-    def distance(self, seen: Seen) -> NDArray[np.float64]:
-        """Squared distances of features from the mean of their class."""
-        mean = self.waves[seen.classes]
-        return np.asarray(1 - 2 * (seen.waves * mean).sum(1) + (mean**2).sum(1))
+    def distances(self, seen: Seen) -> NDArray[np.float64]:
+        """(n, 2): squared distances of features from the mean of their class, and whether they are strange."""
+        found = distances(seen, self.waves)
+        place = FIGURES.index("distance")
+        score = (found - self.mean[seen.classes, place]) / self.scale[seen.classes, place]
+        return np.stack([found, score > STRANGE], 1)
+
+
+def distances(seen: Seen, waves: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Squared distances of features, whose length is 1, from the mean of their class."""
+    mean = waves[seen.classes]
+    return np.asarray(1 - 2 * (seen.waves * mean).sum(1) + (mean**2).sum(1))
 
 
 def usual(seen: Seen, classes: int) -> Usual:
     """Of a reference. A class with few pictures leans on all of them."""
     member = np.zeros((classes, len(seen)))
     member[seen.classes, np.arange(len(seen))] = 1
-    counts = member.sum(1)
-    mean_waves = leaning(member, seen.waves.astype(np.float64))
-    rest = seen.waves - mean_waves[seen.classes]
+    waves = leaning(member, seen.waves.astype(np.float64))
+    rest = seen.waves - waves[seen.classes]
     trace = leaning(member, (rest**2).sum(1)[:, None])[:, 0]
-    distance = 1 - 2 * (seen.waves * mean_waves[seen.classes]).sum(1) + (mean_waves**2).sum(1)[seen.classes]
-    figures = np.concatenate([seen.figures, distance[:, None]], 1).astype(np.float64)
-    mean = leaning(member, figures)
-    scale = np.sqrt(leaning(member, (figures - mean[seen.classes]) ** 2))
-    return Usual(counts, mean, np.maximum(scale, LEAST_SCALE), mean_waves, trace)
+    distance = distances(seen, waves)[:, None]
+    mean, scale = moments(member, seen.classes, np.concatenate([seen.figures, distance], 1))
+    strange = (distance - mean[seen.classes, -1:]) / scale[seen.classes, -1:] > STRANGE
+    parts = zip((mean, scale), moments(member, seen.classes, strange.astype(np.float64)), strict=True)
+    return Usual(member.sum(1), *(np.concatenate(pair, 1) for pair in parts), waves, trace)
+
+
+def moments(member: NDArray[np.float64], classes: NDArray[np.int64], values: Array) -> tuple[Any, Any]:
+    """Means and standard deviations by class."""
+    values = values.astype(np.float64)
+    mean = leaning(member, values)
+    return mean, np.maximum(np.sqrt(leaning(member, (values - mean[classes]) ** 2)), LEAST_SCALE)
 
 
 def leaning(member: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:

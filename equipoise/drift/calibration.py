@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from equipoise.drift.baseline import Seen, Usual, usual
-from equipoise.drift.charts import Charts, Step, charts, rules
+from equipoise.drift.charts import Step, charts, rules
 
 Array = NDArray[np.floating[Any]]
 
@@ -43,11 +43,15 @@ class Calibration:
         offset, slope = (between(table, size, runs) for table in (self.offset, self.slope))
         return np.asarray(offset + slope * values)
 
-    def run_length(self, values: Array, size: Array, runs: Array) -> Array:
-        """(streams,) the logarithm of how many clean pictures pass until the largest chart is as high."""
-        most = self.scaled(values, size, runs).max(1)
+    def threshold(self, run_length: float, size: Array, runs: Array) -> Array:
+        """(streams,) what the largest scaled value must reach so that a false alarm comes once in `run_length`."""
         offset, slope = (between(table, size, runs)[:, 0] for table in (self.joint_offset, self.joint_slope))
-        return np.asarray(offset + slope * most)
+        return np.asarray((np.log(run_length) - offset) / slope)
+
+    def heights(self, run_length: float, size: Array, runs: Array) -> Array:
+        """(streams, charts) the same for each chart's value as it comes."""
+        offset, slope = (between(table, size, runs) for table in (self.offset, self.slope))
+        return np.asarray((self.threshold(run_length, size, runs)[:, None] - offset) / slope)
 
 
 def between(table: Array, size: Array, runs: Array) -> Array:
@@ -167,7 +171,6 @@ class Streams:
         usual_rest = np.einsum("sc,scw->sw", counts, self.usual_waves[self.owner])
         scores = added(places + self.owner[:, None] * count, self.scores)
         return Step(counts, scores, added(places, self.waves) - usual_rest)
-
 
     def places(self, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """(streams, size) pictures: where a run goes on, another of the class before."""

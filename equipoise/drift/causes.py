@@ -185,7 +185,14 @@ def kinds() -> list[Kind]:
         Kind("features", "red and blue swapped", "times", 0, (1,), swapped, colours=True),
         Kind("reflection", "all over", "of full light", 0, (0.02, 0.05, 0.1, 0.2, 0.4), veiled),
         *(
-            Kind("reflection", f"at {down:+.1f} down, {right:+.1f} right", "of full light", 0, SPOTS, highlight(down, right))
+            Kind(
+                "reflection",
+                f"at {down:+.1f} down, {right:+.1f} right",
+                "of full light",
+                0,
+                SPOTS,
+                highlight(down, right),
+            )
             for down in PLACES
             for right in PLACES
         ),

@@ -10,7 +10,6 @@ without drift.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,6 +137,13 @@ class Charts:
             self.rest[:, place] = kept * self.rest[:, place] + new * step.rest
             self.weight[:, place] = kept * self.weight[:, place] + new * step.counts
             self.squares[:, place] = kept**2 * self.squares[:, place] + new**2 * step.counts
+
+    def limit(self, heights: Array) -> None:
+        """Let no sum rise above its height (charts,)."""
+        scores = heights[: self.scores[0].size].reshape(self.scores.shape[1:])
+        np.minimum(self.scores, np.maximum(scores, 0), out=self.scores)
+        classes = heights[self.scores[0].size :][:2]
+        np.minimum(self.classes, np.maximum(classes, 0)[:, None], out=self.classes)
 
     def values(self) -> Array:
         """(streams, charts): scores, a class gone, a class more often, features."""

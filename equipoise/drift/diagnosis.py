@@ -56,6 +56,19 @@ def effects(moved: "Moved", known: Signatures) -> list[Effect]:
     return sorted(found, key=lambda one: -one.explained)
 
 
+def without(moved: "Moved", known: Signatures, found: Effect) -> "Moved":
+    """What is left to explain once a cause has been named."""
+    rows = np.flatnonzero(known.kind == found.kind)
+    scores, shifts = (at(from_nothing(table[rows]), found.place) for table in (known.scores, known.shifts))
+    return Moved(moved.pictures, moved.scores - scores, moved.shifts - shifts, moved.scale)
+
+
+def at(path: Array, place: float) -> Array:
+    """The point of a path at a place."""
+    low = min(int(place), len(path) - 2)
+    return np.asarray(path[low] + (place - low) * (path[low + 1] - path[low]))
+
+
 @dataclass(frozen=True, eq=False)
 class Moved:
     """How some pictures differ from what is usual, on average."""
@@ -83,7 +96,15 @@ def effect(moved: Moved, known: Signatures, kind: int) -> Effect:
     value, low, high = np.interp([place, place - SURE * error, place + SURE * error], np.arange(len(sizes)), sizes)
     share = 1 - missed / max((aim**2).sum(), 1e-12)
     return Effect(
-        cause, detail, unit, float(value), float(min(low, high)), float(max(low, high)), float(share), kind, float(place)
+        cause,
+        detail,
+        unit,
+        float(value),
+        float(min(low, high)),
+        float(max(low, high)),
+        float(share),
+        kind,
+        float(place),
     )
 
 

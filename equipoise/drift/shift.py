@@ -1,4 +1,4 @@
-"""What to do about drift: new shares of the classes need new weights, other pictures need more."""
+"""Label shift: classes come in other shares, and what each looks like stays. Then priors change, and no weight."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,9 +6,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import StratifiedKFold
-from sklearn.preprocessing import StandardScaler
 
 from equipoise.drift.samples import Test, checked, discrepancy
 
@@ -19,10 +16,6 @@ MOST = 2000  # rounds of expectation and maximization
 STILL = 1e-7  # by which a prior changes in a round at the end
 SINGULAR = 0.1  # of the confusion: below, errors of the calls grow tenfold or more in the priors
 RIDGE = 1e-2  # towards the old prior, where the confusion cannot be inverted
-FOLDS = 5
-STRENGTHS = (1e-5, 1e-4, 1e-3, 1e-2, 1.0)  # of the domain classifier, the best of which is taken
-STEEPEST = 30.0  # log odds: beyond, weights would be infinite
-MOVED = 1 / 5  # of the reference
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,23 +29,6 @@ class Solved:
     def trusted(self) -> bool:
         """Whether the model tells its classes apart well enough: 1 is a perfect model, 0 one that mixes up two."""
         return self.singular >= SINGULAR
-
-
-@dataclass(frozen=True, eq=False)
-class Weights:
-    """How many times as likely each reference example is in the window."""
-
-    weights: NDArray[np.float64]
-
-    @property
-    def effective(self) -> float:
-        """Examples without weights that would be worth as much (Kish)."""
-        return float(self.weights.sum() ** 2 / (self.weights**2).sum())
-
-    @property
-    def moved(self) -> bool:
-        """Whether the window lies where the reference hardly is: collect examples, do not weight these."""
-        return self.effective < MOVED * len(self.weights)
 
 
 def by_expectation(posteriors: Array, prior: Array, most: int = MOST) -> NDArray[np.float64]:
@@ -127,23 +103,6 @@ def explained(
     return discrepancy(reference_features[kept], window_features, permutations, seed)
 
 
-def density(reference_features: Array, window_features: Array, seed: int = 0) -> Weights:
-    """How much likelier each reference example is in the window, by a classifier that tells the two apart.
-
-    Weights are (n / m) s / (1 - s), where s comes from folds that have not seen the example; 1 on average.
-    """
-    checked(reference_features, window_features)
-    count, other = len(reference_features), len(window_features)
-    if min(count, other) < FOLDS:
-        raise ValueError(f"{count} reference and {other} window examples; give at least {FOLDS} of each")
-    features = np.concatenate([reference_features, window_features]).astype(np.float64)
-    domain = np.repeat([0, 1], [count, other])
-    odds = _odds(StandardScaler().fit_transform(features), domain, seed)
-    surprise = np.logaddexp(0, np.where(domain == 1, -odds, odds)).mean(1)
-    best = odds[int(surprise.argmin()), :count]
-    return Weights(np.exp(np.clip(best, -STEEPEST, STEEPEST)) * count / other)
-
-
 def _prior(prior: Array) -> NDArray[np.float64]:
     found = np.asarray(prior, np.float64)
     if found.ndim != 1 or not len(found) or not (found > 0).all() or not np.isclose(found.sum(), 1, atol=1e-3):
@@ -171,13 +130,3 @@ def _thinned(labels: Labels, weights: NDArray[np.float64], count: int, seed: int
     places = [rng.permutation(np.flatnonzero(labels == one)) for one in range(len(weights))]
     kept = [of[: round(len(of) * w / largest)] for of, w in zip(places, weights, strict=True)]
     return np.concatenate(kept).astype(np.intp)
-
-
-def _odds(features: Array, domain: Labels, seed: int) -> NDArray[np.float64]:
-    """(strengths, examples): log odds of being the window's, each by a classifier that has not seen the example."""
-    odds = np.zeros((len(STRENGTHS), len(domain)))
-    for seen, unseen in StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(features, domain):
-        for row, strength in enumerate(STRENGTHS):
-            classifier = LogisticRegression(C=strength, max_iter=1000).fit(features[seen], domain[seen])
-            odds[row, unseen] = classifier.decision_function(features[unseen])
-    return odds

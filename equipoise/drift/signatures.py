@@ -10,7 +10,7 @@ from scipy.special import softmax
 from torch import Tensor
 
 from equipoise.drift.baseline import Baseline
-from equipoise.drift.causes import Kind, kinds
+from equipoise.drift.causes import kinds
 
 Array = NDArray[np.float64]
 Engine = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -38,6 +38,8 @@ class Signatures:
     """what the model says its accuracy is, on average"""
     clean: Array
     """accuracy and confidence on the same pictures, unchanged"""
+    tried: NDArray[np.int64]
+    """(): how many pictures that was"""
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """For a bundle."""
@@ -56,7 +58,18 @@ def signatures(engine: Engine, pictures: Tensor, labels: NDArray[np.int64], held
     kind, size, scores, shifts, accuracy, confidence = (np.array(column) for column in zip(*rows, strict=True))
     names = np.array([(one.cause, one.detail, one.unit) for one in tried])
     none = np.array([one.none for one in tried])
-    return Signatures(kind, names, none, size, scores - before, shifts - plain, accuracy, confidence, np.array(clean))
+    return Signatures(
+        kind,
+        names,
+        none,
+        size,
+        scores - before,
+        shifts - plain,
+        accuracy,
+        confidence,
+        np.array(clean),
+        np.array(len(labels)),
+    )
 
 
 def judged(

@@ -3,7 +3,8 @@ import pytest
 from scipy.special import softmax
 
 from equipoise.drift.samples import discrepancy
-from equipoise.drift.shift import Weights, adapted, by_confusion, by_expectation, density, explained
+from equipoise.drift.density import Weights, density
+from equipoise.drift.shift import adapted, by_confusion, by_expectation, explained
 from equipoise.judged import confusion
 
 OLD, NEW = np.array([0.4, 0.3, 0.2, 0.1]), np.array([0.1, 0.2, 0.3, 0.4])

@@ -1,0 +1,516 @@
+"""Requests kept for labelling: a bounded sample that any number of replicas fill without talking to each other.
+
+Weighted reservoir sampling (Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006): a request
+draws the key u**(1/weight), u uniform, and the largest keys stay. Which keys are largest does not depend on who drew
+them, so that each replica writes its own, looks at the names that are there, and removes the smallest beyond the cap.
+
+A capture is POOL-KEY-ID.png and, written last, POOL-KEY-ID.json. Once labelled it is written anew under the name
+POOL-KEY-ID-labelled, which no replica removes: one that makes room at that moment takes the old files only.
+"""
+
+import csv
+import importlib
+import io
+import json
+import math
+import os
+import re
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import rmtree
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from PIL import Image
+
+from equipoise import store
+
+POOLS = ("drift", "usual")  # the more useful to label first
+DIGITS = 17  # of a key: as many as tell any two floats below 1 apart
+REST = 30.0  # seconds without a try after one that failed
+STALE = 600.0  # seconds after which the keys to beat are looked up again: captures may have been taken away by hand
+ABANDONED = 3600.0  # seconds after which half a capture is no longer one being written
+SHOWN = 20  # classes named in a sentence
+ID = re.compile("[0-9a-f]{16}")
+STEM = r"(drift|usual)-([01]\.[0-9]{17})-([0-9a-f]{16})"
+WHOLE = re.compile(rf"{STEM}(-labelled)?\.json")
+LEFT = re.compile(rf"\.?{STEM}\.(?:png|json)(?:\.[0-9]+)?")
+TEXTS = {"model": str, "version": str, "label": str, "source": str | None, "label_given": str | None}
+UNREADABLE = (OSError, ValueError, SyntaxError, RuntimeError, Image.DecompressionBombError)  # of Pillow
+
+
+class Unknown(ValueError):  # noqa: N818 - it reads as a sentence where it is caught
+    """There is no such capture."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answered:
+    """A request as it was answered."""
+
+    picture: ArrayLike
+    """uint8 (channels, height, width) of 1 or 3 channels, not on a GPU: as the model took it"""
+    model: str
+    version: str
+    label: str
+    """the class predicted"""
+    scores: Mapping[str, float]
+    """calibrated probability of each class"""
+    source: str | None = None
+    pool: str = "usual"
+    """drift: answered while a verdict said drift; usual: any other"""
+    useful: float = 0.0
+    """added to the weight: how much more a label would help than the score tells"""
+
+    def __post_init__(self) -> None:
+        values = np.asarray(self.picture)
+        if values.dtype != np.uint8 or values.ndim != 3 or values.shape[0] not in (1, 3) or not values.size:
+            found = f"{values.dtype} {values.shape}"
+            raise ValueError(f"a capture is a uint8 picture (1 or 3 channels, height, width), got {found}")
+        if self.pool not in POOLS:
+            raise ValueError(f"there is no pool {self.pool!r}; there are: {', '.join(POOLS)}")
+        if self.label not in self.scores or not math.isfinite(sum(self.scores.values())):
+            raise ValueError(f"the scores of a capture must be finite, with one for its label {self.label!r}")
+        if not 0 <= self.useful < math.inf:
+            raise ValueError(f"useful must be a finite number from 0, got {self.useful}")
+
+    @property
+    def score(self) -> float:
+        """Calibrated probability of the class predicted."""
+        return float(self.scores[self.label])
+
+    @property
+    def weight(self) -> float:
+        """How useful a label would be: from 1, of an answer that is certain, to 5 and what was added."""
+        return 1 + 4 * max(0.0, 1 - self.score) + self.useful
+
+
+class Name(NamedTuple):
+    """What the name of a capture's files tells of it."""
+
+    pool: str
+    key: float
+    id: str
+    labelled: bool
+
+    @property
+    def stem(self) -> str:
+        """Of both its files."""
+        return f"{self.pool}-{self.key:.{DIGITS}f}-{self.id}" + "-labelled" * self.labelled
+
+
+class Captures:
+    """The captures of one place: a folder, or a URL such as s3://bucket/captures.
+
+    A place that cannot be written to is found out by the first `offer`, and told in `trouble`: it stops no service.
+    Half of `most` is for each pool, and neither takes the other's room. Threads may share one.
+    """
+
+    def __init__(
+        self, place: str, most: int = 500, *, seed: int | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        if most < len(POOLS):
+            raise ValueError(f"captures need room for one in each pool: most must be at least 2, got {most}")
+        self.place, self.room = place, most // len(POOLS)
+        self.trouble: str | None = None
+        """one sentence on why the last try failed"""
+        self.skipped = 0
+        """files of the last `listed` or `exported` that are no whole capture"""
+        self._files = opened(place)
+        self._random, self._clock = np.random.default_rng(seed), clock
+        self._floors = dict.fromkeys(POOLS, 0.0)  # the keys to beat
+        self._stale = self._rested = -math.inf
+
+    def offer(self, request: Answered) -> bool:
+        """Whether the request was kept. It never raises, and costs no look at the place if its key is too small."""
+        key, now = self._key(request.weight), self._clock()
+        if now < self._rested or (now < self._stale and key <= self._floors[request.pool]):
+            return False
+        try:
+            return self._offered(request, key)
+        except Exception as error:  # a request is answered whatever becomes of its capture
+            self.trouble = f"captures cannot be kept in {self.place} ({reason(error)}): make it one to write to"
+            self._rested = self._clock() + REST
+            return False
+
+    def _key(self, weight: float) -> float:
+        """As it will be read from the name."""
+        return round(float(1 - self._random.random()) ** (1 / weight), DIGITS)
+
+    def _offered(self, request: Answered, key: float) -> bool:
+        if self._clock() >= self._stale:
+            self._look()
+        if key <= self._floors[request.pool]:
+            return False
+        name = Name(request.pool, key, new_id(), False)
+        self._write(name, encoded(request.picture), described(request, name))
+        self.trouble = None
+        self._look()
+        return key >= self._floors[request.pool]
+
+    def _look(self) -> None:
+        """Make room in each pool, and remember what is to beat in it."""
+        whole, others = self._names()
+        for pool in POOLS:
+            self._floors[pool] = self._trimmed([one for one in whole if one.pool == pool])
+        for name in others:
+            if abandoned(name):
+                self._files.remove(name)
+        self._stale = self._clock() + STALE
+
+    def _trimmed(self, held: list[Name]) -> float:
+        """The key to beat in a pool, once the smallest beyond its room are gone; what is labelled stays."""
+        room = max(0, self.room - sum(one.labelled for one in held))
+        free = sorted((one for one in held if not one.labelled), key=lambda one: one.key, reverse=True)
+        for one in free[room:]:
+            self._remove(one)
+        if room == 0:
+            return math.inf
+        return free[room - 1].key if len(free) >= room else 0.0
+
+    def _names(self) -> tuple[list[Name], set[str]]:
+        """Captures that are whole, and the names of all other files."""
+        names = set(self._files.names())
+        matches = filter(None, map(WHOLE.fullmatch, names))
+        found = [Name(one[1], float(one[2]), one[3], bool(one[4])) for one in matches]
+        found = [one for one in found if f"{one.stem}.png" in names]
+        labelled = {one.id for one in found if one.labelled}
+        whole = [one for one in found if one.labelled or one.id not in labelled]
+        return whole, names.difference(*((f"{one.stem}.png", f"{one.stem}.json") for one in whole))
+
+    def _write(self, name: Name, picture: bytes, facts: dict[str, Any]) -> None:
+        """Both files, or none."""
+        try:
+            self._files.write(f"{name.stem}.png", picture)
+            self._files.write(f"{name.stem}.json", text(facts))
+        except BaseException:
+            with suppress(OSError):
+                self._remove(name)
+            raise
+
+    def _remove(self, name: Name) -> None:
+        """Both files, if they are there: first the one that makes it a capture."""
+        self._files.remove(f"{name.stem}.json")
+        self._files.remove(f"{name.stem}.png")
+
+    def listed(self, pool: str | None = None, most: int | None = 100) -> list[dict[str, Any]]:
+        """What is known of each capture, the most useful to label first; all of them if `most` is None."""
+        whole, others = self._names()
+        wanted = sorted((one for one in whole if pool in (None, one.pool)), key=usefulness)
+        most, found, self.skipped = len(wanted) if most is None else most, list[dict[str, Any]](), len(others)
+        while wanted and len(found) < most:
+            part, wanted = wanted[: most - len(found)], wanted[most - len(found) :]
+            held = self._files.read([f"{one.stem}.json" for one in part])
+            good = [facts for one in part if (facts := understood(one, held.get(f"{one.stem}.json")))]
+            found, self.skipped = found + good, self.skipped + len(part) - len(good)
+        return found
+
+    def picture(self, capture_id: str) -> bytes:
+        """A PNG."""
+        return self._held(capture_id)[2]
+
+    def label(self, capture_id: str, name: str, classes: Sequence[str]) -> dict[str, Any]:
+        """What is known of a capture, now that it is called `name`; another label given before is replaced."""
+        require_class(name, classes)
+        found, known, picture = self._held(capture_id)
+        known["label_given"] = name
+        if found.labelled:
+            self._files.write(f"{found.stem}.json", text(known))
+        else:
+            self._write(found._replace(labelled=True), picture, known)
+            self._remove(found)
+        return known
+
+    def _held(self, capture_id: str) -> tuple[Name, dict[str, Any], bytes]:
+        """One capture."""
+        require_id(capture_id)
+        for _ in range(2):  # a label may be given between the listing and the reading: then it has another name
+            if held := self._read([one for one in self._names()[0] if one.id == capture_id]):
+                return held[0]
+        raise Unknown(missing(capture_id))
+
+    def _read(self, names: Sequence[Name]) -> list[tuple[Name, dict[str, Any], bytes]]:
+        """Those of `names` that are not damaged."""
+        held = self._files.read([f"{one.stem}.{kind}" for one in names for kind in ("json", "png")])
+        known = [(one, understood(one, held.get(f"{one.stem}.json")), held.get(f"{one.stem}.png")) for one in names]
+        return [(one, facts, picture) for one, facts, picture in known if facts and picture and readable(picture)]
+
+    def labels(self, csv_text: str, classes: Sequence[str]) -> int:
+        """How many labels a CSV of id,label gave: all of them, or none if a row is wrong."""
+        asked, given = rows(csv_text), dict[str, tuple[int, str]]()
+        ids = {capture_id for _, capture_id, _ in asked}
+        there = {one.id for one, _, _ in self._read([one for one in self._names()[0] if one.id in ids])}
+        for row, capture_id, name in asked:
+            try:
+                require_id(capture_id)
+                require_class(name, classes)
+            except ValueError as error:
+                raise ValueError(f"row {row}: {error}") from None
+            if capture_id not in there:
+                raise ValueError(f"row {row}: {missing(capture_id)}")
+            if capture_id in given:
+                raise ValueError(f"row {row}: {capture_id} has a label in row {given[capture_id][0]} already")
+            given[capture_id] = row, name
+        for capture_id, (_, name) in given.items():
+            self.label(capture_id, name, classes)
+        return len(given)
+
+    def exported(self, out: Path, classes: Sequence[str] | None = None) -> dict[str, int]:
+        """Labelled captures written as out/CLASS/ID.png, for --workload folder: how many of each class.
+
+        Labels that are none of `classes` are left out: several models may keep their captures in one place.
+        """
+        whole, others = self._names()
+        labelled = [one for one in whole if one.labelled]
+        held = self._read(sorted(labelled))
+        self.skipped = len(others) + len(labelled) - len(held)
+        wanted = [one for one in held if classes is None or one[1]["label_given"] in classes]
+        counts = Counter(known["label_given"] for _, known, _ in wanted)
+        if not counts:
+            among = "" if classes is None else f" as {among_them(classes)}"
+            raise ValueError(f"no capture in {self.place} is labelled{among}: there is nothing to export")
+        for name in counts:
+            require_folder(name)
+        with filled(out) as folder:
+            for name in counts:
+                (folder / name).mkdir()
+            for one, known, picture in wanted:
+                (folder / known["label_given"] / f"{one.id}.png").write_bytes(picture)
+        return dict(sorted(counts.items()))
+
+
+class Folder:
+    """Files of a folder on this machine."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def names(self) -> list[str]:
+        """Of all files; none if there is no such folder yet."""
+        try:
+            with os.scandir(self.root) as found:
+                return [one.name for one in found if one.is_file(follow_symlinks=False)]
+        except FileNotFoundError:
+            return []
+
+    def read(self, names: Sequence[str]) -> dict[str, bytes]:
+        """What those that can be read hold."""
+        held = {}
+        for name in names:
+            with suppress(OSError):  # gone since it was listed, or on a damaged part of the disk
+                held[name] = (self.root / name).read_bytes()
+        return held
+
+    def write(self, name: str, content: bytes) -> None:
+        """The whole file, or none."""
+        with store.whole(self.root / name) as temporary:
+            temporary.write_bytes(content)
+
+    def remove(self, name: str) -> None:
+        """It may be gone already: replicas make room at once."""
+        (self.root / name).unlink(missing_ok=True)
+
+
+class Bucket:
+    """Files of an object store: a put is atomic there. Whatever its client raises comes as an OSError."""
+
+    def __init__(self, files: Any, root: str) -> None:
+        self.files, self.root = files, root.rstrip("/")
+
+    def names(self) -> list[str]:
+        """Of all files; none if there is no such folder yet."""
+        try:
+            with as_os_error():
+                self.files.invalidate_cache(self.root)  # other replicas write too
+                found = self.files.ls(self.root, detail=True)
+        except FileNotFoundError:
+            return []
+        return [one["name"].rpartition("/")[2] for one in found if one["type"] == "file"]
+
+    def read(self, names: Sequence[str]) -> dict[str, bytes]:
+        """What those that are there hold: all asked for at once, where the store can."""
+        if not names:
+            return {}
+        with as_os_error():
+            held = self.files.cat([f"{self.root}/{name}" for name in names], on_error="return")
+            failed = [one for one in held.values() if isinstance(one, Exception)]
+            for error in failed:
+                if not isinstance(error, FileNotFoundError):
+                    raise error
+        return {path.rpartition("/")[2]: one for path, one in held.items() if isinstance(one, bytes)}
+
+    def write(self, name: str, content: bytes) -> None:
+        """The whole file, or none."""
+        with as_os_error():
+            self.files.pipe_file(f"{self.root}/{name}", content)
+
+    def remove(self, name: str) -> None:
+        """It may be gone already: replicas make room at once."""
+        with suppress(FileNotFoundError), as_os_error():
+            self.files.rm_file(f"{self.root}/{name}")
+
+
+def opened(place: str) -> Folder | Bucket:
+    """What reads and writes a place; nothing is looked at yet."""
+    kind, found, _ = place.partition("://")
+    if not found:
+        return Folder(Path(place))
+    if "::" in place:
+        raise ValueError(f"{place} is a chain of stores: give one, such as s3://bucket/captures")
+    fsspec: Any = importlib.import_module("fsspec")
+    try:
+        files, root = fsspec.core.url_to_fs(place)
+    except (ImportError, ValueError) as error:
+        raise ValueError(f"{place} cannot hold captures ({error}): install what {kind}:// needs") from None
+    return Folder(Path(root)) if kind in ("file", "local") else Bucket(files, root)
+
+
+@contextmanager
+def as_os_error() -> Iterator[None]:
+    """Each client of a store has exceptions of its own."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        raise OSError(f"{type(error).__name__}: {error}") from error
+
+
+@contextmanager
+def filled(out: Path) -> Iterator[Path]:
+    """A folder to fill beside `out`: it takes that name once all is in it, and goes if anything is raised."""
+    if os.path.lexists(out):
+        raise ValueError(f"{out} exists already: give another folder, or remove it")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    temporary = out.with_name(f".{out.name}.{os.getpid()}")
+    temporary.mkdir()
+    try:
+        yield temporary
+        temporary.rename(out)
+    finally:
+        rmtree(temporary, ignore_errors=True)
+
+
+def new_id() -> str:
+    """The second in which it was drawn, and chance: both in hexadecimal digits."""
+    return f"{int(time.time()):08x}{secrets.token_hex(4)}"
+
+
+def abandoned(name: str) -> bool:
+    """Whether a file is half of a capture whose writing or removal ended long ago, by a kill."""
+    found = LEFT.fullmatch(name)
+    return found is not None and int(found[3][:8], 16) < time.time() - ABANDONED
+
+
+def encoded(picture: ArrayLike) -> bytes:
+    """uint8 (channels, height, width) as a PNG."""
+    values = np.ascontiguousarray(np.asarray(picture).transpose(1, 2, 0))
+    held = io.BytesIO()
+    Image.fromarray(values if values.shape[2] == 3 else values[..., 0]).save(held, "PNG")
+    return held.getvalue()
+
+
+def readable(picture: bytes) -> bool:
+    """Whether a PNG is one, to its last byte."""
+    try:
+        with Image.open(io.BytesIO(picture), formats=["PNG"]) as image:
+            image.load()
+    except UNREADABLE:
+        return False
+    return True
+
+
+def described(request: Answered, name: Name) -> dict[str, Any]:
+    """What is known of a capture before it is labelled."""
+    return {
+        "id": name.id,
+        "at": time.time(),
+        "model": request.model,
+        "version": request.version,
+        "label": request.label,
+        "score": request.score,
+        "scores": {one: float(score) for one, score in request.scores.items()},
+        "source": request.source,
+        "pool": name.pool,
+        "key": name.key,
+        "label_given": None,
+    }
+
+
+def text(facts: dict[str, Any]) -> bytes:
+    """As JSON that any reader takes."""
+    return (json.dumps(facts, indent=1, allow_nan=False) + "\n").encode()
+
+
+def understood(name: Name, content: bytes | None) -> dict[str, Any] | None:
+    """What is known of a capture, or None if its JSON is damaged or another's."""
+    try:
+        facts = json.loads(content or b"")
+        same = (facts["id"], facts["pool"], facts["key"]) == (name.id, name.pool, name.key)
+        texts = all(isinstance(facts[one], kind) for one, kind in TEXTS.items())
+        finite = math.isfinite(sum([facts["at"], facts["score"], *facts["scores"].values()]))
+        labelled = (facts["label_given"] is not None) == name.labelled
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+        return None
+    return facts if same and texts and finite and labelled else None
+
+
+def usefulness(name: Name) -> tuple[bool, int, float]:
+    """Sorts what is best labelled first to the front."""
+    return name.labelled, POOLS.index(name.pool), -name.key
+
+
+def rows(csv_text: str) -> list[tuple[int, str, str]]:
+    """Row number (the header's is 1), id and label of each row of a CSV."""
+    lines = csv.reader(io.StringIO(csv_text.removeprefix("\ufeff"), newline=""), skipinitialspace=True)
+    try:
+        found = list(enumerate(lines, 1))
+    except csv.Error as error:
+        raise ValueError(f"row {lines.line_num} is not CSV ({error})") from None
+    head = found[0][1] if found else []
+    if [one.strip() for one in head] != ["id", "label"]:
+        raise ValueError(f"row 1 must be id,label, got {','.join(head)[:80]!r}")
+    for row, cells in found:
+        if len(cells) not in (0, 2):
+            raise ValueError(f"row {row} has {len(cells)} columns, not the two of id,label")
+    return [(row, cells[0].strip(), cells[1]) for row, cells in found[1:] if cells]
+
+
+def require_id(capture_id: str) -> None:
+    """Refuse what never was the id of a capture: no path is made of it."""
+    if not ID.fullmatch(capture_id):
+        raise Unknown(f"{capture_id[:40]!r} is no id of a capture: one has 16 hexadecimal digits")
+
+
+def missing(capture_id: str) -> str:
+    """Why it cannot be given."""
+    return f"there is no capture {capture_id}: it was removed to make room, is damaged, or never was"
+
+
+def require_class(name: str, classes: Sequence[str]) -> None:
+    """Refuse a label that the model does not know."""
+    if name not in classes:
+        raise ValueError(f"there is no class {name[:40]!r}; there are: {among_them(classes)}")
+
+
+def among_them(classes: Sequence[str]) -> str:
+    """The first classes, for a sentence."""
+    more = f" and {len(classes) - SHOWN} more" if len(classes) > SHOWN else ""
+    return ", ".join(classes[:SHOWN]) + more
+
+
+def require_folder(name: str) -> None:
+    """Refuse a class that cannot name a folder, or whose folder the folder workload would pass over."""
+    if not name or name.startswith((".", "__")) or any(mark in name for mark in "/\\\0"):
+        raise ValueError(f"class {name[:40]!r} cannot be the name of a folder: no dot or __ first, no slash, not empty")
+
+
+def reason(error: Exception) -> str:
+    """One line."""
+    why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return next(iter(why.strip().splitlines()), type(error).__name__)

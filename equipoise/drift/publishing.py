@@ -1,0 +1,85 @@
+"""Makes of a reference's pictures all that requests are judged by later."""
+
+import time
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from equipoise.drift import confidence, statistics
+from equipoise.drift.baseline import Seen, Usual, baseline
+from equipoise.drift.calibration import calibrated
+from equipoise.drift.known import PREFIX, Known, Labelled
+from equipoise.drift.signatures import AT_ONCE, Engine, signatures
+from equipoise.drift.waves import waves
+
+Array = NDArray[np.floating[Any]]
+
+SECONDS = 20.0  # for trying what can happen to the pictures
+TRIED = (32, 120)  # pictures: at least, at most
+CHANGES = 120  # about so many are tried
+
+
+def arrays(
+    engine: Engine, pictures: Tensor, logits: Array, features: Array, labels: NDArray[np.int64], temperature: float
+) -> dict[str, NDArray[Any]]:
+    """For reference.npz; of a reference that is too small, the reason why nothing can be told by it."""
+    try:
+        found = made(engine, pictures, logits, features, labels, temperature)
+    except ValueError as error:
+        return {f"{PREFIX}why not": np.array(str(error))}
+    return found.arrays()
+
+
+def made(
+    engine: Engine, pictures: Tensor, logits: Array, features: Array, labels: NDArray[np.int64], temperature: float
+) -> Known:
+    """From pictures that the model has not learned from, what it says of them, and what they show."""
+    classes = logits.shape[1]
+    directions = waves(features)
+    seen = looked_at(pictures, logits, directions(features), temperature)
+    held = baseline(seen, classes, directions, temperature)
+    some = evenly(len(labels), affordable(engine, pictures))
+    return Known(
+        held,
+        calibrated(seen, labels, classes),
+        signatures(engine, pictures[torch.from_numpy(some)], labels[some], held),
+        labelled(seen, labels, held.usual),
+    )
+
+
+def looked_at(pictures: Tensor, logits: Array, turned: NDArray[np.float32], temperature: float) -> Seen:
+    """A few at a time: as numbers, pictures take four times the room."""
+    parts = [statistics.statistics(some.numpy()) for some in pictures.split(AT_ONCE)]
+    figures = np.concatenate([np.concatenate(parts), confidence.confidence(logits, temperature)], 1)
+    return Seen(figures, logits.argmax(1), turned)
+
+
+def affordable(engine: Engine, pictures: Tensor) -> int:
+    """How many pictures can be changed in every way and answered in the time there is."""
+    begun = time.perf_counter()
+    engine(pictures[:AT_ONCE])
+    each = (time.perf_counter() - begun) / min(AT_ONCE, len(pictures))
+    return int(np.clip(SECONDS / (CHANGES * each), *TRIED))
+
+
+def evenly(count: int, most: int) -> NDArray[np.int64]:
+    """Up to `most` places."""
+    return np.linspace(0, count - 1, min(count, most)).astype(np.int64)
+
+
+def labelled(seen: Seen, labels: NDArray[np.int64], held: Usual) -> Labelled:
+    """By what pictures show, which differs from what they are called where the model errs."""
+    classes = len(held.counts)
+    member = np.zeros((classes, len(labels)))
+    member[labels, np.arange(len(labels))] = 1
+    shown = member.sum(1)
+    table = member @ (seen.classes[:, None] == np.arange(classes))
+    each = np.maximum(shown, 1)[:, None]
+    confusion = np.where(shown > 0, (table / each).T, np.eye(classes))
+    rest = seen.waves - held.waves[seen.classes]
+    return Labelled(
+        shown / len(labels), confusion, member @ held.scores(seen) / each, (member @ rest / each).astype("f4")
+    )

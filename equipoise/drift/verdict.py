@@ -1,0 +1,121 @@
+"""What a watch says, in plain data: ok, drift or unknown, with the numbers it rests on."""
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from equipoise.drift.accuracy import Estimate, accuracy
+from equipoise.drift.baseline import FIGURES
+from equipoise.drift.diagnosis import SURE
+from equipoise.drift.judgement import Cause, cause
+from equipoise.drift.watch import OTHERS, SCORES, Watch, chart_name
+from equipoise.drift.window import Window, latest, since
+
+FEWEST = 64  # requests about which anything is said
+
+LOG2 = ("red over blue", "green", "luminance")
+SHARES = ("height", "side")
+UNITS = {
+    **dict.fromkeys(LOG2, ("stops", 1 / np.log(2))),
+    **{name: ("stops", 1 / np.log(2)) for name in FIGURES if name.startswith("cell")},
+    **dict.fromkeys(SHARES, ("of half the picture", 1.0)),
+    "log odds": ("nats", 1.0),
+    "energy": ("nats", 1.0),
+    "distance": ("of 2, the farthest", 1.0),
+    "strange": ("of the pictures", 1.0),
+}
+"""of effects: a name, and what a difference is multiplied by; those of no other are factors"""
+
+
+def verdict(watch: Watch) -> dict[str, Any]:
+    """The whole of it."""
+    first = since(watch) if watch.alarm else 0
+    window = latest(watch, first) if watch.pictures else None
+    found = caused(watch, window)
+    state = "drift" if watch.alarm else "ok" if watch.pictures >= FEWEST else "unknown"
+    estimate = None if window is None or state == "unknown" else accuracy(window, found)
+    return {
+        "state": state,
+        "why": sentence(watch, state, found),
+        "images": watch.pictures,
+        "cause": found.name if found else None,
+        "effects": [asdict(one) for one in found.effects] if found else [],
+        "since": begun(watch, first) if watch.alarm else None,
+        "accuracy": asdict(estimate) if isinstance(estimate, Estimate) else "unknown",
+        "run_length": watch.run_length,
+        "runs": round(float(watch.charts.runs.length()[0]), 2),
+        "evidence": {"value": watch.evidence.value(), "threshold": float(np.log(20))},
+        "charts": charts(watch, window) if window else [],
+    }
+
+
+def caused(watch: Watch, window: Window | None) -> Cause | None:
+    """Of an alarm."""
+    if watch.alarm is None or window is None:
+        return None
+    values, threshold = watch.values(), watch.threshold()
+    return cause(window, bool((values[SCORES : SCORES + 2] >= threshold).any()))
+
+
+def sentence(watch: Watch, state: str, found: Cause | None) -> str:
+    """The verdict in words."""
+    if state == "unknown":
+        return f"{watch.pictures} requests were seen: {FEWEST} are needed"
+    if found is None or watch.alarm is None:
+        return f"{watch.pictures} requests look like the reference"
+    return f"{found.name}: {found.why}; the first chart to say so was {chart_name(watch.alarm.chart)}"
+
+
+def begun(watch: Watch, first: int) -> dict[str, Any]:
+    """Since when, in requests and by the clock."""
+    before = int(watch.ends[first - 1]) if first else int(watch.ends[0] - watch.rows[0, : width(watch)].sum())
+    at = float(watch.times[max(first - 1, 0)])
+    return {
+        "images": watch.pictures - before,
+        "at": datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds"),
+        "alarm": {
+            "images": watch.alarm.pictures if watch.alarm else None,
+            "at": datetime.fromtimestamp(watch.alarm.at, UTC).isoformat(timespec="seconds") if watch.alarm else None,
+            "chart": chart_name(watch.alarm.chart) if watch.alarm else None,
+        },
+    }
+
+
+def width(watch: Watch) -> int:
+    """How many classes there are."""
+    return watch.known.baseline.layout.classes
+
+
+def charts(watch: Watch, window: Window) -> list[dict[str, Any]]:
+    """Every chart by name, the highest first; values are logarithms of how rare such a height is without drift."""
+    values, threshold = watch.values(), watch.threshold()
+    by_figure = values[:SCORES].reshape(-1, len(FIGURES)).max(0)
+    found = [figure(window, place, float(by_figure[place]), threshold) for place in range(len(FIGURES))]
+    for name in dict.fromkeys(OTHERS):
+        height = float(max(values[SCORES + place] for place, one in enumerate(OTHERS) if one == name))
+        found.append({"name": name, "value": height, "threshold": threshold, "effect": classes(watch, window, name)})
+    return sorted(found, key=lambda one: -one["value"])
+
+
+def figure(window: Window, place: int, value: float, threshold: float) -> dict[str, Any]:
+    """One figure's chart, and by how much the window differs in the figure's own unit."""
+    unit, by = UNITS.get(FIGURES[place], ("times", 1.0))
+    middle, reach = window.shifts[place], SURE * window.scale[place] / np.sqrt(window.worth)
+    ends = [float(end) * by for end in (middle, middle - reach, middle + reach)]
+    if unit == "times":
+        ends = [float(np.exp(end)) for end in ends]
+    effect = {"unit": unit, "value": ends[0], "low": ends[1], "high": ends[2]}
+    return {"name": FIGURES[place], "value": value, "threshold": threshold, "effect": effect}
+
+
+def classes(watch: Watch, window: Window, name: str) -> dict[str, Any] | None:
+    """The class that a chart of classes means, and its share; features have no unit of their own."""
+    if not name.startswith("class"):
+        return None
+    place = int(watch.charts.classes[0, OTHERS.index(name)].argmax())
+    share = float(window.counts[place] / max(window.pictures, 1))
+    reach = SURE * np.sqrt(share * (1 - share) * float(watch.charts.runs.widening()[0]) / max(window.pictures, 1))
+    effect = {"unit": "of the requests", "value": share, "low": max(share - reach, 0), "high": min(share + reach, 1)}
+    return effect | {"class": place, "reference": float(watch.charts.rules.shares[place])}
