@@ -45,7 +45,7 @@ TEXTS = {"model": str, "version": str, "label": str, "source": str | None, "labe
 UNREADABLE = (OSError, ValueError, SyntaxError, RuntimeError, Image.DecompressionBombError)  # of Pillow
 
 
-class Unknown(ValueError):  # noqa: N818 - it reads as a sentence where it is caught
+class Unknown(ValueError):  # noqa: N818  # it reads as a sentence where it is caught
     """There is no such capture."""
 
 
@@ -140,7 +140,8 @@ class Captures:
 
     def _key(self, weight: float) -> float:
         """As it will be read from the name."""
-        return round(float(1 - self._random.random()) ** (1 / weight), DIGITS)
+        drawn: float = (1 - self._random.random()) ** (1 / weight)
+        return round(drawn, DIGITS)
 
     def _offered(self, request: Answered, key: float) -> bool:
         if self._clock() >= self._stale:

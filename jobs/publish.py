@@ -28,6 +28,7 @@ from torch import Tensor, nn
 
 from equipoise import bundle, contest, engines, judged, program, runs, store
 from equipoise.contest import Result
+from equipoise.drift import publishing
 from equipoise.engines import Engine, Served
 from equipoise.judged import Judged
 from equipoise.machine import machine
@@ -38,6 +39,7 @@ from equipoise.workloads import Split, Workload, workload
 from jobs.card import card
 
 MOST_COMPARED = 1000  # pictures of the test split on which engines are compared
+MOST_WATCHED = 20_000  # pictures of the reference from which drift is told
 MOST_KEPT = 200  # pictures of the reference that travel with the bundle, to be shown beside others
 PROGRAMS = {"program.json", "weights.safetensors"}
 
@@ -54,6 +56,8 @@ class Asked:
     """of the model in the service; the workload's if not given"""
     plan: Path | None = None
     """plan.json that the run was made by"""
+    drift: bool = True
+    """find out what requests without drift look like, and what each cause of drift would do: it takes half a minute"""
     native: bool = True
     """time AOTInductor's native code beside the engines: it takes a compiler and about a minute"""
 
@@ -91,7 +95,10 @@ def publish(asked: Asked) -> None:
         answers = {part: answered(engines.ENGINES[engine](folder), getattr(made, part)) for part in PARTS}
         heat = judged.temperature(*answers["validation"][::2])
         found = judged.judged(*answers["test"][::2], list(made.classes), heat)
-        np.savez_compressed(folder / bundle.REFERENCE, **reference(made, answers["reference"], heat))
+        kept = reference(made, answers["reference"], heat)
+        if asked.drift:
+            kept |= watched(engines.ENGINES[engine](folder), made.reference, *answers["reference"], heat)
+        np.savez_compressed(folder / bundle.REFERENCE, **kept)
         facts = described(asked, record, made, found, results) | {"engine": engine_facts(engine, why, results)}
         (folder / bundle.CARD).write_text(card(facts | {"plan": plan}), encoding="utf-8")
         bundle.sealed(folder, facts | {"plan": plan})
@@ -246,6 +253,13 @@ def reference(made: Workload, answers: tuple[Any, Any, Any], heat: float) -> dic
         "pictures": pictures(made.reference, MOST_KEPT).numpy(),
         "places": evenly(made.reference, MOST_KEPT),
     }
+
+
+def watched(engine: Engine, split: Split, logits: Any, features: Any, labels: Any, heat: float) -> dict[str, Any]:
+    """What requests are watched by."""
+    some = evenly(split, MOST_WATCHED)
+    held = torch.stack([split.pictures[int(index)] for index in some])
+    return publishing.arrays(engine, held, logits[some], features[some], labels[some], heat)
 
 
 def described(asked: Asked, record: Record, made: Workload, found: Judged, results: list[Result]) -> dict[str, Any]:

@@ -158,6 +158,22 @@ def mirrored(axis: int) -> Change:
     return lambda pictures, _: pictures.flip(axis)
 
 
+def undone(pictures: Tensor, cause: str, detail: str, value: float) -> Tensor | None:
+    """Pictures as they would be without a cause of such a size; None where what is lost cannot be brought back."""
+    if cause == "colour temperature":
+        gain = light.tint(np.array([value]))[0]
+        return light.encoded(light.decoded(pictures) / torch.tensor(gain, dtype=torch.float32).view(1, 3, 1, 1))
+    if cause == "tint":
+        return greener(pictures, -value)
+    if cause == "exposure":
+        return exposed(pictures, -value)
+    if cause == "contrast":
+        return contrasted(pictures, 1 / value)
+    if cause == "reflection" and detail == "all over" and value < 1:
+        return light.encoded((light.decoded(pictures) - value) / (1 - value))
+    return None
+
+
 def view(count: int, matrix: object) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     """A 2x2 matrix as the views that pictures are seen by."""
     whole_view = np.eye(3)

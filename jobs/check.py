@@ -1,0 +1,155 @@
+"""Say whether pictures look like those that a bundle was judged on, and if not, what changed.
+
+Exit status: 0 they do, 3 they drifted, 4 nobody can tell, 2 asked for what cannot be.
+"""
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import tyro
+from torch import Tensor
+
+from equipoise import bundle
+from equipoise.drift import folder, publishing
+from equipoise.drift.causes import undone
+from equipoise.drift.known import Known, known
+from equipoise.workloads.folder import ENDINGS
+
+STATUS = {"ok": 0, "drift": 3, "unknown": 4}
+AT_ONCE = 64  # pictures
+GONE = 0.3  # of what differed, at most, is left once a cause has been undone that is proved by it
+SHOWN = 6  # charts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    __doc__ = __doc__
+
+    bundle: str
+    """folder or URL of a published model"""
+    images: Path
+    """folder of pictures, in folders of their own or not; or one picture a line's worth of path in a .txt"""
+    json: bool = False
+    """print one JSON object instead of a table"""
+
+
+def main() -> int:
+    """The exit status says what was found."""
+    asked = tyro.cli(Asked)
+    try:
+        found = check(bundle.load(asked.bundle), asked.images)
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(json.dumps(found, allow_nan=False) if asked.json else table(found))
+    return STATUS[found["state"]]
+
+
+def check(model: bundle.Bundle, images: Path) -> dict[str, Any]:
+    """The verdict on a folder."""
+    paths, unread = listed(images), 0
+    pictures = []
+    for path in paths:
+        try:
+            pictures.append(model.pictures([path])[0])
+        except ValueError as error:
+            unread += 1
+            print(f"note: {error}; left out", file=sys.stderr)
+    if not pictures:
+        raise ValueError(f"none of the {len(paths)} pictures under {images} can be read")
+    return verdict(model, torch.stack(pictures)) | {"unread": unread}
+
+
+def listed(images: Path) -> list[Path]:
+    """Pictures under a folder."""
+    if not images.is_dir():
+        raise ValueError(f"--images {images} is not a folder: give one with pictures")
+    paths = sorted(path for path in images.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
+    if not paths:
+        raise ValueError(f"--images {images} holds no picture ({', '.join(ENDINGS)})")
+    return paths
+
+
+def verdict(model: bundle.Bundle, pictures: Tensor) -> dict[str, Any]:
+    """On pictures as the model takes them."""
+    kept = model.reference()
+    _, features = answered(model, pictures[:1])
+    try:
+        held = known(kept, len(model.classes), features.shape[1])
+    except ValueError as error:
+        return folder.said("unknown", str(error), len(pictures), None, [], None)
+    found = judged(model, held, kept, pictures)
+    return named(found, model.classes) | {"proof": proof(model, held, kept, pictures, found)}
+
+
+def judged(model: bundle.Bundle, held: Known, kept: dict[str, Any], pictures: Tensor) -> dict[str, Any]:
+    """The verdict, without proof."""
+    logits, features = answered(model, pictures)
+    base = held.baseline
+    seen = publishing.looked_at(pictures, logits, base.waves(features), base.temperature)
+    return folder.judged(held, seen, features, kept["features"], kept["logits"].argmax(1))
+
+
+def answered(model: bundle.Bundle, pictures: Tensor) -> tuple[Any, Any]:
+    """What the model says, a few at a time."""
+    parts = [model.run(some) for some in pictures.split(AT_ONCE)]
+    return tuple(torch.cat([part[place] for part in parts]).numpy() for place in (0, 1))  # type: ignore[return-value]
+
+
+def proof(model: bundle.Bundle, held: Known, kept: Any, pictures: Tensor, found: dict[str, Any]) -> Any:
+    """The causes undone on the pictures, and how much of what differed is left then; null where they cannot be."""
+    changed = pictures
+    for effect in found["effects"]:
+        back = undone(changed, effect["cause"], effect["detail"], effect["value"])
+        if back is None:
+            return None
+        changed = back
+    if not found["effects"]:
+        return None
+    again = judged(model, held, kept, changed)
+    left = length(again) / max(length(found), 1e-9)
+    return {"left": round(left, 4), "proved": left <= GONE, "state": again["state"]}
+
+
+def length(found: dict[str, Any]) -> float:
+    """How far charts are above what chance gives."""
+    return float(np.sqrt(sum(max(one["value"] - one["threshold"], 0) for one in found["charts"])))
+
+
+def named(found: dict[str, Any], classes: list[str]) -> dict[str, Any]:
+    """The same with classes by name."""
+    for chart in found["charts"]:
+        if chart["effect"] and "class" in chart["effect"]:
+            chart["effect"]["class"] = classes[chart["effect"]["class"]]
+    return found
+
+
+def table(found: dict[str, Any]) -> str:
+    """For people."""
+    lines = [f"{found['state']}: {found['why']}"]
+    if found["accuracy"] != "unknown":
+        low, value, high = (found["accuracy"][name] for name in ("low", "value", "high"))
+        lines.append(f"accuracy about {value:.0%} ({low:.0%} to {high:.0%})")
+    elif found["state"] == "drift":
+        lines.append("accuracy unknown: label 30 to 100 of these pictures to learn it")
+    if found.get("proof"):
+        lines.append(f"undone on these pictures, {found['proof']['left']:.0%} of the drift is left")
+    lines.append(f"{'chart':18}{'value':>8}{'alarm at':>10}   effect")
+    for one in found["charts"][:SHOWN]:
+        lines.append(f"{one['name']:18}{one['value']:8.1f}{one['threshold']:10.1f}   {worded(one['effect'])}")
+    return "\n".join(lines)
+
+
+def worded(effect: dict[str, Any]) -> str:
+    """An effect with its interval."""
+    ends = "" if effect["low"] is None else f" ({effect['low']:.3g} to {effect['high']:.3g})"
+    return f"{effect['value']:.3g}{ends} {effect['unit']}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
