@@ -417,7 +417,7 @@ def encoded(picture: ArrayLike) -> bytes:
 
 
 def readable(picture: bytes) -> bool:
-    """Whether a PNG is one, to its last byte."""
+    """Whether a PNG can be decoded."""
     try:
         with Image.open(io.BytesIO(picture), formats=["PNG"]) as image:
             image.load()

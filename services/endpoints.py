@@ -19,11 +19,13 @@ from starlette.types import Message, Receive, Scope, Send
 from services import bodies, openapi
 from services.bodies import Bodies
 from services.limits import Limits
+from services.link import Link
 from services.metrics import Metrics
 from services.models import Model, Models
 from services.protocol import Protocol
 from services.refused import Refused
 from services.replies import Lingering, answer
+from services.watched import Watched, source
 
 OPEN = ("/health", "/ready", "/v2/health/live", "/v2/health/ready")  # without a key: who asks has none
 HOLD_SECONDS = 1.0  # before one of too many is told so
@@ -45,8 +47,9 @@ class Service:
         metrics: Metrics,
         keys: tuple[str, ...] = (),
         accesses: logging.Logger | None = None,
+        link: Link | None = None,
     ) -> None:
-        """`accesses` is told of each request, if given."""
+        """`accesses` is told of each request, if given; `link` reaches the monitor of drift, if there is one."""
         self.models = models
         self.limits = limits
         self.metrics = metrics
@@ -60,6 +63,7 @@ class Service:
             *Protocol(models, limits, self.bodies).routes(),
             ("GET", "/models", self.listed),
             ("GET", "/models/{name}/compared", self.compared),
+            *Watched(models, link).routes(),
             ("GET", "/health", self.live),
             ("GET", "/ready", self.ready),
             ("GET", "/metrics", self.counts),
@@ -119,7 +123,7 @@ class Service:
         model = self.models.named(request.path_params.get("name"))
         name = request.state.id = identity(request)
         body = await self.bodies.read(request)
-        said = await model.answer((await bodies.picture(request, body),))
+        said = await model.answer((await bodies.picture(request, body),), source(request))
         scores = said.scores[0].tolist()
         classes = said.version.bundle.classes
         best = max(range(len(scores)), key=scores.__getitem__)

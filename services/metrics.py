@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 from scipy.stats import binomtest
 
@@ -55,6 +55,16 @@ class Metrics:
         self.apart = Counter(
             "equipoise_compared_distance", "Half the sum of differences of scores, over those pictures", pair, **kept
         )
+        kept["multiprocess_mode"] = "mostrecent"
+        names = ["model", "version"]
+        self.drifted = Gauge("equipoise_drift", "Whether requests drifted, by the monitor", names, **kept)
+        self.charted = Gauge("equipoise_drift_images", "Pictures that the charts have seen", names, **kept)
+        self.heights = Gauge(
+            "equipoise_drift_chart", "How high a chart is, as the logarithm of how rare that is", [*names, "chart"], **kept
+        )
+        self.alarming = Gauge("equipoise_drift_threshold", "What a chart must reach for an alarm", names, **kept)
+        self.lost = Gauge("equipoise_drift_lost_ticks", "Reports that never reached the monitor", **kept)
+        del kept["multiprocess_mode"]
         self.swaps = Counter("equipoise_swaps", "Changes of the bundles that answer", ["outcome"], **kept)
 
     def batch(self, model: str, batch: Batch) -> None:
@@ -68,6 +78,17 @@ class Metrics:
         for label, other in zip(pair.current.labels, pair.other.labels, strict=True):
             self.compared.labels(*names, label, "same" if label == other else "differs").inc()
         self.apart.labels(*names).inc(float((pair.current.scores - pair.other.scores).abs().sum()) / 2)
+
+    def drift(self, states: dict[str, dict[str, Any]]) -> None:
+        """How the monitor sees each model's requests."""
+        for stream, one in states.items():
+            names = stream.split("/")
+            self.drifted.labels(*names).set(one["drift"])
+            self.charted.labels(*names).set(one["images"])
+            self.alarming.labels(*names).set(one["threshold"])
+            self.lost.set(one["lost"])
+            for chart, height in one["charts"].items():
+                self.heights.labels(*names, chart).set(height)
 
     def comparison(self, model: str, version: str, other: str) -> dict[str, Any]:
         """How far two versions agree."""

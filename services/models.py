@@ -15,7 +15,7 @@ from services.limits import Limits
 from services.pictures import decoded
 from services.refused import Refused
 from services.turns import Turns
-from services.versions import Version, Wanted, require_golden
+from services.versions import Version, Wanted, reference, require_golden
 
 SMALL = 32 << 10  # bytes of an encoded picture
 
@@ -38,6 +38,8 @@ class Asked:
     version: Version
     pair: "tuple[Version, Version] | None" = None
     """the current version and another: the one that does not answer is asked too, once the other has answered"""
+    source: str | None = None
+    """where the client says that its pictures come from"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +50,8 @@ class Batch:
     pictures: Tensor
     logits: Tensor
     features: Tensor
+    sources: list[str | None]
+    """of each picture"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,11 +98,11 @@ class Model:
         roles = ("current", "previous", "canary", "shadow")
         return {role: version for role in roles if (version := getattr(self, role)) is not None}
 
-    async def answer(self, pictures: tuple[bytes, ...] | Tensor) -> Said:
+    async def answer(self, pictures: tuple[bytes, ...] | Tensor, source: str | None = None) -> Said:
         """What the model says of the pictures of a request."""
-        asked = Asked(pictures, self.current)
+        asked = Asked(pictures, self.current, None, source)
         if (other := self.canary or self.shadow) and random.random() < self.share:  # noqa: S311
-            asked = Asked(pictures, self.canary or self.current, (self.current, other))
+            asked = Asked(pictures, self.canary or self.current, (self.current, other), source)
         said: Said = await self.turns.answer(asked, self.limits.wait_seconds)
         return said
 
@@ -109,7 +113,8 @@ class Model:
         for version in dict.fromkeys(one.version for one in asked):
             places = [i for i, one in enumerate(asked) if one.version is version and isinstance(given[i], Tensor)]
             for some in together(places, [len(given[i]) for i in places], self.limits.batch):
-                for i, said in zip(some, self._said(version, [given[i] for i in some]), strict=True):
+                sources = [asked[i].source for i in some]
+                for i, said in zip(some, self._said(version, [given[i] for i in some], sources), strict=True):
                     answers[i] = said
                     if asked[i].pair is not None:
                         self.again.append((asked[i], given[i], said))
@@ -126,11 +131,12 @@ class Model:
             return refused
         return pictures[0][None] if len(pictures) == 1 else torch.stack(pictures)
 
-    def _said(self, version: Version, parts: list[Tensor]) -> list[Said]:
+    def _said(self, version: Version, parts: list[Tensor], sources: list[str | None]) -> list[Said]:
         """What a version says of several requests at once."""
         pictures = parts[0] if len(parts) == 1 else torch.cat(parts)  # whose channels may come last: the quicker way
         logits, features = version.bundle.run(pictures)
-        self.done.append(Batch(version, pictures, logits, features))
+        each = [source for source, part in zip(sources, parts, strict=True) for _ in range(len(part))]
+        self.done.append(Batch(version, pictures, logits, features, each))
         return said(version, logits, features, [len(part) for part in parts])
 
     def _after(self) -> None:
@@ -184,7 +190,11 @@ def together(places: list[int], sizes: list[int], most: int) -> list[list[int]]:
 class Models:
     """All models of a replica."""
 
-    def __init__(self, limits: Limits, loop: asyncio.AbstractEventLoop, watcher: Watcher) -> None:
+    def __init__(
+        self, limits: Limits, loop: asyncio.AbstractEventLoop, watcher: Watcher, drift: bool = True
+    ) -> None:
+        self.drift = drift
+        """whether requests are held against a reference"""
         self.limits = limits
         self.loop = loop
         self.watcher = watcher
@@ -253,5 +263,6 @@ class Models:
         if key not in self.loaded:
             found = bundle.Bundle(folder, engine)
             require_golden(found)
-            self.loaded[key] = Version(found, path, key[0][:12])
+            held = (reference(found),) if self.drift else ()
+            self.loaded[key] = Version(found, path, key[0][:12], *held)
         return self.loaded[key]

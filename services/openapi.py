@@ -74,6 +74,7 @@ REFUSALS = {
 def document(keys: bool, limits: Limits, models: list[str]) -> Facts:
     """The OpenAPI document."""
     name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string", "enum": models}}
+    query = {"name": "model", "in": "query", "schema": {"type": "string", "enum": models}}
     tensors = {"application/json": {"schema": {"$ref": "#/components/schemas/Inference"}}}
     model = "/v2/models/{name}"
     paths: Facts = {
@@ -83,6 +84,9 @@ def document(keys: bool, limits: Limits, models: list[str]) -> Facts:
         "/models/{name}/compared": {
             "get": got("How far a canary or a shadow agrees with the bundle that answers", 404, name=name)
         },
+        "/drift": {"get": got("Whether requests still look like the reference, and what changed", 404, 503, name=query)},
+        "/drift/history": {"get": got("Alarms, restarts and resets", 404, 503, name=query)},
+        "/drift/reset": {"post": got("Begin the charts anew, once a change is known or put right", 404, 503, name=query)},
         "/health": {"get": got("The process answers")},
         "/ready": {"get": got("There is a model that answers", 503)},
         "/metrics": {"get": got("Counts, for Prometheus", kind="text/plain")},

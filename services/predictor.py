@@ -13,11 +13,14 @@ from typing import Any
 
 from equipoise import bundle, store
 from services.endpoints import Service
+from services.link import Link
 from services.listener import Listener
 from services.metrics import Metrics, prepare
 from services.models import Models
 from services.scaling import BUSY
+from services.observer import Observer
 from services.settings import Settings
+from services.told import logger, told
 from services.versions import Wanted
 
 DRAIN_SECONDS = 20.0
@@ -28,7 +31,8 @@ log = logging.getLogger("equipoise.service")
 class Predictor:
     """One replica."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
+    def __init__(self, settings: dict[str, Any], drift: Any = None) -> None:
+        """`drift` is how the monitor is called, where there is one."""
         import torch
 
         self.settings = Settings(**settings)
@@ -37,6 +41,9 @@ class Predictor:
         logger(log.name, logging.WARNING, told())
         prepare()
         self.metrics = Metrics()
+        self.link = None if drift is None else Link(drift)
+        self.observer = None if self.link is None else Observer(self.metrics, self.link, self.settings.tick)
+        self.reporting: asyncio.Task[None] | None = None
         self.service: Service | None = None
         self.wanted: dict[str, Wanted] = {}
         self.stamps: dict[str, str | None] = {}
@@ -55,6 +62,8 @@ class Predictor:
                 self._refuse(f"user_config is not a list of models by name, each with its bundle ({error})")
             else:
                 await asyncio.to_thread(self._apply)
+        if self.observer and self.reporting is None:
+            self.reporting = asyncio.create_task(self.observer.run())
         if self.settings.watch and self.watching is None:
             self.watching = asyncio.create_task(self._watch(self.settings.watch))
 
@@ -104,13 +113,13 @@ class Predictor:
         return {BUSY: max(0.0, busy) / max(seconds, 1e-9)}
 
     def _service(self, loop: asyncio.AbstractEventLoop) -> Service:
-        models = Models(self.limits, loop, self.metrics)
+        models = Models(self.limits, loop, self.observer or self.metrics, self.observer is not None)
         models.apply(self.wanted)
         gc.collect()
         gc.freeze()  # what is there now stays: to look through it again and again would hold up requests
         path = self.settings.access_log
         accesses = logger("equipoise.access", logging.INFO, lines(path)) if path else None
-        return Service(models, self.limits, self.metrics, self.settings.secrets(), accesses)
+        return Service(models, self.limits, self.metrics, self.settings.secrets(), accesses, self.link)
 
     def check_health(self) -> None:
         """Raises if nothing answers here any more."""
@@ -123,22 +132,6 @@ class Predictor:
             service.draining = True
         if listener := getattr(self, "listener", None):
             listener.close(DRAIN_SECONDS)
-
-
-def logger(name: str, level: int, handler: logging.Handler) -> logging.Logger:
-    """One that tells nobody but its handler."""
-    made = logging.getLogger(name)
-    made.setLevel(level)
-    made.handlers = [handler]
-    made.propagate = False
-    return made
-
-
-def told() -> logging.Handler:
-    """Into the log that Ray keeps of a replica."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
-    return handler
 
 
 def lines(path: str) -> logging.Handler:

@@ -12,6 +12,7 @@ from services.bodies import Bodies
 from services.limits import Limits
 from services.models import Model, Models
 from services.refused import Refused
+from services.watched import source
 from services.replies import answer, compressed
 from services.tensors import Sent
 
@@ -49,7 +50,7 @@ class Protocol:
         header = request.headers.get(tensors.LENGTH)
         shape = model.current.bundle.shape
         sent = tensors.raw(body, INPUT, "UINT8", (-1, *shape)) if header == "0" else tensors.sent(body, header)
-        said = await model.answer(given(sent, shape, self.limits.batch))
+        said = await model.answer(given(sent, shape, self.limits.batch), source(request))
         labels = np.array([*(label.encode() for label in said.labels), None], object)[:-1]
         outputs = {LABELS: labels, SCORES: said.scores.numpy()}
         facts = {"model_name": model.name, "model_version": said.version.id}

@@ -26,6 +26,16 @@ class Settings(BaseModel):
     """a file to which each request adds a line of JSON"""
     watch: float | None = Field(None, ge=0.1, le=86400)
     """seconds between looks at the bundles: where another lies under the same name it is swapped in"""
+    drift: bool = True
+    """hold requests against the bundle's reference, once they are answered"""
+    run_length: float = Field(100_000, ge=1000, le=1e9)
+    """requests without drift to a false alarm, on average"""
+    tick: float = Field(1.0, ge=0.1, le=3600)
+    """seconds between two reports of a replica to the monitor"""
+    state: str | None = Field(None, min_length=1)
+    """folder in which the monitor keeps what it knows; on several nodes, one that all share"""
+    webhook: str | None = Field(None, pattern=r"^https?://")
+    """URL that is told of an alarm, once an hour at most"""
     limits: Limits = Field(default_factory=Limits)
 
     @model_validator(mode="after")
@@ -36,7 +46,7 @@ class Settings(BaseModel):
             raise ValueError(f"host {self.host} lets others in: {remedy}")
         return self
 
-    @field_validator("keys", "certfile", "keyfile", "access_log")
+    @field_validator("keys", "certfile", "keyfile", "access_log", "state")
     @classmethod
     def placed(cls, path: str | None) -> str | None:
         """The whole path: a replica works in another folder."""

@@ -8,6 +8,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from equipoise import bundle
+from equipoise.drift.known import Known, known
 from equipoise.engines import ENGINES
 
 GOLDEN = 16  # pictures of the reference that a bundle must answer as it did when it was published
@@ -55,6 +56,17 @@ class Version:
     bundle: bundle.Bundle
     path: str
     id: str
+    reference: Known | str = "drift is not watched for"
+    """what its requests are held against, or why they cannot be"""
+
+
+def reference(found: bundle.Bundle) -> Known | str:
+    """What requests of a bundle are held against."""
+    _, features = found.run(torch.zeros(1, *found.shape, dtype=torch.uint8))
+    try:
+        return known(found.reference(), len(found.classes), features.shape[1])
+    except ValueError as error:
+        return str(error)
 
 
 def require_golden(found: bundle.Bundle) -> None:

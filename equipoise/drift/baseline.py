@@ -40,6 +40,10 @@ class Seen:
     def __len__(self) -> int:
         return len(self.classes)
 
+    def some(self, places: list[int]) -> "Seen":
+        """A few of them."""
+        return Seen(self.figures[places], self.classes[places], self.waves[places])
+
 
 @dataclass(frozen=True, eq=False)
 class Usual:

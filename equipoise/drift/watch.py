@@ -119,6 +119,15 @@ class Watch:
         """(charts,) as logarithms of how many clean pictures it takes one by itself to be so high."""
         return self.known.calibration.scaled(self.charts.values(), *self._conditions())[0]
 
+    def by_name(self) -> dict[str, float]:
+        """The highest value of each name's charts."""
+        values = self.values()
+        figures = values[:SCORES].reshape(-1, len(FIGURES)).max(0)
+        found = dict(zip(FIGURES, figures.tolist(), strict=True))
+        for name, value in zip(OTHERS, values[SCORES:].tolist(), strict=True):
+            found[name] = max(value, found.get(name, -np.inf))
+        return found
+
     def threshold(self) -> float:
         """What the highest must reach for an alarm."""
         return float(self.known.calibration.threshold(self.run_length, *self._conditions())[0])

@@ -6,10 +6,10 @@ import sys
 import numpy as np
 import pytest
 
+from equipoise import bundle
 from equipoise.captures import Answered, Captures
-from equipoise.workloads import folder
+from equipoise.workloads.folder import listed
 from jobs import captured
-from tests import bundles
 
 
 @pytest.fixture
@@ -38,6 +38,16 @@ def table(path, rows):
     return path
 
 
+def sealed(out, classes):
+    """A bundle of which only bundle.json is looked at."""
+    facts = {"name": "x", "workload": "x", "classes": classes, "input": {}, "engine": {}, "metrics": {}}
+    with bundle.writing(out) as folder:
+        for name in bundle.NEEDED:
+            (folder / name).write_bytes(b"")
+        bundle.sealed(folder, facts)
+    return out
+
+
 def test_without_options_it_lists_what_there_is(call, kept, tmp_path):
     place, ids = kept
     status, said, _ = call("--capture", place)
@@ -56,7 +66,7 @@ def test_labels_and_the_folder_to_train_on(call, kept, tmp_path):
     rows = table(tmp_path / "labels.csv", [(ids[0], "3"), (ids[1], "8"), (ids[2], "8")])
     status, said, _ = call("--capture", place, "--labels", rows, "--out", tmp_path / "out")
     assert (status, said) == (0, f"3 labelled\n{tmp_path}/out: 3 pictures (1 3, 2 8)\n")
-    names, paths, _ = folder.listed(tmp_path / "out")
+    names, paths, _ = listed(tmp_path / "out")
     assert names == ["3", "8"] and {path.stem for path in paths} == set(ids[:3])
     status, said, _ = call("--capture", place, "--out", tmp_path / "more", "--json")
     assert json.loads(said)["exported"] == {"3": 1, "8": 2}
@@ -64,7 +74,7 @@ def test_labels_and_the_folder_to_train_on(call, kept, tmp_path):
 
 def test_labels_are_the_bundles_classes_where_one_is_given(call, kept, tmp_path):
     place, ids = kept
-    digits = bundles.published(bundles.short_run(tmp_path / "run", examples=320), tmp_path / "digits")
+    digits = sealed(tmp_path / "digits", [str(digit) for digit in range(10)])
     rows = table(tmp_path / "labels.csv", [(ids[0], "5")])
     assert call("--capture", place, "--labels", rows)[0] == 2
     status, said, _ = call("--capture", place, "--labels", rows, "--bundle", digits, "--out", tmp_path / "out")
@@ -85,8 +95,17 @@ def test_what_cannot_be_is_one_sentence_and_exit_status_2(call, kept, tmp_path):
         (("--capture", tmp_path / "empty", "--labels", wrong), "holds no captures: there is nothing to label"),
         (("--capture", place, "--labels", wrong, "--bundle", tmp_path), "is not a bundle"),
         (("--capture", place, "--out", tmp_path / "out"), "is labelled: there is nothing to export"),
-        (("--capture", place, "--out", tmp_path), "exists already"),
     ):
         status, said, error = call(*words)
         assert (status, said) == (2, "") and sentence in error and len(error.splitlines()) == 1
-    assert not (tmp_path / "out").exists() and "0 labelled" in call("--capture", place)[1]
+    assert not (tmp_path / "out").exists() and "1 labelled" not in call("--capture", place)[1]
+
+
+def test_an_export_is_never_written_over(call, kept, tmp_path):
+    place, ids = kept
+    Captures(str(place)).label(ids[0], "8", ["8"])
+    assert call("--capture", place, "--out", tmp_path) == (
+        2,
+        "",
+        f"error: {tmp_path} exists already: give another folder, or remove it\n",
+    )

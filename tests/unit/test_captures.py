@@ -1,5 +1,6 @@
 """Captures: which stay, whoever wrote them, what labels do to them, and what a place that fails does not do."""
 
+import io
 import json
 import os
 import subprocess
@@ -7,7 +8,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from pathlib import Path
+from contextlib import suppress
 
 import fsspec
 import numpy as np
@@ -15,11 +16,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from scipy.stats import chisquare
 
 from equipoise import captures
 from equipoise.captures import Answered, Captures, Unknown
-from equipoise.workloads import folder
+from equipoise.workloads.folder import decoded, listed
 
 CLASSES = ["ant", "bee", "cat"]
 OLD, NEW = "00000000aaaaaaaa", f"{int(time.time()):08x}aaaaaaaa"
@@ -30,6 +32,11 @@ def answered(score=0.5, side=1, channels=3, seed=0, **more):
     picture = np.random.default_rng(seed).integers(0, 256, (channels, side, side), np.uint8)
     scores = {"ant": score, "bee": 1 - score, "cat": 0.0}
     return Answered(**{"picture": picture, "model": "m", "version": "v1", "label": "ant", "scores": scores} | more)
+
+
+def decoded_png(content):
+    with Image.open(io.BytesIO(content)) as image:
+        return np.array(image)
 
 
 def sources(held):
@@ -57,8 +64,8 @@ def test_a_capture_comes_back_with_its_picture_and_all_that_is_known(tmp_path):
     assert held.offer(answered(0.75, picture=picture, source="shelf 3", pool="drift"))
     [one] = held.listed()
     assert abs(one.pop("at") - time.time()) < 60 and 0 < one.pop("key") < 1 and len(one["id"]) == 16
-    found = torch.from_numpy(np.array(captures.Image.open(captures.io.BytesIO(held.picture(one.pop("id"))))))
-    assert torch.equal(found.permute(2, 0, 1), picture)
+    found = decoded_png(held.picture(one.pop("id")))
+    assert np.array_equal(found.transpose(2, 0, 1), picture)
     assert one == {
         "model": "m",
         "version": "v1",
@@ -75,8 +82,8 @@ def test_a_capture_comes_back_with_its_picture_and_all_that_is_known(tmp_path):
 def test_a_grey_picture_comes_back_as_one(tmp_path):
     held, request = Captures(str(tmp_path)), answered(side=8, channels=1)
     assert held.offer(request)
-    image = captures.Image.open(captures.io.BytesIO(held.picture(held.listed()[0]["id"])))
-    assert image.mode == "L" and np.array_equal(np.array(image), request.picture[0])
+    found = decoded_png(held.picture(held.listed()[0]["id"]))
+    assert found.shape == (8, 8) and np.array_equal(found, request.picture[0])
 
 
 @pytest.mark.parametrize(
@@ -130,7 +137,7 @@ def test_an_answer_less_certain_weighs_more():
     assert answered(1.0000001).weight == 1  # softmax in float32 may come out so
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.floats(0, 1), st.sampled_from(captures.POOLS)), max_size=40))
 def test_three_replicas_keep_what_one_would(offers):
     with tempfile.TemporaryDirectory() as place:
@@ -148,7 +155,7 @@ def test_three_replicas_keep_what_one_would(offers):
 
 
 def test_replicas_that_write_at_once_keep_what_one_would(tmp_path):
-    replicas, offers, room = 3, 150, 10
+    replicas, offers, room = 3, 500, 10
     start, gone_wrong = threading.Barrier(replicas), []
 
     def replica(seed):
@@ -163,7 +170,7 @@ def test_replicas_that_write_at_once_keep_what_one_would(tmp_path):
         thread.start()
     for thread in threads:
         thread.join()
-    drawn = sorted((key for seed in range(replicas) for key in keys(seed, [answered(0.9).weight] * offers)))
+    drawn = sorted(key for seed in range(replicas) for key in keys(seed, [answered(0.9).weight] * offers))
     held = Captures(str(tmp_path))
     assert [one["key"] for one in held.listed()] == drawn[: -room - 1 : -1]
     assert gone_wrong == [None] * replicas and held.skipped == 0 and len(list(tmp_path.iterdir())) == 2 * room
@@ -179,16 +186,19 @@ def test_neither_pool_takes_the_others_room(tmp_path):
         Captures(str(tmp_path), 1)
 
 
-def test_a_key_too_small_costs_no_look(timed, clock, tmp_path):
-    for _ in range(600):
-        timed.offer(answered(1.0))
-    kept = set((tmp_path / "kept").iterdir())
-    for path in kept:
-        path.unlink()
-    timed._floors["usual"] = 1.0  # no key beats it
-    assert not timed.offer(answered()) and not (set((tmp_path / "kept").iterdir()))
-    clock[0] += captures.STALE + 1
-    assert timed.offer(answered())  # it looked, and saw that captures were taken away
+def test_a_key_too_small_costs_no_look(tmp_path, clock):
+    held, place = Captures(str(tmp_path / "kept"), 8, seed=0, clock=lambda: clock[0]), tmp_path / "kept"
+    for _ in range(50):
+        held.offer(answered(1.0))
+    place.rename(tmp_path / "gone")
+    floor = held.listed("usual"), min(one["key"] for one in Captures(str(tmp_path / "gone")).listed())
+    coming = keys(0, [1] * 100)[50:]
+    assert floor[0] == [] and any(key > floor[1] for key in coming)
+    for key in coming[: next(at for at, key in enumerate(coming) if key > floor[1])]:
+        assert key < floor[1] and not held.offer(answered(1.0))
+    assert not place.exists()  # nothing was looked for or written
+    clock[0] += captures.STALE
+    assert held.offer(answered(1.0))  # by now it looks again, and sees that captures were taken away
 
 
 def test_what_is_best_labelled_first_comes_first(tmp_path):
@@ -244,17 +254,15 @@ def test_a_label_given_while_others_make_room_is_not_lost(tmp_path):
     other = threading.Thread(target=offering)
     other.start()
     while not stop.is_set() and len(given) < 8:
-        one = held.listed()[-1 - len(given)]
-        try:
-            given.add(held.label(one["id"], "bee", CLASSES)["id"])
-        except Unknown:
-            continue  # it made room
+        for one in [one for one in held.listed() if one["label_given"] is None][-1:]:  # the next to make room
+            with suppress(Unknown):
+                given.add(held.label(one["id"], "bee", CLASSES)["id"])
     other.join()
     found = {one["id"] for one in held.listed() if one["label_given"] == "bee"}
     assert found == given and held.skipped == 0
 
 
-@pytest.mark.parametrize("wrong", ["../x", "", "a" * 300, "0" * 15, "0" * 16 + "\n", "A" * 16, "٠" * 16])
+@pytest.mark.parametrize("wrong", ["../x", "", "a" * 300, "0" * 15, "0" * 16 + "\n", "A" * 16, "\u0660" * 16])
 def test_what_is_no_id_is_refused(tmp_path, wrong):
     held = Captures(str(tmp_path))
     for call in (held.picture, lambda one: held.label(one, "ant", CLASSES)):
@@ -270,9 +278,9 @@ def test_an_id_that_is_not_there_and_a_class_that_is_none_are_named(tmp_path):
         held.picture("0123456789abcdef")
     with pytest.raises(Unknown, match="no capture 0123456789abcdef"):
         held.label("0123456789abcdef", "ant", CLASSES)
-    with pytest.raises(ValueError, match="no class 'dog'; there are: ant, bee, cat$"):
+    with pytest.raises(ValueError, match=r"no class 'dog'; there are: ant, bee, cat$"):
         held.label(held.listed()[0]["id"], "dog", CLASSES)
-    with pytest.raises(ValueError, match="c19 and 80 more$"):
+    with pytest.raises(ValueError, match=r"c19 and 80 more$"):
         held.label(held.listed()[0]["id"], "dog", [f"c{place}" for place in range(100)])
 
 
@@ -335,7 +343,7 @@ def test_what_is_no_whole_capture_is_passed_over_and_counted(tmp_path):
         held.picture(rest[0].stem[-16:])
     with pytest.raises(Unknown, match="is damaged"):
         held.label(rest[0].stem[-16:], "ant", CLASSES)
-    whole.with_suffix(".png").write_bytes(whole.with_suffix(".png").read_bytes()[:-20])
+    whole.with_suffix(".png").write_bytes(whole.with_suffix(".png").read_bytes()[:40])
     with pytest.raises(Unknown, match="is damaged"):
         held.picture(whole.stem[-16:])
 
@@ -476,9 +484,9 @@ def test_what_is_exported_is_what_the_folder_workload_reads(tmp_path):
         given[one["id"]] = (CLASSES[int(one["source"]) % 2], int(one["source"]))
         held.label(one["id"], given[one["id"]][0], CLASSES)
     counts = held.exported(tmp_path / "new" / "out")
-    names, paths, labels = folder.listed(tmp_path / "new" / "out")
+    names, paths, labels = listed(tmp_path / "new" / "out")
     assert names == ["ant", "bee"] and sum(counts.values()) == len(paths) == 8
-    readable, pictures = folder.decoded(paths, 8)
+    readable, pictures = decoded(paths, 8)
     assert readable.all()
     for path, label, picture in zip(paths, labels, pictures, strict=True):
         name, seed = given[path.stem]
@@ -488,7 +496,7 @@ def test_what_is_exported_is_what_the_folder_workload_reads(tmp_path):
 
 def test_an_export_of_nothing_or_over_something_is_refused(three, tmp_path):
     held, ids = three
-    with pytest.raises(ValueError, match="no capture in .* is labelled: there is nothing to export"):
+    with pytest.raises(ValueError, match=r"no capture in .* is labelled: there is nothing to export"):
         held.exported(tmp_path / "out")
     held.labels(f"id,label\n{ids[0]},ant\n{ids[1]},bee", CLASSES)
     with pytest.raises(ValueError, match="is labelled as dog, cat"):

@@ -1,0 +1,89 @@
+"""Ticks of several replicas, merged so that each counts once: in whatever order, twice delivered or after a restart.
+
+A replica numbers its ticks and sends each until it is told that it was taken. A tick of the clock is closed, and goes
+to the watches, once every replica has told all up to it, or has been silent for too long; what comes later counts into
+the next tick. Nothing here reads a clock: the same calls leave the same state.
+"""
+
+from dataclasses import dataclass, field
+
+from equipoise.drift.sums import Sums
+
+SILENT = 10.0  # seconds after which a replica is taken to have died
+
+Rows = dict[str, Sums]
+"""sums by stream"""
+
+
+@dataclass(frozen=True, eq=False)
+class Tick:
+    """What a replica saw within a stretch of the clock."""
+
+    number: int
+    """counts this replica's ticks, from 1"""
+    clock: int
+    """which stretch of the clock: the same for all replicas"""
+    rows: Rows
+
+
+@dataclass
+class Replica:
+    """What is known of one."""
+
+    taken: int = 0
+    """the number of its last tick that counts"""
+    clock: int = -1
+    """up to which it has told all"""
+    heard: float = 0.0
+
+
+@dataclass
+class Ledger:
+    """All that has been taken and not closed yet."""
+
+    replicas: dict[str, Replica] = field(default_factory=dict)
+    waiting: dict[int, Rows] = field(default_factory=dict)
+    closed: int = -1
+    """the last tick of the clock that went to the watches"""
+    late: int = 0
+    """ticks that came when theirs was closed, and counted into the next"""
+    twice: int = 0
+    """ticks that came again, and did not count again"""
+    lost: int = 0
+    """ticks that never came: dropped by a replica, or in flight when it died"""
+    died: int = 0
+
+    def take(self, name: str, ticks: list[Tick], clock: int, now: float, leaves: bool = False) -> int:
+        """Ticks of a replica, which has told all up to `clock`; the number up to which they need not come again."""
+        replica = self.replicas.setdefault(name, Replica(clock=self.closed))
+        for tick in ticks:
+            self._count(replica, tick)
+        replica.clock, replica.heard = max(replica.clock, clock), now
+        taken = replica.taken
+        if leaves:
+            del self.replicas[name]
+        return taken
+
+    def _count(self, replica: Replica, tick: Tick) -> None:
+        if tick.number <= replica.taken:
+            self.twice += 1
+            return
+        self.lost += tick.number - replica.taken - 1
+        replica.taken = tick.number
+        if tick.clock <= self.closed:
+            self.late += 1
+        at = max(tick.clock, self.closed + 1)
+        rows = self.waiting.setdefault(at, {})
+        for stream, row in tick.rows.items():
+            rows[stream] = rows[stream] + row if stream in rows else row
+
+    def due(self, now: float) -> list[tuple[int, Rows]]:
+        """Ticks of the clock that are complete, in order; they are closed by this."""
+        for name in [name for name, one in self.replicas.items() if now - one.heard > SILENT]:
+            del self.replicas[name]
+            self.died += 1
+            self.lost += 1  # the one that it was adding up when it died
+        told = min((one.clock for one in self.replicas.values()), default=max(self.waiting, default=self.closed))
+        ready = sorted(clock for clock in self.waiting if clock <= told)
+        self.closed = max(self.closed, told)
+        return [(clock, self.waiting.pop(clock)) for clock in ready]

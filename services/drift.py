@@ -1,0 +1,97 @@
+"""The monitor as Ray Serve runs it: one for all replicas, restarted where it was when it dies."""
+
+import asyncio
+import json
+import logging
+import time
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+from equipoise.drift.monitor import Monitor, Report
+from services.told import logger, told
+
+TOLD_AGAIN = 3600.0  # seconds in which a webhook is told of a stream's alarms once
+WEBHOOK_SECONDS = 5.0
+
+log = logging.getLogger("equipoise.drift")
+
+
+class Drift:
+    """What replicas report to, and what is asked about drift."""
+
+    def __init__(self, folder: str, run_length: float, tick: float, webhook: str | None = None) -> None:
+        logger(log.name, logging.INFO, told())
+        self.monitor = Monitor(Path(folder), run_length, tick)
+        self.monitor.resume(time.time())
+        self.webhook = webhook
+        self.told: dict[str, float] = {}
+        self.telling: set[asyncio.Task[None]] = set()
+
+    async def take(self, report: Report) -> dict[str, Any]:
+        """A replica's report: up to which tick it was taken, what is not known yet, and how things stand."""
+        streams = {stream.partition("\n")[0] for tick in report.ticks for stream in tick.rows}
+        unknown = sorted(streams - self.monitor.known.keys())
+        if unknown:  # first its reference, then its sums
+            return {"taken": 0, "unknown": unknown, "states": {}}
+        taken = self.monitor.take(report, time.time())
+        while self.monitor.fresh:
+            self._tell(self.monitor.fresh.pop(0))
+        return {"taken": taken, "unknown": [], "states": self._states()}
+
+    def _states(self) -> dict[str, dict[str, Any]]:
+        """For gauges: of each model's stream, the state and how high its charts are."""
+        found = {}
+        for stream in self.monitor.known:
+            watch = self.monitor.watches.get(stream)
+            if watch is None or not watch.pictures:
+                continue
+            found[stream] = {
+                "drift": watch.alarm is not None,
+                "images": watch.pictures,
+                "threshold": watch.threshold(),
+                "charts": watch.by_name(),
+                "lost": self.monitor.ledger.lost,
+            }
+        return found
+
+    async def register(self, stream: str, arrays: dict[str, Any]) -> None:
+        """The reference of a bundle."""
+        self.monitor.register(stream, arrays)
+
+    async def verdict(self, stream: str) -> dict[str, Any]:
+        """On one model's requests."""
+        return self.monitor.judged(stream)
+
+    async def history(self, stream: str) -> list[dict[str, Any]]:
+        """What happened, the latest last."""
+        return [one for one in self.monitor.events if one["stream"] in ("", stream) or one["stream"].startswith(f"{stream}/")]
+
+    async def reset(self, stream: str) -> None:
+        """Begin anew."""
+        log.warning("the charts of %s begin anew: asked by HTTP", stream)
+        self.monitor.reset(stream, time.time())
+
+    def _tell(self, event: dict[str, Any]) -> None:
+        """An alarm to the log, and to the webhook unless it was told of that stream lately."""
+        log.warning("drift in %s: %s", event["stream"], event["why"])
+        now = time.monotonic()
+        if self.webhook and now - self.told.get(event["stream"], -TOLD_AGAIN) >= TOLD_AGAIN:
+            self.told[event["stream"]] = now
+            task = asyncio.create_task(self._post(self.webhook, event))
+            self.telling.add(task)
+            task.add_done_callback(self.telling.discard)
+
+    async def _post(self, url: str, event: dict[str, Any]) -> None:
+        try:
+            await asyncio.to_thread(post, url, event)
+        except (OSError, ValueError) as error:
+            log.error("the webhook could not be told (%s)", error)
+
+
+def post(url: str, event: dict[str, Any]) -> None:
+    """One alarm as JSON."""
+    body = json.dumps(event, allow_nan=False).encode()
+    request = Request(url, body, {"content-type": "application/json"})  # noqa: S310 - whoever starts the service chose it
+    with urlopen(request, timeout=WEBHOOK_SECONDS) as reply:  # noqa: S310
+        reply.read(1 << 10)

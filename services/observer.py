@@ -1,0 +1,134 @@
+"""A replica's eye on its own requests: adds up what charts need, once they are answered, and reports it tick by tick."""
+
+import asyncio
+import logging
+import threading
+import time
+import uuid
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise.drift.known import PREFIX, Known
+from equipoise.drift.ledger import Rows, Tick
+from equipoise.drift.monitor import Report
+from services.metrics import Metrics
+from services.models import Batch, Pair
+
+AT_ONCE = 32  # pictures that are looked at together: one by one they cost ten times as much
+MOST_BYTES = 8 << 20  # of pictures that wait to be looked at
+MOST_TICKS = 600  # kept while the monitor cannot be reached
+
+log = logging.getLogger("equipoise.service")
+
+
+class Link(Protocol):
+    """How the monitor is reached."""
+
+    async def take(self, report: Report) -> dict[str, Any]:
+        """One report."""
+
+    async def register(self, stream: str, arrays: dict[str, Any]) -> None:
+        """One reference."""
+
+
+@dataclass(eq=False)
+class Waiting:
+    """Pictures of a stream that nobody has looked at yet."""
+
+    held: Known
+    parts: list[tuple[NDArray[np.uint8], NDArray[Any], NDArray[Any]]] = field(default_factory=list)
+    sources: list[str | None] = field(default_factory=list)
+    bytes: int = 0
+
+
+class Observer:
+    """Watches the models of one replica."""
+
+    def __init__(self, metrics: Metrics, link: Link, seconds: float) -> None:
+        self.metrics = metrics
+        self.link = link
+        self.seconds = seconds
+        self.name = uuid.uuid4().hex
+        self.lock = threading.Lock()
+        self.waiting: dict[str, Waiting] = {}
+        self.rows: Rows = {}
+        self.outbox: deque[Tick] = deque()
+        self.number = 0
+        self.references: dict[str, Known | str] = {}
+        self.states: dict[str, dict[str, Any]] = {}
+
+    def batch(self, model: str, batch: Batch) -> None:
+        """A version was given pictures."""
+        self.metrics.batch(model, batch)
+        stream = f"{model}/{batch.version.id}"
+        held = batch.version.reference
+        if not isinstance(held, Known):
+            self.references.setdefault(stream, held)
+            return
+        with self.lock:
+            self.references[stream] = held
+            waits = self.waiting.setdefault(stream, Waiting(held))
+            waits.parts.append((batch.pictures.numpy(), batch.logits.numpy(), batch.features.numpy()))
+            waits.sources += batch.sources
+            waits.bytes += batch.pictures.nbytes
+            if len(waits.sources) >= AT_ONCE or waits.bytes >= MOST_BYTES:
+                self._look(stream)
+
+    def pair(self, model: str, pair: Pair) -> None:
+        """Two versions were given the same."""
+        self.metrics.pair(model, pair)
+
+    def _look(self, stream: str) -> None:
+        """Add up what waits, by source."""
+        waits = self.waiting.pop(stream)
+        base = waits.held.baseline
+        pictures, logits, features = (np.concatenate(part) for part in zip(*waits.parts, strict=True))
+        seen = base.seen(pictures, logits, features)
+        for source in dict.fromkeys(waits.sources):
+            some = [place for place, one in enumerate(waits.sources) if one == source]
+            sums = base.sums(seen if len(some) == len(seen) else seen.some(some))
+            name = stream if source is None else f"{stream}\n{source}"
+            self.rows[name] = self.rows[name] + sums if name in self.rows else sums
+
+    async def report(self, leaves: bool = False) -> None:
+        """Tell the monitor of the tick that ends now, and of those that it has not confirmed."""
+        clock = int(time.time() // self.seconds)
+        with self.lock:
+            for stream in [*self.waiting]:
+                self._look(stream)
+            rows, self.rows = self.rows, {}
+        if rows:
+            self.number += 1
+            self.outbox.append(Tick(self.number, clock, rows))
+            if len(self.outbox) > MOST_TICKS:  # the monitor will see that numbers are missing
+                self.outbox.popleft()
+        said = await self.link.take(Report(self.name, clock, [*self.outbox], leaves))
+        if said["unknown"]:
+            for stream in said["unknown"]:
+                await self.link.register(stream, arrays(self.references[stream]))
+            said = await self.link.take(Report(self.name, clock, [*self.outbox], leaves))
+        while self.outbox and self.outbox[0].number <= said["taken"]:
+            self.outbox.popleft()
+        self.states = said["states"]
+        self.metrics.drift(self.states)
+
+    async def run(self) -> None:
+        """Report at every tick of the clock."""
+        while True:
+            await asyncio.sleep(self.seconds - time.time() % self.seconds)
+            try:
+                await self.report()
+            except Exception:  # a monitor that is being restarted is there again soon
+                log.warning("the monitor cannot be reached: %d ticks wait", len(self.outbox), exc_info=True)
+
+
+def arrays(held: Known | str) -> dict[str, Any]:
+    """A reference as the monitor takes it."""
+    if isinstance(held, str):
+        return {f"{PREFIX}why not": np.array(held), "classes": np.array(0), "width": np.array(0)}
+    layout, width = held.baseline.layout, held.baseline.waves.directions.shape[0]
+    return held.arrays() | {"classes": np.array(layout.classes), "width": np.array(width)}
