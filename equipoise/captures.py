@@ -128,11 +128,10 @@ class Captures:
 
     def offer(self, request: Answered) -> bool:
         """Whether the request was kept. It never raises, and costs no look at the place if its key is too small."""
-        key, now = self._key(request.weight), self._clock()
-        if now < self._rested or (now < self._stale and key <= self._floors[request.pool]):
+        if self._clock() < self._rested:
             return False
         try:
-            return self._offered(request, key)
+            return self._offered(request)
         except Exception as error:  # a request is answered whatever becomes of its capture
             self.trouble = f"captures cannot be kept in {self.place} ({reason(error)}): make it one to write to"
             self._rested = self._clock() + REST
@@ -143,7 +142,8 @@ class Captures:
         drawn: float = (1 - self._random.random()) ** (1 / weight)
         return round(drawn, DIGITS)
 
-    def _offered(self, request: Answered, key: float) -> bool:
+    def _offered(self, request: Answered) -> bool:
+        key = self._key(request.weight)
         if self._clock() >= self._stale:
             self._look()
         if key <= self._floors[request.pool]:

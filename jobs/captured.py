@@ -108,7 +108,7 @@ def told(found: dict[str, Any]) -> str:
         lines.append(f"{pool}: {counts['unlabelled']} to label, {counts['labelled']} labelled")
     lines += [row(one) for one in found.get("first", [])]
     if found.get("skipped"):
-        lines.append(f"{found['skipped']} files passed over: they are no whole captures")
+        lines.append(f"files passed over that are no whole capture: {found['skipped']}")
     return "\n".join(lines)
 
 

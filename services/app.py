@@ -13,7 +13,6 @@ from ray.serve import Application
 
 from equipoise import bundle as bundles
 from equipoise import store
-from services.drift import Drift
 from services.metrics import PLACE
 from services.predictor import DRAIN_SECONDS, Predictor
 from services.settings import Settings
@@ -91,22 +90,7 @@ def application(asked: Asked) -> Application:
         graceful_shutdown_timeout_s=DRAIN_SECONDS + 5,
         health_check_period_s=2,
     )
-    if not settings.drift:
-        return deployment.bind(settings.model_dump())
-    return deployment.bind(settings.model_dump(), watcher(settings))
-
-
-def watcher(settings: Settings) -> Application:
-    """The monitor of drift: one, beside the replicas, on whatever core is free."""
-    state = settings.state or str(Path(gettempdir()) / f"equipoise-drift-{settings.port}")
-    deployment = serve.deployment(Drift, name="Drift").options(
-        num_replicas=1,
-        max_ongoing_requests=1000,
-        ray_actor_options={"num_cpus": 0, "runtime_env": {"env_vars": {"OMP_NUM_THREADS": "1"}}},
-        health_check_period_s=2,
-        graceful_shutdown_timeout_s=5,
-    )
-    return deployment.bind(state, settings.run_length, settings.tick, settings.webhook)
+    return deployment.bind(settings.model_dump())
 
 
 def scale(least: int, most: int | None) -> dict[str, Any]:

@@ -1,4 +1,8 @@
-"""The monitor as Ray Serve runs it: one for all replicas, restarted where it was when it dies."""
+"""The monitor as Ray runs it: one actor for all replicas, where it was again after its death.
+
+An actor and no deployment of Ray Serve's: a call costs a quarter, and it costs nothing while nobody calls. The replica
+that needed it first owns it; when that goes, the next that misses it starts it anew.
+"""
 
 import asyncio
 import json
@@ -7,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
+
+import ray
 
 from equipoise.drift.monitor import Monitor, Report
 from services.told import logger, told
@@ -17,12 +23,13 @@ WEBHOOK_SECONDS = 5.0
 log = logging.getLogger("equipoise.drift")
 
 
+@ray.remote(num_cpus=0, max_restarts=-1)
 class Drift:
     """What replicas report to, and what is asked about drift."""
 
-    def __init__(self, folder: str, run_length: float, tick: float, webhook: str | None = None) -> None:
+    def __init__(self, folder: str, run_length: float, webhook: str | None = None) -> None:
         logger(log.name, logging.INFO, told())
-        self.monitor = Monitor(Path(folder), run_length, tick)
+        self.monitor = Monitor(Path(folder), run_length)
         self.monitor.resume(time.time())
         self.webhook = webhook
         self.told: dict[str, float] = {}
@@ -48,7 +55,7 @@ class Drift:
                 continue
             found[stream] = {
                 "drift": watch.alarm is not None,
-                "images": watch.pictures,
+                "images": watch.answered,
                 "threshold": watch.threshold(),
                 "charts": watch.by_name(),
                 "lost": self.monitor.ledger.lost,
@@ -65,7 +72,11 @@ class Drift:
 
     async def history(self, stream: str) -> list[dict[str, Any]]:
         """What happened, the latest last."""
-        return [one for one in self.monitor.events if one["stream"] in ("", stream) or one["stream"].startswith(f"{stream}/")]
+        return [
+            one
+            for one in self.monitor.events
+            if one["stream"] in ("", stream) or one["stream"].startswith(f"{stream}/")
+        ]
 
     async def reset(self, stream: str) -> None:
         """Begin anew."""

@@ -3,16 +3,21 @@
 import asyncio
 from typing import Any
 
+from ray.exceptions import RayActorError
+
 from equipoise.drift.monitor import Report
+from services.drift import Drift
 
 SECONDS = 10.0  # for an answer
 
 
 class Link:
-    """Calls by a handle of Ray Serve's, from any event loop."""
+    """Calls of an actor that whoever needs it first starts; from any event loop."""
 
-    def __init__(self, handle: Any) -> None:
-        self.handle = handle
+    def __init__(self, name: str, *arguments: Any) -> None:
+        self.name = name
+        self.arguments = arguments
+        self.actor: Any = None
 
     async def take(self, report: Report) -> dict[str, Any]:
         """One report."""
@@ -38,4 +43,14 @@ class Link:
         await self._call("reset", stream)
 
     async def _call(self, name: str, *values: Any) -> Any:
-        return await asyncio.wait_for(getattr(self.handle, name).remote(*values), SECONDS)
+        if self.actor is None:
+            self.actor = await asyncio.to_thread(self._there)
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(getattr(self.actor, name).remote(*values).future()), SECONDS)
+        except RayActorError:
+            self.actor = None
+            raise
+
+    def _there(self) -> Any:
+        """The actor of that name, started unless it is there."""
+        return Drift.options(name=self.name, get_if_exists=True).remote(*self.arguments)

@@ -60,7 +60,10 @@ class Metrics:
         self.drifted = Gauge("equipoise_drift", "Whether requests drifted, by the monitor", names, **kept)
         self.charted = Gauge("equipoise_drift_images", "Pictures that the charts have seen", names, **kept)
         self.heights = Gauge(
-            "equipoise_drift_chart", "How high a chart is, as the logarithm of how rare that is", [*names, "chart"], **kept
+            "equipoise_drift_chart",
+            "How high a chart is, as the logarithm of how rare that is",
+            [*names, "chart"],
+            **kept,
         )
         self.alarming = Gauge("equipoise_drift_threshold", "What a chart must reach for an alarm", names, **kept)
         self.lost = Gauge("equipoise_drift_lost_ticks", "Reports that never reached the monitor", **kept)

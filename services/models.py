@@ -190,9 +190,7 @@ def together(places: list[int], sizes: list[int], most: int) -> list[list[int]]:
 class Models:
     """All models of a replica."""
 
-    def __init__(
-        self, limits: Limits, loop: asyncio.AbstractEventLoop, watcher: Watcher, drift: bool = True
-    ) -> None:
+    def __init__(self, limits: Limits, loop: asyncio.AbstractEventLoop, watcher: Watcher, drift: bool = True) -> None:
         self.drift = drift
         """whether requests are held against a reference"""
         self.limits = limits

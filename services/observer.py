@@ -15,12 +15,15 @@ from numpy.typing import NDArray
 from equipoise.drift.known import PREFIX, Known
 from equipoise.drift.ledger import Rows, Tick
 from equipoise.drift.monitor import Report
+from equipoise.drift.sums import Sums
 from services.metrics import Metrics
 from services.models import Batch, Pair
 
 AT_ONCE = 32  # pictures that are looked at together: one by one they cost ten times as much
 MOST_BYTES = 8 << 20  # of pictures that wait to be looked at
 MOST_TICKS = 600  # kept while the monitor cannot be reached
+SHARE = 0.02  # of the time, that may be spent on looking; where more is asked, not all pictures are looked at
+CREDIT = 0.1  # seconds of looking that a quiet time saves up
 
 log = logging.getLogger("equipoise.service")
 
@@ -60,6 +63,9 @@ class Observer:
         self.number = 0
         self.references: dict[str, Known | str] = {}
         self.states: dict[str, dict[str, Any]] = {}
+        self.passed: dict[str, int] = {}
+        """pictures that were answered and not looked at, by name"""
+        self.credit, self.counted = CREDIT, time.monotonic()
 
     def batch(self, model: str, batch: Batch) -> None:
         """A version was given pictures."""
@@ -71,6 +77,11 @@ class Observer:
             return
         with self.lock:
             self.references[stream] = held
+            if not self._affordable():
+                for source in batch.sources:
+                    name = named(stream, source)
+                    self.passed[name] = self.passed.get(name, 0) + 1
+                return
             waits = self.waiting.setdefault(stream, Waiting(held))
             waits.parts.append((batch.pictures.numpy(), batch.logits.numpy(), batch.features.numpy()))
             waits.sources += batch.sources
@@ -82,8 +93,16 @@ class Observer:
         """Two versions were given the same."""
         self.metrics.pair(model, pair)
 
+    def _affordable(self) -> bool:
+        """Whether there is time left for looking."""
+        now = time.monotonic()
+        self.credit = min(self.credit + SHARE * (now - self.counted), CREDIT)
+        self.counted = now
+        return self.credit > 0
+
     def _look(self, stream: str) -> None:
         """Add up what waits, by source."""
+        begun = time.thread_time()
         waits = self.waiting.pop(stream)
         base = waits.held.baseline
         pictures, logits, features = (np.concatenate(part) for part in zip(*waits.parts, strict=True))
@@ -91,15 +110,23 @@ class Observer:
         for source in dict.fromkeys(waits.sources):
             some = [place for place, one in enumerate(waits.sources) if one == source]
             sums = base.sums(seen if len(some) == len(seen) else seen.some(some))
-            name = stream if source is None else f"{stream}\n{source}"
-            self.rows[name] = self.rows[name] + sums if name in self.rows else sums
+            self._add(named(stream, source), sums)
+        self.credit -= time.thread_time() - begun
+
+    def _add(self, name: str, sums: Sums) -> None:
+        self.rows[name] = self.rows[name] + sums if name in self.rows else sums
 
     async def report(self, leaves: bool = False) -> None:
         """Tell the monitor of the tick that ends now, and of those that it has not confirmed."""
-        clock = int(time.time() // self.seconds)
+        clock = round(time.time() // self.seconds * self.seconds * 1000)
         with self.lock:
             for stream in [*self.waiting]:
                 self._look(stream)
+            for name, count in self.passed.items():
+                held = self.references[name.partition("\n")[0]]
+                if isinstance(held, Known):
+                    self._add(name, held.baseline.layout.passed(count))
+            self.passed = {}
             rows, self.rows = self.rows, {}
         if rows:
             self.number += 1
@@ -124,6 +151,11 @@ class Observer:
                 await self.report()
             except Exception:  # a monitor that is being restarted is there again soon
                 log.warning("the monitor cannot be reached: %d ticks wait", len(self.outbox), exc_info=True)
+
+
+def named(stream: str, source: str | None) -> str:
+    """A stream, or that of a source."""
+    return stream if source is None else f"{stream}\n{source}"
 
 
 def arrays(held: Known | str) -> dict[str, Any]:

@@ -84,9 +84,13 @@ def document(keys: bool, limits: Limits, models: list[str]) -> Facts:
         "/models/{name}/compared": {
             "get": got("How far a canary or a shadow agrees with the bundle that answers", 404, name=name)
         },
-        "/drift": {"get": got("Whether requests still look like the reference, and what changed", 404, 503, name=query)},
+        "/drift": {
+            "get": got("Whether requests still look like the reference, and what changed", 404, 503, name=query)
+        },
         "/drift/history": {"get": got("Alarms, restarts and resets", 404, 503, name=query)},
-        "/drift/reset": {"post": got("Begin the charts anew, once a change is known or put right", 404, 503, name=query)},
+        "/drift/reset": {
+            "post": got("Begin the charts anew, once a change is known or put right", 404, 503, name=query)
+        },
         "/health": {"get": got("The process answers")},
         "/ready": {"get": got("There is a model that answers", 503)},
         "/metrics": {"get": got("Counts, for Prometheus", kind="text/plain")},

@@ -9,6 +9,8 @@ import gc
 import logging
 import time
 from logging.handlers import WatchedFileHandler
+from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 from equipoise import bundle, store
@@ -17,8 +19,8 @@ from services.link import Link
 from services.listener import Listener
 from services.metrics import Metrics, prepare
 from services.models import Models
-from services.scaling import BUSY
 from services.observer import Observer
+from services.scaling import BUSY
 from services.settings import Settings
 from services.told import logger, told
 from services.versions import Wanted
@@ -31,8 +33,7 @@ log = logging.getLogger("equipoise.service")
 class Predictor:
     """One replica."""
 
-    def __init__(self, settings: dict[str, Any], drift: Any = None) -> None:
-        """`drift` is how the monitor is called, where there is one."""
+    def __init__(self, settings: dict[str, Any]) -> None:
         import torch
 
         self.settings = Settings(**settings)
@@ -41,7 +42,7 @@ class Predictor:
         logger(log.name, logging.WARNING, told())
         prepare()
         self.metrics = Metrics()
-        self.link = None if drift is None else Link(drift)
+        self.link = linked(self.settings)
         self.observer = None if self.link is None else Observer(self.metrics, self.link, self.settings.tick)
         self.reporting: asyncio.Task[None] | None = None
         self.service: Service | None = None
@@ -132,6 +133,14 @@ class Predictor:
             service.draining = True
         if listener := getattr(self, "listener", None):
             listener.close(DRAIN_SECONDS)
+
+
+def linked(settings: Settings) -> Link | None:
+    """The way to the monitor, if drift is watched for."""
+    if not settings.drift:
+        return None
+    state = settings.state or str(Path(gettempdir()) / f"equipoise-drift-{settings.port}")
+    return Link(f"equipoise-drift-{settings.port}", state, settings.run_length, settings.webhook)
 
 
 def lines(path: str) -> logging.Handler:

@@ -12,9 +12,9 @@ from services.bodies import Bodies
 from services.limits import Limits
 from services.models import Model, Models
 from services.refused import Refused
-from services.watched import source
 from services.replies import answer, compressed
 from services.tensors import Sent
+from services.watched import source
 
 VERSION = "1"  # of the service's answer, not of a model
 EXTENSIONS = ["binary_tensor_data"]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from equipoise.drift.baseline import FIGURES
 from equipoise.drift.diagnosis import SURE, Effect
-from equipoise.drift.judgement import Cause
+from equipoise.drift.judgement import MOSTLY, Cause
 from equipoise.drift.known import Known
 from equipoise.drift.window import Window
 
@@ -45,7 +45,9 @@ def accuracy(window: Window, cause: Cause | None) -> Estimate | None:
         return usual_accuracy(window.known)
     if cause.name == "label shift":
         return mixed(window)
-    if len(cause.effects) != 1 or not alike(window, cause.effects[0]):
+    if not cause.effects or (len(cause.effects) > 1 and cause.effects[0].explained < MOSTLY):
+        return None  # how several changes add up was never tried
+    if not alike(window, cause.effects[0]):
         return None
     return tried(window.known, cause.effects[0])
 

@@ -133,6 +133,7 @@ class Baseline:
         scores = np.clip(shifts / self.usual.scale[seen.classes], -MOST_SCORE, MOST_SCORE)
         rank = self.ranks(scores) - 0.5
         return self.layout.packed(
+            all=np.array([len(seen)]),
             classes=np.bincount(seen.classes, minlength=self.layout.classes),
             scores=scores,
             shifts=shifts,

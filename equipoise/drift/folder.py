@@ -76,9 +76,7 @@ def classes(known: Known, found: Window) -> dict[str, Any]:
     return {"name": "classes", "value": surprise_of(test.p), "threshold": float(-np.log10(ALPHA / 3)), "effect": effect}
 
 
-def by_features(
-    seen: Seen, features: Array, reference: Array, called: NDArray[np.int64], count: int
-) -> dict[str, Any]:
+def by_features(seen: Seen, features: Array, reference: Array, called: NDArray[np.int64], count: int) -> dict[str, Any]:
     """What is left of the features without the mean of their class, by their discrepancy."""
     member = np.zeros((count, len(called)))
     member[called, np.arange(len(called))] = 1

@@ -7,6 +7,7 @@ was never acknowledged and is left out.
 import json
 import os
 import struct
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,6 +83,15 @@ class Journal:
             return None
         with np.load(path, allow_pickle=False) as held:
             return dict(held)
+
+    def set_aside(self) -> None:
+        """What cannot be read is kept for who wants to know why, and is in nobody's way."""
+        aside = self.folder / f"set-aside-{time.time_ns()}"
+        aside.mkdir()
+        for path in self.folder.iterdir():
+            if path.is_file():
+                path.rename(aside / path.name)
+        self.records = 0
 
     def _path(self, generation: int) -> Path:
         return self.folder / f"journal-{generation}"

@@ -16,6 +16,7 @@ Array = NDArray[np.floating[Any]]
 CERTAIN = 4.5  # standard errors of a mean score that are no chance among all figures
 MOST = 3  # causes at once
 LEFT = 0.2  # of a movement, that is worth naming a further cause for
+MOSTLY = 0.8  # of a movement: causes that explain so much leave nothing for a new class to explain
 STRANGE_SHARE = (0.02, 0.6)  # of pictures that are strange: at least, at most, for a new class
 STRANGE_SCORE = 8.0  # mean distance over the share of strange ones, at most: these are far, the others as ever
 SURPLUS = 0.15  # of a standard deviation by which features are farther off than causes explain
@@ -36,12 +37,12 @@ class Cause:
 def cause(window: Window, classes_moved: bool) -> Cause:
     """The most likely one; `classes_moved` says whether a chart of predicted classes is too high."""
     found, left = pursued(window)
-    if strangers(window) and surplus(window, left):
+    explained = 1 - weighed(left) / max(weighed(window.moved()), 1e-12)
+    if explained < MOSTLY and strangers(window) and surplus(window, left):
         share = strange(window)
         return Cause("new class", f"{share:.0%} of the pictures are like nothing in the reference, the others as ever")
     if found:
-        share = 1 - weighed(left) / weighed(window.moved())
-        return Cause(found[0].cause, f"{worded(found)} explains {share:.0%} of how pictures differ", found)
+        return Cause(found[0].cause, f"{worded(found)} explains {explained:.0%} of how pictures differ", found)
     if classes_moved and not certain(without_mix(window)):
         return Cause("label shift", "classes come in other shares; pictures of each class look as they did")
     return Cause("features", "no known cause explains how pictures differ")
@@ -66,11 +67,10 @@ def weighed(moved: Moved) -> float:
 
 
 def worded(found: tuple[Effect, ...]) -> str:
-    """Effects in words."""
-    words = [
-        f"{one.cause}{f' ({one.detail})' if one.detail else ''}, {one.value:.3g} {one.unit}" for one in found
-    ]
-    return " with ".join(words)
+    """Effects in words: the first without its name, which is said already."""
+    parts = [" ".join(part for part in (one.detail, f"{one.value:.3g} {one.unit}") if part) for one in found]
+    names = ["", *(f"{one.cause} " for one in found[1:])]
+    return " and ".join(f"{name}{part}" for name, part in zip(names, parts, strict=True))
 
 
 def surplus(window: Window, left: Moved) -> bool:

@@ -22,7 +22,7 @@ class Tick:
     number: int
     """counts this replica's ticks, from 1"""
     clock: int
-    """which stretch of the clock: the same for all replicas"""
+    """milliseconds since 1970 at which it ended: the same for all replicas"""
     rows: Rows
 
 

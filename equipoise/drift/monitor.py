@@ -6,6 +6,7 @@ record of the journal, taken in order: the state after a restart is the state be
 
 import hashlib
 import json
+import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -44,8 +45,6 @@ class Monitor:
     folder: Path
     run_length: float
     """clean requests to a false alarm, over all charts of a model"""
-    seconds: float
-    """of a tick of the clock"""
     ledger: Ledger = field(default_factory=Ledger)
     watches: dict[str, Watch] = field(default_factory=dict)
     known: dict[str, Known | str] = field(default_factory=dict)
@@ -56,6 +55,18 @@ class Monitor:
 
     def __post_init__(self) -> None:
         self.journal = Journal(self.folder)
+        self.resumed = False
+        try:
+            self._recover()
+        except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+            self.journal.set_aside()
+            self.ledger, self.watches, self.known, self.events = Ledger(), {}, {}, []
+            why = f"what was kept in {self.folder} cannot be read ({error!r}): it was set aside, and all begins anew"
+            self._event("state lost", "", 0.0, {"why": why})
+        self.fresh.clear()  # whoever is to be told of these was told before
+
+    def _recover(self) -> None:
+        """The state that was kept."""
         for path in sorted(self.folder.glob("known-*.npz")):
             with np.load(path, allow_pickle=False) as held:
                 self._learn(str(held["stream"]), dict(held))
@@ -63,7 +74,6 @@ class Monitor:
             self._restore(state)
         for facts, rows in self.journal.read():
             self._apply(facts, rows)
-        self.fresh.clear()  # whoever is to be told of these was told before
         self.resumed = bool(self.ledger.replicas or self.watches)
 
     def resume(self, now: float) -> None:
@@ -93,7 +103,9 @@ class Monitor:
             "clock": report.clock,
             "leaves": report.leaves,
             "now": now,
-            "ticks": [[one.number, one.clock, [[name, len(row)] for name, row in one.rows.items()]] for one in report.ticks],
+            "ticks": [
+                [one.number, one.clock, [[name, len(row)] for name, row in one.rows.items()]] for one in report.ticks
+            ],
         }
         self.journal.add(facts, rows)
         taken = self._apply(facts, rows)
@@ -128,7 +140,7 @@ class Monitor:
         died = self.ledger.died
         taken = self.ledger.take(facts["replica"], ticks, facts["clock"], facts["now"], facts["leaves"])
         for clock, due in self.ledger.due(facts["now"]):
-            self._move(due, (clock + 1) * self.seconds)
+            self._move(due, clock / 1000)
         if self.ledger.died > died:
             self._event("replica lost", "", facts["now"], {"ticks": self.ledger.died - died})
         return taken
@@ -191,7 +203,13 @@ class Monitor:
         counts = {name: getattr(ledger, name) for name in ("closed", "late", "twice", "lost", "died")}
         replicas = {name: asdict(one) for name, one in ledger.replicas.items()}
         waiting = [[clock, name] for clock, rows in ledger.waiting.items() for name in rows]
-        facts = {"counts": counts, "replicas": replicas, "waiting": waiting, "watches": [*self.watches], "events": self.events}
+        facts = {
+            "counts": counts,
+            "replicas": replicas,
+            "waiting": waiting,
+            "watches": [*self.watches],
+            "events": self.events,
+        }
         arrays: dict[str, Any] = {"facts": np.array(json.dumps(facts))}
         for place, (clock, name) in enumerate(waiting):
             arrays[f"waiting.{place}"] = ledger.waiting[clock][name]

@@ -10,6 +10,8 @@ Sums = NDArray[np.int64]
 
 ONE = 1 << 24
 """what a figure of 1.0 is counted as"""
+COUNTS = ("all", "classes")
+"""parts that are whole numbers by themselves"""
 
 
 @dataclass(frozen=True)
@@ -22,9 +24,10 @@ class Layout:
 
     @property
     def parts(self) -> dict[str, slice]:
-        """By name: pictures by the class they were called; figures as charts take them; the same in their own units;
-        the logarithms of bets that they are low or high; random features."""
+        """By name: pictures answered, looked at or not; those looked at, by the class they were called; figures as charts
+        take them; the same in their own units; the logarithms of bets that they are low or high; random features."""
         sizes = {
+            "all": 1,
             "classes": self.classes,
             "scores": self.figures,
             "shifts": self.figures,
@@ -38,13 +41,19 @@ class Layout:
     @property
     def length(self) -> int:
         """Integers in a row."""
-        return self.classes + 4 * self.figures + self.waves
+        return 1 + self.classes + 4 * self.figures + self.waves
 
     def packed(self, **parts: NDArray[Any]) -> Sums:
         """A row from its parts; counts are integers already."""
         row = np.zeros(self.length, np.int64)
         for name, where in self.parts.items():
-            row[where] = parts[name] if name == "classes" else whole(parts[name])
+            row[where] = parts[name] if name in COUNTS else whole(parts[name])
+        return row
+
+    def passed(self, pictures: int) -> Sums:
+        """Pictures that were answered and not looked at."""
+        row = self.empty()
+        row[self.parts["all"]] = pictures
         return row
 
     def empty(self) -> Sums:
@@ -54,7 +63,7 @@ class Layout:
     def read(self, rows: Sums, name: str) -> NDArray[np.float64]:
         """One part of one row or of several."""
         part = rows[..., self.parts[name]]
-        return np.asarray(part if name == "classes" else part / ONE, np.float64)
+        return np.asarray(part if name in COUNTS else part / ONE, np.float64)
 
 
 def whole(values: NDArray[Any]) -> Sums:

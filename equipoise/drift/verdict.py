@@ -39,7 +39,8 @@ def verdict(watch: Watch) -> dict[str, Any]:
     return {
         "state": state,
         "why": sentence(watch, state, found),
-        "images": watch.pictures,
+        "images": watch.answered,
+        "looked_at": watch.pictures,
         "cause": found.name if found else None,
         "effects": [asdict(one) for one in found.effects] if found else [],
         "since": begun(watch, first) if watch.alarm else None,
@@ -70,10 +71,11 @@ def sentence(watch: Watch, state: str, found: Cause | None) -> str:
 
 def begun(watch: Watch, first: int) -> dict[str, Any]:
     """Since when, in requests and by the clock."""
-    before = int(watch.ends[first - 1]) if first else int(watch.ends[0] - watch.rows[0, : width(watch)].sum())
+    layout = watch.known.baseline.layout
+    before = int(watch.asked[first] - watch.rows[first][layout.parts["all"]][0])
     at = float(watch.times[max(first - 1, 0)])
     return {
-        "images": watch.pictures - before,
+        "images": watch.answered - before,
         "at": datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds"),
         "alarm": {
             "images": watch.alarm.pictures if watch.alarm else None,
@@ -81,11 +83,6 @@ def begun(watch: Watch, first: int) -> dict[str, Any]:
             "chart": chart_name(watch.alarm.chart) if watch.alarm else None,
         },
     }
-
-
-def width(watch: Watch) -> int:
-    """How many classes there are."""
-    return watch.known.baseline.layout.classes
 
 
 def charts(watch: Watch, window: Window) -> list[dict[str, Any]]:

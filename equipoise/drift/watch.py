@@ -53,7 +53,9 @@ class Watch:
     pending: Sums
     """pictures too few for a step"""
     ends: NDArray[np.int64]
-    """pictures seen at the end of each of the latest steps"""
+    """pictures looked at until the end of each of the latest steps"""
+    asked: NDArray[np.int64]
+    """pictures answered until then, looked at or not"""
     times: Array
     """seconds since 1970, of the same"""
     rows: Sums
@@ -71,12 +73,17 @@ class Watch:
         rows = np.zeros((0, layout.parts["waves"].start), np.int64)
         zero = np.zeros(state.scores.size + state.classes.size, np.int64)
         evidence = Evidence.begun(layout.figures)
-        return cls(known, run_length, state, evidence, layout.empty(), none, np.zeros(0), rows, zero)
+        return cls(known, run_length, state, evidence, layout.empty(), none, none, np.zeros(0), rows, zero)
 
     @property
     def pictures(self) -> int:
         """Pictures that charts have seen."""
         return int(self.ends[-1]) if len(self.ends) else 0
+
+    @property
+    def answered(self) -> int:
+        """Pictures that were answered meanwhile."""
+        return int(self.asked[-1]) if len(self.asked) else 0
 
     def add(self, sums: Sums, at: float) -> bool:
         """Some more pictures; whether they set off an alarm."""
@@ -88,6 +95,7 @@ class Watch:
         row, self.pending = self.pending, layout.empty()
         self._step(row)
         self.ends = np.append(self.ends, self.pictures + size)[-LATEST:]
+        self.asked = np.append(self.asked, self.answered + int(row[layout.parts["all"]][0]))[-LATEST:]
         self.times = np.append(self.times, at)[-LATEST:]
         self.rows = np.concatenate([self.rows, row[None, : self.rows.shape[1]]])[-LATEST:]
         state = np.concatenate([self.charts.scores.ravel(), self.charts.classes.ravel()])
@@ -143,7 +151,7 @@ class Watch:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """All that changes, for a file."""
-        found = {name: getattr(self, name) for name in ("pending", "ends", "times", "rows", "zero")}
+        found = {name: getattr(self, name) for name in ("pending", "ends", "asked", "times", "rows", "zero")}
         found |= {f"charts.{one.name}": getattr(self.charts, one.name) for one in self._changing()}
         found |= {f"runs.{one.name}": getattr(self.charts.runs, one.name) for one in fields(self.charts.runs)}
         alarm = self.alarm
@@ -152,7 +160,7 @@ class Watch:
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Go on where `state` was; it must be of the same reference."""
-        for name in ("pending", "ends", "times", "rows", "zero"):
+        for name in ("pending", "ends", "asked", "times", "rows", "zero"):
             setattr(self, name, fitting(state[name], getattr(self, name)))
         for one in self._changing():
             setattr(self.charts, one.name, fitting(state[f"charts.{one.name}"], getattr(self.charts, one.name)))

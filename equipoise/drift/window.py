@@ -76,7 +76,7 @@ def since(watch: Watch) -> int:
     if chart >= SCORES and chart_name(chart).startswith("class"):
         return int(np.searchsorted(watch.ends, watch.zero[class_place(watch, chart)], "right"))
     scores = watch.known.baseline.layout.read(watch.rows, "scores")
-    sizes = np.diff(watch.ends, prepend=watch.ends[0] - watch.rows[0, : len(watch.charts.rules.shares)].sum())
+    sizes = watch.known.baseline.layout.read(watch.rows, "classes").sum(1)
     zero = watch.zero[chart] if chart < SCORES else max(watch.alarm.pictures - 128, 0)
     first = min(int(np.searchsorted(watch.ends, zero, "right")), len(sizes) - 1)
     for _ in range(LOOKS):
@@ -91,7 +91,7 @@ def class_place(watch: Watch, chart: int) -> int:
     return SCORES + side * classes + int(watch.charts.classes[0, side].argmax())
 
 
-def turning(scores: Array, sizes: NDArray[np.int64], first: int) -> int:
+def turning(scores: Array, sizes: Array, first: int) -> int:
     """The step from which on scores lie farthest along their mean from `first` on."""
     aim = scores[first:].sum(0) * (weights() + TELLING)
     along = scores @ (aim / max(float(np.linalg.norm(aim)), 1e-12))

@@ -30,7 +30,7 @@ def mobilenet(trial: Trial) -> Workload:
         classes=[str(label) for label in range(10)],
         train=drawn(64),
         validation=drawn(20),
-        reference=drawn(20),
+        reference=drawn(200),
         test=drawn(20),
         model=model("mobilenet_v3_small", classes=10, channels=3, size=224),
         target=1.0,

@@ -155,8 +155,8 @@ def by_proxy(variables: dict[str, str], data: bytes) -> Iterator[Server]:
 
 
 @contextmanager
-def ours(place: Path, bundles: dict[str, Path]) -> Iterator[tuple[int, list[int]]]:
-    """The service with all it has switched on: a key is asked for, everything is counted."""
+def ours(place: Path, bundles: dict[str, Path], drift: bool = True) -> Iterator[tuple[int, list[int]]]:
+    """The service with all it has switched on: a key is asked for, everything is counted and watched for drift."""
     (port,) = free_ports(1)
     keys = place / "keys"
     keys.write_text(KEY)
@@ -164,7 +164,7 @@ def ours(place: Path, bundles: dict[str, Path]) -> Iterator[tuple[int, list[int]
     wanted = {name: {"bundle": str(path)} for name, path in bundles.items()}
     wanted |= {f"{name}-eager": {"bundle": str(path), "engine": "eager"} for name, path in bundles.items()}
     application = {"name": "ours", "route_prefix": "/", "import_path": "services.app:build"}
-    application |= {"args": {"port": port, "keys": str(keys)}}
+    application |= {"args": {"port": port, "keys": str(keys), "drift": drift, "state": str(place / f"state-{port}")}}
     application |= {"deployments": [{"name": "Predictor", "user_config": wanted}]}
     with running(RAY_worker_niceness="0") as cluster:
         deployed(cluster, application)

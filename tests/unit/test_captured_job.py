@@ -55,7 +55,7 @@ def test_without_options_it_lists_what_there_is(call, kept, tmp_path):
     assert [line.split()[0] for line in said.splitlines()[2:]] == ids and "3 0.75" in said
     (place / "notes.txt").write_text("")
     Captures(str(place)).label(ids[0], "8", ["8"])
-    assert "labelled 8" in call("--capture", place)[1] and "1 files passed over" in call("--capture", place)[1]
+    assert "labelled 8" in call("--capture", place)[1] and "no whole capture: 1" in call("--capture", place)[1]
     found = json.loads(call("--capture", place, "--json")[1])
     assert found["captures"]["drift"] == {"labelled": 1, "unlabelled": 2} and found["skipped"] == 1
     assert [one["id"] for one in found["first"]] == [*ids[1:], ids[0]]

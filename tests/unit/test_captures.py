@@ -194,11 +194,11 @@ def test_a_key_too_small_costs_no_look(tmp_path, clock):
     floor = held.listed("usual"), min(one["key"] for one in Captures(str(tmp_path / "gone")).listed())
     coming = keys(0, [1] * 100)[50:]
     assert floor[0] == [] and any(key > floor[1] for key in coming)
-    for key in coming[: next(at for at, key in enumerate(coming) if key > floor[1])]:
+    for key in coming[: next(at for at, key in enumerate(coming) if key > floor[1]) - 1]:
         assert key < floor[1] and not held.offer(answered(1.0))
     assert not place.exists()  # nothing was looked for or written
     clock[0] += captures.STALE
-    assert held.offer(answered(1.0))  # by now it looks again, and sees that captures were taken away
+    assert held.offer(answered(1.0))  # a key as small: by now it looks again, and sees that captures were taken away
 
 
 def test_what_is_best_labelled_first_comes_first(tmp_path):
@@ -238,6 +238,17 @@ def test_labelled_captures_are_never_removed_to_make_room(tmp_path):
     held._look()
     kept = held.listed()
     assert not any(held.offer(answered(0.0, useful=1e12)) for _ in range(5)) and held.listed() == kept
+
+
+def test_a_label_that_was_cut_short_by_a_kill_counts_once_and_holds(three, tmp_path):
+    held, ids = three
+    before = {path: path.read_bytes() for path in (tmp_path / "kept").glob(f"*{ids[0]}*")}
+    held.label(ids[0], "bee", CLASSES)
+    for path, content in before.items():
+        path.write_bytes(content)  # as if it had not come to taking them away
+    assert {one["id"]: one["label_given"] for one in held.listed()} == {ids[0]: "bee", ids[1]: None, ids[2]: None}
+    assert len(held.listed()) == 3
+    assert held.label(ids[0], "cat", CLASSES)["label_given"] == "cat" and held.picture(ids[0])
 
 
 def test_a_label_given_while_others_make_room_is_not_lost(tmp_path):
@@ -336,6 +347,7 @@ def test_what_is_no_whole_capture_is_passed_over_and_counted(tmp_path):
     for name in half:
         (tmp_path / name).write_text("{}")
     (tmp_path / f"usual-0.{'6' * 17}-{NEW}.json").mkdir()
+    (tmp_path / f"usual-0.{'7' * 17}-{NEW}.json").symlink_to(whole)  # what it may point to is not ours to read
     assert [one["id"] for one in held.listed()] == [whole.stem[-16:]]
     assert held.skipped == len(rest) + len(half)
     assert held.listed(most=1) and held.listed("drift") == []
@@ -439,23 +451,24 @@ def small_disk(tmp_path):
     subprocess.run(["/bin/umount", place], check=True)
 
 
-def test_a_full_disk_stops_nothing_and_holds_no_half(small_disk, clock):
+@pytest.mark.parametrize(("side", "taken"), [(64, 0), (1, 4096)])
+def test_a_full_disk_stops_nothing_and_holds_no_half(small_disk, clock, side, taken):
     held = Captures(str(small_disk), clock=lambda: clock[0])
+    (small_disk / "taken").write_bytes(bytes(taken))  # of 16 pages: with one less it is the JSON that finds no room
     kept = 0
-    while held.offer(answered(side=64)):
+    while held.offer(answered(side=side)):
         kept += 1
     assert kept > 1 and "No space left on device" in held.trouble
-    assert len(held.listed()) == kept and held.skipped == 0
-    before = {path.name for path in small_disk.iterdir()}
-    assert len(before) == 2 * kept
+    assert len(held.listed()) == kept and held.skipped == 1
+    assert len(list(small_disk.iterdir())) == 2 * kept + 1
     [last, *_] = small_disk.glob("*.json")
     last.unlink()
     last.with_suffix(".png").unlink()
     clock[0] += captures.REST - 1
-    assert not held.offer(answered(side=64)) and held.trouble
+    assert not held.offer(answered(side=side)) and held.trouble
     clock[0] += 2
-    assert held.offer(answered(side=64)) and held.trouble is None
-    assert len(list(small_disk.iterdir())) == 2 * kept
+    assert held.offer(answered(side=side)) and held.trouble is None
+    assert len(list(small_disk.iterdir())) == 2 * kept + 1
 
 
 def test_a_label_for_which_there_is_no_room_changes_nothing(small_disk):
