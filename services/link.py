@@ -46,11 +46,14 @@ class Link:
         if self.actor is None:
             self.actor = await asyncio.to_thread(self._there)
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(getattr(self.actor, name).remote(*values).future()), SECONDS)
+            return await asyncio.wait_for(
+                asyncio.wrap_future(getattr(self.actor, name).remote(*values).future()), SECONDS
+            )
         except RayActorError:
             self.actor = None
             raise
 
     def _there(self) -> Any:
         """The actor of that name, started unless it is there."""
-        return Drift.options(name=self.name, get_if_exists=True).remote(*self.arguments)
+        actor: Any = Drift
+        return actor.options(name=self.name, get_if_exists=True).remote(*self.arguments)

@@ -1,4 +1,4 @@
-"""A replica's eye on its own requests: adds up what charts need, once they are answered, and reports it tick by tick."""
+"""A replica's eye on its own requests: once they are answered, adds up what charts need and reports it."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ from services.models import Batch, Pair
 AT_ONCE = 32  # pictures that are looked at together: one by one they cost ten times as much
 MOST_BYTES = 8 << 20  # of pictures that wait to be looked at
 MOST_TICKS = 600  # kept while the monitor cannot be reached
-SHARE = 0.02  # of the time, that may be spent on looking; where more is asked, not all pictures are looked at
+SHARE = 0.01  # of the time, that may be spent on looking; where more is asked, not all pictures are looked at
 CREDIT = 0.1  # seconds of looking that a quiet time saves up
 
 log = logging.getLogger("equipoise.service")

@@ -32,7 +32,7 @@ def short_run(folder: Path, workload: str = "digits", examples: int = 3200, seed
     return folder
 
 
-def published(run: Path, out: Path) -> Path:
-    """Its bundle."""
-    publish.publish(publish.Asked(run=run, out=out, native=False))
+def published(run: Path, out: Path, drift: bool = False) -> Path:
+    """Its bundle; without what drift is told by, which takes seconds, unless asked for."""
+    publish.publish(publish.Asked(run=run, out=out, native=False, drift=drift))
     return out

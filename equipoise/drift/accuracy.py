@@ -1,4 +1,4 @@
-"""What drift does to accuracy, without labels: known where the same change was tried on labelled pictures, else unknown.
+"""What drift does to accuracy, without labels: known where the same change was tried on labelled pictures.
 
 Confidence alone does not tell it: under a change that a model never met it may be sure and wrong. So an estimate is
 given only for causes that were tried, at sizes that were tried, and only where the model's own figures moved as they
@@ -17,7 +17,7 @@ from equipoise.drift.judgement import MOSTLY, Cause
 from equipoise.drift.known import Known
 from equipoise.drift.window import Window
 
-Array = NDArray[np.floating[Any]]
+Array = NDArray[Any]
 
 ALIKE = 0.35  # standard deviations by which log odds may differ from what they were when it was tried
 SPREAD = 0.15  # share of a loss by which it was off on pictures of changes tried apart
@@ -59,7 +59,7 @@ def alike(window: Window, effect: Effect) -> bool:
     if effect.place >= len(rows) and len(rows) > 1:  # it may be larger still
         return False
     odds = looked_up(known.scores[rows, ODDS], 0.0, effect.place)
-    return abs(float(window.scores[ODDS]) - odds) < ALIKE + SURE / np.sqrt(window.worth)
+    return bool(abs(float(window.scores[ODDS]) - odds) < ALIKE + SURE / np.sqrt(window.worth))
 
 
 def tried(known: Known, effect: Effect) -> Estimate:

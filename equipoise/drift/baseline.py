@@ -14,7 +14,7 @@ from equipoise.drift import confidence, statistics
 from equipoise.drift.sums import Layout, Sums
 from equipoise.drift.waves import Waves
 
-Array = NDArray[np.floating[Any]]
+Array = NDArray[Any]
 
 FEWEST = 100  # pictures of a reference from which anything can be told
 MOST_SCORE = 4.0  # standard deviations: one odd picture alone is no drift
@@ -91,8 +91,9 @@ def usual(seen: Seen, classes: int) -> Usual:
     distance = distances(seen, waves)[:, None]
     mean, scale = moments(member, seen.classes, np.concatenate([seen.figures, distance], 1))
     strange = (distance - mean[seen.classes, -1:]) / scale[seen.classes, -1:] > STRANGE
-    parts = zip((mean, scale), moments(member, seen.classes, strange.astype(np.float64)), strict=True)
-    return Usual(member.sum(1), *(np.concatenate(pair, 1) for pair in parts), waves, trace)
+    other_mean, other_scale = moments(member, seen.classes, strange.astype(np.float64))
+    mean, scale = np.concatenate([mean, other_mean], 1), np.concatenate([scale, other_scale], 1)
+    return Usual(member.sum(1), mean, scale, waves, trace)
 
 
 def moments(member: NDArray[np.float64], classes: NDArray[np.int64], values: Array) -> tuple[Any, Any]:
@@ -146,7 +147,7 @@ class Baseline:
         """Which share of the reference scores less; the same counts by half."""
         columns = zip(self.ranked, scores.T.astype(np.float32), strict=True)
         sides = [line.searchsorted(one, "left") + line.searchsorted(one, "right") for line, one in columns]
-        return np.stack(sides, 1) / (2 * self.ranked.shape[1])
+        return np.asarray(np.stack(sides, 1) / (2 * self.ranked.shape[1]))
 
 
 def baseline(seen: Seen, classes: int, made: Waves, temperature: float) -> Baseline:

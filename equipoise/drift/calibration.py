@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 from equipoise.drift.baseline import Seen, Usual, usual
 from equipoise.drift.charts import Step, charts, rules
 
-Array = NDArray[np.floating[Any]]
+Array = NDArray[Any]
 
 SIZES = (16.0, 64.0, 256.0)  # pictures a step, for which thresholds are found; in between by the logarithm
 RUNS = (1.0, 10.0, 100.0)  # pictures of one class in a row, on average; the same
@@ -118,7 +118,7 @@ def path(seen: Seen, labels: NDArray[np.int64], held: Usual, size: int, length: 
 def stretched(values: NDArray[np.float32]) -> NDArray[np.float32]:
     """(stretches, charts): the largest values of each."""
     steps, streams, count = values.shape
-    return values.reshape(STRETCHES, steps // STRETCHES, streams, count).max(1).reshape(-1, count)
+    return np.asarray(values.reshape(STRETCHES, steps // STRETCHES, streams, count).max(1).reshape(-1, count))
 
 
 def tail(largest: Array) -> tuple[Array, Array]:

@@ -7,6 +7,7 @@ much of it, it would have come about.
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -86,7 +87,9 @@ def highlight(down: float, right: float) -> Change:
     def change(pictures: Tensor, brightness: float) -> Tensor:
         linear = light.decoded(pictures)
         centre = np.tile([down, right], (len(linear), 1))
-        return light.encoded(linear + brightness * light.spot(*linear.shape[2:], centre, SPOT).to(linear))
+        return light.encoded(
+            linear + brightness * light.spot(linear.shape[2], linear.shape[3], centre, SPOT).to(linear)
+        )
 
     return change
 
@@ -174,7 +177,7 @@ def undone(pictures: Tensor, cause: str, detail: str, value: float) -> Tensor | 
     return None
 
 
-def view(count: int, matrix: object) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+def view(count: int, matrix: Any) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     """A 2x2 matrix as the views that pictures are seen by."""
     whole_view = np.eye(3)
     whole_view[:2, :2] = matrix

@@ -10,6 +10,7 @@ without drift.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from equipoise.drift.baseline import Usual
 from equipoise.drift.runs import Runs
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 SHIFTS = (0.75, 1.5, 3.0)  # standard deviations: the sizes that are looked for
 SLACK = 2.0  # standard errors of the reference's means that are no drift

@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 from equipoise.drift.samples import checked
 
-Array = NDArray[np.floating[Any]]
+Array = NDArray[Any]
 Labels = NDArray[np.integer[Any]]
 
 FOLDS = 5

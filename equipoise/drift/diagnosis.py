@@ -10,7 +10,7 @@ from equipoise.drift.baseline import FIGURES
 from equipoise.drift.signatures import Signatures
 from equipoise.drift.statistics import NAMES, WHOLE
 
-Array = NDArray[np.floating[Any]]
+Array = NDArray[Any]
 
 ENOUGH = 0.5  # of the squared movement of charts, that a cause must explain to be named
 CELL_WEIGHT = 0.5  # of a cell's score: there are many, and they move together

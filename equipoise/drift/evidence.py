@@ -1,4 +1,4 @@
-"""An anytime-valid test: evidence against "requests are like the reference" that may be looked at as often as one likes.
+"""An anytime-valid test: evidence that requests differ from the reference, to be looked at as often as one likes.
 
 For each figure a gambler bets that its ranks among the reference's are low, or high; if nothing has changed nobody
 gains on average, so that the mean wealth reaches 1/alpha with a chance of alpha at most, ever (Ville's inequality).
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-Array = NDArray[np.floating[Any]]
+Array = NDArray[Any]
 
 JUMP = 0.01  # share of the wealth that changes its bet between steps
 

@@ -25,8 +25,8 @@ PERMUTATIONS = 2000
 def judged(known: Known, seen: Seen, features: Array, reference: Array, called: NDArray[np.int64]) -> dict[str, Any]:
     """A verdict on pictures, their features beside those of the reference and what that was called."""
     if len(seen) < FEWEST:
-        why = f"{len(seen)} pictures were given: {FEWEST} are needed"
-        return said("unknown", why, len(seen), None, [], None)
+        few = f"{len(seen)} pictures were given: {FEWEST} are needed"
+        return said("unknown", few, len(seen), None, [], None)
     found = window(known, known.baseline.sums(seen))
     charts = [*figures(found), classes(known, found), by_features(seen, features, reference, called, len(found.counts))]
     high = {one["name"] for one in charts if one["value"] >= one["threshold"]}
@@ -60,7 +60,8 @@ def figures(found: Window) -> list[dict[str, Any]]:
 
 def classes(known: Known, found: Window) -> dict[str, Any]:
     """The shares of predicted classes."""
-    test = samples.shares(known.baseline.usual.counts, found.counts)
+    counts = known.baseline.usual.counts.astype(np.int64)
+    test = samples.shares(counts, found.counts.astype(np.int64))
     shares = known.baseline.usual.counts / known.baseline.usual.counts.sum()
     now = found.counts / found.pictures
     place = int(np.abs(now - shares).argmax())

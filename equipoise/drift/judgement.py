@@ -11,7 +11,7 @@ from equipoise.drift.baseline import FIGURES
 from equipoise.drift.diagnosis import ENOUGH, Effect, Moved, effects, weights, without
 from equipoise.drift.window import Window
 
-Array = NDArray[np.floating[Any]]
+Array = NDArray[Any]
 
 CERTAIN = 4.5  # standard errors of a mean score that are no chance among all figures
 MOST = 3  # causes at once
@@ -50,7 +50,8 @@ def cause(window: Window, classes_moved: bool) -> Cause:
 
 def pursued(window: Window) -> tuple[tuple[Effect, ...], Moved]:
     """Causes that explain the movement, one after the other, and what is left."""
-    left, found = window.moved(), []
+    left = window.moved()
+    found: list[Effect] = []
     whole = weighed(left)
     while certain(window) and len(found) < MOST and weighed(left) > (LEFT**2 if found else 0) * whole:
         best = next(one for one in effects(left, window.known.signatures) if one.kind not in [of.kind for of in found])
@@ -76,7 +77,7 @@ def worded(found: tuple[Effect, ...]) -> str:
 def surplus(window: Window, left: Moved) -> bool:
     """Whether features are farther off than the causes explain."""
     distance, beyond = float(window.scores[DISTANCE]), float(left.scores[DISTANCE])
-    return beyond > max(SURPLUS + 3 / np.sqrt(window.worth), SURPLUS_SHARE * distance)
+    return bool(beyond > max(SURPLUS + 3 / np.sqrt(window.worth), SURPLUS_SHARE * distance))
 
 
 def certain(window: Window) -> bool:

@@ -202,7 +202,7 @@ class Monitor:
         ledger = self.ledger
         counts = {name: getattr(ledger, name) for name in ("closed", "late", "twice", "lost", "died")}
         replicas = {name: asdict(one) for name, one in ledger.replicas.items()}
-        waiting = [[clock, name] for clock, rows in ledger.waiting.items() for name in rows]
+        waiting = [(clock, name) for clock, rows in ledger.waiting.items() for name in rows]
         facts = {
             "counts": counts,
             "replicas": replicas,

@@ -15,7 +15,7 @@ from equipoise.drift.known import PREFIX, Known, Labelled
 from equipoise.drift.signatures import AT_ONCE, Engine, signatures
 from equipoise.drift.waves import waves
 
-Array = NDArray[np.floating[Any]]
+Array = NDArray[Any]
 
 SECONDS = 20.0  # for trying what can happen to the pictures
 TRIED = (32, 120)  # pictures: at least, at most

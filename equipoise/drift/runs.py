@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.floating[Any]]
+Array = NDArray[Any]
 
 MEMORY = 64.0  # steps that the estimate looks back over
 BEFORE = 0.5  # steps without runs that it begins with

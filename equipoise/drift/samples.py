@@ -9,7 +9,7 @@ from scipy.stats import chi2, kstwo
 
 from equipoise.drift.waves import width
 
-Array = NDArray[np.floating[Any]]
+Array = NDArray[Any]
 Counts = NDArray[np.integer[Any]]
 Single = NDArray[np.float32]
 

@@ -9,7 +9,7 @@ from scipy.special import softmax
 
 from equipoise.drift.samples import Test, checked, discrepancy
 
-Array = NDArray[np.floating[Any]]
+Array = NDArray[Any]
 Labels = NDArray[np.integer[Any]]
 
 MOST = 2000  # rounds of expectation and maximization

@@ -12,7 +12,7 @@ from torch import Tensor
 from equipoise.drift.baseline import Baseline
 from equipoise.drift.causes import kinds
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 Engine = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 AT_ONCE = 64  # pictures

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from equipoise import srgb
 
-Array = NDArray[np.floating]
+Figures = NDArray[np.float32]
 
 POINTS = 32  # a side, at which a picture is looked at
 CELLS = 4  # a side: a reflection is local
@@ -38,7 +38,7 @@ GREY = np.array([0.299, 0.587, 0.114], np.float32)
 """the same, along the sRGB curve"""
 
 
-def statistics(pictures: NDArray[np.uint8]) -> NDArray[np.float32]:
+def statistics(pictures: NDArray[np.uint8]) -> Figures:
     """One row of figures (NAMES) for each picture of (n, channels, height, width)."""
     few = pictures[:, :, :: step(pictures), :: step(pictures)]
     side = [size - size % CELLS if size >= CELLS else size for size in few.shape[2:]]
@@ -49,10 +49,10 @@ def statistics(pictures: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 def step(pictures: NDArray[np.uint8]) -> int:
     """Pixels between two points of the grid."""
-    return max(1, min(pictures.shape[2:]) // POINTS)
+    return int(max(1, min(pictures.shape[2:]) // POINTS))
 
 
-def lights(few: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def lights(few: NDArray[np.uint8]) -> tuple[Figures, Figures]:
     """Colour temperature, tint and luminance in linear light; luminance of each cell against the whole."""
     count, channels, height, width = few.shape
     rows, columns = pooled(height), pooled(width)
@@ -64,24 +64,24 @@ def lights(few: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[np.floa
     return whole, np.log(seen).reshape(count, -1) - luminance[:, None]
 
 
-def pooled(size: int) -> NDArray[np.float32]:
+def pooled(size: int) -> Figures:
     """The matrix by which a line of so many points becomes a mean for each of four cells."""
     owner = np.arange(size) * CELLS // size
     cells = (owner[:, None] == np.arange(CELLS)).astype(np.float32)
     return np.asarray(cells / np.maximum(cells.sum(0), 1))
 
 
-def tones(few: NDArray[np.uint8]) -> NDArray[np.float32]:
+def tones(few: NDArray[np.uint8]) -> Figures:
     """Contrast, black point and saturation along the sRGB curve."""
     count, channels, height, width = few.shape
     flat = few.reshape(count, channels, -1)
     grey = GREY @ flat.astype(np.float32) if channels == 3 else flat.mean(1, dtype=np.float32)
     dark = grey.reshape(count, -1, 16).min(2).mean(1) if height * width % 16 == 0 else grey.min(1)
     coloured = (flat.max(1) - flat.min(1)).mean(1, dtype=np.float32)
-    return np.log(np.stack([grey.std(1) + 1, dark + 4, coloured + 1], 1))
+    return np.asarray(np.log(np.stack([grey.std(1) + 1, dark + 4, coloured + 1], 1)))
 
 
-def details(pictures: NDArray[np.uint8]) -> NDArray[np.float32]:
+def details(pictures: NDArray[np.uint8]) -> Figures:
     """Detail, roughness, blocks, direction, and where detail lies: from differences of next pixels."""
     plane = pictures[:, min(1, pictures.shape[1] - 1)].astype(np.int16)
     by = step(pictures)
@@ -105,12 +105,12 @@ def details(pictures: NDArray[np.uint8]) -> NDArray[np.float32]:
     )
 
 
-def centred(size: int) -> NDArray[np.float32]:
+def centred(size: int) -> Figures:
     """Places from -1 to 1, as a mean takes them."""
-    return np.linspace(-1, 1, size, dtype=np.float32) / size
+    return np.asarray(np.linspace(-1, 1, size) / size, np.float32)
 
 
-def blocks(plane: NDArray[np.int16]) -> NDArray[np.float32]:
+def blocks(plane: NDArray[np.int16]) -> Figures:
     """How much larger steps are between JPEG's blocks than beside, as a logarithm."""
     edge, beside = np.zeros(len(plane), np.float32), np.zeros(len(plane), np.float32)
     for lines in (plane[:, ::3].transpose(0, 2, 1), plane[:, :, ::3]):
@@ -119,11 +119,11 @@ def blocks(plane: NDArray[np.int16]) -> NDArray[np.float32]:
         before, end, start, after = (lines[:, ends + offset] for offset in (-1, 0, 1, 2))
         edge += steps(end, start)
         beside += (steps(before, end) + steps(start, after)) / 2
-    return np.log(edge + 1) - np.log(beside + 1)
+    return np.asarray(np.log(edge + 1) - np.log(beside + 1))
 
 
-def steps(one: NDArray[np.int16], other: NDArray[np.int16]) -> NDArray[np.float32]:
+def steps(one: NDArray[np.int16], other: NDArray[np.int16]) -> Figures:
     """Mean difference of two sets of lines."""
     if not one.size:
         return np.zeros(len(one), np.float32)
-    return np.abs(one - other).mean((1, 2), dtype=np.float32)
+    return np.asarray(np.abs(one - other).mean((1, 2), dtype=np.float32))

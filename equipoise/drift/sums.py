@@ -24,7 +24,7 @@ class Layout:
 
     @property
     def parts(self) -> dict[str, slice]:
-        """By name: pictures answered, looked at or not; those looked at, by the class they were called; figures as charts
+        """By name: pictures answered, looked at or not; those looked at, by what they were called; figures as charts
         take them; the same in their own units; the logarithms of bets that they are low or high; random features."""
         sizes = {
             "all": 1,

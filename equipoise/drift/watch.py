@@ -16,7 +16,7 @@ from equipoise.drift.evidence import Evidence
 from equipoise.drift.known import Known
 from equipoise.drift.sums import Sums
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 LATEST = 512  # steps that are remembered one by one, to tell since when
 EASED = np.log(10)  # by so much charts must fall below their threshold before an alarm is over
@@ -125,7 +125,7 @@ class Watch:
 
     def values(self) -> Array:
         """(charts,) as logarithms of how many clean pictures it takes one by itself to be so high."""
-        return self.known.calibration.scaled(self.charts.values(), *self._conditions())[0]
+        return np.asarray(self.known.calibration.scaled(self.charts.values(), *self._conditions())[0])
 
     def by_name(self) -> dict[str, float]:
         """The highest value of each name's charts."""
@@ -142,7 +142,7 @@ class Watch:
 
     def _heights(self) -> Array:
         """(charts,) the same, for each as it comes."""
-        return self.known.calibration.heights(self.run_length, *self._conditions())[0]
+        return np.asarray(self.known.calibration.heights(self.run_length, *self._conditions())[0])
 
     def _conditions(self) -> tuple[Array, Array]:
         """How many pictures the last step had, and how long runs are."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.floating[Any]]
+Array = NDArray[Any]
 
 HALF = 128  # directions: a cosine and a sine each
 MOST_COMPARED = 500  # examples by which the kernel's width is found

@@ -12,7 +12,7 @@ from equipoise.drift.known import Known
 from equipoise.drift.sums import Sums
 from equipoise.drift.watch import SCORES, Watch, chart_name
 
-Array = NDArray[np.floating[Any]]
+Array = NDArray[Any]
 
 LOOKS = 3  # times that the beginning is looked for, each with a better idea of what changed
 
@@ -88,7 +88,7 @@ def class_place(watch: Watch, chart: int) -> int:
     """Which of the sums of classes is highest, as a place among those of all charts."""
     side = chart - SCORES
     classes = watch.charts.classes.shape[2]
-    return SCORES + side * classes + int(watch.charts.classes[0, side].argmax())
+    return SCORES + int(side * classes + watch.charts.classes[0, side].argmax())
 
 
 def turning(scores: Array, sizes: Array, first: int) -> int:
@@ -96,7 +96,8 @@ def turning(scores: Array, sizes: Array, first: int) -> int:
     aim = scores[first:].sum(0) * (weights() + TELLING)
     along = scores @ (aim / max(float(np.linalg.norm(aim)), 1e-12))
     sums, counts = np.cumsum(along[::-1])[::-1], np.cumsum(sizes[::-1])[::-1]
-    return int((np.maximum(sums, 0) ** 2 / counts).argmax())
+    heights: Array = np.maximum(sums, 0) ** 2 / counts
+    return int(np.argmax(heights))
 
 
 TELLING = np.isin(FIGURES, ("distance", "strange", "log odds")).astype(float)

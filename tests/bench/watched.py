@@ -25,7 +25,9 @@ def main() -> None:
     with TemporaryDirectory() as name, ExitStack() as stack:
         place = Path(name)
         bundles = {
-            model: published(short_run(place / model, f"tests.bench.served:{model}", examples=320), place / f"{model}-b")
+            model: published(
+                short_run(place / model, f"tests.bench.served:{model}", examples=320), place / f"{model}-b"
+            )
             for model in MODELS
         }
         both = {

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from equipoise.drift.samples import discrepancy
 from equipoise.drift.density import Weights, density
+from equipoise.drift.samples import discrepancy
 from equipoise.drift.shift import adapted, by_confusion, by_expectation, explained
 from equipoise.judged import confusion
 
