@@ -16,8 +16,10 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
+from equipoise.captures import Captures
 from services import bodies, openapi
 from services.bodies import Bodies
+from services.captured import Captured
 from services.limits import Limits
 from services.link import Link
 from services.metrics import Metrics
@@ -48,8 +50,9 @@ class Service:
         keys: tuple[str, ...] = (),
         accesses: logging.Logger | None = None,
         link: Link | None = None,
+        captures: Captures | None = None,
     ) -> None:
-        """`accesses` is told of each request, if given; `link` reaches the monitor of drift, if there is one."""
+        """`accesses` is told of each request, `link` asks the monitor of drift, `captures` keeps requests: if given."""
         self.models = models
         self.limits = limits
         self.metrics = metrics
@@ -64,6 +67,7 @@ class Service:
             ("GET", "/models", self.listed),
             ("GET", "/models/{name}/compared", self.compared),
             *Watched(models, link).routes(),
+            *Captured(models, self.bodies, captures).routes(),
             ("GET", "/health", self.live),
             ("GET", "/ready", self.ready),
             ("GET", "/metrics", self.counts),

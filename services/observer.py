@@ -16,6 +16,7 @@ from equipoise.drift.known import PREFIX, Known
 from equipoise.drift.ledger import Rows, Tick
 from equipoise.drift.monitor import Report
 from equipoise.drift.sums import Sums
+from services.keeper import Keeper
 from services.metrics import Metrics
 from services.models import Batch, Pair
 
@@ -43,6 +44,7 @@ class Waiting:
     """Pictures of a stream that nobody has looked at yet."""
 
     held: Known
+    classes: list[str]
     parts: list[tuple[NDArray[np.uint8], NDArray[Any], NDArray[Any]]] = field(default_factory=list)
     sources: list[str | None] = field(default_factory=list)
     bytes: int = 0
@@ -51,7 +53,9 @@ class Waiting:
 class Observer:
     """Watches the models of one replica."""
 
-    def __init__(self, metrics: Metrics, link: Link, seconds: float) -> None:
+    def __init__(self, metrics: Metrics, link: Link, seconds: float, keeper: Keeper | None = None) -> None:
+        """`keeper` keeps some requests for labelling, if given."""
+        self.keeper = keeper
         self.metrics = metrics
         self.link = link
         self.seconds = seconds
@@ -82,7 +86,7 @@ class Observer:
                     name = named(stream, source)
                     self.passed[name] = self.passed.get(name, 0) + 1
                 return
-            waits = self.waiting.setdefault(stream, Waiting(held))
+            waits = self.waiting.setdefault(stream, Waiting(held, batch.version.bundle.classes))
             waits.parts.append((batch.pictures.numpy(), batch.logits.numpy(), batch.features.numpy()))
             waits.sources += batch.sources
             waits.bytes += batch.pictures.nbytes
@@ -111,6 +115,9 @@ class Observer:
             some = [place for place, one in enumerate(waits.sources) if one == source]
             sums = base.sums(seen if len(some) == len(seen) else seen.some(some))
             self._add(named(stream, source), sums)
+        if self.keeper:
+            drifts = bool(self.states.get(stream, {}).get("drift"))
+            self.keeper.choose(stream, drifts, waits.classes, pictures, logits / base.temperature, waits.sources)
         self.credit -= time.thread_time() - begun
 
     def _add(self, name: str, sums: Sums) -> None:

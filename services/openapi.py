@@ -59,6 +59,12 @@ PICTURE: Facts = {
         }
     },
 }
+LABEL: Facts = {
+    "application/json": {
+        "schema": {"type": "object", "required": ["label"], "properties": {"label": {"type": "string"}}}
+    }
+}
+TABLE: Facts = {"text/csv": {"schema": {"type": "string"}}}
 REFUSALS = {
     400: "what came cannot be understood",
     401: "an API key is needed",
@@ -74,6 +80,7 @@ REFUSALS = {
 def document(keys: bool, limits: Limits, models: list[str]) -> Facts:
     """The OpenAPI document."""
     name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string", "enum": models}}
+    kept = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
     query = {"name": "model", "in": "query", "schema": {"type": "string", "enum": models}}
     tensors = {"application/json": {"schema": {"$ref": "#/components/schemas/Inference"}}}
     model = "/v2/models/{name}"
@@ -91,6 +98,10 @@ def document(keys: bool, limits: Limits, models: list[str]) -> Facts:
         "/drift/reset": {
             "post": got("Begin the charts anew, once a change is known or put right", 404, 503, name=query)
         },
+        "/capture": {"get": got("Requests kept for labelling, the most useful first", 400, 404, 503)},
+        "/capture/{id}": {"get": got("The picture of one of them", 404, 503, kind="image/png", name=kept)},
+        "/capture/{id}/label": {"post": posted("What it really shows", LABEL, "Any", kept)},
+        "/capture/labels": {"post": posted("Many labels: a table with the columns id and label", TABLE, "Any")},
         "/health": {"get": got("The process answers")},
         "/ready": {"get": got("There is a model that answers", 503)},
         "/metrics": {"get": got("Counts, for Prometheus", kind="text/plain")},
@@ -121,6 +132,7 @@ def document(keys: bool, limits: Limits, models: list[str]) -> Facts:
                 "Tensor": TENSOR,
                 "Inference": INFERENCE,
                 "Outputs": ANY,
+                "Any": ANY,
             }
         },
     }

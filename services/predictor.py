@@ -14,7 +14,9 @@ from tempfile import gettempdir
 from typing import Any
 
 from equipoise import bundle, store
+from equipoise.captures import Captures
 from services.endpoints import Service
+from services.keeper import Keeper
 from services.link import Link
 from services.listener import Listener
 from services.metrics import Metrics, prepare
@@ -43,7 +45,9 @@ class Predictor:
         prepare()
         self.metrics = Metrics()
         self.link = linked(self.settings)
-        self.observer = None if self.link is None else Observer(self.metrics, self.link, self.settings.tick)
+        self.captures = Captures(self.settings.capture, self.settings.captures) if self.settings.capture else None
+        keeper = Keeper(self.captures) if self.captures else None
+        self.observer = Observer(self.metrics, self.link, self.settings.tick, keeper) if self.link else None
         self.reporting: asyncio.Task[None] | None = None
         self.service: Service | None = None
         self.wanted: dict[str, Wanted] = {}
@@ -120,7 +124,7 @@ class Predictor:
         gc.freeze()  # what is there now stays: to look through it again and again would hold up requests
         path = self.settings.access_log
         accesses = logger("equipoise.access", logging.INFO, lines(path)) if path else None
-        return Service(models, self.limits, self.metrics, self.settings.secrets(), accesses, self.link)
+        return Service(models, self.limits, self.metrics, self.settings.secrets(), accesses, self.link, self.captures)
 
     def check_health(self) -> None:
         """Raises if nothing answers here any more."""

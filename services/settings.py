@@ -36,6 +36,10 @@ class Settings(BaseModel):
     """folder in which the monitor keeps what it knows; on several nodes, one that all share"""
     webhook: str | None = Field(None, pattern=r"^https?://")
     """URL that is told of an alarm, once an hour at most"""
+    capture: str | None = Field(None, min_length=1)
+    """folder or URL in which some requests are kept for labelling, with their pictures; none if not given"""
+    captures: int = Field(500, ge=2, le=100_000)
+    """how many at most"""
     limits: Limits = Field(default_factory=Limits)
 
     @model_validator(mode="after")
@@ -45,6 +49,12 @@ class Settings(BaseModel):
             remedy = "give keys=FILE with an API key a line, or keep to 127.0.0.1"
             raise ValueError(f"host {self.host} lets others in: {remedy}")
         return self
+
+    @field_validator("capture")
+    @classmethod
+    def absolute(cls, place: str | None) -> str | None:
+        """The whole path, unless it is a URL."""
+        return place if place is None or "://" in place else str(Path(place).absolute())
 
     @field_validator("keys", "certfile", "keyfile", "access_log", "state")
     @classmethod

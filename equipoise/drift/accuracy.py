@@ -32,6 +32,11 @@ class Estimate:
     low: float
     high: float
 
+    @property
+    def reach(self) -> float:
+        """Half of what lies between the bounds."""
+        return (self.high - self.low) / 2
+
 
 def usual_accuracy(known: Known) -> Estimate:
     """On the reference."""
@@ -72,7 +77,7 @@ def tried(known: Known, effect: Effect) -> Estimate:
     at, *ends = (
         float(np.interp(size, sizes[order], values[order])) for size in (effect.value, effect.low, effect.high)
     )
-    spread = SPREAD * abs(clean - at) + SURE * np.sqrt(at * (1 - at) / float(found.tried))
+    spread = SPREAD * abs(clean - at) + bounded(at, float(found.tried)).reach
     return Estimate(at, max(min(at, *ends) - spread, 0), min(max(at, *ends) + spread, 1))
 
 

@@ -12,7 +12,7 @@ from equipoise.drift import confidence, statistics
 from equipoise.drift.baseline import Seen, Usual, baseline
 from equipoise.drift.calibration import calibrated
 from equipoise.drift.known import PREFIX, Known, Labelled
-from equipoise.drift.signatures import AT_ONCE, Engine, signatures
+from equipoise.drift.trials import AT_ONCE, Engine, signatures
 from equipoise.drift.waves import waves
 
 Array = NDArray[Any]
