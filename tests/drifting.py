@@ -16,7 +16,7 @@ COLOURS = torch.tensor([[200, 60, 50], [60, 180, 70], [60, 80, 200], [190, 180, 
 
 
 def pictures(count: int, seed: int, labels: NDArray[np.int64] | None = None) -> tuple[Tensor, NDArray[np.int64]]:
-    """uint8 (count, 3, 32, 32): a coloured disc somewhere on a grey ground with grain, in light that varies a little."""
+    """uint8 (count, 3, 32, 32): a coloured disc somewhere on grainy grey, in light that varies a little."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, CLASSES, count) if labels is None else labels
     across = torch.linspace(-1, 1, 32)

@@ -98,8 +98,8 @@ def details(pictures: NDArray[np.uint8]) -> Figures:
             np.log(np.minimum(bend, FLAT).mean((1, 2)) + 0.5),
             blocks(plane),
             np.log(across + 0.5) - np.log(down + 0.5),
-            rows @ centred(rows.shape[1]) / (total + 1e-3),
-            columns @ centred(columns.shape[1]) / (total + 1e-3),
+            (rows * centred(rows.shape[1])).sum(1) / (total + 1e-3),  # `@` would round by how many pictures there are
+            (columns * centred(columns.shape[1])).sum(1) / (total + 1e-3),
         ],
         1,
     )

@@ -100,10 +100,11 @@ def service(stage, cluster, bundles, tmp_path_factory):
 
 
 @contextmanager
-def started(cluster, bundles, log):
+def started(cluster, bundles, log, *arguments):
     """The service, by the command of the README."""
     (port,) = free_ports(1)
-    process = cluster.start(SERVE, "run", "services.app:build", f"bundle={bundles[0]}", f"port={port}", log=log)
+    given = (f"bundle={bundles[0]}", f"port={port}", f"state={log.parent / 'drift'}", *arguments)
+    process = cluster.start(SERVE, "run", "services.app:build", *given, log=log)
 
     def answers() -> bool:
         assert process.poll() is None, log.read_text()
@@ -121,7 +122,7 @@ def started(cluster, bundles, log):
     except TimeoutError:
         raise AssertionError(log.read_text()) from None
     (replica,) = [pid for pid, command in descendants(cluster.head).items() if "ServeReplica" in command]
-    yield Service(port, bundles[0], replica, bundles[1])
+    yield Service(port, bundles[0], replica, bundles[-1])
     cluster.shut_down_serve()
     process.terminate()
     process.wait(timeout=60)

@@ -89,14 +89,14 @@ def test_jpeg_raises_blocks_the_more_the_worse_it_is():
 
 
 def test_a_quarter_turn_changes_the_sign_of_direction_and_exchanges_places():
-    stripes = np.zeros((1, 3, 64, 64))
-    stripes[..., ::8] = 0.2
-    stripes[:, :, :20] *= 4
+    stripes = np.zeros((1, 3, 32, 32))
+    stripes[..., ::4] = 0.1
+    stripes[:, :, :10] *= 4
     here, there = statistics(coded(stripes + 0.1))[0], statistics(coded(np.rot90(stripes, 1, (2, 3)) + 0.1))[0]
     assert here[PLACE["direction"]] > 0.5
     assert there[PLACE["direction"]] == pytest.approx(-here[PLACE["direction"]], abs=1e-5)
     assert here[PLACE["height"]] < -0.1 and abs(here[PLACE["side"]]) < 0.1
-    assert there[PLACE["side"]] == pytest.approx(here[PLACE["height"]], abs=0.1)
+    assert there[PLACE["side"]] == pytest.approx(here[PLACE["height"]], abs=1e-5)
 
 
 @pytest.mark.parametrize(("row", "column"), [(0, 0), (0, 3), (2, 1), (3, 3)])
@@ -109,7 +109,7 @@ def test_a_bright_corner_raises_its_cell_alone(row, column):
     assert (change[:, place] > 0.5).all() and (np.delete(change, place, 1) < 0).all()
 
 
-@pytest.mark.parametrize("height, width", [(8, 8), (17, 33), (1, 1), (3, 200), (512, 512)])
+@pytest.mark.parametrize(("height", "width"), [(8, 8), (17, 33), (3, 200), (512, 512)])
 @pytest.mark.parametrize("channels", [1, 3])
 def test_figures_are_finite_whatever_the_picture(channels, height, width):
     rng = np.random.default_rng(0)

@@ -1,0 +1,174 @@
+"""Drift on the running service: clean requests, a blurred lens, a monitor that is killed, requests kept for labels."""
+
+import io
+import json
+import os
+import signal
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from equipoise.drift.causes import blurred
+from equipoise.trial import Trial
+from equipoise.workloads import workload
+from tests.bundles import published, short_run
+from tests.cluster import descendants, until
+from tests.http.conftest import started
+
+
+class Hook(BaseHTTPRequestHandler):
+    """Keeps what it is told."""
+
+    def do_POST(self):
+        self.server.told.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *_):
+        """Nothing: its users read what was told."""
+
+
+@pytest.fixture(scope="module")
+def hook():
+    server = HTTPServer(("127.0.0.1", 0), Hook)
+    server.told = []
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def watched(stage, cluster, hook, tmp_path_factory):
+    place = tmp_path_factory.mktemp("watched")
+    bundle = published(short_run(place / "run", examples=9600), place / "digits", drift=True)
+    arguments = ("tick=0.2", f"webhook=http://127.0.0.1:{hook.server_port}", f"capture={place / 'kept'}", "captures=40")
+    return stage.show("watched", lambda: started(cluster, [bundle], place / "log", *arguments))
+
+
+@pytest.fixture(scope="module")
+def digits():
+    """Pictures that neither training nor the reference has."""
+    made = workload(Trial(workload="digits"))
+    return torch.cat([made.test.pictures, made.validation.pictures])
+
+
+def drawn(pictures, count, seed):
+    return pictures[np.random.default_rng(seed).integers(0, len(pictures), count)]
+
+
+def send(service, pictures, **headers):
+    """Ask for a label of each picture."""
+    for picture in pictures:
+        file = io.BytesIO()
+        Image.fromarray(picture[0].numpy()).save(file, "PNG")
+        service.json("POST", "/predict", file.getvalue(), content_type="image/png", **headers)
+
+
+def verdict(service, answered):
+    """Once the monitor knows of so many pictures, but for those that are too few for a step."""
+    return until(lambda: (found := service.json("GET", "/drift"))["images"] > answered - 16 and found, 20)
+
+
+def alarms(service):
+    return [one for one in service.json("GET", "/drift/history")["events"] if one["event"] == "alarm"]
+
+
+def test_clean_requests_are_ok_and_a_blurred_lens_is_named(watched, digits, hook):
+    send(watched, drawn(digits, 400, 1))
+    found = verdict(watched, 400)
+    assert (found["state"], found["cause"], found["since"], alarms(watched)) == ("ok", None, None, [])
+    send(watched, blurred(drawn(digits, 200, 2), 0.8))
+    found = verdict(watched, 600)
+    assert (found["state"], found["cause"]) == ("drift", "blur"), found["why"]
+    assert abs(found["since"]["images"] - 200) <= 40
+    assert {"name", "value", "threshold", "effect"} <= found["charts"][0].keys()
+    (alarm,) = alarms(watched)
+    assert alarm["cause"] == "blur"
+    until(lambda: hook.told, 20)
+    assert [one["cause"] for one in hook.told] == ["blur"]
+    _, _, counts = watched.ask("GET", "/metrics")
+    assert f'equipoise_drift{{model="digits",version="{found["version"]}"}} 1.0' in counts.decode()
+
+
+def test_charts_begin_anew_when_they_are_asked_to(watched, digits):
+    before = watched.json("GET", "/drift")
+    assert watched.json("POST", "/drift/reset")["reset"]
+    assert watched.json("GET", "/drift")["state"] == "unknown"
+    send(watched, drawn(digits, 100, 3))
+    assert verdict(watched, 100)["state"] == "ok"
+    assert before["version"] == watched.json("GET", "/drift")["version"]
+    assert watched.json("GET", "/drift/history")["events"][-1]["event"] == "reset"
+
+
+def test_a_killed_monitor_goes_on_where_it_was_and_counts_nothing_twice(watched, cluster, digits):
+    watched.json("POST", "/drift/reset")
+    send(watched, drawn(digits, 100, 4))
+    until(lambda: watched.json("GET", "/drift")["images"] > 84, 20)
+    (monitor,) = [pid for pid, command in descendants(cluster.head).items() if "ray::Drift" in command]
+    os.kill(monitor, signal.SIGKILL)
+    send(watched, drawn(digits, 200, 5))
+    found = until(lambda: answered(watched) > 284 and watched.json("GET", "/drift"), 60)
+    assert 284 < found["images"] <= 300 and found["state"] == "ok" and found["ticks"]["lost"] == 0
+    assert "monitor restarted" in [one["event"] for one in watched.json("GET", "/drift/history")["events"]]
+
+
+def answered(service):
+    """Pictures that the monitor knows of; none while it is being restarted."""
+    status, _, body = service.ask("GET", "/drift")
+    assert status in (200, 503)
+    return json.loads(body).get("images", 0)
+
+
+def test_each_source_has_charts_of_its_own(watched, digits):
+    watched.json("POST", "/drift/reset")
+    for seed in range(6):
+        send(watched, drawn(digits, 20, 10 + seed), x_source="hall")
+        send(watched, blurred(drawn(digits, 20, 20 + seed), 0.8), x_source="yard")
+    found = until(lambda: (one := verdict(watched, 240)).get("sources", {}).keys() >= {"hall", "yard"} and one, 20)
+    assert found["sources"]["hall"]["state"] == "ok"
+    assert (found["sources"]["yard"]["state"], found["sources"]["yard"]["cause"]) == ("drift", "blur")
+
+
+def test_some_requests_are_kept_and_take_labels(watched, digits):
+    kept = until(lambda: watched.json("GET", "/capture")["captures"], 20)
+    assert all({"id", "label", "score", "label_given"} <= one.keys() for one in kept)
+    status, headers, body = watched.ask("GET", f"/capture/{kept[0]['id']}")
+    assert (status, headers["content-type"]) == (200, "image/png")
+    assert Image.open(io.BytesIO(body)).size == (16, 16)
+    assert watched.json("POST", f"/capture/{kept[0]['id']}/label", {"label": "7"})["label_given"] == "7"
+    table = f"id,label\n{kept[1]['id']},3\n".encode()
+    assert watched.json("POST", "/capture/labels", table, content_type="text/csv") == {"labelled": 1}
+    given = {one["id"]: one["label_given"] for one in watched.json("GET", "/capture?most=1000")["captures"]}
+    assert (given[kept[0]["id"]], given[kept[1]["id"]]) == ("7", "3")
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "body", "status", "words"),
+    [
+        ("GET", "/drift?model=nobody", None, 404, "there is no model"),
+        ("GET", "/capture/0000000000000000", None, 404, "no capture"),
+        ("GET", "/capture/..%2f..%2fetc", None, 404, ""),
+        ("GET", "/capture?pool=all", None, 400, "ask for a pool"),
+        ("POST", "/capture/0000000000000000/label", b'{"label": "3"}', 404, "no capture"),
+        ("POST", "/capture/labels", b"id,label\nxyz,3\n", 400, ""),
+        ("POST", "/capture/labels", b"\xff\xfe", 400, "UTF-8"),
+    ],
+)
+def test_what_cannot_be_is_said_in_a_sentence(watched, verb, path, body, status, words):
+    found, _, reply = watched.ask(verb, path, body)
+    assert found == status and words in json.loads(reply)["error"], reply
+
+
+def test_a_label_of_no_class_changes_nothing(watched):
+    kept = watched.json("GET", "/capture")["captures"][-1]
+    status, _, body = watched.ask("POST", f"/capture/{kept['id']}/label", b'{"label": "cat"}')
+    assert status == 400 and "cat" in json.loads(body)["error"]
+    same = [one for one in watched.json("GET", "/capture?most=1000")["captures"] if one["id"] == kept["id"]]
+    assert same[0]["label_given"] == kept["label_given"]
