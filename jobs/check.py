@@ -5,6 +5,7 @@ Exit status: 0 they do, 3 they drifted, 4 nobody can tell, 2 asked for what cann
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,14 +34,14 @@ class Asked:
     bundle: str
     """folder or URL of a published model"""
     images: Path
-    """folder of pictures, in folders of their own or not; or one picture a line's worth of path in a .txt"""
+    """folder of pictures, at any depth"""
     json: bool = False
     """print one JSON object instead of a table"""
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status says what was found."""
-    asked = tyro.cli(Asked)
+    asked = tyro.cli(Asked, args=arguments)
     try:
         found = check(bundle.load(asked.bundle), asked.images)
     except (ValueError, OSError) as error:

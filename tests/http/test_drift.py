@@ -15,6 +15,7 @@ from PIL import Image
 from equipoise.drift.causes import blurred
 from equipoise.trial import Trial
 from equipoise.workloads import workload
+from jobs import check
 from tests.bundles import published, short_run
 from tests.cluster import descendants, until
 from tests.http.conftest import started
@@ -147,6 +148,35 @@ def test_some_requests_are_kept_and_take_labels(watched, digits):
     assert watched.json("POST", "/capture/labels", table, content_type="text/csv") == {"labelled": 1}
     given = {one["id"]: one["label_given"] for one in watched.json("GET", "/capture?most=1000")["captures"]}
     assert (given[kept[0]["id"]], given[kept[1]["id"]]) == ("7", "3")
+
+
+def test_a_folder_of_pictures_is_judged_without_a_service(watched, digits, tmp_path, capsys):
+    for name, pictures in (("clean", drawn(digits, 120, 30)), ("blurred", blurred(drawn(digits, 120, 31), 0.8))):
+        (tmp_path / name).mkdir()
+        for place, picture in enumerate(pictures):
+            Image.fromarray(picture[0].numpy()).save(tmp_path / name / f"{place}.png")
+
+    def checked(*arguments):
+        status = check.main(["--bundle", str(watched.bundle), "--images", *map(str, arguments)])
+        return status, capsys.readouterr()
+
+    status, said = checked(tmp_path / "clean", "--json")
+    found = json.loads(said.out)
+    assert (status, found["state"], found["cause"], found["images"]) == (0, "ok", None, 120)
+    assert found["accuracy"]["low"] <= found["accuracy"]["value"] <= found["accuracy"]["high"]
+    status, said = checked(tmp_path / "blurred", "--json")
+    found = json.loads(said.out)
+    assert (status, found["state"], found["cause"]) == (3, "drift", "blur")
+    assert {"unit", "low", "high"} <= found["charts"][0]["effect"].keys()
+    status, said = checked(tmp_path / "blurred")
+    assert status == 3 and said.out.startswith("drift: blur")
+    for path in sorted((tmp_path / "clean").iterdir())[20:]:
+        path.unlink()
+    (tmp_path / "clean" / "torn.png").write_bytes(b"\x89PNG")
+    status, said = checked(tmp_path / "clean", "--json")
+    assert (status, json.loads(said.out)["state"]) == (4, "unknown") and "torn.png" in said.err
+    status, said = checked(tmp_path / "nowhere")
+    assert status == 2 and "is not a folder" in said.err
 
 
 @pytest.mark.parametrize(
