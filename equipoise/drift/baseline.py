@@ -133,6 +133,7 @@ class Baseline:
         shifts = self.usual.shifts(seen)
         scores = np.clip(shifts / self.usual.scale[seen.classes], -MOST_SCORE, MOST_SCORE)
         rank = self.ranks(scores) - 0.5
+        rank[:, FIGURES.index("strange")] = 0  # a yes or no: its rank would tell the class, and runs of one win bets
         return self.layout.packed(
             all=np.array([len(seen)]),
             classes=np.bincount(seen.classes, minlength=self.layout.classes),
