@@ -22,7 +22,7 @@ import tyro
 
 from equipoise import bundle, store
 from equipoise.captures import Captures
-from equipoise.drift import remedied
+from equipoise.drift import refined, remedied
 from equipoise.drift.remedied import Change
 from equipoise.trial import Trial
 from equipoise.workloads import Split, workload
@@ -142,6 +142,8 @@ def tuned(asked: Asked, model: bundle.Bundle, changes: list[Change]) -> int:
     with tempfile.TemporaryDirectory(prefix="equipoise-adapt-") as name:
         place = Path(name)
         recipe(asked, place, facts, changes)
+        changes = fitted(place, facts)
+        print(planned(changes, counted(asked)))
         trial = tuning(asked, model, place)
         record = train(trial, place / "run")
         if record is None:
@@ -168,6 +170,21 @@ def recipe(asked: Asked, place: Path, facts: dict[str, Any], changes: list[Chang
         held = sum(Captures(asked.capture).exported(place / remedied.LABELLED).values())
         found["train"] = held - round(HELD_OUT * held)
     store.write_json(place / remedied.RECIPE, found | {"changes": [asdict(one) for one in changes]})
+
+
+def fitted(place: Path, facts: dict[str, Any]) -> list[Change]:
+    """The changes of a recipe, fitted to its labelled pictures if there are enough."""
+    found = remedied.read(place)
+    changes = [Change(**one) for one in found["changes"]]
+    base = workload(Trial(**{**facts, "data": found["data"], "init": None}))
+    few, labels = remedied.labelled(place / remedied.LABELLED, base)
+    if len(labels) < refined.FEWEST or not changes:
+        return changes
+    plain = base.validation
+    fit = refined.Fit(remedied.whole(plain), plain.labels.numpy(), few, labels.numpy())
+    changes = refined.refined(changes, fit)
+    store.write_json(place / remedied.RECIPE, found | {"changes": [asdict(one) for one in changes]})
+    return changes
 
 
 def tuning(asked: Asked, model: bundle.Bundle, place: Path) -> Trial:

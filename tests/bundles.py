@@ -13,10 +13,15 @@ from jobs import publish
 
 def short_run(folder: Path, workload: str = "digits", examples: int = 3200, seed: int = 0) -> Path:
     """A run that ended at its cap."""
-    folder.mkdir(parents=True)
     training = Training(Trial(workload=workload, batch=32, lr=0.1, examples=examples, target=2.0, seed=seed))
     for _ in training.laps():
         pass
+    return kept(training, folder)
+
+
+def kept(training: Training, folder: Path) -> Path:
+    """What jobs.train leaves of a run that has ended."""
+    folder.mkdir(parents=True)
     weights = {name: value.contiguous() for name, value in training.model.state_dict().items()}
     save_file(weights, folder / "model.safetensors")
     record = Record(

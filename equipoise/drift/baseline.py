@@ -132,17 +132,22 @@ class Baseline:
         """What a replica adds for them."""
         shifts = self.usual.shifts(seen)
         scores = np.clip(shifts / self.usual.scale[seen.classes], -MOST_SCORE, MOST_SCORE)
-        rank = self.ranks(scores) - 0.5
-        rank[:, FIGURES.index("strange")] = 0  # a yes or no: its rank would tell the class, and runs of one win bets
+        low, high = self.bets(scores)
         return self.layout.packed(
             all=np.array([len(seen)]),
             classes=np.bincount(seen.classes, minlength=self.layout.classes),
             scores=scores,
             shifts=shifts,
-            low=np.log1p(-rank - self.wider),
-            high=np.log1p(rank - self.wider),
+            low=low,
+            high=high,
             waves=seen.waves,
         )
+
+    def bets(self, scores: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The logarithms of what bets on low and on high ranks bring."""
+        rank = self.ranks(scores) - 0.5
+        rank[:, FIGURES.index("strange")] = 0  # a yes or no: its rank would tell the class, and runs of one win bets
+        return np.log1p(-rank - self.wider), np.log1p(rank - self.wider)
 
     def ranks(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Which share of the reference scores less; the same counts by half."""

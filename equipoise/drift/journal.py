@@ -81,7 +81,7 @@ class Journal:
         path = self.folder / f"snapshot-{self.generation()}.npz"
         if not path.exists():
             return None
-        with np.load(path, allow_pickle=False) as held:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as held:  # NumPy leaves a broken one open
             return dict(held)
 
     def set_aside(self) -> None:

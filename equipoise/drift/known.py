@@ -74,15 +74,17 @@ def known(arrays: Mapping[str, NDArray[Any]], classes: int, features: int) -> Kn
         usual, calibration, signatures, labelled = (
             part(**{field.name: held[f"{name}.{field.name}"] for field in fields(part)}) for name, part in PARTS.items()
         )
+        directions, ranked, temperature, wider = (
+            held[name] for name in ("directions", "ranked", "temperature", "wider")
+        )
     except KeyError as error:
         raise ValueError(f"the bundle has no reference to compare with (no {error.args[0]}): publish again") from None
-    width = held["directions"].shape[0]
+    width = directions.shape[0]
     if width != features or len(usual.counts) != classes:
         wanted = f"{features} features and {classes} classes"
         raise ValueError(f"the reference has {width} features and {len(usual.counts)} classes, the model {wanted}")
     layout = Layout(classes, len(FIGURES), usual.waves.shape[1])
-    made = Waves(held["directions"])
-    base = Baseline(float(held["temperature"]), made, usual, layout, held["ranked"], float(held["wider"]))
+    base = Baseline(float(temperature), Waves(directions), usual, layout, ranked, float(wider))
     return Known(base, calibration, signatures, labelled)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from equipoise.drift.sums import Sums
 
 SILENT = 10.0  # seconds after which a replica is taken to have died
+GONE = 256  # replicas that died or left, of which it is known what they told: they may come back, or be heard twice
 
 Rows = dict[str, Sums]
 """sums by stream"""
@@ -52,17 +53,26 @@ class Ledger:
     lost: int = 0
     """ticks that never came: dropped by a replica, or in flight when it died"""
     died: int = 0
+    gone: dict[str, int] = field(default_factory=dict)
+    """the last tick that counts of each that died or left"""
 
     def take(self, name: str, ticks: list[Tick], clock: int, now: float, leaves: bool = False) -> int:
         """Ticks of a replica, which has told all up to `clock`; the number up to which they need not come again."""
-        replica = self.replicas.setdefault(name, Replica(clock=self.closed))
+        if name not in self.replicas:
+            self.replicas[name] = Replica(taken=self.gone.pop(name, 0), clock=self.closed)
+        replica = self.replicas[name]
         for tick in ticks:
             self._count(replica, tick)
         replica.clock, replica.heard = max(replica.clock, clock), now
         taken = replica.taken
         if leaves:
-            del self.replicas[name]
+            self._leave(name)
         return taken
+
+    def _leave(self, name: str) -> None:
+        self.gone[name] = self.replicas.pop(name).taken
+        for oldest in [*self.gone][:-GONE]:
+            del self.gone[oldest]
 
     def _count(self, replica: Replica, tick: Tick) -> None:
         if tick.number <= replica.taken:
@@ -80,7 +90,7 @@ class Ledger:
     def due(self, now: float) -> list[tuple[int, Rows]]:
         """Ticks of the clock that are complete, in order; they are closed by this."""
         for name in [name for name, one in self.replicas.items() if now - one.heard > SILENT]:
-            del self.replicas[name]
+            self._leave(name)
             self.died += 1
             self.lost += 1  # the one that it was adding up when it died
         told = min((one.clock for one in self.replicas.values()), default=max(self.waiting, default=self.closed))

@@ -68,7 +68,7 @@ class Monitor:
     def _recover(self) -> None:
         """The state that was kept."""
         for path in sorted(self.folder.glob("known-*.npz")):
-            with np.load(path, allow_pickle=False) as held:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
                 self._learn(str(held["stream"]), dict(held))
         if (state := self.journal.latest()) is not None:
             self._restore(state)
@@ -170,14 +170,18 @@ class Monitor:
         if name not in self.watches:
             self.watches[name] = Watch.begun(held, self.run_length)
         watch = self.watches[name]
-        several = any(belongs(one, stream) and one != stream for one in self.watches)
-        watch.run_length = self.run_length * (2 if several else 1)  # those of sources and that of all share the alarms
+        watch.run_length = self._asked(stream)
         had = watch.alarm
         if watch.add(row, at):
             self._event("alarm", name, at, verdict(watch))
             self.fresh.append(self.events[-1])
         elif had is not None and watch.alarm is None:
             self._event("over", name, at, {})
+
+    def _asked(self, stream: str) -> float:
+        """Of each watch of a stream: those of sources and that of all share the alarms."""
+        several = any(belongs(one, stream) and one != stream for one in self.watches)
+        return self.run_length * (2 if several else 1)
 
     def _event(self, kind: str, stream: str, at: float, facts: dict[str, Any]) -> None:
         self.events.append({"event": kind, "stream": stream, "time": at, **facts})
@@ -200,7 +204,7 @@ class Monitor:
     def _state(self) -> dict[str, Any]:
         """All that changes, as arrays."""
         ledger = self.ledger
-        counts = {name: getattr(ledger, name) for name in ("closed", "late", "twice", "lost", "died")}
+        counts = {name: getattr(ledger, name) for name in ("closed", "late", "twice", "lost", "died", "gone")}
         replicas = {name: asdict(one) for name, one in ledger.replicas.items()}
         waiting = [(clock, name) for clock, rows in ledger.waiting.items() for name in rows]
         facts = {
@@ -233,6 +237,8 @@ class Monitor:
                 self.watches[name].restore(
                     {key.removeprefix(prefix): value for key, value in arrays.items() if key.startswith(prefix)}
                 )
+        for name, watch in self.watches.items():
+            watch.run_length = self._asked("/".join(name.split("/", 2)[:2]))
 
 
 def belongs(name: str, stream: str) -> bool:

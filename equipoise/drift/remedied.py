@@ -23,6 +23,11 @@ COPIES = 4  # of each training picture under the drift, and as many without: few
 SPREAD = (0.4, 1.4)  # of the size that was found: it is not exact, and no two days are the same
 AGAIN = 6  # times that a labelled picture of the drift itself is shown for each other one
 MOST_TARGET = 1.0
+ORDER = (
+    *("geometry", "features", "reflection", "colour temperature", "tint", "exposure"),
+    *("blur", "noise", "contrast", "compression"),
+)
+"""from the scene to the file: what the table reflects has the lamp's colour too"""
 
 
 @dataclass(frozen=True)
@@ -91,10 +96,14 @@ def labelled(place: Path, base: Workload) -> tuple[Tensor, Tensor]:
 
 def drifted(split: Split, changes: list[Change], share: float = 1.0) -> Split:
     """The same pictures under the drift."""
-    pictures = whole(split)
-    for change in changes:
+    return Split(changed(whole(split), changes, share), split.labels)
+
+
+def changed(pictures: Tensor, changes: list[Change], share: float = 1.0) -> Tensor:
+    """Pictures under changes, in the order in which light and camera make them."""
+    for change in sorted(changes, key=lambda one: ORDER.index(one.cause)):
         pictures = change.kind.change(pictures, change.sized(share))
-    return Split(pictures, split.labels)
+    return pictures
 
 
 def varied(split: Split, changes: list[Change]) -> Split:

@@ -1,0 +1,72 @@
+"""The goals for drift, each measured.
+
+python -m tests.bench.drift [--references 20] [--share 40] [--streams 20] [--only lengths delays batch cost anytime]
+"""
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from equipoise.machine import machine
+from equipoise.workloads.shelf import Scene
+from tests.bench.drift import costs, delays, lengths
+from tests.bench.drift.pool import OTHER, Pool, pool, reference
+
+ASKED, RUNS, SIZES = (10_000.0, 100_000.0), (1.0, 20.0, 100.0), (16, 64)
+POOL = 30_000
+
+
+def main() -> None:
+    """Print the tables."""
+    asked = argparse.ArgumentParser(description=__doc__)
+    asked.add_argument("--references", type=int, default=20)
+    asked.add_argument("--share", type=int, default=40, help="of the run length asked, looked at for each reference")
+    asked.add_argument("--streams", type=int, default=20, help="that change, for each change")
+    asked.add_argument("--only", nargs="*", help="names of tables")
+    given = asked.parse_args()
+    print(", ".join(f"{name} {value}" for name, value in machine(torch.device("cpu")).items()))
+    clean = pool(POOL)
+    for name, table in TABLES.items():
+        if not given.only or name in given.only:
+            print(f"\n{name}\n", flush=True)
+            print("\n".join(table(clean, given)), flush=True)
+
+
+def run_lengths(clean: Pool, given: Any) -> list[str]:
+    """Clean pictures to a false alarm."""
+    cases = [
+        (asked, runs, size) for asked in ASKED for size in SIZES for runs in RUNS if size == 16 or asked == ASKED[0]
+    ]
+    return lengths.table(clean, given.references, cases, given.share)
+
+
+def changes(clean: Pool, given: Any) -> list[str]:
+    """Requests to an alarm, and its cause."""
+    known, lines = reference(), [*delays.HEAD]
+    for name, (scene, cause, goal) in delays.SCENES.items():
+        drifted = pool(3000, scene, OTHER)
+        found = [delays.told(known, clean, drifted, seed) for seed in range(given.streams)]
+        lines.append(delays.row(name, found, goal, cause, delays.strength(known, drifted)))
+        print(lines[-1], flush=True)
+    others = pool(6000, Scene(), OTHER)
+    found = []
+    for seed in range(given.streams):
+        without = others.some(np.flatnonzero(others.labels != seed % 10))
+        found.append(delays.told(known, clean, without, seed))
+    lines.append(delays.row("one of ten classes gone", found, 500, "label shift", None))
+    return lines
+
+
+TABLES: dict[str, Callable[[Pool, Any], list[str]]] = {
+    "lengths": run_lengths,
+    "delays": changes,
+    "batch": lambda clean, given: costs.batch(),
+    "cost": lambda clean, given: costs.looking(),
+    "anytime": lambda clean, given: costs.anytime(clean, reference(), given.streams * 10),
+}
+
+if __name__ == "__main__":
+    main()
