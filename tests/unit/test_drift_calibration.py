@@ -12,7 +12,7 @@ from equipoise.drift.waves import waves
 from tests.drifting import CLASSES, known, model, pictures
 
 ASKED = 2000.0
-REFERENCES, EACH, PICTURES = 12, 16, 4096  # of streams: about 20 alarms a reference and 250 in all, if rightly set
+REFERENCES, EACH, PICTURES = 12, 12, 4096  # of streams: about 25 alarms a reference and 300 in all, if rightly set
 
 
 @cache

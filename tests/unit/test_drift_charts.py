@@ -126,7 +126,7 @@ def test_the_ratio_of_features_is_about_1_without_drift_whatever_classes_come(sh
     found = {0.0: [], 1.0: [], SLACK: []}
     for error, ratios in found.items():
         rng = np.random.default_rng(0)
-        for _ in range(40):
+        for _ in range(20):
             centres = rng.normal(0, (error * 0.8 / WAVES) ** 0.5, (4, WAVES)) / EXAMPLES[:, None] ** 0.5
             made = charts(rules(usual()), FIGURE_COUNT, WAVES)
             for step in steps(rng, 60, shares=shares):

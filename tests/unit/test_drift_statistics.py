@@ -88,6 +88,14 @@ def test_jpeg_raises_blocks_the_more_the_worse_it_is():
     assert (found[0] > 0.02).all() and (found[1] > found[0] + 0.2).all()
 
 
+def test_steps_at_every_eighth_pixel_are_blocks_and_an_even_slope_is_none_by_hand():
+    stairs, even = np.arange(32) // 8 * 10, np.arange(32) * 4
+    for line, expected in ((stairs, np.log(11)), (even, 0), (even * 0, 0)):
+        for picture in (np.tile(line, (32, 1)), np.tile(line, (32, 1)).T):
+            shown = np.broadcast_to(picture, (1, 3, 32, 32)).astype(np.uint8)
+            assert statistics(shown)[0, PLACE["blocks"]] == pytest.approx(expected, abs=1e-6)
+
+
 def test_a_quarter_turn_changes_the_sign_of_direction_and_exchanges_places():
     stripes = np.zeros((1, 3, 32, 32))
     stripes[..., ::4] = 0.1

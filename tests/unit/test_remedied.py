@@ -1,0 +1,63 @@
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from equipoise import store
+from equipoise.drift import refined, remedied
+from equipoise.drift.remedied import Change
+from equipoise.trial import Trial
+from equipoise.workloads import workload
+from equipoise.workloads.products import MACHINE
+from equipoise.workloads.shelf import Scene, rendered
+
+
+def test_light_is_shared_by_equal_steps_of_its_inverse():
+    warm = Change("colour temperature", "warmer", 4000.0)
+    assert warm.sized(0) == pytest.approx(6500) and warm.sized(1) == pytest.approx(4000)
+    assert 1e6 / warm.sized(0.5) == pytest.approx((1e6 / 6500 + 1e6 / 4000) / 2)
+    assert Change("exposure", "darker", -1.0).sized(0.5) == -0.5
+
+
+def test_a_change_that_is_none_is_refused():
+    with pytest.raises(ValueError, match="there is no change of weather"):
+        _ = Change("weather", "", 1.0).kind
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    changes = [{"cause": "exposure", "detail": "darker", "value": -1.0}]
+    store.write_json(tmp_path / "recipe.json", {"workload": "digits", "data": str(tmp_path), "changes": changes})
+    return tmp_path
+
+
+def test_a_remedy_learns_with_and_without_the_drift_and_is_judged_by_both(recipe):
+    base = workload(Trial(workload="digits"))
+    made = workload(Trial(workload=remedied.NAME, data=str(recipe)))
+    assert len(made.train) == 2 * remedied.COPIES * len(base.train)
+    assert len(made.test) == 2 * len(base.test)
+    assert torch.equal(made.test.pictures[: len(base.test)], base.test.pictures)
+    assert made.reference.pictures.float().mean() < 0.8 * base.reference.pictures.float().mean()
+    assert torch.equal(made.reference.labels, base.reference.labels)
+
+
+def test_labelled_pictures_are_shown_often_and_those_held_out_never(recipe):
+    (recipe / "labelled" / "3").mkdir(parents=True)
+    for place in range(10):
+        Image.fromarray(np.full((16, 16), 10 * place, np.uint8)).save(recipe / "labelled" / "3" / f"{place}.png")
+    facts = store.read_json(recipe / "recipe.json")
+    store.write_json(recipe / "recipe.json", facts | {"train": 7})
+    made = workload(Trial(workload=remedied.NAME, data=str(recipe)))
+    last = made.train.pictures[-7 * remedied.AGAIN :]
+    assert set(made.train.labels[-7 * remedied.AGAIN :].tolist()) == {3}
+    assert len({one.numpy().tobytes() for one in last}) == 7
+
+
+def test_sizes_are_found_together_by_pictures_of_the_drift():
+    plain, labels = rendered(MACHINE, np.arange(5000, 5200), 7, 32)
+    drifted, shown = rendered(MACHINE, np.arange(6000, 6100), 7, 32, Scene(kelvin=4000, veil=0.1))
+    guess = [Change("colour temperature", "warmer", 4800.0), Change("reflection", "all over", 0.05)]
+    fit = refined.Fit(plain, labels.numpy(), drifted, shown.numpy())
+    warm, veil = refined.refined(guess, fit)[:2]
+    assert 1e6 / warm.value == pytest.approx(1e6 / 4000, rel=0.06)
+    assert veil.value == pytest.approx(0.1, abs=0.025)
