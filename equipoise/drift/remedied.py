@@ -13,9 +13,9 @@ from torch import Tensor
 
 from equipoise import store
 from equipoise.drift.causes import Kind, kinds
+from equipoise.picture import read as read_picture
 from equipoise.trial import Trial
 from equipoise.workloads import Split, Workload, workload
-from equipoise.workloads.folder import decoded, listed
 
 NAME = "equipoise.drift.remedied:remedied"
 RECIPE, LABELLED = "recipe.json", "labelled"
@@ -83,15 +83,14 @@ def read(place: Path) -> dict[str, Any]:
 
 def labelled(place: Path, base: Workload) -> tuple[Tensor, Tensor]:
     """Pictures of the drift itself, in an order of chance that is always the same."""
-    shape = base.train.pictures[0].shape
-    if not place.is_dir():
-        return torch.zeros(0, *shape, dtype=torch.uint8), torch.zeros(0, dtype=torch.int64)
-    names, paths, labels = listed(place)
-    _, pictures = decoded(paths, shape[1])
-    known = torch.tensor([list(base.classes).index(names[one]) for one in labels])
+    shape = tuple(base.train.pictures[0].shape)
+    found = [(path, of) for of, name in enumerate(base.classes) for path in sorted((place / name).glob("*.png"))]
+    pictures = torch.empty(len(found), *shape, dtype=torch.uint8)
+    for row, (path, _) in enumerate(found):
+        pictures[row] = read_picture(path, shape)
+    known = torch.tensor([of for _, of in found], dtype=torch.int64)
     order = torch.from_numpy(np.random.Generator(np.random.Philox(key=0)).permutation(len(known)))
-    whole = torch.stack([*pictures]) if not isinstance(pictures, Tensor) else pictures
-    return whole[order], known[order]
+    return pictures[order], known[order]
 
 
 def drifted(split: Split, changes: list[Change], share: float = 1.0) -> Split:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from scipy.stats import chisquare
 
-from equipoise import captures
+from equipoise import captures, places
 from equipoise.captures import Answered, Captures, Unknown
 from equipoise.workloads.folder import decoded, listed
 
@@ -397,7 +397,7 @@ def test_an_object_store_is_as_good_as_a_folder(memory, tmp_path):
 
 def test_a_file_url_is_a_folder(tmp_path):
     held = Captures(f"file://{tmp_path}/kept")
-    assert held.offer(answered()) and isinstance(held._files, captures.Folder)
+    assert held.offer(answered()) and isinstance(held._files, places.Folder)
     assert len(list((tmp_path / "kept").iterdir())) == 2
 
 
@@ -410,9 +410,9 @@ def test_a_place_of_an_unknown_kind_is_refused(place, words):
 
 
 def test_whatever_a_store_raises_is_an_os_error():
-    with pytest.raises(OSError, match="KeyError: 'bucket'"), captures.as_os_error():
+    with pytest.raises(OSError, match="KeyError: 'bucket'"), places.as_os_error():
         raise KeyError("bucket")
-    with pytest.raises(FileNotFoundError), captures.as_os_error():
+    with pytest.raises(FileNotFoundError), places.as_os_error():
         raise FileNotFoundError
 
 
