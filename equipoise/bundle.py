@@ -9,13 +9,10 @@ import hashlib
 import io
 import json
 import math
-import os
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from shutil import rmtree
 from typing import Any
 
 import numpy as np
@@ -206,24 +203,6 @@ def sha256(path: Path) -> str:
     """Of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-@contextmanager
-def writing(out: Path) -> Iterator[Path]:
-    """A folder to fill beside `out`: it takes that name once all is in it, and goes if anything is raised."""
-    if os.path.lexists(out):
-        raise ValueError(f"{out} exists already: give another --out, or remove it")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    for left in out.parent.glob(f".{out.name}.*"):  # of a publishing that was killed
-        if left.suffix[1:].isdigit() and not Path(f"/proc/{left.suffix[1:]}").exists():
-            rmtree(left, ignore_errors=True)
-    temporary = out.with_name(f".{out.name}.{os.getpid()}")
-    temporary.mkdir()
-    try:
-        yield temporary
-        temporary.rename(out)
-    finally:
-        rmtree(temporary, ignore_errors=True)
 
 
 def sealed(folder: Path, facts: dict[str, Any]) -> None:

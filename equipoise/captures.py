@@ -12,22 +12,21 @@ import csv
 import io
 import json
 import math
-import os
 import re
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from shutil import rmtree
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from PIL import Image
 
+from equipoise import store
 from equipoise.places import opened
 
 POOLS = ("drift", "usual")  # the more useful to label first
@@ -276,27 +275,12 @@ class Captures:
             raise ValueError(f"no capture in {self.place} is labelled{among}: there is nothing to export")
         for name in counts:
             require_folder(name)
-        with filled(out) as folder:
+        with store.folder(out) as folder:
             for name in counts:
                 (folder / name).mkdir()
             for one, known, picture in wanted:
                 (folder / known["label_given"] / f"{one.id}.png").write_bytes(picture)
         return dict(sorted(counts.items()))
-
-
-@contextmanager
-def filled(out: Path) -> Iterator[Path]:
-    """A folder to fill beside `out`: it takes that name once all is in it, and goes if anything is raised."""
-    if os.path.lexists(out):
-        raise ValueError(f"{out} exists already: give another folder, or remove it")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = out.with_name(f".{out.name}.{os.getpid()}")
-    temporary.mkdir()
-    try:
-        yield temporary
-        temporary.rename(out)
-    finally:
-        rmtree(temporary, ignore_errors=True)
 
 
 def new_id() -> str:

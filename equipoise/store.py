@@ -24,6 +24,24 @@ def whole(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+@contextmanager
+def folder(out: Path) -> Iterator[Path]:
+    """A folder to fill beside `out`: it takes that name once all is in it, and goes if anything is raised."""
+    if os.path.lexists(out):
+        raise ValueError(f"{out} exists already: give another name, or remove it")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    for left in out.parent.glob(f".{out.name}.*"):  # of a process that was killed
+        if left.suffix[1:].isdigit() and not Path(f"/proc/{left.suffix[1:]}").exists():
+            shutil.rmtree(left, ignore_errors=True)
+    temporary = out.with_name(f".{out.name}.{os.getpid()}")
+    temporary.mkdir()
+    try:
+        yield temporary
+        temporary.rename(out)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
 def write_json(path: Path, facts: Any) -> None:
     """`facts` as JSON that any reader takes: a NaN is refused, not written."""
     text = json.dumps(facts, indent=1, allow_nan=False)

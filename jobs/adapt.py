@@ -154,7 +154,7 @@ def tuned(asked: Asked, model: bundle.Bundle, changes: list[Change]) -> int:
         passed = gate(model, new, place, facts)
         if not passed:
             return 3
-        with bundle.writing(Path(str(asked.out)).absolute()) as folder:
+        with store.folder(Path(str(asked.out)).absolute()) as folder:
             for file in (place / "bundle").iterdir():
                 (folder / file.name).write_bytes(file.read_bytes())
     print(f"{asked.out}: published")

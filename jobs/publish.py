@@ -86,7 +86,7 @@ def publish(asked: Asked) -> None:
         raise ValueError(f"--name {asked.name!r} cannot stand in an address: use letters, digits, dots and dashes")
     record = finished(asked.run)
     plan = planned(asked.plan)
-    with bundle.writing(asked.out.absolute()) as folder:
+    with store.folder(asked.out.absolute()) as folder:
         made = workload(record.trial)
         served = Served(*trained(asked.run, made), made.mean, made.std).eval()
         export(served, example(made.test), folder)

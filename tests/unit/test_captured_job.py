@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from equipoise import bundle
+from equipoise import bundle, store
 from equipoise.captures import Answered, Captures
 from equipoise.workloads.folder import listed
 from jobs import captured
@@ -41,7 +41,7 @@ def table(path, rows):
 def sealed(out, classes):
     """A bundle of which only bundle.json is looked at."""
     facts = {"name": "x", "workload": "x", "classes": classes, "input": {}, "engine": {}, "metrics": {}}
-    with bundle.writing(out) as folder:
+    with store.folder(out) as folder:
         for name in bundle.NEEDED:
             (folder / name).write_bytes(b"")
         bundle.sealed(folder, facts)
@@ -107,5 +107,5 @@ def test_an_export_is_never_written_over(call, kept, tmp_path):
     assert call("--capture", place, "--out", tmp_path) == (
         2,
         "",
-        f"error: {tmp_path} exists already: give another folder, or remove it\n",
+        f"error: {tmp_path} exists already: give another name, or remove it\n",
     )

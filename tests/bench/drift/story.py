@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
+from equipoise.drift.charts import STEP
 from equipoise.machine import machine
 from equipoise.workloads.products import MACHINE
 from equipoise.workloads.shelf import Scene, rendered
@@ -43,6 +45,8 @@ class Machine:
     port: int
     truth: dict[bytes, str] = field(default_factory=dict)
     """what pictures show, by their pixels"""
+    answered: Counter[str] = field(default_factory=Counter)
+    """pictures, by the version that answered"""
     wrong: list[str] = field(default_factory=list)
     """requests that were not answered"""
 
@@ -67,11 +71,12 @@ class Machine:
     def label(self, picture: Tensor) -> str | None:
         """What the model says."""
         try:
-            found: str = self.ask("POST", "/predict", png(picture), "image/png")["label"]
+            found = self.ask("POST", "/predict", png(picture), "image/png")
         except (OSError, HTTPException, ValueError) as error:
             self.wrong.append(repr(error))
             return None
-        return found
+        self.answered[found["version"]] += 1
+        return str(found["label"])
 
     def accuracy(self, first: int, scene: Scene | None, count: int = JUDGED) -> float:
         """On pictures from `first` on, which nobody has seen."""
@@ -151,13 +156,14 @@ def told(vending: Machine, cluster: Cluster, place: Path, link: Path) -> None:
         flush=True,
     )
     vending.accuracy(OTHER + 30_000, DRIFT, 600)  # some of these are kept
-    time.sleep(2)
+    until(lambda: len(vending.ask("GET", f"/capture?pool=drift&most={LABELS}")["captures"]) == LABELS, 60)
     print(f"labelled: {labelled(vending)}", flush=True)
     before = vending.ask("GET", "/models")["models"][0]["current"]["version"]
     with vending.asked_meanwhile(DRIFT) as done:
         adapted(vending, cluster, place, link, "with drift")
         until(lambda: vending.ask("GET", "/models")["models"][0]["current"]["version"] != before, 60)
-        time.sleep(1)
+        swapped = done[0]
+        until(lambda: done[0] > swapped + 100, 60)
     print(f"swapped while {done[0]} requests came; not answered: {len(vending.wrong)} {vending.wrong[:2]}", flush=True)
     now, again = vending.accuracy(OTHER + 40_000, None), vending.accuracy(OTHER + 50_000, DRIFT)
     print(f"after: clean {now:.1%} ({now - clean:+.1%}), drifted {again:.1%}", flush=True)
@@ -165,9 +171,13 @@ def told(vending: Machine, cluster: Cluster, place: Path, link: Path) -> None:
 
 
 def verdict(vending: Machine) -> dict[str, Any]:
-    """Once all is counted."""
-    time.sleep(3)
-    found: dict[str, Any] = vending.ask("GET", "/drift")
+    """Once all that the bundle of now has answered are counted, but for those that are too few for a step."""
+
+    def counted() -> dict[str, Any] | None:
+        found: dict[str, Any] = vending.ask("GET", "/drift")
+        return found if found["images"] > vending.answered[found["version"]] - STEP else None
+
+    found: dict[str, Any] = until(counted, 60)
     return found
 
 
