@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test lint bench serve
+.PHONY: setup demo test lint bench bench-drift serve
 
 setup: .venv/ready ## install the project and what it needs into .venv
 
@@ -17,6 +17,9 @@ lint: .venv/ready ## style, types and the floors of the house
 
 bench: .venv/peers .venv/servers/ready ## speed against peers, in interleaved pairs, and the search against others
 	$(BIN)/python -m tests.bench.loop && $(BIN)/python -m tests.bench.augment && $(BIN)/python -m tests.bench.engines && $(BIN)/python -m tests.bench.serving && $(BIN)/python -m tests.bench.hurt && $(BIN)/python -m tests.policies
+
+bench-drift: .venv/watchers/ready ## every figure about drift, beside the detectors of others; it takes hours
+	$(BIN)/python -m tests.bench.drift && $(BIN)/python -m tests.bench.drift.served && $(BIN)/python -m tests.bench.drift.story && $(BIN)/python -m tests.bench.watched
 
 serve: .venv/ready ## answer pictures by HTTP with the model published in bundles/vending
 	$(BIN)/serve run services.app:build bundle=bundles/vending
@@ -42,4 +45,13 @@ serve: .venv/ready ## answer pictures by HTTP with the model published in bundle
 	$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' > $$(.venv/servers/bin/python -c 'import site; print(site.getsitepackages()[0])')/torch.pth
 	.venv/servers/bin/python -m pip install --quiet litserve==0.2.19 bentoml==1.4.39
 	.venv/servers/bin/python -m pip install --quiet mlserver==1.7.1 # by itself: what it asks for and what bentoml does exclude each other on paper
+	touch $@
+
+# detectors of drift by others, without the bounds of which each excludes the others; torch is the project's own
+.venv/watchers/ready: .venv/ready
+	$(PYTHON) -m venv .venv/watchers
+	$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' > $$(.venv/watchers/bin/python -c 'import site; print(site.getsitepackages()[0])')/torch.pth
+	.venv/watchers/bin/python -m pip install --quiet 'pandas<3' river==0.26.1 evidently==0.7.23
+	.venv/watchers/bin/python -m pip install --quiet --no-deps alibi-detect==0.13.0 torchdrift==0.1.0.post1 frouros==0.9.0
+	.venv/watchers/bin/python -m pip install --quiet dill toml catalogue scikit-image numba opencv-python-headless transformers # alibi-detect's
 	touch $@

@@ -1,47 +1,52 @@
 """Bring back a model that works after a drift: from its verdict, and pictures that were labelled, to a new bundle.
 
 What is done follows the cause. Light and camera: the model learns on with its own training pictures under that change,
-and with the labelled ones. A lens out of focus: clean it. A gate compares old and new on clean and on drifted pictures
-that neither has learned from, and refuses what is no better.
+and with the labelled ones. Classes in other shares: it expects them so. A lens out of focus: clean it. A gate compares
+old and new on clean and on drifted pictures that neither has learned from, and refuses what is no better.
 
 Exit status: 0 adapted, or nothing to do; 2 asked for what cannot be; 3 refused by the gate; 4 a person must act first.
 """
 
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
+import numpy as np
 import torch
 import tyro
+from safetensors.torch import save_file
 
 from equipoise import bundle, store
 from equipoise.captures import Captures
-from equipoise.drift import refined, remedied
-from equipoise.drift.remedied import Change
+from equipoise.drift import priors, refined, remedied
+from equipoise.drift.known import Known, known
+from equipoise.drift.remedied import Change, Regime, Remedy
+from equipoise.machine import machine
+from equipoise.record import Record
+from equipoise.start import begun, head_of, kept
 from equipoise.trial import Trial
-from equipoise.workloads import Split, workload
+from equipoise.workloads import workload
 from jobs import publish
+from jobs.gate import gate
+from jobs.pointed import pointed
 from jobs.train import train
 
 LEARNED = ("colour temperature", "tint", "exposure", "contrast", "reflection", "noise", "compression", "geometry")
 ADVICE = {
     "blur": "clean or focus the lens: what is out of focus is lost, and learning on blurred pictures costs sharp ones",
     "new class": "label the pictures that look like nothing before (GET /capture), and train with a class for them",
-    "label shift": "classes come in other shares, and the model tells each as well as ever: nothing has to be learned",
     "features": "no change of light or camera explains it: label 30 pictures or more, and give them by --capture",
 }
 PASSES = 12  # over the training pictures of a remedy
 FEWEST_LABELS = 30  # without a cause that says what changed
-CLEAN_LOSS = 0.005  # accuracy that may be lost on clean pictures
-REGAINED = 0.5  # share of the accuracy lost by the drift, that must come back
 HELD_OUT = 0.3  # of the labelled pictures judge and are not learned from
 SECONDS = 20.0
+SHOWN = 3  # classes whose shares changed most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,14 +97,38 @@ def adapt(asked: Asked) -> int:
     if cause in ADVICE and not (cause == "features" and labels >= FEWEST_LABELS):
         print(f"{cause}: {ADVICE[cause]}")
         return 4
-    changes = [Change(one["cause"], one["detail"], one["value"]) for one in found.get("effects", [])]
-    print(planned(changes, labels))
+    remedy = chosen(asked, model, found)
+    print(planned(remedy.drift, labels))
     if asked.dry_run:
         print("dry run: nothing was changed")
         return 0
     if asked.out is None:
         raise ValueError("--out is not given: say where the new bundle shall lie")
-    return tuned(asked, model, changes)
+    return brought_back(asked, model, remedy)
+
+
+def chosen(asked: Asked, model: bundle.Bundle, found: dict[str, Any]) -> Remedy:
+    """What is to be done, on top of what was done before."""
+    facts = model.facts["trial"]
+    changes = tuple(Change(one["cause"], one["detail"], one["value"]) for one in found.get("effects", []))
+    return Remedy(
+        workload=facts["workload"],
+        data=str(Path(asked.data or facts["data"]).absolute()),
+        drift=Regime(changes, shares(model, found) if found["cause"] == "label shift" else None),
+        before=Regime.of(model.facts["remedy"]) if "remedy" in model.facts else Regime(),
+    )
+
+
+def shares(model: bundle.Bundle, found: dict[str, Any]) -> dict[str, float]:
+    """By class, how much oftener it comes than in the reference."""
+    called = np.array([found.get("classes", {}).get(name, 0) for name in model.classes], np.float64)
+    return dict(zip(model.classes, priors.weights(known_of(model), called).tolist(), strict=True))
+
+
+def known_of(model: bundle.Bundle) -> Known:
+    """What the bundle knows of its reference."""
+    arrays = model.reference()
+    return known(arrays, len(model.classes), arrays["features"].shape[1])
 
 
 def said(asked: Asked) -> dict[str, Any]:
@@ -127,32 +156,30 @@ def counted(asked: Asked) -> int:
     return sum(one["label_given"] is not None for one in Captures(asked.capture).listed(most=None))
 
 
-def planned(changes: list[Change], labels: int) -> str:
+def planned(drift: Regime, labels: int) -> str:
     """What will be done, in words."""
-    words = [f"{one.cause} {one.detail} {one.value:.3g} {one.kind.unit}".replace("  ", " ") for one in changes]
+    if drift.weights:
+        most = sorted(drift.weights.items(), key=lambda one: -abs(np.log(one[1])))[:SHOWN]
+        return "expects classes anew: " + ", ".join(f"{name} {weight:.2g} times as often" for name, weight in most)
+    words = [f"{one.cause} {one.detail} {one.value:.3g} {one.kind.unit}".replace("  ", " ") for one in drift.changes]
     light = f"the training pictures under {' and '.join(words)}" if words else "the training pictures"
-    return (
-        f"learns on with {light}, from {remedied.SPREAD[0]:.0%} to {remedied.SPREAD[1]:.0%} of it, and {labels} labels"
-    )
+    low, high = remedied.SPREAD
+    return f"learns on with {light}, from {low:.0%} to {high:.0%} of it, and {labels} labels"
 
 
-def tuned(asked: Asked, model: bundle.Bundle, changes: list[Change]) -> int:
+def brought_back(asked: Asked, model: bundle.Bundle, remedy: Remedy) -> int:
     """Learn on, be judged, and be published."""
-    facts = model.facts["trial"]
     with tempfile.TemporaryDirectory(prefix="equipoise-adapt-") as name:
         place = Path(name)
-        recipe(asked, place, facts, changes)
-        changes = fitted(place, facts)
-        print(planned(changes, counted(asked)))
-        trial = tuning(asked, model, place)
-        record = train(trial, place / "run")
-        if record is None:
+        remedy = prepared(asked, model, remedy, place)
+        if not made(asked, model, remedy, place):
             print("stopped: nothing was published", file=sys.stderr)
             return 143
-        publish.publish(publish.Asked(run=place / "run", out=place / "bundle", name=model.name, native=False))
-        new = bundle.load(place / "bundle")
-        passed = gate(model, new, place, facts)
-        if not passed:
+        publish.publish(
+            publish.Asked(run=place / "run", out=place / "bundle", name=model.name, native=False),
+            remedied.facts(remedy, store.read_json(place / "run" / "record.json")["trial"]),
+        )
+        if not gate(model, bundle.load(place / "bundle"), remedy, place):
             return 3
         with store.folder(Path(str(asked.out)).absolute()) as folder:
             for file in (place / "bundle").iterdir():
@@ -163,28 +190,38 @@ def tuned(asked: Asked, model: bundle.Bundle, changes: list[Change]) -> int:
     return 0
 
 
-def recipe(asked: Asked, place: Path, facts: dict[str, Any], changes: list[Change]) -> None:
-    """What the workload of the remedy is made from."""
-    found = {"workload": facts["workload"], "data": str(Path(asked.data or facts["data"]).absolute())}
+def prepared(asked: Asked, model: bundle.Bundle, remedy: Remedy, place: Path) -> Remedy:
+    """The remedy with its labelled pictures in a folder, and its changes fitted to them if there are enough."""
     if asked.capture and counted(asked):
         held = sum(Captures(asked.capture).exported(place / remedied.LABELLED).values())
-        found["train"] = held - round(HELD_OUT * held)
-    store.write_json(place / remedied.RECIPE, found | {"changes": [asdict(one) for one in changes]})
-
-
-def fitted(place: Path, facts: dict[str, Any]) -> list[Change]:
-    """The changes of a recipe, fitted to its labelled pictures if there are enough."""
-    found = remedied.read(place)
-    changes = [Change(**one) for one in found["changes"]]
-    base = workload(Trial(**{**facts, "data": found["data"], "init": None}))
+        remedy = replace(remedy, train=held - round(HELD_OUT * held))
+    base = remedied.base(remedy, model.facts["trial"])
     few, labels = remedied.labelled(place / remedied.LABELLED, base)
-    if len(labels) < refined.FEWEST or not changes:
-        return changes
-    plain = base.validation
-    fit = refined.Fit(remedied.whole(plain), plain.labels.numpy(), few, labels.numpy())
-    changes = refined.refined(changes, fit)
-    store.write_json(place / remedied.RECIPE, found | {"changes": [asdict(one) for one in changes]})
-    return changes
+    if len(labels) >= refined.FEWEST and remedy.drift.changes:
+        lately = remedied.changed(remedied.whole(base.validation), remedy.before.changes)
+        fit = refined.Fit(lately, base.validation.labels.numpy(), few, labels.numpy())
+        remedy = replace(remedy, drift=Regime(tuple(refined.refined(remedy.drift.changes, fit))))
+        print(planned(remedy.drift, len(labels)))
+    remedy.write(place)
+    return remedy
+
+
+def made(asked: Asked, model: bundle.Bundle, remedy: Remedy, place: Path) -> bool:
+    """A run in the folder, whose model is the remedy's; False if it was stopped."""
+    trial = tuning(asked, model, place)
+    if remedy.drift.weights is None:
+        return train(trial, place / "run") is not None
+    net = workload(trial).model()
+    begun(net, kept(model.folder), model.classes, reuse=True)
+    head = net.get_submodule(head_of(net, len(model.classes)))
+    priors.expected(head, model.temperature, np.array([remedy.drift.weights[name] for name in model.classes]))
+    (place / "run").mkdir()
+    weights = {name: value.contiguous() for name, value in net.state_dict().items()}
+    save_file(weights, place / "run" / "model.safetensors")
+    here = machine(torch.device("cpu"))
+    record = Record(trial=trial, machine=here, laps=[], ended="cap", target=1, examples_to_target=None, test=None)
+    store.write_json(place / "run" / "record.json", record.to_json())
+    return True
 
 
 def tuning(asked: Asked, model: bundle.Bundle, place: Path) -> Trial:
@@ -207,49 +244,6 @@ def tuning(asked: Asked, model: bundle.Bundle, place: Path) -> Trial:
     )
     length = len(workload(trial).train)
     return replace(trial, examples=PASSES * length, evaluate=PASSES * length)
-
-
-def gate(old: bundle.Bundle, new: bundle.Bundle, place: Path, facts: dict[str, Any]) -> bool:
-    """Whether the new model is better where the old one fails, and no worse where it did not."""
-    found = remedied.read(place)
-    changes = [Change(**one) for one in found["changes"]]
-    base = workload(Trial(**{**facts, "data": found["data"], "init": None}))
-    few, labels = remedied.labelled(place / remedied.LABELLED, base)
-    kept = found.get("train", len(labels))
-    splits = {"clean": base.test, "drifted": remedied.drifted(base.test, changes) if changes else None}
-    splits["labelled"] = Split(few[kept:], labels[kept:]) if len(labels) > kept else None
-    rows = {name: (right(old, one), right(new, one)) for name, one in splits.items() if one is not None}
-    for name, (before, after) in rows.items():
-        print(f"{name:10} {before:7.2%} -> {after:7.2%}")
-    clean = rows.pop("clean")
-    lost = {name: clean[0] - before for name, (before, _) in rows.items()}
-    regained = {name: (after - before) / max(lost[name], 1e-9) for name, (before, after) in rows.items()}
-    if clean[0] - clean[1] > CLEAN_LOSS:
-        print(f"refused: {clean[0] - clean[1]:.2%} lost on clean pictures, where {CLEAN_LOSS:.2%} may be")
-        return False
-    if any(share < REGAINED and lost[name] > CLEAN_LOSS for name, share in regained.items()):
-        print(f"refused: less than {REGAINED:.0%} of what the drift took is back")
-        return False
-    return True
-
-
-def right(model: bundle.Bundle, split: Split) -> float:
-    """Accuracy."""
-    pictures = remedied.whole(split)
-    called = torch.cat([model.run(some)[0].argmax(1) for some in pictures.split(64)])
-    return float((called == split.labels).double().mean())
-
-
-def pointed(link: Path, target: Path) -> None:
-    """A link to another bundle, in one step; where it pointed before is remembered beside it."""
-    if link.exists() and not link.is_symlink():
-        raise ValueError(f"--link {link} is no link: let the service watch a link to the bundle")
-    if link.is_symlink():
-        store.write_json(link.with_name(f".{link.name}.before"), str(link.readlink()))
-    fresh = link.with_name(f".{link.name}.{os.getpid()}")
-    fresh.symlink_to(target.absolute())
-    fresh.replace(link)
-    print(f"{link} -> {target}")
 
 
 def rolled_back(asked: Asked) -> int:

@@ -36,6 +36,7 @@ def card(facts: dict[str, Any]) -> str:
             f"{trial['accumulate']} examples a step, learning rate {trial['lr']:g}, seed {trial['seed']}, "
             f"{facts['seen']:,} examples seen ({ended(facts)}){begun(trial)}. Published {facts['published']}.",
             planned(facts.get("plan")),
+            *adapted(facts.get("remedy")),
             "",
             "## How it runs",
             "",
@@ -74,3 +75,12 @@ def planned(plan: dict[str, Any] | None) -> str:
     """What the plan said of it."""
     chosen = (plan or {}).get("plan")
     return f"The plan: {chosen['why']}" if chosen else "It was not made by a plan."
+
+
+def adapted(remedy: dict[str, Any] | None) -> list[str]:
+    """To which drift."""
+    if not remedy:
+        return []
+    words = [f"{one['cause']} {one['detail']} {one['value']:.3g}" for one in remedy["changes"]]
+    words += [f"{name} {weight:.2g} times as often" for name, weight in (remedy["weights"] or {}).items()]
+    return ["", f"Adapted to a drift of its requests: {', '.join(words)}."]

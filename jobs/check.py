@@ -19,6 +19,7 @@ from equipoise import bundle
 from equipoise.drift import folder, publishing
 from equipoise.drift.causes import undone
 from equipoise.drift.known import Known, known
+from equipoise.drift.verdict import named
 from equipoise.workloads.folder import ENDINGS
 
 STATUS = {"ok": 0, "drift": 3, "unknown": 4}
@@ -120,14 +121,6 @@ def proof(model: bundle.Bundle, held: Known, kept: Any, pictures: Tensor, found:
 def length(found: dict[str, Any]) -> float:
     """How far charts are above what chance gives."""
     return float(np.sqrt(sum(max(one["value"] - one["threshold"], 0) for one in found["charts"])))
-
-
-def named(found: dict[str, Any], classes: list[str]) -> dict[str, Any]:
-    """The same with classes by name."""
-    for chart in found["charts"]:
-        if chart["effect"] and "class" in chart["effect"]:
-            chart["effect"]["class"] = classes[chart["effect"]["class"]]
-    return found
 
 
 def table(found: dict[str, Any]) -> str:

@@ -80,8 +80,8 @@ def main() -> int:
     return 0
 
 
-def publish(asked: Asked) -> None:
-    """The whole way from a run to a bundle."""
+def publish(asked: Asked, more: dict[str, Any] | None = None) -> None:
+    """The whole way from a run to a bundle; `more` facts are of who asks for it."""
     if asked.name is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", asked.name):
         raise ValueError(f"--name {asked.name!r} cannot stand in an address: use letters, digits, dots and dashes")
     record = finished(asked.run)
@@ -100,6 +100,7 @@ def publish(asked: Asked) -> None:
             kept |= watched(engines.ENGINES[engine](folder), made.reference, *answers["reference"], heat)
         np.savez_compressed(folder / bundle.REFERENCE, **kept)
         facts = described(asked, record, made, found, results) | {"engine": engine_facts(engine, why, results)}
+        facts |= more or {}
         (folder / bundle.CARD).write_text(card(facts | {"plan": plan}), encoding="utf-8")
         bundle.sealed(folder, facts | {"plan": plan})
     print(table(results))

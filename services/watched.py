@@ -7,6 +7,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from equipoise.drift.verdict import named
 from services.link import Link
 from services.models import Model, Models
 from services.refused import Refused
@@ -34,12 +35,12 @@ class Watched:
         """Whether requests look as the model's pictures did when it was published."""
         model, link = self._asked(request)
         found = await said(link.verdict(stream(model)))
-        return answer({"model": model.name, "version": model.current.id} | named(found, model))
+        return answer({"model": model.name, "version": model.current.id} | named(found, model.current.bundle.classes))
 
     async def history(self, request: Request) -> Response:
         """What happened to the charts, the latest last."""
         model, link = self._asked(request)
-        events = [named(one, model) for one in await said(link.history(stream(model)))]
+        events = [named(one, model.current.bundle.classes) for one in await said(link.history(stream(model)))]
         return answer({"model": model.name, "version": model.current.id, "events": events})
 
     async def reset(self, request: Request) -> Response:
@@ -67,14 +68,6 @@ async def said(answers: Awaitable[Any]) -> Any:
 def stream(model: Model) -> str:
     """What the monitor calls the requests of the version that answers."""
     return f"{model.name}/{model.current.id}"
-
-
-def named(found: dict[str, Any], model: Model) -> dict[str, Any]:
-    """A verdict with classes by name."""
-    for chart in found.get("charts", []):
-        if chart["effect"] and type(chart["effect"].get("class")) is int:
-            chart["effect"]["class"] = model.current.bundle.classes[chart["effect"]["class"]]
-    return found
 
 
 def source(request: Request) -> str | None:

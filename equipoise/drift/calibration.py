@@ -106,7 +106,7 @@ def path(seen: Seen, labels: NDArray[np.int64], held: Usual, size: int, length: 
     """Some streams with steps of one size and runs of one length."""
     rng = np.random.Generator(np.random.Philox(key=seed))
     streams = Streams.drawn(seen, labels, held, length, rng)
-    state = charts(rules(held), streams.scores.shape[1], seen.waves.shape[1], STREAMS)
+    state = charts(rules(held, streams.counts), streams.scores.shape[1], seen.waves.shape[1], STREAMS)
     values, runs = [], []
     for _ in range(STRETCH * STRETCHES // size):
         state.step(streams.step(size, rng))
@@ -142,6 +142,8 @@ class Streams:
     """(references x pictures, figures)"""
     usual_waves: NDArray[np.float32]
     """(references, classes, waves)"""
+    counts: NDArray[np.float64]
+    """(streams, classes): the pictures of each class that the reference has, as chance might have had it"""
     owner: NDArray[np.int64]
     """(streams,) which reference each is held against"""
     length: float
@@ -159,7 +161,8 @@ class Streams:
         means = np.stack([one.waves for one in others]).astype(np.float32)
         latest = rng.integers(0, len(seen), STREAMS)
         owner = np.arange(STREAMS) % REFERENCES
-        return cls(labels, seen.classes, seen.waves, scores, means, owner, length, latest)
+        counts = rng.multinomial(len(seen), held.counts / len(seen), REFERENCES)[owner].astype(np.float64)
+        return cls(labels, seen.classes, seen.waves, scores, means, counts, owner, length, latest)
 
     def step(self, size: int, rng: np.random.Generator) -> Step:
         """Some more pictures of each stream."""

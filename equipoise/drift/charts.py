@@ -52,11 +52,11 @@ class Rules:
     shifts: Array
     """(shifts,)"""
     shares: Array
-    """(classes,) of pictures that are called so"""
+    """(classes,) of pictures that are called so, or (streams, classes)"""
     gains: Array
-    """(gone or more, classes) what a picture of the class adds"""
+    """(gone or more, classes) what a picture of the class adds, or (streams, gone or more, classes)"""
     losses: Array
-    """(gone or more, classes) what any other takes away"""
+    """the same: what any other takes away"""
     trace: Array
     """(classes,)"""
     examples: Array
@@ -73,18 +73,19 @@ class Rules:
         return np.asarray(self.shifts * (self.shifts / 2 + SLACK * np.sqrt(total + (each - total) * alone)))
 
 
-def rules(usual: Usual) -> Rules:
-    """For a reference."""
-    examples = usual.counts.sum()
+def rules(usual: Usual, counts: Array | None = None) -> Rules:
+    """For a reference; `counts` are its pictures by class as (streams, classes) if each stream takes it for another."""
+    counts = usual.counts if counts is None else counts
+    examples = counts.sum(-1, keepdims=True)
     sizes = np.array(SHIFTS)
-    shares = (usual.counts + 0.5) / (examples + 0.5 * len(usual.counts))
+    shares = (counts + 0.5) / (examples + 0.5 * len(usual.counts))
     odds = MORE * shares / (1 - shares)
-    changed = np.stack([GONE * shares, odds / (1 + odds)])
+    changed, usually = np.stack([GONE * shares, odds / (1 + odds)], -2), shares[..., None, :]
     return Rules(
         shifts=sizes,
         shares=shares,
-        gains=np.log(changed / shares),
-        losses=np.log((1 - changed) / (1 - shares)),
+        gains=np.log(changed / usually),
+        losses=np.log((1 - changed) / (1 - usually)),
         trace=usual.trace,
         examples=np.maximum(usual.counts, 1),
     )
@@ -156,7 +157,7 @@ class Charts:
 
 def charts(rules: Rules, figures: int, waves: int, streams: int = 1) -> Charts:
     """As they begin."""
-    classes, memories = len(rules.shares), len(MEMORIES)
+    classes, memories = rules.shares.shape[-1], len(MEMORIES)
     return Charts(
         rules=rules,
         streams=streams,

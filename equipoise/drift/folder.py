@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from equipoise.drift import samples
+from equipoise.drift import samples, shift
 from equipoise.drift.accuracy import accuracy
 from equipoise.drift.baseline import FIGURES, Seen, leaning
 from equipoise.drift.judgement import Cause, cause
@@ -19,6 +19,7 @@ Array = NDArray[Any]
 
 FEWEST = 30  # pictures about which anything is said
 ALPHA = 0.01  # of sets without drift that are called drifted
+TESTS = 4  # families of charts that share it
 PERMUTATIONS = 2000
 
 
@@ -28,13 +29,17 @@ def judged(known: Known, seen: Seen, features: Array, reference: Array, called: 
         few = f"{len(seen)} pictures were given: {FEWEST} are needed"
         return said("unknown", few, len(seen), None, [], None)
     found = window(known, known.baseline.sums(seen))
-    charts = [*figures(found), classes(known, found), by_features(seen, features, reference, called, len(found.counts))]
+    charts = [*figures(found), shape(known, seen), classes(known, found)]
+    charts.append(by_features(seen, features, reference, called, len(found.counts)))
     high = {one["name"] for one in charts if one["value"] >= one["threshold"]}
     why = cause(found, "classes" in high) if high else None
+    if why and why.name == "label shift" and not explained(seen, features, reference, called):
+        why = Cause("features", "classes come in other shares, and that does not explain how features differ")
     estimate = accuracy(found, why)
     sentence = f"{why.name}: {why.why}" if why else f"{len(seen)} pictures look like the reference"
     charts.sort(key=lambda one: one["threshold"] - one["value"])
-    return said("drift" if high else "ok", sentence, len(seen), why, charts, estimate)
+    counts = found.counts.astype(int).tolist()
+    return said("drift" if high else "ok", sentence, len(seen), why, charts, estimate) | {"classes": counts}
 
 
 def said(state: str, why: str, images: int, found: Cause | None, charts: list[Any], estimate: Any) -> dict[str, Any]:
@@ -54,8 +59,28 @@ def figures(found: Window) -> list[dict[str, Any]]:
     """Each figure's mean against what is usual for the classes that were seen."""
     z = found.scores * np.sqrt(found.worth)
     surprise = -(np.log(2) + norm.logsf(np.abs(z))) / np.log(10)
-    threshold = float(-np.log10(ALPHA / 3 / len(FIGURES)))
+    threshold = float(-np.log10(ALPHA / TESTS / len(FIGURES)))
     return [figure(found, place, float(max(surprise[place], 0)), threshold) for place in range(len(FIGURES))]
+
+
+def shape(known: Known, seen: Seen) -> dict[str, Any]:
+    """The distribution of each figure, whose mean may well be as it was: the one that differs most."""
+    tried = [place for place, name in enumerate(FIGURES) if name != "strange"]  # a yes or no: its score tells the class
+    scores = known.baseline.usual.scores(seen)[:, tried].astype(np.float32)
+    test = samples.kolmogorov(known.baseline.ranked[tried].T, scores)
+    place = int(test.p.argmin())
+    unit = f"the largest gap between distributions, of {FIGURES[tried[place]]}"
+    effect = {"unit": unit, "value": float(test.statistic[place]), "low": None, "high": None}
+    threshold = float(-np.log10(ALPHA / TESTS / len(tried)))
+    return {"name": "shape", "value": surprise_of(float(test.p[place])), "threshold": threshold, "effect": effect}
+
+
+def explained(seen: Seen, features: Array, reference: Array, called: NDArray[np.int64]) -> bool:
+    """Whether features are as those of a reference with the same shares of classes."""
+    count = int(max(seen.classes.max(), called.max())) + 1
+    now, before = (np.bincount(one, minlength=count) / len(one) for one in (seen.classes, called))
+    test = shift.explained(reference, called, now / np.maximum(before, 1e-9), features, PERMUTATIONS)
+    return test.p >= ALPHA
 
 
 def classes(known: Known, found: Window) -> dict[str, Any]:
@@ -74,7 +99,12 @@ def classes(known: Known, found: Window) -> dict[str, Any]:
         "class": place,
         "reference": float(shares[place]),
     }
-    return {"name": "classes", "value": surprise_of(test.p), "threshold": float(-np.log10(ALPHA / 3)), "effect": effect}
+    return {
+        "name": "classes",
+        "value": surprise_of(test.p),
+        "threshold": float(-np.log10(ALPHA / TESTS)),
+        "effect": effect,
+    }
 
 
 def by_features(seen: Seen, features: Array, reference: Array, called: NDArray[np.int64], count: int) -> dict[str, Any]:
@@ -87,7 +117,7 @@ def by_features(seen: Seen, features: Array, reference: Array, called: NDArray[n
     return {
         "name": "features",
         "value": surprise_of(test.p),
-        "threshold": float(-np.log10(ALPHA / 3)),
+        "threshold": float(-np.log10(ALPHA / TESTS)),
         "effect": effect,
     }
 

@@ -4,6 +4,7 @@ Sums over many requests name one cause after the other, each as if it were alone
 hand, all sizes are found together: those with which the reference's pictures come to look most like them.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -49,9 +50,9 @@ def by_class(figures: Array, labels: Array, classes: Array) -> Array:
     return np.stack([figures[labels == one].mean(0) for one in classes])
 
 
-def refined(changes: list[Change], fit: Fit) -> list[Change]:
+def refined(changes: Sequence[Change], fit: Fit) -> list[Change]:
     """The changes at their best sizes together, and further ones where they bring pictures nearer."""
-    found, left = sized(changes, fit)
+    found, left = sized([*changes], fit)
     while len(found) < MOST:
         tried = [
             Change(one.cause, one.detail, one.sizes[len(one.sizes) // 2]) for one in kinds() if usable(one, found, fit)

@@ -3,7 +3,9 @@
 --data is a folder with recipe.json, and labelled pictures of the drift in a folder a class, if there are any.
 """
 
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import torch
 from torch import Tensor
 
 from equipoise import store
+from equipoise.drift.baseline import FEWEST
 from equipoise.drift.causes import Kind, kinds
 from equipoise.picture import read as read_picture
 from equipoise.trial import Trial
@@ -54,31 +57,86 @@ class Change:
         return none + share * (self.value - none)
 
 
+@dataclass(frozen=True)
+class Regime:
+    """What requests are like, beside what the model learned first."""
+
+    changes: tuple[Change, ...] = ()
+    weights: dict[str, float] | None = None
+    """by class, how much oftener it comes; None if as often as ever"""
+
+    @classmethod
+    def of(cls, facts: Any) -> "Regime":
+        """From plain data."""
+        return cls(tuple(Change(**one) for one in facts["changes"]), facts["weights"])
+
+    def followed(self, other: "Regime") -> "Regime":
+        """Both, one after the other."""
+        weights = self.weights or other.weights
+        if self.weights and other.weights:
+            weights = {name: value * other.weights[name] for name, value in self.weights.items()}
+        return Regime((*self.changes, *other.changes), weights)
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What a model is brought back from."""
+
+    workload: str
+    """that it learned first"""
+    data: str
+    drift: Regime
+    """what is new"""
+    before: Regime = Regime()
+    """what its reference knew already, by remedies before this one"""
+    train: int | None = None
+    """labelled pictures to learn from, the others judge; all if not given"""
+
+    @property
+    def now(self) -> Regime:
+        """What requests are like, all in all."""
+        return self.before.followed(self.drift)
+
+    def write(self, place: Path) -> None:
+        """As a recipe."""
+        store.write_json(place / RECIPE, asdict(self))
+
+
+def read(place: Path) -> Remedy:
+    """A recipe."""
+    found = store.read_json(place / RECIPE)
+    try:
+        return Remedy(**found | {name: Regime.of(found[name]) for name in ("drift", "before")})
+    except (TypeError, KeyError):
+        raise ValueError(f"{place / RECIPE} is no recipe of jobs.adapt's") from None
+
+
+def facts(remedy: Remedy, trial: dict[str, Any]) -> dict[str, Any]:
+    """Of a bundle made by a remedy, whose recipe is gone by then."""
+    origin = {"workload": remedy.workload, "data": remedy.data}
+    return {"workload": remedy.workload, "trial": trial | origin, "remedy": asdict(remedy.now)}
+
+
+def base(remedy: Remedy, trial: dict[str, Any]) -> Workload:
+    """The workload that the model of a trial learned first."""
+    return workload(Trial(**trial | {"workload": remedy.workload, "data": remedy.data, "init": None}))
+
+
 def remedied(trial: Trial) -> Workload:
     """The workload of a recipe, trained and judged with and without its drift."""
     place = Path(trial.data)
-    recipe = read(place)
-    base = workload(replace(trial, workload=recipe["workload"], data=recipe["data"], init=None))
-    changes = [Change(**one) for one in recipe["changes"]]
-    few, labels = labelled(place / LABELLED, base)
-    kept = recipe.get("train", len(labels))
+    remedy = read(place)
+    first = base(remedy, asdict(trial))
+    few, labels = labelled(place / LABELLED, first)
+    kept = len(labels) if remedy.train is None else remedy.train
     return replace(
-        base,
-        name=base.name,
-        train=joined(*[base.train] * COPIES, varied(base.train, changes), repeated(few[:kept], labels[:kept])),
-        validation=joined(base.validation, drifted(base.validation, changes)),
-        reference=drifted(base.reference, changes),
-        test=joined(base.test, drifted(base.test, changes)),
+        first,
+        train=joined(*plain(first.train, remedy), *varied(first.train, remedy), repeated(few[:kept], labels[:kept])),
+        validation=joined(first.validation, under(first.validation, remedy.now)),
+        reference=under(first.reference, remedy.now),
+        test=joined(first.test, under(first.test, remedy.now)),
         target=MOST_TARGET,
     )
-
-
-def read(place: Path) -> dict[str, Any]:
-    """A recipe."""
-    found = store.read_json(place / RECIPE)
-    if not isinstance(found, dict) or not {"workload", "data", "changes"} <= found.keys():
-        raise ValueError(f"{place / RECIPE} is no recipe of jobs.adapt's")
-    return found
 
 
 def labelled(place: Path, base: Workload) -> tuple[Tensor, Tensor]:
@@ -93,23 +151,46 @@ def labelled(place: Path, base: Workload) -> tuple[Tensor, Tensor]:
     return pictures[order], known[order]
 
 
-def drifted(split: Split, changes: list[Change], share: float = 1.0) -> Split:
-    """The same pictures under the drift."""
-    return Split(changed(whole(split), changes, share), split.labels)
+def under(split: Split, regime: Regime) -> Split:
+    """Pictures as requests come: under the changes, their classes in the new shares."""
+    found = Split(changed(whole(split), regime.changes), split.labels)
+    return found if regime.weights is None else mixed(found, list(regime.weights.values()))
 
 
-def changed(pictures: Tensor, changes: list[Change], share: float = 1.0) -> Tensor:
+def mixed(split: Split, weights: list[float]) -> Split:
+    """As many of it as there are with classes in weighted shares; some twice where these would be too few to tell."""
+    labels, rng = split.labels.numpy(), np.random.Generator(np.random.Philox(key=0))
+    members = [rng.permutation(np.flatnonzero(labels == one)) for one in range(len(weights))]
+    counts = np.array([len(one) for one in members])
+    shares = counts * weights / (counts @ weights)
+    total = max((counts[counts > 0] / shares[counts > 0]).min(), min(FEWEST, len(split)))
+    kept = [np.resize(of, math.ceil(total * share)) for of, share in zip(members, shares, strict=True)]
+    places = torch.from_numpy(np.concatenate(kept).astype(np.int64)).sort().values
+    return Split(whole(split)[places], split.labels[places])
+
+
+def changed(pictures: Tensor, changes: Sequence[Change], share: float = 1.0) -> Tensor:
     """Pictures under changes, in the order in which light and camera make them."""
     for change in sorted(changes, key=lambda one: ORDER.index(one.cause)):
         pictures = change.kind.change(pictures, change.sized(share))
     return pictures
 
 
-def varied(split: Split, changes: list[Change]) -> Split:
+def plain(split: Split, remedy: Remedy) -> list[Split]:
+    """Copies without the drift: as the model learned first, and as requests came until lately."""
+    if not remedy.before.changes:
+        return [split] * COPIES
+    lately = Split(changed(whole(split), remedy.before.changes), split.labels)
+    return [split, lately] * (COPIES // 2)
+
+
+def varied(split: Split, remedy: Remedy) -> list[Split]:
     """Copies under more of the drift, and under less."""
-    shares = np.linspace(*SPREAD, COPIES).tolist() if changes else []
-    parts = [drifted(split, changes, share) for share in shares]
-    return joined(*parts) if parts else Split(whole(split)[:0], split.labels[:0])
+    if not remedy.drift.changes:
+        return []
+    lately = changed(whole(split), remedy.before.changes)
+    shares = np.linspace(*SPREAD, COPIES).tolist()
+    return [Split(changed(lately, remedy.drift.changes, share), split.labels) for share in shares]
 
 
 def repeated(pictures: Tensor, labels: Tensor) -> Split:

@@ -42,12 +42,13 @@ class Runs:
 
     @classmethod
     def begun(cls, streams: int, shares: Array) -> "Runs":
-        """Before the first picture, by the reference's shares of classes."""
+        """Before the first picture, by the reference's shares of classes, (classes,) or (streams, classes)."""
+        shares = np.broadcast_to(shares, (streams, shares.shape[-1]))
         return cls(
-            share=np.tile(HELD * shares, (streams, 1)),
-            lately=np.tile(shares, (streams, 2, 1)),
+            share=HELD * shares,
+            lately=np.stack([shares, shares], 1),
             alike=np.zeros((streams, 3)),
-            pairs=np.full(streams, BEFORE * (1 - (shares**2).sum())),
+            pairs=BEFORE * (1 - (shares**2).sum(1)),
             size=np.zeros(streams),
             steps=np.zeros(streams),
             long=np.ones(streams),

@@ -48,6 +48,7 @@ def verdict(watch: Watch) -> dict[str, Any]:
         "run_length": watch.run_length,
         "runs": round(float(watch.charts.runs.length()[0]), 2),
         "evidence": {"value": watch.evidence.value(), "threshold": float(np.log(20))},
+        "classes": window.counts.astype(int).tolist() if window else [],
         "charts": charts(watch, window) if window else [],
     }
 
@@ -116,3 +117,17 @@ def classes(watch: Watch, window: Window, name: str) -> dict[str, Any] | None:
     reach = SURE * np.sqrt(share * (1 - share) * float(watch.charts.runs.widening()[0]) / max(window.pictures, 1))
     effect = {"unit": "of the requests", "value": share, "low": max(share - reach, 0), "high": min(share + reach, 1)}
     return effect | {"class": place, "reference": float(watch.charts.rules.shares[place])}
+
+
+def named(found: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """The same with classes by name."""
+    charts = [one | {"effect": by_name(one["effect"], names)} for one in found.get("charts", [])]
+    sources = {name: named(one, names) for name, one in found.get("sources", {}).items()}
+    counts = dict(zip(names, found.get("classes", []), strict=False))
+    parts = {"charts": charts, "sources": sources, "classes": counts}
+    return {name: parts.get(name, value) for name, value in found.items()}
+
+
+def by_name(effect: dict[str, Any] | None, names: list[str]) -> dict[str, Any] | None:
+    """An effect on a class."""
+    return effect | {"class": names[effect["class"]]} if effect and "class" in effect else effect

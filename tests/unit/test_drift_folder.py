@@ -95,7 +95,7 @@ def test_pictures_like_the_reference_are_ok_and_as_well_told(beside):
     found = verdict(some(), beside)
     assert found["state"] == "ok" and found["cause"] is None and not found["effects"]
     assert found["accuracy"]["low"] < 0.998 < found["accuracy"]["high"]
-    assert {one["name"] for one in found["charts"]} == {*FIGURES, "classes", "features"}
+    assert {one["name"] for one in found["charts"]} == {*FIGURES, "shape", "classes", "features"}
     assert all(one["value"] < one["threshold"] for one in found["charts"])
 
 
@@ -106,6 +106,14 @@ def test_a_class_that_is_missing_is_a_shift_of_labels(beside):
     (chart,) = (one for one in found["charts"] if one["name"] == "classes")
     assert chart["effect"]["class"] == 0 and chart["effect"]["value"] == 0 and chart["effect"]["low"] >= 0
     assert found["accuracy"]["low"] < 0.998 < found["accuracy"]["high"]
+
+
+def test_light_that_comes_and_goes_changes_no_mean_and_is_found_by_its_shape(beside):
+    shown = some(count=200)
+    gain = torch.tensor([1.25, 1 / 1.25]).repeat(100).view(-1, 1, 1, 1)
+    found = verdict((shown.float() * gain).round().clamp(0, 255).to(torch.uint8), beside)
+    over = {one["name"]: one["value"] > one["threshold"] for one in found["charts"]}
+    assert found["state"] == "drift" and over["shape"] and not over["luminance"]
 
 
 @pytest.mark.parametrize("count", [1, FEWEST - 1, FEWEST])

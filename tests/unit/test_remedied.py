@@ -1,11 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from equipoise import store
 from equipoise.drift import refined, remedied
-from equipoise.drift.remedied import Change
+from equipoise.drift.remedied import Change, Regime, Remedy
 from equipoise.trial import Trial
 from equipoise.workloads import workload
 from equipoise.workloads.products import MACHINE
@@ -26,8 +27,7 @@ def test_a_change_that_is_none_is_refused():
 
 @pytest.fixture
 def recipe(tmp_path):
-    changes = [{"cause": "exposure", "detail": "darker", "value": -1.0}]
-    store.write_json(tmp_path / "recipe.json", {"workload": "digits", "data": str(tmp_path), "changes": changes})
+    Remedy("digits", str(tmp_path), Regime((Change("exposure", "darker", -1.0),))).write(tmp_path)
     return tmp_path
 
 
@@ -41,12 +41,41 @@ def test_a_remedy_learns_with_and_without_the_drift_and_is_judged_by_both(recipe
     assert torch.equal(made.reference.labels, base.reference.labels)
 
 
+def test_a_recipe_comes_back_as_it_was_written(tmp_path):
+    warm, dark = Change("colour temperature", "warmer", 4000.0), Change("exposure", "darker", -1.0)
+    remedy = Remedy("digits", "data", Regime((warm,)), Regime((dark,), {"0": 2.0, "1": 0.5}), train=3)
+    remedy.write(tmp_path)
+    assert remedied.read(tmp_path) == remedy
+    assert remedy.now == Regime((dark, warm), {"0": 2.0, "1": 0.5})
+    twice = remedy.now.followed(Regime((), {"0": 0.5, "1": 0.5}))
+    assert twice.weights == {"0": 1.0, "1": 0.25}
+
+
+def test_classes_in_other_shares_are_those_of_reference_and_judgement_alone(tmp_path):
+    base = workload(Trial(workload="digits"))
+    weights = {name: 3.0 if name in "01" else 1.0 for name in base.classes}
+    Remedy("digits", str(tmp_path), Regime((), weights)).write(tmp_path)
+    made = workload(Trial(workload=remedied.NAME, data=str(tmp_path)))
+    shares = np.bincount(made.reference.labels, minlength=10) / len(made.reference)
+    np.testing.assert_allclose(shares, np.array([*weights.values()]) / 14, atol=0.03)
+    assert len(made.train) == remedied.COPIES * len(base.train)
+
+
+def test_a_second_remedy_learns_with_the_drift_before_and_without_any(tmp_path):
+    dark, blur = Change("exposure", "darker", -1.0), Change("contrast", "lower", -0.5)
+    Remedy("digits", str(tmp_path), Regime((blur,)), Regime((dark,))).write(tmp_path)
+    base, made = (workload(Trial(workload=name, data=str(tmp_path))) for name in ("digits", remedied.NAME))
+    copies = made.train.pictures.split(len(base.train))
+    assert len(copies) == 2 * remedied.COPIES
+    assert torch.equal(copies[0], base.train.pictures) and torch.equal(copies[2], copies[0])
+    assert torch.equal(copies[1], remedied.changed(base.train.pictures, (dark,)))
+
+
 def test_labelled_pictures_are_shown_often_and_those_held_out_never(recipe):
     (recipe / "labelled" / "3").mkdir(parents=True)
     for place in range(10):
         Image.fromarray(np.full((16, 16), 10 * place, np.uint8)).save(recipe / "labelled" / "3" / f"{place}.png")
-    facts = store.read_json(recipe / "recipe.json")
-    store.write_json(recipe / "recipe.json", facts | {"train": 7})
+    replace(remedied.read(recipe), train=7).write(recipe)
     made = workload(Trial(workload=remedied.NAME, data=str(recipe)))
     last = made.train.pictures[-7 * remedied.AGAIN :]
     assert set(made.train.labels[-7 * remedied.AGAIN :].tolist()) == {3}

@@ -1,6 +1,6 @@
 """The goals for drift, each measured.
 
-python -m tests.bench.drift [--references 20] [--share 40] [--streams 20] [--only lengths delays batch cost anytime]
+python -m tests.bench.drift [--references 20] [--share 40] [--streams 20] [--only NAMES]
 """
 
 import argparse
@@ -12,7 +12,7 @@ import torch
 
 from equipoise.machine import machine
 from equipoise.workloads.shelf import Scene
-from tests.bench.drift import costs, delays, lengths
+from tests.bench.drift import costs, delays, diagnosis, lengths, peers
 from tests.bench.drift.pool import OTHER, Pool, pool, reference
 
 ASKED, RUNS, SIZES = (10_000.0, 100_000.0), (1.0, 20.0, 100.0), (16, 64)
@@ -63,9 +63,11 @@ def changes(clean: Pool, given: Any) -> list[str]:
 TABLES: dict[str, Callable[[Pool, Any], list[str]]] = {
     "lengths": run_lengths,
     "delays": changes,
+    "diagnosis": lambda clean, given: diagnosis.table(reference(), clean, given.streams),
     "batch": lambda clean, given: costs.batch(),
     "cost": lambda clean, given: costs.looking(),
     "anytime": lambda clean, given: costs.anytime(clean, reference(), given.streams * 10),
+    "peers": lambda clean, given: peers.table(reference(), clean, given),
 }
 
 if __name__ == "__main__":

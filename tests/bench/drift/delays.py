@@ -31,17 +31,24 @@ class Told:
     """of each cause at the end"""
 
 
+GAIN = float(np.log2(0.8))
 SCENES: dict[str, tuple[Scene, str, int | None]] = {
     "light 6500 -> 5000 K": (Scene(kelvin=5000), "colour temperature", 150),
     "light 6500 -> 4000 K": (Scene(kelvin=4000), "colour temperature", 50),
     "veil of 5 %": (Scene(veil=0.05), "reflection", 100),
-    "gain of 0.8": (Scene(exposure=float(np.log2(0.8))), "exposure", 100),
+    "gain of 0.8": (Scene(exposure=GAIN), "exposure", 100),
     "blur of 0.8 pixels": (Scene(blur=0.8), "blur", 50),
     "noise of 0.04": (Scene(noise=0.04), "noise", 50),
     "highlight of 0.4": (Scene(highlight=0.4), "reflection", None),
     "JPEG of quality 50": (Scene(jpeg=50), "compression", None),
 }
 """what changes, its cause, and within how many requests it is to be found"""
+SIZES = {
+    "light 6500 -> 5000 K": ("colour temperature", 5000.0),
+    "light 6500 -> 4000 K": ("colour temperature", 4000.0),
+    "gain of 0.8": ("exposure", GAIN),
+}
+"""of which the size is to be told"""
 
 
 def told(known: Known, clean: Pool, drifted: Pool, seed: int) -> Told:
@@ -72,6 +79,16 @@ def strength(known: Known, drifted: Pool) -> float:
     return float(np.abs(known.baseline.usual.scores(seen).mean(0)).max())
 
 
+def size(name: str, found: list[Told]) -> str:
+    """By how much the size told is off: of the kelvin, or of the gain."""
+    if name not in SIZES:
+        return ""
+    cause, true = SIZES[name]
+    said = np.array([one.sizes.get(cause, np.nan) for one in found])
+    off = np.abs(said / true - 1) if cause == "colour temperature" else np.abs(2 ** (said - true) - 1)
+    return f"{np.median(off):.1%}, {off.max():.1%}"
+
+
 def row(name: str, found: list[Told], goal: int | None, right: str, delta: float | None) -> str:
     """Of a table."""
     delays = [one.delay if one.delay is not None else DRIFTED for one in found]
@@ -81,11 +98,11 @@ def row(name: str, found: list[Told], goal: int | None, right: str, delta: float
     off = np.nanmax([one.since for one in found])
     return (
         f"| {name} | {'' if delta is None else f'{delta:.2f}'} | {bound} | {goal or ''} | {middle:.0f} | {late:.0f}"
-        f" | {first} of {len(found)} | {off:.0%} |"
+        f" | {first} of {len(found)} | {off:.0%} | {size(name, found)} |"
     )
 
 
 HEAD = [
-    "| change | sd | 2 ln(ARL)/sd^2 | goal | median delay | 90 % | first cause right | since: off at most |",
-    "|---|--:|--:|--:|--:|--:|--:|--:|",
+    "| change | sd | 2 ln(ARL)/sd^2 | goal | median delay | 90 % | cause right | since: off | size: off, at most |",
+    "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
 ]

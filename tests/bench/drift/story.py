@@ -34,7 +34,7 @@ from tests.bench.drift.pool import OTHER, SEED, SIZE, model
 from tests.cluster import ROOT, Cluster, free_ports, running, until
 
 DRIFT = Scene(kelvin=4000, veil=0.1, highlight=0.3)
-LABELS, JUDGED, CLIENTS = 100, 1000, 4
+LABELS, JUDGED, CLIENTS, TICK = 100, 1000, 4, 0.5
 NAMES = [product.name for product in MACHINE]
 
 
@@ -123,17 +123,27 @@ def png(picture: Tensor) -> bytes:
 def main() -> None:
     """Tell it, with its numbers."""
     print(", ".join(f"{name} {value}" for name, value in machine(torch.device("cpu")).items()))
-    with TemporaryDirectory() as name, running() as cluster:
-        place = Path(name)
-        link = place / "vending"
-        link.symlink_to(model())
-        (port,) = free_ports(1)
-        arguments = {"bundle": str(link), "port": port, "watch": 1, "tick": 0.5, "state": str(place / "state")}
-        arguments |= {"capture": str(place / "kept"), "captures": 400}
-        application = {"name": "vending", "route_prefix": "/", "import_path": "services.app:build", "args": arguments}
-        cluster.deploy({"proxy_location": "Disabled", "applications": [application]})
-        until(lambda: answers(port), 120)
-        told(Machine(port), cluster, place, link)
+    with TemporaryDirectory() as name, running() as cluster, served(cluster, Path(name)) as vending:
+        told(vending, cluster, Path(name), Path(name) / "vending")
+
+
+@contextmanager
+def served(cluster: Cluster, place: Path) -> Iterator[Machine]:
+    """The bundle behind a link, on one replica."""
+    (place / "vending").symlink_to(model())
+    (port,) = free_ports(1)
+    arguments = {
+        "bundle": str(place / "vending"),
+        "port": port,
+        "watch": 1,
+        "tick": TICK,
+        "state": str(place / "state"),
+    }
+    arguments |= {"capture": str(place / "kept"), "captures": 400}
+    application = {"name": "vending", "route_prefix": "/", "import_path": "services.app:build", "args": arguments}
+    cluster.deploy({"proxy_location": "Disabled", "applications": [application]})
+    until(lambda: answers(port), 120)
+    yield Machine(port)
 
 
 def answers(port: int) -> bool:
