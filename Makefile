@@ -10,7 +10,8 @@ demo: .venv/ready ## train digits on two workers and show what was measured
 	$(BIN)/python -m jobs.demo
 
 test: .venv/ready .venv/clients/ready ## everything real: gloo workers, Ray, HTTP, files
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal tests/unit tests/contract tests/replay
+	$(BIN)/python -m pytest tests/ray tests/http
 
 lint: .venv/ready ## style, types and the floors of the house
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports

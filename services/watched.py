@@ -34,7 +34,8 @@ class Watched:
     async def verdict(self, request: Request) -> Response:
         """Whether requests look as the model's pictures did when it was published."""
         model, link = self._asked(request)
-        found = await said(link.verdict(stream(model)))
+        held = model.current.reference
+        found = unknown(held) if isinstance(held, str) else await said(link.verdict(stream(model)))
         return answer({"model": model.name, "version": model.current.id} | named(found, model.current.bundle.classes))
 
     async def history(self, request: Request) -> Response:
@@ -63,6 +64,11 @@ async def said(answers: Awaitable[Any]) -> Any:
     except Exception as error:  # whatever Ray raises of an actor that is not there
         log.warning("the monitor does not answer", exc_info=error)
         raise Refused(503, "the monitor does not answer: it is being restarted, try again", "drift", wait=5) from None
+
+
+def unknown(why: str) -> dict[str, Any]:
+    """The verdict where there is nothing to hold requests against."""
+    return {"state": "unknown", "why": why, "images": 0, "cause": None, "charts": []}
 
 
 def stream(model: Model) -> str:

@@ -152,7 +152,7 @@ def test_a_killed_replica_costs_the_ticks_in_flight_and_is_reported(hurt, cluste
     found = judged(hurt)
     in_flight = sum(killed - 5 * TICK < at < killed + TICK for at in times)
     assert REQUESTS - in_flight - 16 < found["images"] <= REQUESTS
-    assert (found["state"], found["ticks"]["lost"], found["ticks"]["late"]) == ("ok", 1, 0)
+    assert (found["state"], found["ticks"]["lost"]) == ("ok", 1)
     events = hurt.json("GET", "/drift/history?model=digits")["events"]
     assert "replica lost" in [one["event"] for one in events]
     send(hurt, blurred(some[:300], 0.8))
@@ -169,7 +169,6 @@ def test_without_a_reference_of_use_the_state_is_unknown_and_serving_goes_on(hur
         hurt.json("POST", f"/models/{name}/predict", png(picture), content_type="image/png")
     found = hurt.json("GET", f"/drift?model={name}")
     assert found["state"] == "unknown" and words in found["why"]
-    until(lambda: words in hurt.json("GET", f"/drift?model={name}")["why"], 10)
 
 
 def test_a_full_disk_for_captures_costs_captures_only(hurt, disk, digits):

@@ -287,11 +287,16 @@ def test_damage_of_any_kind_is_refused_in_one_sentence(kind, published, tmp_path
     shutil.copytree(published, folder)
     DAMAGE[kind](folder, data.draw)
     after = {path.name: path.read_bytes() for path in folder.glob("*") if path.is_file()} if folder.is_dir() else {}
-    if after == before:
+    if told(after) == told(before):
         return  # what was drawn changed nothing
     with pytest.raises(ValueError, match=r".") as refused:
         bundle.load(folder)
     assert len(str(refused.value).splitlines()) == 1 and str(refused.value).strip()
+
+
+def told(files):
+    """Files by content; a blank behind the facts says nothing."""
+    return files | {bundle.FACTS: files.get(bundle.FACTS, b"").rstrip()}
 
 
 KILLED = """
