@@ -93,7 +93,8 @@ def judged(model: bundle.Bundle, held: Known, kept: dict[str, Any], pictures: Te
     """The verdict, without proof."""
     logits, features = answered(model, pictures)
     base = held.baseline
-    seen = publishing.looked_at(pictures, logits, base.waves(features), base.temperature)
+    told = publishing.Told(pictures, logits, features, logits.argmax(1))
+    seen = publishing.looked_at(told, base.waves, base.temperature)
     return folder.judged(held, seen, features, kept["features"], kept["logits"].argmax(1))
 
 

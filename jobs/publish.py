@@ -97,7 +97,7 @@ def publish(asked: Asked, more: dict[str, Any] | None = None) -> None:
         found = judged.judged(*answers["test"][::2], list(made.classes), heat)
         kept = reference(made, answers["reference"], heat)
         if asked.drift:
-            kept |= watched(engines.ENGINES[engine](folder), made.reference, *answers["reference"], heat)
+            kept |= watched(engines.ENGINES[engine](folder), made, answers, heat)
         np.savez_compressed(folder / bundle.REFERENCE, **kept)
         facts = described(asked, record, made, found, results) | {"engine": engine_facts(engine, why, results)}
         facts |= more or {}
@@ -256,11 +256,17 @@ def reference(made: Workload, answers: tuple[Any, Any, Any], heat: float) -> dic
     }
 
 
-def watched(engine: Engine, split: Split, logits: Any, features: Any, labels: Any, heat: float) -> dict[str, Any]:
-    """What requests are watched by."""
+def watched(engine: Engine, made: Workload, answers: dict[str, Any], heat: float) -> dict[str, Any]:
+    """What requests are watched by; false alarms are counted on the validation split."""
+    reference, apart = (told(getattr(made, part), *answers[part]) for part in ("reference", "validation"))
+    return publishing.arrays(engine, reference, heat, apart)
+
+
+def told(split: Split, logits: Any, features: Any, labels: Any) -> publishing.Told:
+    """Of some pictures of a split."""
     some = evenly(split, MOST_WATCHED)
     held = torch.stack([split.pictures[int(index)] for index in some])
-    return publishing.arrays(engine, held, logits[some], features[some], labels[some], heat)
+    return publishing.Told(held, logits[some], features[some], labels[some])
 
 
 def described(asked: Asked, record: Record, made: Workload, found: Judged, results: list[Result]) -> dict[str, Any]:

@@ -41,9 +41,14 @@ def model(batch: Tensor) -> tuple[Tensor, Tensor]:
 @cache
 def known(count: int = 600) -> Known:
     """What a reference of so many pictures tells."""
-    some, labels = pictures(count, seed=1)
+    return publishing.made(model, told(count, seed=1), 1.0, told(400, seed=2))
+
+
+def told(count: int, seed: int) -> publishing.Told:
+    """Pictures, and what the model says of them."""
+    some, labels = pictures(count, seed)
     logits, features = (one.numpy() for one in model(some))
-    return publishing.made(model, some, logits, features, labels, 1.0)
+    return publishing.Told(some, logits, features, labels)
 
 
 def seen(some: Tensor) -> Seen:

@@ -157,12 +157,25 @@ class Streams:
     ) -> "Streams":
         """As many pictures of each class as there are, drawn with repetition."""
         others = [usual(again(seen, rng), len(held.counts)) for _ in range(REFERENCES)]
-        scores = np.concatenate([one.scores(seen) for one in others]).astype(np.float32)
-        means = np.stack([one.waves for one in others]).astype(np.float32)
+        counts = rng.multinomial(len(seen), held.counts / len(seen), REFERENCES).astype(np.float64)
+        return cls.against(others, counts, seen, labels, length, rng)
+
+    @classmethod
+    def against(
+        cls,
+        references: list[Usual],
+        counts: Array,
+        seen: Seen,
+        labels: NDArray[np.int64],
+        length: float,
+        rng: np.random.Generator,
+    ) -> "Streams":
+        """Of some pictures, each stream held against one of several references, of so many pictures by class."""
+        scores = np.concatenate([one.scores(seen) for one in references]).astype(np.float32)
+        means = np.stack([one.waves for one in references]).astype(np.float32)
+        owner = np.arange(STREAMS) % len(references)
         latest = rng.integers(0, len(seen), STREAMS)
-        owner = np.arange(STREAMS) % REFERENCES
-        counts = rng.multinomial(len(seen), held.counts / len(seen), REFERENCES)[owner].astype(np.float64)
-        return cls(labels, seen.classes, seen.waves, scores, means, counts, owner, length, latest)
+        return cls(labels, seen.classes, seen.waves, scores, means, counts[owner], owner, length, latest)
 
     def step(self, size: int, rng: np.random.Generator) -> Step:
         """Some more pictures of each stream."""

@@ -9,7 +9,7 @@ in runs of one class. Features are compared by the squared length of their resid
 without drift.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -139,6 +139,15 @@ class Charts:
             self.rest[:, place] = kept * self.rest[:, place] + new * step.rest
             self.weight[:, place] = kept * self.weight[:, place] + new * step.counts
             self.squares[:, place] = kept**2 * self.squares[:, place] + new**2 * step.counts
+
+    def again(self, rows: NDArray[np.int64]) -> None:
+        """Some streams begin anew."""
+        for state in (self.scores, self.classes, self.rest, self.weight, self.squares):
+            state[rows] = 0
+        shares = self.rules.shares
+        fresh = Runs.begun(len(rows), shares[rows] if shares.ndim > 1 else shares)
+        for one in fields(fresh):
+            getattr(self.runs, one.name)[rows] = getattr(fresh, one.name)
 
     def limit(self, heights: Array) -> None:
         """Let no sum rise above its height (charts,)."""

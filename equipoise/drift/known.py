@@ -1,7 +1,7 @@
 """All that a bundle knows of its reference, to judge requests by: made when it is published, read when it is loaded."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from equipoise.drift.baseline import FIGURES, Baseline, Usual
 from equipoise.drift.calibration import Calibration
 from equipoise.drift.signatures import Signatures
 from equipoise.drift.sums import Layout
+from equipoise.drift.verification import Verified
 from equipoise.drift.waves import Waves
 
 PREFIX = "drift."  # of the arrays' names, beside others in reference.npz
@@ -38,6 +39,8 @@ class Known:
     calibration: Calibration
     signatures: Signatures
     labelled: Labelled
+    verified: Verified | None = None
+    """how rare false alarms were on pictures kept apart"""
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """By name, for a file."""
@@ -49,6 +52,8 @@ class Known:
             "ranked": base.ranked,
             "wider": base.wider,
         }
+        if self.verified:
+            found["verified"] = astuple(self.verified)
         for name, part in self.parts().items():
             found |= {f"{name}.{field.name}": getattr(part, field.name) for field in fields(part)}
         return {PREFIX + name: np.asarray(value) for name, value in found.items()}
@@ -85,7 +90,12 @@ def known(arrays: Mapping[str, NDArray[Any]], classes: int, features: int) -> Kn
         raise ValueError(f"the reference has {width} features and {len(usual.counts)} classes, the model {wanted}")
     layout = Layout(classes, len(FIGURES), usual.waves.shape[1])
     base = Baseline(float(temperature), Waves(directions), usual, layout, ranked, float(wider))
-    return Known(base, calibration, signatures, labelled)
+    return Known(base, calibration, signatures, labelled, counted(held.get("verified")))
+
+
+def counted(held: NDArray[Any] | None) -> Verified | None:
+    """Of a file, which may have been made without."""
+    return None if held is None else Verified(float(held[0]), int(held[1]), int(held[2]))
 
 
 PARTS: dict[str, Any] = {

@@ -1,6 +1,7 @@
 """Makes of a reference's pictures all that requests are judged by later."""
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from equipoise.drift.baseline import Seen, Usual, baseline
 from equipoise.drift.calibration import calibrated
 from equipoise.drift.known import PREFIX, Known, Labelled
 from equipoise.drift.trials import AT_ONCE, Engine, signatures
-from equipoise.drift.waves import waves
+from equipoise.drift.verification import verified
+from equipoise.drift.waves import Waves, waves
 
 Array = NDArray[Any]
 
@@ -22,39 +24,47 @@ TRIED = (32, 120)  # pictures: at least, at most
 CHANGES = 120  # about so many are tried
 
 
-def arrays(
-    engine: Engine, pictures: Tensor, logits: Array, features: Array, labels: NDArray[np.int64], temperature: float
-) -> dict[str, NDArray[Any]]:
+@dataclass(frozen=True, eq=False)
+class Told:
+    """Pictures that the model has not learned from, what it says of them, and what they show."""
+
+    pictures: Tensor
+    logits: Array
+    features: Array
+    labels: NDArray[np.int64]
+
+
+def arrays(engine: Engine, reference: Told, temperature: float, apart: Told | None = None) -> dict[str, NDArray[Any]]:
     """For reference.npz; of a reference that is too small, the reason why nothing can be told by it."""
     try:
-        found = made(engine, pictures, logits, features, labels, temperature)
+        found = made(engine, reference, temperature, apart)
     except ValueError as error:
         return {f"{PREFIX}why not": np.array(str(error))}
     return found.arrays()
 
 
-def made(
-    engine: Engine, pictures: Tensor, logits: Array, features: Array, labels: NDArray[np.int64], temperature: float
-) -> Known:
-    """From pictures that the model has not learned from, what it says of them, and what they show."""
-    classes = logits.shape[1]
-    directions = waves(features)
-    seen = looked_at(pictures, logits, directions(features), temperature)
+def made(engine: Engine, reference: Told, temperature: float, apart: Told | None = None) -> Known:
+    """What a reference tells; on pictures kept apart, if given, false alarms are counted."""
+    classes = reference.logits.shape[1]
+    directions = waves(reference.features)
+    seen = looked_at(reference, directions, temperature)
     held = baseline(seen, classes, directions, temperature)
-    some = evenly(len(labels), affordable(engine, pictures))
+    some = evenly(len(reference.labels), affordable(engine, reference.pictures))
+    found = calibrated(seen, reference.labels, classes)
     return Known(
         held,
-        calibrated(seen, labels, classes),
-        signatures(engine, pictures[torch.from_numpy(some)], labels[some], held),
-        labelled(seen, labels, held.usual),
+        found,
+        signatures(engine, reference.pictures[torch.from_numpy(some)], reference.labels[some], held),
+        labelled(seen, reference.labels, held.usual),
+        apart and verified(held.usual, found, looked_at(apart, directions, temperature), apart.labels),
     )
 
 
-def looked_at(pictures: Tensor, logits: Array, turned: NDArray[np.float32], temperature: float) -> Seen:
+def looked_at(some: Told, waves: Waves, temperature: float) -> Seen:
     """A few at a time: as numbers, pictures take four times the room."""
-    parts = [statistics.statistics(some.numpy()) for some in pictures.split(AT_ONCE)]
-    figures = np.concatenate([np.concatenate(parts), confidence.confidence(logits, temperature)], 1)
-    return Seen(figures, logits.argmax(1), turned)
+    parts = [statistics.statistics(few.numpy()) for few in some.pictures.split(AT_ONCE)]
+    figures = np.concatenate([np.concatenate(parts), confidence.confidence(some.logits, temperature)], 1)
+    return Seen(figures, some.logits.argmax(1), waves(some.features))
 
 
 def affordable(engine: Engine, pictures: Tensor) -> int:

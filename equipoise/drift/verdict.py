@@ -46,11 +46,18 @@ def verdict(watch: Watch) -> dict[str, Any]:
         "since": begun(watch, first) if watch.alarm else None,
         "accuracy": asdict(estimate) if isinstance(estimate, Estimate) else "unknown",
         "run_length": watch.run_length,
+        "verified": verified(watch),
         "runs": round(float(watch.charts.runs.length()[0]), 2),
         "evidence": {"value": watch.evidence.value(), "threshold": float(np.log(20))},
         "classes": window.counts.astype(int).tolist() if window else [],
         "charts": charts(watch, window) if window else [],
     }
+
+
+def verified(watch: Watch) -> dict[str, Any] | None:
+    """How rare false alarms were when the bundle was published, on pictures kept apart."""
+    found = watch.known.verified
+    return found and asdict(found) | {"realised": found.realised}
 
 
 def caused(watch: Watch, window: Window | None) -> Cause | None:

@@ -57,7 +57,8 @@ def hurt(stage, cluster, digits, disk, tmp_path_factory):
     kept = held.reference()
     plain = {name: value for name, value in kept.items() if not name.startswith("drift.")}
     logits, features = (one.numpy() for one in held.run(digits[:20]))
-    few = publishing.arrays(held.run, digits[:20], logits, features, np.zeros(20, np.int64), held.temperature)
+    twenty = publishing.Told(digits[:20], logits, features, np.zeros(20, np.int64))
+    few = publishing.arrays(held.run, twenty, held.temperature)
     bundles = {
         "digits": good,
         "without": changed(good, place / "without", plain),

@@ -1,4 +1,4 @@
-from dataclasses import fields
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -8,45 +8,48 @@ from equipoise.drift.baseline import FIGURES, Seen, baseline
 from equipoise.drift.calibration import RUNS, SIZES, STRETCH, Streams, between, tail
 from equipoise.drift.charts import SHIFTS, Step, charts, rules
 from equipoise.drift.publishing import looked_at
+from equipoise.drift.verification import ASKED as FEW
+from equipoise.drift.verification import verified
 from equipoise.drift.waves import waves
-from tests.drifting import CLASSES, known, model, pictures
+from tests.drifting import CLASSES, known, told
 
 ASKED = 2000.0
 REFERENCES, EACH, PICTURES = 12, 12, 4096  # of streams: about 25 alarms a reference and 300 in all, if rightly set
 
 
-@cache
-def answered(count, seed):
-    """Pictures, what they show, and what the model says of them."""
-    some, labels = pictures(count, seed)
-    return some, labels, *(one.numpy() for one in model(some))
+answered = cache(told)
+
+
+def nowhere(features):
+    """For figures alone, which need no random features."""
+    return np.zeros((len(features), 1))
 
 
 @cache
 def judged():
-    """4,000 pictures that no reference has seen: what they show, and all that does not depend on a reference."""
-    some, labels, logits, features = answered(4000, 7)
-    return labels, features, logits, looked_at(some, logits, np.zeros((4000, 1)), 1.0).figures
+    """4,000 pictures that no reference has seen, and all that does not depend on a reference."""
+    others = answered(4000, 7)
+    return others, looked_at(others, nowhere, 1.0).figures
 
 
 @cache
 def held(seed):
     """A reference of its own, without thresholds, and 4,000 fresh pictures against it."""
-    some, _, logits, features = answered(600, seed)
-    directions = waves(features)
-    base = baseline(looked_at(some, logits, directions(features), 1.0), CLASSES, directions, 1.0)
-    labels, features, logits, figures = judged()
-    seen = Seen(figures, logits.argmax(1), directions(features))
+    some = answered(600, seed)
+    directions = waves(some.features)
+    base = baseline(looked_at(some, directions, 1.0), CLASSES, directions, 1.0)
+    others, figures = judged()
+    seen = Seen(figures, others.logits.argmax(1), directions(others.features))
     counts = np.eye(CLASSES)[seen.classes]
     rest = seen.waves - base.usual.waves[seen.classes]
-    return base.usual, labels, np.concatenate([counts, base.usual.scores(seen), rest], 1)
+    return base.usual, others.labels, np.concatenate([counts, base.usual.scores(seen), rest], 1)
 
 
 def alarms(seed, length, size, count=PICTURES):
     """How often thresholds of the shared reference are reached by streams against another; charts begin anew then."""
     usual, labels, table = held(seed)
     rng, sizes = np.random.default_rng(seed), np.full(EACH, float(size))
-    state, new = (charts(rules(usual), len(FIGURES), usual.waves.shape[1], streams) for streams in (EACH, 1))
+    state = charts(rules(usual), len(FIGURES), usual.waves.shape[1], EACH)
     members = [np.flatnonzero(labels == one) for one in range(CLASSES)]
     shown, found = rng.integers(0, CLASSES, EACH), 0
     for _ in range(count // size):
@@ -61,16 +64,9 @@ def alarms(seed, length, size, count=PICTURES):
         conditions = sizes, state.runs.length()
         values = known().calibration.scaled(state.values(), *conditions).max(1)
         high = values >= known().calibration.threshold(ASKED, *conditions)
-        begin_anew(state, new, high)
-        begin_anew(state.runs, new.runs, high)
+        state.again(np.flatnonzero(high))
         found += int(high.sum())
     return found
-
-
-def begin_anew(state, new, high):
-    for name in (one.name for one in fields(state)):
-        if isinstance(values := getattr(state, name), np.ndarray):
-            values[high] = getattr(new, name)
 
 
 @pytest.mark.parametrize("length", [1.0, 20.0])
@@ -121,10 +117,9 @@ def test_the_tail_of_what_falls_off_exponentially_is_known(rate):
 
 @pytest.mark.parametrize("length", [1.0, 10.0])
 def test_streams_come_in_runs_of_the_length_asked_and_in_the_shares_of_the_reference(length):
-    some, labels, logits, features = answered(600, 20)
-    base, rng = held(20)[0], np.random.default_rng(0)
-    directions = waves(features)
-    seen = looked_at(some, logits, directions(features), 1.0)
+    some = answered(600, 20)
+    base, rng, labels = held(20)[0], np.random.default_rng(0), some.labels
+    seen = looked_at(some, waves(some.features), 1.0)
     streams = Streams.drawn(seen, labels, base, length, rng)
     first, second = streams.places(300, rng), streams.places(300, rng)
     shown = labels[np.concatenate([first, second], 1)]
@@ -134,3 +129,13 @@ def test_streams_come_in_runs_of_the_length_asked_and_in_the_shares_of_the_refer
     assert alike == pytest.approx(1 - (1 - by_chance) / length, abs=0.02)
     np.testing.assert_allclose(np.bincount(shown.ravel()) / shown.size, share, atol=0.03)
     assert (shown[:, 299] == shown[:, 300]).mean() == pytest.approx(1 - (1 - by_chance) / length, abs=0.1)
+
+
+def test_false_alarms_are_counted_on_pictures_kept_apart():
+    base, apart = known().baseline, answered(4000, 7)
+    found = verified(base.usual, known().calibration, looked_at(apart, base.waves, 1.0), apart.labels)
+    assert 0.5 * FEW < found.realised < 2 * FEW and found.alarms > 50
+    assert known().verified is not None and known().verified.alarms > found.alarms / 4
+    loose = replace(known().calibration, joint_offset=known().calibration.joint_offset + 1)
+    more = verified(base.usual, loose, looked_at(apart, base.waves, 1.0), apart.labels)
+    assert more.alarms > 1.8 * found.alarms  # of thresholds for a run length less than half as long

@@ -7,7 +7,7 @@ from equipoise.drift.known import PREFIX, Known
 from equipoise.drift.known import known as read
 from equipoise.drift.verdict import verdict
 from equipoise.drift.watch import Watch
-from tests.drifting import CLASSES, known, model, pictures, seen
+from tests.drifting import CLASSES, known, model, pictures, seen, told
 
 
 @pytest.fixture(scope="module")
@@ -79,9 +79,7 @@ def test_a_reference_for_other_classes_is_refused_in_a_sentence(kept):
 
 @pytest.mark.parametrize("count", [1, 20, 99])
 def test_a_reference_of_few_pictures_says_so_for_good(count):
-    some, labels = pictures(count, 72)
-    logits, features = (one.numpy() for one in model(some))
-    held = publishing.arrays(model, some, logits, features, labels, 1.0)
+    held = publishing.arrays(model, told(count, 72), 1.0)
     assert [*held] == [f"{PREFIX}why not"]
     with pytest.raises(ValueError, match=f"^the reference has {count} pictures: 100 are needed"):
         read(held, CLASSES, 9)
