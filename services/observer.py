@@ -64,7 +64,7 @@ class Observer:
         self.waiting: dict[str, Waiting] = {}
         self.rows: Rows = {}
         self.outbox: deque[Tick] = deque()
-        self.number = 0
+        self.number = self.confirmed = 0
         self.references: dict[str, Known | str] = {}
         self.states: dict[str, dict[str, Any]] = {}
         self.passed: dict[str, int] = {}
@@ -140,11 +140,13 @@ class Observer:
             self.outbox.append(Tick(self.number, clock, rows))
             if len(self.outbox) > MOST_TICKS:  # the monitor will see that numbers are missing
                 self.outbox.popleft()
-        said = await self.link.take(Report(self.name, clock, [*self.outbox], leaves))
+        report = Report(self.name, clock, [*self.outbox], leaves, self.confirmed)
+        said = await self.link.take(report)
         if said["unknown"]:
             for stream in said["unknown"]:
                 await self.link.register(stream, arrays(self.references[stream]))
-            said = await self.link.take(Report(self.name, clock, [*self.outbox], leaves))
+            said = await self.link.take(report)
+        self.confirmed = max(self.confirmed, said["taken"])
         while self.outbox and self.outbox[0].number <= said["taken"]:
             self.outbox.popleft()
         self.states = said["states"]

@@ -106,7 +106,7 @@ def path(seen: Seen, labels: NDArray[np.int64], held: Usual, size: int, length: 
     """Some streams with steps of one size and runs of one length."""
     rng = np.random.Generator(np.random.Philox(key=seed))
     streams = Streams.drawn(seen, labels, held, length, rng)
-    state = charts(rules(held, streams.counts), streams.scores.shape[1], seen.waves.shape[1], STREAMS)
+    state = charts(rules(held, streams.counts, streams.trace), streams.scores.shape[1], seen.waves.shape[1], STREAMS)
     values, runs = [], []
     for _ in range(STRETCH * STRETCHES // size):
         state.step(streams.step(size, rng))
@@ -144,6 +144,8 @@ class Streams:
     """(references, classes, waves)"""
     counts: NDArray[np.float64]
     """(streams, classes): the pictures of each class that the reference has, as chance might have had it"""
+    trace: NDArray[np.float64]
+    """(streams, classes)"""
     owner: NDArray[np.int64]
     """(streams,) which reference each is held against"""
     length: float
@@ -175,7 +177,8 @@ class Streams:
         means = np.stack([one.waves for one in references]).astype(np.float32)
         owner = np.arange(STREAMS) % len(references)
         latest = rng.integers(0, len(seen), STREAMS)
-        return cls(labels, seen.classes, seen.waves, scores, means, counts[owner], owner, length, latest)
+        trace = np.stack([one.trace for one in references])
+        return cls(labels, seen.classes, seen.waves, scores, means, counts[owner], trace[owner], owner, length, latest)
 
     def step(self, size: int, rng: np.random.Generator) -> Step:
         """Some more pictures of each stream."""

@@ -58,7 +58,7 @@ class Rules:
     losses: Array
     """the same: what any other takes away"""
     trace: Array
-    """(classes,)"""
+    """(classes,) or (streams, classes)"""
     examples: Array
     """(classes,) pictures of the reference"""
 
@@ -73,8 +73,8 @@ class Rules:
         return np.asarray(self.shifts * (self.shifts / 2 + SLACK * np.sqrt(total + (each - total) * alone)))
 
 
-def rules(usual: Usual, counts: Array | None = None) -> Rules:
-    """For a reference; `counts` are its pictures by class as (streams, classes) if each stream takes it for another."""
+def rules(usual: Usual, counts: Array | None = None, trace: Array | None = None) -> Rules:
+    """For a reference; `counts` and `trace` are (streams, classes) if each stream takes it for another."""
     counts = usual.counts if counts is None else counts
     examples = counts.sum(-1, keepdims=True)
     sizes = np.array(SHIFTS)
@@ -86,7 +86,7 @@ def rules(usual: Usual, counts: Array | None = None) -> Rules:
         shares=shares,
         gains=np.log(changed / usually),
         losses=np.log((1 - changed) / (1 - usually)),
-        trace=usual.trace,
+        trace=usual.trace if trace is None else trace,
         examples=np.maximum(usual.counts, 1),
     )
 
@@ -158,8 +158,9 @@ class Charts:
 
     def values(self) -> Array:
         """(streams, charts): scores, a class gone, a class more often, features."""
-        expected = ((self.squares + SLACK * self.weight**2 / self.rules.examples) @ self.rules.trace) + 1e-12
-        features = (self.rest**2).sum(2) / expected
+        weight = self.squares + SLACK * self.weight**2 / self.rules.examples
+        expected = (weight * self.rules.trace[..., None, :]).sum(2)
+        features = (self.rest**2).sum(2) / (expected + 1e-12)
         flat = (self.scores.reshape(self.streams, -1), self.classes.max(2), features)
         return np.concatenate(flat, 1)
 

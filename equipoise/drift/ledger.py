@@ -55,11 +55,21 @@ class Ledger:
     died: int = 0
     gone: dict[str, int] = field(default_factory=dict)
     """the last tick that counts of each that died or left"""
+    dead: list[str] = field(default_factory=list)
+    """those of them that left without a word"""
 
-    def take(self, name: str, ticks: list[Tick], clock: int, now: float, leaves: bool = False) -> int:
-        """Ticks of a replica, which has told all up to `clock`; the number up to which they need not come again."""
+    def take(
+        self, name: str, ticks: list[Tick], clock: int, now: float, leaves: bool = False, confirmed: int = 0
+    ) -> int:
+        """Ticks of a replica, which has told all up to `clock`; the number up to which they need not come again.
+
+        `confirmed` is the last that it was told need not: by a ledger before this one, if it is not known here.
+        """
         if name not in self.replicas:
-            self.replicas[name] = Replica(taken=self.gone.pop(name, 0), clock=self.closed)
+            self.replicas[name] = Replica(taken=self.gone.pop(name, confirmed), clock=self.closed)
+        if name in self.dead:  # it was only slow: what it was adding up is not lost
+            self.dead.remove(name)
+            self.lost -= 1
         replica = self.replicas[name]
         for tick in ticks:
             self._count(replica, tick)
@@ -91,6 +101,7 @@ class Ledger:
         """Ticks of the clock that are complete, in order; they are closed by this."""
         for name in [name for name, one in self.replicas.items() if now - one.heard > SILENT]:
             self._leave(name)
+            self.dead = [*self.dead, name][-GONE:]
             self.died += 1
             self.lost += 1  # the one that it was adding up when it died
         told = min((one.clock for one in self.replicas.values()), default=max(self.waiting, default=self.closed))

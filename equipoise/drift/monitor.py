@@ -36,6 +36,8 @@ class Report:
     """it has told all up to this tick of the clock"""
     ticks: list[Tick]
     leaves: bool = False
+    confirmed: int = 0
+    """the last tick that it was told need not come again"""
 
 
 @dataclass(eq=False)
@@ -102,6 +104,7 @@ class Monitor:
             "replica": report.replica,
             "clock": report.clock,
             "leaves": report.leaves,
+            "confirmed": report.confirmed,
             "now": now,
             "ticks": [
                 [one.number, one.clock, [[name, len(row)] for name, row in one.rows.items()]] for one in report.ticks
@@ -138,7 +141,8 @@ class Monitor:
                 at += 8 * length
             ticks.append(Tick(number, clock, held))
         died = self.ledger.died
-        taken = self.ledger.take(facts["replica"], ticks, facts["clock"], facts["now"], facts["leaves"])
+        told = {name: facts[name] for name in ("clock", "now", "leaves", "confirmed") if name in facts}
+        taken = self.ledger.take(facts["replica"], ticks, **told)
         for clock, due in self.ledger.due(facts["now"]):
             self._move(due, clock / 1000)
         if self.ledger.died > died:
@@ -204,7 +208,7 @@ class Monitor:
     def _state(self) -> dict[str, Any]:
         """All that changes, as arrays."""
         ledger = self.ledger
-        counts = {name: getattr(ledger, name) for name in ("closed", "late", "twice", "lost", "died", "gone")}
+        counts = {name: getattr(ledger, name) for name in ("closed", "late", "twice", "lost", "died", "gone", "dead")}
         replicas = {name: asdict(one) for name, one in ledger.replicas.items()}
         waiting = [(clock, name) for clock, rows in ledger.waiting.items() for name in rows]
         facts = {

@@ -22,6 +22,7 @@ Array = NDArray[Any]
 SECONDS = 20.0  # for trying what can happen to the pictures
 TRIED = (32, 120)  # pictures: at least, at most
 CHANGES = 120  # about so many are tried
+SMALLEST = 8  # pixels of a side from which focus, grain and where they lie can be told
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +46,9 @@ def arrays(engine: Engine, reference: Told, temperature: float, apart: Told | No
 
 def made(engine: Engine, reference: Told, temperature: float, apart: Told | None = None) -> Known:
     """What a reference tells; on pictures kept apart, if given, false alarms are counted."""
+    height, width = reference.pictures.shape[2:]
+    if min(height, width) < SMALLEST:
+        raise ValueError(f"pictures of {width}x{height} are too small to be watched: {SMALLEST} pixels are needed")
     classes = reference.logits.shape[1]
     directions = waves(reference.features)
     seen = looked_at(reference, directions, temperature)
@@ -56,7 +60,7 @@ def made(engine: Engine, reference: Told, temperature: float, apart: Told | None
         found,
         signatures(engine, reference.pictures[torch.from_numpy(some)], reference.labels[some], held),
         labelled(seen, reference.labels, held.usual),
-        apart and verified(held.usual, found, looked_at(apart, directions, temperature), apart.labels),
+        verified(held.usual, found, looked_at(apart, directions, temperature), apart.labels) if apart else None,
     )
 
 

@@ -57,7 +57,7 @@ def verdict(watch: Watch) -> dict[str, Any]:
 def verified(watch: Watch) -> dict[str, Any] | None:
     """How rare false alarms were when the bundle was published, on pictures kept apart."""
     found = watch.known.verified
-    return found and asdict(found) | {"realised": found.realised}
+    return asdict(found) | {"realised": found.realised} if found else None
 
 
 def caused(watch: Watch, window: Window | None) -> Cause | None:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -83,6 +85,13 @@ def test_a_reference_of_few_pictures_says_so_for_good(count):
     assert [*held] == [f"{PREFIX}why not"]
     with pytest.raises(ValueError, match=f"^the reference has {count} pictures: 100 are needed"):
         read(held, CLASSES, 9)
+
+
+@pytest.mark.parametrize("side", [1, 2, 7])
+def test_pictures_of_hardly_a_pixel_are_not_watched(side):
+    some = told(150, 72)
+    held = publishing.arrays(model, replace(some, pictures=some.pictures[:, :, :32, :side]), 1.0)
+    assert str(held[f"{PREFIX}why not"]) == f"pictures of {side}x32 are too small to be watched: 8 pixels are needed"
 
 
 def test_labels_are_told_from_what_pictures_were_called():

@@ -273,7 +273,14 @@ def test_a_replica_that_was_taken_for_dead_goes_on_where_it_was():
     for name in "ab":
         ledger.take(name, [], 61, 60.2)
     assert all_of(ledger.due(60.2)) == {61: 5}
-    assert (ledger.twice, ledger.late, ledger.lost) == (1, 1, 1)  # the one lost was said at its death
+    assert (ledger.twice, ledger.late, ledger.lost, ledger.died) == (1, 1, 0, 1)
+
+
+def test_a_replica_that_another_ledger_knew_lost_nothing_that_was_confirmed():
+    ledger = Ledger()
+    assert ledger.take("a", [tick(501, 7), tick(502, 8)], 8, 0.0, confirmed=500) == 502
+    assert ledger.take("b", [tick(4, 8)], 8, 0.0, confirmed=2) == 4
+    assert ledger.lost == 1  # b's third
 
 
 def test_a_last_word_that_is_heard_twice_counts_once():

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from equipoise.drift.baseline import FIGURES, Seen, Usual, usual
 from equipoise.drift.calibration import Calibration, calibrated
-from equipoise.drift.charts import Charts, Step, charts, rules
+from equipoise.drift.charts import Step, charts, rules
 from equipoise.drift.watch import chart_name
 from equipoise.drift.waves import waves
 from tests.bench.drift.pool import PROCESSES, Pool
@@ -48,17 +48,18 @@ class Held:
     """(classes, each) places of the pictures that show each class"""
 
 
-def table(pool: Pool, references: int, cases: list[tuple[float, float, int]], share: int) -> list[str]:
-    """A row for each (asked, runs, size), `share` times what is asked looked at for each reference."""
+def table(pool: Pool, references: int, cases: list[tuple[float, float, int, int]]) -> list[str]:
+    """A row for each (asked, runs, size, false alarms that are expected over all references)."""
     lines = [
         "| asked | in a row of one class | pictures a step | realised / asked | least, most of a reference | alarms |",
         "|--:|--:|--:|--:|--:|--:|",
     ]
-    for asked, runs, size in cases:
-        found = counted(pool, [Case(seed, 1000, size, runs, asked, int(share * asked)) for seed in range(references)])
-        each = [share / max(len(alarms), 1) for alarms in found]
+    for asked, runs, size, expected in cases:
+        pictures = int(asked * expected / references)
+        found = counted(pool, [Case(seed, 1000, size, runs, asked, pictures) for seed in range(references)])
+        each = [pictures / asked / max(len(alarms), 1) for alarms in found]
         total = sum(map(len, found))
-        ratio = share * references / max(total, 1)
+        ratio = expected / max(total, 1)
         lines.append(
             f"| {asked:,.0f} | {runs:.0f} | {size} | {ratio:.2f} | {min(each):.2f}, {max(each):.2f} | {total} |"
         )
@@ -85,7 +86,7 @@ def alarms(case: Case) -> list[int]:
     """The charts that alarmed, over all streams; one that did begins anew."""
     rng = np.random.default_rng(case.seed)
     held = drawn(SHARED[0], case, rng)
-    state = begun(held, STREAMS)
+    state = charts(rules(held.usual), len(FIGURES), held.seen.waves.shape[1], STREAMS)
     size = np.full(STREAMS, float(case.size))
     found: list[int] = []
     for step in steps(held, case, rng):
@@ -94,8 +95,7 @@ def alarms(case: Case) -> list[int]:
         scaled = held.calibration.scaled(state.values(), size, runs)
         high = np.flatnonzero(scaled.max(1) >= held.calibration.threshold(case.asked, size, runs))
         found += scaled[high].argmax(1).tolist()
-        if len(high):
-            again(state, begun(held, len(high)), high)
+        state.again(high)
     return found
 
 
@@ -113,11 +113,6 @@ def drawn(pool: Pool, case: Case, rng: np.random.Generator) -> Held:
     fewest = min(map(len, members))
     table = np.stack([one[:fewest] for one in members])
     return Held(held, calibration, seen, held.scores(seen).astype(np.float32), table)
-
-
-def begun(held: Held, streams: int) -> Charts:
-    """Charts without a past."""
-    return charts(rules(held.usual), len(FIGURES), held.seen.waves.shape[1], streams)
 
 
 def steps(held: Held, case: Case, rng: np.random.Generator) -> Iterator[Step]:
@@ -140,12 +135,3 @@ def summed(held: Held, places: NDArray[np.int64]) -> Step:
     hits = csr_array((np.ones(places.size, np.float32), places.ravel(), ends), (len(places), len(held.seen)))
     rest = np.asarray(hits @ held.seen.waves, float) - counts @ held.usual.waves
     return Step(counts, np.asarray(hits @ held.scores, float), rest)
-
-
-def again(state: Charts, fresh: Charts, rows: NDArray[np.int64]) -> None:
-    """Begin some streams anew."""
-    for one in ("scores", "classes", "rest", "weight", "squares"):
-        getattr(state, one)[rows] = getattr(fresh, one)
-    for one in fields(state.runs):
-        held: Any = getattr(state.runs, one.name)
-        held[rows] = getattr(fresh.runs, one.name)
