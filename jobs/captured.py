@@ -10,7 +10,8 @@ from typing import Any
 import tyro
 
 from equipoise import bundle, store
-from equipoise.captures import POOLS, Captures
+from equipoise.capture import POOLS
+from equipoise.captures import Captures
 
 FIRST = 10  # captures shown
 

@@ -8,7 +8,8 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from equipoise.captures import POOLS, Captures, Unknown
+from equipoise.capture import POOLS
+from equipoise.captures import Captures, Unknown
 from services.bodies import Bodies
 from services.models import Models
 from services.refused import Refused

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from equipoise.captures import Answered, Captures
+from equipoise.capture import Answered
+from equipoise.captures import Captures
 
 OFFERED = {"usual": 1, "drift": 4}  # of the pictures that are looked at together
 MOST_WAITING = 32  # offers, while a slow store takes its time

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from equipoise import bundle, store
-from equipoise.captures import Answered, Captures
+from equipoise.capture import Answered
+from equipoise.captures import Captures
 from equipoise.workloads.folder import listed
 from jobs import captured
 

@@ -20,7 +20,8 @@ from PIL import Image
 from scipy.stats import chisquare
 
 from equipoise import captures, places
-from equipoise.captures import Answered, Captures, Unknown
+from equipoise.capture import DIGITS, POOLS, Answered, Name
+from equipoise.captures import Captures, Unknown
 from equipoise.workloads.folder import decoded, listed
 
 CLASSES = ["ant", "bee", "cat"]
@@ -46,7 +47,7 @@ def sources(held):
 def keys(seed, weights):
     """What a replica draws for requests of these weights."""
     drawn = np.random.default_rng(seed)
-    return [round(float((1 - drawn.random()) ** (1 / weight)), captures.DIGITS) for weight in weights]
+    return [round(float((1 - drawn.random()) ** (1 / weight)), DIGITS) for weight in weights]
 
 
 @pytest.fixture
@@ -138,7 +139,7 @@ def test_an_answer_less_certain_weighs_more():
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 2), st.floats(0, 1), st.sampled_from(captures.POOLS)), max_size=40))
+@given(st.lists(st.tuples(st.integers(0, 2), st.floats(0, 1), st.sampled_from(POOLS)), max_size=40))
 def test_three_replicas_keep_what_one_would(offers):
     with tempfile.TemporaryDirectory() as place:
         replicas = [Captures(place, 8, seed=seed) for seed in range(3)]
@@ -148,7 +149,7 @@ def test_three_replicas_keep_what_one_would(offers):
         for seed in range(3):
             own = [(pool, answered(score).weight) for who, score, pool in offers if who == seed]
             drawn += zip([pool for pool, _ in own], keys(seed, [weight for _, weight in own]), strict=True)
-        for pool in captures.POOLS:
+        for pool in POOLS:
             largest = sorted((key for of, key in drawn if of == pool), reverse=True)[:4]
             assert [one["key"] for one in replicas[0].listed(pool)] == largest
         assert replicas[0].skipped == 0
@@ -204,7 +205,7 @@ def test_a_key_too_small_costs_no_look(tmp_path, clock):
 def test_what_is_best_labelled_first_comes_first(tmp_path):
     held = Captures(str(tmp_path))
     for place in range(6):
-        held.offer(answered(pool=captures.POOLS[place % 2], source=str(place)))
+        held.offer(answered(pool=POOLS[place % 2], source=str(place)))
     done = held.listed("drift")[0]["id"]
     held.label(done, "bee", CLASSES)
     found = held.listed()
@@ -391,7 +392,7 @@ def test_an_object_store_is_as_good_as_a_folder(memory, tmp_path):
     assert held.picture(one)[:4] == b"\x89PNG" and len(memory.ls("/bucket/captures")) == 8
     assert held.exported(tmp_path / "out") == {"ant": 1, "cat": 1}
     held._remove(held._names()[0][0])
-    held._remove(captures.Name("usual", 0.5, OLD, False))  # gone already: another replica made room too
+    held._remove(Name("usual", 0.5, OLD, False))  # gone already: another replica made room too
     assert len(held.listed()) == 3 and held.skipped == 0
 
 
