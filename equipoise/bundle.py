@@ -60,6 +60,7 @@ class Bundle:
         self.folder = folder
         self.facts = checked(folder)
         self.name: str = self.facts["name"]
+        self.version: str = self.facts["digest"][:12]
         self.classes: list[str] = self.facts["classes"]
         self.shape = shape_of(self.facts)
         self.temperature = temperature_of(self.facts)

@@ -7,14 +7,12 @@ old and new on clean and on drifted pictures that neither has learned from, and 
 Exit status: 0 adapted, or nothing to do; 2 asked for what cannot be; 3 refused by the gate; 4 a person must act first.
 """
 
-import json
+import os
 import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-from urllib.request import Request, urlopen
 
 import numpy as np
 import torch
@@ -31,10 +29,12 @@ from equipoise.record import Record
 from equipoise.start import begun, head_of, kept
 from equipoise.trial import Trial
 from equipoise.workloads import workload
-from jobs import publish
+from jobs import publish, verdicts
+from jobs.captured import require_place
 from jobs.gate import gate
-from jobs.pointed import pointed
+from jobs.pointed import pointed, require_link, rolled_back
 from jobs.train import train
+from jobs.verdicts import Verdict, require_fitting
 
 LEARNED = ("colour temperature", "tint", "exposure", "contrast", "reflection", "noise", "compression", "geometry")
 ADVICE = {
@@ -45,7 +45,6 @@ ADVICE = {
 PASSES = 12  # over the training pictures of a remedy
 FEWEST_LABELS = 30  # without a cause that says what changed
 HELD_OUT = 0.3  # of the labelled pictures judge and are not learned from
-SECONDS = 20.0
 SHOWN = 3  # classes whose shares changed most
 
 
@@ -67,7 +66,7 @@ class Asked:
     """folder of the workload's files; where the model was trained if not given"""
     link: Path | None = None
     """a link to the bundle that the service watches: it is pointed to the new one if the gate lets it pass"""
-    key: str | None = None
+    key: Path | None = None
     """file with the service's API key"""
     workers: int = 1
     dry_run: bool = False
@@ -80,24 +79,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status says what came of it."""
     asked = tyro.cli(Asked, args=arguments)
     try:
-        return rolled_back(asked) if asked.roll_back else adapt(asked)
+        return back(asked) if asked.roll_back else adapt(asked)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 
 
+def back(asked: Asked) -> int:
+    """To the bundle before."""
+    if asked.link is None:
+        raise ValueError("--roll-back takes --link: the link that the service watches")
+    rolled_back(asked.link)
+    return 0
+
+
 def adapt(asked: Asked) -> int:
     """The whole way."""
+    require_places(asked)
     model, found = bundle.load(asked.bundle), said(asked)
-    if found.get("state") != "drift":
-        print(f"nothing to adapt to: {found.get('why', found.get('state'))}")
+    if found.state != "drift":
+        print(f"nothing to adapt to: {found.why or found.state}")
         return 0
-    cause, labels = found["cause"], counted(asked)
-    print(f"{found['why']}; {labels} labelled pictures")
-    if cause in ADVICE and not (cause == "features" and labels >= FEWEST_LABELS):
-        print(f"{cause}: {ADVICE[cause]}")
+    require_fitting(found, model)
+    labels = counted(asked, model)
+    print(f"{found.why or found.cause}; {labels} labelled pictures")
+    if found.cause in ADVICE and not (found.cause == "features" and labels >= FEWEST_LABELS):
+        print(f"{found.cause}: {ADVICE[found.cause]}")
         return 4
     remedy = chosen(asked, model, found)
+    if remedy.drift == Regime() and labels < FEWEST_LABELS:
+        raise ValueError(f"the verdict does not say how much of {found.cause}: label {FEWEST_LABELS} pictures or more")
     print(planned(remedy.drift, labels))
     if asked.dry_run:
         print("dry run: nothing was changed")
@@ -107,53 +118,76 @@ def adapt(asked: Asked) -> int:
     return brought_back(asked, model, remedy)
 
 
-def chosen(asked: Asked, model: bundle.Bundle, found: dict[str, Any]) -> Remedy:
+def require_places(asked: Asked) -> None:
+    """Refuse what would fail once all is learned."""
+    if asked.out is not None:
+        require_new(asked.out.absolute())
+    if asked.link is not None:
+        require_link(asked.link)
+    if asked.capture is not None:
+        require_place(asked.capture)
+
+
+def require_new(out: Path) -> None:
+    """Refuse a folder that is there, cannot be made, or would lie in a bundle."""
+    if out.exists() or out.is_symlink():
+        raise ValueError(f"--out {out} is there already: choose another")
+    above = next(folder for folder in out.parents if folder.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        raise ValueError(f"--out {out} cannot be made: nothing can be written to {above}")
+    if (out.parent / bundle.FACTS).exists():
+        raise ValueError(f"--out {out} would lie in the bundle {out.parent}, which it would spoil: choose another")
+
+
+def chosen(asked: Asked, model: bundle.Bundle, found: Verdict) -> Remedy:
     """What is to be done, on top of what was done before."""
-    facts = model.facts["trial"]
-    changes = tuple(Change(one["cause"], one["detail"], one["value"]) for one in found.get("effects", []))
+    trial, before = original(model)
+    changes = tuple(Change(one.cause, one.detail, one.value) for one in found.effects)
     return Remedy(
-        workload=facts["workload"],
-        data=str(Path(asked.data or facts["data"]).absolute()),
-        drift=Regime(changes, shares(model, found) if found["cause"] == "label shift" else None),
-        before=Regime.of(model.facts["remedy"]) if "remedy" in model.facts else Regime(),
+        workload=trial.workload,
+        data=str(Path(asked.data or trial.data).absolute()),
+        drift=Regime(changes, shares(model, found) if found.cause == "label shift" else None),
+        before=before,
     )
 
 
-def shares(model: bundle.Bundle, found: dict[str, Any]) -> dict[str, float]:
+def original(model: bundle.Bundle) -> tuple[Trial, Regime]:
+    """How the model learned first, and what it was adapted to since."""
+    try:
+        before = Regime.of(model.facts["remedy"]) if "remedy" in model.facts else Regime()
+        _ = [one.kind for one in before.changes]
+        return Trial(**model.facts["trial"]), before
+    except (KeyError, TypeError, ValueError) as error:
+        why = f"{model.folder} does not say how its model was made, or as another version does ({error!r})"
+        raise ValueError(f"{why}: publish it again") from None
+
+
+def shares(model: bundle.Bundle, found: Verdict) -> dict[str, float]:
     """By class, how much oftener it comes than in the reference."""
-    called = np.array([found.get("classes", {}).get(name, 0) for name in model.classes], np.float64)
+    called = np.array([found.classes.get(name, 0) for name in model.classes], np.float64)
     return dict(zip(model.classes, priors.weights(known_of(model), called).tolist(), strict=True))
 
 
 def known_of(model: bundle.Bundle) -> Known:
     """What the bundle knows of its reference."""
-    arrays = model.reference()
-    return known(arrays, len(model.classes), arrays["features"].shape[1])
+    _, features = model.run(torch.zeros(1, *model.shape, dtype=torch.uint8))
+    return known(model.reference(), len(model.classes), features.shape[1])
 
 
-def said(asked: Asked) -> dict[str, Any]:
+def said(asked: Asked) -> Verdict:
     """The verdict: of the service, or of a file."""
-    if (asked.service is None) == (asked.verdict is None):
-        raise ValueError("give either --service with the service's address or --verdict with a file")
-    found = store.read_json(asked.verdict) if asked.verdict else fetched(asked, "/drift")
-    if not isinstance(found, dict) or found.get("state") not in ("ok", "drift", "unknown"):
-        raise ValueError("what was given is no verdict: it is what /drift or jobs.check with --json says")
-    return found
+    if asked.service is not None and asked.verdict is None:
+        return verdicts.fetched(asked.service, asked.key, bundle.load(asked.bundle))
+    if asked.verdict is not None and asked.service is None:
+        return verdicts.read(asked.verdict)
+    raise ValueError("give either --service with the service's address or --verdict with a file")
 
 
-def fetched(asked: Asked, path: str) -> Any:
-    """What the service says."""
-    headers = {"authorization": f"Bearer {Path(asked.key).read_text().split()[0]}"} if asked.key else {}
-    request = Request(f"{str(asked.service).rstrip('/')}{path}", headers=headers)  # noqa: S310 - the address is a user's
-    with urlopen(request, timeout=SECONDS) as reply:  # noqa: S310
-        return json.load(reply)
-
-
-def counted(asked: Asked) -> int:
-    """Labelled pictures among those kept."""
+def counted(asked: Asked, model: bundle.Bundle) -> int:
+    """Labelled pictures among those kept, of classes that the model knows."""
     if asked.capture is None:
         return 0
-    return sum(one["label_given"] is not None for one in Captures(asked.capture).listed(most=None))
+    return sum(one["label_given"] in model.classes for one in Captures(asked.capture).listed(most=None))
 
 
 def planned(drift: Regime, labels: int) -> str:
@@ -192,8 +226,8 @@ def brought_back(asked: Asked, model: bundle.Bundle, remedy: Remedy) -> int:
 
 def prepared(asked: Asked, model: bundle.Bundle, remedy: Remedy, place: Path) -> Remedy:
     """The remedy with its labelled pictures in a folder, and its changes fitted to them if there are enough."""
-    if asked.capture and counted(asked):
-        held = sum(Captures(asked.capture).exported(place / remedied.LABELLED).values())
+    if asked.capture and counted(asked, model):
+        held = sum(Captures(asked.capture).exported(place / remedied.LABELLED, model.classes).values())
         remedy = replace(remedy, train=held - round(HELD_OUT * held))
     base = remedied.base(remedy, model.facts["trial"])
     few, labels = remedied.labelled(place / remedied.LABELLED, base)
@@ -244,17 +278,6 @@ def tuning(asked: Asked, model: bundle.Bundle, place: Path) -> Trial:
     )
     length = len(workload(trial).train)
     return replace(trial, examples=PASSES * length, evaluate=PASSES * length)
-
-
-def rolled_back(asked: Asked) -> int:
-    """To the bundle before."""
-    if asked.link is None:
-        raise ValueError("--roll-back takes --link: the link that the service watches")
-    before = asked.link.with_name(f".{asked.link.name}.before")
-    if not before.is_file():
-        raise ValueError(f"nothing is known of a bundle before {asked.link}: point the link by hand")
-    pointed(asked.link, Path(store.read_json(before)))
-    return 0
 
 
 if __name__ == "__main__":

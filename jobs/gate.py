@@ -35,6 +35,8 @@ def gate(old: bundle.Bundle, new: bundle.Bundle, remedy: Remedy, place: Path) ->
 
 def refused(usual: float, clean: list[tuple[float, float]], drifted: list[tuple[float, float]]) -> str | None:
     """The reason, by accuracies before and after; None if there is none. Where little was lost, none may be lost."""
+    if not drifted:
+        return "nothing shows the drift: label some pictures of it"
     worst = max(before - after for before, after in clean)
     if worst > CLEAN_LOSS:
         return f"{worst:.2%} lost on clean pictures, where {CLEAN_LOSS:.2%} may be"

@@ -80,6 +80,7 @@ def application(asked: Asked) -> Application:
     settings.secrets()  # files that cannot be used are refused here, not on a replica
     settings.require_tls()
     settings.require_log()
+    settings.require_places()
     without_proxy()
     shared = Path(gettempdir()) / f"equipoise-metrics-{settings.port}"
     variables = {PLACE: str(shared), "OMP_NUM_THREADS": "1"}

@@ -39,7 +39,8 @@ class Captured:
         """What was kept, the most useful to label first."""
         held = self._there()
         pool, most = request.query_params.get("pool"), request.query_params.get("most", "100")
-        if pool not in (None, *POOLS) or not (most.isascii() and most.isdigit() and int(most) <= MOST_LISTED):
+        few = most.isascii() and most.isdigit() and len(most) <= len(str(MOST_LISTED)) and int(most) <= MOST_LISTED
+        if pool not in (None, *POOLS) or not few:
             raise Refused(400, f"ask for a pool of {', '.join(POOLS)}, and for {MOST_LISTED} at most")
         found = await tried(held.listed, pool, int(most))
         return answer({"captures": found, "trouble": held.trouble})

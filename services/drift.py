@@ -8,6 +8,7 @@ import asyncio
 import json
 import logging
 import time
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -27,9 +28,9 @@ log = logging.getLogger("equipoise.drift")
 class Drift:
     """What replicas report to, and what is asked about drift."""
 
-    def __init__(self, folder: str, run_length: float, webhook: str | None = None) -> None:
+    def __init__(self, folder: str, run_length: float, tick: float, webhook: str | None = None) -> None:
         logger(log.name, logging.INFO, told())
-        self.monitor = Monitor(Path(folder), run_length)
+        self.monitor = Monitor(Path(folder), run_length, tick)
         self.monitor.resume(time.time())
         self.webhook = webhook
         self.told: dict[str, float] = {}
@@ -96,7 +97,7 @@ class Drift:
     async def _post(self, url: str, event: dict[str, Any]) -> None:
         try:
             await asyncio.to_thread(post, url, event)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, HTTPException) as error:
             log.error("the webhook could not be told (%s)", error)
 
 

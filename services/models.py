@@ -262,5 +262,5 @@ class Models:
             found = bundle.Bundle(folder, engine)
             require_golden(found)
             held = (reference(found),) if self.drift else ()
-            self.loaded[key] = Version(found, path, key[0][:12], *held)
+            self.loaded[key] = Version(found, path, found.version, *held)
         return self.loaded[key]

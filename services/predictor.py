@@ -144,7 +144,7 @@ def linked(settings: Settings) -> Link | None:
     if not settings.drift:
         return None
     state = settings.state or str(Path(gettempdir()) / f"equipoise-drift-{settings.port}")
-    return Link(f"equipoise-drift-{settings.port}", state, settings.run_length, settings.webhook)
+    return Link(f"equipoise-drift-{settings.port}", state, settings.run_length, settings.tick, settings.webhook)
 
 
 def lines(path: str) -> logging.Handler:

@@ -1,12 +1,15 @@
 """How a service is started, by command line or by YAML."""
 
 import ipaddress
+import os
 import ssl
 from pathlib import Path
 from typing import Self
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from equipoise.places import opened
 from services.limits import Limits
 
 
@@ -56,6 +59,23 @@ class Settings(BaseModel):
         """The whole path, unless it is a URL."""
         return place if place is None or "://" in place else str(Path(place).absolute())
 
+    @field_validator("state")
+    @classmethod
+    def on_disk(cls, path: str | None) -> str | None:
+        """The monitor's journal grows by small pieces, which stores of objects cannot do."""
+        if path and "://" in path:
+            raise ValueError("give a folder, on a disk that all nodes share; a URL cannot be one")
+        return path
+
+    @field_validator("webhook")
+    @classmethod
+    def reachable(cls, url: str | None) -> str | None:
+        """It names a host, and no port that cannot be."""
+        parts = urlsplit(url or "http://host")
+        if not parts.hostname or parts.port == 0:
+            raise ValueError("give a URL with a host, such as https://example.org/drift")
+        return url
+
     @field_validator("keys", "certfile", "keyfile", "access_log", "state")
     @classmethod
     def placed(cls, path: str | None) -> str | None:
@@ -69,6 +89,18 @@ class Settings(BaseModel):
                 Path(self.access_log).open("a").close()
             except OSError as error:
                 raise ValueError(f"access_log={self.access_log} cannot be written ({error.strerror})") from None
+
+    def require_places(self) -> None:
+        """Refuse a folder for the monitor that cannot be written to, and captures in an unknown kind of store."""
+        if self.state and self.drift:
+            try:
+                Path(self.state).mkdir(parents=True, exist_ok=True)
+                (Path(self.state) / f".{os.getpid()}").touch()
+                (Path(self.state) / f".{os.getpid()}").unlink()
+            except OSError as error:
+                raise ValueError(f"state={self.state} is no folder to write to ({error.strerror})") from None
+        if self.capture:
+            opened(self.capture)
 
     def require_tls(self) -> None:
         """Refuse what TLS cannot begin with."""

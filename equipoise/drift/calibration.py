@@ -19,7 +19,7 @@ from equipoise.drift.charts import Step, charts, rules
 Array = NDArray[Any]
 
 SIZES = (16.0, 64.0, 256.0)  # pictures a step, for which thresholds are found; in between by the logarithm
-RUNS = (1.0, 10.0, 100.0)  # pictures of one class in a row, on average; the same
+RUNS = (1.0, 4.0, 20.0, 100.0)  # pictures of one class in a row, on average; the same
 STREAMS = 256
 REFERENCES = 32  # drawn anew, each for some of the streams
 STRETCH = 1024  # pictures of which the largest value counts

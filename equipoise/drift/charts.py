@@ -25,6 +25,7 @@ SLACK = 2.0  # standard errors of the reference's means that are no drift
 REACH = 50.0  # pictures that a chart for a shift of one standard deviation weighs at a time
 MEMORIES = (32.0, 128.0, 512.0)  # pictures after which a feature's weight has fallen to a third
 GONE, MORE = 0.1, 3.0  # of a class's share, of its odds: what its charts look for
+FEWEST = 64  # pictures about which anything is said
 STEP = 16  # pictures at least between two looks at the charts
 
 
@@ -107,7 +108,7 @@ class Charts:
     weight: Array
     """(streams, memories, classes): the sum of weights of pictures"""
     squares: Array
-    """(streams, memories, classes): of their squares"""
+    """(streams, memories, classes): of their squares; at first of a past that looked as usual"""
 
     def step(self, step: Step) -> None:
         """Some more pictures."""
@@ -142,10 +143,12 @@ class Charts:
 
     def again(self, rows: NDArray[np.int64]) -> None:
         """Some streams begin anew."""
-        for state in (self.scores, self.classes, self.rest, self.weight, self.squares):
+        for state in (self.scores, self.classes, self.rest, self.weight):
             state[rows] = 0
         shares = self.rules.shares
-        fresh = Runs.begun(len(rows), shares[rows] if shares.ndim > 1 else shares)
+        shares = shares[rows] if shares.ndim > 1 else shares
+        self.squares[rows] = squares(shares)
+        fresh = Runs.begun(len(rows), shares)
         for one in fields(fresh):
             getattr(self.runs, one.name)[rows] = getattr(fresh, one.name)
 
@@ -176,5 +179,10 @@ def charts(rules: Rules, figures: int, waves: int, streams: int = 1) -> Charts:
         classes=np.zeros((streams, 2, classes)),
         rest=np.zeros((streams, memories, waves)),
         weight=np.zeros((streams, memories, classes)),
-        squares=np.zeros((streams, memories, classes)),
+        squares=np.tile(squares(rules.shares), (streams, 1, 1)) if rules.shares.ndim == 1 else squares(rules.shares),
     )
+
+
+def squares(shares: Array) -> Array:
+    """(..., memories, classes): of the weights of a past without drift, or the first few pictures would be far off."""
+    return np.array(MEMORIES)[:, None] / 2 * shares[..., None, :]

@@ -6,6 +6,7 @@ was never acknowledged and is left out.
 
 import json
 import os
+import re
 import struct
 import time
 import zlib
@@ -19,6 +20,7 @@ from equipoise import store
 
 HEAD = struct.Struct("<III")  # length of facts, length of rows, checksum
 MOST = 1 << 28  # bytes of a record
+SNAPSHOT = re.compile(r"snapshot-([0-9]{1,18})\.npz")
 
 
 class Journal:
@@ -34,6 +36,7 @@ class Journal:
         """One more record; it is in the system's hands when this returns."""
         head = json.dumps(facts, allow_nan=False).encode()
         data = HEAD.pack(len(head), len(rows), zlib.crc32(head + rows)) + head + rows
+        self.folder.mkdir(parents=True, exist_ok=True)  # someone may have tidied up
         path = self._path(self.generation())
         size = path.stat().st_size if path.exists() else 0
         try:
@@ -63,8 +66,8 @@ class Journal:
 
     def generation(self) -> int:
         """Which snapshot is the last."""
-        found = [int(path.stem.rpartition("-")[2]) for path in self.folder.glob("snapshot-*.npz")]
-        return max(found, default=0)
+        found = [SNAPSHOT.fullmatch(path.name) for path in self.folder.glob("snapshot-*.npz")]
+        return max((int(one[1]) for one in found if one), default=0)
 
     def snapshot(self, arrays: dict[str, Any]) -> None:
         """The whole state; what came before goes."""
@@ -89,7 +92,7 @@ class Journal:
         aside = self.folder / f"set-aside-{time.time_ns()}"
         aside.mkdir()
         for path in self.folder.iterdir():
-            if path.is_file():
+            if not path.name.startswith("set-aside-"):
                 path.rename(aside / path.name)
         self.records = 0
 

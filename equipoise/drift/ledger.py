@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from equipoise.drift.sums import Sums
 
-SILENT = 10.0  # seconds after which a replica is taken to have died
+SILENT = 10.0  # seconds after which a replica is taken to have died, at least
+TICKS = 3  # ticks of the clock; the same
 GONE = 256  # replicas that died or left, of which it is known what they told: they may come back, or be heard twice
 
 Rows = dict[str, Sums]
@@ -42,6 +43,7 @@ class Replica:
 class Ledger:
     """All that has been taken and not closed yet."""
 
+    silent: float = SILENT
     replicas: dict[str, Replica] = field(default_factory=dict)
     waiting: dict[int, Rows] = field(default_factory=dict)
     closed: int = -1
@@ -99,7 +101,7 @@ class Ledger:
 
     def due(self, now: float) -> list[tuple[int, Rows]]:
         """Ticks of the clock that are complete, in order; they are closed by this."""
-        for name in [name for name, one in self.replicas.items() if now - one.heard > SILENT]:
+        for name in [name for name, one in self.replicas.items() if now - one.heard > self.silent]:
             self._leave(name)
             self.dead = [*self.dead, name][-GONE:]
             self.died += 1

@@ -6,7 +6,6 @@ record of the journal, taken in order: the state after a restart is the state be
 
 import hashlib
 import json
-import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,7 +16,7 @@ import numpy as np
 from equipoise import store
 from equipoise.drift.journal import Journal
 from equipoise.drift.known import Known, known
-from equipoise.drift.ledger import Ledger, Replica, Rows, Tick
+from equipoise.drift.ledger import SILENT, TICKS, Ledger, Replica, Rows, Tick
 from equipoise.drift.verdict import verdict
 from equipoise.drift.watch import Watch
 
@@ -47,6 +46,8 @@ class Monitor:
     folder: Path
     run_length: float
     """clean requests to a false alarm, over all charts of a model"""
+    tick: float = 1.0
+    """seconds between two reports of a replica"""
     ledger: Ledger = field(default_factory=Ledger)
     watches: dict[str, Watch] = field(default_factory=dict)
     known: dict[str, Known | str] = field(default_factory=dict)
@@ -60,11 +61,12 @@ class Monitor:
         self.resumed = False
         try:
             self._recover()
-        except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        except Exception as error:  # whatever NumPy and zipfile raise of bytes that are damaged
             self.journal.set_aside()
             self.ledger, self.watches, self.known, self.events = Ledger(), {}, {}, []
             why = f"what was kept in {self.folder} cannot be read ({error!r}): it was set aside, and all begins anew"
             self._event("state lost", "", 0.0, {"why": why})
+        self.ledger.silent = max(SILENT, TICKS * self.tick)
         self.fresh.clear()  # whoever is to be told of these was told before
 
     def _recover(self) -> None:
@@ -235,7 +237,9 @@ class Monitor:
         self.events = facts["events"]
         for place, name in enumerate(facts["watches"]):
             held = self.known.get("/".join(name.split("/", 2)[:2]))
-            if isinstance(held, Known):
+            if not isinstance(held, Known):
+                self._event("state lost", name, 0.0, {"why": f"its reference is no longer in {self.folder}"})
+            else:
                 self.watches[name] = Watch.begun(held, self.run_length)
                 prefix = f"{place}."
                 self.watches[name].restore(

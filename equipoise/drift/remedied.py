@@ -44,17 +44,23 @@ class Change:
     @property
     def kind(self) -> Kind:
         """What it does to pictures."""
+        return self.alike[0]
+
+    @property
+    def alike(self) -> list[Kind]:
+        """All that go by these names: further ways are tried at other sizes."""
         found = [one for one in kinds() if (one.cause, one.detail) == (self.cause, self.detail)]
         if not found:
             raise ValueError(f"there is no change of {self.cause} called {self.detail!r}: take it from a verdict")
-        return found[0]
+        return found
 
     def sized(self, share: float) -> float:
-        """A share of it; of light's temperature by equal steps of its inverse, which look equal."""
-        none = self.kind.none
+        """A share of it, within what was tried; of light's temperature by equal steps of its inverse."""
+        none, sizes = self.kind.none, [size for one in self.alike for size in (one.none, *one.sizes)]
+        size = none + share * (self.value - none)
         if self.kind.unit == "K":
-            return float(1e6 / (1e6 / none + share * (1e6 / self.value - 1e6 / none)))
-        return none + share * (self.value - none)
+            size = 1e6 / max(1e6 / none + share * (1e6 / self.value - 1e6 / none), 1e6 / max(sizes))
+        return float(min(max(size, min(sizes)), max(sizes)))
 
 
 @dataclass(frozen=True)

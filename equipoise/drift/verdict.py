@@ -8,12 +8,11 @@ import numpy as np
 
 from equipoise.drift.accuracy import Estimate, accuracy
 from equipoise.drift.baseline import FIGURES
+from equipoise.drift.charts import FEWEST
 from equipoise.drift.diagnosis import SURE
 from equipoise.drift.judgement import Cause, cause
 from equipoise.drift.watch import OTHERS, SCORES, Watch, chart_name
 from equipoise.drift.window import Window, latest, since
-
-FEWEST = 64  # requests about which anything is said
 
 LOG2 = ("red over blue", "green", "luminance")
 SHARES = ("height", "side")

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from equipoise.drift.baseline import Seen, Usual
 from equipoise.drift.calibration import STREAMS, Calibration, Streams
-from equipoise.drift.charts import STEP, charts, rules
+from equipoise.drift.charts import FEWEST, STEP, charts, rules
 
 ASKED = 2000.0  # pictures to a false alarm: few, so that some are seen
 LONG = 1024  # pictures of each stream
@@ -32,12 +32,14 @@ def verified(held: Usual, found: Calibration, seen: Seen, labels: NDArray[np.int
     rng = np.random.Generator(np.random.Philox(key=seed))
     streams = Streams.against([held], held.counts[None], seen, labels, 1.0, rng)
     state = charts(rules(held), streams.scores.shape[1], seen.waves.shape[1], STREAMS)
-    size, alarms = np.full(STREAMS, float(STEP)), 0
+    size, age, alarms = np.full(STREAMS, float(STEP)), np.zeros(STREAMS), 0
     for _ in range(LONG // STEP):
         state.step(streams.step(STEP, rng))
+        age += STEP
         runs = state.runs.length()
         highest = found.scaled(state.values(), size, runs).max(1)
-        high = np.flatnonzero(highest >= found.threshold(ASKED, size, runs))
+        high = np.flatnonzero((highest >= found.threshold(ASKED, size, runs)) & (age >= FEWEST))
         state.again(high)
+        age[high] = 0
         alarms += len(high)
     return Verified(ASKED, STREAMS * LONG, alarms)

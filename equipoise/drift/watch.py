@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.drift.baseline import FIGURES
-from equipoise.drift.charts import SHIFTS, STEP, Charts, Step, charts, rules
+from equipoise.drift.charts import FEWEST, SHIFTS, STEP, Charts, Step, charts, rules
 from equipoise.drift.evidence import Evidence
 from equipoise.drift.known import Known
 from equipoise.drift.sums import Sums
@@ -118,7 +118,7 @@ class Watch:
         self.charts.limit(2 * self._heights())  # or what rose for an hour would take an hour to come down
         if self.alarm is not None and most < threshold - EASED:
             self.alarm = None
-        if self.alarm is not None or most < threshold:
+        if self.alarm is not None or most < threshold or self.pictures < FEWEST:
             return False
         self.alarm = Alarm(self.pictures, at, int(values.argmax()))
         return True

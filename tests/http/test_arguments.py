@@ -28,6 +28,11 @@ def app():
         ({"bundle": "BUNDLE", "certfile": "", "keyfile": ""}, "certfile: "),
         ({"bundle": "BUNDLE", "keys": "PLACE/none"}, "is not a file"),
         ({"bundle": "BUNDLE", "access_log": "PLACE/none/log"}, "cannot be written"),
+        ({"bundle": "BUNDLE", "state": "PLACE/file"}, "is no folder to write to"),
+        ({"bundle": "BUNDLE", "state": "s3://bucket/state"}, "a URL cannot be one"),
+        ({"bundle": "BUNDLE", "capture": "gopher://host/kept"}, "gopher"),
+        ({"bundle": "BUNDLE", "webhook": "http://"}, "give a URL with a host"),
+        ({"bundle": "BUNDLE", "webhook": "http://host:abc/"}, "webhook: "),
         ({"bundle": "BUNDLE", "limits": {"batch": 0}}, "limit batch must be above 0"),
         ({"models": {"a": {"bundle": "PLACE/none"}}}, "is not a bundle"),
         ({"models": {"a/b": {"bundle": "BUNDLE"}}}, "models.a/b"),
@@ -45,6 +50,7 @@ def test_a_wrong_argument_is_a_sentence(app, bundles, tmp_path, capsys, argument
             else value
         )
 
+    (tmp_path / "file").touch()
     with pytest.raises(SystemExit) as ended:
         app.build(filled(arguments))
     said = capsys.readouterr().err

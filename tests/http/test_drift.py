@@ -186,6 +186,7 @@ def test_a_folder_of_pictures_is_judged_without_a_service(watched, digits, tmp_p
         ("GET", "/capture/0000000000000000", None, 404, "no capture"),
         ("GET", "/capture/..%2f..%2fetc", None, 404, ""),
         ("GET", "/capture?pool=all", None, 400, "ask for a pool"),
+        ("GET", f"/capture?most={'9' * 5000}", None, 400, "for 1000 at most"),
         ("POST", "/capture/0000000000000000/label", b'{"label": "3"}', 404, "no capture"),
         ("POST", "/capture/labels", b"id,label\nxyz,3\n", 400, ""),
         ("POST", "/capture/labels", b"\xff\xfe", 400, "UTF-8"),

@@ -405,6 +405,50 @@ def test_what_cannot_be_read_is_set_aside_and_said(rows, tmp_path, monkeypatch, 
     assert [one["event"] for one in Monitor(tmp_path, ASKED).events][-1] == "alarm"
 
 
+def test_other_files_in_its_folder_are_nothing_to_it(rows, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "EVERY", 4)
+    made = begun(tmp_path)
+    told_in_order(made, rows)
+    for name in ("snapshot-1 (copy).npz", "snapshot-abc.npz", "notes.txt"):
+        (tmp_path / name).write_bytes(b"x")
+    assert ledger(Monitor(tmp_path, ASKED)) == ledger(made)
+
+
+def test_bytes_that_no_reader_understands_and_folders_in_place_of_files_are_set_aside_too(rows, tmp_path):
+    np.savez(tmp_path / "snapshot-1.npz", facts=np.array("{}"))
+    data = bytearray((tmp_path / "snapshot-1.npz").read_bytes())
+    data[data.index(b"PK\x01\x02") + 6] = 200
+    (tmp_path / "snapshot-1.npz").write_bytes(data)
+    (tmp_path / "known-zz.npz").mkdir()
+    anew = Monitor(tmp_path, ASKED)
+    assert [one["event"] for one in anew.events] == ["state lost"]
+    anew.register(STREAM, arrays())
+    told_in_order(anew, rows)
+    assert anew.judged(STREAM)["state"] == "drift"
+
+
+def test_a_folder_that_someone_took_away_is_made_again_and_what_is_gone_is_said(rows, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "EVERY", 4)
+    made = begun(tmp_path / "state")
+    taken = made.take(Report("a", 1, [tick(1, 1)]), 0.0)
+    shutil.rmtree(tmp_path / "state")
+    for number in range(taken + 1, 8):
+        made.take(Report("a", number, [tick(number, number)]), float(number))
+    assert made.ledger.replicas["a"].taken == 7
+    anew = Monitor(tmp_path / "state", ASKED)
+    assert [one["event"] for one in anew.events] == ["state lost"] and not anew.watches
+    assert anew.ledger.replicas["a"].taken == 7
+
+
+def test_replicas_that_report_seldom_are_not_taken_for_dead(tmp_path):
+    made = Monitor(tmp_path, ASKED, tick=60.0)
+    made.register(STREAM, arrays())
+    for turn in range(1, 6):
+        for name in "ab":
+            made.take(Report(name, 60_000 * turn, [tick(turn, 60_000 * turn)]), 60.0 * turn)
+    assert not made.ledger.died and not made.events
+
+
 @pytest.fixture
 def small_disk(tmp_path):
     """A disk of a megabyte."""

@@ -20,6 +20,22 @@ def test_light_is_shared_by_equal_steps_of_its_inverse():
     assert Change("exposure", "darker", -1.0).sized(0.5) == -0.5
 
 
+@pytest.mark.parametrize(
+    ("change", "most"),
+    [
+        (Change("contrast", "lower", 0.2), 0.2),
+        (Change("compression", "", 10.0), 10),
+        (Change("colour temperature", "cooler", 20000.0), 20000),
+        (Change("geometry", "turned", -30.0), -30),
+        (Change("exposure", "darker", -1e308), -3),
+        (Change("noise", "", 1e308), 40),
+    ],
+)
+def test_no_share_of_a_change_is_more_than_was_tried(change, most):
+    assert change.sized(1.4) == pytest.approx(most)
+    assert min(change.kind.none, most) <= change.sized(0.4) <= max(change.kind.none, most)
+
+
 def test_a_change_that_is_none_is_refused():
     with pytest.raises(ValueError, match="there is no change of weather"):
         _ = Change("weather", "", 1.0).kind
