@@ -134,6 +134,10 @@ def table(found: dict[str, Any]) -> str:
         lines.append("accuracy unknown: label 30 to 100 of these pictures to learn it")
     if found.get("proof"):
         lines.append(f"undone on these pictures, {found['proof']['left']:.0%} of the drift is left")
+    if found.get("support") and found["support"]["moved"]:
+        lines.append(
+            f"only {found['support']['share']:.0%} of the reference is like these pictures: collect and label some"
+        )
     lines.append(f"{'chart':18}{'value':>8}{'alarm at':>10}   effect")
     for one in found["charts"][:SHOWN]:
         lines.append(f"{one['name']:18}{one['value']:8.1f}{one['threshold']:10.1f}   {worded(one['effect'])}")

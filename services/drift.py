@@ -56,7 +56,7 @@ class Drift:
                 continue
             found[stream] = {
                 "drift": watch.alarm is not None,
-                "images": watch.answered,
+                "images": watch.images,
                 "threshold": watch.threshold(),
                 "charts": watch.by_name(),
                 "lost": self.monitor.ledger.lost,

@@ -10,6 +10,7 @@ from scipy.stats import norm
 from equipoise.drift import samples, shift
 from equipoise.drift.accuracy import accuracy
 from equipoise.drift.baseline import FIGURES, Seen, leaning
+from equipoise.drift.density import density
 from equipoise.drift.judgement import Cause, cause
 from equipoise.drift.known import Known
 from equipoise.drift.verdict import figure
@@ -21,6 +22,7 @@ FEWEST = 30  # pictures about which anything is said
 ALPHA = 0.01  # of sets without drift that are called drifted
 TESTS = 4  # families of charts that share it
 PERMUTATIONS = 2000
+MOST_WEIGHED = 1000  # pictures of the reference
 
 
 def judged(known: Known, seen: Seen, features: Array, reference: Array, called: NDArray[np.int64]) -> dict[str, Any]:
@@ -39,7 +41,15 @@ def judged(known: Known, seen: Seen, features: Array, reference: Array, called: 
     sentence = f"{why.name}: {why.why}" if why else f"{len(seen)} pictures look like the reference"
     charts.sort(key=lambda one: one["threshold"] - one["value"])
     counts = found.counts.astype(int).tolist()
-    return said("drift" if high else "ok", sentence, len(seen), why, charts, estimate) | {"classes": counts}
+    more = {"classes": counts, "support": support(reference, features) if high else None}
+    return said("drift" if high else "ok", sentence, len(seen), why, charts, estimate) | more
+
+
+def support(reference: Array, features: Array) -> dict[str, Any]:
+    """Which share of the reference is worth anything for such pictures: of little, no weighting makes enough."""
+    some = reference[np.linspace(0, len(reference) - 1, min(len(reference), MOST_WEIGHED)).astype(int)]
+    found = density(some, features)
+    return {"share": found.effective / len(some), "moved": found.moved}
 
 
 def said(state: str, why: str, images: int, found: Cause | None, charts: list[Any], estimate: Any) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def verdict(watch: Watch) -> dict[str, Any]:
     return {
         "state": state,
         "why": sentence(watch, state, found),
-        "images": watch.answered,
+        "images": watch.images,
         "looked_at": watch.pictures,
         "cause": found.name if found else None,
         "effects": [asdict(one) for one in found.effects] if found else [],
@@ -82,7 +82,7 @@ def begun(watch: Watch, first: int) -> dict[str, Any]:
     before = int(watch.asked[first] - watch.rows[first][layout.parts["all"]][0])
     at = float(watch.times[max(first - 1, 0)])
     return {
-        "images": watch.answered - before,
+        "images": watch.images - before,
         "at": datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds"),
         "alarm": {
             "images": watch.alarm.pictures if watch.alarm else None,

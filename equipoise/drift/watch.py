@@ -82,8 +82,13 @@ class Watch:
 
     @property
     def answered(self) -> int:
-        """Pictures that were answered meanwhile."""
+        """Pictures that were answered until the last step."""
         return int(self.asked[-1]) if len(self.asked) else 0
+
+    @property
+    def images(self) -> int:
+        """Pictures that were answered, those included that are too few for a step."""
+        return self.answered + int(self.pending[self.known.baseline.layout.parts["all"]][0])
 
     def add(self, sums: Sums, at: float) -> bool:
         """Some more pictures; whether they set off an alarm."""

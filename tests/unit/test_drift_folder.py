@@ -88,12 +88,13 @@ def test_each_cause_is_found_and_named(beside, name, change):
     found = verdict(change(some()), beside)
     assert (found["state"], found["cause"]) == ("drift", name)
     assert found["charts"][0]["value"] > found["charts"][0]["threshold"]
+    assert 0 < found["support"]["share"] < 1
     assert found["effects"][0]["cause"] == name and found["why"].startswith(f"{name}: ")
 
 
 def test_pictures_like_the_reference_are_ok_and_as_well_told(beside):
     found = verdict(some(), beside)
-    assert found["state"] == "ok" and found["cause"] is None and not found["effects"]
+    assert found["state"] == "ok" and found["cause"] is None and not found["effects"] and found["support"] is None
     assert found["accuracy"]["low"] < 0.998 < found["accuracy"]["high"]
     assert {one["name"] for one in found["charts"]} == {*FIGURES, "shape", "classes", "features"}
     assert all(one["value"] < one["threshold"] for one in found["charts"])
@@ -127,7 +128,8 @@ def test_of_few_pictures_nothing_is_known(beside, count):
 def test_order_of_pictures_is_nothing_to_a_verdict(beside):
     shown = lamp(5500)(some())
     one, other = (verdict(each, beside) for each in (shown, shown.flip(0)))
-    for verdict_ in (one, other):  # permutations are drawn by place
+    for verdict_ in (one, other):  # permutations and folds are drawn by place
+        verdict_.pop("support")
         verdict_["charts"] = [chart for chart in verdict_["charts"] if chart["name"] != "features"]
     assert one == other
 

@@ -323,7 +323,7 @@ def test_each_source_has_charts_of_its_own_and_all_have_those_of_the_model(rows,
     judged = made.judged(STREAM)
     assert judged["images"] == TICKS * EACH and set(judged["sources"]) == {"left", "right"}
     assert all(watch.run_length == 2 * ASKED for watch in made.watches.values())
-    counted = {name: watch.pending[0] + watch.answered for name, watch in made.watches.items()}
+    counted = {name: watch.images for name, watch in made.watches.items()}
     assert 0.5 * TICKS * EACH < counted[f"{STREAM}/left"] + counted[f"{STREAM}/right"] < 0.8 * TICKS * EACH
     plain = told_in_order(begun(tmp_path / "alone"), rows)
     one, other = (made_.watches[STREAM].state() for made_ in (made, plain))

@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from equipoise.drift.charts import STEP
 from equipoise.machine import machine
 from equipoise.workloads.products import MACHINE
 from equipoise.workloads.shelf import Scene, rendered
@@ -181,11 +180,11 @@ def told(vending: Machine, cluster: Cluster, place: Path, link: Path) -> None:
 
 
 def verdict(vending: Machine) -> dict[str, Any]:
-    """Once all that the bundle of now has answered are counted, but for those that are too few for a step."""
+    """Once all that the bundle of now has answered are counted."""
 
     def counted() -> dict[str, Any] | None:
         found: dict[str, Any] = vending.ask("GET", "/drift")
-        return found if found["images"] > vending.answered[found["version"]] - STEP else None
+        return found if found["images"] >= vending.answered[found["version"]] else None
 
     found: dict[str, Any] = until(counted, 60)
     return found
