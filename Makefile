@@ -20,7 +20,7 @@ bench: .venv/peers .venv/servers/ready ## speed against peers, in interleaved pa
 	$(BIN)/python -m tests.bench.loop && $(BIN)/python -m tests.bench.augment && $(BIN)/python -m tests.bench.engines && $(BIN)/python -m tests.bench.serving && $(BIN)/python -m tests.bench.hurt && $(BIN)/python -m tests.policies
 
 bench-drift: .venv/watchers/ready ## every figure about drift, beside the detectors of others; it takes hours
-	$(BIN)/python -m tests.bench.drift && $(BIN)/python -m tests.bench.drift.served && $(BIN)/python -m tests.bench.drift.story && $(BIN)/python -m tests.bench.watched
+	$(BIN)/python -m tests.bench.drift && $(BIN)/python -m tests.bench.drift.served && $(BIN)/python -m tests.bench.drift.story && $(BIN)/python -m tests.bench.drift.memory && $(BIN)/python -m tests.bench.watched
 
 serve: .venv/ready ## answer pictures by HTTP with the model published in bundles/vending
 	$(BIN)/serve run services.app:build bundle=bundles/vending

@@ -205,16 +205,18 @@ class Captures:
             self.label(capture_id, name, classes)
         return len(given)
 
-    def exported(self, out: Path, classes: Sequence[str] | None = None) -> dict[str, int]:
+    def exported(self, out: Path, classes: Sequence[str] | None = None, since: float = 0) -> dict[str, int]:
         """Labelled captures written as out/CLASS/ID.png, for --workload folder: how many of each class.
 
-        Labels that are none of `classes` are left out: several models may keep their captures in one place.
+        Labels that are none of `classes` are left out: several models may keep their captures in one place. So are
+        requests from before `since`, in seconds since 1970.
         """
         whole, others = self._names()
         labelled = [one for one in whole if one.labelled]
         held = self._read(sorted(labelled))
         self.skipped = len(others) + len(labelled) - len(held)
         wanted = [one for one in held if classes is None or one[1]["label_given"] in classes]
+        wanted = [one for one in wanted if one[1]["at"] >= since]
         counts = Counter(known["label_given"] for _, known, _ in wanted)
         if not counts:
             among = "" if classes is None else f" as {among_them(classes)}"

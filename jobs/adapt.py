@@ -32,7 +32,7 @@ from equipoise.workloads import workload
 from jobs import publish, verdicts
 from jobs.captured import require_place
 from jobs.gate import gate
-from jobs.pointed import pointed, require_link, rolled_back
+from jobs.pointed import before, pointed, require_link
 from jobs.train import train
 from jobs.verdicts import Verdict, require_fitting
 
@@ -52,8 +52,8 @@ SHOWN = 3  # classes whose shares changed most
 class Asked:
     __doc__ = __doc__
 
-    bundle: str
-    """the model that drifted away from its requests: a folder or URL"""
+    bundle: str | None = None
+    """the model that drifted away from its requests: a folder or URL; what --link points to if not given"""
     out: Path | None = None
     """folder of the new bundle; must not exist"""
     service: str | None = None
@@ -89,19 +89,24 @@ def back(asked: Asked) -> int:
     """To the bundle before."""
     if asked.link is None:
         raise ValueError("--roll-back takes --link: the link that the service watches")
-    rolled_back(asked.link)
+    target = before(asked.link)
+    if asked.dry_run:
+        print(f"dry run: {asked.link} would point to {target}")
+    else:
+        pointed(asked.link, target)
     return 0
 
 
 def adapt(asked: Asked) -> int:
     """The whole way."""
     require_places(asked)
-    model, found = bundle.load(asked.bundle), said(asked)
+    model = bundle.load(str(asked.bundle or asked.link))
+    found = said(asked, model)
     if found.state != "drift":
         print(f"nothing to adapt to: {found.why or found.state}")
         return 0
     require_fitting(found, model)
-    labels = counted(asked, model)
+    labels = counted(asked, model, found)
     print(f"{found.why or found.cause}; {labels} labelled pictures")
     if found.cause in ADVICE and not (found.cause == "features" and labels >= FEWEST_LABELS):
         print(f"{found.cause}: {ADVICE[found.cause]}")
@@ -115,11 +120,13 @@ def adapt(asked: Asked) -> int:
         return 0
     if asked.out is None:
         raise ValueError("--out is not given: say where the new bundle shall lie")
-    return brought_back(asked, model, remedy)
+    return brought_back(asked, model, remedy, found)
 
 
 def require_places(asked: Asked) -> None:
     """Refuse what would fail once all is learned."""
+    if asked.bundle is None and asked.link is None:
+        raise ValueError("give --bundle with the model, or --link with the link that the service watches")
     if asked.out is not None:
         require_new(asked.out.absolute())
     if asked.link is not None:
@@ -174,20 +181,21 @@ def known_of(model: bundle.Bundle) -> Known:
     return known(model.reference(), len(model.classes), features.shape[1])
 
 
-def said(asked: Asked) -> Verdict:
+def said(asked: Asked, model: bundle.Bundle) -> Verdict:
     """The verdict: of the service, or of a file."""
     if asked.service is not None and asked.verdict is None:
-        return verdicts.fetched(asked.service, asked.key, bundle.load(asked.bundle))
+        return verdicts.fetched(asked.service, asked.key, model)
     if asked.verdict is not None and asked.service is None:
         return verdicts.read(asked.verdict)
     raise ValueError("give either --service with the service's address or --verdict with a file")
 
 
-def counted(asked: Asked, model: bundle.Bundle) -> int:
-    """Labelled pictures among those kept, of classes that the model knows."""
+def counted(asked: Asked, model: bundle.Bundle, found: Verdict) -> int:
+    """Labelled pictures among those kept since the drift began, of classes that the model knows."""
     if asked.capture is None:
         return 0
-    return sum(one["label_given"] in model.classes for one in Captures(asked.capture).listed(most=None))
+    kept = Captures(asked.capture).listed(most=None)
+    return sum(one["label_given"] in model.classes and one["at"] >= found.began for one in kept)
 
 
 def planned(drift: Regime, labels: int) -> str:
@@ -201,11 +209,11 @@ def planned(drift: Regime, labels: int) -> str:
     return f"learns on with {light}, from {low:.0%} to {high:.0%} of it, and {labels} labels"
 
 
-def brought_back(asked: Asked, model: bundle.Bundle, remedy: Remedy) -> int:
+def brought_back(asked: Asked, model: bundle.Bundle, remedy: Remedy, found: Verdict) -> int:
     """Learn on, be judged, and be published."""
     with tempfile.TemporaryDirectory(prefix="equipoise-adapt-") as name:
         place = Path(name)
-        remedy = prepared(asked, model, remedy, place)
+        remedy = prepared(asked, model, remedy, found, place)
         if not made(asked, model, remedy, place):
             print("stopped: nothing was published", file=sys.stderr)
             return 143
@@ -224,10 +232,11 @@ def brought_back(asked: Asked, model: bundle.Bundle, remedy: Remedy) -> int:
     return 0
 
 
-def prepared(asked: Asked, model: bundle.Bundle, remedy: Remedy, place: Path) -> Remedy:
+def prepared(asked: Asked, model: bundle.Bundle, remedy: Remedy, found: Verdict, place: Path) -> Remedy:
     """The remedy with its labelled pictures in a folder, and its changes fitted to them if there are enough."""
-    if asked.capture and counted(asked, model):
-        held = sum(Captures(asked.capture).exported(place / remedied.LABELLED, model.classes).values())
+    if asked.capture and counted(asked, model, found):
+        kept = Captures(asked.capture).exported(place / remedied.LABELLED, model.classes, found.began)
+        held = sum(kept.values())
         remedy = replace(remedy, train=held - round(HELD_OUT * held))
     base = remedied.base(remedy, model.facts["trial"])
     few, labels = remedied.labelled(place / remedied.LABELLED, base)

@@ -18,24 +18,24 @@ def pointed(link: Path, target: Path) -> None:
     """A link to another bundle, in one step; where it pointed before is remembered beside it."""
     require_link(link)
     if link.is_symlink():
-        store.write_json(before(link), os.path.abspath(link.parent / link.readlink()))  # noqa: PTH100 - not through links
+        store.write_json(memory(link), os.path.abspath(link.parent / link.readlink()))  # noqa: PTH100 - not through links
     fresh = link.with_name(f".{link.name}.{os.getpid()}")
     fresh.symlink_to(target.absolute())
     fresh.replace(link)
     print(f"{link} -> {target}")
 
 
-def rolled_back(link: Path) -> None:
-    """Point it where it pointed before."""
-    if not before(link).is_file():
-        raise ValueError(f"nothing is known of a bundle before {link}: point the link by hand")
-    target = store.read_json(before(link))
-    if not isinstance(target, str) or not target:
-        raise ValueError(f"{before(link)} names no bundle: point the link by hand")
-    bundle.checked(Path(target))
-    pointed(link, Path(target))
-
-
 def before(link: Path) -> Path:
+    """The bundle to which it pointed before."""
+    if not memory(link).is_file():
+        raise ValueError(f"nothing is known of a bundle before {link}: point the link by hand")
+    target = store.read_json(memory(link))
+    if not isinstance(target, str) or not target:
+        raise ValueError(f"{memory(link)} names no bundle: point the link by hand")
+    bundle.checked(Path(target))
+    return Path(target)
+
+
+def memory(link: Path) -> Path:
     """The file that remembers."""
     return link.with_name(f".{link.name}.before")

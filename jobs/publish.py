@@ -81,7 +81,7 @@ def main() -> int:
 
 
 def publish(asked: Asked, more: dict[str, Any] | None = None) -> None:
-    """The whole way from a run to a bundle; `more` facts are of who asks for it."""
+    """The whole way from a run to a bundle; `more` facts are of who asks for it, in silence."""
     if asked.name is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", asked.name):
         raise ValueError(f"--name {asked.name!r} cannot stand in an address: use letters, digits, dots and dashes")
     record = finished(asked.run)
@@ -92,17 +92,21 @@ def publish(asked: Asked, more: dict[str, Any] | None = None) -> None:
         export(served, example(made.test), folder)
         results = compared(served, made.test, folder, asked.native)
         engine, why = contest.winner([one for one in results if one.engine in engines.ENGINES])
-        answers = {part: answered(engines.ENGINES[engine](folder), getattr(made, part)) for part in PARTS}
+        parts = {part: getattr(made, part) for part in PARTS} | {"apart": made.apart or made.validation}
+        answers = {part: answered(engines.ENGINES[engine](folder), split) for part, split in parts.items()}
         heat = judged.temperature(*answers["validation"][::2])
         found = judged.judged(*answers["test"][::2], list(made.classes), heat)
         kept = reference(made, answers["reference"], heat)
         if asked.drift:
-            kept |= watched(engines.ENGINES[engine](folder), made, answers, heat)
+            usual, apart = (told(parts[part], *answers[part]) for part in ("reference", "apart"))
+            kept |= publishing.arrays(engines.ENGINES[engine](folder), usual, heat, apart)
         np.savez_compressed(folder / bundle.REFERENCE, **kept)
         facts = described(asked, record, made, found, results) | {"engine": engine_facts(engine, why, results)}
         facts |= more or {}
         (folder / bundle.CARD).write_text(card(facts | {"plan": plan}), encoding="utf-8")
         bundle.sealed(folder, facts | {"plan": plan})
+    if more is not None:
+        return
     print(table(results))
     print(f"{asked.out}: {engine}, for {why}; accuracy {found.accuracy:.4f} on the test split")
     if record.ended != "reached":
@@ -254,12 +258,6 @@ def reference(made: Workload, answers: tuple[Any, Any, Any], heat: float) -> dic
         "pictures": pictures(made.reference, MOST_KEPT).numpy(),
         "places": evenly(made.reference, MOST_KEPT),
     }
-
-
-def watched(engine: Engine, made: Workload, answers: dict[str, Any], heat: float) -> dict[str, Any]:
-    """What requests are watched by; false alarms are counted on the validation split."""
-    reference, apart = (told(getattr(made, part), *answers[part]) for part in ("reference", "validation"))
-    return publishing.arrays(engine, reference, heat, apart)
 
 
 def told(split: Split, logits: Any, features: Any, labels: Any) -> publishing.Told:

@@ -8,7 +8,7 @@ from urllib.error import HTTPError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
 from equipoise import store
 from equipoise.bundle import Bundle
@@ -28,6 +28,12 @@ class Effect(BaseModel):
     value: float
 
 
+class Since(BaseModel):
+    """When it began."""
+
+    at: AwareDatetime
+
+
 class Verdict(BaseModel):
     """What is read of one; the rest is for people."""
 
@@ -36,8 +42,14 @@ class Verdict(BaseModel):
     cause: str | None = None
     effects: list[Effect] = Field(default_factory=list)
     classes: dict[str, NonNegativeInt] = Field(default_factory=dict)
+    since: Since | None = None
     model: str | None = None
     version: str | None = None
+
+    @property
+    def began(self) -> float:
+        """Seconds since 1970; 0 where nobody says."""
+        return self.since.at.timestamp() if self.since else 0.0
 
 
 def read(path: Path) -> Verdict:

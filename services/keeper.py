@@ -12,7 +12,7 @@ from scipy.special import softmax
 from equipoise.capture import Answered
 from equipoise.captures import Captures
 
-OFFERED = {"usual": 1, "drift": 4}  # of the pictures that are looked at together
+OFFERED = {"usual": 1, "drift": 8}  # of the pictures that are looked at together
 MOST_WAITING = 32  # offers, while a slow store takes its time
 
 

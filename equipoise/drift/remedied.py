@@ -142,6 +142,7 @@ def remedied(trial: Trial) -> Workload:
         reference=under(first.reference, remedy.now),
         test=joined(first.test, under(first.test, remedy.now)),
         target=MOST_TARGET,
+        apart=under(first.validation, remedy.now),
     )
 
 

@@ -67,6 +67,8 @@ class Workload:
     """(logits, labels) to the mean loss of a batch"""
     metric: Callable[[Tensor, Tensor], Tensor] = correct
     """(logits, labels) to a figure an example, whose mean is the metric; higher is better"""
+    apart: Split | None = None
+    """pictures like those of the reference, to count false alarms of drift on; the validation split if not given"""
 
     def cap(self, trial: Trial) -> int:
         """Examples after which `trial` gives up."""

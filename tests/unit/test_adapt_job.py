@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 
@@ -50,7 +51,8 @@ def test_a_link_is_pointed_elsewhere_in_one_step_and_back(digits, tmp_path, monk
     monkeypatch.chdir(tmp_path.parent)
     pointed(link, new)
     assert link.readlink() == new
-    assert run("--bundle", "none", "--link", link, "--roll-back") == 0
+    assert run("--link", link, "--roll-back", "--dry-run") == 0 and link.readlink() == new
+    assert run("--link", link, "--roll-back") == 0
     assert link.readlink() == old
     assert run("--bundle", "none", "--link", link, "--roll-back") == 0  # and forth
     assert link.readlink() == new
@@ -132,6 +134,22 @@ def test_what_would_be_done_is_said(dry):
     assert status == 4 and "clean or focus the lens" in said.out
 
 
+def test_labels_from_before_the_drift_are_none(dry, tmp_path):
+    kept, picture = Captures(str(tmp_path / "kept"), 100), np.zeros((1, 16, 16), np.uint8)
+    one = Answered(picture=picture, model="digits", version="1", label="7", scores={"7": 1.0})
+    kept.offer(one)
+    before = datetime.now(UTC).isoformat()
+    kept.offer(one)
+    for held in kept.listed(most=None):
+        kept.label(held["id"], "7", ["7"])
+    for at, count in ((before, 1), ("2020-01-01T00:00:00+00:00", 2)):
+        status, said = dry(DRIFT | {"since": {"at": at, "images": 5}}, "--capture", tmp_path / "kept")
+        assert status == 0 and f"{count} labelled pictures" in said.out
+    status, said = dry(DRIFT | {"since": {"at": "then"}}, "--capture", tmp_path / "kept")
+    assert status == 2 and "(since.at: " in said.err
+    assert sum(kept.exported(tmp_path / "out", ["7"], datetime.fromisoformat(before).timestamp()).values()) == 1
+
+
 def test_labels_of_other_models_classes_are_none(dry, tmp_path):
     kept, picture = Captures(str(tmp_path / "kept"), 100), np.zeros((1, 16, 16), np.uint8)
     for _ in range(45):
@@ -205,11 +223,19 @@ def test_an_address_where_nobody_answers_is_told(digits, capsys, service):
     assert capsys.readouterr().err.count("\n") == 1
 
 
+def test_a_link_says_which_bundle(digits, tmp_path, capsys):
+    (tmp_path / "served").symlink_to(digits)
+    (tmp_path / "verdict.json").write_text(json.dumps(DRIFT))
+    assert run("--link", tmp_path / "served", "--verdict", tmp_path / "verdict.json", "--dry-run") == 0
+    assert run("--verdict", tmp_path / "verdict.json", "--dry-run") == 2
+    assert "give --bundle with the model, or --link" in capsys.readouterr().err
+
+
 def test_a_verdict_is_asked_for_once(digits, tmp_path):
     asked = adapt.Asked(bundle=str(digits))
     with pytest.raises(ValueError, match="either --service"):
-        adapt.said(asked)
+        adapt.said(asked, bundle.load(digits))
     (tmp_path / "key").touch()
     with pytest.raises(ValueError, match="holds no key"):
-        adapt.said(replace(asked, service="http://127.0.0.1:1", key=tmp_path / "key"))
+        adapt.said(replace(asked, service="http://127.0.0.1:1", key=tmp_path / "key"), bundle.load(digits))
     assert verdicts.Verdict(state="ok").effects == []
