@@ -23,7 +23,7 @@ from tests.bench.drift.pool import OTHER, Pool, model, pool
 from tests.cluster import ROOT
 
 OTHERS = ROOT / ".venv" / "watchers" / "bin" / "python"
-WINDOW, WINDOWS = 200, 100
+WINDOW, WINDOWS = 200, 40
 LONG = 20_000  # pictures of a stream
 RUN_LENGTH = 2000.0
 RUNS = 20  # pictures of one class in a row, on average
