@@ -1,6 +1,6 @@
 """What it costs to watch for drift: the same service with and without, both up at once and asked in turn.
 
-python -m tests.bench.watched [--rounds 9]
+python -m tests.bench.watched [--rounds 9] [--only TITLE]
 """
 
 import argparse
@@ -20,7 +20,8 @@ def main() -> None:
     """Print a table for each model."""
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--rounds", type=int, default=9)
-    rounds = asked.parse_args().rounds
+    asked.add_argument("--only", default="", help="part of the titles of tables")
+    given = asked.parse_args()
     print(", ".join(f"{name} {value}" for name, value in machine(torch.device("cpu")).items()))
     with TemporaryDirectory() as name, ExitStack() as stack:
         place = Path(name)
@@ -42,7 +43,8 @@ def main() -> None:
         ):
             servers = {name: Server(port, request, roots) for name, (port, roots) in both.items()}
             for count in at_a_time:
-                table(f"{title}, {count} at a time", compared(servers, count, rounds))
+                if given.only in (whole := f"{title}, {count} at a time"):
+                    table(whole, compared(servers, count, given.rounds))
 
 
 def predict(path: str, model: str) -> bytes:

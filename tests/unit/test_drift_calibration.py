@@ -96,12 +96,12 @@ def test_a_chart_at_its_height_is_at_the_threshold_of_all():
 
 
 def test_between_two_sizes_a_table_is_read_by_the_logarithm_and_beyond_its_ends_as_at_them():
-    table = np.arange(9.0).reshape(3, 3, 1)
+    table = np.arange(12.0).reshape(3, 4, 1)
     runs = np.array([RUNS[0]])
     read = [between(table, np.array([size]), runs)[0, 0] for size in (1, *SIZES, 32, 1e6)]
-    np.testing.assert_allclose(read, [0, 0, 3, 6, 1.5, 6])
-    both = between(table, np.array([32.0]), np.array([10.0**1.5]))
-    np.testing.assert_allclose(both, [[1.5 + 1.5]])
+    np.testing.assert_allclose(read, [0, 0, 4, 8, 2, 8])
+    both = between(table, np.array([32.0]), np.array([np.sqrt(RUNS[1] * RUNS[2])]))
+    np.testing.assert_allclose(both, [[2 + 1.5]])
 
 
 @pytest.mark.parametrize("rate", [0.3, 2.0])

@@ -70,7 +70,7 @@ def test_charts_of_classes_are_likelihood_ratios_in_a_plain_loop(place, times):
         assert plain[int(times > 1)].argmax() == place and plain.max() > 1
 
 
-def test_charts_of_features_are_decaying_sums_in_a_plain_loop():
+def test_charts_of_features_are_decaying_sums_after_a_clean_past_in_a_plain_loop():
     made, held = charts(rules(usual()), FIGURE_COUNT, WAVES), list(steps(np.random.default_rng(3), 20))
     for step in held:
         made.step(step)
@@ -81,6 +81,7 @@ def test_charts_of_features_are_decaying_sums_in_a_plain_loop():
         rest = sum(weight * step.rest[0] for weight, step in zip(weights, held, strict=True))
         counts = np.array([step.counts[0] for step in held])
         squares, weight = weights**2 @ counts, weights @ counts
+        squares = squares + kept ** (2 * len(held)) * memory / 2 * made.rules.shares
         expected = (rest**2).sum() / (0.8 * (squares + SLACK * weight**2 / EXAMPLES).sum())
         assert made.values()[0, -len(MEMORIES) + place] == pytest.approx(expected, rel=1e-6)
 
