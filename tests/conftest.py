@@ -1,5 +1,15 @@
 """Fixtures that several folders share."""
 
+import pytest
+
+from tests.bundles import published, short_run
 from tests.cluster import cluster
 
 __all__ = ["cluster"]
+
+
+@pytest.fixture(scope="session")
+def watched_digits(tmp_path_factory):
+    """A bundle with what drift is told by, which takes a while to find out."""
+    place = tmp_path_factory.mktemp("watched-digits")
+    return published(short_run(place / "run", examples=9600), place / "digits", drift=True)

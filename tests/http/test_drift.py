@@ -16,7 +16,6 @@ from equipoise.drift.causes import blurred
 from equipoise.trial import Trial
 from equipoise.workloads import workload
 from jobs import check
-from tests.bundles import published, short_run
 from tests.cluster import descendants, until
 from tests.http.conftest import started
 
@@ -46,11 +45,10 @@ def hook():
 
 
 @pytest.fixture(scope="module")
-def watched(stage, cluster, hook, tmp_path_factory):
+def watched(stage, cluster, hook, watched_digits, tmp_path_factory):
     place = tmp_path_factory.mktemp("watched")
-    bundle = published(short_run(place / "run", examples=9600), place / "digits", drift=True)
     arguments = ("tick=0.2", f"webhook=http://127.0.0.1:{hook.server_port}", f"capture={place / 'kept'}", "captures=40")
-    return stage.show("watched", lambda: started(cluster, [bundle], place / "log", *arguments))
+    return stage.show("watched", lambda: started(cluster, [watched_digits], place / "log", *arguments))
 
 
 @pytest.fixture(scope="module")

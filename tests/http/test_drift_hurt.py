@@ -21,7 +21,6 @@ from equipoise.drift import publishing
 from equipoise.drift.causes import blurred
 from equipoise.trial import Trial
 from equipoise.workloads import workload
-from tests.bundles import published, short_run
 from tests.cluster import descendants, free_ports, until
 from tests.http.conftest import Service
 
@@ -50,9 +49,9 @@ def disk(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def hurt(stage, cluster, digits, disk, tmp_path_factory):
+def hurt(stage, cluster, digits, disk, watched_digits, tmp_path_factory):
     place = tmp_path_factory.mktemp("hurt")
-    good = published(short_run(place / "run", examples=9600), place / "digits", drift=True)
+    good = watched_digits
     held = bundle.load(good)
     kept = held.reference()
     plain = {name: value for name, value in kept.items() if not name.startswith("drift.")}
@@ -137,8 +136,16 @@ def send(service, pictures):
 
 
 def judged(service):
-    """What the monitor knows; one that is being restarted is asked again."""
-    return until(lambda: (reply := service.ask("GET", "/drift?model=digits"))[0] == 200 and json.loads(reply[2]), 60)
+    """What the monitor knows; where a connection breaks with the replica, or the monitor is restarted, once more."""
+
+    def answers():
+        try:
+            status, _, body = service.ask("GET", "/drift?model=digits")
+        except (OSError, HTTPException):
+            return None
+        return json.loads(body) if status == 200 else None
+
+    return until(answers, 60)
 
 
 def test_a_killed_replica_costs_the_ticks_in_flight_and_is_reported(hurt, cluster, digits):

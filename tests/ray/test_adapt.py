@@ -12,33 +12,26 @@ from equipoise.drift import shift
 from equipoise.trial import Trial
 from equipoise.workloads import workload
 from jobs import adapt
-from tests.bundles import published, short_run
 
 MIX = np.array([3, 3, 1, 1, 1, 1, 1, 1, 1, 1]) / 14
 
 
 @pytest.fixture(scope="module")
-def first(tmp_path_factory):
-    place = tmp_path_factory.mktemp("adapt")
-    return published(short_run(place / "run", examples=9600), place / "digits", drift=True)
-
-
-@pytest.fixture(scope="module")
-def mixed(first, tmp_path_factory):
+def mixed(watched_digits, tmp_path_factory):
     """The bundle after classes came in other shares."""
     out = tmp_path_factory.mktemp("mixed")
-    called = 1400 * adapt.known_of(bundle.load(first)).labelled.confusion @ MIX
+    called = 1400 * adapt.known_of(bundle.load(watched_digits)).labelled.confusion @ MIX
     counts = dict(zip(map(str, range(10)), np.round(called).astype(int).tolist(), strict=True))
     verdict = {"state": "drift", "cause": "label shift", "why": "label shift", "effects": [], "classes": counts}
     (out / "verdict.json").write_text(json.dumps(verdict))
-    arguments = ["--bundle", str(first), "--verdict", str(out / "verdict.json"), "--out", str(out / "digits")]
+    arguments = ["--bundle", str(watched_digits), "--verdict", str(out / "verdict.json"), "--out", str(out / "digits")]
     assert adapt.main([*arguments, "--dry-run"]) == 0 and not (out / "digits").exists()
     assert adapt.main(arguments) == 0
     return out / "digits"
 
 
-def test_classes_in_other_shares_change_what_is_expected_and_nothing_else(first, mixed):
-    old, new = bundle.load(first), bundle.load(mixed)
+def test_classes_in_other_shares_change_what_is_expected_and_nothing_else(watched_digits, mixed):
+    old, new = bundle.load(watched_digits), bundle.load(mixed)
     pictures = workload(Trial(workload="digits")).test.pictures
     before, after = (one.run(pictures)[0].numpy() for one in (old, new))
     weights = np.array([new.facts["remedy"]["weights"][name] for name in old.classes])
@@ -71,9 +64,9 @@ def test_an_adapted_bundle_is_adapted_again_and_forgets_nothing(mixed, tmp_path,
     assert adapt.main(["--link", str(link), "--roll-back"]) == 0 and link.resolve() == mixed
 
 
-def test_few_requests_tell_no_shares(first, tmp_path, capsys):
+def test_few_requests_tell_no_shares(watched_digits, tmp_path, capsys):
     verdict = {"state": "drift", "cause": "label shift", "why": "label shift", "effects": [], "classes": {"0": 40}}
     (tmp_path / "verdict.json").write_text(json.dumps(verdict))
     out = str(tmp_path / "out")
-    assert adapt.main(["--bundle", str(first), "--verdict", str(tmp_path / "verdict.json"), "--out", out]) == 2
+    assert adapt.main(["--bundle", str(watched_digits), "--verdict", str(tmp_path / "verdict.json"), "--out", out]) == 2
     assert "40 requests came since classes changed: wait for 300" in capsys.readouterr().err
