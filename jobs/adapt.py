@@ -36,7 +36,6 @@ from jobs.pointed import before, pointed, require_link
 from jobs.train import train
 from jobs.verdicts import Verdict, require_fitting
 
-LEARNED = ("colour temperature", "tint", "exposure", "contrast", "reflection", "noise", "compression", "geometry")
 ADVICE = {
     "blur": "clean or focus the lens: what is out of focus is lost, and learning on blurred pictures costs sharp ones",
     "new class": "label the pictures that look like nothing before (GET /capture), and train with a class for them",

@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from equipoise.trial import Trial
+from equipoise.workloads import workload
 from tests.bundles import published, short_run
 from tests.cluster import descendants, free_ports, until
 
@@ -57,6 +60,13 @@ def bundles(tmp_path_factory):
     """Two bundles of digits that differ in what they learned from."""
     place = tmp_path_factory.mktemp("bundles")
     return [published(short_run(place / f"run-{seed}", seed=seed), place / f"digits-{seed}") for seed in (0, 1)]
+
+
+@pytest.fixture(scope="session")
+def digits():
+    """Pictures that neither training nor the reference has."""
+    made = workload(Trial(workload="digits"))
+    return torch.cat([made.test.pictures, made.validation.pictures])
 
 
 class Stage:

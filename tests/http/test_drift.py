@@ -9,12 +9,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from equipoise.drift.causes import blurred
-from equipoise.trial import Trial
-from equipoise.workloads import workload
 from jobs import check
 from tests.cluster import descendants, until
 from tests.http.conftest import started
@@ -49,13 +46,6 @@ def watched(stage, cluster, hook, watched_digits, tmp_path_factory):
     place = tmp_path_factory.mktemp("watched")
     arguments = ("tick=0.2", f"webhook=http://127.0.0.1:{hook.server_port}", f"capture={place / 'kept'}", "captures=40")
     return stage.show("watched", lambda: started(cluster, [watched_digits], place / "log", *arguments))
-
-
-@pytest.fixture(scope="module")
-def digits():
-    """Pictures that neither training nor the reference has."""
-    made = workload(Trial(workload="digits"))
-    return torch.cat([made.test.pictures, made.validation.pictures])
 
 
 def drawn(pictures, count, seed):

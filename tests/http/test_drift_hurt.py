@@ -13,25 +13,15 @@ from http.client import HTTPConnection, HTTPException
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from equipoise import bundle
 from equipoise.drift import publishing
 from equipoise.drift.causes import blurred
-from equipoise.trial import Trial
-from equipoise.workloads import workload
 from tests.cluster import descendants, free_ports, until
 from tests.http.conftest import Service
 
 CLIENTS, REQUESTS, TICK = 4, 1200, 0.2
-
-
-@pytest.fixture(scope="module")
-def digits():
-    """Pictures that neither training nor the reference has."""
-    made = workload(Trial(workload="digits"))
-    return torch.cat([made.test.pictures, made.validation.pictures])
 
 
 @pytest.fixture(scope="module")
