@@ -12,7 +12,8 @@ from scipy.sparse import csr_array
 
 from equipoise.drift.baseline import FIGURES, Seen, Usual, usual
 from equipoise.drift.calibration import Calibration, calibrated
-from equipoise.drift.charts import FEWEST, Step, charts, rules
+from equipoise.drift.charts import Step, charts, rules
+from equipoise.drift.verification import called
 from equipoise.drift.watch import chart_name
 from equipoise.drift.waves import waves
 from tests.bench.drift.pool import PROCESSES, Pool
@@ -87,18 +88,11 @@ def alarms(case: Case) -> list[int]:
     rng = np.random.default_rng(case.seed)
     held = drawn(SHARED[0], case, rng)
     state = charts(rules(held.usual), len(FIGURES), held.seen.waves.shape[1], STREAMS)
-    size, age = np.full(STREAMS, float(case.size)), np.zeros(STREAMS)
+    age = np.zeros(STREAMS)
     found: list[int] = []
     for step in steps(held, case, rng):
         state.step(step)
-        age += case.size
-        runs = state.runs.length()
-        scaled = held.calibration.scaled(state.values(), size, runs)
-        over = scaled.max(1) >= held.calibration.threshold(case.asked, size, runs)
-        high = np.flatnonzero(over & (age >= FEWEST))
-        found += scaled[high].argmax(1).tolist()
-        state.again(high)
-        age[high] = 0
+        found += called(state, held.calibration, case.asked, case.size, age).tolist()
     return found
 
 
