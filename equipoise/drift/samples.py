@@ -108,32 +108,31 @@ def checked(reference: Array, window: Array) -> None:
 
 
 def _points(reference: Array, window: Array, together: int, rng: np.random.Generator) -> Single:
-    """(together, pieces, columns + 2): examples over the kernel's width, 1, and their own share of its logarithm.
+    """(blocks, together, pieces, columns + 2): examples over the kernel's width, 1, their share of its logarithm.
 
-    Column i of the layers is piece i, the window's first; it is drawn at random, since neighbours may be alike. A
-    sample's last piece is filled up with points that the kernel does not see.
+    Pieces are counted block by block, the window's first; each is drawn at random, since neighbours may be alike. What
+    no sample fills are points that the kernel does not see: the rest of its last piece, and of the last block.
     """
-    counts = [-(-len(sample) // together) for sample in (window, reference)]
-    points = np.zeros((together, sum(counts), reference.shape[1] + 2), np.float32)
-    points[:, :, -2], points[:, :, -1] = 1, NOWHERE
+    own, others = (-(-len(sample) // together) for sample in (window, reference))
+    blocks = -(-(own + others) * together // ROWS)
+    points = np.zeros((blocks, together, -(-(own + others) // blocks), reference.shape[1] + 2), np.float32)
+    points[..., -2], points[..., -1] = 1, NOWHERE
     centre, scale = reference.mean(0, dtype=np.float64).astype(np.float32), np.float32(1 / width(reference))
-    for sample, begin in ((window, 0), (reference, counts[0])):
-        rows = (sample[rng.permutation(len(sample))] - centre).astype(np.float32, copy=False)
-        np.clip(rows * scale, -FARTHEST, FARTHEST, out=rows)
-        whole, rest = divmod(len(rows), together)
-        _place(points[:, begin : begin + whole], rows[: whole * together].reshape(together, whole, -1))
-        _place(points[:rest, begin + whole : begin + whole + 1], rows[len(rows) - rest :, None])
+    for sample, begin in ((window, 0), (reference, own)):
+        order = rng.permutation(len(sample))
+        for some in np.split(np.arange(len(sample)), range(ROWS, len(sample), ROWS)):
+            rows = (sample[order[some]] - centre).astype(np.float32, copy=False)
+            rows = np.clip(rows * scale, -FARTHEST, FARTHEST)
+            piece, layer = divmod(some, together)
+            block, place = divmod(begin + piece, points.shape[2])
+            points[block, layer, place, :-2] = rows
+            points[block, layer, place, -1] = np.einsum("ij,ij->i", rows, rows) / -2
     return points
-
-
-def _place(points: Single, rows: Single) -> None:
-    points[:, :, :-2] = rows
-    points[:, :, -1] = np.einsum("ijk,ijk->ij", rows, rows) / -2
 
 
 def _filled(points: Single) -> Single:
     """Examples in each piece."""
-    return np.asarray((points[:, :, -1] > NOWHERE).sum(0), np.float32)
+    return np.asarray((points[..., -1] > NOWHERE).sum(1).ravel(), np.float32)
 
 
 def _choices(filled: Single, own: int, permutations: int, rng: np.random.Generator) -> Single:
@@ -156,35 +155,34 @@ def _sums(points: Single, chosen: Single) -> tuple[NDArray[np.float64], NDArray[
 
     The first two by row of `chosen`. Each is without USUAL, which adds the same to every mean.
     """
-    layers, pieces, _ = points.shape
-    filled, within, share = _filled(points), np.zeros(len(chosen)), np.zeros(pieces)
-    step = max(1, ROWS // layers)
-    for begin in range(0, pieces, step):
-        end = min(begin + step, pieces)
-        kernel = _kernel(points, begin, end)
+    blocks, _, step, _ = points.shape
+    filled, within, share = _filled(points), np.zeros(len(chosen)), np.zeros(blocks * step)
+    for block in range(blocks):
+        begin, end = block * step, (block + 1) * step
+        kernel = _kernel(points[block:])
         pairs = np.outer(filled[begin:end], filled[begin:])
-        np.einsum("ii->i", pairs[:, : end - begin])[:] -= filled[begin:end]
+        np.einsum("ii->i", pairs[:, :step])[:] -= filled[begin:end]
         kernel -= USUAL * pairs
         share[begin:end] += kernel.sum(1, dtype=np.float64)
-        share[end:] += kernel[:, end - begin :].sum(0, dtype=np.float64)
+        share[end:] += kernel[:, step:].sum(0, dtype=np.float64)
         product = chosen[:, begin:end] @ kernel
-        within += np.einsum("ij,ij->i", product[:, : end - begin], chosen[:, begin:end])
-        within += 2 * np.einsum("ij,ij->i", product[:, end - begin :], chosen[:, end:])
+        within += np.einsum("ij,ij->i", product[:, :step], chosen[:, begin:end])
+        within += 2 * np.einsum("ij,ij->i", product[:, step:], chosen[:, end:])
     return within, chosen @ share, float(share.sum())
 
 
-def _kernel(points: Single, begin: int, end: int) -> Single:
-    """Sums over examples of pieces `begin` to `end` and of those from `begin` on; 0 for one with itself."""
-    layers, count = len(points), end - begin
-    left = points[:, begin:end].reshape(layers * count, -1)
+def _kernel(points: Single) -> Single:
+    """Sums over examples of the first block's pieces and of all; 0 for one with itself."""
+    blocks, layers, step, columns = points.shape
+    rows = points.reshape(-1, columns)
+    left = rows[: layers * step]
     left = np.concatenate([left[:, :-2], left[:, :-3:-1]], 1)  # so that the product adds both shares
-    total = np.zeros((count, points.shape[1] - begin), np.float32)
-    for layer, right in enumerate(points[:, begin:]):
-        kernel = left @ right.T
-        np.exp(np.minimum(kernel, 0, out=kernel), out=kernel)  # far from the centre, rounding makes large numbers
-        np.fill_diagonal(kernel[layer * count : (layer + 1) * count, :count], 0)
-        total += kernel.reshape(layers, count, -1).sum(0)
-    return total
+    kernel = left @ rows.T
+    np.exp(np.minimum(kernel, 0, out=kernel), out=kernel)  # far from the centre, rounding makes large numbers
+    np.fill_diagonal(kernel, 0)
+    return np.asarray(kernel.reshape(layers, step, -1).sum(0).reshape(step, blocks, layers, step).sum(2)).reshape(
+        step, -1
+    )
 
 
 def _apart(within: Array, share: Array, total: float, window: int, reference: int) -> NDArray[np.float64]:
