@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 NAMES = ("log odds", "energy")
 
@@ -12,7 +11,8 @@ NAMES = ("log odds", "energy")
 def confidence(logits: NDArray[np.floating[Any]], temperature: float) -> NDArray[np.float32]:
     """Of each row, the log odds that its first choice is right, and the energy: how much was recognised at all."""
     scaled = np.asarray(logits, np.float64) / temperature
-    total, first = logsumexp(scaled, 1), scaled.max(1)
+    first = scaled.max(1)
+    total = first + np.log(np.exp(scaled - first[:, None]).sum(1))
     with np.errstate(divide="ignore"):
         others = np.log(-np.expm1(first - total))
     odds = np.clip(first - total - others, -30, 30)

@@ -168,7 +168,7 @@ def _sums(points: Single, chosen: Single) -> tuple[NDArray[np.float64], NDArray[
         product = chosen[:, begin:end] @ kernel
         within += np.einsum("ij,ij->i", product[:, :step], chosen[:, begin:end])
         within += 2 * np.einsum("ij,ij->i", product[:, step:], chosen[:, end:])
-    return within, chosen @ share, float(share.sum())
+    return within, np.asarray(chosen @ share), float(share.sum())
 
 
 def _kernel(points: Single) -> Single:

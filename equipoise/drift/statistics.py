@@ -4,6 +4,8 @@ Pictures are looked at on a grid of about 32 points a side, whatever their size,
 Logarithms make a change of light add the same to every picture, whatever it shows.
 """
 
+from functools import cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -64,6 +66,7 @@ def lights(few: NDArray[np.uint8]) -> tuple[Figures, Figures]:
     return whole, np.log(seen).reshape(count, -1) - luminance[:, None]
 
 
+@cache
 def pooled(size: int) -> Figures:
     """The matrix by which a line of so many points becomes a mean for each of four cells."""
     owner = np.arange(size) * CELLS // size
@@ -105,6 +108,7 @@ def details(pictures: NDArray[np.uint8]) -> Figures:
     )
 
 
+@cache
 def centred(size: int) -> Figures:
     """Places from -1 to 1, as a mean takes them."""
     return np.asarray(np.linspace(-1, 1, size) / size, np.float32)
