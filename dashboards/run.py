@@ -1,4 +1,4 @@
-"""One run on a page: what it learned, how fast it went, how noisy its gradients were."""
+"""One run: what it learned, how fast it went, how noisy its gradients were."""
 
 from dataclasses import fields
 
@@ -6,9 +6,11 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from equipoise.record import Lap, Record
+from dashboards import style
+from dashboards.page import Panel, Table
+from dashboards.style import BLUE, GREEN, GREY, ORANGE
+from equipoise.record import Lap, Record, noise_scale
 
-BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#999999"  # Okabe and Ito's, told apart by all eyes
 NOISE_LAPS = 20  # that a point of the noise scale averages over: single draws say little
 
 
@@ -24,41 +26,59 @@ def laps(record: Record) -> pd.DataFrame:
     return table
 
 
-def figure(table: pd.DataFrame, title: str, target: float) -> go.Figure:
-    """The table of `laps` as three panels over examples seen."""
+def figure(table: pd.DataFrame, target: float) -> go.Figure:
+    """The table of `laps` as four panels over examples seen."""
     panels = make_subplots(
-        rows=3,
-        shared_xaxes=True,
-        vertical_spacing=0.07,
-        specs=[[{"secondary_y": True}], [{}], [{}]],
+        rows=4, shared_xaxes=True, vertical_spacing=0.05, specs=[[{"secondary_y": True}], *[[{}]] * 3]
     )
     evaluated = table.dropna(subset="metric")
     line(panels, 1, table.seen, table.loss, "loss, training", GREY)
     line(panels, 1, evaluated.seen, evaluated.metric, "metric, validation", BLUE, secondary_y=True)
     panels.add_hline(target, line_dash="dot", line_color=BLUE, row=1, col=1, secondary_y=True)
+    line(panels, 2, table.seen, table.examples / table.seconds, "examples/s", BLUE)
     for part, colour in (("compute", BLUE), ("exchange", ORANGE), ("data", GREEN)):
-        panels.add_bar(
-            x=table.seen,
-            y=table[f"{part}_seconds"] / table.steps * 1000,
-            name=part,
-            marker_color=colour,
-            row=2,
-            col=1,
-        )
-    line(panels, 3, table.seen, table.noise, "noise scale", BLUE)
+        spent = table[f"{part}_seconds"] / table.steps * 1000
+        panels.add_bar(x=table.seen, y=spent, name=part, marker_color=colour, row=3, col=1)
+    line(panels, 4, table.seen, table.noise, "noise scale", BLUE)
     panels.update_yaxes(title_text="loss", row=1, col=1, secondary_y=False)
-    panels.update_yaxes(
-        title_text="metric", range=[0, 1.02], dtick=0.25, tickmode="auto", row=1, col=1, secondary_y=True
-    )
-    panels.update_yaxes(title_text="ms a step", row=2, col=1)
-    panels.update_yaxes(title_text="noise, examples", type="log", dtick="D2", row=3, col=1)
-    panels.update_xaxes(title_text="examples seen", row=3, col=1)
-    panels.update_layout(title=title, barmode="stack", template="plotly_white", bargap=0, height=720)
-    return panels
+    shares = {"range": [0, 1.02], "dtick": 0.25, "tickmode": "auto"}
+    panels.update_yaxes(title_text="metric", **shares, row=1, col=1, secondary_y=True)
+    panels.update_yaxes(title_text="examples/s", rangemode="tozero", row=2, col=1)
+    panels.update_yaxes(title_text="ms a step", row=3, col=1)
+    style.logarithmic(panels, "y", table.noise.dropna(), "noise, examples", row=4, col=1)
+    panels.update_xaxes(title_text="examples seen", row=4, col=1)
+    return style.styled(panels, 860).update_layout(barmode="stack", bargap=0, legend={"y": 1.02})
 
 
 def line(
     panels: go.Figure, row: int, x: "pd.Series[float]", y: "pd.Series[float]", name: str, colour: str, **place: bool
 ) -> None:
     """A line in a row of the panels."""
-    panels.add_scatter(x=x, y=y, name=name, mode="lines", line_color=colour, row=row, col=1, **place)
+    mode = "lines" if len(x) > 2 else "lines+markers"
+    panels.add_scatter(x=x, y=y, name=name, mode=mode, line_color=colour, row=row, col=1, **place)
+
+
+def facts(record: Record) -> dict[str, str]:
+    """What came of it, in words."""
+    trial, noise = record.trial, noise_scale(record.laps)
+    return {
+        "workload": trial.workload,
+        "ended": record.ended,
+        "workers x batch": f"{trial.workers} x {trial.batch}" + (f" x {trial.accumulate}" * (trial.accumulate > 1)),
+        "learning rate": f"{trial.lr:g}",
+        "examples to the target": style.number(record.examples_to_target),
+        "training": style.seconds(record.seconds),
+        "rate": f"{style.number(record.examples_per_second)} examples/s",
+        "test": style.number(record.test),
+        "noise scale": "not measurable" if noise is None else f"about {style.number(noise)} examples",
+    }
+
+
+def panels(record: Record) -> list[Panel]:
+    """The laps, drawn."""
+    table = laps(record)
+    says = "Loss and metric, rate, where the time of a step goes, and the noise scale of the gradients, as it learned."
+    columns = ["seen", "loss", "metric", "examples", "seconds", "compute_seconds", "exchange_seconds", "data_seconds"]
+    rows = [[None if pd.isna(value) else value for value in row] for row in table[columns].itertuples(index=False)]
+    numbers = Table(name="laps", columns=[name.replace("_", " ") for name in columns], rows=rows)
+    return [Panel(name="laps-panel", figure=figure(table, record.target), says=says, numbers=numbers)]

@@ -78,6 +78,8 @@ class Option:
             "lr": self.lr,
             "seconds": {"value": self.seconds, "low": float(low), "high": float(high)},
             "worker_seconds": self.worker_seconds,
+            "step": {"seconds": self.step, "compute": self.shares[0], "exchange": self.shares[1]},
+            "examples": self.examples,
             "measured": self.measured,
         }
 

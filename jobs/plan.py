@@ -13,6 +13,8 @@ import numpy as np
 import pandas as pd
 import tyro
 
+from dashboards import pages
+from dashboards.experiments import Experiment, Sweep
 from equipoise import plan, statistical, store, system, tables
 from equipoise.plan import Option, Place
 from equipoise.statistical import FAILS, Curve
@@ -112,8 +114,18 @@ def main() -> int:
         print(f"error: cannot write to {asked.out}: {error.strerror}", file=sys.stderr)
         return 2
     print("\n".join([told(facts), *answers(facts, asked)]))
-    print(f"written to {asked.out / 'plan.json'}")
+    print(f"written to {asked.out / 'plan.json'}, drawn on {drawn(asked, facts)[0]}")
     return 0
+
+
+def drawn(asked: Asked, facts: dict[str, Any]) -> list[Path]:
+    """Pages of the plan beside it."""
+    sweep = Sweep(
+        plan=facts,
+        system=tables.system(asked.system) if asked.system else None,
+        statistical=tables.statistical(asked.statistical) if asked.statistical else None,
+    )
+    return pages.left(Experiment(kind="plan", path=asked.out, found=sweep))
 
 
 def document(asked: Asked) -> dict[str, Any]:
@@ -126,6 +138,7 @@ def document(asked: Asked) -> dict[str, Any]:
         "plan": None,
         "runner_up": None,
         "front": [],
+        "options": [],
         "knee": None,
         "system": timed and system_part(timed, at),
         "statistical": curve and statistical_part(curve, asked.at_batch),
@@ -141,6 +154,7 @@ def document(asked: Asked) -> dict[str, Any]:
     along = plan.front(found)
     bend = plan.knee(along)
     facts |= {"front": [one.json() for one in along], "knee": bend and bend.json()}
+    facts["options"] = [one.json() | {"binding": plan.binding(one, curve)} for one in found]
     facts["warnings"] = refusals(found, ranked, curve) + plan.warnings(first, timed, curve)
     return facts
 

@@ -19,6 +19,7 @@ import ray.train
 import tyro
 from ray.tune import Callback
 
+from dashboards import experiments, pages
 from equipoise import runs, store, system
 from equipoise.search import ANY, Bounds, Grid, Search
 from equipoise.system import Places, System
@@ -190,7 +191,9 @@ def sweep(asked: Asked) -> int:
         table(paced(rows[~rows["repeat"]], tuning.drift(tuning.ended(trials.folder))), out / "system.csv")
         facts = planned(out)
         print(planning.told(facts))
-        return confirmed(base, out, facts)
+        status = confirmed(base, out, facts)
+        print(f"  pages      {', '.join(map(str, pages.left(experiments.at(out))))}")
+        return status
 
 
 class Fastest:

@@ -17,7 +17,8 @@ from typing import Annotated, Any
 import ray.train
 import tyro
 
-from dashboards import run
+from dashboards import pages
+from dashboards.page import written
 from equipoise import runs, store
 from equipoise.record import Lap, Record, noise_scale
 from equipoise.start import PUBLISHED, begun, frozen, learned
@@ -203,11 +204,7 @@ def cause(error: BaseException) -> str:
 
 def leave_page(record: Record, out: Path) -> Path:
     """The record as a page that opens without network."""
-    trial, page = record.trial, out / "run.html"
-    title = f"{trial.workload}, {trial.workers} x {trial.batch} x {trial.accumulate}, lr {trial.lr:g}"
-    with store.whole(page) as temporary:
-        run.figure(run.laps(record), title, record.target).write_html(temporary)
-    return page
+    return written(pages.of_run(record), out / "run.html")
 
 
 def summary(record: Record, out: Path) -> str:

@@ -1,0 +1,49 @@
+"""An index over a folder of runs, and the page of each that has none yet: python -m dashboards.build runs/
+
+Runs leave their own pages; this writes those that are missing or older than what they show.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from dashboards import experiments, index, pages
+from dashboards.experiments import Experiment
+from dashboards.page import written
+
+MOST_PAGES = 200  # written at once: of two thousand runs the index is enough, and a page weighs 2 MB
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit status: 0 the index was written, 2 it cannot be."""
+    asked = argparse.ArgumentParser(prog="python -m dashboards.build", description=__doc__)
+    asked.add_argument("folder", type=Path, help="folder of runs, such as runs/")
+    asked.add_argument("--out", type=Path, help="file to write; FOLDER/index.html if not given")
+    given = asked.parse_args(arguments)
+    if not given.folder.is_dir():
+        print(f"error: {given.folder} is no folder: give one that holds runs", file=sys.stderr)  # noqa: T201
+        return 2
+    try:
+        print(f"written to {build(given.folder, given.out or given.folder / 'index.html')}")  # noqa: T201
+    except OSError as error:
+        print(f"error: cannot write: {error.strerror} ({error.filename})", file=sys.stderr)  # noqa: T201
+        return 2
+    return 0
+
+
+def build(root: Path, out: Path) -> Path:
+    """The index and the pages that it leads to."""
+    found = [one for one in experiments.found(root) if one.path != root or one.kind != "?"]
+    for one in [one for one in found if stale(one)][:MOST_PAGES]:
+        pages.left(one)
+    return written(index.page(found, root, out), out)
+
+
+def stale(one: Experiment) -> bool:
+    """Whether its page is missing, or older than what it shows."""
+    page = one.page
+    return not one.why and (page is None or page.stat().st_mtime < one.changed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""What lies in a folder of runs: records, sweeps, plans, bundles and checks, and whatever else was found there.
+
+Nothing that is missing, half-written or foreign is an error: it is told as what it is.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from equipoise import runs, store, tables
+from equipoise.record import Record
+
+Facts = dict[str, Any]
+
+INSIDE = ("trials", "tune", "checkpoints", "system")
+"""folders of a sweep or a run that are parts of it"""
+PAGES = {"run": "run.html", "sweep": "curve.html", "plan": "curve.html", "check": "drift.html", "demo": "index.html"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """A folder, and what it holds."""
+
+    kind: str
+    """run, sweep, plan, bundle, check, or `?`"""
+    path: Path
+    found: Any = None
+    why: str = ""
+    """what is wrong with it; empty: nothing"""
+    changed: float = field(default=0.0)
+    """seconds since 1970"""
+
+    @property
+    def page(self) -> Path | None:
+        """Its own page, if it has one."""
+        page = self.path / PAGES.get(self.kind, "none")
+        return page if page.exists() else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """The tables and the plan of a sweep."""
+
+    plan: Facts
+    system: pd.DataFrame | None
+    statistical: pd.DataFrame | None
+    trial: Facts = field(default_factory=dict)
+    confirm: Facts | None = None
+    trials: int = 0
+
+
+EMPTY: Facts = {"plan": None, "front": [], "options": [], "knee": None, "system": None, "statistical": None}
+
+
+def found(root: Path) -> Iterator[Experiment]:
+    """All below a folder, in the order of their names."""
+    for place, folders, files in os.walk(root):
+        folders[:] = sorted(name for name in folders if name not in INSIDE and not name.startswith("."))
+        if (one := experiment(Path(place), {*files})) is not None:
+            yield one
+
+
+def at(place: Path) -> Experiment:
+    """What one folder is."""
+    there = [*place.iterdir()] if place.is_dir() else []
+    return experiment(place, {one.name for one in there}) or Experiment(
+        kind="?", path=place, why=f"there is nothing of ours in {place}"
+    )
+
+
+def experiment(place: Path, files: set[str]) -> Experiment | None:
+    """What one folder is; None if it is nothing of ours."""
+    kinds = {"record.json": run, "verdict.json": check, "bundle.json": bundle, "plan.json": plan}
+    if "plan.json" not in files and "record.json" not in files and "system.csv" in files and "trial.json" in files:
+        return told("sweep", place, place / "system.csv", plan)  # that has not come to a plan
+    for name, read in kinds.items():
+        if name in files:
+            kind = {"plan.json": "sweep" if "trial.json" in files else "plan"}.get(name, read.__name__)
+            return told(kind, place, place / name, read)
+    if "trial.json" in files:
+        why = "no record yet: it is under way, or was cut off; the same command goes on"
+        return Experiment(kind="run", path=place, why=why, changed=changed(place / "trial.json"))
+    return None
+
+
+def told(kind: str, place: Path, file: Path, read: Any) -> Experiment:
+    """An experiment, or what is wrong with it."""
+    try:
+        return Experiment(kind=kind, path=place, found=read(file), changed=changed(file))
+    except (ValueError, OSError, KeyError, TypeError, AttributeError) as error:  # whatever foreign facts give rise to
+        why = str(error) if isinstance(error, ValueError | OSError) else f"{file} is not what {kind}s leave ({error!r})"
+        return Experiment(kind=kind, path=place, why=why, changed=changed(file))
+
+
+def changed(file: Path) -> float:
+    """When it was written."""
+    try:
+        return file.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def run(file: Path) -> Record:
+    """A record."""
+    return runs.read(file)
+
+
+def plan(file: Path) -> Sweep:
+    """A plan with the tables beside it, as far as they are there."""
+    place = file.parent
+    facts = EMPTY | {"warnings": ["this sweep has come to no plan yet"]}
+    if (place / "plan.json").exists():
+        facts = EMPTY | require(store.read_json(place / "plan.json"), place / "plan.json", "front", "warnings")
+    trial = place / "trial.json"
+    return Sweep(
+        plan=facts,
+        system=tables.system(place / "system.csv") if (place / "system.csv").exists() else None,
+        statistical=tables.statistical(place / "statistical.csv") if (place / "statistical.csv").exists() else None,
+        trial=require(store.read_json(trial), trial) if trial.exists() else {},
+        confirm=store.read_json(place / "confirm.json") if (place / "confirm.json").exists() else None,
+        trials=len(list((place / "trials").glob("*.json"))),
+    )
+
+
+def check(file: Path) -> Facts:
+    """A verdict."""
+    return require(store.read_json(file), file, "state", "charts", "images")
+
+
+def bundle(file: Path) -> Facts:
+    """What a published model says of itself; its weights are not looked at."""
+    return require(store.read_json(file), file, "name", "classes", "metrics")
+
+
+def require(facts: Any, file: Path, *names: str) -> Facts:
+    """An object that has these names."""
+    if not isinstance(facts, dict) or (missing := [name for name in names if name not in facts]):
+        what = f"lacks {', '.join(missing)}" if isinstance(facts, dict) else "holds no object"
+        raise ValueError(f"{file} {what}: another program wrote it, or it was damaged")
+    return facts

@@ -1,0 +1,185 @@
+"""A page: one HTML file that holds all it needs, opens without network, and draws itself."""
+
+import base64
+import gzip
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import plotly.graph_objects as go
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.io import to_json
+from plotly.offline import get_plotlyjs
+
+from equipoise import store
+
+Cell = str | float | int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    """A figure, what is to be seen on it in a sentence, and the numbers behind it."""
+
+    kind: ClassVar[str] = "panel"
+    name: str
+    """of the panel within its page, in letters and dashes"""
+    figure: go.Figure
+    says: str
+    numbers: "Table | None" = None
+    slider: Mapping[str, Any] | None = None
+    """of a front: what a deadline may be, and the plans among which it chooses"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Rows, which a click on a column's name sorts."""
+
+    kind: ClassVar[str] = "table"
+    name: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence["Cell | Link"]]
+    picks: Sequence[str] = ()
+    """of each row, what it is called where two are compared; none: they are not"""
+
+
+@dataclass(frozen=True)
+class Link:
+    """A cell that leads to another page."""
+
+    words: str
+    to: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pictures:
+    """A row of pictures."""
+
+    kind: ClassVar[str] = "pictures"
+    name: str
+    shown: Sequence[tuple[bytes, str]]
+    """PNG and what stands below it"""
+    says: str
+
+    def sources(self) -> list[tuple[str, str]]:
+        """As they stand in HTML."""
+        return [(f"data:image/png;base64,{base64.b64encode(png).decode()}", words) for png, words in self.shown]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """A few names, each with what it is."""
+
+    kind: ClassVar[str] = "facts"
+    name: str
+    facts: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Note:
+    """A sentence that must be read."""
+
+    kind: ClassVar[str] = "note"
+    name: str
+    words: str
+
+
+Part = Panel | Table | Pictures | Facts | Note
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A heading, what there is to say, and what there is to see."""
+
+    title: str
+    words: Sequence[str] = ()
+    parts: Sequence[Part] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """All of it, from top to bottom."""
+
+    title: str
+    lead: str
+    sections: Sequence[Section]
+    live: str | None = None
+    """where it asks for what is new; None for a file"""
+    compared: Mapping[str, Any] = field(default_factory=dict)
+    """by pick: what is held side by side"""
+
+    def panels(self) -> Iterator[Panel]:
+        """Its panels, in order."""
+        return (part for section in self.sections for part in section.parts if isinstance(part, Panel))
+
+
+def html(page: Page) -> str:
+    """The whole file."""
+    return (
+        templates()
+        .get_template("page.html")
+        .render(
+            page=page,
+            drawing=packed(get_plotlyjs()),
+            data=packed(
+                json.dumps({"figures": figures(page), "sliders": sliders(page), "compared": dict(page.compared)})
+            ),
+        )
+    )
+
+
+def changes(page: Page) -> dict[str, Any]:
+    """What a live page takes over: its figures, and the rest of its contents."""
+    return {"figures": figures(page), "main": templates().get_template("main.html").render(page=page)}
+
+
+def written(page: Page, path: Path) -> Path:
+    """The page as a file."""
+    with store.whole(path) as temporary:
+        temporary.write_text(html(page), encoding="utf-8")
+    return path
+
+
+def figures(page: Page) -> dict[str, Any]:
+    """By name, as Plotly's script takes them."""
+    return {panel.name: json.loads(to_json(panel.figure, validate=False, remove_uids=True)) for panel in page.panels()}
+
+
+def sliders(page: Page) -> dict[str, Any]:
+    """By name of the panel below which they stand."""
+    return {panel.name: dict(panel.slider) for panel in page.panels() if panel.slider}
+
+
+@cache
+def packed(text: str) -> str:
+    """Pressed, in letters: a page is a third as large as with its script in the open."""
+    return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
+
+
+@cache
+def templates() -> Environment:
+    """Everything that is put into a page is escaped."""
+    files = PackageLoader("dashboards")
+    made = Environment(
+        loader=files,
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.globals["asset"] = lambda name: Markup(files.get_source(made, name)[0])  # noqa: S704 - our own files
+    made.tests["link"] = lambda cell: isinstance(cell, Link)
+    made.filters["cell"] = cell
+    return made
+
+
+def cell(value: Cell) -> str:
+    """What stands in a table."""
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) else value

@@ -1,0 +1,130 @@
+"""The pages of runs, sweeps and checks, put together from panels."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dashboards import curve, run, scaling, style
+from dashboards.experiments import Experiment, Sweep
+from dashboards.page import Facts, Note, Page, Part, Section, written
+from equipoise.record import Record
+
+WORDS = {
+    "a": "a step takes, whatever its batch",
+    "c": "and for each example",
+    "local_alpha": "a message within a node",
+    "local_volume": "to send all gradients once within a node",
+    "between_alpha": "a message between nodes",
+    "between_volume": "to send all gradients once between nodes",
+    "g": "overlap: 1 is none",
+}
+"""of the parameters that a step's time is fitted with"""
+
+
+def of_run(record: Record) -> Page:
+    """One run."""
+    trial = record.trial
+    lead = f"Trained on {record.machine.get('device', 'a machine')}; seed {trial.seed}; target {record.target:g}."
+    parts: list[Part] = [Facts(name="facts", facts=run.facts(record))]
+    if record.laps:
+        parts += run.panels(record)
+    else:
+        parts.append(Note(name="nothing", words="It ended before its first lap: there is nothing to draw."))
+    title = f"{trial.workload}: {trial.workers} x {trial.batch}, lr {trial.lr:g}"
+    return Page(title=title, lead=lead, sections=[Section(title="Run", parts=parts)])
+
+
+def of_curve(sweep: Sweep, name: str) -> Page:
+    """The trade-off of a sweep, and its plan."""
+    facts = sweep.plan
+    drawn = curve.panels(facts, sweep.system, sweep.statistical)
+    sections = [Section(title="The plan", words=in_words(facts), parts=[*notes(facts), *plan_facts(sweep)])]
+    titles = {
+        "curves": "System, statistics, and their product",
+        "front": "Time against cost",
+        "heat": "Workers and batch",
+        "rates": "Learning rates",
+    }
+    sections += [Section(title=titles[panel.name], parts=[panel]) for panel in drawn]
+    workload = sweep.trial.get("workload", "measurements")
+    trials = f", from {sweep.trials} trials" if sweep.trials else ""
+    lead = f"The trade-off of {workload}{trials}. How it scales is on scaling.html beside this page."
+    return Page(title=f"Curve: {name}", lead=lead, sections=sections)
+
+
+def of_scaling(sweep: Sweep, name: str) -> Page:
+    """How a sweep's workload scales."""
+    titles = {"speedup": "Speed-up", "parts": "Where the time goes"}
+    drawn = [Section(title=titles[one.name], parts=[one]) for one in scaling.panels(sweep.plan, sweep.system)]
+    words = scaling.binds(sweep.plan) or ["There is no plan yet: what binds cannot be told."]
+    sections = [Section(title="What binds", words=words, parts=fitted(sweep.plan)), *drawn]
+    return Page(title=f"Scaling: {name}", lead="What more workers bring, and what it costs.", sections=sections)
+
+
+def in_words(facts: Mapping[str, Any]) -> list[str]:
+    """The plan, and what comes next."""
+    chosen, second = facts["plan"], facts.get("runner_up")
+    if not chosen:
+        return ["There is no plan: what is missing is said below."]
+    rate = "" if chosen["lr"] is None else f" at a learning rate of {chosen['lr']:.3g}"
+    took = chosen["seconds"]
+    words = [
+        f"Train on {curve.place(chosen['nodes'], chosen['workers'])} with {chosen['batch']} examples each{rate}: about"
+        f" {style.seconds(took['value'])} to the target ({style.seconds(took['low'])} to {style.seconds(took['high'])},"
+        f" four times of five), for {style.number(chosen['worker_seconds'])} worker-seconds.",
+        f"Why: {chosen['why']}.",
+    ]
+    if second:
+        where = curve.place(second["nodes"], second["workers"])
+        words.append(f"Runner-up: {where} x {second['batch']}, {style.seconds(second['seconds']['value'])}.")
+    return words
+
+
+def notes(facts: Mapping[str, Any]) -> list[Part]:
+    """What to beware of."""
+    return [Note(name=f"note-{place}", words=words) for place, words in enumerate(facts.get("warnings", []))]
+
+
+def plan_facts(sweep: Sweep) -> list[Part]:
+    """Numbers of the fit, and how the confirming run went."""
+    statistical = sweep.plan["statistical"] or {}
+    found = {
+        "critical batch": style.spread(statistical.get("critical_batch"), "examples"),
+        "fewest examples": style.spread(statistical.get("min_examples")),
+    }
+    if confirm := sweep.confirm:
+        foretold = confirm["foretold"]
+        found["confirming run"] = (
+            "did not reach the target" if confirm["seconds"] is None else style.seconds(confirm["seconds"])
+        )
+        found["foretold"] = f"{style.seconds(foretold['low'])} to {style.seconds(foretold['high'])}"
+    return [Facts(name="fit", facts=found)]
+
+
+def fitted(facts: Mapping[str, Any]) -> list[Part]:
+    """Parameters of a step's time."""
+    system = facts["system"]
+    if not system:
+        return []
+    found = {
+        WORDS.get(name, name): f"{value:.3g}" if name == "g" else style.seconds(value)
+        for name, value in system["parameters"].items()
+    }
+    missing: list[Part] = [
+        Note(name=f"missing-{at}", words=f"To predict further, measure {one}.")
+        for at, one in enumerate(system.get("missing", []))
+    ]
+    return [Facts(name="parameters", facts={**found, "mean error": f"{system['error']:.1%}"}), *missing]
+
+
+def left(one: Experiment) -> list[Path]:
+    """Write an experiment's pages beside what it holds."""
+    if isinstance(one.found, Record):
+        return [written(of_run(one.found), one.path / "run.html")]
+    if isinstance(one.found, Sweep):
+        name = one.path.resolve().name
+        return [
+            written(of_curve(one.found, name), one.path / "curve.html"),
+            written(of_scaling(one.found, name), one.path / "scaling.html"),
+        ]
+    return []
