@@ -9,8 +9,8 @@ setup: .venv/ready ## install the project and what it needs into .venv
 demo: .venv/ready ## train digits on two workers and show what was measured
 	$(BIN)/python -m jobs.demo
 
-test: .venv/ready .venv/clients/ready ## everything real: gloo workers, Ray, HTTP, files
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal tests/unit tests/contract tests/replay
+test: .venv/ready .venv/clients/ready .venv/browser/ready ## everything real: gloo workers, Ray, HTTP, files, a browser
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal tests/unit tests/contract tests/replay tests/browser
 	$(BIN)/python -m pytest tests/ray tests/http
 
 lint: .venv/ready ## style, types and the floors of the house
@@ -39,6 +39,12 @@ serve: .venv/ready ## answer pictures by HTTP with the model published in bundle
 .venv/clients/ready: .venv/ready
 	$(PYTHON) -m venv .venv/clients
 	.venv/clients/bin/python -m pip install --quiet kserve==0.21.0
+	touch $@
+
+# a browser, and what finds on pages that some people cannot read them; where neither can be had, tests say so
+.venv/browser/ready: .venv/ready
+	command -v chromium > /dev/null || apt-get install --yes --no-install-recommends chromium > /dev/null || echo 'no chromium here: tests in a browser will be skipped'
+	npm install --silent --prefix .venv/browser axe-core@4.14.1 || echo 'no npm here: pages will not be tried with axe-core'
 	touch $@
 
 .venv/servers/ready: .venv/ready

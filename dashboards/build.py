@@ -5,6 +5,7 @@ Runs leave their own pages; this writes those that are missing or older than wha
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from dashboards import experiments, index, pages
@@ -33,10 +34,24 @@ def main(arguments: list[str] | None = None) -> int:
 
 def build(root: Path, out: Path) -> Path:
     """The index and the pages that it leads to."""
-    found = [one for one in experiments.found(root) if one.path != root or one.kind != "?"]
-    for one in [one for one in found if stale(one)][:MOST_PAGES]:
-        pages.left(one)
+    found, room = [], MOST_PAGES
+    for one in experiments.found(root):
+        new = room > 0 and stale(one)
+        room -= new
+        found.append(drawn(one, new))
     return written(index.page(found, root, out), out)
+
+
+def drawn(one: Experiment, new: bool) -> Experiment:
+    """The experiment with its page, if it can be shown; otherwise why not."""
+    try:
+        if new:
+            pages.left(one)
+        index.side(one), index.cells(one)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:  # of foreign contents
+        kind = type(error).__name__
+        return replace(one, found=None, why=f"it cannot be shown, another program wrote it or it was damaged ({kind})")
+    return one
 
 
 def stale(one: Experiment) -> bool:

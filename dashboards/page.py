@@ -133,7 +133,11 @@ def html(page: Page) -> str:
 
 def changes(page: Page) -> dict[str, Any]:
     """What a live page takes over: its figures, and the rest of its contents."""
-    return {"figures": figures(page), "main": templates().get_template("main.html").render(page=page)}
+    return {
+        "lead": page.lead,
+        "figures": figures(page),
+        "main": templates().get_template("main.html").render(page=page),
+    }
 
 
 def written(page: Page, path: Path) -> Path:
@@ -169,6 +173,7 @@ def templates() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
     made.globals["asset"] = lambda name: Markup(files.get_source(made, name)[0])  # noqa: S704 - our own files
     made.tests["link"] = lambda cell: isinstance(cell, Link)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dashboards import curve, run, scaling, style
+from dashboards import curve, drift, run, scaling, style
 from dashboards.experiments import Experiment, Sweep
 from dashboards.page import Facts, Note, Page, Part, Section, written
 from equipoise.record import Record
@@ -59,6 +59,13 @@ def of_scaling(sweep: Sweep, name: str) -> Page:
     words = scaling.binds(sweep.plan) or ["There is no plan yet: what binds cannot be told."]
     sections = [Section(title="What binds", words=words, parts=fitted(sweep.plan)), *drawn]
     return Page(title=f"Scaling: {name}", lead="What more workers bring, and what it costs.", sections=sections)
+
+
+def of_check(verdict: Mapping[str, Any], moved: drift.Shown, usual: drift.Shown) -> Page:
+    """The verdict on a folder of pictures."""
+    lead = f"{verdict.get('folder', 'pictures')} against {verdict.get('bundle', 'a bundle')}"
+    title = f"Drift: {verdict.get('model', 'pictures')}, {verdict['state']}"
+    return Page(title=title, lead=lead, sections=drift.sections(verdict, moved=moved, usual=usual))
 
 
 def in_words(facts: Mapping[str, Any]) -> list[str]:
@@ -127,4 +134,6 @@ def left(one: Experiment) -> list[Path]:
             written(of_curve(one.found, name), one.path / "curve.html"),
             written(of_scaling(one.found, name), one.path / "scaling.html"),
         ]
+    if one.kind == "check":
+        return [written(of_check(one.found, [], []), one.path / "drift.html")]
     return []

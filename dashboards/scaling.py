@@ -44,7 +44,7 @@ def speedups(rows: pd.DataFrame | None, facts: Facts) -> go.Figure:
     figure.add_scatter(x=[1, most], y=[1, most], mode="lines", line={"color": style.GREY, "dash": "dash"}, name="ideal")
     for at, batch in enumerate(shown(sorted({*fits.batch, *known.batch}), facts["plan"])):
         shade, name = style.colour(at), f"{batch:,} a worker"
-        here = fits[fits.batch == batch]
+        here = fits[fits.batch == batch].drop_duplicates("workers")  # on the fewest nodes
         figure.add_scatter(
             x=here.workers,
             y=here.speedup,

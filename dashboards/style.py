@@ -5,6 +5,7 @@ Backgrounds are transparent and the ink comes from the page, so that a panel rea
 
 import math
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 import plotly.graph_objects as go
 
@@ -31,6 +32,7 @@ TEMPLATE = go.layout.Template(
         "xaxis": {"automargin": True, "gridcolor": "rgba(128,128,128,0.25)", "zeroline": False, "ticks": "outside"},
         "yaxis": {"automargin": True, "gridcolor": "rgba(128,128,128,0.25)", "zeroline": False, "ticks": "outside"},
         "bargap": 0.15,
+        "showlegend": True,
     }
 )
 
@@ -88,3 +90,8 @@ def spread(found: dict[str, float] | None, unit: str = "") -> str:
     if not found:
         return "-"
     return f"{number(found['value'])} ({number(found['low'])} to {number(found['high'])}){unit and ' ' + unit}"
+
+
+def clock(seconds: float) -> str:
+    """A moment, in UTC; nothing where it is not known."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S") if seconds else ""

@@ -15,11 +15,15 @@ import torch
 import tyro
 from torch import Tensor
 
-from equipoise import bundle
+from dashboards import pages
+from dashboards.page import written
+from equipoise import bundle, store
+from equipoise.capture import encoded
 from equipoise.drift import folder, publishing
 from equipoise.drift.causes import undone
 from equipoise.drift.known import Known, known
 from equipoise.drift.verdict import named
+from equipoise.thumbnails import thumbnail, usual
 from equipoise.workloads.folder import ENDINGS
 
 STATUS = {"ok": 0, "drift": 3, "unknown": 4}
@@ -38,13 +42,18 @@ class Asked:
     """folder of pictures, at any depth"""
     json: bool = False
     """print one JSON object instead of a table"""
+    out: Path | None = None
+    """folder for verdict.json and a page with the pictures that show what changed; none if not given"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status says what was found."""
     asked = tyro.cli(Asked, args=arguments)
     try:
-        found = check(bundle.load(asked.bundle), asked.images)
+        model = bundle.load(asked.bundle)
+        found = check(model, asked.images)
+        if asked.out:
+            left(asked, model, found)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -54,17 +63,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def check(model: bundle.Bundle, images: Path) -> dict[str, Any]:
     """The verdict on a folder."""
-    paths, unread = listed(images), 0
-    pictures = []
+    paths, pictures = listed(images), {}
     for path in paths:
         try:
-            pictures.append(model.pictures([path])[0])
+            pictures[path] = model.pictures([path])[0]
         except ValueError as error:
-            unread += 1
             print(f"note: {error}; left out", file=sys.stderr)
     if not pictures:
         raise ValueError(f"none of the {len(paths)} pictures under {images} can be read")
-    return verdict(model, torch.stack(pictures)) | {"unread": unread}
+    found = verdict(model, torch.stack([*pictures.values()]))
+    names = [path.relative_to(images).as_posix() for path in pictures]
+    moved = [names[place] for place in found.get("moved", [])]
+    return found | {"unread": len(paths) - len(pictures), "moved": moved}
+
+
+def left(asked: Asked, model: bundle.Bundle, found: dict[str, Any]) -> None:
+    """The verdict and its page in a folder."""
+    out = asked.out or Path()
+    facts = found | {"bundle": asked.bundle, "folder": str(asked.images), "model": model.name}
+    store.write_json(out / "verdict.json", facts)
+    moved = [(thumbnail(encoded(model.pictures([asked.images / name])[0])), name) for name in found["moved"]]
+    page = pages.of_check(facts, moved, usual(model.reference(), model.classes))
+    print(f"page: {written(page, out / 'drift.html')}", file=sys.stderr)
 
 
 def listed(images: Path) -> list[Path]:

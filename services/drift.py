@@ -79,6 +79,10 @@ class Drift:
             if one["stream"] in ("", stream) or one["stream"].startswith(f"{stream}/")
         ]
 
+    async def trace(self, stream: str) -> dict[str, Any]:
+        """How high charts were, step by step."""
+        return self.monitor.traced(stream)
+
     async def reset(self, stream: str) -> None:
         """Begin anew."""
         log.warning("the charts of %s begin anew: asked by HTTP", stream)

@@ -1,13 +1,13 @@
 """What the service answers over HTTP: pictures in, labels out; health, counts, and who may ask."""
 
 import asyncio
+import base64
 import hmac
 import json
 import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -22,8 +22,10 @@ from services.bodies import Bodies
 from services.captured import Captured
 from services.limits import Limits
 from services.link import Link
+from services.live import Live
 from services.metrics import Metrics
-from services.models import Model, Models
+from services.models import Models, described
+from services.noted import Noted
 from services.protocol import Protocol
 from services.refused import Refused
 from services.replies import Lingering, answer
@@ -51,8 +53,11 @@ class Service:
         accesses: logging.Logger | None = None,
         link: Link | None = None,
         captures: Captures | None = None,
+        noted: Noted | None = None,
     ) -> None:
-        """`accesses` is told of each request, `link` asks the monitor of drift, `captures` keeps requests: if given."""
+        """`accesses` is told of each request, `link` asks the monitor of drift, `captures` keeps requests, `noted` has
+        counts of the minutes before: if given.
+        """
         self.models = models
         self.limits = limits
         self.metrics = metrics
@@ -68,6 +73,7 @@ class Service:
             ("GET", "/models/{name}/compared", self.compared),
             *Watched(models, link).routes(),
             *Captured(models, self.bodies, captures).routes(),
+            *Live(models, noted or Noted(metrics), link, captures).routes(),
             ("GET", "/health", self.live),
             ("GET", "/ready", self.ready),
             ("GET", "/metrics", self.counts),
@@ -188,7 +194,7 @@ class Service:
         return guarded
 
     def _require_key(self, request: Request) -> None:
-        found = request.headers.get("authorization", "").removeprefix("Bearer ") or request.headers.get("x-api-key", "")
+        found = presented(request)
         same = [hmac.compare_digest(found.encode(), key) for key in self.keys]  # each of them: time tells nothing
         if not any(same):
             raise Refused(401, "an API key is needed: send it as authorization: Bearer KEY", "key")
@@ -200,6 +206,7 @@ class Service:
         if error.reason == "busy":  # who comes again at once would cost what the others need
             await asyncio.sleep(HOLD_SECONDS)
         headers = {} if error.wait is None else {"retry-after": str(error.wait)}
+        headers |= {"www-authenticate": 'Bearer, Basic realm="the key as password"'} if error.status == 401 else {}
         read = getattr(request.state, "read", False) or (small(request) and error.reason == "busy")
         if error.status in UNREAD and not read:
             return Lingering(request, {"error": error.sentence}, error.status, headers)
@@ -219,20 +226,23 @@ class Service:
         return answer({"error": "the service failed at this request; its log says why"}, 500)
 
 
+def presented(request: Request) -> str:
+    """The key that a client shows. A browser has it as a password; it sends that to us from other sites' pages too, so
+    that it opens what is only looked at.
+    """
+    kind, _, found = request.headers.get("authorization", "").partition(" ")
+    if kind == "Basic" and request.method == "GET":
+        try:
+            return base64.b64decode(found, validate=True).decode().partition(":")[2]
+        except ValueError:
+            return ""
+    return found if kind == "Bearer" else request.headers.get("x-api-key", "")
+
+
 def small(request: Request) -> bool:
     """Whether what still comes of a request is soon over."""
     declared = request.headers.get("content-length", "0" if "transfer-encoding" not in request.headers else "")
     return declared.isdigit() and int(declared) <= SMALL
-
-
-def described(model: Model) -> dict[str, Any]:
-    """Which bundles answer for a model."""
-    facts = {
-        role: {"version": one.id, "bundle": one.path, "engine": one.bundle.engine}
-        for role, one in model.versions().items()
-    }
-    share = model.share if model.canary or model.shadow else 0
-    return {"name": model.name, "classes": model.current.bundle.classes, "share": share} | facts
 
 
 def identity(request: Request) -> str:

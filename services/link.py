@@ -1,9 +1,10 @@
 """How replicas reach the monitor."""
 
 import asyncio
+import threading
 from typing import Any
 
-from ray.exceptions import RayActorError
+from ray.exceptions import ActorDiedError
 
 from equipoise.drift.monitor import Report
 from services.drift import Drift
@@ -18,6 +19,7 @@ class Link:
         self.name = name
         self.arguments = arguments
         self.actor: Any = None
+        self.lock = threading.Lock()
 
     async def take(self, report: Report) -> dict[str, Any]:
         """One report."""
@@ -38,22 +40,28 @@ class Link:
         found: list[dict[str, Any]] = await self._call("history", stream)
         return found
 
+    async def trace(self, stream: str) -> dict[str, Any]:
+        """How high charts were, step by step."""
+        found: dict[str, Any] = await self._call("trace", stream)
+        return found
+
     async def reset(self, stream: str) -> None:
         """Begin anew."""
         await self._call("reset", stream)
 
     async def _call(self, name: str, *values: Any) -> Any:
-        if self.actor is None:
-            self.actor = await asyncio.to_thread(self._there)
+        actor = self.actor or await asyncio.to_thread(self._there)
         try:
-            return await asyncio.wait_for(
-                asyncio.wrap_future(getattr(self.actor, name).remote(*values).future()), SECONDS
-            )
-        except RayActorError:
-            self.actor = None
+            return await asyncio.wait_for(asyncio.wrap_future(getattr(actor, name).remote(*values).future()), SECONDS)
+        except ActorDiedError:  # one that is only being restarted is kept: it ends with the handle of who started it
+            if self.actor is actor:
+                self.actor = None
             raise
 
     def _there(self) -> Any:
         """The actor of that name, started unless it is there."""
         actor: Any = Drift
-        return actor.options(name=self.name, get_if_exists=True).remote(*self.arguments)
+        with self.lock:
+            if self.actor is None:
+                self.actor = actor.options(name=self.name, get_if_exists=True).remote(*self.arguments)
+            return self.actor

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 from scipy.stats import binomtest
 
@@ -119,6 +119,10 @@ class Metrics:
     def told(self) -> bytes:
         """All of it in Prometheus' format, over every process that shares the files."""
         return generate_latest(self._shared())
+
+    def collected(self) -> list[Metric]:
+        """All of it, over every process that shares the files."""
+        return [*self._shared().collect()]
 
     def _shared(self) -> CollectorRegistry:
         if PLACE not in os.environ:

@@ -264,3 +264,13 @@ class Models:
             held = (reference(found),) if self.drift else ()
             self.loaded[key] = Version(found, path, found.version, *held)
         return self.loaded[key]
+
+
+def described(model: Model) -> dict[str, Any]:
+    """Which bundles answer for a model."""
+    facts = {
+        role: {"version": one.id, "bundle": one.path, "engine": one.bundle.engine}
+        for role, one in model.versions().items()
+    }
+    share = model.share if model.canary or model.shadow else 0
+    return {"name": model.name, "classes": model.current.bundle.classes, "share": share} | facts

@@ -95,6 +95,7 @@ def document(keys: bool, limits: Limits, models: list[str]) -> Facts:
             "get": got("Whether requests still look like the reference, and what changed", 404, 503, name=query)
         },
         "/drift/history": {"get": got("Alarms, restarts and resets", 404, 503, name=query)},
+        "/drift/charts": {"get": got("How high each chart was, step by step", 404, 503, name=query)},
         "/drift/reset": {
             "post": got("Begin the charts anew, once a change is known or put right", 404, 503, name=query)
         },
@@ -102,6 +103,8 @@ def document(keys: bool, limits: Limits, models: list[str]) -> Facts:
         "/capture/{id}": {"get": got("The picture of one of them", 404, 503, kind="image/png", name=kept)},
         "/capture/{id}/label": {"post": posted("What it really shows", LABEL, "Any", kept)},
         "/capture/labels": {"post": posted("Many labels: a table with the columns id and label", TABLE, "Any")},
+        "/": {"get": got("A page that shows how the service does, and stays up to date", kind="text/html")},
+        "/live": {"get": got("What is new on that page")},
         "/health": {"get": got("The process answers")},
         "/ready": {"get": got("There is a model that answers", 503)},
         "/metrics": {"get": got("Counts, for Prometheus", kind="text/plain")},

@@ -21,6 +21,7 @@ from services.link import Link
 from services.listener import Listener
 from services.metrics import Metrics, prepare
 from services.models import Models
+from services.noted import Noted
 from services.observer import Observer
 from services.scaling import BUSY
 from services.settings import Settings
@@ -44,11 +45,12 @@ class Predictor:
         logger(log.name, logging.WARNING, told())
         prepare()
         self.metrics = Metrics()
+        self.noted = Noted(self.metrics)
         self.link = linked(self.settings)
         self.captures = Captures(self.settings.capture, self.settings.captures) if self.settings.capture else None
         keeper = Keeper(self.captures) if self.captures else None
         self.observer = Observer(self.metrics, self.link, self.settings.tick, keeper) if self.link else None
-        self.reporting: asyncio.Task[None] | None = None
+        self.reporting: list[asyncio.Task[None]] = []
         self.service: Service | None = None
         self.wanted: dict[str, Wanted] = {}
         self.stamps: dict[str, str | None] = {}
@@ -67,8 +69,9 @@ class Predictor:
                 self._refuse(f"user_config is not a list of models by name, each with its bundle ({error})")
             else:
                 await asyncio.to_thread(self._apply)
-        if self.observer and self.reporting is None:
-            self.reporting = asyncio.create_task(self.observer.run())
+        if not self.reporting:
+            tasks = [self.noted.run(), *([self.observer.run()] if self.observer else [])]
+            self.reporting = [asyncio.create_task(one) for one in tasks]
         if self.settings.watch and self.watching is None:
             self.watching = asyncio.create_task(self._watch(self.settings.watch))
 
@@ -124,7 +127,16 @@ class Predictor:
         gc.freeze()  # what is there now stays: to look through it again and again would hold up requests
         path = self.settings.access_log
         accesses = logger("equipoise.access", logging.INFO, lines(path)) if path else None
-        return Service(models, self.limits, self.metrics, self.settings.secrets(), accesses, self.link, self.captures)
+        return Service(
+            models,
+            self.limits,
+            self.metrics,
+            self.settings.secrets(),
+            accesses,
+            self.link,
+            self.captures,
+            self.noted,
+        )
 
     def check_health(self) -> None:
         """Raises if nothing answers here any more."""

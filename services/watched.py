@@ -28,6 +28,7 @@ class Watched:
         return [
             ("GET", "/drift", self.verdict),
             ("GET", "/drift/history", self.history),
+            ("GET", "/drift/charts", self.charts),
             ("POST", "/drift/reset", self.reset),
         ]
 
@@ -43,6 +44,12 @@ class Watched:
         model, link = self._asked(request)
         events = [named(one, model.current.bundle.classes) for one in await said(link.history(stream(model)))]
         return answer({"model": model.name, "version": model.current.id, "events": events})
+
+    async def charts(self, request: Request) -> Response:
+        """How high each chart was, step by step."""
+        model, link = self._asked(request)
+        found = await said(link.trace(stream(model)))
+        return answer({"model": model.name, "version": model.current.id} | found)
 
     async def reset(self, request: Request) -> Response:
         """Charts begin anew: what changed is known, or was put right."""

@@ -3,9 +3,10 @@
 import pytest
 
 from tests.bundles import published, short_run
+from tests.chromium import browser, engine
 from tests.cluster import cluster
 
-__all__ = ["cluster"]
+__all__ = ["browser", "cluster", "engine"]
 
 
 @pytest.fixture(scope="session")

@@ -89,7 +89,7 @@ const compare = (all) => {
   place.replaceChildren(scroll);
   const curves = two.filter((one) => one.curve);
   if (!curves.length) return null;
-  const panel = element("div", "", { class: "panel", id: "compared", role: "img", "aria-label": "their curves" });
+  const panel = element("div", "", { class: "panel", id: "compared", role: "group", "aria-label": "their curves" });
   place.append(panel);
   const data = two.flatMap((one, i) => one.curve
     ? [{ x: one.curve.x, y: one.curve.y, name: picked[i], mode: "lines+markers", line: { color: ["#0072B2", "#D55E00"][i] } }] : []);

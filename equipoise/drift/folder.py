@@ -22,6 +22,7 @@ FEWEST = 30  # pictures about which anything is said
 ALPHA = 0.01  # of sets without drift that are called drifted
 TESTS = 4  # families of charts that share it
 PERMUTATIONS = 2000
+SHOWN = 12  # pictures that show what changed
 MOST_WEIGHED = 1000  # pictures of the reference
 
 
@@ -41,8 +42,17 @@ def judged(known: Known, seen: Seen, features: Array, reference: Array, called: 
     sentence = f"{why.name}: {why.why}" if why else f"{len(seen)} pictures look like the reference"
     charts.sort(key=lambda one: one["threshold"] - one["value"])
     counts = found.counts.astype(int).tolist()
-    more = {"classes": counts, "support": support(reference, features) if high else None}
+    usual = known.baseline.usual.counts.astype(int).tolist()
+    more = {"classes": counts, "usual": usual, "support": support(reference, features) if high else None}
+    more["moved"] = moved(known, seen, found) if high else []
     return said("drift" if high else "ok", sentence, len(seen), why, charts, estimate) | more
+
+
+def moved(known: Known, seen: Seen, found: Window) -> list[int]:
+    """Places of the pictures that lie farthest in the direction in which all of them have moved, the farthest first."""
+    along = known.baseline.usual.scores(seen) @ found.scores
+    places: list[int] = np.argsort(-along, kind="stable")[:SHOWN].tolist()
+    return places
 
 
 def support(reference: Array, features: Array) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from equipoise import store
 from equipoise.drift.journal import Journal
 from equipoise.drift.known import Known, known
 from equipoise.drift.ledger import SILENT, TICKS, Ledger, Replica, Rows, Tick
-from equipoise.drift.verdict import verdict
+from equipoise.drift.verdict import traced, verdict
 from equipoise.drift.watch import Watch
 
 MOST_SOURCES = 32  # of a model, that have charts of their own
@@ -206,6 +206,12 @@ class Monitor:
             "replicas": len(self.ledger.replicas),
             "ticks": {"lost": self.ledger.lost, "late": self.ledger.late, "twice": self.ledger.twice},
         }
+
+    def traced(self, stream: str) -> dict[str, Any]:
+        """The charts of a stream, step by step."""
+        held = self.known.get(stream)
+        watch = self.watches.get(stream) or (Watch.begun(held, self.run_length) if isinstance(held, Known) else None)
+        return traced(watch) if watch else {"images": [], "times": [], "threshold": [], "charts": {}}
 
     def _state(self) -> dict[str, Any]:
         """All that changes, as arrays."""

@@ -11,7 +11,7 @@ from equipoise.drift.baseline import FIGURES
 from equipoise.drift.charts import FEWEST
 from equipoise.drift.diagnosis import SURE
 from equipoise.drift.judgement import Cause, cause
-from equipoise.drift.watch import OTHERS, SCORES, Watch, chart_name
+from equipoise.drift.watch import NAMES, OTHERS, SCORES, Watch, chart_name
 from equipoise.drift.window import Window, latest, since
 
 LOG2 = ("red over blue", "green", "luminance")
@@ -49,6 +49,7 @@ def verdict(watch: Watch) -> dict[str, Any]:
         "runs": round(float(watch.charts.runs.length()[0]), 2),
         "evidence": {"value": watch.evidence.value(), "threshold": float(np.log(20))},
         "classes": window.counts.astype(int).tolist() if window else [],
+        "usual": watch.known.baseline.usual.counts.astype(int).tolist(),
         "charts": charts(watch, window) if window else [],
     }
 
@@ -125,12 +126,23 @@ def classes(watch: Watch, window: Window, name: str) -> dict[str, Any] | None:
     return effect | {"class": place, "reference": float(watch.charts.rules.shares[place])}
 
 
+def traced(watch: Watch) -> dict[str, Any]:
+    """How high each chart was, step by step, over the pictures that were answered until then."""
+    heights = np.nan_to_num(watch.trace.astype(np.float64), posinf=0, neginf=0).round(3)  # at first some tell nothing
+    return {
+        "images": watch.asked.tolist(),
+        "times": watch.times.round(3).tolist(),
+        "threshold": heights[:, -1].tolist(),
+        "charts": {name: heights[:, place].tolist() for place, name in enumerate(NAMES)},
+    }
+
+
 def named(found: dict[str, Any], names: list[str]) -> dict[str, Any]:
     """The same with classes by name."""
     charts = [one | {"effect": by_name(one["effect"], names)} for one in found.get("charts", [])]
     sources = {name: named(one, names) for name, one in found.get("sources", {}).items()}
-    counts = dict(zip(names, found.get("classes", []), strict=False))
-    parts = {"charts": charts, "sources": sources, "classes": counts}
+    counts, usual = (dict(zip(names, found.get(part, []), strict=False)) for part in ("classes", "usual"))
+    parts = {"charts": charts, "sources": sources, "classes": counts, "usual": usual}
     return {name: parts.get(name, value) for name, value in found.items()}
 
 

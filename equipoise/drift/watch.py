@@ -24,6 +24,10 @@ SCORES = 2 * len(SHIFTS) * len(FIGURES)
 OTHERS = ("class gone", "class more often", *("features",) * 3)
 
 
+NAMES = tuple(dict.fromkeys((*FIGURES, *OTHERS)))
+"""of charts; several may share one"""
+
+
 def chart_name(place: int) -> str:
     """What a chart looks at, by its place among the values."""
     return FIGURES[place % len(FIGURES)] if place < SCORES else OTHERS[place - SCORES]
@@ -62,6 +66,8 @@ class Watch:
     """their sums, without features"""
     zero: NDArray[np.int64]
     """(charts of scores, then of classes) pictures seen when each was last at nothing"""
+    trace: NDArray[np.float32]
+    """how high the charts of each name were after each of the latest steps, and the threshold"""
     alarm: Alarm | None = None
 
     @classmethod
@@ -73,7 +79,8 @@ class Watch:
         rows = np.zeros((0, layout.parts["waves"].start), np.int64)
         zero = np.zeros(state.scores.size + state.classes.size, np.int64)
         evidence = Evidence.begun(layout.figures)
-        return cls(known, run_length, state, evidence, layout.empty(), none, none, np.zeros(0), rows, zero)
+        trace = np.zeros((0, len(NAMES) + 1), np.float32)
+        return cls(known, run_length, state, evidence, layout.empty(), none, none, np.zeros(0), rows, zero, trace)
 
     @property
     def pictures(self) -> int:
@@ -119,6 +126,7 @@ class Watch:
     def _alarmed(self, at: float) -> bool:
         """Whether a chart is too high, and none was before."""
         values, threshold = self.values(), self.threshold()
+        self.trace = np.concatenate([self.trace, heights(values, threshold)])[-LATEST:]
         most = values.max()
         self.charts.limit(2 * self._heights())  # or what rose for an hour would take an hour to come down
         if self.alarm is not None and most < threshold - EASED:
@@ -134,12 +142,7 @@ class Watch:
 
     def by_name(self) -> dict[str, float]:
         """The highest value of each name's charts."""
-        values = self.values()
-        figures = values[:SCORES].reshape(-1, len(FIGURES)).max(0)
-        found = dict(zip(FIGURES, figures.tolist(), strict=True))
-        for name, value in zip(OTHERS, values[SCORES:].tolist(), strict=True):
-            found[name] = max(value, found.get(name, -np.inf))
-        return found
+        return dict(zip(NAMES, highest(self.values()).tolist(), strict=True))
 
     def threshold(self) -> float:
         """What the highest must reach for an alarm."""
@@ -156,7 +159,7 @@ class Watch:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """All that changes, for a file."""
-        found = {name: getattr(self, name) for name in ("pending", "ends", "asked", "times", "rows", "zero")}
+        found = {name: getattr(self, name) for name in ("pending", "ends", "asked", "times", "rows", "zero", "trace")}
         found |= {f"charts.{one.name}": getattr(self.charts, one.name) for one in self._changing()}
         found |= {f"runs.{one.name}": getattr(self.charts.runs, one.name) for one in fields(self.charts.runs)}
         alarm = self.alarm
@@ -165,7 +168,7 @@ class Watch:
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Go on where `state` was; it must be of the same reference."""
-        for name in ("pending", "ends", "asked", "times", "rows", "zero"):
+        for name in ("pending", "ends", "asked", "times", "rows", "zero", "trace"):
             setattr(self, name, fitting(state[name], getattr(self, name)))
         for one in self._changing():
             setattr(self.charts, one.name, fitting(state[f"charts.{one.name}"], getattr(self.charts, one.name)))
@@ -177,6 +180,20 @@ class Watch:
 
     def _changing(self) -> list[Any]:
         return [one for one in fields(self.charts) if one.name not in ("rules", "streams", "runs")]
+
+
+def highest(values: Array) -> Array:
+    """Of the charts of each name."""
+    found = np.concatenate(
+        [values[:SCORES].reshape(-1, len(FIGURES)).max(0), np.full(len(NAMES) - len(FIGURES), -np.inf)]
+    )
+    np.maximum.at(found, [NAMES.index(name) for name in OTHERS], values[SCORES:])
+    return found
+
+
+def heights(values: Array, threshold: float) -> NDArray[np.float32]:
+    """A row of the trace."""
+    return np.append(highest(values), threshold)[None].astype(np.float32)
 
 
 def fitting(found: NDArray[Any], there: NDArray[Any]) -> NDArray[Any]:

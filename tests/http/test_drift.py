@@ -13,6 +13,7 @@ from PIL import Image
 
 from equipoise.drift.causes import blurred
 from jobs import check
+from tests.chromium import WIDTHS, overflows, violations
 from tests.cluster import descendants, until
 from tests.http.conftest import started
 
@@ -191,3 +192,35 @@ def test_a_label_of_no_class_changes_nothing(watched):
     assert status == 400 and "cat" in json.loads(body)["error"]
     same = [one for one in watched.json("GET", "/capture?most=1000")["captures"] if one["id"] == kept["id"]]
     assert same[0]["label_given"] == kept["label_given"]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_page_follows_what_is_asked_without_a_reload(watched, digits, browser, width):
+    watched.json("POST", "/drift/reset")
+    send(watched, drawn(digits, 100, 7))
+    verdict(watched, 100)
+    with browser.page(f"http://127.0.0.1:{watched.port}/", width) as page:
+        page.evaluate("() => { window.before = true; }")
+        assert page.locator("#digits-verdict").inner_text().split()[1] == "ok"
+        answered = page.locator("#service dd").first
+        count = int(answered.inner_text().replace(",", ""))
+        send(watched, blurred(drawn(digits, 200, 8), 0.8))
+        page.wait_for_function("name => document.querySelector(name).innerText.includes('blur')", arg="#digits-verdict")
+        page.wait_for_function(
+            "count => Number(document.querySelector('#service dd').innerText.replace(',', '')) >= count",
+            arg=count + 200,
+        )
+        assert page.evaluate("() => window.before"), "the page was loaded anew"
+        page.wait_for_function(
+            "() => document.querySelectorAll('#digits-charts-panel .scatterlayer .trace').length > 5"
+        )
+        page.wait_for_selector("section:has-text('pictures') img")
+        assert overflows(page) == [] and violations(page) == []
+
+
+def test_how_high_charts_were_is_told_step_by_step(watched):
+    found = watched.json("GET", "/drift/charts")
+    steps = len(found["images"])
+    assert steps > 3 and found["images"] == sorted(found["images"])
+    assert {len(values) for values in found["charts"].values()} == {steps} == {len(found["threshold"])}
+    assert max(map(max, found["charts"].values())) > found["threshold"][-1] > 0

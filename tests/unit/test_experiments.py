@@ -1,0 +1,105 @@
+"""An index over whatever lies in a folder: what is missing, half-written or foreign is told as such."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from dashboards import build, experiments, index
+from dashboards.page import html
+from equipoise import store
+from tests.pages import sweep
+from tests.unit.test_run_page import record
+
+WRONG = {
+    "half/record.json": '{"schema": 1, "trial": {"worklo',
+    "foreign/record.json": '{"hello": "world"}',
+    "other/record.json": '["a", 1]',
+    "empty/record.json": "",
+    "deep/record.json": "[" * 100_000,
+    "bytes/record.json": "\x00\xff",
+    "half-plan/plan.json": '{"plan": {',
+    "foreign-plan/plan.json": '{"name": "terraform", "front": 3}',
+    "null-plan/plan.json": "null",
+    "half-table/system.csv": "nodes,workers\n1,",
+    "half-table/trial.json": "{}",
+    "bundle/bundle.json": '{"name": 3}',
+    "check/verdict.json": '{"state": "ok"}',
+    "begun/trial.json": '{"workload": "digits"}',
+}
+
+
+@pytest.fixture
+def root(tmp_path):
+    root = tmp_path / "runs"
+    store.write_json(root / "good" / "record.json", record().to_json())
+    for name, text in WRONG.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (root / "notes" / "readme.txt").parent.mkdir()
+    return root
+
+
+def test_what_cannot_be_read_is_said_and_the_rest_is_shown(root, capsys):
+    sweep(root / "swept")
+    assert build.main([str(root)]) == 0
+    text = (root / "index.html").read_text()
+    for name in {name.split("/")[0] for name in WRONG}:
+        assert f"{name}: " in text, name
+    assert re.search(r'href="good/run.html"', text) and re.search(r'href="swept/curve.html"', text)
+    assert (root / "good/run.html").exists() and (root / "swept/scaling.html").exists()
+    assert not list(root.rglob("*/foreign/*.html"))
+
+
+def test_plans_with_the_right_names_and_wrong_contents_are_no_crash(root):
+    (root / "odd").mkdir()
+    for text in (
+        '{"front": [{}], "warnings": []}',
+        '{"front": [], "warnings": [], "plan": 3}',
+        '{"front": [], "warnings": [], "system": {"predictions": [{}]}, "plan": null}',
+        '{"front": [], "warnings": 7, "plan": {"nodes": "x"}}',
+    ):
+        (root / "odd/plan.json").write_text(text)
+        assert build.main([str(root)]) == 0
+        assert "odd: " in (root / "index.html").read_text()
+
+
+def test_parts_of_a_sweep_are_not_experiments_of_their_own(tmp_path):
+    place = sweep(tmp_path / "swept")
+    store.write_json(place / "trials" / "one.json", record().to_json())
+    store.write_json(place / "confirm" / "2x16" / "record.json", record().to_json())
+    found = {one.path.relative_to(tmp_path).as_posix(): one for one in experiments.found(tmp_path)}
+    assert {name: one.kind for name, one in found.items()} == {"swept": "sweep", "swept/confirm/2x16": "run"}
+    assert found["swept"].found.trials == 1
+
+
+def test_a_page_is_made_anew_only_when_its_record_is(root):
+    build.build(root, root / "index.html")
+    page = root / "good" / "run.html"
+    page.write_text("kept")
+    build.build(root, root / "index.html")
+    assert page.read_text() == "kept"
+
+
+def test_links_lead_from_where_the_index_lies(root, tmp_path):
+    build.build(root, tmp_path / "elsewhere" / "index.html")
+    assert 'href="../runs/good/run.html"' in (tmp_path / "elsewhere" / "index.html").read_text()
+
+
+def test_an_empty_folder_and_none_are_sentences(tmp_path, capsys):
+    assert build.main([str(tmp_path)]) == 0
+    assert "nothing of ours" in (tmp_path / "index.html").read_text()
+    assert build.main([str(tmp_path / "none")]) == 2
+    assert "is no folder" in capsys.readouterr().err
+
+
+def test_two_thousand_runs_are_one_light_page(tmp_path):
+    for place in range(2000):
+        one = replace(record(), trial=replace(record().trial, seed=place))
+        (tmp_path / f"run-{place}").mkdir()
+        (tmp_path / f"run-{place}" / "record.json").write_text(json.dumps(one.to_json()))
+    found = list(experiments.found(tmp_path))
+    assert len(found) == 2000
+    assert len(html(index.page(found, tmp_path, tmp_path / "index.html"))) < 8e6
