@@ -5,11 +5,10 @@ Runs leave their own pages; this writes those that are missing or older than wha
 
 import argparse
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 from dashboards import experiments, index, pages
-from dashboards.experiments import Experiment
+from dashboards.experiments import FOREIGN, Experiment
 from dashboards.page import written
 
 MOST_PAGES = 200  # written at once: of two thousand runs the index is enough, and a page weighs 2 MB
@@ -39,7 +38,7 @@ def build(root: Path, out: Path) -> Path:
         new = room > 0 and stale(one)
         room -= new
         found.append(drawn(one, new))
-    return written(index.page(found, root, out), out)
+    return written(index.page(found, root, index.beside(out)), out)
 
 
 def drawn(one: Experiment, new: bool) -> Experiment:
@@ -48,9 +47,8 @@ def drawn(one: Experiment, new: bool) -> Experiment:
         if new:
             pages.left(one)
         index.side(one), index.cells(one)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:  # of foreign contents
-        kind = type(error).__name__
-        return replace(one, found=None, why=f"it cannot be shown, another program wrote it or it was damaged ({kind})")
+    except FOREIGN as error:
+        return experiments.foreign(one, error)
     return one
 
 

@@ -3,6 +3,7 @@
 Of plan.json and the two tables that it was made from; either may be missing.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -102,27 +103,31 @@ def curves(facts: Facts, system: pd.DataFrame | None, trials: pd.DataFrame | Non
     """The three panels, one above the other, over the global batch."""
     figure = make_subplots(rows=3, shared_xaxes=True, vertical_spacing=0.07, subplot_titles=ROWS)
     predicted, plans = steps(facts), options(facts)
-    places, fits, times = shown(facts), series(predicted), series(plans)
     known = series(timed(system)) if system is not None else {}
+    places, fits, times = shown(facts) or [*known][:MOST], series(predicted), series(plans)
     for at, one in enumerate(places):
         name = place(*one)
         if one in fits:
             banded(figure, 1, fits[one], "seconds", at, name, 1000)
         if one in known:
-            marked(figure, 1, known[one], "seconds", at, name, 1000)
+            marked(figure, known[one], at, name, one not in fits)
         if one in times:
             products(figure, times[one], at, name)
     if trials is not None:
         seen(figure, runs(trials))
-    banded(figure, 2, needs(facts), "examples", len(places), "fit", 1)
+    if facts["statistical"]:
+        banded(figure, 2, needs(facts), "examples", len(places), "fit", 1)
     if facts["plan"]:
         optimum(figure, facts["plan"])
     units = ("ms of an example", "examples", "seconds")
-    columns = (predicted.seconds * 1000, needs(facts).examples, plans.seconds)
+    steps_taken = [*predicted.seconds, *(value for one in known.values() for value in one.seconds)]
+    taught = [*needs(facts).examples, *(trials.examples if trials is not None else ())]
+    columns: tuple[Iterable[float], ...] = ([1000 * value for value in steps_taken], taught, plans.seconds)
     for row, (unit, values) in enumerate(zip(units, columns, strict=True), 1):
         style.logarithmic(figure, "y", values, unit, row=row, col=1)
     figure.update_xaxes(type="log", showspikes=True, spikemode="across", spikethickness=1)
-    batches = sorted({*predicted.global_batch, *needs(facts).global_batch, *plans.global_batch})
+    tables = [predicted, needs(facts), plans, *known.values(), *([trials] if trials is not None else [])]
+    batches = sorted({batch for table in tables for batch in table.global_batch})
     figure.update_xaxes(tickvals=apart(batches), ticktext=[f"{batch:,.0f}" for batch in apart(batches)])
     figure.update_xaxes(title_text="global batch, examples", row=3, col=1)
     return style.styled(figure, 860).update_layout(hovermode="x", legend={"y": 1.04})
@@ -174,19 +179,18 @@ def banded(figure: go.Figure, row: int, here: pd.DataFrame, name: str, at: int, 
     )
 
 
-def marked(figure: go.Figure, row: int, here: pd.DataFrame, name: str, at: int, words: str, by: float) -> None:
-    """What was measured."""
-    marker = {"color": style.colour(at), "symbol": style.symbol(at), "size": 8}
+def marked(figure: go.Figure, here: pd.DataFrame, at: int, words: str, alone: bool) -> None:
+    """Steps that were timed; `alone` where no line says whose they are."""
     figure.add_scatter(
         x=here.global_batch,
-        y=here[name] * by,
+        y=here.seconds * 1000,
         mode="markers",
-        marker=marker,
+        marker={"color": style.colour(at), "symbol": style.symbol(at), "size": 8},
         name=words,
         legendgroup=words,
-        showlegend=False,
+        showlegend=alone,
         hovertemplate="%{y:.3g} measured",
-        row=row,
+        row=1,
         col=1,
     )
 
@@ -374,7 +378,7 @@ def told(more: float, reached: float, trials: int) -> str:
 def panels(facts: Facts, system: pd.DataFrame | None, trials: pd.DataFrame | None) -> list[Panel]:
     """All that can be drawn of what is there."""
     found = []
-    if facts["system"] or facts["statistical"]:
+    if facts["system"] or facts["statistical"] or system is not None or trials is not None:
         says = (
             "A larger batch takes less time an example and needs more examples; their product, the time to the target,"
             " has a lowest point. Filled marks were measured, dotted lines and hollow marks predicted; bands and bars"

@@ -4,8 +4,9 @@ Nothing that is missing, half-written or foreign is an error: it is told as what
 """
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ Facts = dict[str, Any]
 
 INSIDE = ("trials", "tune", "checkpoints", "system")
 """folders of a sweep or a run that are parts of it"""
-PAGES = {"run": "run.html", "sweep": "curve.html", "plan": "curve.html", "check": "drift.html", "demo": "index.html"}
+PAGES = {"run": ("run",), "sweep": ("curve", "scaling"), "plan": ("curve", "scaling"), "check": ("drift",)}
+"""of each kind, the first being the one that an index leads to"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +39,13 @@ class Experiment:
     @property
     def page(self) -> Path | None:
         """Its own page, if it has one."""
-        page = self.path / PAGES.get(self.kind, "none")
-        return page if page.exists() else None
+        page = self.path / f"{PAGES[self.kind][0]}.html" if self.kind in PAGES else None
+        return page if page and page.exists() else None
+
+    def names(self, root: Path) -> list[str]:
+        """Of all the pages that it can have, below a folder."""
+        here = self.path.relative_to(root)
+        return [(here / name).as_posix() for name in PAGES.get(self.kind, ())]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,16 +58,21 @@ class Sweep:
     trial: Facts = field(default_factory=dict)
     confirm: Facts | None = None
     trials: int = 0
+    under_way: Sequence[Record] = ()
+    """trials so far, of a sweep that has not come to its table of them"""
 
 
+FOREIGN = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""whatever contents give rise to that another program wrote, or that were damaged"""
 EMPTY: Facts = {"plan": None, "front": [], "options": [], "knee": None, "system": None, "statistical": None}
 
 
 def found(root: Path) -> Iterator[Experiment]:
     """All below a folder, in the order of their names."""
     for place, folders, files in os.walk(root):
+        names = {*files, *folders}
         folders[:] = sorted(name for name in folders if name not in INSIDE and not name.startswith("."))
-        if (one := experiment(Path(place), {*files})) is not None:
+        if (one := experiment(Path(place), names)) is not None:
             yield one
 
 
@@ -75,8 +87,8 @@ def at(place: Path) -> Experiment:
 def experiment(place: Path, files: set[str]) -> Experiment | None:
     """What one folder is; None if it is nothing of ours."""
     kinds = {"record.json": run, "verdict.json": check, "bundle.json": bundle, "plan.json": plan}
-    if "plan.json" not in files and "record.json" not in files and "system.csv" in files and "trial.json" in files:
-        return told("sweep", place, place / "system.csv", plan)  # that has not come to a plan
+    if not files & {"plan.json", "record.json"} and "trial.json" in files and files & {"system.csv", "system"}:
+        return told("sweep", place, place / "trial.json", plan)  # that has not come to a plan
     for name, read in kinds.items():
         if name in files:
             kind = {"plan.json": "sweep" if "trial.json" in files else "plan"}.get(name, read.__name__)
@@ -94,6 +106,12 @@ def told(kind: str, place: Path, file: Path, read: Any) -> Experiment:
     except (ValueError, OSError, KeyError, TypeError, AttributeError) as error:  # whatever foreign facts give rise to
         why = str(error) if isinstance(error, ValueError | OSError) else f"{file} is not what {kind}s leave ({error!r})"
         return Experiment(kind=kind, path=place, why=why, changed=changed(file))
+
+
+def foreign(one: Experiment, error: Exception) -> Experiment:
+    """One that was read and cannot be shown."""
+    kind = type(error).__name__
+    return replace(one, found=None, why=f"it cannot be shown, another program wrote it or it was damaged ({kind})")
 
 
 def changed(file: Path) -> float:
@@ -115,15 +133,36 @@ def plan(file: Path) -> Sweep:
     facts = EMPTY | {"warnings": ["this sweep has come to no plan yet"]}
     if (place / "plan.json").exists():
         facts = EMPTY | require(store.read_json(place / "plan.json"), place / "plan.json", "front", "warnings")
-    trial = place / "trial.json"
+    trial, counted = place / "trial.json", (place / "statistical.csv").exists()
+    under_way = [] if counted else tried(place / "trials")
     return Sweep(
         plan=facts,
         system=tables.system(place / "system.csv") if (place / "system.csv").exists() else None,
-        statistical=tables.statistical(place / "statistical.csv") if (place / "statistical.csv").exists() else None,
+        statistical=tables.statistical(place / "statistical.csv") if counted else counts(under_way),
         trial=require(store.read_json(trial), trial) if trial.exists() else {},
         confirm=store.read_json(place / "confirm.json") if (place / "confirm.json").exists() else None,
         trials=len(list((place / "trials").glob("*.json"))),
+        under_way=under_way,
     )
+
+
+def tried(folder: Path) -> list[Record]:
+    """Trials that can be read: one that is being written is there the next time."""
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        with suppress(ValueError, OSError):
+            found.append(runs.read(path))
+    return found
+
+
+def counts(trials: Sequence[Record]) -> pd.DataFrame | None:
+    """Rows as statistical.csv will have them, of the trials that reached the target so far."""
+    rows = [
+        (one.trial.global_batch, one.trial.lr, one.trial.seed, one.examples_to_target, 1)
+        for one in trials
+        if one.examples_to_target
+    ]
+    return pd.DataFrame(rows, columns=[*tables.STATISTICAL]) if rows else None
 
 
 def check(file: Path) -> Facts:

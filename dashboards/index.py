@@ -1,7 +1,7 @@
 """An index over many experiments: sortable, and two of them side by side."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,36 +14,40 @@ from dashboards.experiments import Experiment, Sweep
 from dashboards.page import Facts, Link, Note, Page, Part, Section, Table
 from equipoise.record import Record
 
+TITLE = "Experiments"
 COLUMNS = ("experiment", "kind", "written", "workload", "workers", "batch", "lr", "outcome", "seconds", "examples")
 POINTS = 60  # of a curve, where two are compared
 
 
-def page(found: Sequence[Experiment], root: Path, out: Path, title: str = "Experiments") -> Page:
-    """Of all that was found below a folder, to be written to `out`."""
+def page(found: Sequence[Experiment], root: Path, lead_to: Callable[[Experiment], str | None]) -> Page:
+    """Of all that was found below a folder; `lead_to` says where the page of each is, if it has one."""
     if not found:
         words = f"There is nothing of ours below {root}: sweeps and runs leave their records in their --out."
         return Page(
-            title=title, lead="", sections=[Section(title="Nothing yet", parts=[Note(name="none", words=words)])]
+            title=TITLE, lead="", sections=[Section(title="Nothing yet", parts=[Note(name="none", words=words)])]
         )
     names = [name(one, root) for one in found]
-    rows = [[link(one, out.parent, label), *cells(one)] for one, label in zip(found, names, strict=True)]
+    rows = []
+    for one, label in zip(found, names, strict=True):
+        to = lead_to(one)
+        rows.append([Link(label, quote(to)) if to else label, *cells(one)])
     parts: list[Part] = [Facts(name="counts", facts=counts(found))]
     parts += [Table(name="experiments", columns=COLUMNS, rows=rows, picks=names)]
     wrong = [Note(name=f"wrong-{at}", words=f"{name(one, root)}: {one.why}") for at, one in enumerate(found) if one.why]
     sections = [Section(title="All", parts=parts)]
     sections += [Section(title="Not whole", parts=wrong)] if wrong else []
     compared = {label: side(one) for one, label in zip(found, names, strict=True)}
-    return Page(title=title, lead=f"{len(found)} below {root}", sections=sections, compared=compared)
+    return Page(title=TITLE, lead=f"{len(found)} below {root}", sections=sections, compared=compared)
+
+
+def beside(out: Path) -> Callable[[Experiment], str | None]:
+    """Leads from a file to the page that lies beside an experiment."""
+    return lambda one: os.path.relpath(one.page, out.parent) if one.page else None
 
 
 def name(one: Experiment, root: Path) -> str:
     """Where it lies."""
     return one.path.relative_to(root).as_posix()
-
-
-def link(one: Experiment, base: Path, label: str) -> Link | str:
-    """To its page, if there is one."""
-    return Link(label, quote(os.path.relpath(one.page, base))) if one.page else label
 
 
 def counts(found: Sequence[Experiment]) -> dict[str, str]:

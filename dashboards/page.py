@@ -106,6 +106,8 @@ class Page:
     title: str
     lead: str
     sections: Sequence[Section]
+    links: Sequence[Link] = ()
+    """to pages that belong to it"""
     live: str | None = None
     """where it asks for what is new; None for a file"""
     compared: Mapping[str, Any] = field(default_factory=dict)
@@ -132,7 +134,7 @@ def html(page: Page) -> str:
 
 
 def changes(page: Page) -> dict[str, Any]:
-    """What a live page takes over: its figures, and the rest of its contents."""
+    """What a live page takes over: what its script draws, and the rest of its contents."""
     return {
         "lead": page.lead,
         "figures": figures(page),

@@ -1,12 +1,12 @@
 """The pages of runs, sweeps and checks, put together from panels."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dashboards import curve, drift, run, scaling, style
-from dashboards.experiments import Experiment, Sweep
-from dashboards.page import Facts, Note, Page, Part, Section, written
+from dashboards.experiments import PAGES, Experiment, Sweep
+from dashboards.page import Cell, Facts, Link, Note, Page, Part, Section, Table, written
 from equipoise.record import Record
 
 WORDS = {
@@ -46,10 +46,22 @@ def of_curve(sweep: Sweep, name: str) -> Page:
         "rates": "Learning rates",
     }
     sections += [Section(title=titles[panel.name], parts=[panel]) for panel in drawn]
+    sections += [Section(title="Trials so far", parts=[under_way(sweep.under_way)])] if sweep.under_way else []
     workload = sweep.trial.get("workload", "measurements")
     trials = f", from {sweep.trials} trials" if sweep.trials else ""
-    lead = f"The trade-off of {workload}{trials}. How it scales is on scaling.html beside this page."
-    return Page(title=f"Curve: {name}", lead=lead, sections=sections)
+    links = [Link("how it scales", "scaling.html")]
+    return Page(title=f"Curve: {name}", lead=f"The trade-off of {workload}{trials}.", sections=sections, links=links)
+
+
+def under_way(trials: Sequence[Record]) -> Table:
+    """How each trial stands."""
+    rows: list[list[Cell]] = []
+    for one in trials:
+        metrics = [lap.metric for lap in one.laps if lap.metric is not None]
+        seen = one.laps[-1].seen if one.laps else 0
+        metric = metrics[-1] if metrics else None
+        rows.append([one.trial.global_batch, one.trial.lr, one.trial.seed, one.ended, seen, metric])
+    return Table(name="trials", columns=["global batch", "lr", "seed", "state", "examples", "metric"], rows=rows)
 
 
 def of_scaling(sweep: Sweep, name: str) -> Page:
@@ -58,7 +70,8 @@ def of_scaling(sweep: Sweep, name: str) -> Page:
     drawn = [Section(title=titles[one.name], parts=[one]) for one in scaling.panels(sweep.plan, sweep.system)]
     words = scaling.binds(sweep.plan) or ["There is no plan yet: what binds cannot be told."]
     sections = [Section(title="What binds", words=words, parts=fitted(sweep.plan)), *drawn]
-    return Page(title=f"Scaling: {name}", lead="What more workers bring, and what it costs.", sections=sections)
+    lead, links = "What more workers bring, and what it costs.", [Link("the trade-off", "curve.html")]
+    return Page(title=f"Scaling: {name}", lead=lead, sections=sections, links=links)
 
 
 def of_check(verdict: Mapping[str, Any], moved: drift.Shown, usual: drift.Shown) -> Page:
@@ -124,16 +137,15 @@ def fitted(facts: Mapping[str, Any]) -> list[Part]:
     return [Facts(name="parameters", facts={**found, "mean error": f"{system['error']:.1%}"}), *missing]
 
 
+def of(one: Experiment, name: str) -> Page:
+    """One of the pages that an experiment has."""
+    if isinstance(one.found, Record):
+        return of_run(one.found)
+    if isinstance(one.found, Sweep):
+        return {"curve": of_curve, "scaling": of_scaling}[name](one.found, one.path.resolve().name)
+    return of_check(one.found, [], [])
+
+
 def left(one: Experiment) -> list[Path]:
     """Write an experiment's pages beside what it holds."""
-    if isinstance(one.found, Record):
-        return [written(of_run(one.found), one.path / "run.html")]
-    if isinstance(one.found, Sweep):
-        name = one.path.resolve().name
-        return [
-            written(of_curve(one.found, name), one.path / "curve.html"),
-            written(of_scaling(one.found, name), one.path / "scaling.html"),
-        ]
-    if one.kind == "check":
-        return [written(of_check(one.found, [], []), one.path / "drift.html")]
-    return []
+    return [written(of(one, name), one.path / f"{name}.html") for name in PAGES.get(one.kind, ())]

@@ -7,7 +7,7 @@ from tempfile import gettempdir
 from typing import Annotated, Any, Self
 
 import ray
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 from ray import serve
 from ray.serve import Application
 
@@ -53,13 +53,13 @@ def build(args: dict[str, Any]) -> Application:
         sys.exit(2)
 
 
-def sentence(error: ValueError) -> str:
+def sentence(error: ValueError, asked: type[BaseModel] = Asked) -> str:
     """What is wrong, of the first thing that is."""
     if not isinstance(error, ValidationError):
         return str(error)
     first = error.errors()[0]
     name = ".".join(map(str, first["loc"]))
-    known = ", ".join(Asked.model_fields)
+    known = ", ".join(asked.model_fields)
     wrong = {"extra_forbidden": f"there is no such argument; there are {known}"}
     found = wrong.get(first["type"], first["msg"]).removeprefix("Value error, ")
     return f"{name}: {found}" if name else found

@@ -1,13 +1,10 @@
 """What the service answers over HTTP: pictures in, labels out; health, counts, and who may ask."""
 
 import asyncio
-import base64
-import hmac
 import json
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -20,6 +17,7 @@ from equipoise.captures import Captures
 from services import bodies, openapi
 from services.bodies import Bodies
 from services.captured import Captured
+from services.guard import ASKS, Guard
 from services.limits import Limits
 from services.link import Link
 from services.live import Live
@@ -35,8 +33,6 @@ OPEN = ("/health", "/ready", "/v2/health/live", "/v2/health/ready")  # without a
 HOLD_SECONDS = 1.0  # before one of too many is told so
 SMALL = 64 << 10  # bytes of a body that are let go by unread
 UNREAD = (401, 408, 413, 429)  # said before all of a body has come
-
-Answer = Callable[[Request], Awaitable[Response]]
 
 log = logging.getLogger("equipoise.service")
 
@@ -61,7 +57,7 @@ class Service:
         self.models = models
         self.limits = limits
         self.metrics = metrics
-        self.keys = [key.encode() for key in keys]
+        self.guard = Guard(keys)
         self.accesses = accesses
         self.bodies = Bodies(limits)
         self.draining = False
@@ -84,7 +80,7 @@ class Service:
         ]
         self.app = Starlette(
             routes=[
-                Route(path, answer if path in OPEN else self._for_those_with_a_key(answer), methods=[verb])
+                Route(path, answer if path in OPEN else self.guard(answer), methods=[verb])
                 for verb, path, answer in routes
             ],
             exception_handlers={Refused: self._refused, HTTPException: self._missing, Exception: self._failed},
@@ -176,28 +172,11 @@ class Service:
 
     async def document(self, _: Request) -> Response:
         """What there is, for machines."""
-        return answer(openapi.document(bool(self.keys), self.limits, [*self.models.held]))
+        return answer(openapi.document(bool(self.guard), self.limits, [*self.models.held]))
 
     async def docs(self, _: Request) -> Response:
         """What there is, for people."""
-        return HTMLResponse(openapi.page(openapi.document(bool(self.keys), self.limits, [*self.models.held])))
-
-    def _for_those_with_a_key(self, answer: Answer) -> Answer:
-        """The same, asked for a key first if there are any."""
-        if not self.keys:
-            return answer
-
-        async def guarded(request: Request) -> Response:
-            self._require_key(request)
-            return await answer(request)
-
-        return guarded
-
-    def _require_key(self, request: Request) -> None:
-        found = presented(request)
-        same = [hmac.compare_digest(found.encode(), key) for key in self.keys]  # each of them: time tells nothing
-        if not any(same):
-            raise Refused(401, "an API key is needed: send it as authorization: Bearer KEY", "key")
+        return HTMLResponse(openapi.page(openapi.document(bool(self.guard), self.limits, [*self.models.held])))
 
     async def _refused(self, request: Request, error: Exception) -> Response:
         if not isinstance(error, Refused):
@@ -206,7 +185,7 @@ class Service:
         if error.reason == "busy":  # who comes again at once would cost what the others need
             await asyncio.sleep(HOLD_SECONDS)
         headers = {} if error.wait is None else {"retry-after": str(error.wait)}
-        headers |= {"www-authenticate": 'Bearer, Basic realm="the key as password"'} if error.status == 401 else {}
+        headers |= ASKS if error.status == 401 else {}
         read = getattr(request.state, "read", False) or (small(request) and error.reason == "busy")
         if error.status in UNREAD and not read:
             return Lingering(request, {"error": error.sentence}, error.status, headers)
@@ -224,19 +203,6 @@ class Service:
     async def _failed(self, request: Request, error: Exception) -> Response:
         log.error("%s %s failed", request.method, request.url.path, exc_info=error)
         return answer({"error": "the service failed at this request; its log says why"}, 500)
-
-
-def presented(request: Request) -> str:
-    """The key that a client shows. A browser has it as a password; it sends that to us from other sites' pages too, so
-    that it opens what is only looked at.
-    """
-    kind, _, found = request.headers.get("authorization", "").partition(" ")
-    if kind == "Basic" and request.method == "GET":
-        try:
-            return base64.b64decode(found, validate=True).decode().partition(":")[2]
-        except ValueError:
-            return ""
-    return found if kind == "Bearer" else request.headers.get("x-api-key", "")
 
 
 def small(request: Request) -> bool:

@@ -58,7 +58,9 @@ class Metrics:
         kept["multiprocess_mode"] = "mostrecent"
         names = ["model", "version"]
         self.drifted = Gauge("equipoise_drift", "Whether requests drifted, by the monitor", names, **kept)
-        self.charted = Gauge("equipoise_drift_images", "Pictures that the charts have seen", names, **kept)
+        self.charted = Gauge(
+            "equipoise_drift_images", "Pictures answered, of the version that is watched", names, **kept
+        )
         self.heights = Gauge(
             "equipoise_drift_chart",
             "How high a chart is, as the logarithm of how rare that is",

@@ -13,8 +13,8 @@ from equipoise.places import opened
 from services.limits import Limits
 
 
-class Settings(BaseModel):
-    """What a replica is told once, when it starts."""
+class Reached(BaseModel):
+    """Where something listens, and who may come."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -25,25 +25,6 @@ class Settings(BaseModel):
     certfile: str | None = Field(None, min_length=1)
     """TLS: a chain of certificates, and its key"""
     keyfile: str | None = Field(None, min_length=1)
-    access_log: str | None = Field(None, min_length=1)
-    """a file to which each request adds a line of JSON"""
-    watch: float | None = Field(None, ge=0.1, le=86400)
-    """seconds between looks at the bundles: where another lies under the same name it is swapped in"""
-    drift: bool = True
-    """hold requests against the bundle's reference, once they are answered"""
-    run_length: float = Field(100_000, ge=1000, le=1e9)
-    """requests without drift to a false alarm, on average"""
-    tick: float = Field(1.0, ge=0.1, le=3600)
-    """seconds between two reports of a replica to the monitor"""
-    state: str | None = Field(None, min_length=1)
-    """folder in which the monitor keeps what it knows; on several nodes, one that all share"""
-    webhook: str | None = Field(None, pattern=r"^https?://")
-    """URL that is told of an alarm, once an hour at most"""
-    capture: str | None = Field(None, min_length=1)
-    """folder or URL in which some requests are kept for labelling, with their pictures; none if not given"""
-    captures: int = Field(500, ge=2, le=100_000)
-    """how many at most"""
-    limits: Limits = Field(default_factory=Limits)
 
     @model_validator(mode="after")
     def guarded(self) -> Self:
@@ -53,54 +34,11 @@ class Settings(BaseModel):
             raise ValueError(f"host {self.host} lets others in: {remedy}")
         return self
 
-    @field_validator("capture")
-    @classmethod
-    def absolute(cls, place: str | None) -> str | None:
-        """The whole path, unless it is a URL."""
-        return place if place is None or "://" in place else str(Path(place).absolute())
-
-    @field_validator("state")
-    @classmethod
-    def on_disk(cls, path: str | None) -> str | None:
-        """The monitor's journal grows by small pieces, which stores of objects cannot do."""
-        if path and "://" in path:
-            raise ValueError("give a folder, on a disk that all nodes share; a URL cannot be one")
-        return path
-
-    @field_validator("webhook")
-    @classmethod
-    def reachable(cls, url: str | None) -> str | None:
-        """It names a host, and no port that cannot be."""
-        parts = urlsplit(url or "http://host")
-        if not parts.hostname or parts.port == 0:
-            raise ValueError("give a URL with a host, such as https://example.org/drift")
-        return url
-
-    @field_validator("keys", "certfile", "keyfile", "access_log", "state")
+    @field_validator("keys", "certfile", "keyfile")
     @classmethod
     def placed(cls, path: str | None) -> str | None:
         """The whole path: a replica works in another folder."""
         return path and str(Path(path).absolute())
-
-    def require_log(self) -> None:
-        """Refuse a file that cannot be written to."""
-        if self.access_log:
-            try:
-                Path(self.access_log).open("a").close()
-            except OSError as error:
-                raise ValueError(f"access_log={self.access_log} cannot be written ({error.strerror})") from None
-
-    def require_places(self) -> None:
-        """Refuse a folder for the monitor that cannot be written to, and captures in an unknown kind of store."""
-        if self.state and self.drift:
-            try:
-                Path(self.state).mkdir(parents=True, exist_ok=True)
-                (Path(self.state) / f".{os.getpid()}").touch()
-                (Path(self.state) / f".{os.getpid()}").unlink()
-            except OSError as error:
-                raise ValueError(f"state={self.state} is no folder to write to ({error.strerror})") from None
-        if self.capture:
-            opened(self.capture)
 
     def require_tls(self) -> None:
         """Refuse what TLS cannot begin with."""
@@ -129,6 +67,79 @@ class Settings(BaseModel):
         if not found:
             raise ValueError(f"keys={path} holds no key: write one a line")
         return found
+
+
+class Settings(Reached):
+    """What a replica is told once, when it starts."""
+
+    access_log: str | None = Field(None, min_length=1)
+    """a file to which each request adds a line of JSON"""
+    watch: float | None = Field(None, ge=0.1, le=86400)
+    """seconds between looks at the bundles: where another lies under the same name it is swapped in"""
+    drift: bool = True
+    """hold requests against the bundle's reference, once they are answered"""
+    run_length: float = Field(100_000, ge=1000, le=1e9)
+    """requests without drift to a false alarm, on average"""
+    tick: float = Field(1.0, ge=0.1, le=3600)
+    """seconds between two reports of a replica to the monitor"""
+    state: str | None = Field(None, min_length=1)
+    """folder in which the monitor keeps what it knows; on several nodes, one that all share"""
+    webhook: str | None = Field(None, pattern=r"^https?://")
+    """URL that is told of an alarm, once an hour at most"""
+    capture: str | None = Field(None, min_length=1)
+    """folder or URL in which some requests are kept for labelling, with their pictures; none if not given"""
+    captures: int = Field(500, ge=2, le=100_000)
+    """how many at most"""
+    limits: Limits = Field(default_factory=Limits)
+
+    @field_validator("capture")
+    @classmethod
+    def absolute(cls, place: str | None) -> str | None:
+        """The whole path, unless it is a URL."""
+        return place if place is None or "://" in place else str(Path(place).absolute())
+
+    @field_validator("state")
+    @classmethod
+    def on_disk(cls, path: str | None) -> str | None:
+        """The monitor's journal grows by small pieces, which stores of objects cannot do."""
+        if path and "://" in path:
+            raise ValueError("give a folder, on a disk that all nodes share; a URL cannot be one")
+        return path
+
+    @field_validator("webhook")
+    @classmethod
+    def reachable(cls, url: str | None) -> str | None:
+        """It names a host, and no port that cannot be."""
+        parts = urlsplit(url or "http://host")
+        if not parts.hostname or parts.port == 0:
+            raise ValueError("give a URL with a host, such as https://example.org/drift")
+        return url
+
+    @field_validator("access_log", "state")
+    @classmethod
+    def kept_at(cls, path: str | None) -> str | None:
+        """The whole path: a replica works in another folder."""
+        return path and str(Path(path).absolute())
+
+    def require_log(self) -> None:
+        """Refuse a file that cannot be written to."""
+        if self.access_log:
+            try:
+                Path(self.access_log).open("a").close()
+            except OSError as error:
+                raise ValueError(f"access_log={self.access_log} cannot be written ({error.strerror})") from None
+
+    def require_places(self) -> None:
+        """Refuse a folder for the monitor that cannot be written to, and captures in an unknown kind of store."""
+        if self.state and self.drift:
+            try:
+                Path(self.state).mkdir(parents=True, exist_ok=True)
+                (Path(self.state) / f".{os.getpid()}").touch()
+                (Path(self.state) / f".{os.getpid()}").unlink()
+            except OSError as error:
+                raise ValueError(f"state={self.state} is no folder to write to ({error.strerror})") from None
+        if self.capture:
+            opened(self.capture)
 
 
 def loopback(host: str) -> bool:

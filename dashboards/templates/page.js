@@ -35,10 +35,10 @@ const slide = (input, { plans, low, high, mark }) => {
 };
 
 const sliders = (all) => {
-  for (const input of document.querySelectorAll("input[type=range]")) {
-    const told = all[input.dataset.for];
-    input.addEventListener("input", () => slide(input, told));
-    input.value = 1000 * Math.log(told.value / told.low) / Math.log(told.high / told.low);
+  for (const [name, told] of Object.entries(all)) {
+    const input = at(`${name}-deadline`);
+    if (!input) continue;
+    if (!input.dataset.moved) input.value = 1000 * Math.log(told.value / told.low) / Math.log(told.high / told.low);
     slide(input, told);
   }
 };
@@ -50,8 +50,8 @@ const value = (row, column) => {
 const between = (one, other) =>
   typeof one === typeof other ? (one < other ? -1 : one > other ? 1 : 0) : typeof one === "number" ? -1 : 1;
 
-const sort = (head) => {
-  const table = head.closest("table"), down = head.getAttribute("aria-sort") === "ascending";
+const sort = (head, down = head.getAttribute("aria-sort") === "ascending") => {
+  const table = head.closest("table");
   for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
   head.setAttribute("aria-sort", down ? "descending" : "ascending");
   const rows = [...table.tBodies[0].rows];
@@ -98,50 +98,78 @@ const compare = (all) => {
   return Plotly.newPlot(panel, data, { ...clear, height: 340, xaxis: axis("across"), yaxis: axis("up"), showlegend: true, legend: { orientation: "h", y: 1.1 } }, CONFIG);
 };
 
-// a live page: what is new takes the place of what was, without a reload
+// a live page: what is new takes the place of what was, without a reload, and what a person has chosen stays
 const keep = (fresh) => {
+  const twin = (old) => old.id && fresh.querySelector(`#${CSS.escape(old.id)}`);
   for (const old of document.querySelectorAll("main .panel")) {
-    const place = fresh.querySelector(`#${CSS.escape(old.id)}`);
+    const place = twin(old);
     if (place) { old.setAttribute("aria-label", place.getAttribute("aria-label")); place.replaceWith(old); }
   }
   for (const old of document.querySelectorAll("main details[open]")) {
-    const same = fresh.querySelector(`#${CSS.escape(old.closest("figure").querySelector(".panel").id)}`);
+    const same = twin(old.closest("figure").querySelector(".panel"));
     if (same) same.closest("figure").querySelector("details").open = true;
+  }
+  for (const old of document.querySelectorAll("main input[id]")) {
+    const same = twin(old);
+    if (same) { same.value = old.value; Object.assign(same.dataset, old.dataset); }
+  }
+  for (const old of document.querySelectorAll(".pick:checked")) {
+    const same = fresh.querySelector(`.pick[value="${CSS.escape(old.value)}"]`);
+    if (same) same.checked = true;
+  }
+  for (const old of document.querySelectorAll("main th[aria-sort]")) {
+    const head = twin(old.closest("table"))?.tHead.rows[0].cells[old.cellIndex];
+    if (head) sort(head, old.getAttribute("aria-sort") === "descending");
   }
 };
 
-const live = async (from, wait) => {
-  let pause = wait;
+const take = async (news) => {
+  const fresh = document.createElement("main"), focused = document.activeElement?.id;
+  fresh.innerHTML = news.main; // made and escaped by the same templates as this page
+  keep(fresh);
+  document.querySelector("main").replaceWith(fresh);
+  if (focused) at(focused)?.focus();
+  at("lead").textContent = news.lead;
+  await draw(news.figures);
+  sliders(news.sliders);
+  for (const input of document.querySelectorAll("[type=search]")) find(input);
+  if (document.querySelector(".pick:checked")) compare(news.compared);
+};
+
+const live = async (from, state, pause = 2000) => {
   try {
     const answer = await fetch(from, { cache: "no-store" });
     if (!answer.ok) throw new Error(`the service says ${answer.status}`);
-    const { main, figures, lead } = await answer.json();
-    const fresh = document.createElement("main");
-    fresh.innerHTML = main; // made and escaped by the same templates as this page
-    keep(fresh);
-    document.querySelector("main").replaceWith(fresh);
-    at("lead").textContent = lead;
-    await draw(figures);
-    at("pulse").textContent = `updated ${new Date().toLocaleTimeString()}`;
+    const text = await answer.text();
+    if (text !== state.text) {
+      const news = JSON.parse(text);
+      Object.assign(state, { text, data: news });
+      await take(news);
+    }
+    at("pulse").textContent = `up to date at ${new Date().toLocaleTimeString()}`;
+    pause = 2000;
   } catch (error) {
-    at("pulse").textContent = `not connected since ${new Date().toLocaleTimeString()} (${error.message}): trying again`;
-    pause = Math.min(wait * 2, 30000);
+    at("pulse").textContent = `not connected at ${new Date().toLocaleTimeString()} (${error.message}): trying again`;
+    pause = Math.min(pause * 2, 30000);
   }
-  setTimeout(() => live(from, pause > wait ? pause : 2000), pause);
+  setTimeout(() => live(from, state, pause), pause);
 };
 
 const begin = async () => {
   const script = document.createElement("script");
   script.textContent = await unpacked("drawing");
   document.head.append(script);
-  const data = JSON.parse(await unpacked("data"));
-  await draw(data.figures);
-  sliders(data.sliders);
+  const state = { data: JSON.parse(await unpacked("data")) };
+  await draw(state.data.figures);
+  sliders(state.data.sliders);
   document.addEventListener("click", ({ target }) => target.matches(".sort") && sort(target.closest("th")));
-  document.addEventListener("input", ({ target }) => target.matches("[type=search]") && find(target));
-  document.addEventListener("change", ({ target }) => target.matches(".pick") && compare(data.compared));
+  document.addEventListener("input", ({ target }) => {
+    if (target.matches("[type=search]")) find(target);
+    if (target.matches("[type=range]")) { target.dataset.moved = "yes"; slide(target, state.data.sliders[target.dataset.for]); }
+  });
+  document.addEventListener("change", ({ target }) => target.matches(".pick") && compare(state.data.compared));
   document.body.dataset.drawn = "yes";
-  if (document.body.dataset.live) setTimeout(() => live(document.body.dataset.live, 2000), 2000);
+  if (document.body.dataset.live) setTimeout(() => live(document.body.dataset.live, state), 2000);
 };
 begin().catch((error) => {
   for (const panel of document.querySelectorAll(".panel")) panel.textContent = `cannot be drawn here: ${error.message}`;

@@ -56,3 +56,21 @@ def test_a_wrong_argument_is_a_sentence(app, bundles, tmp_path, capsys, argument
     said = capsys.readouterr().err
     assert ended.value.code == 2
     assert said.startswith("error: ") and said.count("\n") == 1 and sentence in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"runs": "/nowhere"}, "runs=/nowhere is no folder"),
+        ({"host": "0.0.0.0"}, "lets others in"),  # noqa: S104
+        ({"folder": "runs"}, "folder: there is no such argument; there are host, port"),
+        ({"runs": ".", "certfile": "a.pem"}, "give both, or none"),
+    ],
+)
+def test_a_wrong_argument_of_the_pages_is_a_sentence(app, arguments, said):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pages = importlib.import_module("services.pages")
+    with pytest.raises(ValueError) as raised:  # noqa: PT011 - its sentence is looked at
+        pages.checked(arguments)
+    assert said in app.sentence(raised.value, pages.Asked)

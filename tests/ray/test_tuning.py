@@ -37,7 +37,7 @@ def test_a_sweep_whose_driver_is_killed_goes_on_and_repeats_no_trial(cluster, tm
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
     before = ended(out)
-    done = cluster.run(*command(out, "--budget-seconds", 40), timeout=400)
+    done = cluster.run(*command(out, "--budget-seconds", 20), timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr
     after = ended(out)
     assert len(after) > len(before)
@@ -51,6 +51,8 @@ def test_a_sweep_whose_driver_is_killed_goes_on_and_repeats_no_trial(cluster, tm
     confirm = json.loads((out / "confirm.json").read_text())
     assert confirm["seconds"] > 0
     assert "confirming run" in done.stdout
+    for page in ("curve.html", "scaling.html"):
+        assert str(out / page) in done.stdout and (out / page).stat().st_size > 1e6
 
 
 def test_real_workers_and_one_that_stands_for_them_need_the_same_examples(cluster, tmp_path):

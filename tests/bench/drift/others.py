@@ -88,7 +88,7 @@ def alibi_online(given: Arrays, run_length: float) -> Streamed:
     """alibi-detect's online MMD, asked for the run length."""
     from alibi_detect.cd import MMDDriftOnline
 
-    made = MMDDriftOnline(given["features"], run_length, 64, backend="pytorch", n_bootstraps=1000, verbose=False)
+    made = MMDDriftOnline(given["features"], run_length, 64, backend="pytorch", n_bootstraps=20_000, verbose=False)
 
     def step(one: Any) -> bool:
         high = bool(made.predict(one)["data"]["is_drift"])
