@@ -120,24 +120,20 @@ class Page:
 
 def html(page: Page) -> str:
     """The whole file."""
-    return (
-        templates()
-        .get_template("page.html")
-        .render(
-            page=page,
-            drawing=packed(get_plotlyjs()),
-            data=packed(
-                json.dumps({"figures": figures(page), "sliders": sliders(page), "compared": dict(page.compared)})
-            ),
-        )
-    )
+    parts = {"drawing": packed(get_plotlyjs()), "data": packed(json.dumps(data(page)))}
+    return templates().get_template("page.html").render(page=page, **parts)
+
+
+def data(page: Page) -> dict[str, Any]:
+    """What its script draws, and answers clicks with."""
+    return {"figures": figures(page), "sliders": sliders(page), "compared": dict(page.compared)}
 
 
 def changes(page: Page) -> dict[str, Any]:
     """What a live page takes over: what its script draws, and the rest of its contents."""
     return {
         "lead": page.lead,
-        "figures": figures(page),
+        **data(page),
         "main": templates().get_template("main.html").render(page=page),
     }
 

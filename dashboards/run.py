@@ -47,7 +47,9 @@ def figure(table: pd.DataFrame, target: float) -> go.Figure:
     panels.update_yaxes(title_text="ms a step", row=3, col=1)
     style.logarithmic(panels, "y", table.noise.dropna(), "noise, examples", row=4, col=1)
     panels.update_xaxes(title_text="examples seen", row=4, col=1)
-    return style.styled(panels, 860).update_layout(barmode="stack", bargap=0, legend={"y": 1.02})
+    return style.styled(panels, 860).update_layout(
+        barmode="stack", bargap=0, legend={"y": 1.02, "traceorder": "normal"}
+    )
 
 
 def line(

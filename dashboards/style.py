@@ -59,10 +59,11 @@ def faint(shade: str) -> str:
 
 
 def logarithmic(figure: go.Figure, side: str, values: Iterable[float], words: str, **place: int) -> None:
-    """A logarithmic axis with ticks that read as numbers: at 1, 2 and 5, or at tens where those would be too many."""
+    """A logarithmic axis with ticks that read as numbers, as many as there is room for."""
     shown = [float(value) for value in values if value and value > 0 and math.isfinite(value)] or [1.0]
     low, high = math.floor(math.log10(min(shown))), math.ceil(math.log10(max(shown)))
-    steps = (1, 2, 5) if high - low <= 3 else (1,)
+    spans = max(shown) / min(shown)
+    steps = tuple(one / 2 for one in range(2, 20)) if spans < 4 else (1, 2, 5) if spans <= 3000 else (1,)
     ticks = [step * 10.0**power for power in range(low, high + 1) for step in steps]
     update = figure.update_xaxes if side == "x" else figure.update_yaxes
     update(type="log", tickvals=ticks, ticktext=[number(tick) for tick in ticks], title_text=words, **place)

@@ -37,6 +37,9 @@ class Browser:
         page.goto(url.absolute().as_uri() if isinstance(url, Path) else url)
         page.wait_for_selector("body[data-drawn]")
         yield page
+        pulse = page.locator("#pulse")
+        if pulse.count() and "not connected" in pulse.inner_text():
+            self.said.append(pulse.inner_text())
         page.close()
 
 

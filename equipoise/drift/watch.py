@@ -69,6 +69,8 @@ class Watch:
     trace: NDArray[np.float32]
     """how high the charts of each name were after each of the latest steps, and the threshold"""
     alarm: Alarm | None = None
+    over: int = 0
+    """pictures seen when the last alarm was over: what changed since, changed after that"""
 
     @classmethod
     def begun(cls, known: Known, run_length: float) -> "Watch":
@@ -126,11 +128,12 @@ class Watch:
     def _alarmed(self, at: float) -> bool:
         """Whether a chart is too high, and none was before."""
         values, threshold = self.values(), self.threshold()
-        self.trace = np.concatenate([self.trace, heights(values, threshold)])[-LATEST:]
         most = values.max()
         self.charts.limit(2 * self._heights())  # or what rose for an hour would take an hour to come down
+        left = self.values() if most > threshold else values
+        self.trace = np.concatenate([self.trace, heights(left, threshold)])[-LATEST:]
         if self.alarm is not None and most < threshold - EASED:
-            self.alarm = None
+            self.alarm, self.over = None, self.pictures
         if self.alarm is not None or most < threshold or self.pictures < FEWEST:
             return False
         self.alarm = Alarm(self.pictures, at, int(values.argmax()))
@@ -164,7 +167,7 @@ class Watch:
         found |= {f"runs.{one.name}": getattr(self.charts.runs, one.name) for one in fields(self.charts.runs)}
         alarm = self.alarm
         found["alarm"] = np.array([] if alarm is None else [alarm.pictures, alarm.at, alarm.chart], np.float64)
-        return found | {"wealth": self.evidence.wealth}
+        return found | {"wealth": self.evidence.wealth, "over": np.array(self.over)}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Go on where `state` was; it must be of the same reference."""
@@ -175,6 +178,7 @@ class Watch:
         for one in fields(self.charts.runs):
             setattr(self.charts.runs, one.name, fitting(state[f"runs.{one.name}"], getattr(self.charts.runs, one.name)))
         self.evidence.wealth = fitting(state["wealth"], self.evidence.wealth)
+        self.over = int(state["over"])
         alarm = state["alarm"].tolist()
         self.alarm = Alarm(int(alarm[0]), alarm[1], int(alarm[2])) if alarm else None
 

@@ -65,7 +65,7 @@ def latest(watch: Watch, first: int) -> Window:
 
 
 def since(watch: Watch) -> int:
-    """The step with which the change began that a watch alarms of.
+    """The step with which the change began that a watch alarms of: not before an earlier alarm was over.
 
     A class that stays away: when its chart was last at nothing. Otherwise the step from which on the figures differ
     most from nothing, along the direction in which they differ.
@@ -75,13 +75,14 @@ def since(watch: Watch) -> int:
     chart = watch.alarm.chart
     if chart >= SCORES and chart_name(chart).startswith("class"):
         return int(np.searchsorted(watch.ends, watch.zero[class_place(watch, chart)], "right"))
-    scores = watch.known.baseline.layout.read(watch.rows, "scores")
-    sizes = watch.known.baseline.layout.read(watch.rows, "classes").sum(1)
+    start = min(int(np.searchsorted(watch.ends, watch.over, "right")), len(watch.ends) - 1)
+    scores = watch.known.baseline.layout.read(watch.rows[start:], "scores")
+    sizes = watch.known.baseline.layout.read(watch.rows[start:], "classes").sum(1)
     zero = watch.zero[chart] if chart < SCORES else max(watch.alarm.pictures - 128, 0)
-    first = min(int(np.searchsorted(watch.ends, zero, "right")), len(sizes) - 1)
+    first = min(max(int(np.searchsorted(watch.ends, zero, "right")) - start, 0), len(sizes) - 1)
     for _ in range(LOOKS):
         first = turning(scores, sizes, first)
-    return first
+    return start + first
 
 
 def class_place(watch: Watch, chart: int) -> int:

@@ -128,6 +128,8 @@ def test_of_few_pictures_nothing_is_known(beside, count):
 def test_order_of_pictures_is_nothing_to_a_verdict(beside):
     shown = lamp(5500)(some())
     one, other = (verdict(each, beside) for each in (shown, shown.flip(0)))
+    places = [len(shown) - 1 - place for place in other.pop("moved")]
+    assert one.pop("moved") == places
     for verdict_ in (one, other):  # permutations and folds are drawn by place
         verdict_.pop("support")
         verdict_["charts"] = [chart for chart in verdict_["charts"] if chart["name"] != "features"]

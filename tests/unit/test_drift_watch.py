@@ -6,7 +6,7 @@ import torch
 
 from equipoise import light
 from equipoise.drift.baseline import FIGURES
-from equipoise.drift.verdict import FEWEST, verdict
+from equipoise.drift.verdict import FEWEST, traced, verdict
 from equipoise.drift.watch import LATEST, OTHERS, SCORES, Watch, chart_name
 from tests.drifting import CLASSES, COLOURS, known, pictures, seen
 
@@ -111,6 +111,25 @@ def test_an_alarm_is_over_some_time_after_things_are_as_before_and_comes_again()
     told(watch, rows(clean(1600, 45)), 40.0)
     assert watch.alarm is None and said(watch)["state"] == "ok"
     assert len(told(watch, rows(warmer(clean(320, 46))), 200.0)) == 1
+
+
+def test_what_changes_again_began_after_the_last_alarm_was_over():
+    watch = watched(clean(800), warmer(clean(320, 50)), clean(3200, 51))
+    assert watch.alarm is None and watch.over > 1120
+    told(watch, rows(warmer(clean(160, 52))))
+    found = said(watch)
+    assert found["state"] == "drift" and 100 <= found["since"]["images"] <= 220
+
+
+def test_how_high_charts_were_is_remembered_step_by_step():
+    watch = watched(clean(800), warmer(clean(160, 50)))
+    found = traced(watch)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert found["images"] == [STEP * (place + 1) for place in range(60)]
+    red = np.array(found["charts"]["red over blue"])
+    assert red[:50].max() < found["threshold"][0] < red[-1]
+    assert found["charts"].keys() == watch.by_name().keys()
+    assert {name: values[-1] for name, values in found["charts"].items()} == pytest.approx(watch.by_name(), abs=1e-2)
 
 
 def test_charts_of_an_alarm_rise_to_twice_their_height_and_no_further():

@@ -2,7 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from dashboards import run
+from dashboards import pages, run
+from dashboards.page import html
 from equipoise.record import Lap, Record
 from equipoise.trial import Trial
 
@@ -42,7 +43,7 @@ def test_the_table_holds_each_lap_and_the_noise_scale():
 
 def test_the_figure_draws_what_the_table_holds():
     table = run.laps(record())
-    drawn = {trace.name: trace for trace in run.figure(table, "a run", target=0.9).data}
+    drawn = {trace.name: trace for trace in run.figure(table, target=0.9).data}
     assert list(drawn["metric, validation"].x) == [200, 400]
     assert list(drawn["compute"].y) == pytest.approx([3] * 5)  # ms a step
     assert list(drawn["noise scale"].y) == pytest.approx([20] * 5)
@@ -53,9 +54,10 @@ def test_laps_without_norms_leave_the_noise_empty():
     laps = [Lap(**{**vars(lap), "draws": 0, "local_norm": None, "total_norm": None}) for lap in plain.laps]
     table = run.laps(Record(**{**vars(plain), "laps": laps}))
     assert table.noise.isna().all()
-    run.figure(table, "a run", target=0.9)
+    run.figure(table, target=0.9)
 
 
 def test_a_run_that_failed_before_its_first_lap_has_a_page():
     empty = replace(record(), laps=[])
-    assert run.figure(run.laps(empty), "nothing", 0.9).layout.title.text == "nothing"
+    assert "nothing to draw" in html(pages.of_run(empty))
+    run.figure(run.laps(empty), 0.9)
