@@ -63,7 +63,7 @@ def logarithmic(figure: go.Figure, side: str, values: Iterable[float], words: st
     shown = [float(value) for value in values if value and value > 0 and math.isfinite(value)] or [1.0]
     low, high = math.floor(math.log10(min(shown))), math.ceil(math.log10(max(shown)))
     spans = max(shown) / min(shown)
-    steps = tuple(one / 2 for one in range(2, 20)) if spans < 4 else (1, 2, 5) if spans <= 3000 else (1,)
+    steps = (1, 1.5, 2, 3, 4, 5, 7) if spans < 4 else (1, 2, 5) if spans <= 3000 else (1,)
     ticks = [step * 10.0**power for power in range(low, high + 1) for step in steps]
     update = figure.update_xaxes if side == "x" else figure.update_yaxes
     update(type="log", tickvals=ticks, ticktext=[number(tick) for tick in ticks], title_text=words, **place)
