@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test test-alone test-ray lint bench bench-drift serve
+.PHONY: setup demo test lint bench bench-drift serve
 
 setup: .venv/ready ## install the project and what it needs into .venv
 
@@ -10,12 +10,7 @@ demo: .venv/ready ## train digits on two workers and show what was measured
 	$(BIN)/python -m jobs.demo
 
 test: .venv/ready .venv/clients/ready .venv/browser/ready ## everything real: gloo workers, Ray, HTTP, files, a browser
-	$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-alone test-ray
-
-test-alone: .venv/ready # what needs no cluster, in the time that clusters leave over
-	OMP_NUM_THREADS=1 nice -n 19 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal tests/unit tests/contract tests/replay tests/browser
-
-test-ray: .venv/ready .venv/clients/ready
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal tests/unit tests/contract tests/replay tests/browser
 	$(BIN)/python -m pytest tests/ray tests/http
 
 lint: .venv/ready ## style, types and the floors of the house
