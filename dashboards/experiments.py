@@ -103,7 +103,7 @@ def told(kind: str, place: Path, file: Path, read: Any) -> Experiment:
     """An experiment, or what is wrong with it."""
     try:
         return Experiment(kind=kind, path=place, found=read(file), changed=changed(file))
-    except (ValueError, OSError, KeyError, TypeError, AttributeError) as error:  # whatever foreign facts give rise to
+    except (*FOREIGN, OSError) as error:
         why = str(error) if isinstance(error, ValueError | OSError) else f"{file} is not what {kind}s leave ({error!r})"
         return Experiment(kind=kind, path=place, why=why, changed=changed(file))
 

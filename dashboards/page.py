@@ -120,7 +120,7 @@ class Page:
 
 def html(page: Page) -> str:
     """The whole file."""
-    parts = {"drawing": packed(get_plotlyjs()), "data": packed(json.dumps(data(page)))}
+    parts = {"drawing": drawing(), "data": packed(json.dumps(data(page)))}
     return templates().get_template("page.html").render(page=page, **parts)
 
 
@@ -156,6 +156,11 @@ def sliders(page: Page) -> dict[str, Any]:
 
 
 @cache
+def drawing() -> str:
+    """Plotly's script, which is the same for all pages."""
+    return packed(get_plotlyjs())
+
+
 def packed(text: str) -> str:
     """Pressed, in letters: a page is a third as large as with its script in the open."""
     return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()

@@ -218,9 +218,13 @@ def test_the_page_follows_what_is_asked_without_a_reload(watched, digits, browse
         assert overflows(page) == [] and violations(page) == []
 
 
-def test_how_high_charts_were_is_told_step_by_step(watched):
+def test_how_high_charts_were_is_told_step_by_step(watched, digits):
+    watched.json("POST", "/drift/reset")
+    for place in range(4):  # each is reported before the next is sent
+        send(watched, blurred(drawn(digits, 64, 30 + place), 0.8))
+        verdict(watched, 64 * (place + 1))
     found = watched.json("GET", "/drift/charts")
     steps = len(found["images"])
-    assert steps > 1 and found["images"] == sorted(found["images"])
+    assert steps > 3 and found["images"] == sorted(found["images"]) and found["images"][-1] == 256
     assert {len(values) for values in found["charts"].values()} == {steps} == {len(found["threshold"])}
     assert max(map(max, found["charts"].values())) > found["threshold"][-1] > 0

@@ -15,5 +15,5 @@ def test_the_demo_reaches_its_target_and_shows_it(cluster, tmp_path):
     assert f"{found.test:.4f}" in done.stdout
     assert f"{found.examples_to_target:,.0f} examples" in done.stdout
     page = (out / "run.html").read_text()
-    assert "digits: 2 x 16" in page
+    assert "digits: 2 x 16" in page and f"{found.examples_to_target:,.0f}" in page
     assert "<script src=" not in page  # it opens without a network

@@ -4,6 +4,7 @@ import base64
 import gzip
 import json
 import re
+import tracemalloc
 
 import plotly.graph_objects as go
 import pytest
@@ -73,3 +74,13 @@ def test_numbers_read_as_numbers(value, text):
 )
 def test_times_have_the_unit_in_which_they_are_read(value, text):
     assert style.seconds(value) == text
+
+
+def test_nothing_is_kept_of_pages_that_were_made():
+    tracemalloc.start()
+    html(page("first"))
+    before = tracemalloc.get_traced_memory()[0]
+    for place in range(20):
+        html(page(f"{place} " * 50_000))
+    assert tracemalloc.get_traced_memory()[0] - before < 1e6
+    tracemalloc.stop()
