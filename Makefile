@@ -2,16 +2,19 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test lint bench bench-drift serve
+.PHONY: setup demo test test-demo lint bench bench-drift serve
 
 setup: .venv/ready ## install the project and what it needs into .venv
 
-demo: .venv/ready ## train digits on two workers and show what was measured
+demo: .venv/ready ## the whole story: a plan, a model that is served, a light that changes, a model that works again
 	$(BIN)/python -m jobs.demo
 
 test: .venv/ready .venv/clients/ready .venv/browser/ready ## everything real: gloo workers, Ray, HTTP, files, a browser
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal tests/unit tests/contract tests/replay tests/browser
 	$(BIN)/python -m pytest tests/ray tests/http
+
+test-demo: .venv/ready .venv/browser/ready ## the demo to its end, and whether what it tells stands in its records
+	$(BIN)/python -m pytest tests/demo
 
 lint: .venv/ready ## style, types and the floors of the house
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports

@@ -4,99 +4,18 @@ Of plan.json and the two tables that it was made from; either may be missing.
 """
 
 from collections.abc import Iterable
-from typing import Any
 
-import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from dashboards import style
+from dashboards import front, style
+from dashboards.frames import Facts, needs, options, place, rates, runs, series, steps, timed
 from dashboards.page import Panel, Table
-
-Facts = dict[str, Any]
 
 ROWS = ("time of an example", "examples to the target", "time to the target")
 EVERY = 1.3  # a factor between two batches, below which ticks would touch
 MOST = 6  # places with a line each: more would have no colours of their own
-
-
-def steps(facts: Facts) -> pd.DataFrame:
-    """Seconds of an example as predicted, with its interval, over places and batches."""
-    rows = [row for row in (facts["system"] or {}).get("predictions", []) if row["seconds"] is not None]
-    table = pd.DataFrame(rows, columns=["nodes", "workers", "batch", "seconds", "low", "high", "measured"])
-    whole = table.workers * table.batch
-    for name in ("seconds", "low", "high"):
-        table[name] = table[name].astype(float) / whole
-    table.insert(3, "global_batch", whole)
-    return table
-
-
-def timed(rows: pd.DataFrame) -> pd.DataFrame:
-    """Seconds of an example as measured: rows of system.csv."""
-    middle = rows.groupby(["nodes", "workers", "batch"], as_index=False)["seconds"].median()
-    whole = middle.workers * middle.batch
-    found: pd.DataFrame = middle.assign(global_batch=whole, seconds=middle.seconds / whole)
-    return found
-
-
-def needs(facts: Facts) -> pd.DataFrame:
-    """Examples to the target as predicted, with their interval, over the global batch."""
-    rows = [row for row in (facts["statistical"] or {}).get("predictions", []) if row["examples"] is not None]
-    return pd.DataFrame(rows, columns=["global_batch", "examples", "low", "high", "lr"])
-
-
-def runs(rows: pd.DataFrame) -> pd.DataFrame:
-    """Trials of statistical.csv, and whether each has the learning rate that is best at its batch."""
-    keyed = rows.assign(lr=pd.to_numeric(rows.lr, errors="coerce").fillna(0.0))
-    found = keyed.assign(best=False)
-    for _, here in keyed.groupby("global_batch"):
-        found.loc[here.index, "best"] = here.lr == best_rate(here)
-    return found
-
-
-def best_rate(here: pd.DataFrame) -> float:
-    """The rate with which the trials of one batch needed least; those that fell short count as what they had seen."""
-    score = here.assign(logs=np.log(here.examples.astype(float)), short=1.0 - here.reached)
-    by = score.groupby("lr")[["short", "logs"]].mean()
-    return float(by.sort_values(["short", "logs"]).index[0])
-
-
-def options(facts: Facts) -> pd.DataFrame:
-    """Every plan that could be told: time to the target with its interval, and what it costs."""
-    rows = [
-        {**one, **{name: one["seconds"][name] for name in ("low", "high")}, "seconds": one["seconds"]["value"]}
-        for one in facts.get("options") or facts["front"]
-    ]
-    columns = [
-        "nodes",
-        "workers",
-        "batch",
-        "global_batch",
-        "lr",
-        "seconds",
-        "low",
-        "high",
-        "worker_seconds",
-        "measured",
-    ]
-    return pd.DataFrame(rows, columns=[*columns, "binding"])
-
-
-def series(table: pd.DataFrame) -> dict[tuple[int, int], pd.DataFrame]:
-    """By place, each over its batches."""
-    ordered = table.sort_values("global_batch")
-    places = ordered[["nodes", "workers"]].drop_duplicates().sort_values(["nodes", "workers"]).astype(int)
-    return {
-        (nodes, workers): ordered[(ordered.nodes == nodes) & (ordered.workers == workers)]
-        for nodes, workers in places.itertuples(index=False, name=None)
-    }
-
-
-def place(nodes: int, workers: int) -> str:
-    """In words."""
-    on = f" on {nodes} nodes" if nodes > 1 else ""
-    return f"{workers} worker{'s' * (workers != 1)}{on}"
 
 
 def curves(facts: Facts, system: pd.DataFrame | None, trials: pd.DataFrame | None) -> go.Figure:
@@ -239,108 +158,6 @@ def optimum(figure: go.Figure, plan: Facts) -> None:
     figure.add_vline(plan["global_batch"], line={"dash": "dash", "width": 1, "color": style.GREY})
 
 
-def front(facts: Facts) -> go.Figure:
-    """Time against cost; what nothing beats is joined, its knee and the cheapest within a deadline are marked."""
-    plans, along = options(facts), options({**facts, "options": facts["front"]})
-    figure = go.Figure()
-    hover = worded(plans)
-    marker = {"color": style.GREY, "symbol": ["circle" if one else "circle-open" for one in plans.measured], "size": 7}
-    figure.add_scatter(
-        x=plans.seconds, y=plans.worker_seconds, mode="markers", marker=marker, text=hover, name="every plan"
-    )
-    figure.add_scatter(
-        x=along.seconds,
-        y=along.worker_seconds,
-        mode="lines+markers",
-        line_color=style.BLUE,
-        text=worded(along),
-        name="the front",
-    )
-    if knee := facts.get("knee"):
-        figure.add_scatter(
-            x=[knee["seconds"]["value"]],
-            y=[knee["worker_seconds"]],
-            mode="markers",
-            marker={"symbol": "diamond-open", "size": 16, "color": style.ORANGE, "line_width": 2},
-            name="its knee",
-        )
-    figure.add_scatter(
-        x=[],
-        y=[],
-        mode="markers",
-        marker={"symbol": "star", "size": 18, "color": style.AMBER, "line": {"width": 1, "color": style.GREY}},
-        name="cheapest within the deadline",
-    )
-    style.logarithmic(figure, "x", plans.seconds, "seconds to the target")
-    style.logarithmic(figure, "y", plans.worker_seconds, "worker-seconds")
-    return style.styled(figure, 420)
-
-
-def worded(plans: pd.DataFrame) -> list[str]:
-    """Each plan in a few words."""
-    rows = zip(plans.nodes, plans.workers, plans.batch, plans.lr, strict=True)
-    return [
-        f"{place(nodes, workers)} x {batch}" + ("" if lr is None or pd.isna(lr) else f", lr {lr:.3g}")
-        for nodes, workers, batch, lr in rows
-    ]
-
-
-def deadline(facts: Facts) -> Facts | None:
-    """What a slider chooses among; None where there is no choice."""
-    along = options({**facts, "options": facts["front"]})
-    if len(along) < 2:
-        return None
-    plans = [
-        {"words": words, "seconds": seconds, "worker_seconds": cost}
-        for words, seconds, cost in zip(worded(along), along.seconds, along.worker_seconds, strict=True)
-    ]
-    low, high = float(along.seconds.min()), float(along.seconds.max())
-    start = facts["knee"]["seconds"]["value"] if facts.get("knee") else high
-    told = {"label": "a deadline", "plans": plans, "mark": len(front(facts).data) - 1}
-    return told | {"low": low * 0.9, "high": high * 1.1, "value": start}
-
-
-def heat(facts: Facts) -> go.Figure:
-    """Time to the target over workers and batch: dark is fast."""
-    plans = options(facts).sort_values("nodes").drop_duplicates(["workers", "batch"])
-    square = plans.pivot_table(index="workers", columns="batch", values="seconds")
-    texts = [["" if np.isnan(value) else style.seconds(value) for value in row] for row in square.to_numpy()]
-    values = np.log10(square.to_numpy(dtype=float))
-    figure = go.Figure(
-        go.Heatmap(
-            z=values,
-            x=[f"{batch:,}" for batch in square.columns],
-            y=[str(workers) for workers in square.index],
-            text=texts,
-            texttemplate="%{text}",
-            textfont={"color": "#ffffff"},
-            colorscale=[(0, "#00304d"), (1, "#8a5a00")],
-            hovertemplate="%{y} workers x %{x}: %{text}<extra></extra>",
-            showscale=False,
-            xgap=2,
-            ygap=2,
-        )
-    )
-    figure.update_xaxes(title_text="batch of a worker, examples", type="category")
-    figure.update_yaxes(title_text="workers", type="category")
-    return style.styled(figure, 160 + 44 * len(square))
-
-
-def rates(trials: pd.DataFrame) -> pd.DataFrame:
-    """By batch and learning rate: examples against the best rate there, and whether rates on both sides were tried."""
-    keyed = runs(trials)
-    rows = []
-    for batch, here in keyed[keyed.lr > 0].groupby("global_batch"):
-        by = here.assign(logs=np.log(here.examples.astype(float))).groupby("lr")
-        means, reached, best = by.logs.mean(), by.reached.mean(), best_rate(here)
-        inside = float(means.index.min()) < best < float(means.index.max())
-        rows += [
-            (batch, lr, float(np.exp(means[lr] - means[best])), reached[lr], len(by.get_group(lr)), lr == best, inside)
-            for lr in means.index
-        ]
-    return pd.DataFrame(rows, columns=["global_batch", "lr", "more", "reached", "trials", "best", "inside"])
-
-
 def lr(trials: pd.DataFrame) -> go.Figure:
     """Learning rates that were tried at each batch; the best is joined, hollow where it is the last that was tried."""
     table, figure = rates(trials), go.Figure()
@@ -387,9 +204,9 @@ def panels(facts: Facts, system: pd.DataFrame | None, trials: pd.DataFrame | Non
         found.append(Panel(name="curves", figure=curves(facts, system, trials), says=says, numbers=numbers(facts)))
     if facts["front"]:
         says = "Each point is a plan; no other is faster and cheaper than one of the front. Hollow ones are predicted."
-        found.append(Panel(name="front", figure=front(facts), says=says, slider=deadline(facts)))
+        found.append(Panel(name="front", figure=front.front(facts), says=says, slider=front.deadline(facts)))
         says = "Seconds to the target for workers and the batch of each; dark blue is fast."
-        found.append(Panel(name="heat", figure=heat(facts), says=says))
+        found.append(Panel(name="heat", figure=front.heat(facts), says=says))
     if trials is not None and (pd.to_numeric(trials.lr, errors="coerce") > 0).any():
         says = "The best learning rate of each batch; hollow where it is the last that was tried on its side."
         found.append(Panel(name="rates", figure=lr(trials), says=says))

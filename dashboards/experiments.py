@@ -76,6 +76,17 @@ def found(root: Path) -> Iterator[Experiment]:
             yield one
 
 
+def below(root: Path, place: Path) -> Experiment | None:
+    """What one folder below another is; None where `found` would not come by."""
+    inside = not place.is_absolute() and not any(part in INSIDE or part.startswith(".") for part in place.parts)
+    whole = root / place
+    if not inside or not whole.is_dir() or whole.resolve() != root.resolve() / place:
+        return None
+    with suppress(OSError):  # gone meanwhile, or closed to us
+        return experiment(whole, {one.name for one in whole.iterdir()})
+    return None
+
+
 def at(place: Path) -> Experiment:
     """What one folder is."""
     there = [*place.iterdir()] if place.is_dir() else []

@@ -9,10 +9,11 @@ from urllib.parse import quote
 
 import numpy as np
 
-from dashboards import curve, run, style
+from dashboards import frames, run, style
 from dashboards.experiments import Experiment, Sweep
 from dashboards.page import Facts, Link, Note, Page, Part, Section, Table
 from equipoise.record import Record
+from equipoise.words import number
 
 TITLE = "Experiments"
 COLUMNS = ("experiment", "kind", "written", "workload", "workers", "batch", "lr", "outcome", "seconds", "examples")
@@ -97,7 +98,7 @@ def side(one: Experiment) -> dict[str, Any]:
         return {"facts": run.facts(one.found), "curve": learned(one.found)}
     if isinstance(one.found, Sweep):
         return {"facts": planned(one.found), "curve": balanced(one.found)}
-    texts = [style.number(value) if isinstance(value, float) else str(value) for value in cells(one)]
+    texts = [number(value) if isinstance(value, float) else str(value) for value in cells(one)]
     return {"facts": {label: text for label, text in zip(COLUMNS[1:], texts, strict=True) if text != "None"}}
 
 
@@ -119,16 +120,16 @@ def planned(sweep: Sweep) -> dict[str, str]:
         return found | {"plan": "none"}
     return found | {
         "workers x batch": f"{chosen['workers']} x {chosen['batch']}",
-        "learning rate": style.number(chosen["lr"]),
+        "learning rate": number(chosen["lr"]),
         "time to the target": style.spread(chosen["seconds"], "s"),
-        "worker-seconds": style.number(chosen["worker_seconds"]),
+        "worker-seconds": number(chosen["worker_seconds"]),
         "bound by": chosen["binding"],
     }
 
 
 def balanced(sweep: Sweep) -> dict[str, Any] | None:
     """The least time to the target over the global batch."""
-    plans = curve.options(sweep.plan)
+    plans = frames.options(sweep.plan)
     if plans.empty:
         return None
     least = plans.groupby("global_batch")["seconds"].min()

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dashboards import curve, drift, run, scaling, style
+from dashboards import curve, drift, frames, run, scaling, style
 from dashboards.experiments import PAGES, Experiment, Sweep
 from dashboards.page import Cell, Facts, Link, Note, Page, Part, Section, Table, written
 from equipoise.record import Record
+from equipoise.words import number
 
 WORDS = {
     "a": "a step takes, whatever its batch",
@@ -74,11 +75,17 @@ def of_scaling(sweep: Sweep, name: str) -> Page:
     return Page(title=f"Scaling: {name}", lead=lead, sections=sections, links=links)
 
 
-def of_check(verdict: Mapping[str, Any], moved: drift.Shown, usual: drift.Shown) -> Page:
-    """The verdict on a folder of pictures."""
+def of_check(
+    verdict: Mapping[str, Any],
+    moved: drift.Shown,
+    usual: drift.Shown,
+    trace: Mapping[str, Any] | None = None,
+    events: Sequence[Mapping[str, Any]] = (),
+) -> Page:
+    """The verdict on a folder of pictures, or on requests with what charts were like."""
     lead = f"{verdict.get('folder', 'pictures')} against {verdict.get('bundle', 'a bundle')}"
     title = f"Drift: {verdict.get('model', 'pictures')}, {verdict['state']}"
-    return Page(title=title, lead=lead, sections=drift.sections(verdict, moved=moved, usual=usual))
+    return Page(title=title, lead=lead, sections=drift.sections(verdict, trace, events, moved, usual))
 
 
 def in_words(facts: Mapping[str, Any]) -> list[str]:
@@ -89,13 +96,13 @@ def in_words(facts: Mapping[str, Any]) -> list[str]:
     rate = "" if chosen["lr"] is None else f" at a learning rate of {chosen['lr']:.3g}"
     took = chosen["seconds"]
     words = [
-        f"Train on {curve.place(chosen['nodes'], chosen['workers'])} with {chosen['batch']} examples each{rate}: about"
+        f"Train on {frames.place(chosen['nodes'], chosen['workers'])} with {chosen['batch']} examples each{rate}: about"
         f" {style.seconds(took['value'])} to the target ({style.seconds(took['low'])} to {style.seconds(took['high'])},"
-        f" four times of five), for {style.number(chosen['worker_seconds'])} worker-seconds.",
+        f" four times of five), for {number(chosen['worker_seconds'])} worker-seconds.",
         f"Why: {chosen['why']}.",
     ]
     if second:
-        where = curve.place(second["nodes"], second["workers"])
+        where = frames.place(second["nodes"], second["workers"])
         words.append(f"Runner-up: {where} x {second['batch']}, {style.seconds(second['seconds']['value'])}.")
     return words
 
@@ -112,12 +119,8 @@ def plan_facts(sweep: Sweep) -> list[Part]:
         "critical batch": style.spread(statistical.get("critical_batch"), "examples"),
         "fewest examples": style.spread(statistical.get("min_examples")),
     }
-    if confirm := sweep.confirm:
-        foretold = confirm["foretold"]
-        found["confirming run"] = (
-            "did not reach the target" if confirm["seconds"] is None else style.seconds(confirm["seconds"])
-        )
-        found["foretold"] = f"{style.seconds(foretold['low'])} to {style.seconds(foretold['high'])}"
+    if sweep.confirm:
+        found |= kept(sweep.confirm)
     return [Facts(name="fit", facts=found)]
 
 
@@ -135,6 +138,16 @@ def fitted(facts: Mapping[str, Any]) -> list[Part]:
         for at, one in enumerate(system.get("missing", []))
     ]
     return [Facts(name="parameters", facts={**found, "mean error": f"{system['error']:.1%}"}), *missing]
+
+
+def kept(confirm: Mapping[str, Any]) -> dict[str, str]:
+    """How a plan kept its word."""
+    foretold = confirm["foretold"]
+    took = "did not reach the target" if confirm["seconds"] is None else style.seconds(confirm["seconds"])
+    return {
+        "confirming run": took,
+        "foretold": f"{style.seconds(foretold['low'])} to {style.seconds(foretold['high'])}",
+    }
 
 
 def of(one: Experiment, name: str) -> Page:

@@ -10,6 +10,7 @@ from dashboards import style
 from dashboards.page import Panel, Table
 from dashboards.style import BLUE, GREEN, GREY, ORANGE
 from equipoise.record import Lap, Record, noise_scale
+from equipoise.words import number
 
 NOISE_LAPS = 20  # that a point of the noise scale averages over: single draws say little
 
@@ -68,11 +69,11 @@ def facts(record: Record) -> dict[str, str]:
         "ended": record.ended,
         "workers x batch": f"{trial.workers} x {trial.batch}" + (f" x {trial.accumulate}" * (trial.accumulate > 1)),
         "learning rate": f"{trial.lr:g}",
-        "examples to the target": style.number(record.examples_to_target),
+        "examples to the target": number(record.examples_to_target),
         "training": style.seconds(record.seconds),
-        "rate": f"{style.number(record.examples_per_second)} examples/s",
-        "test": style.number(record.test),
-        "noise scale": "not measurable" if noise is None else f"about {style.number(noise)} examples",
+        "rate": f"{number(record.examples_per_second)} examples/s",
+        "test": number(record.test),
+        "noise scale": "not measurable" if noise is None else f"about {number(noise)} examples",
     }
 
 

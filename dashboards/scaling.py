@@ -8,7 +8,8 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from dashboards import style
-from dashboards.curve import MOST, apart, place
+from dashboards.curve import MOST, apart
+from dashboards.frames import place
 from dashboards.page import Panel, Table
 
 Facts = dict[str, Any]

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 
 from dashboards import style
 from dashboards.page import Facts, Panel, Part, Section, Table
+from equipoise.words import number
 
 Noted = Mapping[str, Any]
 
@@ -123,9 +124,9 @@ def facts(noted: Sequence[Noted]) -> dict[str, str]:
         counted[outcome(status)] += int(count)
     found = {name: f"{count:,}" for name, count in counted.items()}
     if len(noted) > 1:
-        found["rate now"] = f"{style.number(float(outcomes(noted[-2:]).answered.iloc[-1]))} requests/s"
+        found["rate now"] = f"{number(float(outcomes(noted[-2:]).answered.iloc[-1]))} requests/s"
         slow = quantiles(noted)[0.99].dropna()
-        found["p99 lately"] = f"{style.number(float(slow.iloc[-1]))} ms" if len(slow) else "-"
+        found["p99 lately"] = f"{number(float(slow.iloc[-1]))} ms" if len(slow) else "-"
     return found
 
 

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 
 import plotly.graph_objects as go
 
+from equipoise.words import number
+
 BLUE, ORANGE, GREEN, PURPLE, AMBER, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
 GREY = "#8a8a8a"
 SERIES = (BLUE, ORANGE, GREEN, PURPLE, AMBER, SKY)
@@ -69,13 +71,6 @@ def logarithmic(figure: go.Figure, side: str, values: Iterable[float], words: st
     update(type="log", tickvals=ticks, ticktext=[number(tick) for tick in ticks], title_text=words, **place)
 
 
-def number(value: float | None) -> str:
-    """To three digits, as one reads it; a dash where there is none."""
-    if value is None or not math.isfinite(value):
-        return "-"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
 def seconds(value: float | None) -> str:
     """A time in the unit in which it is read."""
     if value is None or not math.isfinite(value):
@@ -84,6 +79,11 @@ def seconds(value: float | None) -> str:
         if abs(value) >= size * (2 if size > 1 else 1):
             return f"{value / size:.3g} {unit}"
     return f"{value * 1e6:.3g} us"
+
+
+def share(value: float) -> str:
+    """Of a whole."""
+    return f"{value:.1%}"
 
 
 def spread(found: dict[str, float] | None, unit: str = "") -> str:

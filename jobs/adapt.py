@@ -28,6 +28,7 @@ from equipoise.machine import machine
 from equipoise.record import Record
 from equipoise.start import begun, head_of, kept
 from equipoise.trial import Trial
+from equipoise.words import number
 from equipoise.workloads import workload
 from jobs import publish, verdicts
 from jobs.captured import require_place
@@ -41,7 +42,6 @@ ADVICE = {
     "new class": "label the pictures that look like nothing before (GET /capture), and train with a class for them",
     "features": "no change of light or camera explains it: label 30 pictures or more, and give them by --capture",
 }
-PASSES = 12  # over the training pictures of a remedy
 FEWEST_LABELS = 30  # without a cause that says what changed
 HELD_OUT = 0.3  # of the labelled pictures judge and are not learned from
 SHOWN = 3  # classes whose shares changed most
@@ -67,6 +67,8 @@ class Asked:
     """a link to the bundle that the service watches: it is pointed to the new one if the gate lets it pass"""
     key: Path | None = None
     """file with the service's API key"""
+    passes: int = 12
+    """over the pictures that it learns on with"""
     workers: int = 1
     dry_run: bool = False
     """say what would be done, and change nothing"""
@@ -124,6 +126,8 @@ def adapt(asked: Asked) -> int:
 
 def require_places(asked: Asked) -> None:
     """Refuse what would fail once all is learned."""
+    if asked.passes < 1:
+        raise ValueError(f"--passes must be 1 or more, got {asked.passes}")
     if asked.bundle is None and asked.link is None:
         raise ValueError("give --bundle with the model, or --link with the link that the service watches")
     if asked.out is not None:
@@ -202,7 +206,9 @@ def planned(drift: Regime, labels: int) -> str:
     if drift.weights:
         most = sorted(drift.weights.items(), key=lambda one: -abs(np.log(one[1])))[:SHOWN]
         return "expects classes anew: " + ", ".join(f"{name} {weight:.2g} times as often" for name, weight in most)
-    words = [f"{one.cause} {one.detail} {one.value:.3g} {one.kind.unit}".replace("  ", " ") for one in drift.changes]
+    words = [
+        f"{one.cause} {one.detail} {number(one.value)} {one.kind.unit}".replace("  ", " ") for one in drift.changes
+    ]
     light = f"the training pictures under {' and '.join(words)}" if words else "the training pictures"
     low, high = remedied.SPREAD
     return f"learns on with {light}, from {low:.0%} to {high:.0%} of it, and {labels} labels"
@@ -285,7 +291,7 @@ def tuning(asked: Asked, model: bundle.Bundle, place: Path) -> Trial:
         freeze=0,
     )
     length = len(workload(trial).train)
-    return replace(trial, examples=PASSES * length, evaluate=PASSES * length)
+    return replace(trial, examples=asked.passes * length, evaluate=asked.passes * length)
 
 
 if __name__ == "__main__":

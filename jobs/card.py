@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from equipoise.words import number
+
 
 def card(facts: dict[str, Any]) -> str:
     """Markdown."""
@@ -81,6 +83,6 @@ def adapted(remedy: dict[str, Any] | None) -> list[str]:
     """To which drift."""
     if not remedy:
         return []
-    words = [f"{one['cause']} {one['detail']} {one['value']:.3g}" for one in remedy["changes"]]
+    words = [f"{one['cause']} {one['detail']} {number(one['value'])}" for one in remedy["changes"]]
     words += [f"{name} {weight:.2g} times as often" for name, weight in (remedy["weights"] or {}).items()]
     return ["", f"Adapted to a drift of its requests: {', '.join(words)}."]

@@ -24,6 +24,7 @@ from equipoise.drift.causes import undone
 from equipoise.drift.known import Known, known
 from equipoise.drift.verdict import named
 from equipoise.thumbnails import thumbnail, usual
+from equipoise.words import number
 from equipoise.workloads.folder import ENDINGS
 
 STATUS = {"ok": 0, "drift": 3, "unknown": 4}
@@ -166,8 +167,8 @@ def table(found: dict[str, Any]) -> str:
 
 def worded(effect: dict[str, Any]) -> str:
     """An effect with its interval."""
-    ends = "" if effect["low"] is None else f" ({effect['low']:.3g} to {effect['high']:.3g})"
-    return f"{effect['value']:.3g}{ends} {effect['unit']}"
+    ends = "" if effect["low"] is None else f" ({number(effect['low'])} to {number(effect['high'])})"
+    return f"{number(effect['value'])}{ends} {effect['unit']}"
 
 
 if __name__ == "__main__":

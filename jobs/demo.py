@@ -1,41 +1,121 @@
-"""The story so far, on embedded data: digits, learned by two workers.
+"""The whole story on embedded data: a sweep and its plan, a model that is published and served, a light that changes,
+a verdict, and a model that works again. It leaves runs/demo/index.html.
 
-Leaves its record and a page in runs/demo.
+python -m jobs.demo [--out runs/demo] [--keep]
 """
 
+import shutil
+import signal
 import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
-from ray.train import TrainingFailedError
+import tyro
 
-from equipoise import runs
-from equipoise.trial import Trial
-from jobs.train import cause, leave_page, summary, train
+from dashboards import build
+from dashboards import story as telling
+from dashboards.page import written
+from equipoise import store
+from jobs.customers import Customers
+from jobs.processes import free_ports
+from jobs.stage import stage
+from jobs.story import CHAPTERS, Story
 
-OUT = Path("runs/demo")
-TRIAL = Trial(workload="digits", workers=2, batch=16, lr=0.05)
+SLOTS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    __doc__ = __doc__
+
+    out: Path = Path("runs/demo")
+    """folder for all that it leaves; that of an earlier demo is begun anew"""
+    keep: bool = False
+    """leave the service up at the end, until Ctrl-C"""
 
 
 def main() -> int:
-    """Exit status: 0 if the target was reached."""
-    out = OUT.absolute()
-    print("Training digits with LeNet on 2 workers x 16 examples, to 96 % on validation.\n")
+    """Exit status: 0 the story came to its end, 1 a chapter failed, 2 asked for what cannot be, 143 stopped."""
+    asked = tyro.cli(Asked)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stopped)
     try:
-        record = runs.finished(out, TRIAL) or train(TRIAL, out)
+        return told(emptied(asked.out.absolute()), asked.keep)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except TrainingFailedError as error:
-        print(f"error: training failed: {cause(error)}", file=sys.stderr)
+    except (RuntimeError, OSError) as error:
+        print(f"\nthe story ends here: {error}", file=sys.stderr)
         return 1
-    if record is None:
-        print("stopped; make demo goes on from the last checkpoint")
-        return 1
-    print(f"\n{summary(record, out)}")
-    print(f"  page       {leave_page(record, out)}")
-    print("\nTry next a larger batch, and compare the seconds and the examples it took:")
-    print("  .venv/bin/python -m jobs.train --workload digits --workers 2 --batch 64 --lr 0.1 --out runs/large")
-    return 0 if record.reached else 1
+    except KeyboardInterrupt:
+        print("\nstopped: nothing is left running", file=sys.stderr)
+        return 143
+
+
+def stopped(_number: int, _: FrameType | None) -> None:
+    """To be ended, or to lose the terminal, is as Ctrl-C."""
+    raise KeyboardInterrupt
+
+
+def emptied(out: Path) -> Path:
+    """The folder, without what an earlier demo left there; nobody else's is touched."""
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"--out {out} is a file: choose a folder")
+    if out.exists() and any(out.iterdir()):
+        if not (out / telling.STORY).exists():
+            raise ValueError(f"--out {out} is not empty and of no demo: choose another")
+        shutil.rmtree(out)
+    (out / "logs").mkdir(parents=True)
+    return out
+
+
+def told(out: Path, keep: bool) -> int:
+    """Every chapter, then the page."""
+    begun = time.monotonic()
+    with stage(SLOTS) as scene:
+        story = Story(out, scene, Customers(free_ports(1)[0]))
+        for place, title in enumerate(CHAPTERS, 1):
+            print(f"[{place}/{len(CHAPTERS)}] {title} ...", flush=True)
+            print(*(f"      {line}" for line in chapter(story, title)), sep="\n", flush=True)
+        story.facts["seconds"] = time.monotonic() - begun
+        store.write_json(out / telling.STORY, story.facts)
+        print(*ending(out), sep="\n", flush=True)
+        if keep:
+            print(f"\nthe service stays up at http://127.0.0.1:{story.customers.port}/ until Ctrl-C", flush=True)
+            with suppress(KeyboardInterrupt):
+                signal.pause()
+    return 0
+
+
+def chapter(story: Story, title: str) -> list[str]:
+    """What is to be said of it; what it found is noted even if a later one fails."""
+    start = time.monotonic()
+    store.write_json(story.out / telling.STORY, story.facts)
+    lines = CHAPTERS[title](story)
+    seconds = time.monotonic() - start
+    story.facts["chapters"].append({"title": title, "seconds": seconds})
+    return [*lines, f"({seconds:.0f} s)"]
+
+
+def ending(out: Path) -> list[str]:
+    """The page, what was found, and what to try next."""
+    found = telling.read(out)
+    build.build(out, out / "experiments.html")
+    index = written(telling.page(found), out / "index.html")
+    return [
+        "",
+        f"Found in {found.story['seconds']:.0f} s:",
+        *(f"  {name:8}{line}" for name, line in telling.told(found).items()),
+        f"  page    {index}",
+        "",
+        "Try next:",
+        f"  .venv/bin/python -m jobs.sweep --workload folder --data photos --out {out.parent}/photos  # your pictures",
+        f"  .venv/bin/serve run services.pages:build runs={out.parent}  # the pages of all of them, live",
+        f"  .venv/bin/serve run services.app:build bundle={out / 'bundles' / 'adapted'}  # then send it a picture",
+    ]
 
 
 if __name__ == "__main__":

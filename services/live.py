@@ -88,8 +88,7 @@ class Live:
         from dashboards import drift, service
         from dashboards.page import Page
 
-        self.noted.note()
-        sections = service.sections(list(self.noted.notes), [described(model) for model in self.models.held.values()])
+        sections = service.sections(self.noted.lately(), [described(model) for model in self.models.held.values()])
         for one in drifting:
             more = drift.sections(one.verdict, one.trace, one.events, one.moved, one.usual, f"{one.model}-")
             sections += [drift.headed(one.model, section) for section in more]

@@ -11,6 +11,7 @@ from prometheus_client import Metric
 from services.metrics import Metrics
 
 SECONDS = 5.0
+APART = 1.0  # seconds, below which a rate says little
 MOST = 240  # notes: twenty minutes
 PREDICTIONS = ("/predict", "/models/{name}/predict", "/v2/models/{name}/infer")
 """requests that a page tells of; it does not count those that it makes itself"""
@@ -23,14 +24,19 @@ class Noted:
         self.metrics = metrics
         self.notes: deque[dict[str, Any]] = deque(maxlen=MOST)
 
-    def note(self) -> None:
-        """One more."""
-        self.notes.append({"time": time.time(), **counted(self.metrics.collected())})
+    def now(self) -> dict[str, Any]:
+        """What one more would be."""
+        return {"time": time.time(), **counted(self.metrics.collected())}
+
+    def lately(self) -> list[dict[str, Any]]:
+        """The notes and how it is now, which is not kept: the more looked, the shorter would be what is kept."""
+        last = self.now()
+        return [*(one for one in [*self.notes] if one["time"] < last["time"] - APART), last]
 
     async def run(self) -> None:
         """Every few seconds."""
         while True:
-            await asyncio.to_thread(self.note)
+            self.notes.append(await asyncio.to_thread(self.now))
             await asyncio.sleep(SECONDS)
 
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from services.replies import answer, compressed
 from services.settings import Reached
 
 SECONDS = 10.0  # for requests under way, at the end
+IDLE = 9  # times what the index took, until it is made again: a tenth of a processor, however many look
 
 
 class Asked(Reached):
@@ -65,7 +68,7 @@ def checked(args: dict[str, Any]) -> Asked:
 
 
 class Pages:
-    """Makes each page anew when it is looked at: nothing is kept."""
+    """Makes a page anew when it is looked at; the index, of thousands of runs, only as often as it costs little."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         asked = Asked(**settings)
@@ -76,6 +79,8 @@ class Pages:
         self.app = Starlette(
             routes=[Route(path, self.guard(one), methods=["GET"]) for path, one in routes], exception_handlers=handlers
         )
+        self.lock = threading.Lock()
+        self.made: tuple[float, Any] = (0.0, None)  # the index, and until when it is new enough
         self.listener = Listener(asked.host, asked.port, asked.certfile, asked.keyfile)
         self.listener.start(lambda _: self.app)
 
@@ -88,22 +93,30 @@ class Pages:
         return await asyncio.to_thread(self._page, request)
 
     def _index(self, request: Request) -> Response:
+        with self.lock:
+            begun = time.monotonic()
+            until, page = self.made
+            if begun >= until:
+                page = self._all()
+                spent = time.monotonic() - begun
+                self.made = begun + spent * (1 + IDLE), page
+        return shown(page, "live", request)
+
+    def _all(self) -> Any:
         from dashboards import build, experiments, index
 
         found = [build.drawn(one, new=False) for one in experiments.found(self.root)]
-        page = index.page(
+        return index.page(
             found, self.root, lambda one: next((f"{name}.html" for name in one.names(self.root) if not one.why), None)
         )
-        return shown(page, "live", request)
 
     def _page(self, request: Request) -> Response:
         from dashboards import experiments, pages
 
         name = request.path_params["name"]
-        held = [one for one in experiments.found(self.root) if name in one.names(self.root)]
-        if not held:
+        one = experiments.below(self.root, Path(name).parent)
+        if one is None or name not in one.names(self.root):
             raise HTTPException(404)
-        (one,) = held[:1]
         if one.why:
             raise Refused(409, f"{name} cannot be shown: {one.why}")
         try:

@@ -10,6 +10,7 @@ from equipoise.drift import shift
 from equipoise.drift.baseline import FIGURES
 from equipoise.drift.diagnosis import ENOUGH, Effect, Moved, effects, weights, without
 from equipoise.drift.window import Window
+from equipoise.words import number
 
 Array = NDArray[Any]
 
@@ -69,7 +70,7 @@ def weighed(moved: Moved) -> float:
 
 def worded(found: tuple[Effect, ...]) -> str:
     """Effects in words: the first without its name, which is said already."""
-    parts = [" ".join(part for part in (one.detail, f"{one.value:.3g} {one.unit}") if part) for one in found]
+    parts = [" ".join(part for part in (one.detail, f"{number(one.value)} {one.unit}") if part) for one in found]
     names = ["", *(f"{one.cause} " for one in found[1:])]
     return " and ".join(f"{name}{part}" for name, part in zip(names, parts, strict=True))
 

@@ -20,11 +20,12 @@ import torch
 
 from equipoise import bundle
 from equipoise.machine import machine
+from jobs.processes import free_ports, until
 from tests.bench import clients
 from tests.bench.clients import Burst, burst
 from tests.bench.serving import deployed, picture
 from tests.bundles import published, short_run
-from tests.cluster import Cluster, descendants, free_ports, running, until
+from tests.cluster import Cluster, descendants, running
 
 CLIENTS, SWAPS, SECONDS, SLOW, ROUNDS = 8, 20, 5.0, 100, 5
 ASKED = clients.request("/predict", picture(1, 28), "image/png")

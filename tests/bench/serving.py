@@ -27,11 +27,12 @@ import torch
 from PIL import Image
 
 from equipoise.machine import machine
+from jobs.processes import ended, free_ports, until
 from tests.bench import clients
 from tests.bench.clients import Burst, burst
 from tests.bench.servers.net import MODEL, RUN
 from tests.bundles import published, short_run
-from tests.cluster import ROOT, Cluster, end, free_ports, running, until
+from tests.cluster import ROOT, Cluster, running
 
 OTHERS = ROOT / ".venv" / "servers" / "bin"
 AT_A_TIME, SECONDS = (1, 8, 64), 2.5
@@ -198,7 +199,7 @@ def process(command: list[str], variables: dict[str, str], port: int, asked: byt
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(started.pid, signal.SIGCONT)
-            end(started)
+            ended([started])
 
 
 def answers(port: int, asked: bytes) -> bool:

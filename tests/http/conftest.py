@@ -14,8 +14,9 @@ import torch
 
 from equipoise.trial import Trial
 from equipoise.workloads import workload
+from jobs.processes import free_ports, until
 from tests.bundles import published, short_run
-from tests.cluster import descendants, free_ports, until
+from tests.cluster import descendants
 
 HERE = Path(__file__).parent
 SERVE = str(Path(sys.executable).with_name("serve"))

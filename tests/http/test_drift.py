@@ -13,8 +13,9 @@ from PIL import Image
 
 from equipoise.drift.causes import blurred
 from jobs import check
+from jobs.processes import until
 from tests.chromium import WIDTHS, overflows, violations
-from tests.cluster import descendants, until
+from tests.cluster import descendants
 from tests.http.conftest import started
 
 

@@ -18,7 +18,8 @@ from PIL import Image
 from equipoise import bundle
 from equipoise.drift import publishing
 from equipoise.drift.causes import blurred
-from tests.cluster import descendants, free_ports, until
+from jobs.processes import free_ports, until
+from tests.cluster import descendants
 from tests.http.conftest import Service
 
 CLIENTS, REQUESTS, TICK = 4, 1200, 0.2

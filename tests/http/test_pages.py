@@ -7,7 +7,7 @@ from http.client import HTTPConnection
 import pytest
 
 from equipoise import store
-from tests.cluster import free_ports, until
+from jobs.processes import free_ports, until
 from tests.http.conftest import SERVE
 from tests.pages import sweep, system
 from tests.unit.test_run_page import record

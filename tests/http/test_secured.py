@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.cluster import free_ports, until
+from jobs.processes import free_ports, until
 
 KEY, WAITING = "open-sesame", 2
 

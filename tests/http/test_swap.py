@@ -11,7 +11,8 @@ import pytest
 from PIL import Image
 
 from equipoise import bundle
-from tests.cluster import descendants, free_ports, until
+from jobs.processes import free_ports, until
+from tests.cluster import descendants
 from tests.http.load import Load
 
 SWAPS = 20

@@ -1,19 +1,59 @@
-"""make demo, but for its installation."""
+"""The demo is stopped: nothing of it stays, however impatient one is. Its whole length is run by tests/demo."""
 
-import json
+import shutil
+import signal
+import subprocess
 import sys
+import time
 
-from equipoise.record import Record
+import pytest
+
+from jobs import processes
+from jobs.processes import until
+from jobs.stage import ABOVE, PREFIX
+from tests.cluster import ROOT
 
 
-def test_the_demo_reaches_its_target_and_shows_it(cluster, tmp_path):
-    done = cluster.run(sys.executable, "-m", "jobs.demo", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    out = tmp_path / "runs" / "demo"
-    found = Record.from_json(json.loads((out / "record.json").read_text()))
-    assert found.reached
-    assert f"{found.test:.4f}" in done.stdout
-    assert f"{found.examples_to_target:,.0f} examples" in done.stdout
-    page = (out / "run.html").read_text()
-    assert "digits: 2 x 16" in page and f"{found.examples_to_target:,.0f}" in page
-    assert "<script src=" not in page  # it opens without a network
+def begun(out):
+    return subprocess.Popen(
+        [sys.executable, "-m", "jobs.demo", "--out", str(out)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def places():
+    return set(ABOVE.glob(f"{PREFIX}*"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_running(tmp_path, number):
+    before = places()
+    demo = begun(tmp_path / "demo")
+    assert demo.stdout.readline().startswith("[1/5]")  # Ray is up, and a sweep begins
+    until(lambda: len(processes.descendants(demo.pid)) > 8)
+    below = {pid: processes.born(pid) for pid in processes.descendants(demo.pid)}
+    demo.send_signal(number)
+    if number == signal.SIGINT:
+        time.sleep(0.5)  # and once more, by who cannot wait
+        demo.send_signal(number)
+    _, said = demo.communicate(timeout=60)
+    until(lambda: not [pid for pid, birth in below.items() if processes.born(pid) == birth], 60)
+    if number == signal.SIGKILL:  # nobody is left who could clear up
+        for place in places() - before:
+            shutil.rmtree(place)
+        return
+    assert demo.returncode == 143
+    assert "nothing is left running" in said
+    assert places() == before
+
+
+def test_a_folder_of_someone_else_is_not_touched(tmp_path):
+    (tmp_path / "mine").write_text("dear to me")
+    demo = begun(tmp_path)
+    _, said = demo.communicate(timeout=60)
+    assert demo.returncode == 2
+    assert "choose another" in said and len(said.strip().splitlines()) == 1
+    assert (tmp_path / "mine").read_text() == "dear to me"

@@ -11,7 +11,9 @@ from safetensors.torch import load_file
 
 from equipoise.record import Record
 from jobs import train
-from tests.cluster import RAY, descendants, until
+from jobs.processes import until
+from jobs.stage import BIN
+from tests.cluster import descendants
 
 LONG = ["--workers", 2, "--batch", 16, "--examples", 40_000, "--target", 2.0, "--evaluate", 2000]
 """a run of several seconds of training, so that it can be disturbed"""
@@ -141,11 +143,11 @@ def test_sigterm_leaves_a_checkpoint_and_says_what_to_do(cluster, tmp_path):
 def test_a_submitted_job_that_is_stopped_and_submitted_again_changes_nothing(cluster, undisturbed, tmp_path):
     out = tmp_path / "run"
     words = cluster.train(*LONG, "--out", out)
-    submit = [str(RAY), "job", "submit", "--working-dir", "."]
+    submit = [str(BIN / "ray"), "job", "submit", "--working-dir", "."]
     asked = cluster.run(*submit, "--submission-id", "first", "--no-wait", "--", *words)
     assert asked.returncode == 0, asked.stderr
     until(lambda: laps(out) >= 2)
-    assert cluster.run(str(RAY), "job", "stop", "first").returncode == 0
+    assert cluster.run(str(BIN / "ray"), "job", "stop", "first").returncode == 0
     until(lambda: saved(out) and not workers_of(cluster))
     assert not (out / "record.json").exists()
     done = cluster.run(*submit, "--submission-id", "second", "--", *words)

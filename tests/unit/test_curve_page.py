@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dashboards import curve, pages, scaling
+from dashboards import curve, frames, front, pages, scaling
 from dashboards.experiments import at
 from dashboards.page import html
 from equipoise import tables
@@ -23,22 +23,22 @@ def traces(figure, name):
 
 
 def test_time_of_an_example_is_that_of_a_step_over_its_examples(held):
-    table = curve.timed(held.system).set_index(["workers", "batch"]).seconds
+    table = frames.timed(held.system).set_index(["workers", "batch"]).seconds
     assert table[1, 64] == pytest.approx((0.01 + 0.064) / 64)
     assert table[4, 16] == pytest.approx((0.01 + 0.016 + 0.015) / 64)
-    predicted = curve.steps(held.plan).set_index(["workers", "batch"])
+    predicted = frames.steps(held.plan).set_index(["workers", "batch"])
     assert predicted.seconds[1, 64] == pytest.approx(table[1, 64], rel=0.02)
     assert (predicted.low <= predicted.seconds).all() and (predicted.seconds <= predicted.high).all()
 
 
 def test_every_plan_is_the_product_of_both_curves(held):
-    needs = curve.needs(held.plan).set_index("global_batch").examples
+    needs = frames.needs(held.plan).set_index("global_batch").examples
     for one in held.plan["options"]:
         assert one["seconds"]["value"] == pytest.approx(
             needs[one["global_batch"]] / one["global_batch"] * one["step"]["seconds"]
         )
     chosen = held.plan["plan"]
-    assert chosen["seconds"]["value"] == curve.options(held.plan).seconds.min()
+    assert chosen["seconds"]["value"] == frames.options(held.plan).seconds.min()
 
 
 def test_what_was_measured_and_what_was_predicted_are_marked_differently(tmp_path):
@@ -48,34 +48,34 @@ def test_what_was_measured_and_what_was_predicted_are_marked_differently(tmp_pat
         tmp_path, system=tmp_path / "system.csv", statistical=tmp_path / "statistical.csv", at=("1x8",)
     )
     figure = curve.curves(facts, tables.system(tmp_path / "system.csv"), None)
-    measured, guessed = ({*traces(figure, curve.place(1, n))[-1].marker.symbol} for n in (2, 8))
+    measured, guessed = ({*traces(figure, frames.place(1, n))[-1].marker.symbol} for n in (2, 8))
     assert not any(symbol.endswith("-open") for symbol in measured)
     assert guessed and all(symbol.endswith("-open") for symbol in guessed)
     assert not [one for one in traces(figure, "8 workers") if one.mode == "markers"]  # nobody timed it
 
 
 def test_the_deadline_is_kept_by_the_cheapest_of_the_front(held):
-    told = curve.deadline(held.plan)
+    told = front.deadline(held.plan)
     along = held.plan["front"]
     assert [plan["seconds"] for plan in told["plans"]] == [one["seconds"]["value"] for one in along]
     assert told["low"] < min(one["seconds"]["value"] for one in along) <= told["value"] <= told["high"]
-    assert curve.front(held.plan).data[told["mark"]].name == "cheapest within the deadline"
-    assert curve.deadline({**held.plan, "front": along[:1]}) is None
+    assert front.front(held.plan).data[told["mark"]].name == "cheapest within the deadline"
+    assert front.deadline({**held.plan, "front": along[:1]}) is None
 
 
 def test_the_best_rate_of_each_batch_is_inside_or_said_to_be_at_the_edge(held):
-    table = curve.rates(held.statistical)
+    table = frames.rates(held.statistical)
     best = table[table.best].set_index("global_batch")
     assert best.lr.to_dict() == pytest.approx({b: 0.1 * (b / 64) ** 0.5 for b in (64, 128, 256, 512)})
     assert best.inside.all() and table.more[~table.best].min() == pytest.approx(1.3)
     fewer = held.statistical[pd.to_numeric(held.statistical.lr) <= 0.1]
-    edges = curve.rates(fewer).query("best").set_index("global_batch").inside
+    edges = frames.rates(fewer).query("best").set_index("global_batch").inside
     assert not edges[64]
     assert "circle-open" in curve.lr(fewer).data[1].marker.symbol
 
 
 def test_the_heat_map_has_a_cell_for_each_plan(held):
-    (map_,) = curve.heat(held.plan).data
+    (map_,) = front.heat(held.plan).data
     assert np.isfinite(np.array(map_.z, float)).sum() == len({(p["workers"], p["batch"]) for p in held.plan["options"]})
 
 
@@ -120,4 +120,4 @@ def test_a_sweep_of_many_places_shows_few_and_says_all(tmp_path):
     chosen = facts["plan"]
     assert (chosen["nodes"], chosen["workers"]) in curve.shown(facts)
     assert len(curve.numbers(facts).rows) == len(facts["options"])
-    json.dumps(curve.deadline(facts), allow_nan=False)
+    json.dumps(front.deadline(facts), allow_nan=False)

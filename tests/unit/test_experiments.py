@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -73,6 +74,18 @@ def test_parts_of_a_sweep_are_not_experiments_of_their_own(tmp_path):
     found = {one.path.relative_to(tmp_path).as_posix(): one for one in experiments.found(tmp_path)}
     assert {name: one.kind for name, one in found.items()} == {"swept": "sweep", "swept/confirm/2x16": "run"}
     assert found["swept"].found.trials == 1
+
+
+def test_one_folder_is_what_it_is_among_all(root, tmp_path):
+    for one in experiments.found(root):
+        assert experiments.below(root, one.path.relative_to(root)).kind == one.kind
+    outside = tmp_path / "outside"
+    store.write_json(outside / "record.json", record().to_json())
+    (root / "linked").symlink_to(outside)
+    (root / ".hidden").mkdir()
+    store.write_json(root / ".hidden" / "record.json", record().to_json())
+    for place in ("linked", "../outside", str(outside), ".hidden", "none", "swept/trials"):
+        assert experiments.below(root, Path(place)) is None
 
 
 def test_a_page_is_made_anew_only_when_its_record_is(root):

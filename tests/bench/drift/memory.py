@@ -7,12 +7,12 @@ from tempfile import TemporaryDirectory
 import torch
 
 from equipoise.machine import machine
+from jobs.customers import Customers, png
 from tests.bench.clients import burst, request
-from tests.bench.drift.pool import OTHER
-from tests.bench.drift.story import Machine, png, served, shown
+from tests.bench.drift.story import served
 from tests.cluster import descendants, running
 
-AT_A_TIME, SECONDS, ROWS = 16, 2.0, 10
+PICTURES, AT_A_TIME, SECONDS, ROWS = 200, 16, 2.0, 10
 
 
 def main() -> None:
@@ -21,9 +21,8 @@ def main() -> None:
     asked.add_argument("--requests", type=int, default=200_000)
     most = asked.parse_args().requests
     print(", ".join(f"{name} {value}" for name, value in machine(torch.device("cpu")).items()))
-    pictures, _ = shown(OTHER + 300_000, 200, None)
-    bodies = [request("/predict", png(picture), "image/png") for picture in pictures]
     with TemporaryDirectory() as name, running() as cluster, served(cluster, Path(name)) as vending:
+        bodies = [request("/predict", png(picture), "image/png") for picture in vending.pictures(PICTURES)[0]]
         print("| requests | replica, MiB | monitor, MiB | its folder, KiB | captures, KiB |\n|--:|--:|--:|--:|--:|")
         done, turn = 0, 0
         for row in range(ROWS + 1):
@@ -33,7 +32,7 @@ def main() -> None:
             print(told(vending, cluster.head, Path(name), done), flush=True)
 
 
-def told(vending: Machine, head: int, place: Path, done: int) -> str:
+def told(vending: Customers, head: int, place: Path, done: int) -> str:
     """A row."""
     processes = descendants(head)
     found = [

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from equipoise.machine import machine
 from equipoise.workloads.shelf import Scene
-from tests.bench.drift.pool import OTHER
-from tests.bench.drift.story import CLIENTS, NAMES, TICK, Machine, served, shown, verdict
+from jobs.customers import AT_ONCE, NAMES, Customers
+from tests.bench.drift.story import TICK, served, verdict
 from tests.cluster import running
 
 CLEAN, BEFORE, DRIFTED, RARER = 3000, 300, 480, 1200
@@ -52,25 +52,25 @@ def main() -> None:
     runs = asked.parse_args().runs
     print(", ".join(f"{name} {value}" for name, value in machine(torch.device("cpu")).items()))
     with TemporaryDirectory() as name, running() as cluster, served(cluster, Path(name)) as vending:
-        pictures, _ = shown(OTHER + 100_000, CLEAN, None)
+        pictures, _ = vending.pictures(CLEAN)
         send(vending, pictures, np.arange(CLEAN))
         print(f"{CLEAN} clean requests: {verdict(vending)['state']}, {len(alarms(vending))} alarms\n", flush=True)
         print("| change | alarms | right cause first | median delay | since: off at most |\n|---|--:|--:|--:|--:|")
         for change, (scene, cause) in SCENES.items():
-            drifted = shown(OTHER + 200_000, 1000, scene)
+            drifted = vending.pictures(1000, scene)
             found = [run(vending, pictures, chosen(scene, drifted, seed), seed) for seed in range(runs)]
             print(row(change, cause, found), flush=True)
-        print(f"\nnot answered: {len(vending.wrong)} {vending.wrong[:2]}")
+        print(f"\nnot answered: {len(vending.unanswered)} {vending.unanswered[:2]}")
 
 
-def chosen(scene: Scene | None, drifted: tuple[Tensor, Any], seed: int) -> Tensor:
+def chosen(scene: Scene | None, drifted: tuple[Tensor, list[str]], seed: int) -> Tensor:
     """Drifted requests of a run."""
-    rng, (pictures, labels) = np.random.default_rng(seed), drifted
-    places = np.arange(len(labels)) if scene else np.flatnonzero(labels != seed % len(NAMES))
+    rng, (pictures, names) = np.random.default_rng(seed), drifted
+    places = np.arange(len(names)) if scene else np.flatnonzero(np.array(names) != NAMES[seed % len(NAMES)])
     return pictures[rng.choice(places, DRIFTED if scene else RARER)]
 
 
-def run(vending: Machine, clean: Tensor, drifted: Tensor, seed: int) -> Seen:
+def run(vending: Customers, clean: Tensor, drifted: Tensor, seed: int) -> Seen:
     """One change."""
     time.sleep(2 * TICK)  # or the last few requests of the run before count into this one
     vending.ask("POST", "/drift/reset")
@@ -88,14 +88,14 @@ def run(vending: Machine, clean: Tensor, drifted: Tensor, seed: int) -> Seen:
     return Seen(first["cause"], delay, abs(end["since"]["images"] - len(drifted)) / len(drifted))
 
 
-def send(vending: Machine, pictures: Tensor, places: Any) -> None:
+def send(vending: Customers, pictures: Tensor, places: Any) -> None:
     """Requests for labels, a few at once."""
-    with ThreadPoolExecutor(CLIENTS) as clients:
+    with ThreadPoolExecutor(AT_ONCE) as clients:
         ask: Callable[[int], str | None] = lambda place: vending.label(pictures[place])  # noqa: E731
         list(clients.map(ask, places.tolist()))
 
 
-def alarms(vending: Machine) -> list[dict[str, Any]]:
+def alarms(vending: Customers) -> list[dict[str, Any]]:
     """All so far."""
     return [one for one in vending.ask("GET", "/drift/history")["events"] if one["event"] == "alarm"]
 

@@ -1,0 +1,89 @@
+"""Processes that one started and shall leave nothing of: found, asked to end, and ended."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+LEAVE_SECONDS = 5.0  # for processes to end by themselves
+GONE_SECONDS = 10.0  # for the kernel to end them
+
+
+def ended(processes: Iterable[subprocess.Popen[Any]]) -> None:
+    """Commands that lead groups, and all that they started: asked first."""
+    running = [one for one in processes if one.poll() is None]
+    below = {pid: born(pid) for one in running for pid in family(one.pid)}
+    for one in running:
+        with suppress(ProcessLookupError):
+            os.killpg(one.pid, signal.SIGTERM)
+    with suppress(TimeoutError):
+        until(lambda: all(one.poll() is not None for one in running), LEAVE_SECONDS)
+    killed(below)
+
+
+def killed(births: Mapping[int, str]) -> None:
+    """Processes by when they were born, for an id may be another's by and by; they are gone afterwards."""
+    for pid, birth in births.items():
+        if born(pid) == birth:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    with suppress(TimeoutError):  # a folder that they still write to could not be removed
+        until(lambda: not any(born(pid) == birth for pid, birth in births.items()), GONE_SECONDS)
+
+
+def family(root: int) -> set[int]:
+    """Ids of a process and of all below it."""
+    return {root} | descendants(root)
+
+
+def descendants(root: int) -> set[int]:
+    """Ids of all processes below one."""
+    parents = {int(place.name): parent(int(place.name)) for place in Path("/proc").iterdir() if place.name.isdigit()}
+    below, more = set[int](), {root}
+    while more:
+        below |= more
+        more = {pid for pid, above in parents.items() if above in below} - below
+    return below - {root}
+
+
+def parent(pid: int) -> int:
+    """Of a process; 0 if it is gone."""
+    return int((fields(pid) or ["", "0"])[1])
+
+
+def born(pid: int) -> str:
+    """When a process was started, in the kernel's ticks; empty if it has ended."""
+    found = fields(pid)
+    return found[19] if found and found[0] != "Z" else ""
+
+
+def fields(pid: int) -> list[str]:
+    """What the kernel says of a process, after its name."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nothing listens on."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [held.getsockname()[1] for held in sockets]
+    for held in sockets:
+        held.close()
+    return ports
+
+
+def until(condition: Callable[[], Any], seconds: float = 120, what: str = "") -> Any:
+    """What `condition` returns once it is true."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what or condition} took longer than {seconds:.0f} s")
+        time.sleep(0.05)
+    return found
