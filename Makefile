@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test test-demo lint bench bench-drift serve
+.PHONY: setup demo test test-story lint bench bench-drift serve
 
 setup: .venv/ready ## install the project and what it needs into .venv
 
@@ -13,8 +13,8 @@ test: .venv/ready .venv/clients/ready .venv/browser/ready ## everything real: gl
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal tests/unit tests/contract tests/replay tests/browser
 	$(BIN)/python -m pytest tests/ray tests/http
 
-test-demo: .venv/ready .venv/browser/ready ## the demo to its end, and whether what it tells stands in its records
-	$(BIN)/python -m pytest tests/demo
+test-story: .venv/ready .venv/browser/ready ## the demo to its end, whether what it tells stands in its records, and models adapted again
+	$(BIN)/python -m pytest tests/story
 
 lint: .venv/ready ## style, types and the floors of the house
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports

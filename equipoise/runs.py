@@ -69,14 +69,22 @@ def require_writable(out: Path) -> None:
 
 @contextmanager
 def claimed(out: Path, trial: Trial) -> Iterator[None]:
-    """Make the folder, say whose it is, and keep other commands out while this one writes there.
-
-    The lock is the operating system's: it goes with the process, however that ends.
-    """
+    """Make the folder, say whose it is, and keep other commands out while this one writes there."""
     try:
         store.write_json(out / "trial.json", asdict(trial))
-        lock = (out / LOCK).open("w")
     except OSError as error:  # a read-only or full file system, which permissions do not show
+        raise ValueError(f"cannot write to {out}: {error.strerror}") from error
+    with alone(out):
+        yield
+
+
+@contextmanager
+def alone(out: Path) -> Iterator[None]:
+    """Keep other commands out of a folder. The lock is the operating system's: it goes with the process, however that
+    ends."""
+    try:
+        lock = (out / LOCK).open("w")
+    except OSError as error:
         raise ValueError(f"cannot write to {out}: {error.strerror}") from error
     with lock:
         try:

@@ -18,7 +18,7 @@ import tyro
 from dashboards import build
 from dashboards import story as telling
 from dashboards.page import written
-from equipoise import store
+from equipoise import runs, store
 from jobs.customers import Customers
 from jobs.processes import free_ports
 from jobs.stage import stage
@@ -43,7 +43,11 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, stopped)
     try:
-        return told(emptied(asked.out.absolute()), asked.keep)
+        out = asked.out.absolute()
+        require_mine(out)
+        with runs.alone(out):
+            emptied(out)
+            return told(out, asked.keep)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -60,16 +64,24 @@ def stopped(_number: int, _: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def emptied(out: Path) -> Path:
-    """The folder, without what an earlier demo left there; nobody else's is touched."""
+def require_mine(out: Path) -> None:
+    """Refuse a folder that is no demo's."""
     if out.exists() and not out.is_dir():
         raise ValueError(f"--out {out} is a file: choose a folder")
-    if out.exists() and any(out.iterdir()):
-        if not (out / telling.STORY).exists():
-            raise ValueError(f"--out {out} is not empty and of no demo: choose another")
-        shutil.rmtree(out)
-    (out / "logs").mkdir(parents=True)
-    return out
+    out.mkdir(parents=True, exist_ok=True)
+    if {file.name for file in out.iterdir()} - {runs.LOCK} and not (out / telling.STORY).exists():
+        raise ValueError(f"--out {out} is not empty and of no demo: choose another")
+
+
+def emptied(out: Path) -> None:
+    """Without what an earlier demo left there."""
+    for file in out.iterdir():
+        if file.is_dir() and not file.is_symlink():
+            shutil.rmtree(file)
+        elif file.name != runs.LOCK:
+            file.unlink()
+    (out / "logs").mkdir()
+    store.write_json(out / telling.STORY, {})
 
 
 def told(out: Path, keep: bool) -> int:

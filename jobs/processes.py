@@ -5,7 +5,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ LEAVE_SECONDS = 5.0  # for processes to end by themselves
 GONE_SECONDS = 10.0  # for the kernel to end them
 
 
-def ended(processes: Iterable[subprocess.Popen[Any]]) -> None:
+def ended(processes: Sequence[subprocess.Popen[Any]]) -> None:
     """Commands that lead groups, and all that they started: asked first."""
     running = [one for one in processes if one.poll() is None]
     below = {pid: born(pid) for one in running for pid in family(one.pid)}
@@ -24,6 +24,11 @@ def ended(processes: Iterable[subprocess.Popen[Any]]) -> None:
     with suppress(TimeoutError):
         until(lambda: all(one.poll() is not None for one in running), LEAVE_SECONDS)
     killed(below)
+    for one in processes:
+        one.wait(GONE_SECONDS)
+        for pipe in (one.stdout, one.stderr):
+            if pipe:
+                pipe.close()
 
 
 def killed(births: Mapping[int, str]) -> None:

@@ -1,4 +1,4 @@
-"""The demo is stopped: nothing of it stays, however impatient one is. Its whole length is run by tests/demo."""
+"""The demo is stopped: nothing of it stays, however impatient one is. Its whole length is run by tests/story."""
 
 import shutil
 import signal
@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from equipoise import runs
 from jobs import processes
 from jobs.processes import until
 from jobs.stage import ABOVE, PREFIX
@@ -57,3 +58,13 @@ def test_a_folder_of_someone_else_is_not_touched(tmp_path):
     assert demo.returncode == 2
     assert "choose another" in said and len(said.strip().splitlines()) == 1
     assert (tmp_path / "mine").read_text() == "dear to me"
+
+
+def test_two_do_not_tell_it_in_one_folder(tmp_path):
+    (tmp_path / "story.json").write_text("{}")
+    with runs.alone(tmp_path):
+        demo = begun(tmp_path)
+        _, said = demo.communicate(timeout=60)
+    assert demo.returncode == 2
+    assert "another command" in said
+    assert (tmp_path / "story.json").read_text() == "{}"
