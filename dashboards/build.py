@@ -5,11 +5,12 @@ Runs leave their own pages; this writes those that are missing or older than wha
 
 import argparse
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from dashboards import experiments, index, pages
 from dashboards.experiments import FOREIGN, Experiment
-from dashboards.page import written
+from dashboards.page import plain, written
 
 MOST_PAGES = 200  # written at once: of two thousand runs the index is enough, and a page weighs 2 MB
 
@@ -20,13 +21,18 @@ def main(arguments: list[str] | None = None) -> int:
     asked.add_argument("folder", type=Path, help="folder of runs, such as runs/")
     asked.add_argument("--out", type=Path, help="file to write; FOLDER/index.html if not given")
     given = asked.parse_args(arguments)
-    if not given.folder.is_dir():
-        print(f"error: {given.folder} is no folder: give one that holds runs", file=sys.stderr)  # noqa: T201
-        return 2
+    out = given.out or given.folder / "index.html"
     try:
-        print(f"written to {build(given.folder, given.out or given.folder / 'index.html')}")  # noqa: T201
+        if not given.folder.is_dir():
+            raise ValueError(f"{given.folder} is no folder: give one that holds runs")
+        if not out.name or (out.exists() and not out.is_file()):
+            raise ValueError(f"--out {out} is no file: give a name such as index.html")
+        print(f"written to {build(given.folder, out)}")  # noqa: T201
     except OSError as error:
-        print(f"error: cannot write: {error.strerror} ({error.filename})", file=sys.stderr)  # noqa: T201
+        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)  # noqa: T201
+        return 2
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201
         return 2
     return 0
 
@@ -45,8 +51,9 @@ def drawn(one: Experiment, new: bool) -> Experiment:
     """The experiment with its page, if it can be shown; otherwise why not."""
     try:
         if new:
-            pages.left(one)
-        index.side(one), index.cells(one)
+            with suppress(OSError):  # where nothing can be written the page of before is led to, if there is one
+                pages.left(one)
+        plain([index.side(one), index.cells(one)])
     except FOREIGN as error:
         return experiments.foreign(one, error)
     return one

@@ -161,7 +161,8 @@ def optimum(figure: go.Figure, plan: Facts) -> None:
 def lr(trials: pd.DataFrame) -> go.Figure:
     """Learning rates that were tried at each batch; the best is joined, hollow where it is the last that was tried."""
     table, figure = rates(trials), go.Figure()
-    tried, best = table[~table.best], table[table.best]
+    known = table.best & (table.reached > 0)
+    tried, best = table[~known], table[known]
     figure.add_scatter(
         x=tried.global_batch,
         y=tried.lr,

@@ -62,7 +62,7 @@ class Sweep:
     """trials so far, of a sweep that has not come to its table of them"""
 
 
-FOREIGN = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+FOREIGN = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """whatever contents give rise to that another program wrote, or that were damaged"""
 EMPTY: Facts = {"plan": None, "front": [], "options": [], "knee": None, "system": None, "statistical": None}
 
@@ -80,9 +80,9 @@ def below(root: Path, place: Path) -> Experiment | None:
     """What one folder below another is; None where `found` would not come by."""
     inside = not place.is_absolute() and not any(part in INSIDE or part.startswith(".") for part in place.parts)
     whole = root / place
-    if not inside or not whole.is_dir() or whole.resolve() != root.resolve() / place:
-        return None
-    with suppress(OSError):  # gone meanwhile, or closed to us
+    with suppress(OSError, ValueError):  # gone meanwhile, closed to us, or a name that no folder has
+        if not inside or not whole.is_dir() or whole.resolve() != root.resolve() / place:
+            return None
         return experiment(whole, {one.name for one in whole.iterdir()})
     return None
 
@@ -144,11 +144,11 @@ def plan(file: Path) -> Sweep:
     facts = EMPTY | {"warnings": ["this sweep has come to no plan yet"]}
     if (place / "plan.json").exists():
         facts = EMPTY | require(store.read_json(place / "plan.json"), place / "plan.json", "front", "warnings")
-    trial, counted = place / "trial.json", (place / "statistical.csv").exists()
+    trial, counted = place / "trial.json", (place / "statistical.csv").is_file()
     under_way = [] if counted else tried(place / "trials")
     return Sweep(
         plan=facts,
-        system=tables.system(place / "system.csv") if (place / "system.csv").exists() else None,
+        system=tables.system(place / "system.csv") if (place / "system.csv").is_file() else None,
         statistical=tables.statistical(place / "statistical.csv") if counted else counts(under_way),
         trial=require(store.read_json(trial), trial) if trial.exists() else {},
         confirm=store.read_json(place / "confirm.json") if (place / "confirm.json").exists() else None,

@@ -31,7 +31,7 @@ def page(found: Sequence[Experiment], root: Path, lead_to: Callable[[Experiment]
     rows = []
     for one, label in zip(found, names, strict=True):
         to = lead_to(one)
-        rows.append([Link(label, quote(to)) if to else label, *cells(one)])
+        rows.append([Link(label, quote(os.fsencode(to))) if to else label, *cells(one)])
     parts: list[Part] = [Facts(name="counts", facts=counts(found))]
     parts += [Table(name="experiments", columns=COLUMNS, rows=rows, picks=names)]
     wrong = [Note(name=f"wrong-{at}", words=f"{name(one, root)}: {one.why}") for at, one in enumerate(found) if one.why]
@@ -59,8 +59,16 @@ def counts(found: Sequence[Experiment]) -> dict[str, str]:
 
 def cells(one: Experiment) -> list[Any]:
     """A row, after the name."""
-    written = datetime.fromtimestamp(one.changed, UTC).strftime("%Y-%m-%d %H:%M")
-    return [one.kind, written, *(["", None, None, None, one.why[:60], None, None] if one.why else outcome(one.found))]
+    came = ["", None, None, None, one.why[:60], None, None] if one.why else outcome(one.found)
+    return [one.kind, written(one.changed), *came]
+
+
+def written(seconds: float) -> str:
+    """When; nothing of a time that no calendar has."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
+    except (ValueError, OverflowError, OSError):
+        return ""
 
 
 def outcome(found: Any) -> list[Any]:

@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -121,20 +122,37 @@ class Page:
 def html(page: Page) -> str:
     """The whole file."""
     parts = {"drawing": drawing(), "data": packed(json.dumps(data(page)))}
-    return templates().get_template("page.html").render(page=page, **parts)
+    return readable(templates().get_template("page.html").render(page=page, **parts))
 
 
 def data(page: Page) -> dict[str, Any]:
     """What its script draws, and answers clicks with."""
-    return {"figures": figures(page), "sliders": sliders(page), "compared": dict(page.compared)}
+    found: dict[str, Any] = plain({"figures": figures(page), "sliders": sliders(page), "compared": page.compared})
+    return found
+
+
+def plain(value: Any) -> Any:
+    """As JSON has it: neither NaN nor infinities, which would keep the whole page from being read."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {readable(str(name)): plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return readable(value) if isinstance(value, str) else value
+
+
+def readable(text: str) -> str:
+    """Letters that no encoding has, as names of files and damaged records may hold them, in other letters."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def changes(page: Page) -> dict[str, Any]:
     """What a live page takes over: what its script draws, and the rest of its contents."""
     return {
-        "lead": page.lead,
+        "lead": readable(page.lead),
         **data(page),
-        "main": templates().get_template("main.html").render(page=page),
+        "main": readable(templates().get_template("main.html").render(page=page)),
     }
 
 

@@ -39,6 +39,8 @@ def figure(table: pd.DataFrame, target: float) -> go.Figure:
     line(panels, 2, table.seen, table.examples / table.seconds, "examples/s", BLUE)
     for part, colour in (("compute", BLUE), ("exchange", ORANGE), ("data", GREEN)):
         spent = table[f"{part}_seconds"] / table.steps * 1000
+        if not spent.any():  # one worker exchanges nothing
+            continue
         panels.add_bar(x=table.seen, y=spent, name=part, marker_color=colour, row=3, col=1)
     line(panels, 4, table.seen, table.noise, "noise scale", BLUE)
     panels.update_yaxes(title_text="loss", row=1, col=1, secondary_y=False)

@@ -132,7 +132,7 @@ def binds(facts: Facts) -> list[str]:
     if not chosen:
         return []
     words = {
-        "compute": "computing takes the longest part of its step: faster workers, or more of them, would help",
+        "compute": "computing takes the longest part of its step: faster workers help, or more if the exchange lets",
         "exchange": "the exchange of gradients takes the longest part of its step: a faster network would help",
         "noise": "its batch is past the critical one: more workers at the same batch of each teach little more",
         "data": "its workers wait for data: a faster store or more loading threads would help",

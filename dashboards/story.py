@@ -13,6 +13,8 @@ from equipoise import store
 
 Found = Mapping[str, Any]
 STORY = "story.json"
+NOTHING: Found = {"demo": 1, "chapters": [], "sent": {}}
+"""of a story that has not begun"""
 TITLES = {"clean": "all is well", "drift": "the light changed", "adapted": "adapted", "again": "adapted, old light"}
 """of what was sent, in the order in which it is told"""
 
@@ -27,6 +29,15 @@ class Story:
     run: Found
     bundle: Found
     verdict: Found
+
+
+def of_demo(folder: Path) -> bool:
+    """Whether a folder is a demo's."""
+    try:
+        found = store.read_json(folder / STORY)
+    except (ValueError, OSError):
+        return False
+    return isinstance(found, dict) and NOTHING.keys() <= found.keys()
 
 
 def read(folder: Path) -> Story:
@@ -49,8 +60,14 @@ def confirmed(confirm: Found) -> str:
     """How the plan kept its word."""
     if confirm["seconds"] is None:
         return "the confirming run did not reach the target"
-    where = "inside" if confirm["inside"] else "outside"
-    return f"the confirming run took {style.seconds(confirm['seconds'])}: {where} of what was foretold"
+    took = f"the confirming run took {style.seconds(confirm['seconds'])}"
+    if confirm["inside"]:
+        return f"{took}: inside of what was foretold"
+    examples, step = (confirm[name] for name in ("examples", "step"))
+    return (
+        f"{took}: outside of what was foretold, with {examples['ratio']:.2f} of the examples and steps that took"
+        f" {step['ratio']:.2f} of the time"
+    )
 
 
 def learned(run: Found, bundle: Found) -> str:
@@ -61,7 +78,7 @@ def learned(run: Found, bundle: Found) -> str:
 
 def noticed(verdict: Found) -> str:
     """The verdict."""
-    return f"{verdict['cause']}, since {verdict['since']['images']:,} of {verdict['images']:,} requests"
+    return f"{verdict['cause']}, for the last {verdict['since']['images']:,} of {verdict['images']:,} requests"
 
 
 def mended(story: Found) -> str:
@@ -69,7 +86,12 @@ def mended(story: Found) -> str:
     sent = story["sent"]
     meanwhile = f"{sent['meanwhile']['requests']:,} requests meanwhile, {sent['meanwhile']['unanswered']} unanswered"
     back = f"{answered(sent['adapted'])} under the new light, {answered(sent['again'])} under the old one"
-    return f"{story['labels']} labels, {meanwhile}; {back}: {style.share(story['regained'])} of what was lost is back"
+    return f"{story['labels']} labels, {meanwhile}; {back}: {regained(story)} of what was lost is back"
+
+
+def regained(story: Found) -> str:
+    """A share; chance may make it more than all."""
+    return style.share(story["regained"]) if story["regained"] < 1 else "all"
 
 
 def answered(sent: Found) -> str:
@@ -111,7 +133,10 @@ def page(found: Story) -> Page:
     chapters = zip(found.story["chapters"], told(found).values(), strict=True)
     sections = [
         Section(title="What customers saw", words=[f"{found.verdict['why']}."], parts=[shown]),
-        *(Section(title=f"{one['title']}: {style.seconds(one['seconds'])}", words=[line]) for one, line in chapters),
+        *(
+            Section(title=f"{at}. {one['title']}: {style.seconds(one['seconds'])}", words=[line])
+            for at, (one, line) in enumerate(chapters, 1)
+        ),
     ]
     links = [
         Link("the curve", "sweep/curve.html"),

@@ -51,10 +51,17 @@ def write_json(path: Path, facts: Any) -> None:
 
 def read_json(path: Path) -> Any:
     """What `path` holds, or one sentence on why it cannot be read."""
+    require_file(path)
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError, IsADirectoryError) as error:
         raise ValueError(f"{path} is not JSON ({error}): it was damaged, or another program wrote it") from None
+
+
+def require_file(path: Path) -> None:
+    """Refuse what would be waited for, such as a pipe."""
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is no file")
 
 
 def stamp(path: str) -> str | None:

@@ -8,7 +8,7 @@ import shutil
 import signal
 import sys
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -17,6 +17,7 @@ import tyro
 
 from dashboards import build
 from dashboards import story as telling
+from dashboards.experiments import FOREIGN
 from dashboards.page import written
 from equipoise import runs, store
 from jobs.customers import Customers
@@ -25,6 +26,7 @@ from jobs.stage import stage
 from jobs.story import CHAPTERS, Story
 
 SLOTS = 2
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,36 +42,46 @@ class Asked:
 def main() -> int:
     """Exit status: 0 the story came to its end, 1 a chapter failed, 2 asked for what cannot be, 143 stopped."""
     asked = tyro.cli(Asked)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, stopped)
-    try:
-        out = asked.out.absolute()
-        require_mine(out)
-        with runs.alone(out):
+    for number in STOPS:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, stopped)
+    out = asked.out.absolute()
+    with ExitStack() as held:
+        try:
+            require_mine(out)
+            held.enter_context(runs.alone(out))
+        except ValueError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 2
+        try:
             emptied(out)
             return told(out, asked.keep)
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except (RuntimeError, OSError) as error:
-        print(f"\nthe story ends here: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("\nstopped: nothing is left running", file=sys.stderr)
-        return 143
+        except KeyboardInterrupt:
+            print("\nstopped: nothing is left running", file=sys.stderr)
+            return 143
+        except (RuntimeError, OSError, *FOREIGN) as error:  # foreign: records that do not hold what is to be told
+            known = isinstance(error, RuntimeError | OSError | ValueError)
+            print(f"\nthe story ends here: {error if known else repr(error)}", file=sys.stderr)
+            return 1
 
 
 def stopped(_number: int, _: FrameType | None) -> None:
-    """To be ended, or to lose the terminal, is as Ctrl-C."""
+    """To be ended, or to lose the terminal, is as Ctrl-C; who asks again meanwhile is not heard."""
+    for number in STOPS:
+        signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
 def require_mine(out: Path) -> None:
-    """Refuse a folder that is no demo's."""
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"--out {out} is a file: choose a folder")
-    out.mkdir(parents=True, exist_ok=True)
-    if {file.name for file in out.iterdir()} - {runs.LOCK} and not (out / telling.STORY).exists():
+    """Make the folder; refuse one that is no demo's."""
+    try:
+        if out.exists() and not out.is_dir():
+            raise ValueError(f"--out {out} is a file: choose a folder")
+        out.mkdir(parents=True, exist_ok=True)
+        others = {file.name for file in out.iterdir()} - {runs.LOCK}
+    except OSError as error:
+        raise ValueError(f"--out {out} cannot be written to ({error.strerror}): choose another") from None
+    if others and not telling.of_demo(out):
         raise ValueError(f"--out {out} is not empty and of no demo: choose another")
 
 
@@ -81,7 +93,7 @@ def emptied(out: Path) -> None:
         elif file.name != runs.LOCK:
             file.unlink()
     (out / "logs").mkdir()
-    store.write_json(out / telling.STORY, {})
+    store.write_json(out / telling.STORY, telling.NOTHING)
 
 
 def told(out: Path, keep: bool) -> int:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -45,17 +46,18 @@ def begun(
     """A process that leads a group of its own and does not outlive this one."""
     said = log.open("w") if log else subprocess.PIPE
     try:
-        return subprocess.Popen(  # noqa: S603 - the commands of whoever asks
-            command,
-            cwd=cwd,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=subprocess.STDOUT if log else subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-            preexec_fn=orphaned,
-        )
+        with undisturbed() as before:  # what a signal raises in the midst of a fork is lost
+            return subprocess.Popen(  # noqa: S603 - the commands of whoever asks
+                command,
+                cwd=cwd,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT if log else subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+                preexec_fn=partial(orphaned, before),
+            )
     finally:
         if log:
             said.close()  # type: ignore[union-attr] # a file then
@@ -88,16 +90,17 @@ def stage(slots: int, **variables: str) -> Iterator[Stage]:
                 head.wait()
 
 
-def orphaned() -> None:
-    """Of a child: end when the parent is gone, however that went."""
+def orphaned(mask: set[int]) -> None:
+    """Of a child: hear signals, and end when the parent is gone, however that went."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
-    """Whoever is impatient and presses Ctrl-C again is heard afterwards."""
+def undisturbed() -> Iterator[set[int]]:
+    """Who wants us to stop is heard afterwards; gives what was not heard before."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
     try:
-        yield
+        yield {int(number) for number in before}
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ class Story:
     out: Path
     stage: Stage
     customers: Customers
-    facts: dict[str, Any] = field(default_factory=lambda: {"chapters": [], "sent": {}})
+    facts: dict[str, Any] = field(default_factory=lambda: deepcopy(dict(telling.NOTHING)))
     """what no other record has: what was sent, and what came back"""
 
     def job(self, name: str, *words: object, fine: tuple[int, ...] = (0,)) -> None:
@@ -101,7 +102,7 @@ def served(story: Story) -> list[str]:
     """Serve it, and send what it knows."""
     link, port = story.out / "bundles" / "served", story.customers.port
     link.symlink_to("vending")
-    words = {"bundle": link, "port": port, "watch": 1, "tick": 0.5, "state": story.out / "state"}
+    words = {"bundle": link, "port": port, "watch": 1, "tick": 0.1, "state": story.out / "state"}
     words |= {"capture": story.out / "kept", "captures": 4 * LABELS}
     command = (str(BIN / "serve"), "run", "services.app:build", *(f"{name}={value}" for name, value in words.items()))
     log = story.out / "logs" / "serve.log"
@@ -151,6 +152,8 @@ def adapted(story: Story) -> list[str]:
     story.sent("adapted", EVENING)
     story.sent("again")
     lost = story.right("clean") - story.right("drift")
+    if lost <= 0:
+        raise RuntimeError("the light cost nothing: there was nothing to bring back")
     story.facts["regained"] = (story.right("adapted") - story.right("drift")) / lost
     return [telling.mended(story.facts)]
 

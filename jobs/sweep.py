@@ -21,6 +21,7 @@ from ray.tune import Callback
 
 from dashboards import experiments, pages
 from equipoise import runs, store, system
+from equipoise.record import Record
 from equipoise.search import ANY, Bounds, Grid, Search
 from equipoise.system import Places, System
 from equipoise.trial import Optimizer, Precision, Trial
@@ -266,7 +267,8 @@ def confirmed(base: Trial, out: Path, facts: dict[str, Any]) -> int:
     foretold = chosen["seconds"]
     spent = record.seconds * record.examples_to_target / record.laps[-1].seen if record.examples_to_target else None
     inside = spent is not None and foretold["low"] <= spent <= foretold["high"]
-    store.write_json(out / "confirm.json", {"seconds": spent, "foretold": foretold, "inside": inside})
+    found = {"seconds": spent, "foretold": foretold, "inside": inside}
+    store.write_json(out / "confirm.json", found | (parts(record, chosen) if spent else {}))
     if spent is None:
         print(f"confirming run: {record.ended} without reaching the target: see {place}")
         return 1
@@ -276,6 +278,13 @@ def confirmed(base: Trial, out: Path, facts: dict[str, Any]) -> int:
         f" ({foretold['low']:.3g} to {foretold['high']:.3g}: {'inside' if inside else 'outside'})"
     )
     return 0
+
+
+def parts(record: Record, chosen: dict[str, Any]) -> dict[str, Any]:
+    """What the time is made of, against what was foretold: examples to the target, and seconds of a step."""
+    seen, step = float(record.examples_to_target or 0), record.seconds / record.laps[-1].step
+    pairs = {"examples": (seen, chosen["examples"]), "step": (step, chosen["step"]["seconds"])}
+    return {name: {"value": one, "foretold": other, "ratio": one / other} for name, (one, other) in pairs.items()}
 
 
 def table(rows: pd.DataFrame, path: Path) -> None:

@@ -15,7 +15,7 @@ from equipoise import bundle as bundles
 from equipoise import store
 from services.metrics import PLACE
 from services.predictor import DRAIN_SECONDS, Predictor
-from services.settings import Settings
+from services.settings import Reached, Settings
 from services.versions import Wanted
 
 PACE = {"metrics_interval_s": 1, "look_back_period_s": 5, "upscale_delay_s": 5, "downscale_delay_s": 60}
@@ -45,12 +45,23 @@ class Asked(Settings):
 def build(args: dict[str, Any]) -> Application:
     """The application. Of an argument that cannot be, the command line is told in a sentence."""
     try:
-        return application(Asked.model_validate(args))
+        by_hand = not ray.is_initialized()
+        asked = Asked.model_validate(args)
+        found = application(asked)
+        if by_hand:
+            announced(asked)
+        return found
     except ValueError as error:
         if ray.is_initialized():  # within a deployment from YAML, which shows what is raised
             raise
         print(f"error: {sentence(error)}", file=sys.stderr)  # noqa: T201
         sys.exit(2)
+
+
+def announced(asked: Reached) -> None:
+    """Say where it will answer: what `serve run` prints is the port of a proxy that is not there."""
+    scheme = "https" if asked.certfile else "http"
+    print(f"will answer at {scheme}://{asked.host}:{asked.port}/", file=sys.stderr)  # noqa: T201
 
 
 def sentence(error: ValueError, asked: type[BaseModel] = Asked) -> str:

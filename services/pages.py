@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from services.app import sentence, without_proxy
+from services.app import announced, sentence, without_proxy
 from services.guard import ASKS, Guard
 from services.listener import Listener
 from services.live import POLICY
@@ -45,14 +45,17 @@ class Asked(Reached):
 
 def build(args: dict[str, Any]) -> Application:
     """The application. Of an argument that cannot be, the command line is told in a sentence."""
+    by_hand = not ray.is_initialized()
     try:
         asked = checked(args)
     except ValueError as error:
-        if ray.is_initialized():  # within a deployment from YAML, which shows what is raised
+        if not by_hand:  # within a deployment from YAML, which shows what is raised
             raise
         print(f"error: {sentence(error, Asked)}", file=sys.stderr)  # noqa: T201
         sys.exit(2)
     without_proxy()
+    if by_hand:
+        announced(asked)
     deployment = serve.deployment(Pages, name="Pages").options(ray_actor_options={"num_cpus": 0})
     return deployment.bind(asked.model_dump())
 
@@ -60,7 +63,11 @@ def build(args: dict[str, Any]) -> Application:
 def checked(args: dict[str, Any]) -> Asked:
     """What is asked for, if it can be."""
     asked = Asked.model_validate(args)
-    if not Path(asked.runs).is_dir():
+    try:
+        there = Path(asked.runs).is_dir()
+    except OSError:
+        there = False
+    if not there:
         raise ValueError(f"runs={asked.runs} is no folder: give one below which runs lie")
     asked.secrets()
     asked.require_tls()

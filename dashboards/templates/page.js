@@ -47,15 +47,19 @@ const value = (row, column) => {
   const cell = row.cells[column];
   return cell.dataset.value === undefined ? cell.textContent.trim() : Number(cell.dataset.value);
 };
-const between = (one, other) =>
-  typeof one === typeof other ? (one < other ? -1 : one > other ? 1 : 0) : typeof one === "number" ? -1 : 1;
+// what is not there comes last, whichever way it is sorted
+const between = (one, other, down) => {
+  if ((one === "-") !== (other === "-")) return one === "-" ? 1 : -1;
+  const before = typeof one === typeof other ? (one < other ? -1 : one > other ? 1 : 0) : typeof one === "number" ? -1 : 1;
+  return down ? -before : before;
+};
 
 const sort = (head, down = head.getAttribute("aria-sort") === "ascending") => {
   const table = head.closest("table");
   for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
   head.setAttribute("aria-sort", down ? "descending" : "ascending");
   const rows = [...table.tBodies[0].rows];
-  rows.sort((one, other) => between(value(one, head.cellIndex), value(other, head.cellIndex)) * (down ? -1 : 1));
+  rows.sort((one, other) => between(value(one, head.cellIndex), value(other, head.cellIndex), down));
   table.tBodies[0].append(...rows);
 };
 

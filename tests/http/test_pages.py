@@ -32,6 +32,7 @@ def port(stage, cluster, root, tmp_path_factory):
     process = cluster.start(SERVE, "run", "services.pages:build", f"runs={root}", f"port={port}", log=log)
     try:
         until(lambda: process.poll() is None and answered(port), 60)
+        assert f"will answer at http://127.0.0.1:{port}/" in log.read_text()
         yield port
     finally:
         cluster.shut_down_serve()

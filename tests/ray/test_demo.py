@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from equipoise import runs
+from dashboards import story
+from equipoise import runs, store
 from jobs import processes
 from jobs.processes import until
 from jobs.stage import ABOVE, PREFIX
@@ -53,6 +54,7 @@ def test_nothing_is_left_running(tmp_path, number):
 
 def test_a_folder_of_someone_else_is_not_touched(tmp_path):
     (tmp_path / "mine").write_text("dear to me")
+    (tmp_path / "story.json").write_text('{"chapters": "of a novel"}')
     demo = begun(tmp_path)
     _, said = demo.communicate(timeout=60)
     assert demo.returncode == 2
@@ -61,10 +63,10 @@ def test_a_folder_of_someone_else_is_not_touched(tmp_path):
 
 
 def test_two_do_not_tell_it_in_one_folder(tmp_path):
-    (tmp_path / "story.json").write_text("{}")
+    store.write_json(tmp_path / "story.json", story.NOTHING)
     with runs.alone(tmp_path):
         demo = begun(tmp_path)
         _, said = demo.communicate(timeout=60)
     assert demo.returncode == 2
     assert "another command" in said
-    assert (tmp_path / "story.json").read_text() == "{}"
+    assert store.read_json(tmp_path / "story.json") == story.NOTHING

@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -50,6 +51,8 @@ def test_a_sweep_whose_driver_is_killed_goes_on_and_repeats_no_trial(cluster, tm
     assert len(runs) == len(after) and not runs.duplicated(["global_batch", "lr", "seed"]).any()
     confirm = json.loads((out / "confirm.json").read_text())
     assert confirm["seconds"] > 0
+    ratios = [confirm[name]["ratio"] for name in ("examples", "step")]
+    assert np.prod(ratios) == pytest.approx(confirm["seconds"] / confirm["foretold"]["value"])
     assert "confirming run" in done.stdout
     for page in ("curve.html", "scaling.html"):
         assert str(out / page) in done.stdout and (out / page).stat().st_size > 1e6

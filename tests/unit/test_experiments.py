@@ -1,6 +1,9 @@
 """An index over whatever lies in a folder: what is missing, half-written or foreign is told as such."""
 
+import base64
+import gzip
 import json
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -52,6 +55,37 @@ def test_what_cannot_be_read_is_said_and_the_rest_is_shown(root, capsys):
     assert re.search(r'href="good/run.html"', text) and re.search(r'href="swept/curve.html"', text)
     assert (root / "good/run.html").exists() and (root / "swept/scaling.html").exists()
     assert not list(root.rglob("*/foreign/*.html"))
+
+
+def test_hostile_records_cost_no_other_its_place(root):
+    good = record().to_json()
+    deep = json.loads("[" * 600 + "]" * 600)
+    store.write_json(root / "deep" / "record.json", good | {"ended": deep})
+    (root / "nan").mkdir()
+    laps = [*good["laps"][:-1], good["laps"][-1] | {"metric": float("nan")}]
+    (root / "nan" / "record.json").write_text(json.dumps(good | {"laps": laps}))
+    store.write_json(root / "letters" / "bundle.json", {"name": "\ud800", "classes": [], "metrics": {}})
+    os.mkdir(os.fsencode(root) + b"/\xff")  # noqa: PTH102 - a name that is no text
+    store.write_json(Path(os.fsdecode(os.fsencode(root) + b"/\xff/record.json")), good)
+    for name in ("record.json", "plan.json", "bundle.json", "verdict.json"):
+        (root / f"pipe-{name}").mkdir()
+        os.mkfifo(root / f"pipe-{name}" / name)
+    (root / "page" / "run.html").mkdir(parents=True)
+    store.write_json(root / "page" / "record.json", good)
+    os.utime(root / "page" / "run.html", (1e9, 1e9))
+    assert build.main([str(root)]) == 0
+    text = (root / "index.html").read_text()
+    for name in ("good/run.html", "letters", "\\udcff", "nan", "record.json is no file", "page", "deep: "):
+        assert name in text
+    assert "NaN" not in gzip.decompress(base64.b64decode(re.search(r'id="data"[^>]*>([^<]+)', text)[1])).decode()
+
+
+@pytest.mark.parametrize("out", [".", "/", "folder", "pipe"])
+def test_what_is_no_file_is_not_written_to(root, out, capsys):
+    (root / "folder").mkdir()
+    os.mkfifo(root / "pipe")
+    assert build.main([str(root), "--out", out if out in "./" else str(root / out)]) == 2
+    assert "is no file" in capsys.readouterr().err
 
 
 def test_plans_with_the_right_names_and_wrong_contents_are_no_crash(root):

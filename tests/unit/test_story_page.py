@@ -19,7 +19,13 @@ RECORDS = {
             "seconds": {"value": 4.51, "low": 3.52, "high": 5.53},
         }
     },
-    "sweep/confirm.json": {"seconds": 4.74, "inside": True, "foretold": {"low": 3.52, "high": 5.53}},
+    "sweep/confirm.json": {
+        "seconds": 4.74,
+        "inside": True,
+        "foretold": {"low": 3.52, "high": 5.53},
+        "examples": {"value": 900.0, "foretold": 1000.0, "ratio": 0.9},
+        "step": {"value": 0.0027, "foretold": 0.0015, "ratio": 1.8},
+    },
     "vending/record.json": {"laps": [{"seen": 5760}]},
     "bundles/vending/bundle.json": {"metrics": {"accuracy": 0.978}, "engine": {"name": "onnxruntime"}},
     "drift/verdict.json": {
@@ -29,6 +35,7 @@ RECORDS = {
         "images": 811,
     },
     "story.json": {
+        "demo": 1,
         "chapters": [{"title": name, "seconds": 51.0 + at} for at, name in enumerate("abcde")],
         "sent": {
             **{
@@ -69,7 +76,7 @@ def test_each_line_is_of_its_record(demo):
         " the confirming run took 4.74 s: inside of what was foretold",
         "model": "97.8% right on test after 5,760 examples; answers by onnxruntime",
         "service": "97.0% of 400 right",
-        "drift": "37.0% of 400 right; colour temperature, since 397 of 811 requests",
+        "drift": "37.0% of 400 right; colour temperature, for the last 397 of 811 requests",
         "remedy": "100 labels, 1,234 requests meanwhile, 0 unanswered; 93.0% of 400 right under the new light,"
         " 97.5% of 400 right under the old one: 93.3% of what was lost is back",
     }
@@ -77,7 +84,8 @@ def test_each_line_is_of_its_record(demo):
 
 def test_a_plan_that_did_not_keep_its_word_is_told_so():
     confirm = RECORDS["sweep/confirm.json"]
-    assert "outside" in story.confirmed({**confirm, "inside": False})
+    why = "outside of what was foretold, with 0.90 of the examples and steps that took 1.80 of the time"
+    assert why in story.confirmed({**confirm, "inside": False})
     assert "did not reach" in story.confirmed({**confirm, "seconds": None})
 
 
@@ -86,6 +94,6 @@ def test_the_page_shows_what_was_right(demo):
     (panel,) = page.panels()
     assert list(panel.figure.data[0].y) == [right / whole for whole, right in SENT.values()]
     text = html(page)
-    for words in ("97.8% right on test", "1,234 requests", "sweep/curve.html", "c: 53 s"):
+    for words in ("97.8% right on test", "1,234 requests", "sweep/curve.html", "3. c: 53 s"):
         assert words in text
     json.dumps(story.told(story.read(demo)))
