@@ -1,0 +1,137 @@
+"""Whether a cluster file means what it says, before `ray up` spends money on it: python -m jobs.launchable cluster.yaml
+
+Ray checks the frame and lets pass what stands under `provider` and `node_config`, which only the cloud reads; that is
+held against the clouds' own descriptions here. And it must not open what Equipoise keeps shut.
+"""
+
+import argparse
+import copy
+import json
+import logging
+import re
+import sys
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import ray
+import yaml
+
+Facts = dict[str, Any]
+
+COMMON = {"type", "region", "availability_zone", "cache_stopped_nodes", "use_internal_ips", "disable_node_updaters"}
+PROVIDERS = {
+    "aws": COMMON | {"security_group", "key_pair", "aws_credentials", "cloudwatch"},
+    "gcp": COMMON | {"project_id", "gcp_credentials"},
+}
+"""what Ray 2.58 reads of each"""
+LOOPBACK = ("127.0.0.1", "localhost")
+
+
+def main() -> int:
+    """Exit status: 0 all can be launched, 2 something cannot."""
+    asked = argparse.ArgumentParser(prog="python -m jobs.launchable", description=__doc__)
+    asked.add_argument("files", nargs="+", type=Path)
+    found = [f"{path}: {one}" for path in asked.parse_args().files for one in wrong(path)]
+    for one in found:
+        print(f"error: {one}", file=sys.stderr)
+    return 2 if found else 0
+
+
+def wrong(path: Path) -> list[str]:
+    """All that is, in sentences."""
+    try:
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        return [f"cannot be read: {' '.join(str(error).split())}"]
+    if said := refused_by_ray(config):
+        return [said]
+    kind = config["provider"]["type"]
+    if kind not in PROVIDERS:
+        return [f"provider.type: {kind} is not known here: choose {' or '.join(PROVIDERS)}"]
+    odd = sorted(set(config["provider"]) - PROVIDERS[kind])
+    found = [f"provider.{name}: Ray reads no such key; it reads {', '.join(sorted(PROVIDERS[kind]))}" for name in odd]
+    for name, node in config["available_node_types"].items():
+        found += [f"available_node_types.{name}.node_config{one}" for one in CLOUDS[kind](node["node_config"])]
+    return [*found, *opened(config), *loose(config)]
+
+
+def refused_by_ray(config: Any) -> str | None:
+    """Ray's own word, the first line of it."""
+    from ray.autoscaler._private.util import prepare_config, validate_config  # nothing public checks a file
+
+    logging.getLogger("ray.autoscaler._private.util").setLevel(logging.WARNING)
+    try:
+        validate_config(prepare_config(copy.deepcopy(config)))
+        return None
+    except Exception as error:  # it raises what it likes
+        return f"Ray refuses it: {str(error).strip().splitlines()[0]}"
+
+
+def amazon(node: Facts) -> Iterator[str]:
+    """What EC2 would not take of an instance, by its own description."""
+    from botocore.loaders import Loader
+    from botocore.model import ServiceModel
+    from botocore.validate import ParamValidator
+
+    ec2 = ServiceModel(Loader().load_service_model("ec2", "service-2"))
+    asked = {name: value for name, value in node.items() if name != "SubnetIds"}  # Ray's, which chooses one of them
+    asked |= {"MinCount": 1, "MaxCount": 1}
+    report = ParamValidator().validate(asked, ec2.operation_model("RunInstances").input_shape).generate_report()
+    yield from (f": {' '.join(line.split())}" for line in report.splitlines() if line.strip())
+    kinds = ec2.shape_for("InstanceType").enum
+    if node.get("InstanceType") not in kinds:
+        yield f".InstanceType: {node.get('InstanceType')!r} is no instance type that boto3 knows"
+
+
+def google(node: Facts) -> Iterator[str]:
+    """What Compute Engine has no field for, by its own description."""
+    place = files("googleapiclient.discovery_cache") / "documents" / "compute.v1.json"
+    schemas: Facts = json.loads(place.read_text(encoding="utf-8"))["schemas"]
+    yield from unknown(node, schemas["Instance"], schemas, "")
+
+
+def unknown(value: Any, shape: Facts, schemas: Facts, where: str) -> Iterator[str]:
+    """Fields without a place in a schema."""
+    shape = schemas[shape["$ref"]] if "$ref" in shape else shape
+    if isinstance(value, list):
+        for at, one in enumerate(value):
+            yield from unknown(one, shape.get("items", {}), schemas, f"{where}[{at}]")
+    elif isinstance(value, dict) and "properties" in shape:
+        for name, one in value.items():
+            if name not in shape["properties"]:
+                yield f"{where}.{name}: Compute Engine has no such field"
+            else:
+                yield from unknown(one, shape["properties"][name], schemas, f"{where}.{name}")
+
+
+CLOUDS = {"aws": amazon, "gcp": google}
+
+
+def opened(config: Facts) -> Iterator[str]:
+    """Commands that let in who knows no token, or who comes from elsewhere."""
+    for part in ("head_start_ray_commands", "worker_start_ray_commands"):
+        starts = [command for command in config.get(part, []) if "ray start" in command]
+        if not starts:
+            yield f"{part}: no command starts Ray: Ray's own, which asks for no token, would be used"
+        for command in starts:
+            if "RAY_AUTH_MODE=token" not in command:
+                yield f"{part}: whoever reaches a port may run code: start Ray with RAY_AUTH_MODE=token"
+            host = re.search(r"--dashboard-host[= ](\S+)", command)
+            if host and host[1] not in LOOPBACK:
+                yield f"{part}: the dashboard listens on {host[1]}: keep to 127.0.0.1, and reach it by ray dashboard"
+
+
+def loose(config: Facts) -> Iterator[str]:
+    """Images that are another Ray than ours, or another tomorrow."""
+    docker = config.get("docker", {})
+    for name in ("image", "head_image", "worker_image"):
+        if (image := docker.get(name)) and f":{ray.__version__}-py" not in image:
+            yield f"docker.{name}: {image} is not of Ray {ray.__version__}, which this project is installed with"
+    if config["available_node_types"][config["head_node_type"]]["resources"].get("CPU") != 0:
+        yield f"available_node_types.{config['head_node_type']}.resources: give it CPU: 0, so that no work runs there"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
