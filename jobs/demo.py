@@ -90,7 +90,7 @@ def emptied(out: Path) -> None:
     for file in out.iterdir():
         if file.is_dir() and not file.is_symlink():
             shutil.rmtree(file)
-        elif file.name != runs.LOCK:
+        elif file.name not in (runs.LOCK, telling.STORY):  # the sign that the folder is ours stays to the end
             file.unlink()
     (out / "logs").mkdir()
     store.write_json(out / telling.STORY, telling.NOTHING)
