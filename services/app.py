@@ -44,15 +44,15 @@ class Asked(Settings):
 
 def build(args: dict[str, Any]) -> Application:
     """The application. Of an argument that cannot be, the command line is told in a sentence."""
+    by_hand = not ray.is_initialized()
     try:
-        by_hand = not ray.is_initialized()
         asked = Asked.model_validate(args)
         found = application(asked)
         if by_hand:
             announced(asked)
         return found
     except ValueError as error:
-        if ray.is_initialized():  # within a deployment from YAML, which shows what is raised
+        if not by_hand:  # within a deployment from YAML, which shows what is raised
             raise
         print(f"error: {sentence(error)}", file=sys.stderr)  # noqa: T201
         sys.exit(2)
