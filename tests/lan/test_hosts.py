@@ -1,13 +1,12 @@
 """The harness itself: hosts reach each other, at the rate that was set, until a cable is pulled."""
 
-import socket
 import subprocess
 import sys
 import time
 
 import pytest
 
-from tests.lan.hosts import lan, possible
+from tests.lan.hosts import lan, possible, told
 
 pytestmark = pytest.mark.skipif(possible() is not None, reason=str(possible()))
 TAKE = """
@@ -25,6 +24,9 @@ import socket, sys
 with socket.create_connection((sys.argv[1], 5001)) as one:
     one.sendall(bytes(int(sys.argv[2])))
 """
+
+
+KNOCK = "import socket, sys; socket.create_connection((sys.argv[1], 9), 2)"
 
 
 def rate(one, other, size):
@@ -48,9 +50,7 @@ def test_a_link_has_the_rate_that_was_set_and_no_other_is_slowed():
 
 def test_a_pulled_cable_is_silence_and_can_be_put_back():
     with lan(2) as (one, other):
-        reached = one.inside(
-            sys.executable, "-c", f"import socket; socket.create_connection(('{other.address}', 9), 2)"
-        )
+        reached = one.inside(sys.executable, "-c", KNOCK, other.address)
         assert b"refused" in subprocess.run(reached, capture_output=True).stderr
         other.link("down")
         assert b"timed out" in subprocess.run(reached, capture_output=True).stderr
@@ -65,7 +65,4 @@ def test_a_host_that_dies_takes_its_processes_with_it():
             time.sleep(0.01)
         host.dies()
         assert running.wait(5) == -9 and not host.processes()
-    assert (
-        socket.if_nameindex()
-        and host.name not in subprocess.run(("ip", "netns", "list"), capture_output=True, text=True).stdout
-    )
+    assert host.name not in told("ip", "netns", "list")
