@@ -25,7 +25,7 @@ class Bucket:
     def __init__(self, parameters: list[nn.Parameter], workers: int) -> None:
         self.parameters = parameters
         self.flat = parameters[0].new_zeros(sum(p.numel() for p in parameters))
-        small = self.flat.nbytes * workers <= ONE_ROUND_BYTES and self.flat.device.type == "cpu"
+        small = one_round(self.flat.nbytes, workers, self.flat.device)
         self.rows = self.flat.new_zeros(workers, len(self.flat)) if small else None
         pieces = self.flat.split([p.numel() for p in parameters])
         # laid out as the parameter is: fused optimizers walk both in the order of memory
@@ -137,6 +137,11 @@ class Exchange:
             if self.norms:
                 self.norms.local.append(torch.dot(bucket.flat, bucket.flat))
             self.works.append(bucket.start())
+
+
+def one_round(size: int, workers: int, device: torch.device) -> bool:
+    """Whether so many bytes go to all at once, instead of around a ring."""
+    return size * workers <= ONE_ROUND_BYTES and device.type == "cpu"
 
 
 def large(trained: Sequence[nn.Parameter]) -> bool:

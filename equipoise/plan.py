@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.statistical import Curve
-from equipoise.system import COVERED, Places, System, parts
+from equipoise.step import Places, parts
+from equipoise.system import COVERED, System
 
 Floats = NDArray[np.float64]
 

@@ -1,4 +1,4 @@
-"""Measurements as tables: system.csv and statistical.csv, read strictly, so that a slip is named and not fitted."""
+"""Measurements as tables (system.csv, exchange.csv, statistical.csv), read strictly: a slip is named and not fitted."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +22,7 @@ AMOUNT = Column("a number above 0 and up to 1e18", lambda values: (values > 0) &
 SECONDS = Column("a number of seconds from 1e-7 to 1e4", lambda values: (values >= 1e-7) & (values <= 1e4))
 PACE_SD = Column("a number from 0 to 10", lambda values: (values >= 0) & (values <= 10))
 SYSTEM = {"nodes": COUNT, "workers": COUNT, "batch": COUNT, "seconds": SECONDS}
+EXCHANGE = {"nodes": COUNT, "workers": COUNT, "bytes": COUNT, "seconds": SECONDS}
 STATISTICAL = {
     "global_batch": COUNT,
     "lr": Column(*AMOUNT[:2], may_be_empty=True),
@@ -34,17 +35,37 @@ STATISTICAL = {
 def system(path: Path) -> pd.DataFrame:
     """Rows of nodes, workers, batch and seconds a step; more columns may follow and are kept as they are.
 
-    One is known: `pace_sd`, the standard deviation of log seconds between timings of one setting.
+    Two are known: `pace_sd`, the standard deviation of log seconds between timings of one setting, and
+    `gradient_bytes`, the same in all rows.
     """
     table = read(path, SYSTEM)
-    if "pace_sd" in table:
-        table["pace_sd"] = numbers(path, table["pace_sd"], PACE_SD)
+    for name, column in (("pace_sd", PACE_SD), ("gradient_bytes", COUNT)):
+        if name in table:
+            table[name] = numbers(path, table[name], column)
+    require_worker_a_node(path, table)
+    return table
+
+
+def exchange(path: Path, system: pd.DataFrame) -> pd.DataFrame:
+    """Rows of nodes, workers, bytes and seconds: workers summed so many bytes, and did nothing else.
+
+    `share` is added: of the gradient's bytes, which the rows of steps tell.
+    """
+    table = read(path, EXCHANGE)
+    require_worker_a_node(path, table)
+    whole = system["gradient_bytes"].unique().tolist() if "gradient_bytes" in system else []
+    if len(whole) != 1:
+        raise ValueError(f"{path} needs one gradient_bytes in the table of steps beside it, found {len(whole)}")
+    return table.assign(share=table.bytes / whole[0])
+
+
+def require_worker_a_node(path: Path, table: pd.DataFrame) -> None:
+    """Refuse nodes without a worker."""
     wrong = table.index[table.workers < table.nodes]
     if len(wrong):
         raise ValueError(
             f"{path}, row {wrong[0] + 2}, column workers: fewer workers than nodes; workers are of all nodes"
         )
-    return table
 
 
 def statistical(path: Path) -> pd.DataFrame:

@@ -6,10 +6,10 @@ One group of workers times the whole ladder of batches: a group takes longer to 
 import math
 import statistics
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,8 @@ import ray.train
 import torch
 from ray.train.torch import get_device
 
-from equipoise import store
+from equipoise import store, wire
+from equipoise.exchange import one_round
 from equipoise.loop import Training
 from equipoise.record import Lap
 from equipoise.trial import Trial
@@ -45,41 +46,61 @@ class Row:
     exchange_seconds: float
     pace_sd: float
     """of log seconds from stretch to stretch"""
+    gradient_bytes: int
+    """that are exchanged"""
     repeat: bool = False
     """timed once more at the end: how far the clock agrees with itself"""
 
 
-def measured(base: Trial, ladders: dict[int, list[int]], place: Path, gpu: bool) -> pd.DataFrame:
+@dataclass(frozen=True, kw_only=True)
+class Sum:
+    """One line of exchange.csv: workers summed so many bytes, and did nothing else."""
+
+    nodes: int
+    workers: int
+    bytes: int
+    seconds: float
+
+
+class Timed(NamedTuple):
+    """What was timed: tables with the columns of `Row` and of `Sum`."""
+
+    rows: pd.DataFrame
+    exchanges: pd.DataFrame
+
+
+def measured(base: Trial, ladders: dict[int, list[int]], place: Path, gpu: bool) -> Timed:
     """Step times at every batch of each ladder that fits in memory; those that an earlier command left are read.
 
-    Ladders are by number of workers, columns are those of `Row`.
+    Ladders are by number of workers.
     """
-    found = []
+    found, sums = [], []
     for workers, batches in ladders.items():
         path = place / f"workers-{workers}.json"
-        rows, too_large = kept(path)
+        rows, too_large, _ = kept(path)
         if not set(batches) <= {row.batch for row in rows} | set(too_large):
             print(f"timing {len(batches)} batches on {workers} worker{'s' * (workers > 1)}", flush=True)
             store.write_json(path, returned(timing(replace(base, workers=workers), batches, place, gpu)))
-            rows, too_large = kept(path)
+        rows, too_large, exchanges = kept(path)
+        sums += exchanges
         if left_out := sorted(set(batches) & set(too_large)):
             print(f"left out, for want of memory: {', '.join(map(str, left_out))} examples a worker", flush=True)
         found += [row for row in rows if row.batch in batches]
     if not found:
         raise ValueError("none of the batches fits in memory: choose smaller ones with --batch")
-    return pd.DataFrame(found)
+    return Timed(pd.DataFrame(found), pd.DataFrame(sums, columns=[field.name for field in fields(Sum)]))
 
 
-def kept(path: Path) -> tuple[list[Row], list[int]]:
-    """What a file of an earlier command holds: rows, and batches too large for memory."""
+def kept(path: Path) -> tuple[list[Row], list[int], list[Sum]]:
+    """What a file of an earlier command holds: rows, batches too large for memory, and exchanges."""
     if not path.exists():
-        return [], []
+        return [], [], []
     try:
         facts = store.read_json(path)
         rows = [Row(**row) for row in facts["rows"]]
         if not all(isinstance(row.batch, int) and row.seconds > 0 for row in rows):
             raise ValueError("a row is none")
-        return rows, [*facts["too_large"]]
+        return rows, [*facts["too_large"]], [Sum(**one) for one in facts["exchanges"]]
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is damaged: remove it, and the same command times its batches again") from error
 
@@ -130,9 +151,14 @@ def worker(config: dict[str, Any]) -> dict[str, Any]:
     for _ in range(ROUNDS):
         for index in rng.permutation(len(batches)):
             found[index].append(stand.stretch(batches[index]))
-    rows = [row(trial.workers, nodes, batch, stretches) for batch, stretches in zip(batches, found, strict=True)]
+    rows = [row(stand, nodes, batch, stretches) for batch, stretches in zip(batches, found, strict=True)]
     rows[-1:] = [replace(again, repeat=True) for again in rows[-1:]]
-    return {"rows": [asdict(one) for one in rows], "too_large": sorted(set(config["batches"]) - set(fitting))}
+    sums = [Sum(nodes=nodes, workers=trial.workers, bytes=size, seconds=took) for size, took in stand.sums().items()]
+    return {
+        "rows": [asdict(one) for one in rows],
+        "too_large": sorted(set(config["batches"]) - set(fitting)),
+        "exchanges": [asdict(one) for one in sums],
+    }
 
 
 class Stand:
@@ -145,6 +171,18 @@ class Stand:
         made = workload(trial)
         self.made = replace(made, validation=replace(made.validation, labels=made.validation.labels[:FEW]))
         self.lap_steps = {batch: self._lap_steps(batch) for batch in batches if self._training(batch, 1).fits()}
+
+    @property
+    def bytes(self) -> int:
+        """Of the gradient."""
+        return sum(parameter.nbytes for parameter in self._training(1, 1).trained)
+
+    def sums(self) -> dict[int, float]:
+        """Seconds in which workers sum so many bytes; none where they do so in one round, or there is one worker."""
+        workers = self.trial.workers
+        if workers == 1 or one_round(self.bytes, workers, self.device):
+            return {}
+        return wire.timed(self.bytes, self.device)
 
     def agree(self, wish: int) -> int:
         """The largest wish of any worker."""
@@ -173,7 +211,7 @@ class Stand:
         return Training(asked, self.made, self.device)
 
 
-def row(workers: int, nodes: int, batch: int, stretches: list[list[Lap]]) -> Row:
+def row(stand: Stand, nodes: int, batch: int, stretches: list[list[Lap]]) -> Row:
     """The step of the median stretch."""
 
     def steps(name: str) -> list[float]:
@@ -181,10 +219,11 @@ def row(workers: int, nodes: int, batch: int, stretches: list[list[Lap]]) -> Row
 
     return Row(
         nodes=nodes,
-        workers=workers,
+        workers=stand.trial.workers,
         batch=batch,
         seconds=statistics.median(steps("seconds")),
         data_seconds=statistics.median(steps("data_seconds")),
         exchange_seconds=statistics.median(steps("exchange_seconds")),
         pace_sd=float(np.std(np.log(steps("seconds")), ddof=1)),
+        gradient_bytes=stand.bytes,
     )

@@ -18,7 +18,8 @@ from dashboards.experiments import Experiment, Sweep
 from equipoise import plan, statistical, store, system, tables
 from equipoise.plan import Option, Place
 from equipoise.statistical import FAILS, Curve
-from equipoise.system import COVERED, Places, System
+from equipoise.step import LEVELS, Places
+from equipoise.system import COVERED, System
 from equipoise.tables import COUNT, MOST
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -57,6 +58,8 @@ class Asked:
     """folder for plan.json"""
     system: Path | None = None
     """table of nodes, workers, batch, seconds (of one step)"""
+    exchange: Path | None = None
+    """table of nodes, workers, bytes, seconds: exchanges without a step; --system then needs a column gradient_bytes"""
     statistical: Path | None = None
     """table of global_batch, lr, seed, examples, reached"""
     at: tuple[str, ...] = ()
@@ -74,6 +77,8 @@ class Asked:
         """Refuse what makes no request."""
         if self.system is None and self.statistical is None:
             raise ValueError("a plan needs measurements: give --system, --statistical or both")
+        if self.exchange and not self.system:
+            raise ValueError("--exchange says more of what --system tells: give both")
         if (self.budget is None) != (self.price is None):
             raise ValueError("--budget and --price belong together: what may be spent, and what a worker costs an hour")
         for batch in self.at_batch:
@@ -131,7 +136,7 @@ def drawn(asked: Asked, facts: dict[str, Any]) -> list[Path]:
 def document(asked: Asked) -> dict[str, Any]:
     """The contents of plan.json."""
     at, deadline, budget = asked.places, asked.deadline_seconds, asked.budget_seconds
-    timed = system.fitted(tables.system(asked.system)) if asked.system else None
+    timed = timed_by(asked)
     curve = statistical.fitted(tables.statistical(asked.statistical)) if asked.statistical else None
     facts: dict[str, Any] = {
         "schema": 1,
@@ -157,6 +162,14 @@ def document(asked: Asked) -> dict[str, Any]:
     facts["options"] = [one.json() | {"binding": plan.binding(one, curve)} for one in found]
     facts["warnings"] = refusals(found, ranked, curve) + plan.warnings(first, timed, curve)
     return facts
+
+
+def timed_by(asked: Asked) -> System | None:
+    """The fit of step times, and of exchanges if they were timed by themselves."""
+    if asked.system is None:
+        return None
+    rows = tables.system(asked.system)
+    return system.fitted(rows, tables.exchange(asked.exchange, rows)) if asked.exchange else system.fitted(rows)
 
 
 def entry(one: Option, second: Option | None, curve: Curve) -> dict[str, Any]:
@@ -208,10 +221,28 @@ def system_part(timed: System, more: list[Place]) -> dict[str, Any]:
         "identifiable": timed.identifiable and not gaps,
         "missing": sorted(set(gaps)),
         "parameters": timed.parameters,
+        "links": {level: link(timed, level) for level in LEVELS if f"{level}_volume" in timed.parameters},
         "form": "two rings" if timed.form.two_rings else "ring",
         "error": timed.error,
         "predictions": predictions,
     }
+
+
+def link(timed: System, level: str) -> dict[str, Any]:
+    """What joins workers: seconds a message, and bytes a second where it is known how many were sent."""
+    found = {}
+    draws = pd.DataFrame([*timed.draws, timed.parameters])
+    if (alpha := f"{level}_alpha") in draws:
+        found["alpha_seconds"] = interval(draws[alpha])
+    if timed.gradient_bytes:
+        found["bytes_a_second"] = interval(timed.gradient_bytes / draws[f"{level}_volume"])
+    return found
+
+
+def interval(draws: "pd.Series[float]") -> dict[str, float]:
+    """The last of them, with the interval of the others."""
+    low, high = np.quantile(draws.iloc[:-1], COVERED)
+    return {"value": float(draws.iloc[-1]), "low": float(low), "high": float(high)}
 
 
 def lacking(timed: System) -> list[str]:
@@ -272,8 +303,17 @@ def told(facts: dict[str, Any]) -> str:
             f"plan: {count(chosen['workers'], 'worker')} x {chosen['batch']} on {count(chosen['nodes'], 'node')}:"
             f" {chosen['why']}"
         )
+    lines += [joined(level, link) for level, link in (facts["system"] or {}).get("links", {}).items() if len(link) > 1]
     lines += [f"note: {warning}" for warning in facts["warnings"]]
     return "\n".join(lines)
+
+
+def joined(level: str, link: dict[str, Any]) -> str:
+    """What joins workers, as networks are spoken of."""
+    rate, delay = link["bytes_a_second"], link["alpha_seconds"]
+    megabits = [f"{8e-6 * rate[name]:,.3g}" for name in ("value", "low", "high")]
+    where = "between nodes" if level == "between" else "inside a node"
+    return f"{where}: {megabits[0]} Mbit/s ({megabits[1]} to {megabits[2]}), {1e3 * delay['value']:.2g} ms a message"
 
 
 def answers(facts: dict[str, Any], asked: Asked) -> list[str]:

@@ -23,7 +23,8 @@ from dashboards import experiments, pages
 from equipoise import runs, store, system
 from equipoise.record import Record
 from equipoise.search import ANY, Bounds, Grid, Search
-from equipoise.system import Places, System
+from equipoise.step import Places
+from equipoise.system import System
 from equipoise.trial import Optimizer, Precision, Trial
 from equipoise.workloads import workload
 from jobs import cluster, ladder, trackers, tuning
@@ -173,11 +174,9 @@ def sweep(asked: Asked) -> int:
     slots, gpu = cluster.require_slots(max(asked.workers), base.threads)
     start = time.time()
     with runs.claimed(out, base):
-        rows = ladder.measured(base, ladders, out / "system", gpu)
-        if (apart := ladder.apart(rows)) is not None:
-            print(f"the same setting timed twice differed by {apart:.1%} at most", flush=True)
-        table(rows[~rows["repeat"]].drop(columns="repeat"), out / "system.csv")
-        fastest = Fastest(system.fitted(rows[~rows["repeat"]]))
+        steps, exchanges = timed(base, ladders, out, gpu)
+        share = exchanges.bytes / steps.gradient_bytes.iloc[0]
+        fastest = Fastest(system.fitted(steps, exchanges.assign(share=share)))
         trials = Sweep(
             base=base,
             folder=out / "trials",
@@ -185,16 +184,28 @@ def sweep(asked: Asked) -> int:
             slots=slots,
             gpu=gpu,
             real=asked.trials == "real",
-            whole=0 if split_matters(made.model()) else int(rows.batch.max()),
+            whole=0 if split_matters(made.model()) else int(steps.batch.max()),
             until=math.inf if asked.exhaustive else asked.until(start, time.time()),
         )
         searched(asked, trials, fastest, callbacks)
-        table(paced(rows[~rows["repeat"]], tuning.drift(tuning.ended(trials.folder))), out / "system.csv")
+        table(paced(steps, tuning.drift(tuning.ended(trials.folder))), out / "system.csv")
         facts = planned(out)
         print(planning.told(facts))
         status = confirmed(base, out, facts)
         print(f"  pages      {', '.join(map(str, pages.left(experiments.at(out))))}")
         return status
+
+
+def timed(base: Trial, ladders: dict[int, list[int]], out: Path, gpu: bool) -> ladder.Timed:
+    """Steps and exchanges, left in tables."""
+    rows, exchanges = ladder.measured(base, ladders, out / "system", gpu)
+    if (apart := ladder.apart(rows)) is not None:
+        print(f"the same setting timed twice differed by {apart:.1%} at most", flush=True)
+    steps = rows[~rows["repeat"]].drop(columns="repeat")
+    table(steps, out / "system.csv")
+    if len(exchanges):
+        table(exchanges, out / "exchange.csv")
+    return ladder.Timed(steps, exchanges)
 
 
 class Fastest:
@@ -240,13 +251,19 @@ def searched(asked: Asked, trials: Sweep, fastest: Fastest, callbacks: list[Call
 
 def paced(rows: pd.DataFrame, drift: float) -> pd.DataFrame:
     """The timed steps, with how far a later run may differ: it drifts between them and what was timed, both ways."""
-    return rows.drop(columns="repeat").assign(pace_sd=np.hypot(rows.pace_sd, math.sqrt(2) * drift))
+    return rows.assign(pace_sd=np.hypot(rows.pace_sd, math.sqrt(2) * drift))
+
+
+def tables_of(out: Path) -> planning.Asked:
+    """A sweep's tables, as they are planned with."""
+    exchange = out / "exchange.csv"
+    found = exchange if exchange.exists() else None
+    return planning.Asked(out=out, system=out / "system.csv", exchange=found, statistical=out / "statistical.csv")
 
 
 def planned(out: Path) -> dict[str, Any]:
     """The plan that both tables make, left in plan.json."""
-    tables = planning.Asked(out=out, system=out / "system.csv", statistical=out / "statistical.csv")
-    facts = planning.document(tables)
+    facts = planning.document(tables_of(out))
     store.write_json(out / "plan.json", facts)
     return facts
 

@@ -12,7 +12,7 @@ import pytest
 
 from equipoise import plan, statistical, system, tables
 from equipoise.plan import Place
-from equipoise.system import Places
+from equipoise.step import Places
 
 DATA = Path(os.environ.get("EQUIPOISE_REPLAY", Path(__file__).parents[3] / "shared" / "replay"))
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"no measurements to replay in {DATA}")

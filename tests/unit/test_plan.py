@@ -7,7 +7,8 @@ import pytest
 from equipoise import plan
 from equipoise.plan import Place
 from equipoise.statistical import Curve
-from equipoise.system import Form, System
+from equipoise.step import Form
+from equipoise.system import System
 
 FEWEST, CRITICAL = 2e6, 4000.0  # examples, and examples a step
 COMPUTE, EXCHANGE = 1e-5, 0.02  # seconds an example, and a step

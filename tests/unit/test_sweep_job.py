@@ -9,7 +9,7 @@ import pytest
 from equipoise import system
 from equipoise.record import Lap, Record
 from equipoise.trial import Trial
-from jobs.ladder import Row, apart, kept
+from jobs.ladder import Row, Sum, apart, kept
 from jobs.sweep import Asked, Fastest, paced
 from jobs.tuning import drift, ended
 
@@ -75,7 +75,8 @@ def test_the_fastest_workers_are_found_for_each_global_batch():
 
 
 def test_the_clocks_own_error_is_that_of_the_setting_timed_twice():
-    row = Row(nodes=1, workers=1, batch=8, seconds=0.010, data_seconds=0.0, exchange_seconds=0.0, pace_sd=0.1)
+    row = Row(nodes=1, workers=1, batch=8, seconds=0.010, data_seconds=0.0, exchange_seconds=0.0, pace_sd=0.1,
+              gradient_bytes=4000)  # fmt: skip
     rows = pd.DataFrame([vars(row), vars(row) | {"seconds": 0.011, "repeat": True}])
     assert apart(rows) == pytest.approx(0.1)
     assert apart(rows[~rows["repeat"]]) is None
@@ -83,12 +84,15 @@ def test_the_clocks_own_error_is_that_of_the_setting_timed_twice():
 
 def test_a_damaged_ladder_is_named_and_what_to_do(tmp_path):
     row = {"nodes": 1, "workers": 1, "batch": 8, "seconds": 0.01, "data_seconds": 0.0, "exchange_seconds": 0.0}
-    row |= {"pace_sd": 0.1, "repeat": False}
+    row |= {"pace_sd": 0.1, "gradient_bytes": 4000, "repeat": False}
+    one = {"nodes": 2, "workers": 2, "bytes": 4096, "seconds": 0.001}
+    whole = {"rows": [row], "too_large": [16], "exchanges": [one]}
     path = tmp_path / "workers-1.json"
-    assert kept(path) == ([], [])
-    path.write_text(json.dumps({"rows": [row], "too_large": [16]}))
-    assert kept(path) == ([Row(**row)], [16])
-    for damaged in ("{", "{}", "[]", "null", json.dumps({"rows": [row | {"seconds": -1}], "too_large": []})):
+    assert kept(path) == ([], [], [])
+    path.write_text(json.dumps(whole))
+    assert kept(path) == ([Row(**row)], [16], [Sum(**one)])
+    wrong = [whole | {"rows": [row | {"seconds": -1}]}, whole | {"exchanges": [{"bytes": 1}]}]
+    for damaged in ("{", "{}", "[]", "null", *map(json.dumps, wrong)):
         path.write_text(damaged)
         with pytest.raises(ValueError, match=r"workers-1\.json is damaged: remove it"):
             kept(path)
@@ -122,7 +126,7 @@ def test_too_few_trials_tell_nothing_of_a_drift():
 
 
 def test_a_drift_counts_when_the_steps_are_timed_and_again_when_they_are_trained():
-    rows = pd.DataFrame({"seconds": [1.0], "pace_sd": [0.1], "repeat": [False]})
+    rows = pd.DataFrame({"seconds": [1.0], "pace_sd": [0.1]})
     assert paced(rows, 0.2).pace_sd.tolist() == pytest.approx([0.3])
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise import system
-from equipoise.system import Form, Places, parts, ring, seconds, together
+from equipoise.step import Form, Places, parts, ring, seconds, together
 
 LADDER = [8, 16, 32, 64, 128, 256]
 TRUTH = {
@@ -123,3 +123,37 @@ def test_intervals_cover_what_is_measured_next():
         low, high = np.quantile(found.sampled(Places.of(point)), system.COVERED, axis=0)
         inside.append(bool((low <= point.seconds).all() and (point.seconds <= high).all()))
     assert 7 <= sum(inside) <= 12  # 9.6 expected
+
+
+def exchanges(places, shares=(1 / 64, 1 / 8, 1), truth=TRUTH, noise=0.0):
+    table = pd.DataFrame([(*place, 0, share) for place in places for share in shares],
+                         columns=["nodes", "workers", "batch", "share"])  # fmt: skip
+    wobble = np.exp(noise * np.random.default_rng(1).standard_normal(len(table)))
+    _, took = parts(FULL, truth, Places.of(table), table.share.to_numpy())
+    return table.drop(columns="batch").assign(seconds=took * wobble)
+
+
+def test_exchanges_by_themselves_on_two_nodes_tell_what_four_take():
+    places = [(1, 1), (2, 2)]
+    steps = rows(FULL._replace(local=()), places, noise=0.01)
+    assert system.fitted(steps).missing(4, 4, 32) == "rows of another number of workers on several nodes"
+    found = system.fitted(steps, exchanges([(2, 2)], noise=0.01))
+    assert found.missing(4, 4, 32) is None and found.identifiable
+    assert found.parameters["between_alpha"] == pytest.approx(TRUTH["between_alpha"], rel=0.1)
+    assert found.parameters["between_volume"] == pytest.approx(TRUTH["between_volume"], rel=0.05)
+    four = at(*[(4, 4, batch) for batch in LADDER])
+    assert found.seconds(four) == pytest.approx(seconds(FULL, TRUTH, four), rel=0.05)
+
+
+def test_exchanges_of_nearly_the_same_bytes_tell_nothing_more():
+    steps = rows(FULL._replace(local=()), [(1, 1), (2, 2)])
+    assert system.fitted(steps, exchanges([(2, 2)], shares=(0.5, 1))).form.between == ("volume",)
+
+
+def test_an_alpha_far_from_usual_is_believed_where_it_was_timed():
+    truth = TRUTH | {"between_alpha": 1e-5}  # a hundredth of what it usually is beside that volume
+    found = system.fitted(
+        rows(FULL, [(1, 1), (2, 2), (4, 4)], truth=truth),
+        exchanges([(2, 2), (4, 4)], shares=(1e-4, 1 / 64, 1), truth=truth),
+    )
+    assert found.parameters["between_alpha"] == pytest.approx(1e-5, rel=0.1)

@@ -63,3 +63,29 @@ def test_reached_is_0_or_1_and_a_missing_file_is_said(tmp_path):
         tables.statistical(path)
     with pytest.raises(ValueError, match="No such file"):
         tables.statistical(tmp_path / "none.csv")
+
+
+@pytest.fixture
+def steps_and_exchanges(tmp_path):
+    path = tmp_path / "exchange.csv"
+    path.write_text("nodes,workers,bytes,seconds\n2,2,500,0.1\n2,2,4000,0.2\n")
+
+    def read(steps):
+        (tmp_path / "system.csv").write_text(steps)
+        return tables.exchange(path, tables.system(tmp_path / "system.csv"))
+
+    return read
+
+
+def test_exchanges_are_shares_of_the_gradient_that_the_steps_name(steps_and_exchanges):
+    steps = "nodes,workers,batch,seconds,gradient_bytes\n1,1,8,0.1,4000\n2,2,8,0.1,4000\n"
+    assert steps_and_exchanges(steps).share.tolist() == [0.125, 1]
+
+
+@pytest.mark.parametrize(
+    ("steps", "found"),
+    [(SYSTEM, 0), ("nodes,workers,batch,seconds,gradient_bytes\n1,1,8,0.1,4000\n2,2,8,0.1,8000\n", 2)],
+)
+def test_exchanges_without_one_size_of_gradient_are_refused(steps_and_exchanges, steps, found):
+    with pytest.raises(ValueError, match=f"needs one gradient_bytes in the table of steps beside it, found {found}"):
+        steps_and_exchanges(steps)
