@@ -23,6 +23,17 @@ def connect() -> None:
         os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")
 
 
+def patience(elastic: bool) -> int:
+    """How often a group of workers may fail to find its places before a run is given up.
+
+    One that can go on with fewer waits ten seconds for those that a lost node may still seem to have, and tries
+    again with what is there; one that cannot waits for machines that take minutes to start, where there are such.
+    """
+    each, whole = (10, 600) if elastic else (60, 1200 if ceiling() else 240)
+    os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] = str(each)
+    return whole // each
+
+
 def leave(status: int) -> NoReturn:
     """End this process at once: what it still runs on the cluster ends with it, and so does a cluster started for it.
 

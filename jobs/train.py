@@ -30,6 +30,7 @@ from jobs.trainer import Trainer
 from jobs.worker import JOURNAL, STOP_FILE, worker
 
 RESTARTS = 3  # of the group of workers, each from the last checkpoint; losing a node to its owner is not counted
+RESIZE_SECONDS = 20.0  # how often an elastic run looks for more workers; Ray learns of new nodes no oftener
 STOPPED = 143  # the exit status of a process that SIGTERM ended
 
 
@@ -144,12 +145,15 @@ def trainer(trial: Trial, out: Path, fewest: int, gpu: bool) -> Trainer:
             num_workers=trial.workers if fewest == trial.workers else (fewest, trial.workers),
             use_gpu=gpu,
             resources_per_worker={"CPU": trial.threads, **({"GPU": 1} if gpu else {})},
+            elastic_resize_monitor_interval_s=RESIZE_SECONDS,
         ),
         run_config=ray.train.RunConfig(
             name=checkpoints.FOLDER,
             storage_path=str(out),
             checkpoint_config=ray.train.CheckpointConfig(num_to_keep=2),
-            failure_config=ray.train.FailureConfig(max_failures=RESTARTS, controller_failure_limit=RESTARTS),
+            failure_config=ray.train.FailureConfig(
+                max_failures=RESTARTS, controller_failure_limit=cluster.patience(fewest < trial.workers)
+            ),
             logging_config=ray.train.LoggingConfig(log_level="WARNING"),
         ),
     )

@@ -1,4 +1,4 @@
-"""A Ray over hosts in miniature: a head and nodes, each in its own network namespace."""
+"""A Ray over hosts in miniature: a head that runs no work, and nodes, each in its own network namespace."""
 
 import os
 import subprocess
@@ -14,7 +14,8 @@ from jobs.stage import BIN, begun
 from tests.cluster import ROOT
 from tests.lan.hosts import Host
 
-PORT, DASHBOARD = 6379, 8265
+PORT = 6379
+TRIES = 3  # Ray gives a node that starts 30 s for its processes, which a busy machine may not keep
 
 
 @dataclass
@@ -23,54 +24,63 @@ class Spread:
 
     hosts: list[Host]
     place: Path
-    slots: int = 1
+    environment: dict[str, str]
+    """of whoever works on it"""
     started: list[subprocess.Popen[Any]] = field(default_factory=list)
 
-    @property
-    def environment(self) -> dict[str, str]:
-        """Of whoever works on it: gloo has to be told by which way to go."""
-        address = f"{self.hosts[0].address}:{PORT}"
-        return os.environ | {"RAY_ADDRESS": address, "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
-
-    def start(self, host: Host, *command: str, log: str | None = None) -> subprocess.Popen[str]:
-        """A command on a host."""
-        process = begun(host.inside(*command), self.environment, self.place / f"{log}.log" if log else None, ROOT)
+    def start(self, *command: str, host: Host | None = None, log: Path | None = None) -> subprocess.Popen[str]:
+        """A command on a host, the head's if not told otherwise."""
+        process = begun((host or self.hosts[0]).inside(*command), self.environment, log, ROOT)
         self.started.append(process)
         return process
 
     def run(self, *command: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
         """A command on the head's host, to its end."""
-        process = self.start(self.hosts[0], *command)
+        process = self.start(*command)
         out, err = process.communicate(timeout=timeout)
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 
-    def node(self, host: Host, *more: str) -> None:
-        """Ray on a host; the first is the head."""
-        way = ["--head", f"--port={PORT}"] if host == self.hosts[0] else [f"--address={self.hosts[0].address}:{PORT}"]
-        place = self.place / host.name
-        place.mkdir(exist_ok=True)
-        ray = [str(BIN / "ray"), "start", "--block", "--disable-usage-stats", f"--node-ip-address={host.address}"]
-        folder = [f"--temp-dir={place}"] if host == self.hosts[0] else []
-        self.start(host, *ray, *way, *folder, f"--num-cpus={self.slots}", *more, log=host.name)
+    def nodes(self, *hosts: Host) -> None:
+        """Ray on these hosts, two at a time; the first of all is the head."""
+        for pair in (hosts[i : i + 2] for i in range(0, len(hosts), 2)):
+            running = {host: self.node(host) for host in pair}
+            for host in pair:
+                for _ in range(TRIES):
+                    if self.joined(host, running[host]):
+                        break
+                    running[host] = self.node(host)
+                else:
+                    raise RuntimeError(f"Ray does not start on {host.name}: {self.log(host).read_text()[-2000:]}")
 
-    def alive(self) -> int:
-        """Nodes that the head knows of."""
-        asked = "import ray; ray.init(logging_level='ERROR'); print(sum(one['Alive'] for one in ray.nodes()))"
-        said = self.run(str(BIN / "python"), "-c", asked)
-        return int(said.stdout.split()[-1]) if said.returncode == 0 else 0
+    def node(self, host: Host) -> subprocess.Popen[str]:
+        """Ray on a host."""
+        head = self.hosts[0]
+        temporary = f"--temp-dir={self.place}"
+        way = ["--head", f"--port={PORT}", "--include-dashboard=false", temporary, "--num-cpus=0"]
+        if host != head:
+            way = [f"--address={head.address}:{PORT}", "--num-cpus=1", "--object-store-memory=100000000"]
+        ray = [str(BIN / "ray"), "start", "--block", "--disable-usage-stats", f"--node-ip-address={host.address}"]
+        return self.start(*ray, *way, host=host, log=self.log(host))
+
+    def log(self, host: Host) -> Path:
+        """What Ray says on a host."""
+        return self.place / f"{host.name}.log"
+
+    def joined(self, host: Host, process: subprocess.Popen[str]) -> bool:
+        """Whether Ray came up there."""
+        until(lambda: process.poll() is not None or "Ray runtime started" in self.log(host).read_text(), 120, host.name)
+        return process.poll() is None
 
 
 @contextmanager
-def spread(hosts: list[Host], slots: int = 1) -> Iterator[Spread]:
-    """Until the end of the block."""
+def spread(hosts: list[Host], later: int = 0, **variables: str) -> Iterator[Spread]:
+    """Until the end of the block; so many of the last hosts are left for later."""
     with TemporaryDirectory(prefix="eq-", dir="/tmp", ignore_cleanup_errors=True) as name:
-        made = Spread(hosts, Path(name), slots)
+        # gloo has to be told by which way to go
+        known = {"RAY_ADDRESS": f"{hosts[0].address}:{PORT}", "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
+        made = Spread(hosts, Path(name), os.environ | known | variables)
         try:
-            for host in hosts:
-                made.node(host)
-                if host == hosts[0]:
-                    until((made.place / host.name / "ray_current_cluster").exists, 120, "the head's start")
-            until(lambda: made.alive() == len(hosts), 120, "all nodes")
+            made.nodes(*hosts[: len(hosts) - later])
             yield made
         finally:
             ended(made.started)
