@@ -86,6 +86,7 @@ def opened(place: str) -> Folder | Bucket:
     kind, found, _ = place.partition("://")
     if not found:
         return Folder(Path(place))
+    store.require_no_password(place)
     if "::" in place:
         raise ValueError(f"{place} is a chain of stores: give one, such as s3://bucket/captures")
     fsspec: Any = importlib.import_module("fsspec")
