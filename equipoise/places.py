@@ -34,6 +34,7 @@ class Folder:
 
     def write(self, name: str, content: bytes) -> None:
         """The whole file, or none."""
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)  # pictures may show people: a new one is its owner's
         with store.whole(self.root / name) as temporary:
             temporary.write_bytes(content)
 

@@ -24,6 +24,14 @@ def test_a_url_with_a_password_is_refused_without_it(opened, url):
     assert "open-sesame" not in str(raised.value)
 
 
+def test_a_new_folder_of_captures_is_its_owners_alone(tmp_path):
+    places.opened(str(tmp_path / "kept")).write("one.png", b"a face")
+    assert (tmp_path / "kept").stat().st_mode & 0o777 == 0o700
+    (tmp_path / "shared").mkdir(mode=0o755)
+    places.opened(str(tmp_path / "shared")).write("one.png", b"a face")
+    assert (tmp_path / "shared").stat().st_mode & 0o777 == 0o755
+
+
 @pytest.mark.parametrize(
     "url", ["abfs://container@account/x", "http://host:80/a@b", "s3://bucket/a:b@c", "s3://bucket"]
 )
