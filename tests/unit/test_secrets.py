@@ -1,6 +1,9 @@
 """What is secret is told nobody: not by an error, not by a URL, not to who sends us elsewhere."""
 
+import getpass
+import json
 import os
+import platform
 import subprocess
 import sys
 import tempfile
@@ -10,8 +13,10 @@ from pathlib import Path
 from urllib.error import HTTPError
 
 import pytest
+import torch
 
 from equipoise import places, store
+from equipoise.machine import machine
 from services.settings import Settings
 from services.webhook import post
 
@@ -111,3 +116,9 @@ def test_keys_may_be_read_by_the_group_that_root_gave_them_to(owner, mode, said)
         command = [sys.executable, "-c", READ, keys]
         found = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True)
     assert said in found.stdout + found.stderr
+
+
+def test_a_record_does_not_say_whose_machine_it_was():
+    told = json.dumps(machine(torch.device("cpu")))
+    assert not [one for one in (platform.node(), getpass.getuser(), str(Path.home())) if f'"{one}"' in told]
+    assert set(machine(torch.device("cpu"))) <= {"processor", "cores", "system", "python", "torch", "device", "gpu"}
