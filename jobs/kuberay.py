@@ -29,7 +29,7 @@ TYPES: dict[str, tuple[type, ...]] = {
     "integer": (int,),
     "number": (int, float),
     "integer or string": (int, str),
-    "quantity": (int, float, str),
+    "quantity": (int, str),
     "list": (list,),
     "mapping": (dict,),
 }
@@ -69,7 +69,7 @@ def misfit(value: Any, shape: Any, where: str) -> Iterator[str]:
     """Fields that there are not, values of another type, and what has to be there."""
     if isinstance(shape, int):
         shape = published()["shapes"][shape]
-    if value is None or shape == "any":  # an empty field is one left out
+    if shape == "any":
         return
     kind = shape if isinstance(shape, str) else "any" if "one of" in shape else "list" if "each" in shape else "mapping"
     if not fits(value, kind):
@@ -92,7 +92,7 @@ def fits(value: Any, kind: str) -> bool:
 
 def remedy(value: Any, kind: str) -> str:
     """What to write instead, where that is known."""
-    if kind == "string" and isinstance(value, bool | int | float):  # YAML took a text for something else
+    if kind in ("string", "quantity") and isinstance(value, bool | int | float):  # YAML took a text for something else
         return f": write {json.dumps(str(value).lower() if isinstance(value, bool) else str(value))}"
     return ", such as 500m, 2 or 8Gi" if kind == "quantity" else ""
 
@@ -103,6 +103,8 @@ def misfit_fields(value: Facts, shape: Facts, where: str) -> Iterator[str]:
         if value.get(name) is None:
             yield f"{where}.{name} is missing"
     for name, one in value.items():
+        if one is None:  # as if it were left out
+            continue
         if "values" in shape or name in shape["fields"]:
             yield from misfit(one, shape["values"] if "values" in shape else shape["fields"][name], f"{where}.{name}")
         else:
@@ -125,9 +127,15 @@ def groups(where: str, asked: Facts) -> Iterator[tuple[str, Facts]]:
         yield f"{where}.workerGroupSpecs[{at}]", one
 
 
+def containers(group: Facts) -> list[Facts]:
+    """Of each of its pods; the first one is Ray's."""
+    pod: Facts = (group.get("template") or {}).get("spec") or {}
+    return pod.get("containers") or []
+
+
 def refused(manifest: Facts) -> Iterator[str]:
     """What KubeRay's operator would say once it is there, where no schema can."""
-    kind, name = manifest["kind"], manifest["metadata"].get("name", "")
+    kind, name = manifest["kind"], manifest["metadata"].get("name") or ""
     if not NAME.fullmatch(name) or len(name) > LONGEST[kind]:
         yield f"{kind}.metadata.name: {name!r} is no name: small letters, digits and -, {LONGEST[kind]} at most"
     spec, (where, asked) = manifest["spec"], cluster(manifest)
@@ -138,9 +146,9 @@ def refused(manifest: Facts) -> Iterator[str]:
     if spec.get("ttlSecondsAfterFinished") and not spec.get("shutdownAfterJobFinishes"):
         yield f"{kind}.spec.ttlSecondsAfterFinished: there is nothing to wait for without shutdownAfterJobFinishes"
     for place, group in groups(where, asked):
-        if not group["template"]["spec"].get("containers"):
+        if not containers(group):
             yield f"{place}.template.spec.containers: give one at least"
-        if (group.get("minReplicas") or 0) > group.get("maxReplicas", float("inf")):
+        if group.get("maxReplicas") is not None and (group.get("minReplicas") or 0) > group["maxReplicas"]:
             yield f"{place}: minReplicas {group['minReplicas']} is above maxReplicas {group['maxReplicas']}"
 
 
@@ -156,8 +164,8 @@ def open_or_foreign(manifest: Facts) -> Iterator[str]:
     if (asked["headGroupSpec"].get("rayStartParams") or {}).get("num-cpus") != "0":
         yield f'{where}.headGroupSpec.rayStartParams: give it num-cpus: "0", so that no work runs there'
     for place, group in groups(where, asked):
-        for container in (group["template"]["spec"].get("containers") or [])[:1]:  # the first one is Ray's
-            image = container.get("image", "none")
+        for container in containers(group)[:1]:
+            image = container.get("image") or "none"
             if ray.__version__ not in image.rpartition(":")[2]:
                 yield f"{place}: the tag of image {image} does not say that it is of Ray {ray.__version__}"
 

@@ -68,6 +68,14 @@ SLIPS = {
         {"memory": "8GB"},
         "memory: '8GB' is no quantity",
     ),
+    "a part of a processor": (
+        CLUSTER,
+        [*HEAD, "containers", 0, "resources", "requests"],
+        {"cpu": 2.5},
+        'cpu: 2.5 is no quantity: write "2.5"',
+    ),
+    "an empty one in a list": (CLUSTER, HEAD, {"containers": [None]}, "containers[0]: None is no mapping"),
+    "no pod": (CLUSTER, ["spec", "headGroupSpec"], {"template": {}}, "give one at least"),
     "a mode": (CLUSTER, ["spec", "authOptions"], {"mode": "tokens"}, "'tokens' is none of 'disabled', 'token'"),
     "no containers": (CLUSTER, HEAD, {"containers": None}, "headGroupSpec.template.spec.containers is missing"),
     "empty containers": (CLUSTER, HEAD, {"containers": []}, "containers: give one at least"),
@@ -120,6 +128,24 @@ def test_a_slip_is_found(name, tmp_path):
     [found, *more] = launchable.wrong(tmp_path / "slip.yaml")
     assert said in found
     assert all(said in one for one in more)
+
+
+def places(held, path=()):
+    """Every place in a manifest."""
+    parts = held.items() if isinstance(held, dict) else enumerate(held) if isinstance(held, list) else ()
+    for name, one in parts:
+        yield (*path, name)
+        yield from places(one, (*path, name))
+
+
+@pytest.mark.parametrize("odd", [None, [], {}, 3, "x", True, [None], [{}]], ids=repr)
+@pytest.mark.parametrize("path", [CLUSTER, JOB, SERVICE, SHARED], ids=lambda path: path.stem)
+def test_whatever_stands_anywhere_is_a_list_of_sentences(path, odd):
+    for manifest in documents(path):
+        for *above, name in places(manifest):
+            other = copy.deepcopy(manifest)
+            at(other, above)[name] = copy.deepcopy(odd)
+            assert all(isinstance(one, str) and "\n" not in one for one in kuberay.wrong([other]))
 
 
 def test_a_job_may_run_on_a_cluster_that_is_there(tmp_path):
