@@ -37,7 +37,8 @@ class Shapes:
         kind = kinds if isinstance(kinds, str) else kinds[0]  # the other one is null
         if parts := schema.get("properties"):
             fields = {name: self.of(one, among) for name, one in sorted(parts.items()) if name != "status"}
-            return self.number({"fields": fields} | {name: schema[name] for name in ["required"] if name in schema})
+            needed = [name for name in schema.get("required", []) if "default" not in parts[name]]
+            return self.number({"fields": fields} | ({"required": needed} if needed else {}))
         if kind == "array":
             return self.number({"each": self.of(schema["items"], among)})
         if kind == "object":
@@ -68,7 +69,7 @@ def main() -> None:
     for path in crds:
         spec = yaml.safe_load(path.read_text())["spec"]
         [v1] = [one["schema"]["openAPIV3Schema"] for one in spec["versions"] if one["name"] == "v1"]
-        number = shapes.of(v1 | {"required": ["apiVersion", "kind", "metadata", "spec"]}, {})
+        number = shapes.of(v1 | {"required": ["metadata", "spec"]}, {})
         kinds[f"ray.io/v1 {spec['names']['kind']}"] = number
     for name in CORE:
         [kind] = defined[name]["x-kubernetes-group-version-kind"]
