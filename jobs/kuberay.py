@@ -186,6 +186,19 @@ def served(manifest: Facts) -> Iterator[str]:
         yield f"{where}: Ray Serve refuses it: {' '.join(str(error).split())}"
     else:
         yield from (f"{where}{one}: Ray Serve knows no such field" for one in lost(config, kept))
+        if kept.get("proxy_location") == "Disabled":
+            yield from unready(manifest)
+
+
+def unready(manifest: Facts) -> Iterator[str]:
+    """Workers that KubeRay would wait for without end: it asks for Ray's proxy unless it is told what else to ask."""
+    where, asked = cluster(manifest)
+    if asked is None:
+        return
+    for place, group in groups(where, asked):
+        for container in containers(group)[:1]:
+            if not container.get("readinessProbe") and group is not asked["headGroupSpec"]:
+                yield f"{place}: without Ray's proxy no pod is ready unless a readinessProbe says when: ask for /ready"
 
 
 def lost(given: Any, kept: Any, where: str = "") -> Iterator[str]:

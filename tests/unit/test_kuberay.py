@@ -115,6 +115,12 @@ SLIPS = {
     "Serve's value": (SERVICE, ["spec"], {"serveConfigV2": "proxy_location: Nowhere"}, "Ray Serve refuses it"),
     "Serve's nothing": (SERVICE, ["spec"], {"serveConfigV2": None}, "Ray Serve refuses it"),
     "Serve's YAML": (SERVICE, ["spec"], {"serveConfigV2": "applications: ["}, "serveConfigV2 is no YAML"),
+    "nobody to ask": (
+        SERVICE,
+        ["spec", "rayClusterConfig", "workerGroupSpecs", 0, "template", "spec", "containers", 0],
+        {"readinessProbe": None},
+        "RayService.spec.rayClusterConfig.workerGroupSpecs[0]: without Ray's proxy no pod is ready",
+    ),
     "Kubernetes' own": (SHARED, ["spec"], {"accessMode": ["ReadWriteMany"]}, "perhaps accessModes"),
 }
 
