@@ -17,7 +17,7 @@ test-story: .venv/ready .venv/browser/ready ## the demo to its end, whether what
 	$(BIN)/python -m pytest tests/story
 
 lint: .venv/ready ## style, types and the floors of the house
-	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python -m jobs.launchable cluster.yaml cluster.gcp.yaml
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python -m jobs.launchable cluster.yaml cluster.gcp.yaml services/kuberay/*.yaml
 
 bench: .venv/peers .venv/servers/ready ## speed against peers, in interleaved pairs, and the search against others
 	$(BIN)/python -m tests.bench.loop && $(BIN)/python -m tests.bench.augment && $(BIN)/python -m tests.bench.engines && $(BIN)/python -m tests.bench.serving && $(BIN)/python -m tests.bench.hurt && $(BIN)/python -m tests.policies

@@ -34,6 +34,7 @@ class Folder:
 
     def write(self, name: str, content: bytes) -> None:
         """The whole file, or none."""
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)  # pictures may show people: a new one is its owner's
         with store.whole(self.root / name) as temporary:
             temporary.write_bytes(content)
 
@@ -86,6 +87,7 @@ def opened(place: str) -> Folder | Bucket:
     kind, found, _ = place.partition("://")
     if not found:
         return Folder(Path(place))
+    store.require_no_password(place)
     if "::" in place:
         raise ValueError(f"{place} is a chain of stores: give one, such as s3://bucket/captures")
     fsspec: Any = importlib.import_module("fsspec")

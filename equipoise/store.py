@@ -4,6 +4,7 @@ import atexit
 import importlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -78,11 +79,19 @@ def stamp(path: str) -> str | None:
     return f"{found.st_ino} {found.st_mtime_ns} {found.st_size}"
 
 
+def require_no_password(url: str) -> None:
+    """Refuse a URL that holds one: it would be seen in records, replies and logs, where URLs are told."""
+    kind, _, rest = url.partition("://")
+    if re.match(r"[^/@]*:[^/@]*@", rest):
+        raise ValueError(f"a {kind}:// URL was given with a password: leave that to the settings of {kind}'s client")
+
+
 def local(path: str | Path) -> Path:
     """A folder on this disk that holds what `path` does: itself, or a copy of what is behind a URL (s3://, gs://)."""
     kind, found, _ = str(path).partition("://")
     if not found:
         return Path(path)
+    require_no_password(str(path))
     if "::" in str(path):
         raise ValueError(f"{path} is a chain of stores: give one, such as s3://bucket/bundle")
     fsspec: Any = importlib.import_module("fsspec")

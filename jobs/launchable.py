@@ -1,7 +1,8 @@
 """Whether a cluster file means what it says, before `ray up` spends money on it: python -m jobs.launchable cluster.yaml
 
 Ray checks the frame and lets pass what stands under `provider` and `node_config`, which only the cloud reads; that is
-held against the clouds' own descriptions here. And it must not open what Equipoise keeps shut.
+held against the clouds' own descriptions here. And it must not open what Equipoise keeps shut. Manifests for KubeRay
+are known too.
 """
 
 import argparse
@@ -17,6 +18,8 @@ from typing import Any
 
 import ray
 import yaml
+
+from jobs import kuberay
 
 Facts = dict[str, Any]
 
@@ -42,9 +45,14 @@ def main() -> int:
 def wrong(path: Path) -> list[str]:
     """All that is, in sentences."""
     try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        documents = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         return [f"cannot be read: {' '.join(str(error).split())}"]
+    if kuberay.manifests(documents):
+        return kuberay.wrong(documents)
+    if len(documents) > 1:
+        return [f"holds {len(documents)} documents: `ray up` takes one"]
+    config: Any = documents[0] if documents else None
     if said := refused_by_ray(config):
         return [said]
     kind = config["provider"]["type"]

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from equipoise.capture import POOLS
 from equipoise.captures import Captures, Unknown
 from services.bodies import Bodies
+from services.guard import require_own_site
 from services.models import Models
 from services.refused import Refused
 from services.replies import answer
@@ -52,6 +53,7 @@ class Captured:
 
     async def label(self, request: Request) -> Response:
         """What a picture really shows."""
+        require_own_site(request)
         held, body = self._there(), await self.bodies.read(request)
         try:
             name = json.loads(body)["label"]
@@ -63,6 +65,7 @@ class Captured:
 
     async def labels(self, request: Request) -> Response:
         """Many at once: a table with the columns id and label."""
+        require_own_site(request)
         held, body = self._there(), await self.bodies.read(request)
         try:
             text = body.decode()

@@ -5,21 +5,19 @@ that needed it first owns it; when that goes, the next that misses it starts it 
 """
 
 import asyncio
-import json
 import logging
 import time
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
-from urllib.request import Request, urlopen
 
 import ray
 
 from equipoise.drift.monitor import Monitor, Report
 from services.told import logger, told
+from services.webhook import post
 
 TOLD_AGAIN = 3600.0  # seconds in which a webhook is told of a stream's alarms once
-WEBHOOK_SECONDS = 5.0
 
 log = logging.getLogger("equipoise.drift")
 
@@ -103,11 +101,3 @@ class Drift:
             await asyncio.to_thread(post, url, event)
         except (OSError, ValueError, HTTPException) as error:
             log.error("the webhook could not be told (%s)", error)
-
-
-def post(url: str, event: dict[str, Any]) -> None:
-    """One alarm as JSON."""
-    body = json.dumps(event, allow_nan=False).encode()
-    request = Request(url, body, {"content-type": "application/json"})  # noqa: S310 - whoever starts the service chose it
-    with urlopen(request, timeout=WEBHOOK_SECONDS) as reply:  # noqa: S310
-        reply.read(1 << 10)

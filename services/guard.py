@@ -44,6 +44,12 @@ class Guard:
             raise Refused(401, "an API key is needed: send it as authorization: Bearer KEY", "key")
 
 
+def require_own_site(request: Request) -> None:
+    """Refuse what a page of another site has a browser send: on this machine no key would stop it."""
+    if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        raise Refused(403, "a page of another site asks for this: ask from here, or by a program", "site")
+
+
 def presented(request: Request) -> str:
     """The key that a client shows.
 

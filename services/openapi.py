@@ -68,6 +68,7 @@ TABLE: Facts = {"text/csv": {"schema": {"type": "string"}}}
 REFUSALS = {
     400: "what came cannot be understood",
     401: "an API key is needed",
+    403: "a page of another site asks",
     404: "there is no such model",
     408: "the request took too long to arrive",
     413: "the request, or its picture, is too large",
@@ -97,7 +98,7 @@ def document(keys: bool, limits: Limits, models: list[str]) -> Facts:
         "/drift/history": {"get": got("Alarms, restarts and resets", 404, 503, name=query)},
         "/drift/charts": {"get": got("How high each chart was, step by step", 404, 503, name=query)},
         "/drift/reset": {
-            "post": got("Begin the charts anew, once a change is known or put right", 404, 503, name=query)
+            "post": got("Begin the charts anew, once a change is known or put right", 403, 404, 503, name=query)
         },
         "/capture": {"get": got("Requests kept for labelling, the most useful first", 400, 404, 503)},
         "/capture/{id}": {"get": got("The picture of one of them", 404, 503, kind="image/png", name=kept)},

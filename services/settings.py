@@ -16,7 +16,7 @@ from services.limits import Limits
 class Reached(BaseModel):
     """Where something listens, and who may come."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)  # a URL may be a secret
 
     host: str = Field("127.0.0.1", min_length=1)
     port: int = Field(8000, ge=1, le=65535)
@@ -58,7 +58,7 @@ class Reached(BaseModel):
         path = Path(self.keys)
         if not path.is_file():
             raise ValueError(f"keys={path} is not a file: write an API key a line into it")
-        if path.stat().st_mode & 0o077:
+        if path.stat().st_mode & (0o007 if given_by_root(path) else 0o077):
             raise ValueError(f"keys={path} can be read by others: chmod 600 {path}")
         try:
             found = tuple(line.strip() for line in path.read_text("utf-8").splitlines() if line.strip())
@@ -109,10 +109,11 @@ class Settings(Reached):
     @field_validator("webhook")
     @classmethod
     def reachable(cls, url: str | None) -> str | None:
-        """It names a host, and no port that cannot be."""
+        """It names a host, and no port that cannot be. What is odd would be told in an error, which is logged."""
         parts = urlsplit(url or "http://host")
-        if not parts.hostname or parts.port == 0:
-            raise ValueError("give a URL with a host, such as https://example.org/drift")
+        plain = (url or "").isascii() and (url or "").isprintable() and " " not in (url or "")
+        if "@" in parts.netloc or not parts.hostname or parts.port == 0 or not plain:
+            raise ValueError("give a URL with a host and without a user, such as https://example.org/drift")
         return url
 
     @field_validator("access_log", "state")
@@ -148,3 +149,8 @@ def loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def given_by_root(path: Path) -> bool:
+    """Whether a file is root's and our group may read it, as Kubernetes gives a pod its secrets."""
+    return path.stat().st_uid == 0 != os.geteuid()

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from equipoise.drift.verdict import named
+from services.guard import require_own_site
 from services.link import Link
 from services.models import Model, Models
 from services.refused import Refused
@@ -53,6 +54,7 @@ class Watched:
 
     async def reset(self, request: Request) -> Response:
         """Charts begin anew: what changed is known, or was put right."""
+        require_own_site(request)
         model, link = self._asked(request)
         await said(link.reset(stream(model)))
         return answer({"model": model.name, "version": model.current.id, "reset": True})

@@ -33,6 +33,12 @@ def app():
         ({"bundle": "BUNDLE", "capture": "gopher://host/kept"}, "gopher"),
         ({"bundle": "BUNDLE", "webhook": "http://"}, "give a URL with a host"),
         ({"bundle": "BUNDLE", "webhook": "http://host:abc/"}, "webhook: "),
+        ({"bundle": "BUNDLE", "webhook": "https://user:open-sesame@host/"}, "without a user"),
+        ({"bundle": "BUNDLE", "webhook": "https://host/open-sesame here"}, "without a user"),
+        ({"bundle": "BUNDLE", "webhook": "ftp://host/open-sesame"}, "webhook: "),
+        ({"bundle": "s3://user:open-sesame@bucket/x"}, "with a password"),
+        ({"models": {"a": {"bundle": "BUNDLE", "shadow": "http://user:open-sesame@host/x"}}}, "with a password"),
+        ({"bundle": "BUNDLE", "capture": "ftp://user:open-sesame@host/kept"}, "with a password"),
         ({"bundle": "BUNDLE", "limits": {"batch": 0}}, "limit batch must be above 0"),
         ({"models": {"a": {"bundle": "PLACE/none"}}}, "is not a bundle"),
         ({"models": {"a/b": {"bundle": "BUNDLE"}}}, "models.a/b"),
@@ -56,6 +62,7 @@ def test_a_wrong_argument_is_a_sentence(app, bundles, tmp_path, capsys, argument
     said = capsys.readouterr().err
     assert ended.value.code == 2
     assert said.startswith("error: ") and said.count("\n") == 1 and sentence in said
+    assert "open-sesame" not in said
 
 
 @pytest.mark.parametrize(

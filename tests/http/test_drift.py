@@ -90,7 +90,14 @@ def test_clean_requests_are_ok_and_a_blurred_lens_is_named(watched, digits, hook
 
 def test_charts_begin_anew_when_they_are_asked_to(watched, digits):
     before = watched.json("GET", "/drift")
-    assert watched.json("POST", "/drift/reset")["reset"]
+    for path in (
+        "/drift/reset",
+        "/capture/labels",
+        f"/capture/{'0' * 16}/label",
+    ):  # as a browser says it of a foreign page
+        assert watched.ask("POST", path, b"", sec_fetch_site="cross-site")[0] == 403
+    assert watched.json("GET", "/drift")["state"] == before["state"]
+    assert watched.json("POST", "/drift/reset", sec_fetch_site="same-origin")["reset"]
     assert watched.json("GET", "/drift")["state"] == "unknown"
     send(watched, drawn(digits, 100, 3))
     assert verdict(watched, 100)["state"] == "ok"
