@@ -1,0 +1,20 @@
+"""Finite work, each part a command: `python -m jobs.NAME`, alone or by `ray job submit`."""
+
+import os
+import secrets
+import sys
+from pathlib import Path
+
+
+def keep_to_ourselves() -> None:
+    """The Ray that a command starts for itself listens on all addresses of the machine: only the command may use it.
+
+    Where there is one to join, its own rules hold. Ray reads this as it is imported, so it has to happen here.
+    """
+    running = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")  # noqa: S108 - Ray's place
+    if not os.environ.keys() & {"RAY_ADDRESS", "RAY_AUTH_MODE"} and not running.exists():
+        os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+
+
+if sys.argv[0] == "-m":  # of a command, while Python looks for it
+    keep_to_ourselves()

@@ -93,7 +93,8 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except ray.train.TrainingFailedError as error:
-        print(f"error: training failed {RESTARTS + 1} times, at last by: {cause(error)}", file=sys.stderr)
+        print(f"error: training was given up, at last by: {cause(error)}", file=sys.stderr)
+        print(f"the same command goes on from the last checkpoint in {out}, if there is one", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("stopped before the training began", file=sys.stderr)
