@@ -25,7 +25,7 @@ COVERED = (0.1, 0.9)  # quantiles of every interval: 80 %
 TRUST = 0.75  # share of a measurement, beside the fit, in what is believed of its setting
 SURE_ROWS = 4  # rows beyond the parameters before held-out rows may choose the form
 WIDE = 8  # times the bytes of the smallest exchange in the largest: enough to tell alpha from volume
-NO_EXCHANGES = pd.DataFrame([], columns=["nodes", "workers", "share", "seconds"], dtype=float)
+NO_EXCHANGES = pd.DataFrame([], columns=["nodes", "workers", "kind", "share", "seconds"], dtype=float)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +90,7 @@ class System:
 def fitted(rows: pd.DataFrame, exchanges: pd.DataFrame = NO_EXCHANGES) -> System:
     """The system that rows of nodes, workers, batch and seconds tell of.
 
-    `exchanges` are rows of nodes, workers, share (of the gradient's bytes) and seconds.
+    `exchanges` are rows of nodes, workers, kind (sum or message), share (of the gradient's bytes) and seconds.
     """
     pace_sd = float(rows.pace_sd.median()) if "pace_sd" in rows else 0.0
     size = float(rows.gradient_bytes.median()) if "gradient_bytes" in rows else None
@@ -204,7 +204,11 @@ def alone(form: Form, parameters: dict[str, float], exchanges: pd.DataFrame) -> 
     """log(fit / measured) of each exchange that was timed by itself."""
     if exchanges.empty:
         return np.empty(0)
-    _, foretold = parts(form, parameters, Places.of(exchanges.assign(batch=0)), exchanges.share.to_numpy(float))
+    share = exchanges.share.to_numpy(float)
+    _, sums = parts(form, parameters, Places.of(exchanges.assign(batch=0)), share)
+    level = np.where(exchanges.nodes > 1, "between", "local")
+    alpha, volume = (np.array([parameters.get(f"{one}_{name}", 0.0) for one in level]) for name in ("alpha", "volume"))
+    foretold = np.where(exchanges.kind == "message", alpha + share * volume, sums)
     return np.asarray(np.log(foretold / exchanges.seconds.to_numpy(float)))
 
 

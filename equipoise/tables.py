@@ -22,6 +22,7 @@ AMOUNT = Column("a number above 0 and up to 1e18", lambda values: (values > 0) &
 SECONDS = Column("a number of seconds from 1e-7 to 1e4", lambda values: (values >= 1e-7) & (values <= 1e4))
 PACE_SD = Column("a number from 0 to 10", lambda values: (values >= 0) & (values <= 10))
 SYSTEM = {"nodes": COUNT, "workers": COUNT, "batch": COUNT, "seconds": SECONDS}
+KINDS = ("sum", "message")  # all workers sum so many bytes; one hands them to the next
 EXCHANGE = {"nodes": COUNT, "workers": COUNT, "bytes": COUNT, "seconds": SECONDS}
 STATISTICAL = {
     "global_batch": COUNT,
@@ -47,11 +48,15 @@ def system(path: Path) -> pd.DataFrame:
 
 
 def exchange(path: Path, system: pd.DataFrame) -> pd.DataFrame:
-    """Rows of nodes, workers, bytes and seconds: workers summed so many bytes, and did nothing else.
+    """Rows of nodes, workers, kind, bytes and seconds of exchanges by themselves; sums, if no kind is told.
 
     `share` is added: of the gradient's bytes, which the rows of steps tell.
     """
     table = read(path, EXCHANGE)
+    table["kind"] = table["kind"].str.strip() if "kind" in table else KINDS[0]
+    if not (known := table["kind"].isin(KINDS)).all():
+        row = int(np.flatnonzero(~known)[0])
+        raise ValueError(f"{path}, row {row + 2}, column kind: must be {' or '.join(KINDS)}, got {table.kind[row]!r}")
     require_worker_a_node(path, table)
     whole = system["gradient_bytes"].unique().tolist() if "gradient_bytes" in system else []
     if len(whole) != 1:

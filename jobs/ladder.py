@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -53,17 +53,18 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sum:
-    """One line of exchange.csv: workers summed so many bytes, and did nothing else."""
+class Exchange:
+    """One line of exchange.csv: all workers summed so many bytes, or one handed them to the next, and nothing else."""
 
     nodes: int
     workers: int
+    kind: Literal["sum", "message"]
     bytes: int
     seconds: float
 
 
 class Timed(NamedTuple):
-    """What was timed: tables with the columns of `Row` and of `Sum`."""
+    """What was timed: tables with the columns of `Row` and of `Exchange`."""
 
     rows: pd.DataFrame
     exchanges: pd.DataFrame
@@ -74,24 +75,24 @@ def measured(base: Trial, ladders: dict[int, list[int]], place: Path, gpu: bool)
 
     Ladders are by number of workers.
     """
-    found, sums = [], []
+    found, exchanges = [], []
     for workers, batches in ladders.items():
         path = place / f"workers-{workers}.json"
         rows, too_large, _ = kept(path)
         if not set(batches) <= {row.batch for row in rows} | set(too_large):
             print(f"timing {len(batches)} batches on {workers} worker{'s' * (workers > 1)}", flush=True)
             store.write_json(path, returned(timing(replace(base, workers=workers), batches, place, gpu)))
-        rows, too_large, exchanges = kept(path)
-        sums += exchanges
+        rows, too_large, alone = kept(path)
+        exchanges += alone
         if left_out := sorted(set(batches) & set(too_large)):
             print(f"left out, for want of memory: {', '.join(map(str, left_out))} examples a worker", flush=True)
         found += [row for row in rows if row.batch in batches]
     if not found:
         raise ValueError("none of the batches fits in memory: choose smaller ones with --batch")
-    return Timed(pd.DataFrame(found), pd.DataFrame(sums, columns=[field.name for field in fields(Sum)]))
+    return Timed(pd.DataFrame(found), pd.DataFrame(exchanges, columns=[field.name for field in fields(Exchange)]))
 
 
-def kept(path: Path) -> tuple[list[Row], list[int], list[Sum]]:
+def kept(path: Path) -> tuple[list[Row], list[int], list[Exchange]]:
     """What a file of an earlier command holds: rows, batches too large for memory, and exchanges."""
     if not path.exists():
         return [], [], []
@@ -100,7 +101,7 @@ def kept(path: Path) -> tuple[list[Row], list[int], list[Sum]]:
         rows = [Row(**row) for row in facts["rows"]]
         if not all(isinstance(row.batch, int) and row.seconds > 0 for row in rows):
             raise ValueError("a row is none")
-        return rows, [*facts["too_large"]], [Sum(**one) for one in facts["exchanges"]]
+        return rows, [*facts["too_large"]], [Exchange(**one) for one in facts["exchanges"]]
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is damaged: remove it, and the same command times its batches again") from error
 
@@ -153,11 +154,10 @@ def worker(config: dict[str, Any]) -> dict[str, Any]:
             found[index].append(stand.stretch(batches[index]))
     rows = [row(stand, nodes, batch, stretches) for batch, stretches in zip(batches, found, strict=True)]
     rows[-1:] = [replace(again, repeat=True) for again in rows[-1:]]
-    sums = [Sum(nodes=nodes, workers=trial.workers, bytes=size, seconds=took) for size, took in stand.sums().items()]
     return {
         "rows": [asdict(one) for one in rows],
         "too_large": sorted(set(config["batches"]) - set(fitting)),
-        "exchanges": [asdict(one) for one in sums],
+        "exchanges": [asdict(one) for one in stand.exchanges(nodes)],
     }
 
 
@@ -177,12 +177,16 @@ class Stand:
         """Of the gradient."""
         return sum(parameter.nbytes for parameter in self._training(1, 1).trained)
 
-    def sums(self) -> dict[int, float]:
-        """Seconds in which workers sum so many bytes; none where they do so in one round, or there is one worker."""
+    def exchanges(self, nodes: int) -> list[Exchange]:
+        """By themselves; none where gradients go around in one round, or nowhere."""
         workers = self.trial.workers
         if workers == 1 or one_round(self.bytes, workers, self.device):
-            return {}
-        return wire.timed(self.bytes, self.device)
+            return []
+        message = Exchange(
+            nodes=nodes, workers=workers, kind="message", bytes=wire.MESSAGE_BYTES, seconds=wire.message(self.device)
+        )
+        sums = wire.sums(self.bytes, self.device)
+        return [message, *(replace(message, kind="sum", bytes=size, seconds=took) for size, took in sums.items())]
 
     def agree(self, wish: int) -> int:
         """The largest wish of any worker."""

@@ -59,7 +59,8 @@ class Asked:
     system: Path | None = None
     """table of nodes, workers, batch, seconds (of one step)"""
     exchange: Path | None = None
-    """table of nodes, workers, bytes, seconds: exchanges without a step; --system then needs a column gradient_bytes"""
+    """table of nodes, workers, kind (sum or message), bytes, seconds of exchanges by themselves; --system then needs a
+    column gradient_bytes"""
     statistical: Path | None = None
     """table of global_batch, lr, seed, examples, reached"""
     at: tuple[str, ...] = ()

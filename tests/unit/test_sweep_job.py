@@ -9,7 +9,7 @@ import pytest
 from equipoise import system
 from equipoise.record import Lap, Record
 from equipoise.trial import Trial
-from jobs.ladder import Row, Sum, apart, kept
+from jobs.ladder import Exchange, Row, apart, kept
 from jobs.sweep import Asked, Fastest, paced
 from jobs.tuning import drift, ended
 
@@ -85,12 +85,12 @@ def test_the_clocks_own_error_is_that_of_the_setting_timed_twice():
 def test_a_damaged_ladder_is_named_and_what_to_do(tmp_path):
     row = {"nodes": 1, "workers": 1, "batch": 8, "seconds": 0.01, "data_seconds": 0.0, "exchange_seconds": 0.0}
     row |= {"pace_sd": 0.1, "gradient_bytes": 4000, "repeat": False}
-    one = {"nodes": 2, "workers": 2, "bytes": 4096, "seconds": 0.001}
+    one = {"nodes": 2, "workers": 2, "kind": "sum", "bytes": 4096, "seconds": 0.001}
     whole = {"rows": [row], "too_large": [16], "exchanges": [one]}
     path = tmp_path / "workers-1.json"
     assert kept(path) == ([], [], [])
     path.write_text(json.dumps(whole))
-    assert kept(path) == ([Row(**row)], [16], [Sum(**one)])
+    assert kept(path) == ([Row(**row)], [16], [Exchange(**one)])
     wrong = [whole | {"rows": [row | {"seconds": -1}]}, whole | {"exchanges": [{"bytes": 1}]}]
     for damaged in ("{", "{}", "[]", "null", *map(json.dumps, wrong)):
         path.write_text(damaged)

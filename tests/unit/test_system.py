@@ -130,7 +130,12 @@ def exchanges(places, shares=(1 / 64, 1 / 8, 1), truth=TRUTH, noise=0.0):
                          columns=["nodes", "workers", "batch", "share"])  # fmt: skip
     wobble = np.exp(noise * np.random.default_rng(1).standard_normal(len(table)))
     _, took = parts(FULL, truth, Places.of(table), table.share.to_numpy())
-    return table.drop(columns="batch").assign(seconds=took * wobble)
+    return table.drop(columns="batch").assign(kind="sum", seconds=took * wobble)
+
+
+def message(place, truth=TRUTH, share=1e-6):
+    took = truth["between_alpha"] + share * truth["between_volume"]
+    return pd.DataFrame([(*place, "message", share, took)], columns=["nodes", "workers", "kind", "share", "seconds"])
 
 
 def test_exchanges_by_themselves_on_two_nodes_tell_what_four_take():
@@ -152,8 +157,8 @@ def test_exchanges_of_nearly_the_same_bytes_tell_nothing_more():
 
 def test_an_alpha_far_from_usual_is_believed_where_it_was_timed():
     truth = TRUTH | {"between_alpha": 1e-5}  # a hundredth of what it usually is beside that volume
-    found = system.fitted(
-        rows(FULL, [(1, 1), (2, 2), (4, 4)], truth=truth),
-        exchanges([(2, 2), (4, 4)], shares=(1e-4, 1 / 64, 1), truth=truth),
-    )
+    steps = rows(FULL, [(1, 1), (2, 2), (4, 4)], truth=truth, noise=0.02)
+    beside = [exchanges([(2, 2), (4, 4)], truth=truth, noise=0.02), message((2, 2), truth)]
+    found = system.fitted(steps, pd.concat(beside))
     assert found.parameters["between_alpha"] == pytest.approx(1e-5, rel=0.1)
+    assert found.parameters["between_volume"] == pytest.approx(TRUTH["between_volume"], rel=0.03)

@@ -79,7 +79,8 @@ def steps_and_exchanges(tmp_path):
 
 def test_exchanges_are_shares_of_the_gradient_that_the_steps_name(steps_and_exchanges):
     steps = "nodes,workers,batch,seconds,gradient_bytes\n1,1,8,0.1,4000\n2,2,8,0.1,4000\n"
-    assert steps_and_exchanges(steps).share.tolist() == [0.125, 1]
+    found = steps_and_exchanges(steps)
+    assert found.share.tolist() == [0.125, 1] and found.kind.tolist() == ["sum", "sum"]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
-"""Sums that do nothing else: of more bytes they take longer, and all workers agree on how long."""
+"""Messages and sums that do nothing else: workers agree on how long they took."""
 
+import pytest
 import torch
 
 from equipoise import wire
@@ -7,11 +8,13 @@ from tests.gloo import gloo
 
 
 def took():
-    return wire.timed(1 << 22, torch.device("cpu"))
+    return wire.sums(1 << 22, torch.device("cpu")), wire.message(torch.device("cpu"))
 
 
-def test_workers_agree_on_the_seconds_of_sums_from_few_bytes_to_all(tmp_path):
-    one, other = gloo(2, tmp_path, took)
-    assert one == other
-    assert list(one) == [2 * wire.FEW_BYTES, 1 << 16, 1 << 19, 1 << 22]
-    assert one[1 << 22] > one[2 * wire.FEW_BYTES] > 0
+@pytest.mark.parametrize("workers", [2, 3])
+def test_workers_agree_on_the_seconds_of_a_message_and_of_sums_up_to_the_gradient(tmp_path, workers):
+    found = gloo(workers, tmp_path, took)
+    assert all(one == found[0] for one in found)
+    sums, message = found[0]
+    assert list(sums) == [1 << 16, 1 << 19, 1 << 22]
+    assert min(*sums.values(), message) > 0
