@@ -1,7 +1,7 @@
 """The curve over hosts in miniature: python -m tests.bench.lan
 
-Hosts are network namespaces whose links have the rate that `tc` was told, so what a sweep finds can be held against what
-is: rate and delay of the links, step times on more hosts than were measured, and the plan that slow links call for.
+Hosts are network namespaces whose links have the rate that `tc` was told, so what a sweep finds can be held against
+what is so: rate and delay of the links, step times on more hosts than were measured, the plan that slow links call for.
 """
 
 import argparse
