@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import FrameType
 from typing import Annotated, Any
 
 import tyro
@@ -41,7 +42,7 @@ class Asked:
 def main() -> int:
     """Exit status: 0 ended by Ctrl-C, 1 Ray does not start, 2 asked for what cannot be."""
     asked = tyro.cli(Asked)
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.signal(signal.SIGTERM, stopped)
     try:
         config = read(asked.file)
         require_secret()
@@ -61,6 +62,11 @@ def main() -> int:
     except KeyboardInterrupt:
         print("\nended: nothing is left running", file=sys.stderr)
     return 0
+
+
+def stopped(_number: int, _: FrameType | None) -> None:
+    """To be ended is as Ctrl-C."""
+    raise KeyboardInterrupt
 
 
 def told(config: dict[str, Any], asked: Asked) -> list[str]:
@@ -130,6 +136,7 @@ def variables(head: str) -> dict[str, str]:
         "RAY_enable_autoscaler_v2": "1",  # as `ray up` has it: it knows nodes by the next one
         "RAY_CLOUD_INSTANCE_ID": head,
         "AUTOSCALER_UPDATE_INTERVAL_S": "1",  # it looks every five seconds otherwise
+        "PYTHONPATH": str(Path(__file__).parents[1]),  # the autoscaler finds the provider there
         "PATH": f"{BIN}:{os.environ['PATH']}",  # submitted commands say `python`
     }
 

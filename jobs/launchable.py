@@ -27,7 +27,7 @@ PROVIDERS = {
     "external": {"type", "module", "launch_multiple", "head_node_id"},  # nodes on this machine, by jobs.head
 }
 """what Ray 2.58 reads of each"""
-LOCAL = "ray.autoscaler._private.fake_multi_node.node_provider.FakeMultiNodeProvider"
+LOCAL = "jobs.nodes.Local"
 LOOPBACK = ("127.0.0.1", "localhost")
 
 

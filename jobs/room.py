@@ -23,7 +23,7 @@ def wait_for(workers: int, threads: int, gpu: bool) -> None:
     try:
         while not group.wait(LOOK_SECONDS):
             now, at = lacking(workers, threads, gpu), time.monotonic()
-            if now != said or at > last + SAY_SECONDS:
+            if now != said or at > last + SAY_SECONDS:  # still there, it says once a minute
                 print(now, flush=True)
                 said, last = now, at
     finally:
@@ -35,6 +35,7 @@ def lacking(workers: int, threads: int, gpu: bool) -> str:
     """What is waited for, in a sentence."""
     has, most = cluster.held(threads, gpu), cluster.most(threads, gpu)
     may = f" and may grow to {most}" if most > has else ""
-    if has >= workers:
-        return f"waiting for {cluster.count(workers, threads, gpu)}: the cluster has {has}{may}, which others use"
+    if has >= workers:  # the moment before they are ours, or other jobs' for long
+        busy = max(0, has - cluster.free(threads, gpu))
+        return f"waiting for {cluster.count(workers, threads, gpu)}: the cluster has {has}{may}, and {busy} are taken"
     return f"waiting for {cluster.count(workers - has, threads, gpu, 'more ')}: the cluster has {has}{may}"
