@@ -92,7 +92,7 @@ def require_secret() -> None:
     """Refuse to start without a token, or with one that others can read."""
     path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH", TOKEN)).expanduser()
     if not path.is_file():
-        raise ValueError(f"no token at {path}: ray get-auth-token --generate, then chmod 600 {path}")
+        raise ValueError(f"no token at {path}: ray get-auth-token --generate > /dev/null, then chmod 600 {path}")
     if path.stat().st_mode & 0o077:
         raise ValueError(f"the token at {path} can be read by others: chmod 600 {path}")
 

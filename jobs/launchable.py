@@ -134,7 +134,8 @@ def opened(config: Facts) -> Iterator[str]:
 
 def untold(config: Facts) -> Iterator[str]:
     """A head that keeps from jobs how far its cluster may grow: they would refuse whatever needs more nodes."""
-    if not any("jobs.bounds" in command for command in config.get("head_start_ray_commands", [])):
+    commands = " ".join(config.get("head_start_ray_commands", []))
+    if "ray start" in commands and "jobs.bounds" not in commands:
         yield "head_start_ray_commands: jobs cannot tell how far the cluster may grow: run python -m jobs.bounds there"
 
 
