@@ -123,7 +123,7 @@ def running(above: Path):
         process.terminate()
         process.wait(60)
     assert process.returncode == 0, log.read_text()
-    assert not [pid for pid, birth in below.items() if born(pid) == birth]
+    until(lambda: not [pid for pid, birth in below.items() if born(pid) == birth], 30, "the end of all processes")
 
 
 def copied(place: Path) -> None:
