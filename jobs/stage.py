@@ -22,7 +22,7 @@ from jobs.processes import born, ended, family, free_ports, killed, raylets, unt
 BIN = Path(sys.executable).parent
 ABOVE, PREFIX = Path("/tmp"), "eq-"  # noqa: S108 - of Ray's folder: paths of its sockets must be short
 ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
-"""named for other systems than this: loopback is taken for this machine's address, and nothing listens beyond it"""
+"""named for other systems than this: loopback is taken for this machine's address, and Ray listens nowhere else"""
 PR_SET_PDEATHSIG = 1
 
 
