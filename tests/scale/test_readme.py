@@ -81,6 +81,7 @@ def test_the_same_submission_is_refused(local):
 
 def test_a_plan_trains_is_looked_at_stopped_and_goes_on(local):
     out = local.place / "runs" / "digits"
+    assert (local.place / "runs" / "sweep" / "plan.json").exists(), "the sweep came to no plan"
     assert local.run(TRAIN).returncode == 0
     until(lambda: local.nodes() >= 0 and laps(out) >= 2, 120)
     running = driver(local)
