@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test test-story lint bench bench-drift serve
+.PHONY: setup demo test test-story test-cluster lint bench bench-drift serve cluster
 
 setup: .venv/ready ## install the project and what it needs into .venv
 
@@ -16,8 +16,11 @@ test: .venv/ready .venv/clients/ready .venv/browser/ready ## everything real: gl
 test-story: .venv/ready .venv/browser/ready ## the demo to its end, whether what it tells stands in its records, and models adapted again
 	$(BIN)/python -m pytest tests/story
 
+test-cluster: .venv/ready ## a cluster on this machine that grows for what is submitted and shrinks after, as the README has it
+	$(BIN)/python -m pytest -rP tests/scale
+
 lint: .venv/ready ## style, types and the floors of the house
-	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python -m jobs.launchable cluster.yaml cluster.gcp.yaml services/kuberay/*.yaml
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python -m jobs.launchable cluster.yaml cluster.gcp.yaml cluster.local.yaml services/kuberay/*.yaml
 
 bench: .venv/peers .venv/servers/ready ## speed against peers, in interleaved pairs, and the search against others
 	$(BIN)/python -m tests.bench.loop && $(BIN)/python -m tests.bench.augment && $(BIN)/python -m tests.bench.engines && $(BIN)/python -m tests.bench.serving && $(BIN)/python -m tests.bench.hurt && $(BIN)/python -m tests.policies
@@ -27,6 +30,9 @@ bench-drift: .venv/watchers/ready ## every figure about drift, beside the detect
 
 serve: .venv/ready ## answer pictures by HTTP with the model published in bundles/vending
 	$(BIN)/serve run services.app:build bundle=bundles/vending
+
+cluster: .venv/ready ## a cluster on this machine that grows with what is submitted to it; Ctrl-C ends it
+	$(BIN)/python -m jobs.head cluster.local.yaml
 
 .venv/ready: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python >= 3.11 is needed, this is " + sys.version.split()[0] + "; try make PYTHON=python3.12")'

@@ -8,7 +8,9 @@ from typing import NoReturn
 
 import ray
 from ray._private import worker
-from ray._private.state import state  # the one place that knows an autoscaler's upper bounds; Ray is pinned
+from ray._private.state import state  # nothing public has an autoscaler's upper bounds; Ray is pinned
+
+Node = dict[str, float]
 
 
 def connect() -> None:
@@ -18,20 +20,20 @@ def connect() -> None:
     if not ray.is_initialized():
         # a dashboard for the length of one job would take as long to start as all the rest
         ray.init(logging_level=logging.WARNING, log_to_driver=False, include_dashboard=False)
-    if len(alive()) == 1 and not ceiling():
+    if len(alive()) == 1 and not kinds():
         # what watches nodes that are about to be taken away starts beside the workers and slows their first seconds
         os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")
 
 
 def patience(elastic: bool) -> int:
-    """How often a group of workers may fail to find its places before a run is given up.
+    """How often a group of workers may fail to find its places before a run is given up; how long it waits is set.
 
-    One that can go on with fewer waits ten seconds for those that a lost node may still seem to have, and tries
-    again with what is there; one that cannot waits for machines that take minutes to start, where there are such.
+    One that can go on with fewer does not wait long for a node that was lost, and tries with what is there; others
+    get the time in which a cluster that grows starts one for it: Ray Train waits a minute, machines take three to five.
     """
-    each, whole = (10, 600) if elastic else (60, 1200 if ceiling() else 240)
-    os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] = str(each)
-    return whole // each
+    seconds, times = (10, 60) if elastic else (600 if kinds() else 60, 3)
+    os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] = str(seconds)
+    return times
 
 
 def leave(status: int) -> NoReturn:
@@ -46,14 +48,47 @@ def leave(status: int) -> NoReturn:
     os._exit(status)
 
 
-def alive() -> list[dict[str, float]]:
+def alive() -> list[Node]:
     """Resources of each node."""
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
-def ceiling() -> dict[str, float]:
-    """Resources that an autoscaler may add up to; empty where nothing scales."""
-    return state.get_max_resources_from_cluster_config() or {}
+def kinds() -> list[tuple[Node, int]]:
+    """Resources of a node of each kind that an autoscaler may add, and how many of it; empty where none is known.
+
+    Ray itself leaves the place empty: `jobs.bounds` fills it.
+    """
+    config = state.get_cluster_config()
+    return [(dict(one.resources), one.max_count) for one in config.node_group_configs] if config else []
+
+
+def slots(node: Node, threads: int, gpu: bool) -> int:
+    """Workers that a node can hold."""
+    held = int(node.get("CPU", 0)) // threads
+    return min(held, int(node.get("GPU", 0))) if gpu else held
+
+
+def held(threads: int, gpu: bool) -> int:
+    """Workers that the nodes there are can hold, idle or not."""
+    return sum(slots(node, threads, gpu) for node in alive())
+
+
+def free(threads: int, gpu: bool) -> int:
+    """Workers that find room at once."""
+    return sum(slots(node, threads, gpu) for node in state.available_resources_per_node().values())
+
+
+def most(threads: int, gpu: bool) -> int:
+    """Workers that the cluster can hold when it has grown as far as it may."""
+    grown = sum(count * slots(node, threads, gpu) for node, count in kinds())
+    if grown:  # no more of all kinds together than fit the number of nodes
+        grown = min(grown, slots(state.get_max_resources_from_cluster_config() or {}, threads, gpu))
+    return max(grown, held(threads, gpu))
+
+
+def count(workers: int, threads: int, gpu: bool, more: str = "") -> str:
+    """That many slots, in words."""
+    return f"{workers} {more}slot{'s' * (workers != 1)} of {threads} CPU{' and a GPU' * gpu}"
 
 
 def place() -> str:
@@ -64,19 +99,17 @@ def place() -> str:
 
 def require_slots(workers: int, threads: int) -> tuple[int, bool]:
     """How many workers the cluster can hold, and whether each gets a GPU; refuses at once more than that."""
-    most, nodes = ceiling(), alive()
-    gpus = max(sum(node.get("GPU", 0) for node in nodes), most.get("GPU", 0))
-    if gpus:
-        held, what = int(gpus), "GPUs"
-    else:
-        now = sum(int(node.get("CPU", 0)) // threads for node in nodes)
-        held, what = max(now, int(most.get("CPU", 0)) // threads), f"slots of {threads} CPU"
-    if workers > held:
+    gpu = any(node.get("GPU", 0) for node in [*alive(), *(node for node, _ in kinds())])
+    room = most(threads, gpu)
+    if workers > room:
+        blind = not held(1, False) and not kinds()
         raise ValueError(
-            f"{workers} workers were asked for and the cluster holds {held} {what} at most: "
+            f"{workers} workers were asked for and the cluster holds {count(room, threads, gpu)} at most: "
             "choose fewer --workers or fewer --threads, or add nodes (--accumulate gives the same global batch)"
+            + blind
+            * "; if it grows by itself, python -m jobs.bounds on its head tells jobs how far"
         )
-    return held, bool(gpus)
+    return room, gpu
 
 
 def note_place(out: Path) -> None:

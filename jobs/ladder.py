@@ -23,6 +23,7 @@ from equipoise.loop import Training
 from equipoise.record import Lap
 from equipoise.trial import Trial
 from equipoise.workloads import workload
+from jobs import room
 from jobs.trainer import Trainer
 
 ROUNDS = 5  # through the ladder, each in an order of its own: a machine's pace drifts over seconds
@@ -76,10 +77,11 @@ def measured(base: Trial, ladders: dict[int, list[int]], place: Path, gpu: bool)
     Ladders are by number of workers.
     """
     found, exchanges = [], []
-    for workers, batches in ladders.items():
+    for workers, batches in sorted(ladders.items(), reverse=True):  # the nodes for the most workers are there now
         path = place / f"workers-{workers}.json"
         rows, too_large, _ = kept(path)
         if not set(batches) <= {row.batch for row in rows} | set(too_large):
+            room.wait_for(workers, base.threads, gpu)  # what an earlier command timed took no node
             print(f"timing {len(batches)} batches on {workers} worker{'s' * (workers > 1)}", flush=True)
             store.write_json(path, returned(timing(replace(base, workers=workers), batches, place, gpu)))
         rows, too_large, alone = kept(path)

@@ -27,8 +27,10 @@ COMMON = {"type", "region", "availability_zone", "cache_stopped_nodes", "use_int
 PROVIDERS = {
     "aws": COMMON | {"security_group", "key_pair", "aws_credentials", "cloudwatch"},
     "gcp": COMMON | {"project_id", "gcp_credentials"},
+    "external": {"type", "module", "launch_multiple", "head_node_id"},  # nodes on this machine, by jobs.head
 }
 """what Ray 2.58 reads of each"""
+LOCAL = "jobs.nodes.Local"
 LOOPBACK = ("127.0.0.1", "localhost")
 
 
@@ -62,14 +64,16 @@ def wrong(path: Path) -> list[str]:
     found = [f"provider.{name}: Ray reads no such key; it reads {', '.join(sorted(PROVIDERS[kind]))}" for name in odd]
     for name, node in config["available_node_types"].items():
         found += [f"available_node_types.{name}.node_config{one}" for one in CLOUDS[kind](node["node_config"])]
-    return [*found, *opened(config), *loose(config)]
+    if kind == "external":  # jobs.head starts it, by no command of the file's
+        return [*found, *elsewhere(config), *loose(config)]
+    return [*found, *opened(config), *untold(config), *loose(config)]
 
 
 def refused_by_ray(config: Any) -> str | None:
     """Ray's own word, the first line of it."""
     from ray.autoscaler._private.util import prepare_config, validate_config  # nothing public checks a file
 
-    logging.getLogger("ray.autoscaler._private.util").setLevel(logging.WARNING)
+    logging.getLogger("ray.autoscaler._private.util").setLevel(logging.ERROR)  # it drops lines that it added itself
     try:
         validate_config(prepare_config(copy.deepcopy(config)))
         return None
@@ -114,7 +118,12 @@ def unknown(value: Any, shape: Facts, schemas: Facts, where: str) -> Iterator[st
                 yield from unknown(one, shape["properties"][name], schemas, f"{where}.{name}")
 
 
-CLOUDS = {"aws": amazon, "gcp": google}
+def nothing(node: Facts) -> Iterator[str]:
+    """What a node on this machine would not take: anything."""
+    yield from (f".{name}: nodes on this machine read no such key" for name in node)
+
+
+CLOUDS = {"aws": amazon, "gcp": google, "external": nothing}
 
 
 def opened(config: Facts) -> Iterator[str]:
@@ -129,6 +138,19 @@ def opened(config: Facts) -> Iterator[str]:
             host = re.search(r"--dashboard-host[= ](\S+)", command)
             if host and host[1] not in LOOPBACK:
                 yield f"{part}: the dashboard listens on {host[1]}: keep to 127.0.0.1, and reach it by ray dashboard"
+
+
+def untold(config: Facts) -> Iterator[str]:
+    """A head that keeps from jobs how far its cluster may grow: they would refuse whatever needs more nodes."""
+    commands = " ".join(config.get("head_start_ray_commands", []))
+    if "ray start" in commands and "jobs.bounds" not in commands:
+        yield "head_start_ray_commands: jobs cannot tell how far the cluster may grow: run python -m jobs.bounds there"
+
+
+def elsewhere(config: Facts) -> Iterator[str]:
+    """Code that a file would have run here."""
+    if (module := config["provider"].get("module")) != LOCAL:
+        yield f"provider.module: {module} would be run on this machine, of which only {LOCAL} is known here"
 
 
 def loose(config: Facts) -> Iterator[str]:

@@ -17,10 +17,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from jobs.processes import born, ended, family, free_ports, killed, until
+from jobs.processes import born, ended, family, free_ports, killed, raylets, until
 
 BIN = Path(sys.executable).parent
 ABOVE, PREFIX = Path("/tmp"), "eq-"  # noqa: S108 - of Ray's folder: paths of its sockets must be short
+ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+"""named for other systems than this: loopback is taken for this machine's address, and Ray listens nowhere else"""
 PR_SET_PDEATHSIG = 1
 
 
@@ -64,16 +66,21 @@ def begun(
 
 
 @contextmanager
-def stage(slots: int, **variables: str) -> Iterator[Stage]:
-    """A head node in a folder of its own, with these variables in its environment and in its commands'."""
+def stage(slots: int, *more: str, gcs: int = 0, dashboard: int = 0, **variables: str) -> Iterator[Stage]:
+    """A head node in a folder of its own, with these variables in its environment and in its commands'.
+
+    Ports are free ones unless given, and all of them are loopback's; `more` are further words for `ray start`.
+    """
     with TemporaryDirectory(prefix=PREFIX, dir=ABOVE, ignore_cleanup_errors=True) as place:
-        gcs, dashboard, client, agent = free_ports(4)
-        environment, log = os.environ | variables, Path(place, "head.log")
+        ports = free_ports(4)
+        gcs, dashboard, client, agent = gcs or ports[0], dashboard or ports[1], *ports[2:]
+        environment, log = os.environ | ALONE | variables, Path(place, "head.log")
         command = (
             *(str(BIN / "ray"), "start", "--head", "--block", "--disable-usage-stats"),
+            "--node-ip-address=127.0.0.1",
             *(f"--num-cpus={slots}", f"--temp-dir={place}", f"--port={gcs}", f"--dashboard-port={dashboard}"),
             *(f"--ray-client-server-port={client}", f"--dashboard-agent-listen-port={agent}"),
-            *("--min-worker-port=0", "--max-worker-port=0"),
+            *("--min-worker-port=0", "--max-worker-port=0", *more),
         )
         head = begun(command, environment, log)
         addresses = {"RAY_ADDRESS": f"127.0.0.1:{gcs}", "RAY_API_SERVER_ADDRESS": f"http://127.0.0.1:{dashboard}"}
@@ -86,8 +93,9 @@ def stage(slots: int, **variables: str) -> Iterator[Stage]:
         finally:
             with undisturbed():
                 ended(made.started)
-                killed({pid: born(pid) for pid in family(head.pid)})
-                head.wait()
+                while below := (family(head.pid) if head.poll() is None else raylets(place)):  # then nodes it lost
+                    killed({pid: born(pid) for pid in below})
+                    head.poll()
 
 
 def orphaned(mask: set[int]) -> None:

@@ -27,7 +27,7 @@ from equipoise.step import Places
 from equipoise.system import System
 from equipoise.trial import Optimizer, Precision, Trial
 from equipoise.workloads import workload
-from jobs import cluster, ladder, trackers, tuning
+from jobs import cluster, ladder, room, trackers, tuning
 from jobs import plan as planning
 from jobs.board import Board
 from jobs.train import begins, cause, leave_page, placed, train
@@ -171,9 +171,12 @@ def sweep(asked: Asked) -> int:
     runs.require_ours(out, base)
     tuning.ended(out / "trials")  # what is damaged there is said before a cluster is waited for
     cluster.connect()
-    slots, gpu = cluster.require_slots(max(asked.workers), base.threads)
-    start = time.time()
+    _, gpu = cluster.require_slots(max(asked.workers), base.threads)
+    cluster.patience(elastic=False)
     with runs.claimed(out, base):
+        room.wait_for(max(ladders), base.threads, gpu)  # before the clock runs, and for all groups of workers at once
+        slots = max(max(ladders), cluster.held(base.threads, gpu))  # trials let a cluster grow no further than that
+        start = time.time()
         steps, exchanges = timed(base, ladders, out, gpu)
         share = exchanges.bytes / steps.gradient_bytes.iloc[0]
         fastest = Fastest(system.fitted(steps, exchanges.assign(share=share)))

@@ -24,7 +24,7 @@ from equipoise.record import Lap, Record, noise_scale
 from equipoise.start import PUBLISHED, begun, frozen, learned
 from equipoise.trial import Trial
 from equipoise.workloads import Workload, workload
-from jobs import checkpoints, cluster
+from jobs import checkpoints, cluster, planned, room
 from jobs.progress import Progress
 from jobs.trainer import Trainer
 from jobs.worker import JOURNAL, STOP_FILE, worker
@@ -67,6 +67,8 @@ class Asked(Trial):
     """processes that share every global batch; 1:4 goes on with as few as 1 when nodes are lost"""
     out: Path
     """folder for the record, the model and checkpoints; with several nodes, one that all of them share"""
+    plan: Path | None = None
+    """take workers, batch, accumulation and learning rate from this plan.json, or from the folder of a sweep"""
 
     def trial(self) -> Trial:
         """What is asked, without where to put it."""
@@ -82,9 +84,10 @@ class Asked(Trial):
 def main() -> int:
     """Exit status: 0 ended as it should, 1 failed, 2 asked for what cannot be, 143 stopped."""
     asked = tyro.cli(Asked)
-    trial, out = asked.trial(), asked.out.absolute()
     cluster.note_place(asked.out)
     try:
+        asked = planned.followed(asked)
+        trial, out = asked.trial(), asked.out.absolute()
         if record := runs.finished(out, trial):
             print(f"{out} holds this trial, and it has ended: nothing to do")
         else:
@@ -119,6 +122,7 @@ def train(trial: Trial, out: Path, fewest: int | None = None) -> Record | None:
     with runs.claimed(out, trial):
         start = f"going on after step {before.step}" if before else "from the start"
         print(f"{cluster.place()}: {start}, once its workers are up ({trial.workers} asked for)", flush=True)
+        room.wait_for(fewest or trial.workers, trial.threads, gpu)
         facts = fitted(trainer(trial, out, fewest or trial.workers, gpu), out, made.cap(trial), before)
         if facts is None:
             return None

@@ -10,7 +10,7 @@ from ray.autoscaler._private.util import prepare_config, validate_config
 from jobs import launchable
 
 ROOT = Path(__file__).parents[2]
-AWS, GCP = ROOT / "cluster.yaml", ROOT / "cluster.gcp.yaml"
+AWS, GCP, LOCAL = ROOT / "cluster.yaml", ROOT / "cluster.gcp.yaml", ROOT / "cluster.local.yaml"
 
 
 def changed(path, place, change):
@@ -23,7 +23,7 @@ def changed(path, place, change):
     return config
 
 
-@pytest.mark.parametrize("path", [AWS, GCP])
+@pytest.mark.parametrize("path", [AWS, GCP, LOCAL])
 def test_what_is_shipped_can_be_launched(path):
     assert launchable.wrong(path) == []
 
@@ -83,9 +83,27 @@ TYPOS = {
         AWS,
         [],
         lambda one: one.update(
-            head_start_ray_commands=["RAY_AUTH_MODE=token ray start --head --dashboard-host=0.0.0.0"]
+            head_start_ray_commands=["RAY_AUTH_MODE=token ray start --head --dashboard-host=0.0.0.0", "jobs.bounds"]
         ),
         "the dashboard listens on 0.0.0.0",
+    ),
+    "jobs kept in the dark": (
+        AWS,
+        ["head_start_ray_commands"],
+        lambda one: one.pop(),
+        "run python -m jobs.bounds there",
+    ),
+    "code of others": (
+        LOCAL,
+        ["provider"],
+        lambda one: one.update(module="theirs.Provider"),
+        "theirs.Provider would be run on this machine",
+    ),
+    "a node that is no machine": (
+        LOCAL,
+        ["available_node_types", "slot", "node_config"],
+        lambda one: one.update(InstanceType="g5.xlarge"),
+        "slot.node_config.InstanceType: nodes on this machine read no such key",
     ),
 }
 

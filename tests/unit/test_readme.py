@@ -33,6 +33,7 @@ def test_every_option_named_is_an_option():
     }
     known = {f"--{name}" for name in names} | {f"--no-{name}" for name in names}
     others = {"--working-dir", "--help", "--head", "--generate"}  # Ray's, and everybody's
+    others |= {"--submission-id", "--no-wait", "--runtime-env-json", "--metadata-json"}
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README.read_text())) <= known | others
 
 

@@ -1,0 +1,62 @@
+"""Nodes of a cluster that is all on one machine, as Ray's autoscaler starts and ends them."""
+
+import json
+from typing import Any
+
+from ray._private import ray_constants
+from ray._private.node import Node
+from ray._private.parameter import RayParams
+from ray.autoscaler._private.fake_multi_node.node_provider import FakeMultiNodeProvider
+from ray.autoscaler.tags import (
+    NODE_KIND_WORKER,
+    STATUS_UP_TO_DATE,
+    TAG_RAY_NODE_KIND,
+    TAG_RAY_NODE_NAME,
+    TAG_RAY_NODE_STATUS,
+    TAG_RAY_USER_NODE_TYPE,
+)
+
+
+class Local(FakeMultiNodeProvider):
+    """Ray's provider for its own tests, with a folder of each node's own for what jobs bring along.
+
+    Its nodes share one, and each that unpacks a job's working directory there removes it first: a job that waited
+    for nodes lost the folder that it ran in when they came.
+    """
+
+    def _create_node_with_resources_and_labels(
+        self, node_config: Any, tags: dict[str, str], count: int, resources: dict[str, float], labels: dict[str, str]
+    ) -> None:
+        own = {"CPU", "GPU", "object_store_memory"}
+        others = {name: value for name, value in resources.items() if name not in own}
+        with self.lock:
+            name = self._next_hex_node_id()
+            params = RayParams(
+                min_worker_port=0,
+                max_worker_port=0,
+                dashboard_port=None,
+                dashboard_agent_listen_port=0,
+                num_cpus=resources.get("CPU", 0),
+                num_gpus=resources.get("GPU", 0),
+                object_store_memory=resources.get("object_store_memory"),
+                resources=others,
+                labels=labels,
+                redis_address=self._gcs_address,
+                gcs_address=self._gcs_address,
+                node_ip_address="127.0.0.1",
+                runtime_env_dir_name=f"runtime_resources_{name[-5:]}",
+                env_vars={
+                    "RAY_OVERRIDE_NODE_ID_FOR_TESTING": name,
+                    "RAY_CLOUD_INSTANCE_ID": name,
+                    "RAY_NODE_TYPE_NAME": tags[TAG_RAY_USER_NODE_TYPE],
+                    ray_constants.RESOURCES_ENVIRONMENT_VARIABLE: json.dumps(others),
+                    ray_constants.LABELS_ENVIRONMENT_VARIABLE: json.dumps(labels),
+                },
+            )
+            node = Node(params, head=False, shutdown_at_exit=False, spawn_reaper=False)
+            known = {
+                TAG_RAY_NODE_KIND: NODE_KIND_WORKER,
+                TAG_RAY_NODE_NAME: name,
+                TAG_RAY_NODE_STATUS: STATUS_UP_TO_DATE,
+            }
+            self._nodes[name] = {"tags": known | tags, "node": node}

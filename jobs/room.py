@@ -1,0 +1,41 @@
+"""Room for workers: asked of the cluster as a whole and waited for, while it is said what lacks."""
+
+import time
+
+from ray.util.placement_group import placement_group, remove_placement_group
+
+from jobs import cluster
+
+LOOK_SECONDS, SAY_SECONDS = 1.0, 60.0
+
+
+def wait_for(workers: int, threads: int, gpu: bool) -> None:
+    """Return once so many slots are free at the same time; a cluster that may grow starts nodes for them.
+
+    Ray Train by itself would wait a minute, in silence, and call it a failure. What was held is given back, for the
+    workers to take it: the nodes stay meanwhile, as they do for any other pause between two jobs.
+    """
+    if cluster.free(threads, gpu) >= workers:
+        return
+    each = {"CPU": threads, **({"GPU": 1} if gpu else {})}
+    group, last = placement_group([each] * workers), 0.0  # all or none, as the workers are
+    said, begun = "", time.monotonic()
+    try:
+        while not group.wait(LOOK_SECONDS):
+            now, at = lacking(workers, threads, gpu), time.monotonic()
+            if now != said or at > last + SAY_SECONDS:  # still there, it says once a minute
+                print(now, flush=True)
+                said, last = now, at
+    finally:
+        remove_placement_group(group)
+    print(f"{cluster.count(workers, threads, gpu)} there after {time.monotonic() - begun:.0f} s", flush=True)
+
+
+def lacking(workers: int, threads: int, gpu: bool) -> str:
+    """What is waited for, in a sentence."""
+    has, most = cluster.held(threads, gpu), cluster.most(threads, gpu)
+    may = f" and may grow to {most}" if most > has else ""
+    if has >= workers:  # the moment before they are ours, or other jobs' for long
+        busy = max(0, has - cluster.free(threads, gpu))
+        return f"waiting for {cluster.count(workers, threads, gpu)}: the cluster has {has}{may}, and {busy} are taken"
+    return f"waiting for {cluster.count(workers - has, threads, gpu, 'more ')}: the cluster has {has}{may}"

@@ -1,0 +1,28 @@
+"""How far the clusters that are shipped may grow."""
+
+from pathlib import Path
+
+import yaml
+
+from jobs import bounds
+
+ROOT = Path(__file__).parents[2]
+
+
+def of(name):
+    return bounds.of(yaml.safe_load((ROOT / name).read_text()))
+
+
+def test_the_local_cluster_may_grow_to_four_slots():
+    found = of("cluster.local.yaml")
+    assert {one.name: (one.max_count, dict(one.resources)) for one in found.node_group_configs} == {
+        "ray.head.default": (1, {"CPU": 0, "GPU": 0}),
+        "slot": (4, {"CPU": 1, "GPU": 0}),
+    }
+    assert dict(found.max_resources) == {"CPU": 4, "GPU": 0}
+
+
+def test_eight_machines_hold_no_more_than_the_eight_largest():
+    most = of("cluster.yaml").max_resources
+    assert most["GPU"] == 4 * 4 + 4 * 1  # two of each type with four, and four more
+    assert most["CPU"] == 4 * 48 + 4 * 4
