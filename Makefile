@@ -28,8 +28,8 @@ bench: .venv/peers .venv/servers/ready ## speed against peers, in interleaved pa
 bench-drift: .venv/watchers/ready ## every figure about drift, beside the detectors of others; it takes hours
 	$(BIN)/python -m tests.bench.drift && $(BIN)/python -m tests.bench.drift.served && $(BIN)/python -m tests.bench.drift.story && $(BIN)/python -m tests.bench.drift.memory && $(BIN)/python -m tests.bench.watched
 
-serve: .venv/ready ## answer pictures by HTTP with the model published in bundles/vending
-	$(BIN)/serve run services.app:build bundle=bundles/vending
+serve: .venv/ready ## answer pictures by HTTP with the model published in bundles/vending; Ray keeps to loopback by that variable
+	RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 $(BIN)/serve run services.app:build bundle=bundles/vending
 
 cluster: .venv/ready ## a cluster on this machine that grows with what is submitted to it; Ctrl-C ends it
 	$(BIN)/python -m jobs.head cluster.local.yaml

@@ -17,12 +17,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from jobs import LOOPBACK
 from jobs.processes import born, ended, family, free_ports, killed, raylets, until
 
 BIN = Path(sys.executable).parent
 ABOVE, PREFIX = Path("/tmp"), "eq-"  # noqa: S108 - of Ray's folder: paths of its sockets must be short
-ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
-"""named for other systems than this: loopback is taken for this machine's address, and Ray listens nowhere else"""
 PR_SET_PDEATHSIG = 1
 
 
@@ -74,7 +73,7 @@ def stage(slots: int, *more: str, gcs: int = 0, dashboard: int = 0, **variables:
     with TemporaryDirectory(prefix=PREFIX, dir=ABOVE, ignore_cleanup_errors=True) as place:
         ports = free_ports(4)
         gcs, dashboard, client, agent = gcs or ports[0], dashboard or ports[1], *ports[2:]
-        environment, log = os.environ | ALONE | variables, Path(place, "head.log")
+        environment, log = os.environ | LOOPBACK | variables, Path(place, "head.log")
         command = (
             *(str(BIN / "ray"), "start", "--head", "--block", "--disable-usage-stats"),
             "--node-ip-address=127.0.0.1",

@@ -1,4 +1,4 @@
-"""A command that starts a Ray for itself: it listens on all addresses of the machine, and lets nobody else in."""
+"""A command that starts a Ray for itself: it listens on loopback alone, and lets nobody else in."""
 
 import os
 import signal
@@ -9,6 +9,7 @@ from pathlib import Path
 from jobs.processes import ended, family, until
 from jobs.stage import begun
 from tests.cluster import ROOT
+from tests.listening import beyond_loopback
 
 JOIN = "import ray, sys; ray.init(address=sys.argv[1]); print('in')"
 
@@ -29,6 +30,8 @@ def test_a_ray_that_a_command_starts_is_for_itself_alone(tmp_path):
     running = begun((sys.executable, "-m", "jobs.train", *asked), plain, tmp_path / "log", ROOT)
     try:
         until((tmp_path / "run" / "laps.jsonl").exists, 120, "the first lap")
+        beyond = beyond_loopback(family(running.pid))
+        assert [one for one in beyond if "RayTrainWorker" not in one] == []  # torch's rendezvous has no option for it
         hurried = plain | {"RAY_gcs_rpc_server_connect_timeout_s": "1"}
         other = subprocess.run(
             (sys.executable, "-c", JOIN, gcs(running.pid)), env=hurried, capture_output=True, text=True

@@ -8,7 +8,7 @@ import pytest
 
 from jobs.processes import until
 from tests.cluster import ROOT
-from tests.scale.listening import beyond_loopback
+from tests.listening import beyond_loopback
 from tests.scale.local import HIDDEN
 
 SECTION = re.search(r"## Many machines\n(.*?)\n## ", (ROOT / "README.md").read_text(), re.DOTALL)[1]
