@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from threading import Thread
 from types import FrameType
 from typing import Annotated, Any
 
@@ -19,17 +20,21 @@ import tyro
 
 from dashboards import pages
 from dashboards.page import written
-from equipoise import runs, store
+from equipoise import runs, store, url
 from equipoise.record import Lap, Record, noise_scale
 from equipoise.start import PUBLISHED, begun, frozen, learned
 from equipoise.trial import Trial
+from equipoise.url import Away, Url
 from equipoise.workloads import Workload, workload
-from jobs import checkpoints, cluster
-from jobs.progress import Progress
+from jobs import checkpoints, cluster, storage
+from jobs.given import Given
+from jobs.onlookers import JOURNAL, STOP_FILE
+from jobs.progress import following
 from jobs.trainer import Trainer
-from jobs.worker import JOURNAL, STOP_FILE, worker
+from jobs.worker import worker
 
 RESTARTS = 3  # of the group of workers, each from the last checkpoint; losing a node to its owner is not counted
+GOES_ON = "the same command goes on once it does"
 STOPPED = 143  # the exit status of a process that SIGTERM ended
 
 
@@ -64,8 +69,8 @@ class Asked(Trial):
 
     workers: Annotated[int, SPAN] = 1
     """processes that share every global batch; 1:4 goes on with as few as 1 when nodes are lost"""
-    out: Path
-    """folder for the record, the model and checkpoints; with several nodes, one that all of them share"""
+    out: Given
+    """folder or URL for the record, the model and checkpoints; with several nodes, one that all of them reach"""
 
     def trial(self) -> Trial:
         """What is asked, without where to put it."""
@@ -84,6 +89,7 @@ def main() -> int:
     trial, out = asked.trial(), asked.out.absolute()
     cluster.note_place(asked.out)
     try:
+        require_urls(trial, out)
         if record := runs.finished(out, trial):
             print(f"{out} holds this trial, and it has ended: nothing to do")
         else:
@@ -93,6 +99,9 @@ def main() -> int:
         return 2
     except ray.train.TrainingFailedError as error:
         print(f"error: training failed {RESTARTS + 1} times, at last by: {cause(error)}", file=sys.stderr)
+        return 1
+    except Away as error:
+        print(f"error: {error}: {GOES_ON}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("stopped before the training began", file=sys.stderr)
@@ -124,10 +133,17 @@ def train(trial: Trial, out: Path, fewest: int | None = None) -> Record | None:
         return Record.from_json(facts)
 
 
+def require_urls(trial: Trial, out: Path) -> None:
+    """Refuse URLs that hold secrets, and one to which nothing can be written, before anything of them is kept."""
+    url.require_plain(trial.init or "")
+    if isinstance(out, Url):
+        runs.require_put(out)
+
+
 def fitted(trainer: Trainer, out: Path, cap: int, before: Lap | None) -> dict[str, Any] | None:
     """What the workers return, their progress shown meanwhile."""
     seen = before.seen if before else 0
-    with ThreadPoolExecutor(1) as pool, Progress(out / JOURNAL, cap, seen) as progress, stopping(out / STOP_FILE):
+    with ThreadPoolExecutor(1) as pool, following(out / JOURNAL, cap, seen) as progress, stopping(out / STOP_FILE):
         running = pool.submit(trainer.fit)
         while wait([running], timeout=0.2).not_done:
             progress.look()
@@ -147,7 +163,7 @@ def trainer(trial: Trial, out: Path, fewest: int, gpu: bool) -> Trainer:
         ),
         run_config=ray.train.RunConfig(
             name=checkpoints.FOLDER,
-            storage_path=str(out),
+            **storage.of(out),
             checkpoint_config=ray.train.CheckpointConfig(num_to_keep=2),
             failure_config=ray.train.FailureConfig(max_failures=RESTARTS, controller_failure_limit=RESTARTS),
             logging_config=ray.train.LoggingConfig(log_level="WARNING"),
@@ -157,7 +173,7 @@ def trainer(trial: Trial, out: Path, fewest: int, gpu: bool) -> Trainer:
 
 def placed(trial: Trial) -> dict[str, Any]:
     """What of `trial` names a file here, as workers find it from their own working directory."""
-    start = trial.init if trial.init in (None, PUBLISHED) else str(Path(trial.init).absolute())
+    start = trial.init if trial.init in (None, PUBLISHED) else str(url.place(trial.init).absolute())
     return {"data": str(Path(trial.data).absolute()), "init": start}
 
 
@@ -183,7 +199,7 @@ def stopping(word: Path) -> Iterator[None]:
     def ask(number: int, _: FrameType | None) -> None:
         for signum, handler in before.items():
             signal.signal(signum, handler)
-        word.touch()
+        Thread(target=word.touch).start()  # a store may take its time, and this interrupts whatever was under way
         print("stopping: the workers leave a checkpoint first", file=sys.stderr, flush=True)
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
