@@ -119,7 +119,7 @@ def local(path: str | Path) -> Path:
     """A folder on this disk that holds what `path` does: itself, or a copy of what is behind a URL (s3://, gs://)."""
     place = url.place(str(path))
     if not isinstance(place, Url):
-        return Path(path)
+        return place
     copy = Path(tempfile.mkdtemp(prefix="equipoise-"))
     atexit.register(shutil.rmtree, copy, ignore_errors=True)
     try:

@@ -128,12 +128,16 @@ class Url(PosixPath):
         self._asked(lambda: self.files.put_file(str(copy), self.key))
 
     def _asked(self, action: Callable[[], T]) -> T:
+        require_plain(str(self))  # before its name may stand in what is said
         return patiently(action, str(self))
 
 
 def place(text: str) -> Path:
     """A path as it was given on a command line: of this disk, or behind a URL. Nothing is looked at yet."""
-    return Url(text) if "://" in text else Path(text)
+    kind, found, rest = text.partition("://")
+    if not found:
+        return Path(text)
+    return Path(rest) if kind == "file" else Url(text)
 
 
 def require_plain(text: str) -> None:
@@ -142,7 +146,7 @@ def require_plain(text: str) -> None:
     shown = f"{kind.rpartition('::')[2]}://..."
     if re.match(rf"({'|'.join(KINDS)}):/?(?!/)", text):
         raise ValueError(f"{text} is no URL: two slashes follow its kind, such as s3://bucket/runs/x")
-    if not found:
+    if not found or kind == "file":
         return
     if "::" in text:
         raise ValueError(f"{shown} is a chain of stores: give one, such as s3://bucket/runs/x")

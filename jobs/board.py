@@ -37,7 +37,7 @@ class Board:
         """The state after a trial ended."""
         facts = {
             "trials": f"{len(finished)} done, {running} running",
-            "best so far": self.told(standings[0]),
+            "best so far": self.told(standings[0]) if standings else "none yet",
             "runner-up": self.told(standings[1]) if len(standings) > 1 else "",
         }
         if self.until < float("inf"):

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -92,17 +91,28 @@ class FarProgress(Progress):
         self.pool = ThreadPoolExecutor(1)
         self.reading: Future[str] | None = None
         self.due = 0.0
+        self.away = False
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.reading = self.pool.submit(self._read)
+        if not self.away:
+            self.reading = self.pool.submit(self._read)
         self.pool.shutdown()
         super().__exit__(kind, error, at)
 
     def _read(self) -> str:
         """All of it; nothing where the store does not answer."""
-        with suppress(OSError, ValueError), url.at_once():
-            return self.journal.read_text()
-        return ""
+        try:
+            with url.at_once():
+                found = self.journal.read_text()
+        except FileNotFoundError:
+            found = ""
+        except (OSError, ValueError) as error:
+            if not self.away:
+                print(f"note: {error}; the run goes on, and waits for it where it must", file=sys.stderr, flush=True)
+            self.away = True
+            return ""
+        self.away = False
+        return found
 
     def _fresh(self) -> Iterator[dict[str, Any]]:
         """Laps beyond what was shown, of the last reading that is done."""

@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from threading import Thread
@@ -97,11 +97,8 @@ def main() -> int:
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except ray.train.TrainingFailedError as error:
-        print(f"error: training failed {RESTARTS + 1} times, at last by: {cause(error)}", file=sys.stderr)
-        return 1
-    except Away as error:
-        print(f"error: {error}: {GOES_ON}", file=sys.stderr)
+    except (ray.train.TrainingFailedError, Away) as error:
+        print(f"error: {failure(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("stopped before the training began", file=sys.stderr)
@@ -167,6 +164,7 @@ def trainer(trial: Trial, out: Path, fewest: int, gpu: bool) -> Trainer:
             checkpoint_config=ray.train.CheckpointConfig(num_to_keep=2),
             failure_config=ray.train.FailureConfig(max_failures=RESTARTS, controller_failure_limit=RESTARTS),
             logging_config=ray.train.LoggingConfig(log_level="WARNING"),
+            callbacks=[GivesUp()],
         ),
     )
 
@@ -188,6 +186,24 @@ def begins(trial: Trial, made: Workload) -> str:
     return f"starting from {before.origin}, with the classifier's rows of {len(same)} of {len(classes)} classes{known}"
 
 
+class GivesUp(ray.train.UserCallback):
+    """Ends a run whose worker found the store away: it has waited, and a group that starts again would wait anew."""
+
+    def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
+        """What is raised here Ray does not try again."""
+        for error in worker_exceptions.values():
+            if (found := away(error)) is not None:
+                raise found
+
+
+def away(error: BaseException | None) -> Away | None:
+    """The store's absence behind an error, however Ray wrapped it."""
+    while error is not None and not isinstance(error, Away):
+        inside = [getattr(error, name, None) for name in ("_base_exc", "controller_failure", "cause")]
+        error = next((one for one in inside if isinstance(one, BaseException)), error.__cause__)
+    return error
+
+
 @contextmanager
 def stopping(word: Path) -> Iterator[None]:
     """SIGTERM and Ctrl-C ask the workers to leave a checkpoint and end; entered after `ray.init`, which sets its own.
@@ -195,11 +211,13 @@ def stopping(word: Path) -> Iterator[None]:
     A second signal ends the job at once.
     """
     word.unlink(missing_ok=True)
+    leaving: list[Thread] = []
 
     def ask(number: int, _: FrameType | None) -> None:
         for signum, handler in before.items():
             signal.signal(signum, handler)
-        Thread(target=word.touch).start()  # a store may take its time, and this interrupts whatever was under way
+        leaving.append(Thread(target=left, args=(word,)))  # a store may take its time, and this interrupts all else
+        leaving[0].start()
         print("stopping: the workers leave a checkpoint first", file=sys.stderr, flush=True)
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -208,7 +226,23 @@ def stopping(word: Path) -> Iterator[None]:
     finally:
         for signum, handler in before.items():
             signal.signal(signum, handler)
-        word.unlink(missing_ok=True)
+        if leaving:
+            leaving[0].join()
+            with suppress(OSError, ValueError), url.at_once():  # the next command takes it away if this one cannot
+                word.unlink(missing_ok=True)
+
+
+def left(word: Path) -> None:
+    """The word, where it can be left; where not, the run ends by itself as soon as it needs the store."""
+    with suppress(OSError, ValueError):
+        word.touch()
+
+
+def failure(error: BaseException) -> str:
+    """Why a run ended before its time, in a sentence."""
+    if (found := away(error)) is not None:
+        return f"{found}: {GOES_ON}"
+    return f"training failed {RESTARTS + 1} times, at last by: {cause(error)}"
 
 
 def cause(error: BaseException) -> str:

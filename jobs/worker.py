@@ -1,8 +1,10 @@
 """Ray's side of the loop: carries laps and state out of the process and decides nothing."""
 
 import json
+import statistics
 import tempfile
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -41,6 +43,7 @@ def worker(config: dict[str, Any]) -> dict[str, Any] | None:
             if wish != GO_ON:
                 with pace.timed():
                     report(training)
+                    training.agree(GO_ON)  # Ray lets the others go before the first has stored it: their clocks ran
             if wish == STOP and training.ended is None:
                 return None
     return finished(training, trial, out)
@@ -91,11 +94,11 @@ class Pace:
 
     def __init__(self) -> None:
         self.last = time.monotonic()
-        self.cost = 0.0
+        self.costs: deque[float] = deque([0.0], maxlen=3)
 
     def due(self) -> bool:
         """Whether the last save is long enough ago."""
-        return time.monotonic() - self.last > max(1.0, 20 * self.cost)
+        return time.monotonic() - self.last > max(1.0, 20 * statistics.median(self.costs))
 
     @contextmanager
     def timed(self) -> Iterator[None]:
@@ -103,4 +106,4 @@ class Pace:
         start = time.monotonic()
         yield
         self.last = time.monotonic()
-        self.cost = self.last - start
+        self.costs.append(self.last - start)  # one that waited for a store that was away does not count
