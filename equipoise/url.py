@@ -25,6 +25,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
 PATIENCE = "EQUIPOISE_PATIENCE_SECONDS"
 PATIENCE_SECONDS = 120.0
 LONGEST_PAUSE = 5.0  # between two attempts; one attempt at s3:// takes 15 s at most
+WRITE_SECONDS = 15.0
+SLOWEST = 1e6  # bytes a second
 LASTING = (ValueError, TypeError, ImportError, NotImplementedError, PermissionError, FileExistsError)
 """errors that no waiting mends; a store's own are told by `lasting`"""
 MISSING = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
@@ -95,7 +97,7 @@ class Url(PosixPath):
         return self.read_bytes().decode(encoding or "utf-8", errors or "strict")
 
     def write_bytes(self, data: Any) -> int:
-        self._asked(lambda: self.files.pipe_file(self.key, bytes(data)))
+        self._asked(lambda: self.files.pipe_file(self.key, bytes(data), **bound(self.files, len(data))))
         return len(data)
 
     def write_text(
@@ -125,7 +127,7 @@ class Url(PosixPath):
 
     def send(self, copy: Path) -> None:
         """A file of this disk as its content, in one put."""
-        self._asked(lambda: self.files.put_file(str(copy), self.key))
+        self._asked(lambda: self.files.put_file(str(copy), self.key, **bound(self.files, copy.stat().st_size)))
 
     def _asked(self, action: Callable[[], T]) -> T:
         require_plain(str(self))  # before its name may stand in what is said
@@ -174,6 +176,11 @@ def opened(text: str) -> tuple[Any, str]:
     if hasattr(files, "retries"):
         files.retries = 1  # s3fs's own five attempts, of 15 s each, would multiply ours
     return files, key
+
+
+def bound(files: Any, size: int) -> dict[str, float]:
+    """The time one attempt to write may take: aiohttp waits for a server's "100 Continue" without any of its own."""
+    return {"timeout": WRITE_SECONDS + size / SLOWEST} if getattr(files, "async_impl", False) else {}
 
 
 @contextmanager

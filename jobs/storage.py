@@ -28,6 +28,7 @@ class Patient(FSSpecHandler):
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self.kind = url.partition("://")[0]
         super().__init__(Url(url).files)
 
     def __reduce__(self) -> Any:
@@ -57,7 +58,7 @@ class Patient(FSSpecHandler):
         descriptor, copy = tempfile.mkstemp(prefix="equipoise-")
         os.close(descriptor)
         try:
-            self._asked(lambda: self.fs.get_file(path, copy))
+            Url(f"{self.kind}://{path}").fetch(Path(copy))
             return PythonFile(Path(copy).open("rb"), mode="r")  # Arrow closes it
         finally:
             Path(copy).unlink()
@@ -65,7 +66,7 @@ class Patient(FSSpecHandler):
     open_input_file = open_input_stream
 
     def open_output_stream(self, path: str, metadata: Any) -> PythonFile:
-        return PythonFile(Upload(lambda copy: self._asked(lambda: self.fs.put_file(copy, path))), mode="w")
+        return PythonFile(Upload(Url(f"{self.kind}://{path}")), mode="w")
 
     def _asked(self, action: Callable[[], T]) -> T:
         return patiently(action, self.url)
@@ -74,9 +75,9 @@ class Patient(FSSpecHandler):
 class Upload(io.FileIO):
     """A file of this disk that is sent in one put when it is closed."""
 
-    def __init__(self, send: Callable[[str], None]) -> None:
-        descriptor, self.copy = tempfile.mkstemp(prefix="equipoise-")
-        self.send = send
+    def __init__(self, target: Url) -> None:
+        descriptor, copy = tempfile.mkstemp(prefix="equipoise-")
+        self.target, self.copy = target, Path(copy)
         super().__init__(descriptor, "w")
 
     def close(self) -> None:
@@ -85,6 +86,6 @@ class Upload(io.FileIO):
             return
         super().close()
         try:
-            self.send(self.copy)
+            self.target.send(self.copy)
         finally:
-            Path(self.copy).unlink()
+            self.copy.unlink()
