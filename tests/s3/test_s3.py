@@ -22,6 +22,7 @@ from tests.cluster import ROOT, descendants
 
 LONG = ["--workers", 2, "--batch", 16, "--examples", 60_000, "--target", 2.0, "--evaluate", 2000]
 """a run of several seconds of training, so that it can be disturbed"""
+LATE = 400  # seconds: of a machine that others use too
 SERVE = str(BIN / "serve")
 
 
@@ -50,7 +51,7 @@ def workers_of(cluster):
 def begun(cluster, store, url, name):
     """A long run that has left its first checkpoint."""
     running = cluster.start(*cluster.train(*LONG, "--out", url))
-    until(lambda: saved(store, name) or running.poll() is not None)
+    until(lambda: saved(store, name) or running.poll() is not None, LATE)
     assert running.poll() is None, running.communicate()
     return running
 
@@ -63,14 +64,14 @@ def killed(cluster, store):
     os.killpg(running.pid, signal.SIGKILL)
     running.wait()
     assert "record.json" not in store.names(name)
-    until(lambda: not workers_of(cluster))
+    until(lambda: not workers_of(cluster), LATE)
     before = checkpoints(store, name)
     running = cluster.start(*cluster.train(*LONG, "--out", url))
-    until(lambda: checkpoints(store, name) - before or running.poll() is not None)
+    until(lambda: checkpoints(store, name) - before or running.poll() is not None, LATE)
     with store.away(), suppress(TimeoutError):
         until(lambda: running.poll() is not None, 17, "longer than one attempt")
     assert running.poll() is None, running.communicate()
-    said, err = running.communicate(timeout=120)
+    said, err = running.communicate(timeout=LATE)
     assert running.returncode == 0, err
     return name, said, err
 
@@ -85,7 +86,7 @@ def test_a_run_that_was_killed_goes_on_and_keeps_all_while_the_store_is_away(clu
     assert max(lap.seconds for lap in laps) < 10  # no clock ran while the store was waited for
     assert len(checkpoints(store, name)) == 2
     assert b"<html" in store.read(f"{name}/run.html")[:200]
-    again = cluster.run(*cluster.train(*LONG, "--lr", "0.1", "--out", f"s3://bucket/{name}"))
+    again = cluster.run(*cluster.train(*LONG, "--lr", "0.1", "--out", f"s3://bucket/{name}"), timeout=LATE)
     assert again.returncode == 2 and "lr is 0.05, asked 0.1" in again.stderr
 
 
@@ -93,21 +94,21 @@ def test_a_run_that_was_stopped_and_that_lost_its_store_goes_on_and_is_the_same(
     url, name = "s3://bucket/runs/stopped", "runs/stopped"
     running = begun(cluster, store, url, name)
     running.send_signal(signal.SIGTERM)
-    said, err = running.communicate(timeout=60)
+    said, err = running.communicate(timeout=LATE)
     assert running.returncode == 143, err
     assert "the same command goes on" in said
     assert not {"record.json", "stop"} & {*store.names(name)}
     before = checkpoints(store, name)
     running = cluster.start(*cluster.train(*LONG, "--out", url))
-    until(lambda: checkpoints(store, name) - before or running.poll() is not None)
+    until(lambda: checkpoints(store, name) - before or running.poll() is not None, LATE)
     with store.away():
-        _, err = running.communicate(timeout=240)
+        _, err = running.communicate(timeout=LATE)
     assert running.returncode == 1
     last = err.splitlines()[-1]
     assert last.startswith(f"error: {url}") and last.endswith("the same command goes on once it does")
     assert "does not answer" in last
     assert "not-to-be-seen" not in err
-    done = cluster.run(*cluster.train(*LONG, "--out", url))
+    done = cluster.run(*cluster.train(*LONG, "--out", url), timeout=LATE)
     assert done.returncode == 0, done.stderr
     assert "going on after step" in done.stdout
     one, other = weights(store, name), weights(store, killed[0])
@@ -118,12 +119,12 @@ def test_from_a_sweep_to_answers_over_http_with_nothing_on_this_disk(cluster, st
     sweep = job("sweep", "--workload", "digits", "--workers", 1, 2, "--batch", "16:32", "--target", 0.9)
     sweep += ["--exhaustive", "--seeds", "1", "--lr", "0.05:0.05", "--out", "s3://bucket/sweep"]
     running = cluster.start(*sweep)
-    until(lambda: ended(store, "sweep/trials") or running.poll() is not None)
+    until(lambda: ended(store, "sweep/trials") or running.poll() is not None, LATE)
     os.killpg(running.pid, signal.SIGKILL)
     running.wait()
     before = ended(store, "sweep/trials")
     assert before, running.communicate()
-    done = cluster.run(*sweep, timeout=300)
+    done = cluster.run(*sweep, timeout=LATE)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "timing" not in done.stdout
     after = ended(store, "sweep/trials")
@@ -135,18 +136,18 @@ def test_from_a_sweep_to_answers_over_http_with_nothing_on_this_disk(cluster, st
     }
     facts = store.json("sweep/plan.json")
     tables = ("--system", "s3://bucket/sweep/system.csv", "--statistical", "s3://bucket/sweep/statistical.csv")
-    done = cluster.run(*job("plan", *tables, "--at", "1x2", "--out", "s3://bucket/plan"))
+    done = cluster.run(*job("plan", *tables, "--at", "1x2", "--out", "s3://bucket/plan"), timeout=LATE)
     assert done.returncode == 0, done.stderr
     plan = store.json("plan/plan.json")["plan"]
     assert [plan[name] for name in ("workers", "batch")] == [facts["plan"][name] for name in ("workers", "batch")]
     (run,) = {one.split("/")[1] for one in store.names("sweep") if one.startswith("confirm/")}
     chosen = ("--workers", plan["workers"], "--batch", plan["batch"], "--lr", plan["lr"], "--target", 0.9)
     asked = cluster.train(*chosen, "--init", f"s3://bucket/sweep/confirm/{run}", "--out", "s3://bucket/tuned")
-    done = cluster.run(*asked)
+    done = cluster.run(*asked, timeout=LATE)
     assert done.returncode == 0, done.stderr
     assert "with the classifier's rows of 10 of 10 classes" in done.stdout
     publish = job("publish", "--run", "s3://bucket/tuned", "--plan", "s3://bucket/sweep", "--no-native", "--no-drift")
-    done = cluster.run(*publish, "--out", "s3://bucket/bundles/digits")
+    done = cluster.run(*publish, "--out", "s3://bucket/bundles/digits", timeout=LATE)
     assert done.returncode == 0, done.stderr
     assert store.json("bundles/digits/bundle.json")["plan"]["plan"]["batch"] == plan["batch"]
     assert not list(ROOT.glob("s3*"))
@@ -180,7 +181,7 @@ def answered(cluster):
             connection.close()
             return running.poll() is not None
 
-        until(ready)
+        until(ready, LATE)
         assert running.poll() is None, running.communicate()
         connection.request("POST", "/predict", picture.getvalue(), {"content-type": "image/png"})
         reply = connection.getresponse()
@@ -189,7 +190,7 @@ def answered(cluster):
         return found
     finally:
         running.send_signal(signal.SIGINT)
-        running.communicate(timeout=60)
+        running.communicate(timeout=LATE)
         cluster.shut_down_serve()
 
 
@@ -201,7 +202,7 @@ def answered(cluster):
     ],
 )
 def test_a_url_that_cannot_be_is_one_sentence(cluster, store, url, sentence):
-    done = cluster.run(*cluster.train("--out", url), timeout=60)
+    done = cluster.run(*cluster.train("--out", url), timeout=LATE)
     assert done.returncode == 2
     assert done.stderr.startswith("error: ") and sentence in done.stderr
     assert done.stderr.count("\n") == 1 and "not-to-be-seen" not in done.stderr
@@ -217,6 +218,6 @@ def test_a_url_that_cannot_be_is_one_sentence(cluster, store, url, sentence):
 )
 def test_a_store_that_cannot_be_reached_at_all_is_one_sentence(cluster, others, sentence):
     bare = replace(cluster, environment=cluster.environment | others | {"AWS_EC2_METADATA_DISABLED": "true"})
-    done = bare.run(*cluster.train("--out", "s3://bucket/runs/x"), timeout=60)
+    done = bare.run(*cluster.train("--out", "s3://bucket/runs/x"), timeout=LATE)
     assert done.returncode == 2
     assert sentence in done.stderr and done.stderr.count("\n") == 1 and done.stdout == ""
