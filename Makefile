@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test test-story test-cluster lint bench bench-drift serve cluster
+.PHONY: setup demo test test-s3 test-story test-cluster lint bench bench-drift serve cluster
 
 setup: .venv/ready ## install the project and what it needs into .venv
 
@@ -12,6 +12,9 @@ demo: .venv/ready ## the whole story: a plan, a model that is served, a light th
 test: .venv/ready .venv/clients/ready .venv/browser/ready ## everything real: gloo workers, Ray, HTTP, files, a browser
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal tests/unit tests/contract tests/replay tests/browser
 	$(BIN)/python -m pytest tests/ray tests/http
+
+test-s3: .venv/ready .venv/moto/ready ## results by URL, on a store of our own: trained, swept, gone on with, served, and the store away for a while
+	$(BIN)/python -m pytest tests/s3
 
 test-story: .venv/ready .venv/browser/ready ## the demo to its end, whether what it tells stands in its records, and models adapted again
 	$(BIN)/python -m pytest tests/story
@@ -48,6 +51,12 @@ cluster: .venv/ready ## a cluster on this machine that grows with what is submit
 .venv/clients/ready: .venv/ready
 	$(PYTHON) -m venv .venv/clients
 	.venv/clients/bin/python -m pip install --quiet kserve==0.21.0
+	touch $@
+
+# a store that speaks S3, on this machine; it wants another botocore than s3fs does
+.venv/moto/ready: .venv/ready
+	$(PYTHON) -m venv .venv/moto
+	.venv/moto/bin/python -m pip install --quiet 'moto[server]==5.2.5'
 	touch $@
 
 # a browser, and what finds on pages that some people cannot read them; where neither can be had, tests say so

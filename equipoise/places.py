@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from equipoise import store
+from equipoise import store, url
 
 
 class Folder:
@@ -87,7 +87,7 @@ def opened(place: str) -> Folder | Bucket:
     kind, found, _ = place.partition("://")
     if not found:
         return Folder(Path(place))
-    store.require_no_password(place)
+    url.require_no_password(place)
     if "::" in place:
         raise ValueError(f"{place} is a chain of stores: give one, such as s3://bucket/captures")
     fsspec: Any = importlib.import_module("fsspec")

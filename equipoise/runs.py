@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from equipoise import store
+from equipoise import store, url
 from equipoise.record import SCHEMA, Record
 from equipoise.trial import Trial
+from equipoise.url import Url
 
 LOCK = ".lock"
 
@@ -41,10 +42,10 @@ def read(path: Path) -> Record:
 
 def require_ours(out: Path, trial: Trial) -> None:
     """Refuse a folder that holds another trial, or files that no run of ours wrote."""
-    if not out.is_dir() or not any(out.iterdir()):
-        return
     asked = out / "trial.json"
     if not asked.exists():
+        if not out.is_dir() or not any(out.iterdir()):
+            return
         raise ValueError(f"{out} is not empty and holds no run: choose another --out")
     held = store.read_json(asked)
     if not isinstance(held, dict):
@@ -57,6 +58,9 @@ def require_ours(out: Path, trial: Trial) -> None:
 
 def require_writable(out: Path) -> None:
     """Refuse a folder that cannot be made or written, without making it."""
+    if isinstance(out, Url):
+        require_put(out)
+        return
     try:
         there = next(place for place in (out, *out.parents) if place.exists())
     except OSError as error:  # such as a name that is too long
@@ -67,13 +71,25 @@ def require_writable(out: Path) -> None:
         raise ValueError(f"cannot write to {out}: no permission to write in {there}")
 
 
+def require_put(out: Url) -> None:
+    """Refuse what is behind a URL if nothing can be put there, as none of its bucket, or without credentials."""
+    url.require_plain(str(out))
+    probe = out / f".probe.{os.getpid()}"
+    try:
+        with url.at_once():
+            probe.touch()
+            probe.unlink(missing_ok=True)
+    except OSError as error:
+        raise ValueError(f"cannot write to {out}: {url.reason(error)}") from error
+
+
 @contextmanager
 def claimed(out: Path, trial: Trial) -> Iterator[None]:
     """Make the folder, say whose it is, and keep other commands out while this one writes there."""
     try:
         store.write_json(out / "trial.json", asdict(trial))
     except OSError as error:  # a read-only or full file system, which permissions do not show
-        raise ValueError(f"cannot write to {out}: {error.strerror}") from error
+        raise ValueError(f"cannot write to {out}: {error.strerror or error}") from error
     with alone(out):
         yield
 
@@ -81,7 +97,10 @@ def claimed(out: Path, trial: Trial) -> Iterator[None]:
 @contextmanager
 def alone(out: Path) -> Iterator[None]:
     """Keep other commands out of a folder. The lock is the operating system's: it goes with the process, however that
-    ends."""
+    ends. Behind a URL there is none."""
+    if isinstance(out, Url):
+        yield
+        return
     try:
         lock = (out / LOCK).open("w")
     except OSError as error:

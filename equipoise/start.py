@@ -10,6 +10,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
+from equipoise import store, url
 from equipoise.trial import Trial
 
 PUBLISHED = "torchvision"
@@ -33,7 +34,7 @@ def learned(trial: Trial) -> Learned | None:
     """What `trial` starts from; None if from nothing."""
     if trial.init is None:
         return None
-    return published(trial) if trial.init == PUBLISHED else kept(Path(trial.init))
+    return published(trial) if trial.init == PUBLISHED else kept(url.place(trial.init))
 
 
 def kept(folder: Path) -> Learned:
@@ -42,7 +43,7 @@ def kept(folder: Path) -> Learned:
     if path is None:
         raise ValueError(f"--init {folder} holds no model: give a bundle or a finished run, or {PUBLISHED}")
     try:
-        with safe_open(path, "pt") as held:
+        with store.fetched(path) as file, safe_open(file, "pt") as held:
             tensors = {name: held.get_tensor(name) for name in held.keys()}  # noqa: SIM118  # not a mapping
             classes = json.loads((held.metadata() or {}).get("classes", "[]"))
         if path.name == PUBLISHED_WEIGHTS:  # there the model is a part of what is served

@@ -1,10 +1,9 @@
-"""Files that are whole or not there: written under a temporary name, then renamed."""
+"""Files that are whole or not there: written under a temporary name, then renamed, or put in one piece behind a URL."""
 
 import atexit
 import importlib
 import json
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -12,10 +11,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from equipoise import url
+from equipoise.url import Url
+
 
 @contextmanager
 def whole(path: Path) -> Iterator[Path]:
     """A temporary path beside `path` to write to; it takes the name `path` if nothing was raised."""
+    if isinstance(path, Url):
+        with tempfile.TemporaryDirectory(prefix="equipoise-") as beside:
+            yield (copy := Path(beside, path.name))
+            path.send(copy)
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -26,8 +33,15 @@ def whole(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def folder(out: Path) -> Iterator[Path]:
-    """A folder to fill beside `out`: it takes that name once all is in it, and goes if anything is raised."""
+def folder(out: Path, last: str = "") -> Iterator[Path]:
+    """A folder to fill beside `out`: it takes that name once all is in it, and goes if anything is raised.
+
+    Behind a URL files come one by one, and `last` after all others: without it the folder is none yet.
+    """
+    if isinstance(out, Url):
+        with sent(out, last) as temporary:
+            yield temporary
+        return
     if os.path.lexists(out):
         raise ValueError(f"{out} exists already: give another name, or remove it")
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -41,6 +55,28 @@ def folder(out: Path) -> Iterator[Path]:
         temporary.rename(out)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def sent(out: Url, last: str) -> Iterator[Path]:
+    """A folder of this disk to fill, which goes behind a URL."""
+    if out.exists():
+        raise ValueError(f"{out} exists already: give another name, or remove it")
+    with tempfile.TemporaryDirectory(prefix="equipoise-") as temporary:
+        yield Path(temporary)
+        for one in sorted(Path(temporary).iterdir(), key=lambda one: (one.name == last, one.name)):
+            (out / one.name).send(one)
+
+
+@contextmanager
+def fetched(path: Path) -> Iterator[Path]:
+    """A file of this disk that holds what `path` does: itself, or a copy for the length of the block."""
+    if not isinstance(path, Url):
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="equipoise-") as beside:
+        path.fetch(copy := Path(beside, path.name))
+        yield copy
 
 
 def write_json(path: Path, facts: Any) -> None:
@@ -61,7 +97,7 @@ def read_json(path: Path) -> Any:
 
 def require_file(path: Path) -> None:
     """Refuse what would be waited for, such as a pipe."""
-    if path.exists() and not path.is_file():
+    if not isinstance(path, Url) and path.exists() and not path.is_file():
         raise ValueError(f"{path} is no file")
 
 
@@ -79,29 +115,18 @@ def stamp(path: str) -> str | None:
     return f"{found.st_ino} {found.st_mtime_ns} {found.st_size}"
 
 
-def require_no_password(url: str) -> None:
-    """Refuse a URL that holds one: it would be seen in records, replies and logs, where URLs are told."""
-    kind, _, rest = url.partition("://")
-    if re.match(r"[^/@]*:[^/@]*@", rest):
-        raise ValueError(f"a {kind}:// URL was given with a password: leave that to the settings of {kind}'s client")
-
-
 def local(path: str | Path) -> Path:
     """A folder on this disk that holds what `path` does: itself, or a copy of what is behind a URL (s3://, gs://)."""
-    kind, found, _ = str(path).partition("://")
-    if not found:
-        return Path(path)
-    require_no_password(str(path))
-    if "::" in str(path):
-        raise ValueError(f"{path} is a chain of stores: give one, such as s3://bucket/bundle")
-    fsspec: Any = importlib.import_module("fsspec")
+    place = url.place(str(path))
+    if not isinstance(place, Url):
+        return place
     copy = Path(tempfile.mkdtemp(prefix="equipoise-"))
     atexit.register(shutil.rmtree, copy, ignore_errors=True)
     try:
-        files, root = fsspec.core.url_to_fs(str(path))
-        files.get(root.rstrip("/") + "/", str(copy) + "/", recursive=True)
-    except (ImportError, ValueError) as error:
-        raise ValueError(f"{path} cannot be read ({error}): install what {kind}:// needs") from None
+        with url.at_once():
+            names = [one for one in place.iterdir() if one.is_file()]
+        for one in names:
+            one.fetch(copy / one.name)
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({type(error).__name__}: {error})") from None
     return copy

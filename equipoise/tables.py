@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from equipoise import store
+
 
 class Column(NamedTuple):
     """What a column may hold."""
@@ -81,9 +83,10 @@ def statistical(path: Path) -> pd.DataFrame:
 def read(path: Path, columns: dict[str, Column]) -> pd.DataFrame:
     """The table in a file, its columns checked cell by cell."""
     try:
-        texts = pd.read_csv(path, dtype=str, keep_default_na=False, skipinitialspace=True)
+        with store.fetched(path) as file:
+            texts = pd.read_csv(file, dtype=str, keep_default_na=False, skipinitialspace=True)
     except (OSError, ValueError) as error:  # pandas' parsing errors are ValueErrors
-        reason = error.strerror if isinstance(error, OSError) else str(error).strip().splitlines()[0]
+        reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error).strip().splitlines()[0]
         raise ValueError(f"{path} is no table: {reason}; it needs the columns {', '.join(columns)}") from error
     missing = [name for name in columns if name not in texts.columns]
     if missing:

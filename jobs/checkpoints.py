@@ -8,6 +8,7 @@ from torch import nn
 
 from equipoise import store
 from equipoise.record import Lap
+from equipoise.url import Away
 
 FOLDER, SNAPSHOT = "checkpoints", "checkpoint_manager_snapshot.json"  # Ray Train's list of what it kept
 STATE, LAPS = "state.safetensors", "laps.json"
@@ -25,13 +26,15 @@ def last_lap(out: Path, model: Callable[[], nn.Module]) -> Lap | None:
         newest = kept / latest["checkpoint_dir_name"]
         require_weights(newest / STATE, model())
         return Lap(**store.read_json(newest / LAPS)[-1])
+    except Away:
+        raise
     except (AttributeError, IndexError, KeyError, OSError, SafetensorError, TypeError, ValueError) as error:
         raise ValueError(f"{out} cannot be gone on from ({error}): remove {kept} to train from the start") from error
 
 
 def require_weights(path: Path, model: nn.Module) -> None:
     """Refuse a file that is damaged, or that holds the weights of another model."""
-    with safe_open(path, "pt") as held:
+    with store.fetched(path) as file, safe_open(file, "pt") as held:
         shapes = {name: held.get_slice(name).get_shape() for name in held.keys()}  # noqa: SIM118  # not a mapping
     for name, value in model.state_dict().items():
         if shapes.get(f"model.{name}") != list(value.shape):

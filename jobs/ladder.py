@@ -23,7 +23,7 @@ from equipoise.loop import Training
 from equipoise.record import Lap
 from equipoise.trial import Trial
 from equipoise.workloads import workload
-from jobs import room
+from jobs import room, storage
 from jobs.trainer import Trainer
 
 ROUNDS = 5  # through the ladder, each in an order of its own: a machine's pace drifts over seconds
@@ -135,7 +135,7 @@ def timing(trial: Trial, batches: list[int], place: Path, gpu: bool) -> Trainer:
         ),
         run_config=ray.train.RunConfig(
             name=f"ray-{trial.workers}",
-            storage_path=str(place),
+            **storage.of(place),
             logging_config=ray.train.LoggingConfig(log_level="WARNING"),
         ),
     )

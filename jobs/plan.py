@@ -15,12 +15,14 @@ import tyro
 
 from dashboards import pages
 from dashboards.experiments import Experiment, Sweep
-from equipoise import plan, statistical, store, system, tables
+from equipoise import plan, statistical, store, system, tables, url
 from equipoise.plan import Option, Place
 from equipoise.statistical import FAILS, Curve
 from equipoise.step import LEVELS, Places
 from equipoise.system import COVERED, System
 from equipoise.tables import COUNT, MOST
+from equipoise.url import Away
+from jobs.given import Given
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -54,14 +56,14 @@ def place(text: str) -> Place:
 class Asked:
     __doc__ = __doc__
 
-    out: Path
-    """folder for plan.json"""
-    system: Path | None = None
+    out: Given
+    """folder or URL for plan.json"""
+    system: Given | None = None
     """table of nodes, workers, batch, seconds (of one step)"""
-    exchange: Path | None = None
+    exchange: Given | None = None
     """table of nodes, workers, kind (sum or message), bytes, seconds of exchanges by themselves; --system then needs a
     column gradient_bytes"""
-    statistical: Path | None = None
+    statistical: Given | None = None
     """table of global_batch, lr, seed, examples, reached"""
     at: tuple[str, ...] = ()
     """places to predict and to plan for beside those measured: nodes x workers of all nodes, such as 1x1 4x16"""
@@ -111,14 +113,16 @@ def main() -> int:
     asked = tyro.cli(Asked)
     try:
         asked.check()
+        for one in (asked.out, asked.system, asked.statistical):
+            url.require_plain(str(one))
         facts = document(asked)
         store.write_json(asked.out / "plan.json", facts)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"error: cannot write to {asked.out}: {error.strerror}", file=sys.stderr)
-        return 2
+        print(f"error: cannot write to {asked.out}: {error.strerror or error}", file=sys.stderr)
+        return 1 if isinstance(error, Away) else 2
     print("\n".join([told(facts), *answers(facts, asked)]))
     print(f"written to {asked.out / 'plan.json'}, drawn on {drawn(asked, facts)[0]}")
     return 0

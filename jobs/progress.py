@@ -3,12 +3,24 @@
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
 from tqdm import tqdm
+
+from equipoise import url
+from equipoise.url import Url
+
+EVERY_SECONDS = 2.0  # between two looks at a journal behind a URL
+
+
+def following(journal: Path, cap: int, seen: int = 0) -> "Progress":
+    """Progress by a journal, wherever it is."""
+    return FarProgress(journal, cap, seen) if isinstance(journal, Url) else Progress(journal, cap, seen)
 
 
 class Place(NamedTuple):
@@ -69,3 +81,46 @@ class Progress:
                 self.read = Place(inode, file.tell())
                 if (lap := json.loads(text))["seen"] > self.seen:
                     yield lap
+
+
+class FarProgress(Progress):
+    """Follows a journal behind a URL: read whole every other second, by a thread, for an answer may take its time."""
+
+    def __init__(self, journal: Url, cap: int, seen: int = 0) -> None:
+        super().__init__(journal, cap, seen)
+        self.pool = ThreadPoolExecutor(1)
+        self.reading: Future[str] | None = None
+        self.due = 0.0
+        self.away = False
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if not self.away:
+            self.reading = self.pool.submit(self._read)
+        self.pool.shutdown()
+        super().__exit__(kind, error, at)
+
+    def _read(self) -> str:
+        """All of it; nothing where the store does not answer."""
+        try:
+            with url.at_once():
+                found = self.journal.read_text()
+        except FileNotFoundError:
+            found = ""
+        except (OSError, ValueError) as error:
+            if not self.away:
+                print(f"note: {error}; the run goes on, and waits for it where it must", file=sys.stderr, flush=True)
+            self.away = True
+            return ""
+        self.away = False
+        return found
+
+    def _fresh(self) -> Iterator[dict[str, Any]]:
+        """Laps beyond what was shown, of the last reading that is done."""
+        if self.reading is None and time.monotonic() > self.due:
+            self.reading = self.pool.submit(self._read)
+        if self.reading is None or not self.reading.done():
+            return
+        text, self.reading, self.due = self.reading.result(), None, time.monotonic() + EVERY_SECONDS
+        for one in text.splitlines():
+            if (lap := json.loads(one))["seen"] > self.seen:
+                yield lap

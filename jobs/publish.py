@@ -26,7 +26,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from equipoise import bundle, contest, engines, judged, program, runs, store
+from equipoise import bundle, contest, engines, judged, program, runs, store, url
 from equipoise.contest import Result
 from equipoise.drift import publishing
 from equipoise.engines import Engine, Served
@@ -35,8 +35,10 @@ from equipoise.machine import machine
 from equipoise.record import Record
 from equipoise.start import head_of
 from equipoise.trial import Trial
+from equipoise.url import Away
 from equipoise.workloads import Split, Workload, workload
 from jobs.card import card
+from jobs.given import Given
 
 MOST_COMPARED = 1000  # pictures of the test split on which engines are compared
 MOST_WATCHED = 20_000  # pictures of the reference from which drift is told
@@ -48,13 +50,13 @@ PROGRAMS = {"program.json", "weights.safetensors"}
 class Asked:
     __doc__ = __doc__
 
-    run: Path
-    """folder of a finished run"""
-    out: Path
-    """folder of the bundle; must not exist"""
+    run: Given
+    """folder or URL of a finished run"""
+    out: Given
+    """folder or URL of the bundle; must not exist"""
     name: str | None = None
     """of the model in the service; the workload's if not given"""
-    plan: Path | None = None
+    plan: Given | None = None
     """plan.json that the run was made by"""
     drift: bool = True
     """find out what requests without drift look like, and what each cause of drift would do: it takes half a minute"""
@@ -63,7 +65,7 @@ class Asked:
 
 
 def main() -> int:
-    """Exit status: 0 published, 2 asked for what cannot be, 143 stopped."""
+    """Exit status: 0 published, 1 storage stayed away, 2 asked for what cannot be, 143 stopped."""
     asked = tyro.cli(Asked)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was begun is taken away
     try:
@@ -74,8 +76,12 @@ def main() -> int:
     except KeyboardInterrupt:
         print("stopped: nothing was published", file=sys.stderr)
         return 143
+    except Away as error:
+        print(f"error: {error}: nothing was published", file=sys.stderr)
+        return 1
     except OSError as error:
-        print(f"error: {asked.out} cannot be written ({error.strerror}): choose another --out", file=sys.stderr)
+        reason = error.strerror or error
+        print(f"error: {asked.out} cannot be written ({reason}): choose another --out", file=sys.stderr)
         return 2
     return 0
 
@@ -84,9 +90,11 @@ def publish(asked: Asked, more: dict[str, Any] | None = None) -> None:
     """The whole way from a run to a bundle; `more` facts are of who asks for it, in silence."""
     if asked.name is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", asked.name):
         raise ValueError(f"--name {asked.name!r} cannot stand in an address: use letters, digits, dots and dashes")
+    for one in (asked.run, asked.plan, asked.out):
+        url.require_plain(str(one))
     record = finished(asked.run)
     plan = planned(asked.plan)
-    with store.folder(asked.out.absolute()) as folder:
+    with store.folder(asked.out.absolute(), last=bundle.FACTS) as folder:
         made = workload(record.trial)
         served = Served(*trained(asked.run, made), made.mean, made.std).eval()
         export(served, example(made.test), folder)
@@ -146,7 +154,8 @@ def trained(run: Path, made: Workload) -> tuple[nn.Module, str | None]:
     """The run's model, and the layer before which its features are taken, if it has one."""
     model = made.model()
     try:
-        model.load_state_dict(load_file(run / "model.safetensors"))
+        with store.fetched(run / "model.safetensors") as file:
+            model.load_state_dict(load_file(file))
     except (RuntimeError, ValueError, OSError, SafetensorError) as error:
         reason = str(error).strip().splitlines()[-1].strip()
         raise ValueError(f"--run {run} does not hold the weights of {made.name}'s model ({reason})") from None

@@ -26,11 +26,13 @@ from equipoise.search import ANY, Bounds, Grid, Search
 from equipoise.step import Places
 from equipoise.system import System
 from equipoise.trial import Optimizer, Precision, Trial
+from equipoise.url import Away
 from equipoise.workloads import workload
 from jobs import cluster, ladder, room, trackers, tuning
 from jobs import plan as planning
 from jobs.board import Board
-from jobs.train import begins, cause, leave_page, placed, train
+from jobs.given import Given
+from jobs.train import GOES_ON, begins, cause, leave_page, placed, require_urls, train
 from jobs.trials import split_matters
 from jobs.tuning import COLUMNS, Hopeless, Policy, Sweep
 
@@ -44,8 +46,8 @@ class Asked:
 
     workload: str
     """digits, fashion-mnist, cifar10, folder, vending, vending-source, or module:attribute of your own"""
-    out: Path
-    """folder for tables, records, plan.json and the confirming run"""
+    out: Given
+    """folder or URL for tables, records, plan.json and the confirming run"""
     workers: tuple[int, ...] = (1, 2)
     """numbers of workers to choose from"""
     batch: str = "8:512"
@@ -153,6 +155,9 @@ def main() -> int:
     except ray.train.TrainingFailedError as error:
         print(f"error: a run on the cluster failed: {cause(error)}", file=sys.stderr)
         return 1
+    except Away as error:
+        print(f"error: {error}: {GOES_ON}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("stopped: the same command goes on", file=sys.stderr)
         cluster.leave(143)
@@ -162,6 +167,7 @@ def sweep(asked: Asked) -> int:
     """The whole way from a workload to a confirmed plan."""
     base, out = asked.base(), asked.out.absolute()
     cluster.note_place(asked.out)
+    require_urls(base, out)
     made = workload(base)
     if beginning := begins(base, made):
         print(beginning, flush=True)

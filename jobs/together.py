@@ -10,8 +10,10 @@ import torch
 from ray.train.torch import get_device
 from ray.tune.integration.ray_train import TuneReportCallback
 
+from equipoise import url
 from equipoise.loop import Training
 from equipoise.trial import Trial
+from jobs import storage
 from jobs.trainer import Trainer
 from jobs.trials import TURN_SECONDS, note, said
 
@@ -21,7 +23,7 @@ STARTER = {"CPU": 0, "memory": 1}  # of the process that only starts real worker
 def real(config: dict[str, Any]) -> None:
     """One trial on as many workers as it asks for."""
     os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.2")  # a report waits for the controller's next look
-    trial = Trial(**config["trial"])
+    trial, path = Trial(**config["trial"]), url.place(config["path"])
     trainer = Trainer(
         together,
         train_loop_config=config,
@@ -31,8 +33,8 @@ def real(config: dict[str, Any]) -> None:
             resources_per_worker={"CPU": trial.threads, **({"GPU": 1} if config["gpu"] else {})},
         ),
         run_config=ray.train.RunConfig(
-            name=Path(config["path"]).stem,
-            storage_path=str(Path(config["path"]).parents[1] / "real"),
+            name=path.stem,
+            **storage.of(path.parents[1] / "real"),
             callbacks=[TuneReportCallback()],
             logging_config=ray.train.LoggingConfig(log_level="WARNING"),
         ),
@@ -48,10 +50,10 @@ def together(config: dict[str, Any]) -> None:
     for _ in training.laps():
         due = int(training.ended is not None or time.monotonic() > start + TURN_SECONDS)
         if training.agree(due):
-            told(training, Path(config["path"]), time.monotonic() - start)
+            told(training, url.place(config["path"]), time.monotonic() - start)
             start = time.monotonic()
     if training.ended is None or training.ended.startswith("failed"):
-        told(training, Path(config["path"]), time.monotonic() - start)
+        told(training, url.place(config["path"]), time.monotonic() - start)
 
 
 def told(training: Training, path: Path, busy: float) -> None:

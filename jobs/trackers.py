@@ -5,6 +5,8 @@ from pathlib import Path
 
 from ray.tune import Callback
 
+from equipoise.url import Url
+
 PROJECT = "equipoise"
 
 
@@ -12,6 +14,8 @@ def callbacks(name: str | None, out: Path) -> list[Callback]:
     """The callbacks of a tracker; one sentence where it is not installed."""
     if name is None:
         return []
+    if isinstance(out, Url) and name != "wandb":
+        raise ValueError(f"--track {name} writes files beside the results, which a URL takes none of: give a folder")
     if name == "tensorboard":
         from ray.tune.logger import TBXLoggerCallback  # comes with ray[tune]
 

@@ -8,9 +8,10 @@ import signal
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from threading import Thread
 from types import FrameType
 from typing import Annotated, Any
 
@@ -19,18 +20,22 @@ import tyro
 
 from dashboards import pages
 from dashboards.page import written
-from equipoise import runs, store
+from equipoise import runs, store, url
 from equipoise.record import Lap, Record, noise_scale
 from equipoise.start import PUBLISHED, begun, frozen, learned
 from equipoise.trial import Trial
+from equipoise.url import Away, Url
 from equipoise.workloads import Workload, workload
-from jobs import checkpoints, cluster, planned, room
-from jobs.progress import Progress
+from jobs import checkpoints, cluster, planned, room, storage
+from jobs.given import Given
+from jobs.onlookers import JOURNAL, STOP_FILE
+from jobs.progress import following
 from jobs.trainer import Trainer
-from jobs.worker import JOURNAL, STOP_FILE, worker
+from jobs.worker import worker
 
 RESTARTS = 3  # of the group of workers, each from the last checkpoint; losing a node to its owner is not counted
 RESIZE_SECONDS = 20.0  # how often an elastic run looks for more workers; Ray learns of new nodes no oftener
+GOES_ON = "the same command goes on once it does"
 STOPPED = 143  # the exit status of a process that SIGTERM ended
 
 
@@ -65,9 +70,9 @@ class Asked(Trial):
 
     workers: Annotated[int, SPAN] = 1
     """processes that share every global batch; 1:4 goes on with as few as 1 when nodes are lost"""
-    out: Path
-    """folder for the record, the model and checkpoints; with several nodes, one that all of them share"""
-    plan: Path | None = None
+    out: Given
+    """folder or URL for the record, the model and checkpoints; with several nodes, one that all of them reach"""
+    plan: Given | None = None
     """take workers, batch, accumulation and learning rate from this plan.json, or from the folder of a sweep"""
 
     def trial(self) -> Trial:
@@ -88,6 +93,7 @@ def main() -> int:
     try:
         asked = planned.followed(asked)
         trial, out = asked.trial(), asked.out.absolute()
+        require_urls(trial, out)
         if record := runs.finished(out, trial):
             print(f"{out} holds this trial, and it has ended: nothing to do")
         else:
@@ -95,9 +101,8 @@ def main() -> int:
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except ray.train.TrainingFailedError as error:
-        print(f"error: training was given up, at last by: {cause(error)}", file=sys.stderr)
-        print(f"the same command goes on from the last checkpoint in {out}, if there is one", file=sys.stderr)
+    except (ray.train.TrainingFailedError, Away) as error:
+        print(f"error: {failure(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("stopped before the training began", file=sys.stderr)
@@ -130,10 +135,17 @@ def train(trial: Trial, out: Path, fewest: int | None = None) -> Record | None:
         return Record.from_json(facts)
 
 
+def require_urls(trial: Trial, out: Path) -> None:
+    """Refuse URLs that hold secrets, and one to which nothing can be written, before anything of them is kept."""
+    url.require_plain(trial.init or "")
+    if isinstance(out, Url):
+        runs.require_put(out)
+
+
 def fitted(trainer: Trainer, out: Path, cap: int, before: Lap | None) -> dict[str, Any] | None:
     """What the workers return, their progress shown meanwhile."""
     seen = before.seen if before else 0
-    with ThreadPoolExecutor(1) as pool, Progress(out / JOURNAL, cap, seen) as progress, stopping(out / STOP_FILE):
+    with ThreadPoolExecutor(1) as pool, following(out / JOURNAL, cap, seen) as progress, stopping(out / STOP_FILE):
         running = pool.submit(trainer.fit)
         while wait([running], timeout=0.2).not_done:
             progress.look()
@@ -154,19 +166,20 @@ def trainer(trial: Trial, out: Path, fewest: int, gpu: bool) -> Trainer:
         ),
         run_config=ray.train.RunConfig(
             name=checkpoints.FOLDER,
-            storage_path=str(out),
+            **storage.of(out),
             checkpoint_config=ray.train.CheckpointConfig(num_to_keep=2),
             failure_config=ray.train.FailureConfig(
                 max_failures=RESTARTS, controller_failure_limit=cluster.patience(fewest < trial.workers)
             ),
             logging_config=ray.train.LoggingConfig(log_level="WARNING"),
+            callbacks=[GivesUp()],
         ),
     )
 
 
 def placed(trial: Trial) -> dict[str, Any]:
     """What of `trial` names a file here, as workers find it from their own working directory."""
-    start = trial.init if trial.init in (None, PUBLISHED) else str(Path(trial.init).absolute())
+    start = trial.init if trial.init in (None, PUBLISHED) else str(url.place(trial.init).absolute())
     return {"data": str(Path(trial.data).absolute()), "init": start}
 
 
@@ -181,6 +194,24 @@ def begins(trial: Trial, made: Workload) -> str:
     return f"starting from {before.origin}, with the classifier's rows of {len(same)} of {len(classes)} classes{known}"
 
 
+class GivesUp(ray.train.UserCallback):
+    """Ends a run whose worker found the store away: it has waited, and a group that starts again would wait anew."""
+
+    def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
+        """What is raised here Ray does not try again."""
+        for error in worker_exceptions.values():
+            if (found := away(error)) is not None:
+                raise found
+
+
+def away(error: BaseException | None) -> Away | None:
+    """The store's absence behind an error, however Ray wrapped it."""
+    while error is not None and not isinstance(error, Away):
+        inside = [getattr(error, name, None) for name in ("_base_exc", "controller_failure", "cause")]
+        error = next((one for one in inside if isinstance(one, BaseException)), error.__cause__)
+    return error
+
+
 @contextmanager
 def stopping(word: Path) -> Iterator[None]:
     """SIGTERM and Ctrl-C ask the workers to leave a checkpoint and end; entered after `ray.init`, which sets its own.
@@ -188,11 +219,13 @@ def stopping(word: Path) -> Iterator[None]:
     A second signal ends the job at once.
     """
     word.unlink(missing_ok=True)
+    leaving: list[Thread] = []
 
     def ask(number: int, _: FrameType | None) -> None:
         for signum, handler in before.items():
             signal.signal(signum, handler)
-        word.touch()
+        leaving.append(Thread(target=left, args=(word,)))  # a store may take its time, and this interrupts all else
+        leaving[0].start()
         print("stopping: the workers leave a checkpoint first", file=sys.stderr, flush=True)
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -201,7 +234,23 @@ def stopping(word: Path) -> Iterator[None]:
     finally:
         for signum, handler in before.items():
             signal.signal(signum, handler)
-        word.unlink(missing_ok=True)
+        if leaving:
+            leaving[0].join()
+            with suppress(OSError, ValueError), url.at_once():  # the next command takes it away if this one cannot
+                word.unlink(missing_ok=True)
+
+
+def left(word: Path) -> None:
+    """The word, where it can be left; where not, the run ends by itself as soon as it needs the store."""
+    with suppress(OSError, ValueError):
+        word.touch()
+
+
+def failure(error: BaseException) -> str:
+    """Why a run ended before its time, in a sentence."""
+    if (found := away(error)) is not None:
+        return f"{found}: {GOES_ON}"
+    return f"training was given up, at last by: {cause(error)}; the same command goes on from the last checkpoint"
 
 
 def cause(error: BaseException) -> str:

@@ -13,7 +13,7 @@ import torch
 from ray import tune
 from torch import nn
 
-from equipoise import store
+from equipoise import store, url
 from equipoise.loop import Training
 from equipoise.machine import machine
 from equipoise.record import Record
@@ -40,7 +40,7 @@ class Alone(tune.Trainable):
         trial = Trial(**config["trial"])
         torch.set_num_threads(trial.threads)
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.path = Path(config["path"])
+        self.path = url.place(config["path"])
         self.training = Training(trial, self._workload(trial), device)
         self.laps = self.training.laps()
         return True

@@ -3,14 +3,17 @@
 The records of trials are its state: a driver that died is followed by one that reads them.
 """
 
+import atexit
 import logging
 import math
 import os
+import shutil
 import statistics
+import tempfile
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pandas as pd
@@ -21,6 +24,7 @@ from equipoise import runs, store
 from equipoise.record import Record, noise_scale
 from equipoise.search import Ask, Search, Standing, hopeless
 from equipoise.trial import Trial
+from equipoise.url import Url
 from jobs import together, trials
 from jobs.board import Board
 from jobs.trials import UNDER_WAY
@@ -86,7 +90,7 @@ class Sweep:
             ),
             run_config=tune.RunConfig(
                 name="tune",
-                storage_path=str(self.folder.parent),
+                storage_path=str(scratch() if isinstance(self.folder, Url) else self.folder.parent),
                 stop=stop,
                 verbose=0,
                 callbacks=callbacks,
@@ -194,7 +198,14 @@ class Hopeless(tune.Stopper):
 
 def name(trial: tune.experiment.Trial) -> str:
     """A trial's name in Tune and in trackers: that of its file."""
-    return Path(trial.config["path"]).stem
+    return PurePosixPath(trial.config["path"]).stem
+
+
+def scratch() -> Path:
+    """A folder for Tune's own state, which nothing is gone on from, for as long as this process lives."""
+    place = Path(tempfile.mkdtemp(prefix="equipoise-tune-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    return place
 
 
 def ended(folder: Path) -> list[Record]:

@@ -1,8 +1,10 @@
 """Ray's side of the loop: carries laps and state out of the process and decides nothing."""
 
 import json
+import statistics
 import tempfile
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -14,37 +16,36 @@ import torch
 from ray import train
 from safetensors.torch import load_file, save, save_file
 
-from equipoise import store
+from equipoise import store, url
 from equipoise.loop import Training
 from equipoise.machine import machine
 from equipoise.record import Lap, Record
 from equipoise.trial import Trial
 from jobs.checkpoints import LAPS, STATE
+from jobs.onlookers import onlookers
 
 GO_ON, SAVE, STOP = range(3)
-STOP_FILE = "stop"  # in the run's folder: the driver's word to all workers, on whatever node they are
-JOURNAL = "laps.jsonl"
 
 
 def worker(config: dict[str, Any]) -> dict[str, Any] | None:
     """Train, resuming from the last checkpoint; rank 0 returns the record, or None if it was stopped."""
-    trial, out = Trial(**config["trial"]), Path(config["out"])
+    trial, out = Trial(**config["trial"]), url.place(config["out"])
     torch.set_num_threads(trial.threads)
     training = Training(replace(trial, **config["places"]), device=ray.train.torch.get_device())
     if checkpoint := train.get_checkpoint():
         with checkpoint.as_directory() as folder:
             restore(training, Path(folder))
-    journal = Journal(out / JOURNAL, training.done) if training.rank == 0 else None
     pace = Pace()
-    for lap in training.laps():
-        if journal:
-            journal.add(lap)
-        wish = training.agree(STOP if (out / STOP_FILE).exists() else SAVE if pace.due() else GO_ON)
-        if wish != GO_ON:
-            with pace.timed():
-                report(training)
-        if wish == STOP and training.ended is None:
-            return None
+    with onlookers(out, training.done, training.rank) as seen:
+        for lap in training.laps():
+            seen.add(lap)
+            wish = training.agree(STOP if seen.stop() else SAVE if pace.due() else GO_ON)
+            if wish != GO_ON:
+                with pace.timed():
+                    report(training)
+                    training.agree(GO_ON)  # Ray lets the others go before the first has stored it: their clocks ran
+            if wish == STOP and training.ended is None:
+                return None
     return finished(training, trial, out)
 
 
@@ -88,35 +89,16 @@ def restore(training: Training, folder: Path) -> None:
     training.load(load_file(folder / STATE), laps)
 
 
-class Journal:
-    """The laps so far, one JSON line each, for whoever looks on while the trial runs."""
-
-    def __init__(self, path: Path, done: list[Lap]) -> None:
-        self.path = path
-        with store.whole(path) as temporary:
-            temporary.write_text("".join(line(lap) for lap in done))
-
-    def add(self, lap: Lap) -> None:
-        """Append a lap; a reader may see half of the last line."""
-        with self.path.open("a") as file:
-            file.write(line(lap))
-
-
-def line(lap: Lap) -> str:
-    """A lap as a line of JSON."""
-    return json.dumps(asdict(lap)) + "\n"
-
-
 class Pace:
     """When to save: once a second, or less often where saving would take over a twentieth of the time."""
 
     def __init__(self) -> None:
         self.last = time.monotonic()
-        self.cost = 0.0
+        self.costs: deque[float] = deque([0.0], maxlen=3)
 
     def due(self) -> bool:
         """Whether the last save is long enough ago."""
-        return time.monotonic() - self.last > max(1.0, 20 * self.cost)
+        return time.monotonic() - self.last > max(1.0, 20 * statistics.median(self.costs))
 
     @contextmanager
     def timed(self) -> Iterator[None]:
@@ -124,4 +106,4 @@ class Pace:
         start = time.monotonic()
         yield
         self.last = time.monotonic()
-        self.cost = self.last - start
+        self.costs.append(self.last - start)  # one that waited for a store that was away does not count

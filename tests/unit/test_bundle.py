@@ -326,9 +326,11 @@ def test_a_bundle_behind_a_url_is_read_as_one_on_disk(published):
 
 
 def test_a_url_that_holds_nothing_or_of_an_unknown_kind_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="cannot be read"):
+    with pytest.raises(ValueError, match=f"{tmp_path}/nothing is not a bundle"):
         bundle.load(f"file://{tmp_path}/nothing")
-    with pytest.raises(ValueError, match="install what nonsense:// needs"):
+    with pytest.raises(ValueError, match="memory://bucket/nothing cannot be read"):
+        bundle.load("memory://bucket/nothing")
+    with pytest.raises(ValueError, match="nonsense:// is no object store"):
         bundle.load("nonsense://bucket/vending")
 
 

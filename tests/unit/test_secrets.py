@@ -15,17 +15,17 @@ from urllib.error import HTTPError
 import pytest
 import torch
 
-from equipoise import places, store
+from equipoise import places, store, url
 from equipoise.machine import machine
 from services.settings import Settings
 from services.webhook import post
 
 
 @pytest.mark.parametrize("opened", [store.local, places.opened])
-@pytest.mark.parametrize("url", ["s3://id:open-sesame@bucket/x", "ftp://:open-sesame@host/x", "http://a:open-sesame@h"])
-def test_a_url_with_a_password_is_refused_without_it(opened, url):
-    with pytest.raises(ValueError, match="with a password") as raised:
-        opened(url)
+@pytest.mark.parametrize("text", ["s3://id:open-sesame@bucket/x", "ftp://:open-sesame@host/x", "http://a:open-sesame@h"])
+def test_a_url_with_a_password_is_refused_without_it(opened, text):
+    with pytest.raises(ValueError, match="a password") as raised:
+        opened(text)
     assert "open-sesame" not in str(raised.value)
 
 
@@ -38,10 +38,10 @@ def test_a_new_folder_of_captures_is_its_owners_alone(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "url", ["abfs://container@account/x", "http://host:80/a@b", "s3://bucket/a:b@c", "s3://bucket"]
+    "place", ["abfs://container@account/x", "http://host:80/a@b", "s3://bucket/a:b@c", "s3://bucket"]
 )
-def test_another_at_sign_is_no_password(url):
-    store.require_no_password(url)
+def test_another_at_sign_is_no_password(place):
+    url.require_no_password(place)
 
 
 def test_an_error_of_the_arguments_does_not_show_them():

@@ -1,0 +1,19 @@
+"""What is given on a command line where a folder is asked for: a path of this disk, or a URL."""
+
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from equipoise import url
+
+Given = Annotated[
+    Path,
+    tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="PATH|URL",
+        instance_from_str=lambda texts: url.place(texts[0]),
+        is_instance=lambda value: isinstance(value, Path),
+        str_from_instance=lambda value: [str(value)],
+    ),
+]
