@@ -32,7 +32,7 @@ def test_every_option_named_is_an_option():
         for name in job.Asked.__dataclass_fields__
     }
     known = {f"--{name}" for name in names} | {f"--no-{name}" for name in names}
-    others = {"--working-dir", "--help", "--head", "--generate"}  # Ray's, and everybody's
+    others = {"--working-dir", "--help", "--head", "--generate", "--constraint"}  # Ray's, and everybody's
     others |= {"--submission-id", "--no-wait", "--runtime-env-json", "--metadata-json"}
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README.read_text())) <= known | others
 
