@@ -163,6 +163,10 @@ def open_or_foreign(manifest: Facts) -> Iterator[str]:
         yield f"{where}.rayVersion: {asked.get('rayVersion')} is not {ray.__version__}, which is installed here"
     if (asked["headGroupSpec"].get("rayStartParams") or {}).get("num-cpus") != "0":
         yield f'{where}.headGroupSpec.rayStartParams: give it num-cpus: "0", so that no work runs there'
+    started = [str(one.get("lifecycle")) for one in containers(asked["headGroupSpec"])[:1]]
+    grows = asked.get("enableInTreeAutoscaling") and manifest["kind"] != "RayService"
+    if grows and any("jobs.bounds" not in one for one in started):
+        yield f"{where}.headGroupSpec: jobs cannot tell how far it may grow: have postStart run python -m jobs.bounds"
     for place, group in groups(where, asked):
         for container in containers(group)[:1]:
             image = container.get("image") or "none"

@@ -26,3 +26,17 @@ def test_eight_machines_hold_no_more_than_the_eight_largest():
     most = of("cluster.yaml").max_resources
     assert most["GPU"] == 4 * 4 + 4 * 1  # two of each type with four, and four more
     assert most["CPU"] == 4 * 48 + 4 * 4
+
+
+def test_a_cluster_on_kubernetes_may_grow_to_its_replicas():
+    found = of("services/kuberay/raycluster.yaml")
+    assert {one.name: (one.max_count, dict(one.resources)) for one in found.node_group_configs} == {
+        "head": (1, {"CPU": 0, "GPU": 0}),
+        "gpu": (8, {"CPU": 4, "GPU": 1}),
+    }
+    assert dict(found.max_resources) == {"CPU": 32, "GPU": 8}
+    assert dict(of("services/kuberay/rayjob.yaml").max_resources) == dict(found.max_resources)
+
+
+def test_parts_of_a_cpu_are_rounded_up():
+    assert [bounds.whole(one) for one in ("3500m", 2, "4", 0)] == [4, 2, 4, 0]

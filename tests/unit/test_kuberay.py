@@ -99,6 +99,7 @@ SLIPS = {
     "no token": (JOB, ["spec", "rayClusterSpec"], {"authOptions": None}, "rayClusterSpec.authOptions: whoever"),
     "no token to serve": (SERVICE, ["spec", "rayClusterConfig"], {"authOptions": {}}, "rayClusterConfig.authOptions"),
     "a head at work": (CLUSTER, ["spec", "headGroupSpec"], {"rayStartParams": {}}, 'give it num-cpus: "0"'),
+    "a head that keeps bounds to itself": (CLUSTER, [*HEAD, "containers", 0], {"lifecycle": None}, "jobs.bounds"),
     "a name": (CLUSTER, ["metadata"], {"name": "Equipoise_1"}, "metadata.name: 'Equipoise_1' is no name"),
     "a long name": (JOB, ["metadata"], {"name": "e" * 48}, "47 at most"),
     "more than most": (CLUSTER, WORKER, {"minReplicas": 9}, "minReplicas 9 is above maxReplicas 8"),

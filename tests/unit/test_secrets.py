@@ -22,7 +22,9 @@ from services.webhook import post
 
 
 @pytest.mark.parametrize("opened", [store.local, places.opened])
-@pytest.mark.parametrize("text", ["s3://id:open-sesame@bucket/x", "ftp://:open-sesame@host/x", "http://a:open-sesame@h"])
+@pytest.mark.parametrize(
+    "text", ["s3://id:open-sesame@bucket/x", "ftp://:open-sesame@host/x", "http://a:open-sesame@h"]
+)
 def test_a_url_with_a_password_is_refused_without_it(opened, text):
     with pytest.raises(ValueError, match="a password") as raised:
         opened(text)
