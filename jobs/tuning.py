@@ -71,6 +71,7 @@ class Sweep:
         os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")  # the new one prints a table of its own even if told not to
         os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")  # three files a trial that nobody asked for
         logging.getLogger("ray.tune.analysis.experiment_analysis").setLevel(logging.ERROR)  # it misses them
+        os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "inf")  # the records are the state: its own is never read
         os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")  # Ctrl-C ends the sweep, not the search alone
         resources = {"CPU": self.base.threads, **({"GPU": 1} if self.gpu else {})}
         runnable = tune.with_resources(together.real, together.STARTER) if self.real else None
@@ -106,8 +107,7 @@ class Policy(Searcher):
         self.lost: set[Ask] = set()  # whose process died before it wrote anything
         self.finished = pd.DataFrame([], columns=COLUMNS)
         self.settings: list[Standing] = []
-        for record in ended(sweep.folder):
-            self.take(record)
+        self.take(ended(sweep.folder))
 
     def suggest(self, trial_id: str) -> Any:
         """The next trial, None to wait for those that decide what comes next, or the end.
@@ -145,18 +145,20 @@ class Policy(Searcher):
             record = replace(record, ended=why)
             store.write_json(path, record.to_json())
         if record.ended != CUT_OFF:
-            self.take(record)
+            self.take([record])
         self.board.show(self.finished, len(self.running), self.settings)
 
-    def take(self, record: Record) -> None:
-        """Count a trial that ended; the first that knows the noise scale tells it to the search."""
-        if record.trial.global_batch not in self.search.batches:
-            return  # left by a command that asked for other batches
-        rows = pd.DataFrame([row(record)], columns=COLUMNS)
+    def take(self, records: Iterable[Record]) -> None:
+        """Count trials that ended; the first that knows the noise scale tells it to the search."""
+        ours = [one for one in records if one.trial.global_batch in self.search.batches]
+        if not ours:
+            return  # or left by a command that asked for other batches
+        rows = pd.DataFrame(map(row, ours), columns=COLUMNS)
         rows["seed"] -= self.sweep.base.seed  # the search counts from 0
         self.finished = pd.concat([self.finished, rows], ignore_index=True) if len(self.finished) else rows
         self.settings = self.search.settings(self.finished)
-        self.search.noise = self.search.noise or noise_scale(record.laps)
+        for record in ours:
+            self.search.noise = self.search.noise or noise_scale(record.laps)
 
     def hopeless(self, asked: Ask, seen: float) -> bool:
         """Whether a trial that has seen so many examples took longer than the best one takes in all."""

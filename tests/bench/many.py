@@ -1,8 +1,8 @@
 """What a sweep's trials cost beside their training: python -m tests.bench.many [--trials 1000]
 
-Trials of nothing on two slots, and after each hundred of them: CPU seconds of the command a trial, and MiB that the
-command, Ray's control store (GCS) and all of Ray have to themselves, beside the files that the sweep left. Then the lines
-through these figures: what a thousand trials more would add.
+Trials of nothing on two slots, and after each hundred of them: CPU time of the command a trial, and MiB that the
+command, Ray's control store (GCS) and all of Ray have to themselves, beside the files that the sweep left. Then the
+slope of each: what a thousand trials more would add.
 """
 
 import argparse
