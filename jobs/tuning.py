@@ -90,7 +90,7 @@ class Sweep:
                 storage_path=str(self.folder.parent),
                 stop=stop,
                 verbose=0,
-                callbacks=callbacks,
+                callbacks=[*callbacks, Forgetting()],
                 failure_config=tune.FailureConfig(max_failures=0),
                 checkpoint_config=tune.CheckpointConfig(**({} if self.real else {"checkpoint_at_end": False})),
             ),
@@ -192,6 +192,15 @@ class Hopeless(tune.Stopper):
     def stop_all(self) -> bool:
         """Never: the policy ends the sweep."""
         return False
+
+
+class Forgetting(tune.Callback):
+    """Lets go of what Tune gathers of each figure that a trial tells: 28 KB a trial, kept to the end for nobody."""
+
+    def on_trial_complete(self, iteration: int, trials: Any, trial: tune.experiment.Trial, **info: Any) -> None:
+        """Of the trial that ended; its last result stays."""
+        trial.metric_analysis.clear()
+        trial.metric_n_steps.clear()
 
 
 def name(trial: tune.experiment.Trial) -> str:
