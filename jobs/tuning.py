@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 from ray import tune
+from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
 from equipoise import runs, store
@@ -79,6 +80,7 @@ class Sweep:
             runnable or tune.with_resources(trials.Alone, resources),
             tune_config=tune.TuneConfig(
                 search_alg=policy,
+                scheduler=Waiting(),
                 num_samples=-1,
                 max_concurrent_trials=max(1, self.slots // max(self.workers_at.values())) if self.real else self.slots,
                 reuse_actors=not self.real,
@@ -192,6 +194,14 @@ class Hopeless(tune.Stopper):
     def stop_all(self) -> bool:
         """Never: the policy ends the sweep."""
         return False
+
+
+class Waiting(FIFOScheduler):
+    """Looks for the next trial among those that have not ended; Tune's own looks at all there ever were."""
+
+    def choose_trial_to_run(self, tune_controller: Any) -> tune.experiment.Trial | None:
+        """One that was asked for and has not begun; it is Tune that asks."""
+        return next((one for one in tune_controller.get_live_trials() if one.status == one.PENDING), None)
 
 
 class Forgetting(tune.Callback):

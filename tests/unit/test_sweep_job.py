@@ -14,7 +14,7 @@ from equipoise.trial import Trial
 from jobs.board import Board
 from jobs.ladder import Row, Sum, apart, kept
 from jobs.sweep import Asked, Fastest, paced
-from jobs.tuning import Forgetting, Policy, Sweep, drift, ended
+from jobs.tuning import Forgetting, Policy, Sweep, Waiting, drift, ended
 
 
 def asked(**more):
@@ -170,3 +170,20 @@ def test_what_tune_gathers_of_a_trial_goes_with_it():
     Forgetting().on_trial_complete(1, [trial], trial)
     assert not trial.metric_analysis and not trial.metric_n_steps
     assert trial.last_result["seen"] == 64
+
+
+class Controller:
+    """What Tune's scheduler asks: the trials that have not ended, and none of the others."""
+
+    def __init__(self, *live):
+        self.live = set(live)
+
+    def get_live_trials(self):
+        return self.live
+
+
+def test_the_next_trial_is_looked_for_among_those_that_have_not_ended():
+    waiting, running = (tune.experiment.Trial("nothing", stub=True) for _ in range(2))
+    running.set_status(running.RUNNING)
+    assert Waiting().choose_trial_to_run(Controller(running, waiting)) is waiting
+    assert Waiting().choose_trial_to_run(Controller(running)) is None
