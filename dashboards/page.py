@@ -165,7 +165,8 @@ def written(page: Page, path: Path) -> Path:
 
 def figures(page: Page) -> dict[str, Any]:
     """By name, as Plotly's script takes them."""
-    return {panel.name: json.loads(to_json(panel.figure, validate=False, remove_uids=True)) for panel in page.panels()}
+    options = {"validate": False, "remove_uids": True, "engine": "json"}  # orjson refuses names that are no text
+    return {panel.name: json.loads(to_json(panel.figure, **options)) for panel in page.panels()}
 
 
 def sliders(page: Page) -> dict[str, Any]:

@@ -79,12 +79,11 @@ class Search:
         process of a slot that waits may be ended, and takes seconds to start again.
         """
         busy = set(running)
-        known = {
-            Ask(int(b), float(lr), int(s)) for b, lr, s in finished[["global_batch", "lr", "seed"]].to_numpy(float)
-        }
+        known = zip(*(finished[name].tolist() for name in ("global_batch", "lr", "seed")), strict=True)
         wanted = self._wanted(finished)
         spare = self._spare(finished) if self.undecided(finished, busy) else []
-        return next((one for one in [*wanted, *spare] if one not in {*busy, *known, *lost}), None)
+        asked: set[tuple[float, ...]] = {*busy, *known, *lost}
+        return next((one for one in [*wanted, *spare] if one not in asked), None)
 
     def undecided(self, finished: pd.DataFrame, running: Iterable[Ask]) -> bool:
         """Whether a trial under way may still change what is asked for next."""
@@ -178,10 +177,11 @@ class Grid(Search):
 
     def __init__(self, batches: Sequence[int], lr: float, step: StepTime, seeds: int, bounds: Bounds = ANY) -> None:
         super().__init__(batches, lr, step, bounds)
-        self.seeds = seeds
+        rates = {batch: self.rates(batch) for batch in self.batches}
+        self.all = [Ask(batch, lr, seed) for seed in range(seeds) for batch in self.batches for lr in rates[batch]]
 
     def _wanted(self, finished: pd.DataFrame) -> list[Ask]:
-        return [Ask(b, lr, seed) for seed in range(self.seeds) for b in self.batches for lr in self.rates(b)]
+        return self.all
 
     def _spare(self, finished: pd.DataFrame) -> list[Ask]:
         return []

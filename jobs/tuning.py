@@ -18,6 +18,7 @@ from typing import Any
 
 import pandas as pd
 from ray import tune
+from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
 from equipoise import runs, store
@@ -75,6 +76,7 @@ class Sweep:
         os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")  # the new one prints a table of its own even if told not to
         os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")  # three files a trial that nobody asked for
         logging.getLogger("ray.tune.analysis.experiment_analysis").setLevel(logging.ERROR)  # it misses them
+        os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "inf")  # the records are the state: its own is never read
         os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")  # Ctrl-C ends the sweep, not the search alone
         resources = {"CPU": self.base.threads, **({"GPU": 1} if self.gpu else {})}
         runnable = tune.with_resources(together.real, together.STARTER) if self.real else None
@@ -82,6 +84,7 @@ class Sweep:
             runnable or tune.with_resources(trials.Alone, resources),
             tune_config=tune.TuneConfig(
                 search_alg=policy,
+                scheduler=Waiting(),
                 num_samples=-1,
                 max_concurrent_trials=max(1, self.slots // max(self.workers_at.values())) if self.real else self.slots,
                 reuse_actors=not self.real,
@@ -93,7 +96,7 @@ class Sweep:
                 storage_path=str(scratch() if isinstance(self.folder, Url) else self.folder.parent),
                 stop=stop,
                 verbose=0,
-                callbacks=callbacks,
+                callbacks=[*callbacks, Forgetting()],
                 failure_config=tune.FailureConfig(max_failures=0),
                 checkpoint_config=tune.CheckpointConfig(**({} if self.real else {"checkpoint_at_end": False})),
             ),
@@ -110,8 +113,7 @@ class Policy(Searcher):
         self.lost: set[Ask] = set()  # whose process died before it wrote anything
         self.finished = pd.DataFrame([], columns=COLUMNS)
         self.settings: list[Standing] = []
-        for record in ended(sweep.folder):
-            self.take(record)
+        self.take(ended(sweep.folder))
 
     def suggest(self, trial_id: str) -> Any:
         """The next trial, None to wait for those that decide what comes next, or the end.
@@ -149,18 +151,20 @@ class Policy(Searcher):
             record = replace(record, ended=why)
             store.write_json(path, record.to_json())
         if record.ended != CUT_OFF:
-            self.take(record)
+            self.take([record])
         self.board.show(self.finished, len(self.running), self.settings)
 
-    def take(self, record: Record) -> None:
-        """Count a trial that ended; the first that knows the noise scale tells it to the search."""
-        if record.trial.global_batch not in self.search.batches:
-            return  # left by a command that asked for other batches
-        rows = pd.DataFrame([row(record)], columns=COLUMNS)
+    def take(self, records: Iterable[Record]) -> None:
+        """Count trials that ended; the first that knows the noise scale tells it to the search."""
+        ours = [one for one in records if one.trial.global_batch in self.search.batches]
+        if not ours:
+            return  # or left by a command that asked for other batches
+        rows = pd.DataFrame(map(row, ours), columns=COLUMNS)
         rows["seed"] -= self.sweep.base.seed  # the search counts from 0
         self.finished = pd.concat([self.finished, rows], ignore_index=True) if len(self.finished) else rows
         self.settings = self.search.settings(self.finished)
-        self.search.noise = self.search.noise or noise_scale(record.laps)
+        for record in ours:
+            self.search.noise = self.search.noise or noise_scale(record.laps)
 
     def hopeless(self, asked: Ask, seen: float) -> bool:
         """Whether a trial that has seen so many examples took longer than the best one takes in all."""
@@ -194,6 +198,23 @@ class Hopeless(tune.Stopper):
     def stop_all(self) -> bool:
         """Never: the policy ends the sweep."""
         return False
+
+
+class Waiting(FIFOScheduler):
+    """Looks for the next trial among those that have not ended; Tune's own looks at all there ever were."""
+
+    def choose_trial_to_run(self, tune_controller: Any) -> tune.experiment.Trial | None:
+        """One that was asked for and has not begun; it is Tune that asks."""
+        return next((one for one in tune_controller.get_live_trials() if one.status == one.PENDING), None)
+
+
+class Forgetting(tune.Callback):
+    """Lets go of what Tune gathers of each figure that a trial tells: 28 KB a trial, kept to the end for nobody."""
+
+    def on_trial_complete(self, iteration: int, trials: Any, trial: tune.experiment.Trial, **info: Any) -> None:
+        """Of the trial that ended; its last result stays."""
+        trial.metric_analysis.clear()
+        trial.metric_n_steps.clear()
 
 
 def name(trial: tune.experiment.Trial) -> str:

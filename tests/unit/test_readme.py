@@ -6,7 +6,7 @@ from pathlib import Path
 
 from equipoise.loop import Training
 from equipoise.trial import Trial
-from jobs import adapt, captured, check, demo, plan, publish, sheet, sweep, train
+from jobs import adapt, captured, check, demo, plan, publish, records, sheet, sweep, train
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -28,7 +28,7 @@ def test_the_workload_of_the_readme_is_learned(tmp_path, monkeypatch):
 def test_every_option_named_is_an_option():
     names = {
         name.replace("_", "-")
-        for job in (train, plan, sweep, publish, sheet, check, captured, adapt, demo)
+        for job in (train, plan, sweep, publish, sheet, check, captured, adapt, demo, records)
         for name in job.Asked.__dataclass_fields__
     }
     known = {f"--{name}" for name in names} | {f"--no-{name}" for name in names}

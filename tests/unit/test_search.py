@@ -167,6 +167,43 @@ def test_a_grid_asks_for_everything_once_seed_by_seed():
     assert np.allclose(np.diff(np.log2(rates)), 1)
 
 
+class Counted(Grid):
+    """A grid that counts how often it looks for rates."""
+
+    looks = 0
+
+    def rates(self, batch):
+        self.looks += 1
+        return super().rates(batch)
+
+
+class Told(Ask):
+    """A trial that counts how often any is asked whether it is the same."""
+
+    hashed = 0
+
+    def __hash__(self):
+        Told.hashed += 1
+        return super().__hash__()
+
+
+def test_what_a_grid_asks_next_costs_the_same_however_many_trials_it_has():
+    for seeds in (2, 20):
+        grid = Counted([8, 16], 0.02, step, seeds=seeds)
+        rows = [(*one, 1000.0, 1) for one in grid.all]
+        for count in range(len(rows)):
+            assert grid.ask(pd.DataFrame(rows[:count], columns=COLUMNS)) == grid.all[count]
+        assert grid.looks == 2
+
+
+def test_trials_that_are_out_of_the_question_are_gathered_once_a_question():
+    grid = Grid([8, 16], 0.02, step, seeds=20)
+    rows = pd.DataFrame([(*one, 1000.0, 1) for one in grid.all[:100]], columns=COLUMNS)
+    Told.hashed = 0
+    assert grid.ask(rows, lost=[Told(*one) for one in grid.all[100:150]]) == grid.all[150]
+    assert Told.hashed == 50
+
+
 def test_rates_stay_within_their_bounds():
     search, rows = Search(BATCHES, 0.02, step, bounds=(0.01, 0.1)), []
     while asked := search.ask(pd.DataFrame(rows, columns=COLUMNS)):

@@ -5,13 +5,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from ray import tune
 
-from equipoise import system
+from equipoise import store, system
 from equipoise.record import Lap, Record
+from equipoise.search import Grid
 from equipoise.trial import Trial
+from jobs.board import Board
 from jobs.ladder import Exchange, Row, apart, kept
 from jobs.sweep import Asked, Fastest, paced
-from jobs.tuning import drift, ended
+from jobs.tuning import Forgetting, Policy, Sweep, Waiting, drift, ended
 
 
 def asked(**more):
@@ -134,3 +137,53 @@ def test_a_damaged_trial_is_named_and_what_to_do(tmp_path):
     (tmp_path / "batch-8.json").write_text('{"schema": 1')
     with pytest.raises(ValueError, match=r"batch-8\.json is damaged: remove it, and the same command"):
         ended(tmp_path)
+
+
+class Counted(Grid):
+    """A grid that counts how often it looks at all trials."""
+
+    looks = 0
+
+    def settings(self, finished):
+        self.looks += 1
+        return super().settings(finished)
+
+
+def test_records_of_an_earlier_command_are_looked_at_once_however_many(tmp_path):
+    for seed in range(40):
+        one = replace(trial_at(0.1, 8), trial=Trial(workload="digits", batch=8, seed=5 + seed))
+        store.write_json(tmp_path / f"batch-8-lr-0.05-seed-{5 + seed}.json", one.to_json())
+    store.write_json(tmp_path / "batch-4.json", trial_at(0.1, 4).to_json())
+    grid = Counted([8, 16], 0.05, lambda batch: batch / 1000, seeds=50, bounds=(0.05, 0.05))
+    sweep = Sweep(base=Trial(workload="digits", seed=5), folder=tmp_path, workers_at={8: 1, 16: 1}, slots=2)
+    policy = Policy(grid, sweep, Board(sweep.workers_at, sweep.until))
+    assert grid.looks == 1
+    assert set(policy.finished.seed) == set(range(40)) and set(policy.finished.global_batch) == {8}
+    asked = [policy.suggest(f"{k}")["trial"] for k in range(3)]
+    assert [(one["batch"], one["seed"]) for one in asked] == [(16, 5), (16, 6), (16, 7)]
+
+
+def test_what_tune_gathers_of_a_trial_goes_with_it():
+    trial = tune.experiment.Trial("nothing", stub=True)
+    trial.update_last_result({"seen": 64, "metric": 0.5, "trial_id": trial.trial_id, "training_iteration": 1})
+    assert trial.metric_analysis and trial.metric_n_steps
+    Forgetting().on_trial_complete(1, [trial], trial)
+    assert not trial.metric_analysis and not trial.metric_n_steps
+    assert trial.last_result["seen"] == 64
+
+
+class Controller:
+    """What Tune's scheduler asks: the trials that have not ended, and none of the others."""
+
+    def __init__(self, *live):
+        self.live = set(live)
+
+    def get_live_trials(self):
+        return self.live
+
+
+def test_the_next_trial_is_looked_for_among_those_that_have_not_ended():
+    waiting, running = (tune.experiment.Trial("nothing", stub=True) for _ in range(2))
+    running.set_status(running.RUNNING)
+    assert Waiting().choose_trial_to_run(Controller(running, waiting)) is waiting
+    assert Waiting().choose_trial_to_run(Controller(running)) is None
