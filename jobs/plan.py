@@ -308,9 +308,15 @@ def told(facts: dict[str, Any]) -> str:
             f"plan: {count(chosen['workers'], 'worker')} x {chosen['batch']} on {count(chosen['nodes'], 'node')}:"
             f" {chosen['why']}"
         )
-    lines += [joined(level, link) for level, link in (facts["system"] or {}).get("links", {}).items() if len(link) > 1]
+    lines += [joined(level, link) for level, link in (facts["system"] or {}).get("links", {}).items() if known(link)]
     lines += [f"note: {warning}" for warning in facts["warnings"]]
     return "\n".join(lines)
+
+
+def known(link: dict[str, Any]) -> bool:
+    """Whether its rate is: within one machine the exchange is often all calls and no bytes."""
+    rate = link.get("bytes_a_second")
+    return "alpha_seconds" in link and rate is not None and rate["high"] < 2 * rate["low"]
 
 
 def joined(level: str, link: dict[str, Any]) -> str:
