@@ -127,7 +127,7 @@ def test_a_full_disk_ends_the_run_in_a_sentence_and_with_room_it_goes_on(small_d
                 file.write(bytes(1 << 16))
         with told("disk full: given up", capsys):
             assert begun.wait(120) == 1
-        assert "No space left on device\nthe same command goes on" in (tmp_path / "log").read_text()
+        assert "No space left on device; the same command goes on" in (tmp_path / "log").read_text()
         before = steps(out)
         filling.unlink()
         again = ray.start(*asked, log=tmp_path / "again")
