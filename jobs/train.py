@@ -250,7 +250,7 @@ def failure(error: BaseException) -> str:
     """Why a run ended before its time, in a sentence."""
     if (found := away(error)) is not None:
         return f"{found}: {GOES_ON}"
-    return f"training was given up, at last by: {cause(error)}; the same command goes on from the last checkpoint, if any"
+    return f"training was given up, at last by: {cause(error)}; the same command goes on from its last checkpoint"
 
 
 def cause(error: BaseException) -> str:
