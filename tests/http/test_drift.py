@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from equipoise.drift.causes import blurred
+from equipoise.drift.charts import STEP
 from jobs import check
 from jobs.processes import until
 from tests.chromium import WIDTHS, overflows, violations
@@ -233,6 +234,7 @@ def test_how_high_charts_were_is_told_step_by_step(watched, digits):
         verdict(watched, 64 * (place + 1))
     found = watched.json("GET", "/drift/charts")
     steps = len(found["images"])
-    assert steps > 3 and found["images"] == sorted(found["images"]) and found["images"][-1] == 256
+    assert steps > 3 and found["images"] == sorted(found["images"])
+    assert 0 <= 256 - found["images"][-1] < STEP, "fewer pictures than a step wait for those that come next"
     assert {len(values) for values in found["charts"].values()} == {steps} == {len(found["threshold"])}
     assert max(map(max, found["charts"].values())) > found["threshold"][-1] > 0
