@@ -1,6 +1,5 @@
 """Files by name in one place: a folder on this machine, or a bucket behind a URL."""
 
-import importlib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from equipoise import store, url
+from equipoise.url import Url
 
 
 class Folder:
@@ -84,18 +84,8 @@ class Bucket:
 
 def opened(place: str) -> Folder | Bucket:
     """What reads and writes a place; nothing is looked at yet."""
-    kind, found, _ = place.partition("://")
-    if not found:
-        return Folder(Path(place))
-    url.require_no_password(place)
-    if "::" in place:
-        raise ValueError(f"{place} is a chain of stores: give one, such as s3://bucket/captures")
-    fsspec: Any = importlib.import_module("fsspec")
-    try:
-        files, root = fsspec.core.url_to_fs(place)
-    except (ImportError, ValueError) as error:
-        raise ValueError(f"{place} cannot hold captures ({error}): install what {kind}:// needs") from None
-    return Folder(Path(root)) if kind in ("file", "local") else Bucket(files, root)
+    root = url.place(place)
+    return Bucket(*url.opened(place)) if isinstance(root, Url) else Folder(root)
 
 
 @contextmanager

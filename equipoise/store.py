@@ -1,7 +1,6 @@
 """Files that are whole or not there: written under a temporary name, then renamed, or put in one piece behind a URL."""
 
 import atexit
-import importlib
 import json
 import os
 import shutil
@@ -103,13 +102,12 @@ def require_file(path: Path) -> None:
 
 def stamp(path: str) -> str | None:
     """What is another once the file behind a path or URL is; None while there is none."""
-    if "://" in path:
-        fsspec: Any = importlib.import_module("fsspec")
-        files, name = fsspec.core.url_to_fs(path)
-        files.invalidate_cache()
-        return str(files.checksum(name)) if files.exists(name) else None
+    place = url.place(path)
+    if isinstance(place, Url):
+        with url.at_once():
+            return place.stamp()
     try:
-        found = Path(path).stat()
+        found = place.stat()
     except OSError:
         return None
     return f"{found.st_ino} {found.st_mtime_ns} {found.st_size}"

@@ -11,7 +11,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path, PosixPath
 from typing import Any, NoReturn, TypeVar
@@ -87,7 +87,7 @@ class Url(PosixPath):
 
     def glob(self, pattern: str, **_: Any) -> Generator["Url", None, None]:
         """Of names in this folder alone."""
-        with missing_is_empty():
+        with suppress(FileNotFoundError):  # as pathlib has it
             yield from (one for one in self.iterdir() if fnmatch.fnmatchcase(one.name, pattern))
 
     def read_bytes(self) -> bytes:
@@ -120,6 +120,12 @@ class Url(PosixPath):
 
     def stat(self, **_: Any) -> NoReturn:
         raise OSError(f"{self} is behind a URL, which tells no more than whether it is there")
+
+    def stamp(self) -> str | None:
+        """What is another once its content is; None while there is none."""
+        with suppress(FileNotFoundError):
+            return self._asked(lambda: str(self.files.checksum(self.key)))
+        return None
 
     def fetch(self, copy: Path) -> None:
         """Its content as a file of this disk."""
@@ -187,15 +193,6 @@ def opened(text: str) -> tuple[Any, str]:
 def bound(files: Any, size: int) -> dict[str, float]:
     """The time one attempt to write may take: aiohttp waits for a server's "100 Continue" without any of its own."""
     return {"timeout": WRITE_SECONDS + size / SLOWEST} if getattr(files, "async_impl", False) else {}
-
-
-@contextmanager
-def missing_is_empty() -> Iterator[None]:
-    """A folder that is not there holds nothing, as pathlib has it."""
-    try:
-        yield
-    except FileNotFoundError:
-        return
 
 
 @contextmanager

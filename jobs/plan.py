@@ -22,6 +22,7 @@ from equipoise.step import LEVELS, Places
 from equipoise.system import COVERED, System
 from equipoise.tables import COUNT, MOST
 from equipoise.url import Away
+from jobs import aloud
 from jobs.given import Given
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -123,7 +124,11 @@ def main() -> int:
     except OSError as error:
         print(f"error: cannot write to {asked.out}: {error.strerror or error}", file=sys.stderr)
         return 1 if isinstance(error, Away) else 2
-    print("\n".join([told(facts), *answers(facts, asked)]))
+    print(
+        "\n".join(
+            [aloud.told(facts), *aloud.answers(facts, dict(zip(asked.at, asked.places, strict=True)), asked.at_batch)]
+        )
+    )
     print(f"written to {asked.out / 'plan.json'}, drawn on {drawn(asked, facts)[0]}")
     return 0
 
@@ -281,77 +286,6 @@ def statistical_part(curve: Curve, more: tuple[int, ...]) -> dict[str, Any]:
 def spanned(values: tuple[float, float, float] | None) -> dict[str, float] | None:
     """A value with its interval."""
     return None if values is None else dict(zip(("value", "low", "high"), values, strict=True))
-
-
-def count(number: int, what: str) -> str:
-    """A number of things."""
-    return f"{number} {what}{'s' * (number != 1)}"
-
-
-def told(facts: dict[str, Any]) -> str:
-    """The plan as a short table, the reason, and the warnings."""
-    lines = []
-    if facts["front"]:
-        lines.append("   nodes workers  batch  global       lr     seconds (80 %)            worker-seconds")
-    for one in facts["front"][:12]:
-        mark = "*" if facts["plan"] and same(one, facts["plan"]) else " "
-        bend = "  knee" if facts["knee"] and same(one, facts["knee"]) else ""
-        lr = "" if one["lr"] is None else f"{one['lr']:.4g}"
-        took = one["seconds"]
-        lines.append(
-            f" {mark} {one['nodes']:>5} {one['workers']:>7} {one['batch']:>6} {one['global_batch']:>7} {lr:>8}"
-            f"  {took['value']:>9,.4g} ({took['low']:,.4g} to {took['high']:,.4g})"
-            f"  {one['worker_seconds']:>12,.4g}{bend}"
-        )
-    if chosen := facts["plan"]:
-        lines.append(
-            f"plan: {count(chosen['workers'], 'worker')} x {chosen['batch']} on {count(chosen['nodes'], 'node')}:"
-            f" {chosen['why']}"
-        )
-    lines += [joined(level, link) for level, link in (facts["system"] or {}).get("links", {}).items() if known(link)]
-    lines += [f"note: {warning}" for warning in facts["warnings"]]
-    return "\n".join(lines)
-
-
-def known(link: dict[str, Any]) -> bool:
-    """Whether its rate is: within one machine the exchange is often all calls and no bytes."""
-    rate = link.get("bytes_a_second")
-    return "alpha_seconds" in link and rate is not None and rate["high"] < 2 * rate["low"]
-
-
-def joined(level: str, link: dict[str, Any]) -> str:
-    """What joins workers, as networks are spoken of."""
-    rate, delay = link["bytes_a_second"], link["alpha_seconds"]
-    megabits = [f"{8e-6 * rate[name]:,.3g}" for name in ("value", "low", "high")]
-    where = "between nodes" if level == "between" else "inside a node"
-    return f"{where}: {megabits[0]} Mbit/s ({megabits[1]} to {megabits[2]}), {1e3 * delay['value']:.2g} ms a message"
-
-
-def answers(facts: dict[str, Any], asked: Asked) -> list[str]:
-    """What was asked by --at and --at-batch, a line each."""
-    lines = []
-    for text, (nodes, workers) in zip(asked.at, asked.places, strict=True):
-        rows = facts["system"]["predictions"] if facts["system"] else []
-        here = [row for row in rows if (row["nodes"], row["workers"]) == (nodes, workers)]
-        times = [f"{row['seconds'] * 1000:,.4g} ms at {row['batch']}" for row in here if row["seconds"] is not None]
-        needs = ", ".join(facts["system"]["missing"]) if facts["system"] else "--system"
-        lines.append(
-            f"at {text}: " + (f"a step takes {', '.join(times)} examples a worker" if times else f"needs {needs}")
-        )
-    for batch in asked.at_batch:
-        rows = facts["statistical"]["predictions"] if facts["statistical"] else []
-        told = [row for row in rows if row["global_batch"] == batch and row["examples"] is not None]
-        needs = "more global batches, or rates at which this one trains" if facts["statistical"] else "--statistical"
-        lines += [
-            f"at a global batch of {batch:,}: {row['examples']:,.0f} examples ({row['low']:,.0f} to {row['high']:,.0f})"
-            for row in told
-        ] or [f"at a global batch of {batch:,}: needs {needs}"]
-    return lines
-
-
-def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether two entries are the same setting."""
-    return all(one[name] == other[name] for name in ("nodes", "workers", "batch"))
 
 
 if __name__ == "__main__":

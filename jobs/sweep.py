@@ -28,7 +28,7 @@ from equipoise.system import System
 from equipoise.trial import Optimizer, Precision, Trial
 from equipoise.url import Away
 from equipoise.workloads import workload
-from jobs import cluster, ladder, room, trackers, tuning
+from jobs import aloud, cluster, ladder, room, trackers, tuning
 from jobs import plan as planning
 from jobs.board import Board
 from jobs.given import Given
@@ -199,7 +199,7 @@ def sweep(asked: Asked) -> int:
         searched(asked, trials, fastest, callbacks)
         table(paced(steps, tuning.drift(tuning.ended(trials.folder))), out / "system.csv")
         facts = planned(out)
-        print(planning.told(facts))
+        print(aloud.told(facts))
         status = confirmed(base, out, facts)
         print(f"  pages      {', '.join(map(str, pages.left(experiments.at(out))))}")
         return status

@@ -5,10 +5,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import ray
 import ray.train
 import torch
 from ray.train.torch import get_device
 from ray.tune.integration.ray_train import TuneReportCallback
+from ray.util.placement_group import PlacementGroup, get_current_placement_group, remove_placement_group
 
 from equipoise import url
 from equipoise.loop import Training
@@ -60,4 +62,10 @@ def told(training: Training, path: Path, busy: float) -> None:
     """Write the record and tell Tune; a barrier over all workers."""
     if training.rank == 0:
         note(training, path)
-    ray.train.report(said(training, busy))
+    places = get_current_placement_group()
+    ray.train.report(said(training, busy) | {"places": places.id.hex() if places else ""})
+
+
+def freed(places: str) -> None:
+    """What the workers of a trial held, once it ended: Ray Train itself frees it only where a trial went to its end."""
+    remove_placement_group(PlacementGroup(ray.PlacementGroupID.from_hex(places)))

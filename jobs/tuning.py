@@ -141,6 +141,8 @@ class Policy(Searcher):
         self.sweep.held += held
         self.sweep.starting += took - held
         self.sweep.busy += facts.get("busy", 0.0)  # of its last turn, which comes here alone
+        if facts.get("places"):
+            together.freed(facts["places"])
         path = self.sweep.path(asked)
         if not path.exists():
             self.lost.add(asked)

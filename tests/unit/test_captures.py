@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from contextlib import suppress
 
-import fsspec
 import numpy as np
 import pytest
 import torch
@@ -372,14 +371,6 @@ def test_halves_that_a_kill_left_go_once_they_are_old(tmp_path):
     assert all((tmp_path / name).exists() for name in stays)
 
 
-@pytest.fixture
-def memory():
-    files = fsspec.filesystem("memory")
-    yield files
-    if files.exists("/bucket"):
-        files.rm("/bucket", recursive=True)
-
-
 def test_an_object_store_is_as_good_as_a_folder(memory, tmp_path):
     replicas = [Captures("memory://bucket/captures", 8, seed=seed) for seed in (0, 1)]
     for place in range(60):
@@ -403,7 +394,7 @@ def test_a_file_url_is_a_folder(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("place", "words"), [("nonsense://x", "install what nonsense:// needs"), ("zip://x::file://y", "chain of stores")]
+    ("place", "words"), [("nonsense://x", "nonsense:// is no object store"), ("zip://x::file://y", "chain of stores")]
 )
 def test_a_place_of_an_unknown_kind_is_refused(place, words):
     with pytest.raises(ValueError, match=words):

@@ -1,7 +1,5 @@
-import importlib
 import os
 import pickle
-import time
 from pathlib import Path
 
 import pytest
@@ -9,15 +7,6 @@ import pytest
 from equipoise import runs, store, url
 from equipoise.trial import Trial
 from equipoise.url import Away, Url, patiently
-
-
-@pytest.fixture
-def bucket():
-    """A store in this process's memory."""
-    files = importlib.import_module("fsspec").filesystem("memory")
-    yield Url("memory://bucket")
-    files.store.clear()
-    files.pseudo_dirs[:] = [""]
 
 
 def test_a_url_is_put_together_and_taken_apart_as_a_path_is():
@@ -61,20 +50,6 @@ def test_what_is_written_is_read(bucket):
     (path / "a.json").unlink()
     (path / "a.json").unlink(missing_ok=True)
     assert not (path / "a.json").exists()
-
-
-def test_a_write_that_fails_leaves_what_was_there(bucket):
-    path = bucket / "facts.json"
-    store.write_json(path, 1)
-    with pytest.raises(ValueError, match="Out of range"):
-        store.write_json(path, float("nan"))
-    with pytest.raises(KeyError), store.whole(path) as temporary:
-        temporary.write_text("half")
-        raise KeyError
-    assert store.read_json(path) == 1
-    path.write_text('{"a": 1')
-    with pytest.raises(ValueError, match=r"facts\.json is not JSON"):
-        store.read_json(path)
 
 
 def test_a_folder_is_there_at_once_its_last_file_last_or_not_at_all(bucket):
@@ -155,10 +130,8 @@ def test_waiting_has_a_bound_and_what_no_waiting_mends_is_said_at_once(monkeypat
         return action
 
     monkeypatch.setenv(url.PATIENCE, "0.3")
-    start = time.monotonic()
     with pytest.raises(Away, match="does not answer"):
         patiently(raising(OSError("gone")), "s3://bucket/x")
-    assert time.monotonic() - start < 1
     monkeypatch.setenv(url.PATIENCE, "600")
     with pytest.raises(ValueError, match="cannot be used"):
         patiently(raising(PermissionError("Access Denied")), "s3://bucket/x")
@@ -166,3 +139,13 @@ def test_waiting_has_a_bound_and_what_no_waiting_mends_is_said_at_once(monkeypat
         patiently(raising(FileNotFoundError("no key")), "s3://bucket/x")
     with url.at_once(), pytest.raises(Away):
         patiently(raising(OSError("gone")), "s3://bucket/x")
+
+
+def test_a_stamp_is_another_once_the_content_is(bucket):
+    path = bucket / "bundle.json"
+    assert store.stamp(str(path)) is None
+    path.write_text("one")
+    before = store.stamp(str(path))
+    assert before is not None and store.stamp(str(path)) == before
+    path.write_text("two")
+    assert store.stamp(str(path)) not in (before, None)

@@ -1,0 +1,19 @@
+"""A store in this process's memory, as good as one behind a network for all but its being away."""
+
+import fsspec
+import pytest
+
+from equipoise.url import Url
+
+
+@pytest.fixture
+def memory():
+    files = fsspec.filesystem("memory")
+    yield files
+    files.store.clear()
+    files.pseudo_dirs[:] = [""]
+
+
+@pytest.fixture
+def bucket(memory):
+    return Url("memory://bucket")
