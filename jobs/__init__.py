@@ -19,5 +19,6 @@ def keep_to_ourselves() -> None:
         os.environ |= LOOPBACK | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
 
-if sys.argv[0] == "-m":  # of a command, while Python looks for it
+# of a command, while Python looks for it; a head takes jobs from whoever knows its user's token
+if sys.argv[0] == "-m" and "jobs.head" not in sys.orig_argv:
     keep_to_ourselves()

@@ -6,7 +6,38 @@ from ray.util.placement_group import placement_group, remove_placement_group
 
 from jobs import cluster
 
-LOOK_SECONDS, SAY_SECONDS = 1.0, 60.0
+LOOK_SECONDS, LACK_SECONDS, SAY_SECONDS = 1.0, 5.0, 60.0
+
+
+class Said:
+    """What is said once, and again each minute that it lasts."""
+
+    def __init__(self) -> None:
+        self.text, self.at = "", 0.0
+
+    def __call__(self, text: str) -> None:
+        """Say it if it is news."""
+        now = time.monotonic()
+        if text and (text != self.text or now > self.at + SAY_SECONDS):
+            print(text, flush=True)
+            self.at = now
+        self.text = text
+
+
+class Lost:
+    """Says of a run under way that it waits, where nodes were lost and fewer workers are left than it takes."""
+
+    def __init__(self, workers: int, threads: int, gpu: bool) -> None:
+        self.asked = workers, threads, gpu
+        self.say, self.due = Said(), time.monotonic() + LACK_SECONDS
+
+    def look(self) -> None:
+        """Ask the cluster, every few seconds."""
+        if time.monotonic() < self.due:
+            return
+        workers, threads, gpu = self.asked
+        self.say(lacking(*self.asked) if cluster.held(threads, gpu) < workers else "")
+        self.due = time.monotonic() + LACK_SECONDS
 
 
 def wait_for(workers: int, threads: int, gpu: bool) -> None:
@@ -18,14 +49,11 @@ def wait_for(workers: int, threads: int, gpu: bool) -> None:
     if cluster.free(threads, gpu) >= workers:
         return
     each = {"CPU": threads, **({"GPU": 1} if gpu else {})}
-    group, last = placement_group([each] * workers), 0.0  # all or none, as the workers are
-    said, begun = "", time.monotonic()
+    group = placement_group([each] * workers)  # all or none, as the workers are
+    say, begun = Said(), time.monotonic()
     try:
         while not group.wait(LOOK_SECONDS):
-            now, at = lacking(workers, threads, gpu), time.monotonic()
-            if now != said or at > last + SAY_SECONDS:  # still there, it says once a minute
-                print(now, flush=True)
-                said, last = now, at
+            say(lacking(workers, threads, gpu))
     finally:
         remove_placement_group(group)
     print(f"{cluster.count(workers, threads, gpu)} there after {time.monotonic() - begun:.0f} s", flush=True)

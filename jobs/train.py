@@ -127,8 +127,9 @@ def train(trial: Trial, out: Path, fewest: int | None = None) -> Record | None:
     with runs.claimed(out, trial):
         start = f"going on after step {before.step}" if before else "from the start"
         print(f"{cluster.place()}: {start}, once its workers are up ({trial.workers} asked for)", flush=True)
-        room.wait_for(fewest or trial.workers, trial.threads, gpu)
-        facts = fitted(trainer(trial, out, fewest or trial.workers, gpu), out, made.cap(trial), before)
+        needs = fewest or trial.workers, trial.threads, gpu
+        room.wait_for(*needs)
+        facts = fitted(trainer(trial, out, needs[0], gpu), out, made.cap(trial), before, room.Lost(*needs))
         if facts is None:
             return None
         store.write_json(out / "record.json", facts)
@@ -142,13 +143,14 @@ def require_urls(trial: Trial, out: Path) -> None:
         runs.require_put(out)
 
 
-def fitted(trainer: Trainer, out: Path, cap: int, before: Lap | None) -> dict[str, Any] | None:
+def fitted(trainer: Trainer, out: Path, cap: int, before: Lap | None, lost: room.Lost) -> dict[str, Any] | None:
     """What the workers return, their progress shown meanwhile."""
     seen = before.seen if before else 0
     with ThreadPoolExecutor(1) as pool, following(out / JOURNAL, cap, seen) as progress, stopping(out / STOP_FILE):
         running = pool.submit(trainer.fit)
         while wait([running], timeout=0.2).not_done:
             progress.look()
+            lost.look()
     facts: dict[str, Any] | None = running.result().return_value
     return facts
 

@@ -79,6 +79,11 @@ class Local:
         """Ids of all that runs on the cluster."""
         return descendants(self.head)
 
+    def raylets(self) -> list[int]:
+        """Ids of what keeps each node beside the head, by age."""
+        words = {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in self.processes()}
+        return sorted(pid for pid, one in words.items() if "/raylet\0" in one and "--head" not in one)
+
     def empty(self, timeout: float = 90) -> None:
         """Once all nodes beside the head are gone."""
         until(lambda: self.nodes() == 0, timeout, "the end of all nodes")

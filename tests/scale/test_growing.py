@@ -1,9 +1,13 @@
 """A cluster without nodes grows to a plan and shrinks after it."""
 
 import json
+import os
+import signal
 import time
 
 import pytest
+
+from jobs.processes import until
 
 SUBMIT = "ray job submit --working-dir . --"
 PLAN = {"nodes": 1, "workers": 3, "batch": 16, "global_batch": 96, "lr": 0.05}
@@ -34,6 +38,26 @@ def test_a_plan_brings_its_nodes_and_they_go_with_it(local, plan, tmp_path):
     assert there < local.first_lap - start < end - start < since[-1][0]
     print(f"seconds since submitting: nodes there {there:.0f}, first lap {local.first_lap - start:.0f}", end="")
     print(f", end {end - start:.0f}, nodes gone {since[-1][0]:.0f}")
+
+
+def test_a_node_that_is_taken_away_is_replaced_and_the_run_goes_on(local, plan, tmp_path):
+    out = tmp_path / "run"
+    train = f"python -m jobs.train --workload digits --plan {plan} --target 2 --examples 1000000 --out {out}"
+    assert local.run(f"{SUBMIT.replace(' --', ' --submission-id taken --no-wait --')} {train}").returncode == 0
+    until(lambda: laps(out), 120, "a lap")
+    os.kill(local.raylets()[-1], signal.SIGKILL)  # as when a spot machine goes
+    start, before = time.monotonic(), len(laps(out))
+    until(lambda: len(laps(out)) > before + 1, 180, "laps of a group that began again")
+    print(f"seconds from a node's end to the next lap, on another: {time.monotonic() - start:.0f}")
+    said = local.run("ray job logs taken && ray job stop taken").stdout
+    assert "waiting for 1 more slot of 1 CPU: the cluster has 2 and may grow to 4" in said
+    assert {lap["workers"] for lap in laps(out)} == {3}
+    local.empty()
+
+
+def laps(out):
+    journal = out / "laps.jsonl"
+    return [json.loads(line) for line in journal.read_text().splitlines()] if journal.exists() else []
 
 
 def test_what_the_cluster_can_never_hold_is_refused_at_once(local, tmp_path):
