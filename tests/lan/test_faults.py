@@ -1,14 +1,14 @@
 """What goes wrong between machines, and what becomes of a run: nothing recorded is lost, and it goes on by itself."""
 
-import json
 import sys
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import pytest
 
 from jobs.processes import until
 from tests.cluster import running
+from tests.journal import laps, steps, told, told_again
 from tests.lan.hosts import lan, possible
 from tests.lan.hosts import told as commanded
 from tests.lan.spread import spread
@@ -16,28 +16,6 @@ from tests.lan.spread import spread
 pytestmark = pytest.mark.skipif(possible() is not None, reason=str(possible()))
 TRAIN = (sys.executable, "-m", "jobs.train", "--workload", "digits")
 ENDLESS = ("--examples", "100000000", "--target", "2", "--evaluate", "20000", "--precision", "fp64")
-
-
-def laps(out):
-    """Laps that whoever looks on can see: whole lines."""
-    journal = out / "laps.jsonl"
-    text = journal.read_text() if journal.exists() else ""
-    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
-
-
-def steps(out, workers=None):
-    """The last step of a lap that so many workers took."""
-    found = [lap["step"] for lap in laps(out) if workers in (None, lap["workers"])]
-    return found[-1] if found else 0
-
-
-@contextmanager
-def told(what, capsys):
-    """How long it takes, said aloud: the figures of the table of faults."""
-    start = time.monotonic()
-    yield
-    with capsys.disabled():
-        print(f"\n  {what}: {time.monotonic() - start:.0f} s")
 
 
 @pytest.fixture(scope="module")
@@ -96,12 +74,7 @@ def test_a_head_that_dies_ends_what_it_drove_and_the_same_command_goes_on(cluste
         until(lambda: again.poll() is not None or steps(out) > before[-1]["step"], 120, "further steps")
     found = laps(out)
     assert again.poll() is None and "going on after step" in (tmp_path / "again").read_text()
-    assert [lap["step"] for lap in found[: len(before)]] == [lap["step"] for lap in before]
-    kept = sum(one == other for one, other in zip(before, found, strict=False))  # to the microsecond: not taken again
-    with capsys.disabled():
-        print(
-            f"  laps that were taken again: {len(before) - kept}, {sum(lap['seconds'] for lap in before[kept:]):.1f} s"
-        )
+    told_again(before, found, capsys)
     again.terminate()
     assert again.wait(60) == 143
 

@@ -14,6 +14,7 @@ from jobs import train
 from jobs.processes import until
 from jobs.stage import BIN
 from tests.cluster import descendants
+from tests.journal import laps, told, told_again
 
 LONG = ["--workers", 2, "--batch", 16, "--examples", 40_000, "--target", 2.0, "--evaluate", 2000]
 """a run of several seconds of training, so that it can be disturbed"""
@@ -29,12 +30,6 @@ def weights(out):
 
 def same(one, other):
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
-
-
-def laps(out):
-    """Laps in the journal so far."""
-    journal = out / "laps.jsonl"
-    return len(journal.read_text().splitlines()) if journal.exists() else 0
 
 
 def saved(out):
@@ -100,37 +95,47 @@ def workers_of(cluster):
     return [pid for pid, command in descendants(cluster.head).items() if command.startswith("ray::RayTrainWorker")]
 
 
-def test_a_worker_killed_in_mid_run_changes_nothing(cluster, undisturbed, tmp_path):
+def test_a_worker_killed_in_mid_run_changes_nothing(cluster, undisturbed, tmp_path, capsys):
     out = tmp_path / "run"
     running = cluster.start(*cluster.train(*LONG, "--out", out))
     until(lambda: saved(out) or running.poll() is not None)
     victims = workers_of(cluster)
     assert len(victims) == 2, running.communicate()
     os.kill(victims[1], signal.SIGKILL)
+    before = laps(out)
+    with told("worker killed: next lap", capsys):
+        until(lambda: running.poll() is not None or len(laps(out)) > len(before), 120, "a lap")
     _said, err = running.communicate(timeout=240)
     assert running.returncode == 0, err
     assert victims[1] not in descendants(cluster.head)
+    told_again(before, laps(out), capsys)
     assert same(weights(out), weights(undisturbed))
     assert [lap.loss for lap in record(out).laps] == [lap.loss for lap in record(undisturbed).laps]
 
 
-def test_a_job_killed_and_submitted_again_changes_nothing(cluster, undisturbed, tmp_path):
+def test_a_job_killed_and_submitted_again_changes_nothing(cluster, undisturbed, tmp_path, capsys):
     out = tmp_path / "run"
     running = cluster.start(*cluster.train(*LONG, "--out", out))
     until(lambda: saved(out) or running.poll() is not None)
     os.killpg(running.pid, signal.SIGKILL)
     assert running.wait() == -signal.SIGKILL
     assert not (out / "record.json").exists()
-    until(lambda: not workers_of(cluster))
-    done = cluster.run(*cluster.train(*LONG, "--out", out))
-    assert done.returncode == 0, done.stderr
+    before = laps(out)
+    with told("driver killed: its workers gone", capsys):
+        until(lambda: not workers_of(cluster))
+    again = cluster.start(*cluster.train(*LONG, "--out", out))
+    with told("the same command: next lap", capsys):
+        until(lambda: again.poll() is not None or len(laps(out)) > len(before), 120, "a lap")
+    _, err = again.communicate(timeout=240)
+    assert again.returncode == 0, err
+    told_again(before, laps(out), capsys)
     assert same(weights(out), weights(undisturbed))
 
 
 def test_sigterm_leaves_a_checkpoint_and_says_what_to_do(cluster, tmp_path):
     out = tmp_path / "run"
     running = cluster.start(*cluster.train(*LONG, "--out", out))
-    until(lambda: laps(out) >= 2 or running.poll() is not None)
+    until(lambda: len(laps(out)) >= 2 or running.poll() is not None)
     running.send_signal(signal.SIGTERM)
     said, err = running.communicate(timeout=60)
     assert running.returncode == 143, err
@@ -146,7 +151,7 @@ def test_a_submitted_job_that_is_stopped_and_submitted_again_changes_nothing(clu
     submit = [str(BIN / "ray"), "job", "submit", "--working-dir", "."]
     asked = cluster.run(*submit, "--submission-id", "first", "--no-wait", "--", *words)
     assert asked.returncode == 0, asked.stderr
-    until(lambda: laps(out) >= 2)
+    until(lambda: len(laps(out)) >= 2)
     assert cluster.run(str(BIN / "ray"), "job", "stop", "first").returncode == 0
     until(lambda: saved(out) and not workers_of(cluster))
     assert not (out / "record.json").exists()

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from jobs.processes import until
+from tests.journal import laps
 
 SUBMIT = "ray job submit --working-dir . --"
 PLAN = {"nodes": 1, "workers": 3, "batch": 16, "global_batch": 96, "lr": 0.05}
@@ -53,11 +54,6 @@ def test_a_node_that_is_taken_away_is_replaced_and_the_run_goes_on(local, plan, 
     assert "waiting for 1 more slot of 1 CPU: the cluster has 2 and may grow to 4" in said
     assert {lap["workers"] for lap in laps(out)} == {3}
     local.empty()
-
-
-def laps(out):
-    journal = out / "laps.jsonl"
-    return [json.loads(line) for line in journal.read_text().splitlines()] if journal.exists() else []
 
 
 def test_what_the_cluster_can_never_hold_is_refused_at_once(local, tmp_path):
