@@ -1,13 +1,11 @@
 """A cluster without nodes grows to a plan and shrinks after it."""
 
 import json
-import os
-import signal
 import time
 
 import pytest
 
-from jobs.processes import until
+from jobs.processes import born, family, killed, until
 from tests.journal import laps
 
 SUBMIT = "ray job submit --working-dir . --"
@@ -46,7 +44,7 @@ def test_a_node_that_is_taken_away_is_replaced_and_the_run_goes_on(local, plan, 
     train = f"python -m jobs.train --workload digits --plan {plan} --target 2 --examples 1000000 --out {out}"
     assert local.run(f"{SUBMIT.replace(' --', ' --submission-id taken --no-wait --')} {train}").returncode == 0
     until(lambda: laps(out), 120, "a lap")
-    os.kill(local.raylets()[-1], signal.SIGKILL)  # as when a spot machine goes
+    killed({pid: born(pid) for pid in family(local.raylets()[-1])})  # as when a spot machine goes
     start, before = time.monotonic(), len(laps(out))
     until(lambda: len(laps(out)) > before + 1, 180, "laps of a group that began again")
     print(f"seconds from a node's end to the next lap, on another: {time.monotonic() - start:.0f}")
