@@ -8,15 +8,18 @@ themselves, of fewer bytes than the gradient's, do.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from equipoise.step import LEVELS, Floats, Form, Places, parts, seconds
 
 DRAWS = 60  # of the bootstrap
 SMALLEST, LARGEST = 1e-9, 1e4  # seconds that any parameter may be
+ENOUGH = {"ftol": 1e-6, "xtol": 1e-6}  # where g hardly matters the last digits of a fit take minutes
 OVERLAPS = (1.0, 10.0)  # of g
 CROWDED = 0.5  # lowest g on a single machine, whose cores also do the exchange
 USUAL_ALPHA, UNUSUAL = 0.02, 3.0  # alpha as a share of volume, and how far it usually is from that, in natural logs
@@ -187,29 +190,48 @@ def least(
     low = [np.log(least_overlap if name == "g" else SMALLEST) for name in form.names]
     high = [np.log(OVERLAPS[1] if name == "g" else LARGEST) for name in form.names]
 
+    at, measured, timed = Places.of(rows), np.log(rows.seconds.to_numpy(float)), Timed.of(exchanges)
+
     def off(logs: Floats) -> Floats:
-        parameters = dict(zip(form.names, np.exp(logs), strict=True))
-        both = residuals(form, parameters, rows), alone(form, parameters, exchanges)
+        parameters = dict(zip(form.names, np.exp(logs).tolist(), strict=True))
+        both = np.log(seconds(form, parameters, at)) - measured, timed.off(form, parameters)
         return np.concatenate([*both, np.multiply(pull, unusual(parameters, unknown))])
 
     found = []
     for guess in starts:
         begin = np.clip(np.log([guess[name] for name in form.names]), np.add(low, 1e-6), np.subtract(high, 1e-6))
-        found.append(least_squares(off, begin, bounds=(low, high), loss="soft_l1", f_scale=0.1, x_scale="jac"))
+        found.append(
+            least_squares(off, begin, bounds=(low, high), loss="soft_l1", f_scale=0.1, x_scale="jac", **ENOUGH)
+        )
     best = min(found, key=lambda fit: fit.cost)
     return dict(zip(form.names, np.exp(best.x).tolist(), strict=True))
 
 
-def alone(form: Form, parameters: dict[str, float], exchanges: pd.DataFrame) -> Floats:
-    """log(fit / measured) of each exchange that was timed by itself."""
-    if exchanges.empty:
-        return np.empty(0)
-    share = exchanges.share.to_numpy(float)
-    _, sums = parts(form, parameters, Places.of(exchanges.assign(batch=0)), share)
-    level = np.where(exchanges.nodes > 1, "between", "local")
-    alpha, volume = (np.array([parameters.get(f"{one}_{name}", 0.0) for one in level]) for name in ("alpha", "volume"))
-    foretold = np.where(exchanges.kind == "message", alpha + share * volume, sums)
-    return np.asarray(np.log(foretold / exchanges.seconds.to_numpy(float)))
+class Timed(NamedTuple):
+    """Exchanges that were timed by themselves: arrays of one length."""
+
+    at: Places
+    share: Floats
+    seconds: Floats
+    message: NDArray[np.bool_]
+    between: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, table: pd.DataFrame) -> "Timed":
+        """Those of a table."""
+        share, took = table.share.to_numpy(float), table.seconds.to_numpy(float)
+        at = Places.of(table.assign(batch=0))
+        return cls(at, share, took, (table.kind == "message").to_numpy(bool), (table.nodes > 1).to_numpy(bool))
+
+    def off(self, form: Form, parameters: dict[str, float]) -> Floats:
+        """log(fit / measured) of each."""
+        if not len(self.share):
+            return np.empty(0)
+        _, sums = parts(form, parameters, self.at, self.share)
+        local, between = ([parameters.get(f"{level}_{name}", 0.0) for name in ("alpha", "volume")] for level in LEVELS)
+        alpha, volume = np.where(self.between, np.array(between)[:, None], np.array(local)[:, None])
+        foretold = np.where(self.message, alpha + self.share * volume, sums)
+        return np.asarray(np.log(foretold / self.seconds))
 
 
 def unusual(parameters: dict[str, float], levels: Sequence[str]) -> list[float]:
@@ -256,7 +278,7 @@ def bootstrap(
         else:  # too few to leave any out: the residuals are dealt to the rows anew
             noise = rng.choice(widened(residuals(form, parameters, rows), form), len(rows))
             drawn = rows.assign(seconds=rows.seconds * np.exp(noise))
-        off = alone(form, parameters, exchanges)
+        off = Timed.of(exchanges).off(form, parameters)
         beside = exchanges.assign(seconds=exchanges.seconds * np.exp(rng.choice(off, len(off)) if len(off) else off))
         held = forms_hold(form, drawn, exchanges)
         found.append(fit(form, drawn, beside, start=parameters) if held else parameters)
