@@ -70,7 +70,7 @@ def test_a_run_leaves_its_record_and_its_model_and_the_same_command_says_so(clus
     assert found.laps[-2].seen < found.examples_to_target <= found.laps[-1].seen
     assert found.test > 0.8
     assert found.machine["cores"] >= 1
-    assert len([text for text in done.stdout.splitlines() if text.startswith("step ")]) == len(found.laps) == laps(out)
+    assert len([text for text in done.stdout.splitlines() if text.startswith("step ")]) == len(found.laps) == len(laps(out))
     assert all(value.isfinite().all() for value in weights(out).values())
     assert sorted(p.name for p in out.iterdir()) == [
         ".lock",
