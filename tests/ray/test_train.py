@@ -120,9 +120,9 @@ def test_a_job_killed_and_submitted_again_changes_nothing(cluster, undisturbed, 
     os.killpg(running.pid, signal.SIGKILL)
     assert running.wait() == -signal.SIGKILL
     assert not (out / "record.json").exists()
-    before = laps(out)
     with told("driver killed: its workers gone", capsys):
         until(lambda: not workers_of(cluster))
+    before = laps(out)
     again = cluster.start(*cluster.train(*LONG, "--out", out))
     with told("the same command: next lap", capsys):
         until(lambda: again.poll() is not None or len(laps(out)) > len(before), 120, "a lap")
