@@ -66,16 +66,18 @@ def plans(place: Path, budget: str) -> None:
     for rate in (FAST, SLOW):
         with lan(3, rate) as hosts, spread(hosts) as ray:
             seen = [{plan: trained(ray, place, found[plan]["plan"], rate, seed) for plan in found} for seed in SEEDS]
-        options = {one["global_batch"]: one["seconds"]["value"] for one in found[rate]["options"]}
+        options = {one["global_batch"]: one for one in found[rate]["options"]}
         for plan in found:
-            batch = found[plan]["plan"]["global_batch"]
-            took = sorted(one[plan] for one in seen)
+            said, batch = options[found[plan]["plan"]["global_batch"]], found[plan]["plan"]["global_batch"]
+            took, steps = (median(one[plan][k] for one in seen) for k in (0, 1))
+            foretold = said["seconds"]["value"], said["examples"] / batch
             print(
-                f"{called(rate)}, plan of {called(plan)}: {median(took):.2f} s to the target"
-                f" ({took[0]:.2f} to {took[-1]:.2f}), {options[batch]:.2f} s foretold"
+                f"{called(rate)}, plan of {called(plan)}: {took:.2f} s to the target in {steps:.1f} steps of"
+                f" {1e3 * median(one[plan][0] / one[plan][1] for one in seen):.1f} ms; foretold {foretold[0]:.2f} s in"
+                f" {foretold[1]:.1f} steps of {1e3 * foretold[0] / foretold[1]:.1f} ms"
             )
         other = SLOW if rate == FAST else FAST
-        ratio = median(one[other] / one[rate] for one in seen)
+        ratio = median(one[other][0] / one[rate][0] for one in seen)
         print(f"{called(rate)}: the other links' plan takes {ratio:.2f} times as long, median of {len(seen)} seeds")
 
 
@@ -109,8 +111,8 @@ def swept(ray: Spread, out: Path, workload: str, budget: str, *words: str) -> di
     return found
 
 
-def trained(ray: Spread, place: Path, plan: dict[str, Any], rate: float, seed: int) -> float:
-    """Seconds to the target of a run with a plan."""
+def trained(ray: Spread, place: Path, plan: dict[str, Any], rate: float, seed: int) -> tuple[float, float]:
+    """Seconds and steps to the target of a run with a plan."""
     out = place / f"run-{rate:.0f}-{plan['global_batch']}-{seed}"
     words = ("--workers", plan["workers"], "--batch", plan["batch"], "--lr", plan["lr"], "--seed", 2000 + seed)
     asked = ("jobs.train", "--workload", WIDER, *words, "--out", out)
@@ -118,8 +120,8 @@ def trained(ray: Spread, place: Path, plan: dict[str, Any], rate: float, seed: i
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])
     record = runs.read(out / "record.json")
-    seen = record.examples_to_target
-    return record.seconds * seen / record.laps[-1].seen if seen else math.inf
+    seen = record.examples_to_target or math.inf
+    return record.seconds * seen / record.laps[-1].seen, seen / plan["global_batch"]
 
 
 def delay(ray: Spread, one: Host, other: Host) -> float:
