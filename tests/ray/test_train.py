@@ -70,7 +70,11 @@ def test_a_run_leaves_its_record_and_its_model_and_the_same_command_says_so(clus
     assert found.laps[-2].seen < found.examples_to_target <= found.laps[-1].seen
     assert found.test > 0.8
     assert found.machine["cores"] >= 1
-    assert len([text for text in done.stdout.splitlines() if text.startswith("step ")]) == len(found.laps) == len(laps(out))
+    assert (
+        len([text for text in done.stdout.splitlines() if text.startswith("step ")])
+        == len(found.laps)
+        == len(laps(out))
+    )
     assert all(value.isfinite().all() for value in weights(out).values())
     assert sorted(p.name for p in out.iterdir()) == [
         ".lock",
@@ -143,23 +147,6 @@ def test_sigterm_leaves_a_checkpoint_and_says_what_to_do(cluster, tmp_path):
     assert saved(out)
     assert not (out / "record.json").exists()
     assert not (out / "stop").exists()
-
-
-def test_a_submitted_job_that_is_stopped_and_submitted_again_changes_nothing(cluster, undisturbed, tmp_path):
-    out = tmp_path / "run"
-    words = cluster.train(*LONG, "--out", out)
-    submit = [str(BIN / "ray"), "job", "submit", "--working-dir", "."]
-    asked = cluster.run(*submit, "--submission-id", "first", "--no-wait", "--", *words)
-    assert asked.returncode == 0, asked.stderr
-    until(lambda: len(laps(out)) >= 2)
-    assert cluster.run(str(BIN / "ray"), "job", "stop", "first").returncode == 0
-    until(lambda: saved(out) and not workers_of(cluster))
-    assert not (out / "record.json").exists()
-    done = cluster.run(*submit, "--submission-id", "second", "--", *words)
-    assert done.returncode == 0, done.stderr
-    assert str(out / "record.json") in done.stdout
-    assert record(out).ended == "cap"
-    assert same(weights(out), weights(undisturbed))
 
 
 def test_a_target_never_reached_is_no_failure(undisturbed):

@@ -51,7 +51,6 @@ def test_a_node_that_is_taken_away_is_replaced_and_the_run_goes_on(local, plan, 
     said = local.run("ray job logs taken && ray job stop taken").stdout
     assert "waiting for 1 more slot of 1 CPU: the cluster has 2 and may grow to 4" in said
     assert {lap["workers"] for lap in laps(out)} == {3}
-    local.empty()
 
 
 def test_what_the_cluster_can_never_hold_is_refused_at_once(local, tmp_path):

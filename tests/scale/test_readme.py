@@ -8,16 +8,12 @@ import pytest
 
 from jobs.processes import until
 from tests.cluster import ROOT
+from tests.journal import laps
 from tests.listening import beyond_loopback
 from tests.scale.local import HIDDEN
 
 SECTION = re.search(r"## Many machines\n(.*?)\n## ", (ROOT / "README.md").read_text(), re.DOTALL)[1]
 TOKEN, CLOUD, LOCAL, SWEEP, TRAIN, LOOK, STOP = re.findall(r"```sh\n(.*?)```", SECTION, re.DOTALL)
-
-
-def laps(out):
-    journal = out / "laps.jsonl"
-    return len(journal.read_text().splitlines()) if journal.exists() else 0
 
 
 def driver(local):
@@ -96,7 +92,7 @@ def test_a_plan_trains_is_looked_at_stopped_and_goes_on(local):
     out = local.place / "runs" / "digits"
     plan = planned(local)
     assert local.run(TRAIN).returncode == 0
-    until(lambda: local.nodes() >= 0 and laps(out) >= 2, 120)
+    until(lambda: local.nodes() >= 0 and len(laps(out)) >= 2, 120)
     running = driver(local)
     assert b"OMP_NUM_THREADS=1\0" in (running / "environ").read_bytes()
     brought = (running / "cwd").readlink()
