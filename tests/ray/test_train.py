@@ -12,7 +12,6 @@ from safetensors.torch import load_file
 from equipoise.record import Record
 from jobs import train
 from jobs.processes import until
-from jobs.stage import BIN
 from tests.cluster import descendants
 from tests.journal import laps, told, told_again
 

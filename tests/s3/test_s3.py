@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+import time
 from contextlib import suppress
 from dataclasses import replace
 from http.client import HTTPConnection
@@ -58,7 +59,7 @@ def begun(cluster, store, url, name):
 
 @pytest.fixture(scope="module")
 def killed(cluster, store):
-    """A long run that was killed, went on, and had to wait for the store: its name, and what was said at last."""
+    """A long run that was killed, went on, and had to wait for the store: its name, what was said at last, how late."""
     url, name = "s3://bucket/runs/killed", "runs/killed"
     running = begun(cluster, store, url, name)
     os.killpg(running.pid, signal.SIGKILL)
@@ -71,13 +72,18 @@ def killed(cluster, store):
     with store.away(), suppress(TimeoutError):
         until(lambda: running.poll() is not None, 17, "longer than one attempt")
     assert running.poll() is None, running.communicate()
+    start, before = time.monotonic(), checkpoints(store, name)
+    until(lambda: checkpoints(store, name) - before or running.poll() is not None, LATE)
+    late = time.monotonic() - start
     said, err = running.communicate(timeout=LATE)
     assert running.returncode == 0, err
-    return name, said, err
+    return name, said, err, late
 
 
-def test_a_run_that_was_killed_goes_on_and_keeps_all_while_the_store_is_away(cluster, store, killed):
-    name, said, err = killed
+def test_a_run_that_was_killed_goes_on_and_keeps_all_while_the_store_is_away(cluster, store, killed, capsys):
+    name, said, err, late = killed
+    with capsys.disabled():
+        print(f"\n  from the store's answering again to the next checkpoint: {late:.0f} s")
     assert "going on after step" in said
     assert "does not answer" in err and err.count("\n") <= 2
     laps = store.record(name).laps
