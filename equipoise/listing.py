@@ -64,8 +64,10 @@ def listed(root: Path) -> Listing:
             rows.append(row(file.path, read(file)))
         except OSError as error:
             damaged[file.path] = error.strerror or str(error)
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            damaged[file.path] = f"{type(error).__name__}: {error}"
+        except ValueError as error:
+            damaged[file.path] = str(error)
+        except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
+            damaged[file.path] = f"not made as a record is: {type(error).__name__}: {error}"
     table = pd.DataFrame(sorted(rows), columns=[*COLUMNS])
     return Listing(table.astype({name: kind for name, kind in COLUMNS.items() if kind != "str"}), damaged)
 
@@ -117,5 +119,5 @@ def row(path: str, facts: Any) -> tuple[object, ...]:
     )
     for value, (name, kind) in zip(found, COLUMNS.items(), strict=True):
         if not (HOLDS[kind](value) or (value is None and name in EMPTY)):
-            raise TypeError(f"its {name} is {str(value)[:40]!r}")
+            raise ValueError(f"its {name} is {str(value)[:40]!r}")
     return found

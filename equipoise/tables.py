@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from equipoise import store
+from equipoise import store, url
 
 
 class Column(NamedTuple):
@@ -60,6 +60,8 @@ def exchange(path: Path, system: pd.DataFrame) -> pd.DataFrame:
         row = int(np.flatnonzero(~known)[0])
         raise ValueError(f"{path}, row {row + 2}, column kind: must be {' or '.join(KINDS)}, got {table.kind[row]!r}")
     require_worker_a_node(path, table)
+    if len(alone := table.index[table.workers < 2]):
+        raise ValueError(f"{path}, row {alone[0] + 2}, column workers: an exchange takes two workers at least, got 1")
     whole = system["gradient_bytes"].unique().tolist() if "gradient_bytes" in system else []
     if len(whole) != 1:
         raise ValueError(f"{path} needs one gradient_bytes in the table of steps beside it, found {len(whole)}")
@@ -82,6 +84,8 @@ def statistical(path: Path) -> pd.DataFrame:
 
 def read(path: Path, columns: dict[str, Column]) -> pd.DataFrame:
     """The table in a file, its columns checked cell by cell."""
+    url.require_plain(str(path))  # before its name stands in what is said
+    store.require_file(path)
     try:
         with store.fetched(path) as file:
             texts = pd.read_csv(file, dtype=str, keep_default_na=False, skipinitialspace=True)
@@ -90,10 +94,12 @@ def read(path: Path, columns: dict[str, Column]) -> pd.DataFrame:
         raise ValueError(f"{path} is no table: {reason}; it needs the columns {', '.join(columns)}") from error
     missing = [name for name in columns if name not in texts.columns]
     if missing:
-        found = "|".join(map(str, texts.columns))
+        found = "|".join(map(str, texts.columns))[:200]
         raise ValueError(
             f"{path} has no column {', '.join(missing)}: its first line reads {found!r}, it needs {','.join(columns)}"
         )
+    if doubled := [name for name in (*columns, "kind") if f"{name}.1" in texts.columns]:  # as pandas calls the second
+        raise ValueError(f"{path} has two columns {doubled[0]}: leave one of them")
     if not isinstance(texts.index, pd.RangeIndex):
         raise ValueError(f"{path} has rows with more cells than its first line has columns: give each a name")
     if len(texts) < 2:

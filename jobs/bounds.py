@@ -12,12 +12,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import yaml
 from ray import _raylet
 from ray._private.services import canonicalize_bootstrap_address_or_die
 from ray.core.generated.autoscaler_pb2 import ClusterConfig, NodeGroupConfig
 
-from jobs import kuberay
+from jobs import kuberay, yamls
 
 COUNTED = ("CPU", "GPU")
 FOREIGN = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)  # what other files give rise to
@@ -30,17 +29,8 @@ def main() -> int:
     asked.add_argument("file", type=Path)
     path = asked.parse_args().file
     try:
-        bounds = of(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (
-        OSError,
-        UnicodeDecodeError,
-        yaml.YAMLError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        IndexError,
-        ValueError,
-    ) as error:
+        bounds = of(*yamls.documents(path))
+    except FOREIGN as error:
         print(f"error: {path} is no cluster file: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     ray: Any = _raylet  # nothing public writes there

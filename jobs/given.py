@@ -7,12 +7,20 @@ import tyro
 
 from equipoise import url
 
+
+def given(text: str) -> Path:
+    """It; an empty word would be taken for the folder at hand."""
+    if not text.strip():
+        raise ValueError("a path or a URL was asked for, got nothing")
+    return url.place(text)
+
+
 Given = Annotated[
     Path,
     tyro.constructors.PrimitiveConstructorSpec(
         nargs=1,
         metavar="PATH|URL",
-        instance_from_str=lambda texts: url.place(texts[0]),
+        instance_from_str=lambda texts: given(texts[0]),
         is_instance=lambda value: isinstance(value, Path),
         str_from_instance=lambda value: [str(value)],
     ),

@@ -42,10 +42,13 @@ class Asked:
 def main() -> int:
     """Exit status: 0 ended by Ctrl-C, 1 Ray does not start, 2 asked for what cannot be."""
     asked = tyro.cli(Asked)
-    signal.signal(signal.SIGTERM, stopped)
+    for number in (signal.SIGTERM, signal.SIGINT):  # a shell's & has it ignore the second
+        signal.signal(number, stopped)
     try:
         config = read(asked.file)
         require_secret()
+        if not 1 <= asked.port <= 65535:
+            raise ValueError(f"--port must be from 1 to 65535, got {asked.port}")
         require_free(asked.port)
         print("starting; about half a minute", flush=True)
         with growing(config, asked.port) as made:

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import ray
-import yaml
 
-from jobs import kuberay
+from jobs import kuberay, yamls
 
 Facts = dict[str, Any]
 
@@ -30,6 +29,7 @@ PROVIDERS = {
     "external": {"type", "module", "launch_multiple", "head_node_id"},  # nodes on this machine, by jobs.head
 }
 """what Ray 2.58 reads of each"""
+MAPPINGS = ("provider", "available_node_types", "docker", "auth", "file_mounts")
 LOCAL = "jobs.nodes.Local"
 LOOPBACK = ("127.0.0.1", "localhost")
 
@@ -47,20 +47,20 @@ def main() -> int:
 def wrong(path: Path) -> list[str]:
     """All that is, in sentences."""
     try:
-        documents = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        return [f"cannot be read: {' '.join(str(error).split())}"]
+        documents = yamls.documents(path)
+    except ValueError as error:
+        return [str(error)]
     if kuberay.manifests(documents):
         return kuberay.wrong(documents)
     if len(documents) > 1:
         return [f"holds {len(documents)} documents: `ray up` takes one"]
     config: Any = documents[0] if documents else None
-    if said := refused_by_ray(config):
-        return [said]
+    if said := [*misshapen(config)] or refused_by_ray(config):
+        return said
     kind = config["provider"]["type"]
     if kind not in PROVIDERS:
         return [f"provider.type: {kind} is not known here: choose {' or '.join(PROVIDERS)}"]
-    odd = sorted(set(config["provider"]) - PROVIDERS[kind])
+    odd = sorted(map(str, set(config["provider"]) - PROVIDERS[kind]))
     found = [f"provider.{name}: Ray reads no such key; it reads {', '.join(sorted(PROVIDERS[kind]))}" for name in odd]
     for name, node in config["available_node_types"].items():
         found += [f"available_node_types.{name}.node_config{one}" for one in CLOUDS[kind](node["node_config"])]
@@ -69,16 +69,34 @@ def wrong(path: Path) -> list[str]:
     return [*found, *opened(config), *untold(config), *loose(config)]
 
 
-def refused_by_ray(config: Any) -> str | None:
+def misshapen(config: Any) -> Iterator[str]:
+    """What is no mapping where there has to be one: Ray would fall over it."""
+    if not isinstance(config, dict):
+        yield f"holds {of_kind(config)}: a cluster file is a mapping that begins with cluster_name"
+        return
+    places = {name: config.get(name) for name in MAPPINGS if name in config}
+    if isinstance(kinds := config.get("available_node_types"), dict):
+        places |= {f"available_node_types.{name}": one for name, one in kinds.items()}
+    for name, one in places.items():
+        if not isinstance(one, dict):
+            yield f"{name} has to be a mapping, and is {of_kind(one)}"
+
+
+def of_kind(value: Any) -> str:
+    """What YAML holds, in words."""
+    return "nothing" if value is None else "a list" if isinstance(value, list) else repr(value)[:40]
+
+
+def refused_by_ray(config: Any) -> list[str]:
     """Ray's own word, the first line of it."""
     from ray.autoscaler._private.util import prepare_config, validate_config  # nothing public checks a file
 
     logging.getLogger("ray.autoscaler._private.util").setLevel(logging.ERROR)  # it drops lines that it added itself
     try:
         validate_config(prepare_config(copy.deepcopy(config)))
-        return None
+        return []
     except Exception as error:  # it raises what it likes
-        return f"Ray refuses it: {str(error).strip().splitlines()[0]}"
+        return [f"Ray refuses it: {(str(error).strip() or type(error).__name__).splitlines()[0]}"]
 
 
 def amazon(node: Facts) -> Iterator[str]:

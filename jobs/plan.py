@@ -40,8 +40,8 @@ def duration(text: str) -> float:
 def money(flag: str, text: str) -> float:
     """Dollars, from `40usd` or `40`."""
     found = re.fullmatch(r"\$?([0-9]+(?:\.[0-9]+)?)\s*(usd)?", text.lower())
-    if not found or not float(found[1]):
-        raise ValueError(f"{flag} must be an amount such as 40usd, got {text!r}")
+    if not found or not 0 < float(found[1]) < float("inf"):
+        raise ValueError(f"{flag} must be an amount such as 40usd, got {text[:40]!r}")
     return float(found[1])
 
 
@@ -114,7 +114,7 @@ def main() -> int:
     asked = tyro.cli(Asked)
     try:
         asked.check()
-        for one in (asked.out, asked.system, asked.statistical):
+        for one in (asked.out, asked.system, asked.exchange, asked.statistical):
             url.require_plain(str(one))
         facts = document(asked)
         store.write_json(asked.out / "plan.json", facts)

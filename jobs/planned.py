@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from equipoise import store
+from equipoise.tables import COUNT, MOST
 
 A = TypeVar("A")
 
@@ -37,19 +38,39 @@ def taken(path: Path) -> dict[str, Any]:
     file = path / "plan.json" if path.is_dir() else path
     try:
         facts = store.read_json(file)
-        plan = facts["plan"]
-        if plan is None:
-            raise ValueError(f"{file} has no plan: {'; '.join(facts['warnings'])}")
-        workers, batch, whole, lr = (plan[name] for name in ("workers", "batch", "global_batch", "lr"))
-        accumulate, over = divmod(whole, workers * batch)
     except FileNotFoundError:
         raise ValueError(
             f"no plan at {file}: give the plan.json of a sweep; to a submitted job, by an absolute path that its nodes"
             " share, for what .rayignore names does not travel"
         ) from None
-    except (KeyError, TypeError, ZeroDivisionError, OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{file} is no plan that jobs.plan or jobs.sweep wrote: {error!r}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{file} cannot be read ({error}): give the plan.json of a sweep") from None
+    plan = facts.get("plan", ...) if isinstance(facts, dict) else ...
+    if plan is None:
+        why = facts.get("warnings")
+        told = "; ".join(map(str, why)) if isinstance(why, list) else "measure more"
+        raise ValueError(f"{file} has no plan: {told}")
+    if not isinstance(plan, dict):
+        raise ValueError(f"{file} is no plan that jobs.plan or jobs.sweep wrote: give the plan.json of a sweep")
+    workers, batch, whole = (counted(file, plan, name) for name in ("workers", "batch", "global_batch"))
+    lr = plan.get("lr")
+    if lr is not None and not (number(lr) and 0 < lr < float("inf")):
+        raise ValueError(f"{file}: plan.lr must be a number above 0, or null, got {lr!r}")
+    accumulate, over = divmod(whole, workers * batch)
     if over or not accumulate:
         raise ValueError(f"{file} has a global batch of {whole}, which {workers} workers x {batch} do not divide")
     found = {"workers": workers, "batch": batch, "accumulate": accumulate}
     return found if lr is None else found | {"lr": lr}
+
+
+def counted(file: Path, plan: dict[str, Any], name: str) -> int:
+    """One of a plan's whole numbers."""
+    value = plan.get(name)
+    if not number(value) or value % 1 or not 1 <= value <= MOST:
+        raise ValueError(f"{file}: plan.{name} must be {COUNT.words}, got {value!r}")
+    return int(value)
+
+
+def number(value: Any) -> bool:
+    """Whether it is one: JSON's true and false are numbers to Python."""
+    return isinstance(value, int | float) and not isinstance(value, bool)

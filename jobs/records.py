@@ -74,7 +74,7 @@ def shown(found: Listing) -> None:
 
 def damaged(files: dict[str, str]) -> str:
     """What was passed over, and the first of it by name."""
-    names = [f"{path} ({why})" for path, why in sorted(files.items())]
+    names = [f"{path if path.isprintable() else repr(path)} ({why})" for path, why in sorted(files.items())]
     more = f", and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
     return f"passed over, for they are no whole records: {count(len(names), 'file')}: {', '.join(names[:NAMED])}{more}"
 

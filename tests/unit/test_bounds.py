@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 import yaml
 
 from jobs import bounds
@@ -40,3 +41,14 @@ def test_a_cluster_on_kubernetes_may_grow_to_its_replicas():
 
 def test_parts_of_a_cpu_are_rounded_up():
     assert [bounds.whole(one) for one in ("3500m", 2, "4", 0)] == [4, 2, 4, 0]
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 5000, "a: !!bool x", "", "3", "available_node_types: 3", "max_workers: 1\n---\n"]
+)
+def test_what_is_no_cluster_file_is_a_sentence(tmp_path, monkeypatch, capsys, text):
+    (tmp_path / "file").write_text(text)
+    monkeypatch.setattr("sys.argv", ["bounds", str(tmp_path / "file")])
+    assert bounds.main() == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {tmp_path}") and said.count("\n") == 1

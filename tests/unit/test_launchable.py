@@ -108,6 +108,12 @@ TYPOS = {
 }
 
 
+def test_keys_that_are_no_words_are_named_too(tmp_path):
+    config = changed(LOCAL, ["provider"], lambda one: one.update({1: 2, "zz": 3}))
+    (tmp_path / "cluster.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+    assert [one.split(":")[0] for one in launchable.wrong(tmp_path / "cluster.yaml")] == ["provider.1", "provider.zz"]
+
+
 @pytest.mark.parametrize("name", TYPOS)
 def test_what_ray_lets_pass_is_found(name, tmp_path):
     path, place, change, said = TYPOS[name]
@@ -122,10 +128,16 @@ def test_what_ray_lets_pass_is_found(name, tmp_path):
     ("text", "said"),
     [
         ("cluster_name: [", "cannot be read"),
-        ("- a list", "Ray refuses it"),
+        ("- a list", "holds a list: a cluster file is a mapping"),
         ("cluster_name: x\nmax_wrokers: 3\nprovider: {type: aws, region: x}", "Ray refuses it"),
-        ("", "Ray refuses it"),
+        ("", "holds nothing: a cluster file is a mapping"),
         ("\x00", "cannot be read"),
+        ("a: !!bool x", "cannot be read"),
+        ("a: 2024-13-45", "month must be in 1..12"),
+        (f"a: {'9' * 5000}", "cannot be read"),
+        ("[" * 5000, "cannot be read"),
+        ("provider:", "provider has to be a mapping, and is nothing"),
+        ("available_node_types: {one: x}", "available_node_types.one has to be a mapping, and is 'x'"),
     ],
 )
 def test_a_file_that_is_none_is_a_sentence(tmp_path, text, said, capsys, monkeypatch):

@@ -62,8 +62,15 @@ def test_what_contradicts_it_is_refused(path, words, more, said):
     [
         ({"plan": None, "warnings": ["measure a second batch"]}, "has no plan: measure a second batch"),
         ({"plan": PLAN | {"global_batch": 100}}, "a global batch of 100, which 4 workers x 16 do not divide"),
-        ({"plan": {"workers": 4}}, "is no plan that jobs.plan or jobs.sweep wrote"),
-        ({"plan": PLAN | {"workers": "4"}}, "is no plan that jobs.plan or jobs.sweep wrote"),
+        ({"plan": None}, "has no plan: measure more"),
+        ({"plan": {"workers": 4}}, r"plan\.batch must be a whole number from 1 to 1e12, got None"),
+        ({"plan": PLAN | {"workers": "4"}}, r"plan\.workers must be a whole number from 1 to 1e12, got '4'"),
+        ({"plan": PLAN | {"workers": -1}}, "got -1"),
+        ({"plan": PLAN | {"batch": True}}, "got True"),
+        ({"plan": PLAN | {"global_batch": 1e30}}, r"got 1e\+30"),
+        ({"plan": PLAN | {"lr": [1]}}, r"plan\.lr must be a number above 0, or null, got \[1\]"),
+        ({"plan": PLAN | {"lr": float("nan")}}, "got nan"),
+        ({"plan": 3}, "is no plan that jobs.plan or jobs.sweep wrote"),
         ([], "is no plan that jobs.plan or jobs.sweep wrote"),
     ],
 )

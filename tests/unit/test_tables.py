@@ -1,6 +1,9 @@
+import os
+
+import pandas as pd
 import pytest
 
-from equipoise import tables
+from equipoise import tables, url
 
 SYSTEM = "nodes,workers,batch,seconds\n1,1,8,0.1\n1,2,8,0.2\n"
 STATISTICAL = "global_batch,lr,seed,examples,reached\n8,0.1,0,500,1\n16,,1,700,0\n"
@@ -36,6 +39,7 @@ def test_good_tables_are_read_with_more_columns_and_without_rates(tmp_path):
         ("1,2,8,0.2", "1,2,8,0.2,9,9,9", "is no table"),
         (SYSTEM, SYSTEM.replace("0.1\n", "0.1,9\n").replace("0.2\n", "0.2,9\n"), "more cells than its first line"),
         ("0.2", "200000", "row 3, column seconds: .* got '200000'"),
+        ("batch,seconds", "batch,seconds,seconds", "has two columns seconds"),
         ("1,2,8", f"1,2,{10**25}", "row 3, column batch: must be a whole number from 1 to 1e12"),
     ],
 )
@@ -65,6 +69,15 @@ def test_reached_is_0_or_1_and_a_missing_file_is_said(tmp_path):
         tables.statistical(tmp_path / "none.csv")
 
 
+def test_a_pipe_is_not_waited_for_and_a_secret_is_not_repeated(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="is no file"):
+        tables.system(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="has a password in it") as found:
+        tables.exchange(url.place("s3://user:secret@bucket/x.csv"), pd.DataFrame())
+    assert "secret" not in str(found.value)
+
+
 @pytest.fixture
 def steps_and_exchanges(tmp_path):
     path = tmp_path / "exchange.csv"
@@ -89,4 +102,11 @@ def test_exchanges_are_shares_of_the_gradient_that_the_steps_name(steps_and_exch
 )
 def test_exchanges_without_one_size_of_gradient_are_refused(steps_and_exchanges, steps, found):
     with pytest.raises(ValueError, match=f"needs one gradient_bytes in the table of steps beside it, found {found}"):
+        steps_and_exchanges(steps)
+
+
+def test_an_exchange_of_one_worker_is_none(steps_and_exchanges, tmp_path):
+    steps = "nodes,workers,batch,seconds,gradient_bytes\n1,1,8,0.1,4000\n2,2,8,0.1,4000\n"
+    (tmp_path / "exchange.csv").write_text("nodes,workers,bytes,seconds\n2,2,500,0.1\n1,1,4000,0.2\n")
+    with pytest.raises(ValueError, match="row 3, column workers: an exchange takes two workers at least, got 1"):
         steps_and_exchanges(steps)
