@@ -21,8 +21,8 @@ test-story: .venv/ready .venv/browser/ready ## the demo to its end, whether what
 
 test-cluster: .venv/ready ## a cluster that grows for what is submitted and shrinks after, as the README has it; hosts, links, and what goes wrong
 	command -v tc > /dev/null || apt-get install --yes --no-install-recommends iproute2 > /dev/null || echo 'no iproute2 here: tests on hosts in miniature will be skipped'
-	$(BIN)/python -m pytest -rP tests/scale
 	$(BIN)/python -m pytest tests/lan
+	$(BIN)/python -m pytest -rP tests/scale
 
 lint: .venv/ready ## style, types and the floors of the house
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python -m jobs.launchable cluster.yaml cluster.gcp.yaml cluster.local.yaml services/kuberay/*.yaml
