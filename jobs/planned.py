@@ -3,7 +3,7 @@
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from equipoise import store
 from equipoise.tables import COUNT, MOST
@@ -71,6 +71,6 @@ def counted(file: Path, plan: dict[str, Any], name: str) -> int:
     return int(value)
 
 
-def number(value: Any) -> bool:
+def number(value: Any) -> TypeGuard[int | float]:
     """Whether it is one: JSON's true and false are numbers to Python."""
     return isinstance(value, int | float) and not isinstance(value, bool)
