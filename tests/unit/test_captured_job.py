@@ -89,7 +89,7 @@ def test_what_cannot_be_is_one_sentence_and_exit_status_2(call, kept, tmp_path):
     wrong = table(tmp_path / "wrong.csv", [(ids[0], "3"), (ids[1], "5")])
     for words, sentence in (
         (("--capture", tmp_path / "none"), "is not a folder: give the one that the service keeps captures in"),
-        (("--capture", "nonsense://x"), "install what nonsense:// needs"),
+        (("--capture", "nonsense://x"), "nonsense:// is no object store: give s3://"),
         (("--capture", place, "--labels", wrong), "row 3: there is no class '5'; there are: 3, 8"),
         (("--capture", place, "--labels", tmp_path / "no.csv"), "cannot be read (No such file or directory)"),
         (("--capture", place, "--labels", tmp_path / "latin.csv"), "is not a text"),
