@@ -7,6 +7,7 @@ from ray.util.placement_group import placement_group, remove_placement_group
 from jobs import cluster
 
 LOOK_SECONDS, LACK_SECONDS, SAY_SECONDS = 1.0, 5.0, 60.0
+GIVEN_BACK_SECONDS = 5.0
 
 
 class Said:
@@ -46,7 +47,7 @@ def wait_for(workers: int, threads: int, gpu: bool) -> None:
     Ray Train by itself would wait a minute, in silence, and call it a failure. What was held is given back, for the
     workers to take it: the nodes stay meanwhile, as they do for any other pause between two jobs.
     """
-    if cluster.free(threads, gpu) >= workers:
+    if found(workers, threads, gpu):
         return
     each = {"CPU": threads, **({"GPU": 1} if gpu else {})}
     group = placement_group([each] * workers)  # all or none, as the workers are
@@ -57,6 +58,16 @@ def wait_for(workers: int, threads: int, gpu: bool) -> None:
     finally:
         remove_placement_group(group)
     print(f"{cluster.count(workers, threads, gpu)} there after {time.monotonic() - begun:.0f} s", flush=True)
+
+
+def found(workers: int, threads: int, gpu: bool) -> bool:
+    """Whether they are free. What a group that has just ended held is so in a moment: for that no cluster is to grow."""
+    until = time.monotonic() + GIVEN_BACK_SECONDS
+    while not (free := cluster.free(threads, gpu) >= workers):
+        if cluster.held(threads, gpu) < workers or time.monotonic() > until:
+            break
+        time.sleep(LOOK_SECONDS / 5)
+    return free
 
 
 def lacking(workers: int, threads: int, gpu: bool) -> str:
