@@ -61,7 +61,7 @@ def wait_for(workers: int, threads: int, gpu: bool) -> None:
 
 
 def found(workers: int, threads: int, gpu: bool) -> bool:
-    """Whether they are free. What a group that has just ended held is so in a moment: for that no cluster is to grow."""
+    """Whether they are free. What a group that has just ended held is so in a moment: no cluster is to grow for it."""
     until = time.monotonic() + GIVEN_BACK_SECONDS
     while not (free := cluster.free(threads, gpu) >= workers):
         if cluster.held(threads, gpu) < workers or time.monotonic() > until:
