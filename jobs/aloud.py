@@ -4,6 +4,8 @@ from typing import Any
 
 from equipoise.plan import Place
 
+FAR = 2  # times the most workers that were timed: what is foretold beyond is told with a warning
+
 
 def told(facts: dict[str, Any]) -> str:
     """The plan as a short table, the reason, and the warnings."""
@@ -32,24 +34,40 @@ def told(facts: dict[str, Any]) -> str:
 
 def answers(facts: dict[str, Any], at: dict[str, Place], at_batch: tuple[int, ...]) -> list[str]:
     """What was asked by --at (as it was written, and what it means) and --at-batch, a line each."""
-    lines = []
-    for text, (nodes, workers) in at.items():
-        rows = facts["system"]["predictions"] if facts["system"] else []
-        here = [row for row in rows if (row["nodes"], row["workers"]) == (nodes, workers)]
-        times = [f"{row['seconds'] * 1000:,.4g} ms at {row['batch']}" for row in here if row["seconds"] is not None]
-        needs = ", ".join(facts["system"]["missing"]) if facts["system"] else "--system"
-        lines.append(
-            f"at {text}: " + (f"a step takes {', '.join(times)} examples a worker" if times else f"needs {needs}")
-        )
-    for batch in at_batch:
-        rows = facts["statistical"]["predictions"] if facts["statistical"] else []
-        told = [row for row in rows if row["global_batch"] == batch and row["examples"] is not None]
-        needs = "more global batches, or rates at which this one trains" if facts["statistical"] else "--statistical"
-        lines += [
-            f"at a global batch of {batch:,}: {row['examples']:,.0f} examples ({row['low']:,.0f} to {row['high']:,.0f})"
-            for row in told
-        ] or [f"at a global batch of {batch:,}: needs {needs}"]
-    return lines
+    return [
+        *(f"at {text}: {stepping(facts['system'], place)}" for text, place in at.items()),
+        *(f"at a global batch of {batch:,}: {learning(facts['statistical'], batch)}" for batch in at_batch),
+    ]
+
+
+def stepping(system: dict[str, Any] | None, place: Place) -> str:
+    """The time of a step there."""
+    if system is None:
+        return "needs --system"
+    rows = system["predictions"]
+    here = [row for row in rows if (row["nodes"], row["workers"]) == place and row["seconds"] is not None]
+    if not here:
+        return f"needs {', '.join(system['missing'])}"
+    most = max(row["workers"] for row in rows if row["measured"])
+    beyond = f"; no more than {count(most, 'worker')} were timed" if place.workers > FAR * most else ""
+    times = ", ".join(f"{milliseconds(row)} at {row['batch']}" for row in here)
+    return f"a step takes {times} examples a worker{beyond}"
+
+
+def learning(statistical: dict[str, Any] | None, batch: int) -> str:
+    """The examples that it takes with it."""
+    if statistical is None:
+        return "needs --statistical"
+    for row in statistical["predictions"]:
+        if row["global_batch"] == batch and row["examples"] is not None:
+            return f"{row['examples']:,.0f} examples ({row['low']:,.0f} to {row['high']:,.0f})"
+    return "needs more global batches, or rates at which this one trains"
+
+
+def milliseconds(row: dict[str, Any]) -> str:
+    """Of a step, with the interval."""
+    value, low, high = (f"{1000 * row[name]:,.4g}" for name in ("seconds", "low", "high"))
+    return f"{value} ms ({low} to {high})"
 
 
 def joined(level: str, link: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """jobs.plan from tables to plan.json, as a user calls it."""
 
 import json
+import re
 import sys
 
 import pytest
@@ -63,8 +64,10 @@ def test_one_table_fills_its_part_alone(call, tables, keep, gone):
 
 
 def test_what_was_asked_for_is_answered_on_the_screen_too(call, tables):
-    _, said, facts = call(*tables, "--at", "1x4", "2x4", "--at-batch", 300)
-    assert "at 1x4: a step takes " in said.out
+    _, said, facts = call(*tables, "--at", "1x4", "2x4", "1x64", "--at-batch", 300)
+    near, _, far = (line for line in said.out.splitlines() if line.startswith("at ") and "x" in line.split()[1])
+    assert re.match(r"at 1x4: a step takes [\d.]+ ms \([\d.]+ to [\d.]+\) at 16, ", near) and "timed" not in near
+    assert far.endswith("; no more than 4 workers were timed")
     assert "at 2x4: needs rows of several workers on several nodes" in said.out
     [foretold] = [row for row in facts["statistical"]["predictions"] if row["global_batch"] == 300]
     assert f"at a global batch of 300: {foretold['examples']:,.0f} examples (" in said.out
