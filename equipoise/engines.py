@@ -1,6 +1,7 @@
 """Ways to run a published model. Each takes uint8 pictures and gives scores before softmax, and features."""
 
 import importlib
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -38,6 +39,7 @@ class Onnx:
     """onnxruntime, one thread, no thread spinning beside it."""
 
     def __init__(self, folder: Path) -> None:
+        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # it tells its maker of each model otherwise
         onnxruntime: Any = importlib.import_module("onnxruntime")  # half a second that other engines need not pay
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1

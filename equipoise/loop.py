@@ -172,6 +172,8 @@ class Training:
         due = self.seen // self.every > (self.seen - lap.examples) // self.every or self.seen >= self.cap
         if due and self.ended is None:
             lap = replace(lap, metric=self.metric(self.workload.validation))
+            if not math.isfinite(lap.metric or 0.0):
+                self.ended = f"failed: the metric was {lap.metric} on the validation split at step {self.step}"
         return lap
 
     def _steps_ahead(self) -> int:

@@ -1,13 +1,18 @@
 """What one trial measured. Units are in the names, or said beside them."""
 
+import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from equipoise import noise
 from equipoise.trial import Trial
 
 SCHEMA = 1
+LEAST = dict.fromkeys(("step", "steps", "seen", "examples", "workers"), 1) | dict.fromkeys(
+    ("lr", "seconds", "data_seconds", "compute_seconds", "exchange_seconds", "draws"), 0
+)
+"""of a lap's numbers"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +49,18 @@ class Lap:
     """steps on which the two norms were taken"""
     metric: float | None = None
     """of the validation split when the lap ended; None where it was not evaluated"""
+
+    @classmethod
+    def from_json(cls, facts: dict[str, Any]) -> "Lap":
+        """The lap that a file tells of; refuses numbers that no lap has."""
+        lap = cls(**facts)
+        for part in fields(cls):
+            value, low = getattr(lap, part.name), LEAST.get(part.name, -math.inf)
+            if not (number(value) and value >= low) and not (value is None and part.default is None):
+                raise ValueError(f"the {part.name} of a lap is {str(value)[:40]!r}")
+        if lap.seconds == 0 or (lap.local_batch and lap.total_batch and not lap.local_batch < lap.total_batch):
+            raise ValueError("a lap's numbers do not fit each other")
+        return lap
 
     def terms(self) -> noise.Terms | None:
         """The noise scale's two terms, or None where they were not taken."""
@@ -91,8 +108,27 @@ class Record:
     def from_json(cls, facts: dict[str, Any]) -> "Record":
         """The record that `to_json` wrote."""
         facts = {name: value for name, value in facts.items() if name != "reached"}
-        laps = [Lap(**lap) for lap in facts.pop("laps")]
-        return cls(trial=Trial(**facts.pop("trial")), laps=laps, **facts)
+        laps = [Lap.from_json(lap) for lap in listed(facts.pop("laps"))]
+        record = cls(trial=Trial(**facts.pop("trial")), laps=laps, **facts)
+        for name, value in (("target", record.target), ("examples_to_target", record.examples_to_target),
+                            ("test", record.test)):  # fmt: skip
+            if not (number(value) or (value is None and name != "target")):
+                raise ValueError(f"its {name} is {str(value)[:40]!r}")
+        if not isinstance(record.ended, str) or not isinstance(record.machine, dict):
+            raise ValueError("it does not say how it ended, or on what machine")
+        return record
+
+
+def listed(value: Any) -> list[Any]:
+    """It, if it is a list."""
+    if not isinstance(value, list):
+        raise ValueError(f"its laps are {str(value)[:40]!r}")
+    return value
+
+
+def number(value: Any) -> bool:
+    """Whether it is a finite one; JSON's true and false are numbers to Python."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def crossing(laps: Iterable[Lap], target: float) -> float | None:

@@ -49,6 +49,8 @@ def kept(folder: Path) -> Learned:
         if path.name == PUBLISHED_WEIGHTS:  # there the model is a part of what is served
             classes = json.loads((folder / "bundle.json").read_text())["classes"]
             tensors = {name.removeprefix("model."): value for name, value in tensors.items()}
+    except PermissionError:
+        raise
     except (SafetensorError, ValueError, OSError, KeyError, TypeError, RecursionError) as error:
         remedy = "it was damaged, or another program wrote it"
         raise ValueError(f"--init {path} cannot be read ({error}): {remedy}") from None

@@ -71,6 +71,8 @@ def sent(out: Url, last: str) -> Iterator[Path]:
 def fetched(path: Path) -> Iterator[Path]:
     """A file of this disk that holds what `path` does: itself, or a copy for the length of the block."""
     if not isinstance(path, Url):
+        require_file(path)
+        path.open("rb").close()  # readers of other kinds have no word for a file that only others may read
         yield path
         return
     with tempfile.TemporaryDirectory(prefix="equipoise-") as beside:
@@ -89,9 +91,15 @@ def read_json(path: Path) -> Any:
     """What `path` holds, or one sentence on why it cannot be read."""
     require_file(path)
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"), parse_constant=no_number)
     except (ValueError, RecursionError, IsADirectoryError) as error:
-        raise ValueError(f"{path} is not JSON ({error}): it was damaged, or another program wrote it") from None
+        why = f"{path} is not JSON ({error}): it was damaged, or another program wrote it"
+        raise ValueError(f"{why}; put back what it was, or remove it") from None
+
+
+def no_number(_: str) -> Any:
+    """Refuse NaN and Infinity, which JSON has no words for and Python takes."""
+    raise ValueError("a number in it is none")
 
 
 def require_file(path: Path) -> None:

@@ -14,6 +14,7 @@ def keep_to_ourselves() -> None:
 
     Where there is one to join, its own rules hold. Ray reads this as it is imported, so it has to happen here.
     """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # its makers would be told of each
     running = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")  # noqa: S108 - Ray's place
     if not os.environ.keys() & {"RAY_ADDRESS", "RAY_AUTH_MODE"} and not running.exists():
         os.environ |= LOOPBACK | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}

@@ -33,6 +33,7 @@ from equipoise.workloads import workload
 from jobs import publish, verdicts
 from jobs.captured import require_place
 from jobs.gate import gate
+from jobs.given import require_plain, unusable
 from jobs.pointed import before, pointed, require_link
 from jobs.train import train
 from jobs.verdicts import Verdict, require_fitting
@@ -81,8 +82,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = tyro.cli(Asked, args=arguments)
     try:
         return back(asked) if asked.roll_back else adapt(asked)
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"error: {unusable(error)}", file=sys.stderr)
         return 2
 
 
@@ -126,8 +130,10 @@ def adapt(asked: Asked) -> int:
 
 def require_places(asked: Asked) -> None:
     """Refuse what would fail once all is learned."""
-    if asked.passes < 1:
-        raise ValueError(f"--passes must be 1 or more, got {asked.passes}")
+    for name, value in (("passes", asked.passes), ("workers", asked.workers)):
+        if value < 1:
+            raise ValueError(f"--{name} must be 1 or more, got {value}")
+    require_plain(asked.bundle, asked.out, asked.verdict, asked.capture, asked.data, asked.link, asked.key)
     if asked.bundle is None and asked.link is None:
         raise ValueError("give --bundle with the model, or --link with the link that the service watches")
     if asked.out is not None:

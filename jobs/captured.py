@@ -12,6 +12,7 @@ import tyro
 from equipoise import bundle, store
 from equipoise.capture import POOLS
 from equipoise.captures import Captures
+from jobs.given import require_plain, unusable
 
 FIRST = 10  # captures shown
 
@@ -37,8 +38,11 @@ def main() -> int:
     asked = tyro.cli(Asked)
     try:
         found = done(asked)
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"error: {unusable(error)}", file=sys.stderr)
         return 2
     print(json.dumps(found, indent=1) if asked.json else told(found))
     return 0
@@ -46,6 +50,7 @@ def main() -> int:
 
 def done(asked: Asked) -> dict[str, Any]:
     """What was labelled and exported, or what there is if neither was asked for."""
+    require_plain(asked.capture, asked.labels, asked.bundle, asked.out)
     require_place(asked.capture)
     captures = Captures(asked.capture)
     found: dict[str, Any] = {}

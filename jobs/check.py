@@ -26,6 +26,7 @@ from equipoise.drift.verdict import named
 from equipoise.thumbnails import thumbnail, usual
 from equipoise.words import number
 from equipoise.workloads.folder import ENDINGS
+from jobs.given import require_plain, unusable
 
 STATUS = {"ok": 0, "drift": 3, "unknown": 4}
 AT_ONCE = 64  # pictures
@@ -51,12 +52,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status says what was found."""
     asked = tyro.cli(Asked, args=arguments)
     try:
+        require_plain(asked.bundle, asked.images, asked.out)
         model = bundle.load(asked.bundle)
         found = check(model, asked.images)
         if asked.out:
             left(asked, model, found)
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"error: {unusable(error)}", file=sys.stderr)
         return 2
     print(json.dumps(found, allow_nan=False) if asked.json else table(found))
     return STATUS[found["state"]]

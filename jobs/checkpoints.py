@@ -20,13 +20,15 @@ def last_lap(out: Path, model: Callable[[], nn.Module]) -> Lap | None:
     try:
         if not (kept / SNAPSHOT).exists():
             return None
-        latest = store.read_json(kept / SNAPSHOT)["latest_checkpoint_result"]
+        facts = store.read_json(kept / SNAPSHOT)
+        latest = facts["latest_checkpoint_result"]
         if latest is None:
             return None
+        _ = [(one["checkpoint_dir_name"], one["metrics"]) for one in facts["checkpoint_results"]]  # Ray reads them all
         newest = kept / latest["checkpoint_dir_name"]
         require_weights(newest / STATE, model())
-        return Lap(**store.read_json(newest / LAPS)[-1])
-    except Away:
+        return [Lap.from_json(lap) for lap in store.read_json(newest / LAPS)][-1]
+    except (Away, PermissionError):
         raise
     except (AttributeError, IndexError, KeyError, OSError, SafetensorError, TypeError, ValueError) as error:
         raise ValueError(f"{out} cannot be gone on from ({error}): remove {kept} to train from the start") from error

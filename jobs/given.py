@@ -15,6 +15,19 @@ def given(text: str) -> Path:
     return url.place(text)
 
 
+def require_plain(*places: Path | str | None) -> None:
+    """Refuse, before anything is done, places that hold a secret or are not written as one."""
+    for one in places:
+        url.require_plain(str(one or ""))
+
+
+def unusable(error: OSError) -> str:
+    """Why a place cannot be read or written, in a sentence."""
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    return f"{str(error.filename)[:200]} cannot be used ({error.strerror}): see to it, or give another"
+
+
 Given = Annotated[
     Path,
     tyro.constructors.PrimitiveConstructorSpec(

@@ -86,7 +86,7 @@ def read(path: Path) -> dict[str, Any]:
     if found := launchable.wrong(path):
         raise ValueError(f"{path}: {found[0]}")
     config: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    if config["provider"]["type"] != "external":
+    if config.get("provider", {}).get("type") != "external":
         raise ValueError(f"{path} is of machines elsewhere: ray up {path} starts them, and this cluster.local.yaml")
     return config
 

@@ -55,7 +55,7 @@ def wrong(path: Path) -> list[str]:
     if len(documents) > 1:
         return [f"holds {len(documents)} documents: `ray up` takes one"]
     config: Any = documents[0] if documents else None
-    if said := [*misshapen(config)] or refused_by_ray(config):
+    if said := [*misshapen(config)] or refused_by_ray(config) or [*lacking(config)]:
         return said
     kind = config["provider"]["type"]
     if kind not in PROVIDERS:
@@ -82,6 +82,11 @@ def misshapen(config: Any) -> Iterator[str]:
             yield f"{name} has to be a mapping, and is {of_kind(one)}"
 
 
+def lacking(config: Facts) -> Iterator[str]:
+    """What has to be there, and Ray fills in for some providers only."""
+    yield from (f"{name} is missing" for name in ("available_node_types", "head_node_type") if name not in config)
+
+
 def of_kind(value: Any) -> str:
     """What YAML holds, in words."""
     return "nothing" if value is None else "a list" if isinstance(value, list) else repr(value)[:40]
@@ -96,7 +101,8 @@ def refused_by_ray(config: Any) -> list[str]:
         validate_config(prepare_config(copy.deepcopy(config)))
         return []
     except Exception as error:  # it raises what it likes
-        return [f"Ray refuses it: {(str(error).strip() or type(error).__name__).splitlines()[0]}"]
+        said = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error).strip()
+        return [f"Ray refuses it: {(said or type(error).__name__).splitlines()[0]}"]
 
 
 def amazon(node: Facts) -> Iterator[str]:

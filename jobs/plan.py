@@ -15,7 +15,7 @@ import tyro
 
 from dashboards import pages
 from dashboards.experiments import Experiment, Sweep
-from equipoise import plan, statistical, store, system, tables, url
+from equipoise import plan, statistical, store, system, tables
 from equipoise.plan import Option, Place
 from equipoise.statistical import FAILS, Curve
 from equipoise.step import LEVELS, Places
@@ -23,7 +23,7 @@ from equipoise.system import COVERED, System
 from equipoise.tables import COUNT, MOST
 from equipoise.url import Away
 from jobs import aloud
-from jobs.given import Given
+from jobs.given import Given, require_plain, unusable
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -114,15 +114,14 @@ def main() -> int:
     asked = tyro.cli(Asked)
     try:
         asked.check()
-        for one in (asked.out, asked.system, asked.exchange, asked.statistical):
-            url.require_plain(str(one))
+        require_plain(asked.out, asked.system, asked.exchange, asked.statistical)
         facts = document(asked)
         store.write_json(asked.out / "plan.json", facts)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"error: cannot write to {asked.out}: {error.strerror or error}", file=sys.stderr)
+        print(f"error: {unusable(error)}", file=sys.stderr)
         return 1 if isinstance(error, Away) else 2
     print(
         "\n".join(

@@ -26,7 +26,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from equipoise import bundle, contest, engines, judged, program, runs, store, url
+from equipoise import bundle, contest, engines, judged, program, runs, store
 from equipoise.contest import Result
 from equipoise.drift import publishing
 from equipoise.engines import Engine, Served
@@ -38,7 +38,7 @@ from equipoise.trial import Trial
 from equipoise.url import Away
 from equipoise.workloads import Split, Workload, workload
 from jobs.card import card
-from jobs.given import Given
+from jobs.given import Given, require_plain, unusable
 
 MOST_COMPARED = 1000  # pictures of the test split on which engines are compared
 MOST_WATCHED = 20_000  # pictures of the reference from which drift is told
@@ -80,8 +80,7 @@ def main() -> int:
         print(f"error: {error}: nothing was published", file=sys.stderr)
         return 1
     except OSError as error:
-        reason = error.strerror or error
-        print(f"error: {asked.out} cannot be written ({reason}): choose another --out", file=sys.stderr)
+        print(f"error: {unusable(error)}", file=sys.stderr)
         return 2
     return 0
 
@@ -90,8 +89,7 @@ def publish(asked: Asked, more: dict[str, Any] | None = None) -> None:
     """The whole way from a run to a bundle; `more` facts are of who asks for it, in silence."""
     if asked.name is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", asked.name):
         raise ValueError(f"--name {asked.name!r} cannot stand in an address: use letters, digits, dots and dashes")
-    for one in (asked.run, asked.plan, asked.out):
-        url.require_plain(str(one))
+    require_plain(asked.run, asked.plan, asked.out)
     record = finished(asked.run)
     plan = planned(asked.plan)
     with store.folder(asked.out.absolute(), last=bundle.FACTS) as folder:

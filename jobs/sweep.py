@@ -31,12 +31,13 @@ from equipoise.workloads import workload
 from jobs import aloud, cluster, ladder, room, trackers, tuning
 from jobs import plan as planning
 from jobs.board import Board
-from jobs.given import Given
+from jobs.given import Given, require_plain, unusable
 from jobs.train import GOES_ON, begins, cause, leave_page, placed, require_urls, train
 from jobs.trials import split_matters
 from jobs.tuning import COLUMNS, Hopeless, Policy, Sweep
 
 CONFIRM_SEED = 1000  # beyond those of trials: the plan is tried on what it has not seen
+MOST_SEEDS = 1000
 LEAST_SEARCH = 0.4  # of the budget is for trials, however long the timing of steps took
 
 
@@ -137,8 +138,9 @@ class Asked:
         """Refuse what makes no sweep."""
         if not self.workers or min(self.workers) < 1:
             raise ValueError(f"workers must be numbers of at least 1, got {self.workers}")
-        if self.seeds < 1:
-            raise ValueError(f"seeds must be at least 1, got {self.seeds}")
+        if not 1 <= self.seeds <= MOST_SEEDS:
+            raise ValueError(f"seeds must be from 1 to {MOST_SEEDS:,}, got {self.seeds}")
+        Trial(workload=self.workload, seed=self.seed + CONFIRM_SEED + MOST_SEEDS)  # the last that trials may need
         if not 0 < self.budget_seconds < math.inf:
             raise ValueError(f"budget-seconds must be a finite number above 0, got {self.budget_seconds}")
 
@@ -148,6 +150,7 @@ def main() -> int:
     asked = tyro.cli(Asked)
     try:
         asked.check()
+        require_plain(asked.out)
         return sweep(asked)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -158,6 +161,9 @@ def main() -> int:
     except Away as error:
         print(f"error: {error}: {GOES_ON}", file=sys.stderr)
         return 1
+    except OSError as error:
+        print(f"error: {unusable(error)}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("stopped: the same command goes on", file=sys.stderr)
         cluster.leave(143)
@@ -175,7 +181,7 @@ def sweep(asked: Asked) -> int:
     callbacks = trackers.callbacks(asked.track, out)
     runs.require_writable(out)
     runs.require_ours(out, base)
-    tuning.ended(out / "trials")  # what is damaged there is said before a cluster is waited for
+    tuning.ended(out / "trials", base)  # what is damaged there is said before a cluster is waited for
     cluster.connect()
     _, gpu = cluster.require_slots(max(asked.workers), base.threads)
     cluster.patience(elastic=False)
@@ -197,7 +203,7 @@ def sweep(asked: Asked) -> int:
             until=math.inf if asked.exhaustive else asked.until(start, time.time()),
         )
         searched(asked, trials, fastest, callbacks)
-        table(paced(steps, tuning.drift(tuning.ended(trials.folder))), out / "system.csv")
+        table(paced(steps, tuning.drift(tuning.ended(trials.folder, base))), out / "system.csv")
         facts = planned(out)
         print(aloud.told(facts))
         status = confirmed(base, out, facts)

@@ -27,7 +27,7 @@ from equipoise.trial import Trial
 from equipoise.url import Away, Url
 from equipoise.workloads import Workload, workload
 from jobs import checkpoints, cluster, planned, room, storage
-from jobs.given import Given
+from jobs.given import Given, require_plain, unusable
 from jobs.onlookers import JOURNAL, STOP_FILE
 from jobs.progress import following
 from jobs.trainer import Trainer
@@ -89,8 +89,9 @@ class Asked(Trial):
 def main() -> int:
     """Exit status: 0 ended as it should, 1 failed, 2 asked for what cannot be, 143 stopped."""
     asked = tyro.cli(Asked)
-    cluster.note_place(asked.out)
     try:
+        require_plain(asked.out, asked.plan)
+        cluster.note_place(asked.out)
         asked = planned.followed(asked)
         trial, out = asked.trial(), asked.out.absolute()
         require_urls(trial, out)
@@ -104,6 +105,9 @@ def main() -> int:
     except (ray.train.TrainingFailedError, Away) as error:
         print(f"error: {failure(error)}", file=sys.stderr)
         return 1
+    except OSError as error:
+        print(f"error: {unusable(error)}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("stopped before the training began", file=sys.stderr)
         return STOPPED
@@ -111,7 +115,10 @@ def main() -> int:
         print(f"stopped; the same command goes on from the last checkpoint in {out}")
         return STOPPED
     print(summary(record, out))
-    print(f"  page       {leave_page(record, out)}")
+    try:
+        print(f"  page       {leave_page(record, out)}")
+    except OSError as error:
+        print(f"note: no page was written: {unusable(error)}", file=sys.stderr)
     return 1 if record.ended.startswith("failed") else 0
 
 
@@ -138,7 +145,9 @@ def train(trial: Trial, out: Path, fewest: int | None = None) -> Record | None:
 
 def require_urls(trial: Trial, out: Path) -> None:
     """Refuse URLs that hold secrets, and one to which nothing can be written, before anything of them is kept."""
-    url.require_plain(trial.init or "")
+    require_plain(trial.init, trial.data, out)
+    if isinstance(url.place(trial.data), Url):
+        raise ValueError(f"--data takes a folder, {trial.data} is a URL: copy what it holds to where all nodes see it")
     if isinstance(out, Url):
         runs.require_put(out)
 

@@ -33,6 +33,8 @@ from jobs.trials import UNDER_WAY
 STOPPED = "stopped: it could no longer matter"
 CUT_OFF = "cut off: time was up"  # says nothing of the setting: the trial starts anew when there is more time
 LEAST_FREEDOM = 5  # trials beside the first of each batch, for a scatter to be believed
+VARIED: dict[str, Any] = {"workers": 1, "batch": 1, "accumulate": 1, "lr": 0.0, "seed": 0}
+"""what trials of one sweep do not have in common"""
 COLUMNS = ["global_batch", "lr", "seed", "examples", "reached"]
 
 
@@ -68,8 +70,7 @@ class Sweep:
 
     def path(self, asked: Ask) -> Path:
         """A trial's file."""
-        seed = self.base.seed + asked.seed
-        return self.folder / f"batch-{asked.global_batch}-lr-{asked.lr:g}-seed-{seed}.json"
+        return self.folder / f"{stem(self.trial(asked))}.json"
 
     def tuner(self, policy: "Policy", stop: tune.Stopper | None, callbacks: list[tune.Callback]) -> tune.Tuner:
         """Ray Tune's side."""
@@ -113,7 +114,7 @@ class Policy(Searcher):
         self.lost: set[Ask] = set()  # whose process died before it wrote anything
         self.finished = pd.DataFrame([], columns=COLUMNS)
         self.settings: list[Standing] = []
-        self.take(ended(sweep.folder))
+        self.take(ended(sweep.folder, sweep.base))
 
     def suggest(self, trial_id: str) -> Any:
         """The next trial, None to wait for those that decide what comes next, or the end.
@@ -219,6 +220,11 @@ class Forgetting(tune.Callback):
         trial.metric_n_steps.clear()
 
 
+def stem(trial: Trial) -> str:
+    """Of a trial's file."""
+    return f"batch-{trial.global_batch}-lr-{trial.lr:g}-seed-{trial.seed}"
+
+
 def name(trial: tune.experiment.Trial) -> str:
     """A trial's name in Tune and in trackers: that of its file."""
     return PurePosixPath(trial.config["path"]).stem
@@ -231,14 +237,16 @@ def scratch() -> Path:
     return place
 
 
-def ended(folder: Path) -> list[Record]:
-    """All trials that ended."""
+def ended(folder: Path, base: Trial) -> list[Record]:
+    """All trials of a sweep that ended."""
     found = []
     for path in sorted(folder.glob("*.json")):
         try:
             record = runs.read(path)
         except ValueError as error:
             raise ValueError(f"{path} is damaged: remove it, and the same command repeats its trial") from error
+        if replace(record.trial, **VARIED) != replace(base, **VARIED) or path.stem != stem(record.trial):
+            raise ValueError(f"{path} is not the trial that its name says: remove it, and the same command repeats it")
         if record.ended not in (UNDER_WAY, CUT_OFF):
             found.append(record)
     return found

@@ -10,7 +10,7 @@ from urllib.request import Request, urlopen
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
-from equipoise import store
+from equipoise import store, url
 from equipoise.bundle import Bundle
 from equipoise.drift.causes import NAMES, kinds
 
@@ -59,22 +59,29 @@ def read(path: Path) -> Verdict:
 
 def fetched(service: str, key: Path | None, model: Bundle) -> Verdict:
     """What the service says of the model."""
+    url.require_no_password(service)
+    if not service.startswith(("http://", "https://")):
+        raise ValueError(f"--service {service!r} is no address: give one such as http://127.0.0.1:8000")
+    shown = secret(key) if key else None
     address = f"{service.rstrip('/')}/drift?model={quote(model.name)}"
     try:
-        headers = {"authorization": f"Bearer {secret(key)}"} if key else {}
+        headers = {"authorization": f"Bearer {shown}"} if shown else {}
         request = Request(address, headers=headers)  # noqa: S310 - the address is a user's
         with urlopen(request, timeout=SECONDS) as reply:  # noqa: S310
-            return understood(json.loads(reply.read(MOST_BYTES)), address)
+            found = json.loads(reply.read(MOST_BYTES))
     except HTTPError as error:
         raise ValueError(f"{address} answers {error.code}: {sentence(error)}") from None
-    except (OSError, HTTPException, json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (OSError, HTTPException, ValueError) as error:
         raise ValueError(f"{address} gives no verdict ({error}): is it the address of the service?") from None
+    return understood(found, address)
 
 
 def secret(key: Path) -> str:
     """The first of the keys in a file."""
-    words = key.read_text().split()
-    if not words:
+    if not key.is_file():
+        raise ValueError(f"--key {key} is no file: write the service's API key into one")
+    words = key.read_text(errors="replace").split()
+    if not words or not words[0].isascii() or not words[0].isprintable():
         raise ValueError(f"--key {key} holds no key: write one into it")
     return words[0]
 

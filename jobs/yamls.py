@@ -5,6 +5,8 @@ from typing import Any
 
 import yaml
 
+from equipoise import store
+
 # what PyYAML's own constructors let through: a date that is none, a number of 5,000 digits, lists without end
 RAISED = (OSError, ValueError, LookupError, AttributeError, TypeError, RecursionError, yaml.YAMLError)
 
@@ -12,6 +14,7 @@ RAISED = (OSError, ValueError, LookupError, AttributeError, TypeError, Recursion
 def documents(path: Path) -> list[Any]:
     """All of a file."""
     try:
+        store.require_file(path)
         return list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
     except RAISED as error:
         reason = (error.strerror or str(error)) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"

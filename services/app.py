@@ -59,7 +59,11 @@ def build(args: dict[str, Any]) -> Application:
 
 
 def announced(asked: Reached) -> None:
-    """Say where it will answer: what `serve run` prints is the port of a proxy that is not there."""
+    """Say where it will answer: what `serve run` prints is the port of a proxy that is not there.
+
+    Ray, which is about to be started, would tell its makers of it too.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     scheme = "https" if asked.certfile else "http"
     print(f"will answer at {scheme}://{asked.host}:{asked.port}/", file=sys.stderr)  # noqa: T201
 

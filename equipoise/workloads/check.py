@@ -2,7 +2,8 @@
 
 import math
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -10,16 +11,19 @@ from torch import Tensor, nn
 from equipoise.trial import Trial
 from equipoise.workloads.workload import Split, Workload
 
+PARTS = ("train", "validation", "reference", "test")
+
 
 def attempt(name: str, maker: Callable[[], object]) -> object:
     """What a user's code returns; whatever it raises becomes a sentence that says where."""
     try:
         return maker()
-    except ValueError:
-        raise
     except (Exception, SystemExit) as error:
+        if isinstance(error, ValueError) and (told := " ".join(str(error).split())):
+            raise ValueError(told) from error
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
-        where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames[1:] else ""  # the first is this one
+        theirs = [frame for frame in frames if frame.filename != __file__]
+        where = f" ({theirs[-1].filename}, line {theirs[-1].lineno})" if theirs else ""
         raise ValueError(f"{name} raised {type(error).__name__}: {first_line(error)}{where}") from error
 
 
@@ -28,8 +32,10 @@ def checked(made: object, trial: Trial) -> Workload:
     name = trial.workload
     if not isinstance(made, Workload):
         raise ValueError(f"{name} made a {type(made).__name__}; it must return an equipoise.workloads.Workload")
-    for part in ("train", "validation", "reference", "test"):
-        check_split(f"{name}: its {part} split", getattr(made, part), len(made.classes))
+    attempt(f"{name}: its classes", lambda: len(made.classes))
+    for part in PARTS:
+        what = f"{name}: its {part} split"
+        attempt(what, partial(check_split, what, getattr(made, part), len(made.classes)))
     if trial.global_batch > len(made.train):
         raise ValueError(
             f"the global batch is {trial.global_batch} ({trial.workers} workers x {trial.batch} x {trial.accumulate}), "
@@ -37,7 +43,7 @@ def checked(made: object, trial: Trial) -> Workload:
         )
     if not isinstance(made.target, int | float) or not math.isfinite(made.target):
         raise ValueError(f"{name}: its target is {made.target!r}; it must be a finite number")
-    check_scale(name, made)
+    attempt(f"{name}: its mean or std", lambda: check_scale(name, made))
     check_model(name, made)
     return made
 
@@ -73,15 +79,16 @@ def check_scale(name: str, made: Workload) -> None:
 
 def check_model(name: str, made: Workload) -> None:
     """Refuse a model, loss or metric that does not take the pictures and labels."""
-    picture, label = made.train.pictures[0], made.train.labels[:1]
-    images = (picture[None].float() / 255).repeat(2, 1, 1, 1)
-    labels = label.repeat(2)
+    labels = torch.stack([made.train.labels.min(), made.train.labels.max()])
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         model = attempt(f"{name}: its model()", made.model)
         if not isinstance(model, nn.Module):
             raise ValueError(f"{name}: its model() made a {type(model).__name__}; it must make a new torch.nn.Module")
-        network = model.eval()
-        logits = attempt(f"{name}: its model on pictures of {tuple(picture.shape)}", lambda: network(images))
+        if not any(parameter.requires_grad for parameter in model.parameters()):
+            raise ValueError(f"{name}: its model has nothing that learns: give it parameters that need a gradient")
+        shapes = {tuple(getattr(made, part).pictures[0].shape) for part in PARTS[1:]}
+        for shape in [*shapes, tuple(made.train.pictures[0].shape)]:
+            logits = attempt(f"{name}: its model on pictures of {shape}", partial(scores, model, shape))
         if not isinstance(logits, Tensor) or len(logits) != 2:
             raise ValueError(f"{name}: its model must answer with a row of scores a picture")
         loss = attempt(f"{name}: its loss on scores of {tuple(logits.shape)}", lambda: made.loss(logits, labels))
@@ -90,6 +97,11 @@ def check_model(name: str, made: Workload) -> None:
         metric = attempt(f"{name}: its metric on scores of {tuple(logits.shape)}", lambda: made.metric(logits, labels))
         if not isinstance(metric, Tensor) or metric.shape != (2,) or not metric.isfinite().all():
             raise ValueError(f"{name}: its metric must be a finite number a picture, got {metric}")
+
+
+def scores(model: nn.Module, shape: Sequence[int]) -> object:
+    """What a model makes of two pictures of a shape."""
+    return model.eval()(torch.rand(2, *shape))
 
 
 def first_line(error: BaseException) -> str:

@@ -25,6 +25,18 @@ def nothing(*_):
     raise KeyError("colour")
 
 
+def wordless():
+    raise ValueError
+
+
+class Unreadable:
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        raise OSError("no such file")
+
+
 BROKEN = {
     "labels beyond the classes": (wrong_labels(MADE.validation.labels + 3), "validation split has labels from 3 to 12"),
     "labels of the wrong type": (wrong_labels(MADE.validation.labels.float()), "labels as a tensor of int64"),
@@ -37,9 +49,26 @@ BROKEN = {
     "a model, not a function": (replace(MADE, model=MADE.model()), r"model\(\) raised TypeError.*line \d+"),
     "no module": (replace(MADE, model=lambda: None), r"model\(\) made a NoneType"),
     "too small a model": (replace(MADE, model=lambda: nn.Linear(3, 2)), r"model on pictures of \(1, 16, 16\) raised"),
-    "one score": (replace(MADE, model=lambda: nn.Flatten(0)), "a row of scores a picture"),
+    "one score": (
+        replace(MADE, model=lambda: nn.Sequential(nn.Linear(16, 1), nn.Flatten(0))),
+        "a row of scores a picture",
+    ),
     "loss a picture": (replace(MADE, loss=lambda a, b: F.cross_entropy(a, b, reduction="none")), "one number"),
     "metric NaN": (replace(MADE, metric=lambda a, b: torch.full_like(a[:, 0], torch.nan)), "metric must be a finite"),
+    "nothing learns": (replace(MADE, model=nn.Flatten), "has nothing that learns"),
+    "fewer scores than classes": (
+        replace(MADE, model=lambda: nn.Sequential(nn.Flatten(), nn.Linear(256, 9))),
+        "loss on scores of .* raised IndexError",
+    ),
+    "colours in one split": (
+        replace(MADE, test=Split(ONE.repeat(1, 3, 1, 1), torch.tensor([1]))),
+        r"model on pictures of \(3, 16, 16\) raised RuntimeError",
+    ),
+    "no split": (replace(MADE, train=None), "train split raised AttributeError"),
+    "no classes": (replace(MADE, classes=None), "classes raised TypeError"),
+    "one mean": (replace(MADE, mean=0.5), "mean or std raised TypeError"),
+    "pictures that cannot be read": (replace(MADE, test=Split(Unreadable(), torch.tensor([1]))), "test_check.py, line"),
+    "a word without a reason": (replace(MADE, model=wordless), r"model\(\) raised ValueError: no message"),
     "metric raises": (replace(MADE, metric=nothing), "metric on .* raised KeyError: 'colour'"),
 }
 

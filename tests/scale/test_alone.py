@@ -31,6 +31,10 @@ def test_a_ray_that_a_command_starts_is_for_itself_alone(tmp_path):
     running = begun((sys.executable, "-m", "jobs.train", *asked), plain, tmp_path / "log", ROOT)
     try:
         until((tmp_path / "run" / "laps.jsonl").exists, 120, "the first lap")
+        heard = [pid for pid in family(running.pid) if b"UsageStatsHead" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        assert heard  # who would tell Ray's makers, and is told not to
+        for pid in heard:
+            assert b"RAY_USAGE_STATS_ENABLED=0\0" in Path(f"/proc/{pid}/environ").read_bytes()
         beyond = beyond_loopback(family(running.pid))
         assert [one for one in beyond if "RayTrainWorker" not in one] == []  # torch's rendezvous has no option for it
         hurried = plain | LOOPBACK | {"RAY_gcs_rpc_server_connect_timeout_s": "1"}  # or it would look elsewhere

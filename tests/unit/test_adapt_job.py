@@ -108,7 +108,7 @@ def test_a_bundle_is_not_published_into_another(dry, digits):
         (DRIFT | {"effects": None}, "(effects: "),
         (DRIFT | {"effects": [{}]}, "(effects.0.cause: "),
         (DRIFT | {"effects": [DARK | {"value": "x"}]}, "(effects.0.value: "),
-        (json.dumps(DRIFT | {"effects": [DARK | {"value": float("nan")}]}), "(effects.0.value: "),
+        (json.dumps(DRIFT | {"effects": [DARK | {"value": float("nan")}]}), "a number in it is none"),
         (DRIFT | {"effects": [DARK | {"detail": "purple"}]}, "tells of exposure 'purple'"),
         (DRIFT | {"effects": [{"cause": "tint", "detail": "greener", "value": 0.1}]}, "pictures cannot show"),
         (DRIFT | {"effects": []}, "does not say how much of exposure"),
@@ -221,6 +221,30 @@ def test_what_the_service_says_instead_of_a_verdict_is_told(digits, odd, capsys,
 def test_an_address_where_nobody_answers_is_told(digits, capsys, service):
     assert run("--bundle", digits, "--service", service, "--dry-run") == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("service", "said"),
+    [
+        ("http://name:open-sesame@127.0.0.1:9", "has a password in it"),
+        ("file:///etc/hostname", "is no address: give one such as"),
+        ("", "is no address: give one such as"),
+        ("http://[::1", "gives no verdict"),
+    ],
+)
+def test_an_address_that_is_none_is_refused(digits, capsys, service, said):
+    assert run("--bundle", digits, "--service", service, "--dry-run") == 2
+    told = capsys.readouterr().err
+    assert said in told and "open-sesame" not in told and told.count("\n") == 1
+
+
+@pytest.mark.parametrize("key", ["none", ".", "odd"])
+def test_a_key_that_is_none_is_said_to_be_the_keys_fault(digits, tmp_path, capsys, key):
+    (tmp_path / "odd").write_bytes(b"open-sesame\xff")
+    service = ("--service", "http://127.0.0.1:9", "--key", tmp_path / key)
+    assert run("--bundle", digits, *service, "--dry-run") == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"error: --key {tmp_path / key}") and "open-sesame" not in told
 
 
 def test_a_link_says_which_bundle(digits, tmp_path, capsys):

@@ -1,6 +1,7 @@
 """A bundle answers anywhere, and is refused when a byte of it is not as it was published."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -36,6 +37,14 @@ def published(run, tmp_path_factory):
 
 def pictures(count):
     return torch.randint(0, 256, (count, 1, 16, 16), dtype=torch.uint8, generator=torch.manual_seed(count))
+
+
+def test_nobody_is_told_of_a_model_that_answers(published, tmp_path):
+    script = "import sys; from equipoise import bundle; bundle.load(sys.argv[1], 'onnxruntime')"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("ORT_", "XDG_"))}
+    command = (sys.executable, "-c", script, str(published))
+    subprocess.run(command, env=environment | {"HOME": str(tmp_path)}, check=True)
+    assert not list(tmp_path.rglob("*onnxruntime*"))  # where it would keep what it is about to tell its maker
 
 
 def test_every_engine_answers_the_same(published):

@@ -1,4 +1,5 @@
 import json
+import os
 from dataclasses import asdict
 
 import pytest
@@ -13,6 +14,9 @@ LAP = Lap(step=7, steps=7, seen=70, examples=70, workers=1, lr=0.1, loss=1.0, se
           data_seconds=0.1, compute_seconds=0.8, exchange_seconds=0.1)  # fmt: skip
 
 
+ODD_SNAPSHOT = {"latest_checkpoint_result": {"checkpoint_dir_name": "checkpoint_1"}, "checkpoint_results": [{"a": 1}]}
+
+
 def model():
     return nn.Linear(3, 2)
 
@@ -21,7 +25,8 @@ def model():
 def out(tmp_path):
     newest = tmp_path / FOLDER / "checkpoint_1"
     newest.mkdir(parents=True)
-    snapshot = {"latest_checkpoint_result": {"checkpoint_dir_name": newest.name}}
+    result = {"checkpoint_dir_name": newest.name, "metrics": {"step": 7}}
+    snapshot = {"latest_checkpoint_result": result, "checkpoint_results": [result]}
     (newest.parent / SNAPSHOT).write_text(json.dumps(snapshot))
     save_file({f"model.{name}": value for name, value in model().state_dict().items()}, newest / STATE)
     (newest / LAPS).write_text(json.dumps([asdict(LAP)]))
@@ -38,13 +43,32 @@ def test_a_new_run_starts(tmp_path):
 
 @pytest.mark.parametrize(
     ("file", "content"),
-    [(SNAPSHOT, "{"), (SNAPSHOT, "[]"), (STATE, "cut"), (LAPS, "["), (LAPS, "[]"), (LAPS, '[{"step": 1}]')],
+    [
+        *((SNAPSHOT, text) for text in ("{", "[]", json.dumps(ODD_SNAPSHOT))),
+        *((LAPS, text) for text in ("[", "[]", '[{"step": 1}]', json.dumps([asdict(LAP) | {"seen": -100}]))),
+        (STATE, "cut"),
+    ],
 )
 def test_damage_is_said_with_what_to_do(out, file, content):
     folder = out / FOLDER if file == SNAPSHOT else out / FOLDER / "checkpoint_1"
     (folder / file).write_text(content)
     with pytest.raises(ValueError, match=r"cannot be gone on from .*: remove .* to train from the start"):
         last_lap(out, model)
+
+
+def test_what_may_not_be_read_is_not_to_be_removed(out):
+    (out / FOLDER / "checkpoint_1" / STATE).chmod(0)
+    child = os.fork()
+    if not child:  # as another user: root reads all
+        try:
+            if os.geteuid() == 0:
+                os.setuid(65534)
+            last_lap(out, model)
+        except PermissionError:
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_checkpoint_that_is_gone_is_missed(out):

@@ -137,6 +137,8 @@ def test_what_ray_lets_pass_is_found(name, tmp_path):
         (f"a: {'9' * 5000}", "cannot be read"),
         ("[" * 5000, "cannot be read"),
         ("provider:", "provider has to be a mapping, and is nothing"),
+        ("cluster_name: x\nmax_workers: 1\nprovider: {type: external}", "Ray refuses it: setup_commands is missing"),
+        (LOCAL.read_text().replace("head_node_type:", "#"), "head_node_type is missing"),
         ("available_node_types: {one: x}", "available_node_types.one has to be a mapping, and is 'x'"),
     ],
 )

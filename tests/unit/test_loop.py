@@ -10,6 +10,7 @@ from equipoise.loop import Training, laps, no_denormals
 from equipoise.optimizer import Optimizer
 from equipoise.record import Lap
 from equipoise.trial import Trial
+from equipoise.workloads import workload
 from tests.gloo import gloo
 
 DIGITS = Trial(workload="digits", batch=32, target=2.0)  # an accuracy that no run reaches
@@ -192,6 +193,15 @@ def test_a_loss_that_is_not_finite_ends_the_trial_and_names_the_step(place, work
     step = int(ended.rsplit(maxsplit=1)[1])
     before = done[-1].step if done else 0
     assert before < step <= before + 100
+
+
+def test_a_metric_that_is_none_ends_the_run_and_leaves_no_lap():
+    made = workload(DIGITS)
+    odd = replace(made, metric=lambda logits, labels: made.metric(logits, labels) / (len(labels) == 2))
+    training = Training(replace(DIGITS, evaluate=640), odd)
+    done = list(training.laps())
+    assert training.ended.startswith("failed: the metric was ") and training.ended.endswith("split at step 20")
+    assert all(lap.metric is None for lap in done) and done == training.done
 
 
 def ending(trial):

@@ -136,7 +136,18 @@ def test_a_drift_counts_when_the_steps_are_timed_and_again_when_they_are_trained
 def test_a_damaged_trial_is_named_and_what_to_do(tmp_path):
     (tmp_path / "batch-8.json").write_text('{"schema": 1')
     with pytest.raises(ValueError, match=r"batch-8\.json is damaged: remove it, and the same command"):
-        ended(tmp_path)
+        ended(tmp_path, Trial(workload="digits"))
+
+
+@pytest.mark.parametrize("change", [{"workload": "vending"}, {"seed": 1}, {"lr": 0.1}, {"momentum": 0.5}])
+def test_a_trial_of_something_else_is_named_and_not_counted(tmp_path, change):
+    trial = Trial(workload="digits", batch=8)
+    path, one = tmp_path / "batch-8-lr-0.05-seed-0.json", trial_at(0.1, 8)
+    store.write_json(path, one.to_json())
+    assert len(ended(tmp_path, trial)) == 1
+    store.write_json(path, replace(one, trial=replace(trial, **change)).to_json())
+    with pytest.raises(ValueError, match=r"seed-0\.json is not the trial that its name says: remove it"):
+        ended(tmp_path, trial)
 
 
 class Counted(Grid):
@@ -153,7 +164,7 @@ def test_records_of_an_earlier_command_are_looked_at_once_however_many(tmp_path)
     for seed in range(40):
         one = replace(trial_at(0.1, 8), trial=Trial(workload="digits", batch=8, seed=5 + seed))
         store.write_json(tmp_path / f"batch-8-lr-0.05-seed-{5 + seed}.json", one.to_json())
-    store.write_json(tmp_path / "batch-4.json", trial_at(0.1, 4).to_json())
+    store.write_json(tmp_path / "batch-4-lr-0.05-seed-0.json", trial_at(0.1, 4).to_json())
     grid = Counted([8, 16], 0.05, lambda batch: batch / 1000, seeds=50, bounds=(0.05, 0.05))
     sweep = Sweep(base=Trial(workload="digits", seed=5), folder=tmp_path, workers_at={8: 1, 16: 1}, slots=2)
     policy = Policy(grid, sweep, Board(sweep.workers_at, sweep.until))

@@ -82,6 +82,13 @@ def test_a_run_claims_its_place_and_refuses_that_of_another(bucket):
         runs.finished(bucket / "other", trial)
 
 
+WITH_PASSWORDS = (
+    *("s3://name:secret@bucket/x", "s3://name:sec/secret@bucket/x", "s3://secret@bucket/x"),
+    *("s3:/name:secret@bucket/x", "s3:name:secret@bucket/x", "s3://%6eame:secret%40bucket/x"),
+    *("name:secret@s3://bucket/x", "file://name:secret@host/x", "abfs://name:secret@box/x", "ftp://name:secret@host/x"),
+)
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -89,8 +96,11 @@ def test_a_run_claims_its_place_and_refuses_that_of_another(bucket):
         ("gs:bucket/x", "is no URL: two slashes"),
         ("s4://bucket/x", "s4:// is no object store"),
         ("ftp://bucket/x", "ftp:// is no object store"),
+        ("file://host/x", "is no file of this machine"),
+        ("s3://bucket/\udcff", "signs that cannot be written"),
+        ("runs/\x1b[31m", "signs that cannot be written"),
         ("simplecache::s3://bucket/x", "is a chain of stores"),
-        ("s3://name:secret@bucket/x", "has a password in it"),
+        *((text, "has a password in it") for text in WITH_PASSWORDS),
         ("s3://bucket/x?X-Amz-Signature=secret", "has a query, which may be a signature"),
         ("s3://", "names no bucket"),
     ],
@@ -106,6 +116,13 @@ def test_what_is_no_url_of_a_store_is_refused_without_its_secrets(text, sentence
 @pytest.mark.parametrize("text", ["runs/x", "/runs/x", "s3", "s3://bucket/a@b:c", "abfs://box@account/x", "None"])
 def test_what_is_plain_is_not_refused(text):
     url.require_plain(text)
+
+
+@pytest.mark.parametrize("text", ["soon", "nan", "inf", "-1", ""])
+def test_patience_that_is_no_time_is_named(monkeypatch, text):
+    monkeypatch.setenv(url.PATIENCE, text)
+    with pytest.raises(ValueError, match=f"{url.PATIENCE} must be a number of seconds, got '{text}'"):
+        patiently(lambda: 1, "s3://bucket/x")
 
 
 def test_a_store_that_is_away_for_a_moment_is_waited_for(monkeypatch, caplog):
