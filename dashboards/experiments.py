@@ -146,13 +146,14 @@ def plan(file: Path) -> Sweep:
         facts = EMPTY | require(store.read_json(place / "plan.json"), place / "plan.json", "front", "warnings")
     trial, counted = place / "trial.json", (place / "statistical.csv").is_file()
     under_way = [] if counted else tried(place / "trials")
+    table = tables.statistical(place / "statistical.csv") if counted else counts(under_way)
     return Sweep(
         plan=facts,
         system=tables.system(place / "system.csv") if (place / "system.csv").is_file() else None,
-        statistical=tables.statistical(place / "statistical.csv") if counted else counts(under_way),
+        statistical=table,
         trial=require(store.read_json(trial), trial) if trial.exists() else {},
         confirm=store.read_json(place / "confirm.json") if (place / "confirm.json").exists() else None,
-        trials=len(list((place / "trials").glob("*.json"))),
+        trials=len(table) if counted and table is not None else len(list((place / "trials").glob("*.json"))),
         under_way=under_way,
     )
 

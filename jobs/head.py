@@ -22,7 +22,7 @@ import tyro
 import yaml
 
 from jobs import launchable
-from jobs.processes import born, free_ports, until
+from jobs.processes import born, descendants, free_ports, keeps_node, until
 from jobs.stage import BIN, Stage, stage
 
 PORT = 8265  # Ray's own choice
@@ -53,7 +53,11 @@ def main() -> int:
         print("starting; about half a minute", flush=True)
         with growing(config, asked.port) as made:
             print(*told(config, asked), sep="\n", flush=True)
+            told_of = 0
             while born(made.head):
+                if (count := nodes(made.head)) != told_of:
+                    print(f"{count or 'no'} node{'s' * (count != 1)}", flush=True)
+                    told_of = count
                 time.sleep(1)
             raise RuntimeError("the head has ended by itself: start it again, and jobs go on from their checkpoints")
     except ValueError as error:
@@ -65,6 +69,11 @@ def main() -> int:
     except KeyboardInterrupt:
         print("\nended: nothing is left running", file=sys.stderr)
     return 0
+
+
+def nodes(head: int) -> int:
+    """How many there are beside the head."""
+    return max(0, sum(keeps_node(Path(f"/proc/{pid}")) for pid in descendants(head)) - 1)
 
 
 def stopped(_number: int, _: FrameType | None) -> None:

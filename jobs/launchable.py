@@ -41,6 +41,8 @@ def main() -> int:
     found = [f"{path}: {one}" for path in asked.parse_args().files for one in wrong(path)]
     for one in found:
         print(f"error: {one}", file=sys.stderr)
+    if not found:
+        print("nothing wrong was found")
     return 2 if found else 0
 
 

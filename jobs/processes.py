@@ -48,12 +48,14 @@ def family(root: int) -> set[int]:
 
 def raylets(place: str) -> set[int]:
     """Ids of the nodes of a Ray whose folder this is, whoever their parent is by now."""
-    found = set()
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it ended meanwhile, or is another's
-            if process.joinpath("exe").readlink().name == "raylet" and place in process.joinpath("cmdline").read_text():
-                found.add(int(process.name))
-    return found
+    return {int(one.name) for one in Path("/proc").glob("[0-9]*") if keeps_node(one, place)}
+
+
+def keeps_node(process: Path, place: str = "") -> bool:
+    """Whether a process is what keeps a node of Ray's."""
+    with suppress(OSError):  # it ended meanwhile, or is another's
+        return process.joinpath("exe").readlink().name == "raylet" and place in process.joinpath("cmdline").read_text()
+    return False
 
 
 def descendants(root: int) -> set[int]:

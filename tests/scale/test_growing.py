@@ -35,6 +35,9 @@ def test_a_plan_brings_its_nodes_and_they_go_with_it(local, plan, tmp_path):
     assert max(count for _, count in since) == 3
     there = next(at for at, count in since if count == 3)
     assert there < local.first_lap - start < end - start < since[-1][0]
+    log = local.place.parent / "head.log"
+    said = until(lambda: (lines := log.read_text().splitlines())[-1] == "no nodes" and lines, 30)
+    assert "3 nodes" in said
     print(f"seconds since submitting: nodes there {there:.0f}, first lap {local.first_lap - start:.0f}", end="")
     print(f", end {end - start:.0f}, nodes gone {since[-1][0]:.0f}")
 
