@@ -43,6 +43,10 @@ HOLDS: dict[str, Callable[[Any], bool]] = {
     "int64": lambda value: isinstance(value, int) and value.bit_length() < 64,
     "float64": lambda value: isinstance(value, float | int),
 }
+GOOD: set[tuple[type, ...]] = set()
+"""types of rows that were looked at column by column"""
+LARGEST = 1 << 63
+PART = 1 << 16  # bytes of a file that are read at once
 DEFAULTS = {field.name: field.default for field in fields(Trial)}
 """of what was asked by an earlier release, which knew fewer options"""
 
@@ -89,8 +93,14 @@ def read(file: os.DirEntry[str]) -> Any:
     """What a file holds."""
     if not file.is_file():
         raise ValueError("it is no file")  # a pipe would be waited for
-    with open(file.path, "rb", buffering=0) as held:  # noqa: PTH123 - a Path for each costs as much as its reading
-        return orjson.loads(held.read())
+    place = os.open(file.path, os.O_RDONLY)  # a file of Python's asks the system twice as much for each
+    try:
+        held = os.read(place, PART)
+        while part := os.read(place, PART):
+            held += part
+    finally:
+        os.close(place)
+    return orjson.loads(held)
 
 
 def row(path: str, facts: Any) -> tuple[object, ...]:
@@ -117,7 +127,11 @@ def row(path: str, facts: Any) -> tuple[object, ...]:
         sum([lap["seconds"] for lap in laps]),
         facts["test"],
     )
+    counts, kinds = (workers, batch, accumulate, found[7], trial["seed"], found[13]), tuple(map(type, found))
+    if kinds in GOOD and min(counts) > -LARGEST and max(counts) < LARGEST:  # as it mostly is
+        return found
     for value, (name, kind) in zip(found, COLUMNS.items(), strict=True):
         if not (HOLDS[kind](value) or (value is None and name in EMPTY)):
             raise ValueError(f"its {name} is {str(value)[:40]!r}")
+    GOOD.add(kinds)
     return found

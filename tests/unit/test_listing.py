@@ -49,6 +49,17 @@ def test_a_row_says_what_its_record_does(root):
     assert pd.isna(row.examples_to_target) and pd.isna(row.model)
 
 
+def test_a_record_longer_than_one_read_and_numbers_beyond_a_table_are_told_apart(root):
+    long = record()
+    store.write_json(root / "long" / "record.json", replace(long, laps=list(long.laps) * 1000).to_json())
+    assert (root / "long" / "record.json").stat().st_size > 2 * listing.PART
+    put(root / "huge" / "record.json", seed=2**62, workers=2**40, batch=2**40)  # of the same types as all others
+    found = listing.listed(root)
+    assert len(found.rows) == 4 and str(root / "long" / "record.json") in set(found.rows.path)
+    assert [Path(path).parent.name for path in found.damaged] == ["huge"]
+    assert "its global_batch is" in str(found.damaged)
+
+
 def test_what_is_no_part_of_a_sweep_or_a_run_is_no_record(root):
     for name in ("tune/record.json", "checkpoints/record.json", ".hidden/record.json", "swept/system.json"):
         put(root / name)
