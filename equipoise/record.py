@@ -1,9 +1,10 @@
 """What one trial measured. Units are in the names, or said beside them."""
 
 import math
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, TypeGuard
 
 from equipoise import noise
 from equipoise.trial import Trial
@@ -126,9 +127,9 @@ def listed(value: Any) -> list[Any]:
     return value
 
 
-def number(value: Any) -> bool:
-    """Whether it is a finite one; JSON's true and false are numbers to Python."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def number(value: Any) -> TypeGuard[int | float]:
+    """Whether it is one that arithmetic takes; JSON's true and false are numbers to Python."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def crossing(laps: Iterable[Lap], target: float) -> float | None:

@@ -3,9 +3,10 @@
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, TypeVar
 
 from equipoise import store
+from equipoise.record import number
 from equipoise.tables import COUNT, MOST
 
 A = TypeVar("A")
@@ -69,8 +70,3 @@ def counted(file: Path, plan: dict[str, Any], name: str) -> int:
     if not number(value) or value % 1 or not 1 <= value <= MOST:
         raise ValueError(f"{file}: plan.{name} must be {COUNT.words}, got {value!r}")
     return int(value)
-
-
-def number(value: Any) -> TypeGuard[int | float]:
-    """Whether it is one: JSON's true and false are numbers to Python."""
-    return isinstance(value, int | float) and not isinstance(value, bool)

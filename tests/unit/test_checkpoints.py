@@ -45,7 +45,16 @@ def test_a_new_run_starts(tmp_path):
     ("file", "content"),
     [
         *((SNAPSHOT, text) for text in ("{", "[]", json.dumps(ODD_SNAPSHOT))),
-        *((LAPS, text) for text in ("[", "[]", '[{"step": 1}]', json.dumps([asdict(LAP) | {"seen": -100}]))),
+        *(
+            (LAPS, text)
+            for text in (
+                "[",
+                "[]",
+                '[{"step": 1}]',
+                json.dumps([asdict(LAP) | {"seen": -100}]),
+                json.dumps([asdict(LAP) | {"loss": 10**400}]),
+            )
+        ),
         (STATE, "cut"),
     ],
 )

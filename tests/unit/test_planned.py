@@ -70,6 +70,7 @@ def test_what_contradicts_it_is_refused(path, words, more, said):
         ({"plan": PLAN | {"global_batch": 1e30}}, r"got 1e\+30"),
         ({"plan": PLAN | {"lr": [1]}}, r"plan\.lr must be a number above 0, or null, got \[1\]"),
         ({"plan": PLAN | {"lr": float("nan")}}, "a number in it is none"),
+        ({"plan": PLAN | {"lr": 10**400}}, "must be a number above 0"),
         ({"plan": 3}, "is no plan that jobs.plan or jobs.sweep wrote"),
         ([], "is no plan that jobs.plan or jobs.sweep wrote"),
     ],
