@@ -11,33 +11,33 @@ demo: .venv/ready ## the whole story: a plan, a model that is served, a light th
 
 test: .venv/ready .venv/clients/ready .venv/browser/ready ## everything real: gloo workers, Ray, HTTP, files, a browser
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal tests/unit tests/contract tests/replay tests/browser
-	$(BIN)/python -m pytest tests/ray tests/http
+	$(BIN)/python -m pytest tests/ray tests/serving
 
 test-s3: .venv/ready .venv/moto/ready ## results by URL, on a store of our own: trained, swept, gone on with, served, and the store away for a while
-	$(BIN)/python -m pytest tests/s3
+	$(BIN)/python -m pytest tests/object_store
 
 test-story: .venv/ready .venv/browser/ready ## the demo to its end, whether what it tells stands in its records, and models adapted again
-	$(BIN)/python -m pytest tests/story
+	$(BIN)/python -m pytest tests/end_to_end
 
 test-cluster: .venv/ready ## a cluster that grows for what is submitted and shrinks after, as the README has it; hosts, links, and what goes wrong
 	command -v tc > /dev/null || apt-get install --yes --no-install-recommends iproute2 > /dev/null || echo 'no iproute2 here: tests on hosts in miniature will be skipped'
-	$(BIN)/python -m pytest tests/lan
-	$(BIN)/python -m pytest -rP tests/scale
+	$(BIN)/python -m pytest tests/network
+	$(BIN)/python -m pytest -rP tests/autoscaling
 
 lint: .venv/ready ## style, types and the floors of the house
-	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python -m jobs.launchable cluster.yaml cluster.gcp.yaml cluster.local.yaml services/kuberay/*.yaml
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python -m jobs.cluster.validate cluster.yaml cluster.gcp.yaml cluster.local.yaml services/kuberay/*.yaml
 
 bench: .venv/peers .venv/servers/ready ## speed against peers, in interleaved pairs, and the search against others
-	$(BIN)/python -m tests.bench.loop && $(BIN)/python -m tests.bench.augment && $(BIN)/python -m tests.bench.engines && $(BIN)/python -m tests.bench.serving && $(BIN)/python -m tests.bench.hurt && $(BIN)/python -m tests.policies
+	$(BIN)/python -m benchmarks.loop && $(BIN)/python -m benchmarks.augment && $(BIN)/python -m benchmarks.engines && $(BIN)/python -m benchmarks.serving && $(BIN)/python -m benchmarks.fault_tolerance && $(BIN)/python -m benchmarks.search_policies
 
 bench-drift: .venv/watchers/ready ## every figure about drift, beside the detectors of others; it takes hours
-	$(BIN)/python -m tests.bench.drift && $(BIN)/python -m tests.bench.drift.served && $(BIN)/python -m tests.bench.drift.story && $(BIN)/python -m tests.bench.drift.memory && $(BIN)/python -m tests.bench.watched
+	$(BIN)/python -m benchmarks.drift && $(BIN)/python -m benchmarks.drift.live_service && $(BIN)/python -m benchmarks.drift.end_to_end && $(BIN)/python -m benchmarks.drift.memory && $(BIN)/python -m benchmarks.monitoring_cost
 
 serve: .venv/ready ## answer pictures by HTTP with the model published in bundles/vending; Ray keeps to loopback by that variable
 	RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 $(BIN)/serve run services.app:build bundle=bundles/vending
 
 cluster: .venv/ready ## a cluster on this machine that grows with what is submitted to it; Ctrl-C ends it
-	$(BIN)/python -m jobs.head cluster.local.yaml
+	$(BIN)/python -m jobs.cluster.local cluster.local.yaml
 
 .venv/ready: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python >= 3.11 is needed, this is " + sys.version.split()[0] + "; try make PYTHON=python3.12")'

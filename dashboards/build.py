@@ -8,9 +8,11 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from dashboards import experiments, index, pages
+from dashboards import experiments
+from dashboards import reports as pages
 from dashboards.experiments import FOREIGN, Experiment
 from dashboards.page import plain, written
+from dashboards.panels import experiment_index as index
 
 MOST_PAGES = 200  # written at once: of two thousand runs the index is enough, and a page weighs 2 MB
 

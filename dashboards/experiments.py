@@ -12,8 +12,10 @@ from typing import Any
 
 import pandas as pd
 
-from equipoise import runs, store, tables
-from equipoise.record import Record
+from equipoise.planning import measurements as tables
+from equipoise.runs import folder as runs
+from equipoise.runs.record import Record
+from equipoise.storage import atomic as store
 
 Facts = dict[str, Any]
 

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from plotly.io import to_json
 from plotly.offline import get_plotlyjs
 
-from equipoise import store
+from equipoise.storage import atomic as store
 
 Cell = str | float | int | None
 

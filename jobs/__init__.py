@@ -21,5 +21,5 @@ def keep_to_ourselves() -> None:
 
 
 # of a command, while Python looks for it; a head takes jobs from whoever knows its user's token
-if sys.argv[0] == "-m" and "jobs.head" not in sys.orig_argv:
+if sys.argv[0] == "-m" and "jobs.cluster.local" not in sys.orig_argv:
     keep_to_ourselves()

@@ -19,24 +19,28 @@ import torch
 import tyro
 from safetensors.torch import save_file
 
-from equipoise import bundle, store
-from equipoise.captures import Captures
-from equipoise.drift import priors, refined, remedied
-from equipoise.drift.known import Known, known
-from equipoise.drift.remedied import Change, Regime, Remedy
-from equipoise.machine import machine
-from equipoise.record import Record
-from equipoise.start import begun, head_of, kept
-from equipoise.trial import Trial
-from equipoise.words import number
+from equipoise.bundle import bundle
+from equipoise.captures.store import Captures
+from equipoise.config import Trial
+from equipoise.drift.adaptation import fit_corruptions as refined
+from equipoise.drift.adaptation import label_prior as priors
+from equipoise.drift.adaptation import workload as remedied
+from equipoise.drift.adaptation.workload import Change, Regime, Remedy
+from equipoise.drift.reference.profile import Known, known
+from equipoise.formatting import number
+from equipoise.hardware import machine
+from equipoise.runs.record import Record
+from equipoise.storage import atomic as store
+from equipoise.training.finetune import begun, head_of, kept
 from equipoise.workloads import workload
-from jobs import publish, verdicts
-from jobs.captured import require_place
-from jobs.gate import gate
-from jobs.given import require_plain, unusable
-from jobs.pointed import before, pointed, require_link
+from jobs import publish
+from jobs.captures import require_place
+from jobs.cli.paths import require_plain, unusable
+from jobs.publishing import drift_verdict as verdicts
+from jobs.publishing.bundle_link import before, pointed, require_link
+from jobs.publishing.drift_verdict import Verdict, require_fitting
+from jobs.publishing.promotion_gate import gate
 from jobs.train import train
-from jobs.verdicts import Verdict, require_fitting
 
 ADVICE = {
     "blur": "clean or focus the lens: what is out of focus is lost, and learning on blurred pictures costs sharp ones",

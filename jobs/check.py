@@ -15,18 +15,20 @@ import torch
 import tyro
 from torch import Tensor
 
-from dashboards import pages
+from dashboards import reports as pages
 from dashboards.page import written
-from equipoise import bundle, store
-from equipoise.capture import encoded
-from equipoise.drift import folder, publishing
-from equipoise.drift.causes import undone
-from equipoise.drift.known import Known, known
-from equipoise.drift.verdict import named
-from equipoise.thumbnails import thumbnail, usual
-from equipoise.words import number
-from equipoise.workloads.folder import ENDINGS
-from jobs.given import require_plain, unusable
+from equipoise.bundle import bundle
+from equipoise.captures.capture import encoded
+from equipoise.drift.corruptions import undone
+from equipoise.drift.diagnosis import dataset_verdict as folder
+from equipoise.drift.diagnosis.stream_verdict import named
+from equipoise.drift.profiling import build_profile as publishing
+from equipoise.drift.reference.profile import Known, known
+from equipoise.formatting import number
+from equipoise.images.thumbnails import thumbnail, usual
+from equipoise.storage import atomic as store
+from equipoise.workloads.image_folder import ENDINGS
+from jobs.cli.paths import require_plain, unusable
 
 STATUS = {"ok": 0, "drift": 3, "unknown": 4}
 AT_ONCE = 64  # pictures

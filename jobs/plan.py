@@ -13,17 +13,21 @@ import numpy as np
 import pandas as pd
 import tyro
 
-from dashboards import pages
+from dashboards import reports as pages
 from dashboards.experiments import Experiment, Sweep
-from equipoise import plan, statistical, store, system, tables
-from equipoise.plan import Option, Place
-from equipoise.statistical import FAILS, Curve
-from equipoise.step import LEVELS, Places
-from equipoise.system import COVERED, System
-from equipoise.tables import COUNT, MOST
-from equipoise.url import Away
-from jobs import aloud
-from jobs.given import Given, require_plain, unusable
+from equipoise.planning import examples_to_target as statistical
+from equipoise.planning import measurements as tables
+from equipoise.planning import plan
+from equipoise.planning import step_time_fit as system
+from equipoise.planning.examples_to_target import FAILS, Curve
+from equipoise.planning.measurements import COUNT, MOST
+from equipoise.planning.plan import Option, Place
+from equipoise.planning.step_time_fit import COVERED, System
+from equipoise.planning.step_time_model import LEVELS, Places
+from equipoise.storage import atomic as store
+from equipoise.storage.object_store import Away
+from jobs.cli import plan_report as aloud
+from jobs.cli.paths import Given, require_plain, unusable
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 

@@ -26,19 +26,24 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from equipoise import bundle, contest, engines, judged, program, runs, store
-from equipoise.contest import Result
-from equipoise.drift import publishing
-from equipoise.engines import Engine, Served
-from equipoise.judged import Judged
-from equipoise.machine import machine
-from equipoise.record import Record
-from equipoise.start import head_of
-from equipoise.trial import Trial
-from equipoise.url import Away
+from equipoise.bundle import bundle, engines
+from equipoise.bundle import engine_benchmark as contest
+from equipoise.bundle import evaluation as judged
+from equipoise.bundle import graph as program
+from equipoise.bundle.engine_benchmark import Result
+from equipoise.bundle.engines import Engine, Served
+from equipoise.bundle.evaluation import Judged
+from equipoise.config import Trial
+from equipoise.drift.profiling import build_profile as publishing
+from equipoise.hardware import machine
+from equipoise.runs import folder as runs
+from equipoise.runs.record import Record
+from equipoise.storage import atomic as store
+from equipoise.storage.object_store import Away
+from equipoise.training.finetune import head_of
 from equipoise.workloads import Split, Workload, workload
-from jobs.card import card
-from jobs.given import Given, require_plain, unusable
+from jobs.cli.paths import Given, require_plain, unusable
+from jobs.publishing.model_card import card
 
 MOST_COMPARED = 1000  # pictures of the test split on which engines are compared
 MOST_WATCHED = 20_000  # pictures of the reference from which drift is told

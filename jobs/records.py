@@ -10,8 +10,9 @@ from typing import Annotated
 
 import tyro
 
-from equipoise import listing, store
-from equipoise.listing import Listing
+from equipoise.runs import listing
+from equipoise.runs.listing import Listing
+from equipoise.storage import atomic as store
 
 SHOWN = 100  # rows on the screen; a table has them all
 NAMED = 10  # damaged files

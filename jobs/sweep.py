@@ -19,22 +19,30 @@ import ray.train
 import tyro
 from ray.tune import Callback
 
-from dashboards import experiments, pages
-from equipoise import runs, store, system
-from equipoise.record import Record
-from equipoise.search import ANY, Bounds, Grid, Search
-from equipoise.step import Places
-from equipoise.system import System
-from equipoise.trial import Optimizer, Precision, Trial
-from equipoise.url import Away
+from dashboards import experiments
+from dashboards import reports as pages
+from equipoise.config import Optimizer, Precision, Trial
+from equipoise.planning import step_time_fit as system
+from equipoise.planning.search import ANY, Bounds, Grid, Search
+from equipoise.planning.step_time_fit import System
+from equipoise.planning.step_time_model import Places
+from equipoise.runs import folder as runs
+from equipoise.runs.record import Record
+from equipoise.storage import atomic as store
+from equipoise.storage.object_store import Away
 from equipoise.workloads import workload
-from jobs import aloud, cluster, ladder, room, trackers, tuning
 from jobs import plan as planning
-from jobs.board import Board
-from jobs.given import Given, require_plain, unusable
+from jobs.cli import plan_report as aloud
+from jobs.cli.paths import Given, require_plain, unusable
+from jobs.cli.sweep_status import Board
+from jobs.cluster import resources as cluster
+from jobs.cluster import wait as room
+from jobs.ray_train import trackers
+from jobs.ray_tune import step_timing as ladder
+from jobs.ray_tune import tuner as tuning
+from jobs.ray_tune.single_worker_trial import split_matters
+from jobs.ray_tune.tuner import COLUMNS, Hopeless, Policy, Sweep
 from jobs.train import GOES_ON, begins, cause, leave_page, placed, require_urls, train
-from jobs.trials import split_matters
-from jobs.tuning import COLUMNS, Hopeless, Policy, Sweep
 
 CONFIRM_SEED = 1000  # beyond those of trials: the plan is tried on what it has not seen
 MOST_SEEDS = 1000

@@ -18,20 +18,26 @@ from typing import Annotated, Any
 import ray.train
 import tyro
 
-from dashboards import pages
+from dashboards import reports as pages
 from dashboards.page import written
-from equipoise import runs, store, url
-from equipoise.record import Lap, Record, noise_scale
-from equipoise.start import PUBLISHED, begun, frozen, learned
-from equipoise.trial import Trial
-from equipoise.url import Away, Url
+from equipoise.config import Trial
+from equipoise.runs import folder as runs
+from equipoise.runs.record import Lap, Record, noise_scale
+from equipoise.storage import atomic as store
+from equipoise.storage import object_store as url
+from equipoise.storage.object_store import Away, Url
+from equipoise.training.finetune import PUBLISHED, begun, frozen, learned
 from equipoise.workloads import Workload, workload
-from jobs import checkpoints, cluster, planned, room, storage
-from jobs.given import Given, require_plain, unusable
-from jobs.onlookers import JOURNAL, STOP_FILE
-from jobs.progress import following
-from jobs.trainer import Trainer
-from jobs.worker import worker
+from jobs.cli import plan_options as planned
+from jobs.cli.paths import Given, require_plain, unusable
+from jobs.cli.progress import following
+from jobs.cluster import resources as cluster
+from jobs.cluster import wait as room
+from jobs.ray_train import arrow_filesystem as storage
+from jobs.ray_train import checkpoints
+from jobs.ray_train.run_channel import JOURNAL, STOP_FILE
+from jobs.ray_train.trainer import Trainer
+from jobs.ray_train.worker import worker
 
 RESTARTS = 3  # of the group of workers, each from the last checkpoint; losing a node to its owner is not counted
 RESIZE_SECONDS = 20.0  # how often an elastic run looks for more workers; Ray learns of new nodes no oftener

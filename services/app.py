@@ -11,12 +11,12 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from ray import serve
 from ray.serve import Application
 
-from equipoise import bundle as bundles
-from equipoise import store
-from services.metrics import PLACE
-from services.predictor import DRAIN_SECONDS, Predictor
+from equipoise.bundle import bundle as bundles
+from equipoise.storage import atomic as store
+from services.monitoring.metrics import PLACE
+from services.replica import DRAIN_SECONDS, Predictor
+from services.serving.model_versions import Wanted
 from services.settings import Reached, Settings
-from services.versions import Wanted
 
 PACE = {"metrics_interval_s": 1, "look_back_period_s": 5, "upscale_delay_s": 5, "downscale_delay_s": 60}
 

@@ -18,11 +18,11 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from services.app import announced, sentence, without_proxy
-from services.guard import ASKS, Guard
-from services.listener import Listener
-from services.live import POLICY
-from services.refused import Refused
-from services.replies import answer, compressed
+from services.http.auth import ASKS, Guard
+from services.http.errors import Refused
+from services.http.responses import answer, compressed
+from services.http.server import Listener
+from services.routes.status_page import POLICY
 from services.settings import Reached
 
 SECONDS = 10.0  # for requests under way, at the end
@@ -110,7 +110,8 @@ class Pages:
         return shown(page, "live", request)
 
     def _all(self) -> Any:
-        from dashboards import build, experiments, index
+        from dashboards import build, experiments
+        from dashboards.panels import experiment_index as index
 
         found = [build.drawn(one, new=False) for one in experiments.found(self.root)]
         return index.page(
@@ -118,7 +119,8 @@ class Pages:
         )
 
     def _page(self, request: Request) -> Response:
-        from dashboards import experiments, pages
+        from dashboards import experiments
+        from dashboards import reports as pages
 
         name = request.path_params["name"]
         one = experiments.below(self.root, Path(name).parent)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from equipoise.places import opened
+from equipoise.storage.directory import opened
 from services.limits import Limits
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.bundles import published, short_run
-from tests.chromium import browser, engine
-from tests.cluster import cluster
+from tests.support.bundles import published, short_run
+from tests.support.chromium import browser, engine
+from tests.support.ray_cluster import cluster
 
 __all__ = ["browser", "cluster", "engine"]
 

@@ -3,14 +3,14 @@
 import importlib
 from collections.abc import Callable
 
-from equipoise.trial import Trial
-from equipoise.workloads.check import attempt, checked
+from equipoise.config import Trial
+from equipoise.workloads.base import Split, Workload
 from equipoise.workloads.cifar10 import cifar10
 from equipoise.workloads.digits import digits
 from equipoise.workloads.fashion_mnist import fashion_mnist
-from equipoise.workloads.folder import folder
+from equipoise.workloads.image_folder import folder
+from equipoise.workloads.validation import attempt, checked
 from equipoise.workloads.vending import vending, vending_source
-from equipoise.workloads.workload import Split, Workload
 
 __all__ = ["WORKLOADS", "Split", "Workload", "workload"]
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import torch
 
-from equipoise.augment import Augment
-from equipoise.trial import Trial
+from equipoise.config import Trial
+from equipoise.images.augment import Augment
+from equipoise.workloads.base import Split, Workload, dealt, split
+from equipoise.workloads.download import grown, loaded
 from equipoise.workloads.models import model
-from equipoise.workloads.published import grown, loaded
-from equipoise.workloads.workload import Split, Workload, dealt, split
 
 FILES = ["cifar-10-python.tar.gz"]
 

@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from equipoise.augment import Augment
-from equipoise.trial import Trial
+from equipoise.config import Trial
+from equipoise.images.augment import Augment
+from equipoise.workloads.base import Workload, dealt, split
 from equipoise.workloads.models import model
-from equipoise.workloads.workload import Workload, dealt, split
 
 
 def digits(trial: Trial) -> Workload:

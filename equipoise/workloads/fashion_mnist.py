@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from equipoise.augment import Augment
-from equipoise.trial import Trial
+from equipoise.config import Trial
+from equipoise.images.augment import Augment
+from equipoise.workloads.base import Workload, dealt, split
+from equipoise.workloads.download import grown, loaded
 from equipoise.workloads.models import model
-from equipoise.workloads.published import grown, loaded
-from equipoise.workloads.workload import Workload, dealt, split
 
 FILES = [
     f"FashionMNIST/raw/{part}.gz"

@@ -2,14 +2,15 @@
 
 import pytest
 
-from dashboards import build, pages
+from dashboards import build
+from dashboards import reports as pages
 from dashboards.experiments import at
 from dashboards.page import written
-from equipoise import store
-from tests.chromium import drawn, overflows, violations
-from tests.drifting import known, pictures, seen
-from tests.pages import sweep
-from tests.unit.test_run_page import record
+from equipoise.storage import atomic as store
+from tests.support.chromium import drawn, overflows, violations
+from tests.support.drift_data import known, pictures, seen
+from tests.support.sweep_folders import sweep
+from tests.unit.dashboards.test_training_run import record
 
 KINDS = ("curve", "scaling", "run", "drift", "index")
 
@@ -31,7 +32,7 @@ def files(tmp_path_factory):
 
 def verdict():
     """On darker pictures, by the toy's reference."""
-    from equipoise.drift import folder
+    from equipoise.drift.diagnosis import dataset_verdict as folder
 
     held = known()
     some = pictures(200, 7)[0]
@@ -42,7 +43,7 @@ def verdict():
 
 
 def png():
-    from equipoise.capture import encoded
+    from equipoise.captures.capture import encoded
 
     return encoded(pictures(1, 1)[0][0].numpy())
 

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from equipoise.drift import folder, samples
-from equipoise.drift.baseline import FIGURES, Seen, baseline
-from equipoise.drift.evidence import Evidence
-from equipoise.drift.known import Known
-from equipoise.drift.publishing import Told, looked_at
-from equipoise.drift.watch import Watch
-from equipoise.drift.waves import waves
-from tests.drifting import CLASSES, known, model, pictures
+from equipoise.drift.charts.baseline import FIGURES, Seen, baseline
+from equipoise.drift.charts.betting_test import Evidence
+from equipoise.drift.detector import Watch
+from equipoise.drift.diagnosis import dataset_verdict as folder
+from equipoise.drift.features.random_fourier import waves
+from equipoise.drift.profiling.build_profile import Told, looked_at
+from equipoise.drift.reference.profile import Known
+from equipoise.drift.stats import two_sample_tests as samples
+from tests.support.drift_data import CLASSES, known, model, pictures
 
 STEP, COUNT = 16, 96  # pictures of a step, and of a window
 SHIFTS = (0.0, 0.3, 1.0)  # darker by so many stops, and so much more of the first class

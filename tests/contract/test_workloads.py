@@ -12,13 +12,13 @@ import torch
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from equipoise.loop import laps
-from equipoise.picture import read
-from equipoise.trial import Trial
+from equipoise.config import Trial
+from equipoise.images.decode import read
+from equipoise.training.loop import laps
 from equipoise.workloads import WORKLOADS, workload
+from equipoise.workloads.base import dealt
 from equipoise.workloads.digits import raw
-from equipoise.workloads.folder import Photographs, pictures_in
-from equipoise.workloads.workload import dealt
+from equipoise.workloads.image_folder import Photographs, pictures_in
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ TRIALS = [
     Trial(workload="digits"),
     Trial(workload="fashion-mnist"),
     Trial(workload="folder", model="lenet", size=32, batch=8),
-    Trial(workload="tests.models:with_dropout"),
+    Trial(workload="tests.support.workloads:with_dropout"),
 ]
 
 
@@ -130,10 +130,10 @@ def test_a_name_that_is_no_workload_is_answered_with_those_there_are():
         workload(Trial(workload="digit"))
     with pytest.raises(ValueError, match=r"'no\.such:thing' raised ModuleNotFoundError: No module named 'no'"):
         workload(Trial(workload="no.such:thing"))
-    with pytest.raises(ValueError, match=r"module 'tests\.models' has no 'nothing'"):
-        workload(Trial(workload="tests.models:nothing"))
+    with pytest.raises(ValueError, match=r"module 'tests\.support\.workloads' has no 'nothing'"):
+        workload(Trial(workload="tests.support.workloads:nothing"))
     with pytest.raises(ValueError, match="is a str"):
-        workload(Trial(workload="equipoise.exchange:__name__"))
+        workload(Trial(workload="equipoise.training.gradient_sync:__name__"))
     with pytest.raises(ValueError, match="must return an equipoise"):
         workload(Trial(workload="builtins:repr"))
 
@@ -235,7 +235,7 @@ class TestFolder:
     def test_a_large_folder_streams_the_same_pictures(self, data, monkeypatch):
         trial = self.trial(data / "photos", batch=4, examples=96, target=2.0, threads=2)
         in_memory = list(laps(trial))
-        monkeypatch.setattr(sys.modules["equipoise.workloads.folder"], "IN_MEMORY_BYTES", 0)
+        monkeypatch.setattr(sys.modules["equipoise.workloads.image_folder"], "IN_MEMORY_BYTES", 0)
         assert not isinstance(workload(trial).train.pictures, torch.Tensor)
         streamed = list(laps(trial))
         assert [lap.loss for lap in streamed] == [lap.loss for lap in in_memory]

@@ -1,4 +1,4 @@
-"""The demo is stopped: nothing of it stays, however impatient one is. Its whole length is run by tests/story."""
+"""The demo is stopped: nothing of it stays, however impatient one is. Its whole length is run by tests/end_to_end."""
 
 import shutil
 import signal
@@ -8,12 +8,13 @@ import time
 
 import pytest
 
-from dashboards import story
-from equipoise import runs, store
-from jobs import processes
-from jobs.processes import until
-from jobs.stage import ABOVE, PREFIX
-from tests.cluster import ROOT
+from dashboards import demo_report as story
+from equipoise.runs import folder as runs
+from equipoise.storage import atomic as store
+from jobs.cluster import processes
+from jobs.cluster.private_ray import ABOVE, PREFIX
+from jobs.cluster.processes import until
+from tests.support.ray_cluster import ROOT
 
 
 def begun(out):

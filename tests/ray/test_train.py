@@ -9,11 +9,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from equipoise.record import Record
+from equipoise.runs.record import Record
 from jobs import train
-from jobs.processes import until
-from tests.cluster import descendants
-from tests.journal import laps, told, told_again
+from jobs.cluster.processes import until
+from tests.support.ray_cluster import descendants
+from tests.support.run_observer import laps, told, told_again
 
 LONG = ["--workers", 2, "--batch", 16, "--examples", 40_000, "--target", 2.0, "--evaluate", 2000]
 """a run of several seconds of training, so that it can be disturbed"""

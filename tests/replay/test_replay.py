@@ -10,9 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from equipoise import plan, statistical, system, tables
-from equipoise.plan import Place
-from equipoise.step import Places
+from equipoise.planning import examples_to_target as statistical
+from equipoise.planning import measurements as tables
+from equipoise.planning import plan
+from equipoise.planning import step_time_fit as system
+from equipoise.planning.plan import Place
+from equipoise.planning.step_time_model import Places
 
 DATA = Path(os.environ.get("EQUIPOISE_REPLAY", Path(__file__).parents[3] / "shared" / "replay"))
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"no measurements to replay in {DATA}")

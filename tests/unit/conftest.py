@@ -3,7 +3,7 @@
 import fsspec
 import pytest
 
-from equipoise.url import Url
+from equipoise.storage.object_store import Url
 
 
 @pytest.fixture

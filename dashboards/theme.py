@@ -1,0 +1,98 @@
+"""One visual language for all panels: colours that every eye tells apart, marks that say what was measured.
+
+Backgrounds are transparent and the ink comes from the page, so that a panel reads by day and by night.
+"""
+
+import math
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+import plotly.graph_objects as go
+
+from equipoise.formatting import number
+
+BLUE, ORANGE, GREEN, PURPLE, AMBER, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
+GREY = "#8a8a8a"
+SERIES = (BLUE, ORANGE, GREEN, PURPLE, AMBER, SKY)
+"""Okabe and Ito's, in the order in which series take them"""
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x")
+"""beside the colour, for who sees none"""
+MEASURED, PREDICTED = "", "-open"
+"""what a marker's symbol ends with: filled where it was measured, hollow where it was predicted"""
+HEIGHT = 340  # pixels of a panel of one row
+FAINT = 0.18  # of a band behind its line
+
+TEMPLATE = go.layout.Template(
+    layout={
+        "colorway": SERIES,
+        "font": {"family": "system-ui, sans-serif", "size": 13},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
+        "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0, "xanchor": "left"},
+        "hovermode": "closest",
+        "xaxis": {"automargin": True, "gridcolor": "rgba(128,128,128,0.25)", "zeroline": False, "ticks": "outside"},
+        "yaxis": {"automargin": True, "gridcolor": "rgba(128,128,128,0.25)", "zeroline": False, "ticks": "outside"},
+        "bargap": 0.15,
+        "showlegend": True,
+    }
+)
+
+
+def styled(figure: go.Figure, height: int = HEIGHT) -> go.Figure:
+    """The figure in our language."""
+    return figure.update_layout(template=TEMPLATE, height=height)
+
+
+def colour(place: int) -> str:
+    """Of a series, by its place."""
+    return SERIES[place % len(SERIES)]
+
+
+def symbol(place: int, measured: bool = True) -> str:
+    """Of a series' markers, by its place."""
+    return SYMBOLS[place % len(SYMBOLS)] + (MEASURED if measured else PREDICTED)
+
+
+def faint(shade: str) -> str:
+    """The same colour for the band of an interval."""
+    red, green, blue = (int(shade[place : place + 2], 16) for place in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{FAINT})"
+
+
+def logarithmic(figure: go.Figure, side: str, values: Iterable[float], words: str, **place: int) -> None:
+    """A logarithmic axis with ticks that read as numbers, as many as there is room for."""
+    shown = [float(value) for value in values if value and value > 0 and math.isfinite(value)] or [1.0]
+    low, high = math.floor(math.log10(min(shown))), math.ceil(math.log10(max(shown)))
+    spans = max(shown) / min(shown)
+    steps = (1, 1.5, 2, 3, 4, 5, 7) if spans < 4 else (1, 2, 5) if spans <= 3000 else (1,)
+    ticks = [step * 10.0**power for power in range(low, high + 1) for step in steps]
+    update = figure.update_xaxes if side == "x" else figure.update_yaxes
+    update(type="log", tickvals=ticks, ticktext=[number(tick) for tick in ticks], title_text=words, **place)
+
+
+def seconds(value: float | None) -> str:
+    """A time in the unit in which it is read."""
+    if value is None or not math.isfinite(value):
+        return "-"
+    for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms")):
+        if abs(value) >= size * (2 if size > 1 else 1):
+            return f"{value / size:.3g} {unit}"
+    return f"{value * 1e6:.3g} us"
+
+
+def share(value: float) -> str:
+    """Of a whole."""
+    return f"{value:.1%}"
+
+
+def spread(found: dict[str, float] | None, unit: str = "") -> str:
+    """A value with its interval."""
+    if not found:
+        return "-"
+    return f"{number(found['value'])} ({number(found['low'])} to {number(found['high'])}){unit and ' ' + unit}"
+
+
+def clock(seconds: float) -> str:
+    """A moment, in UTC; nothing where it is not known."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S") if seconds else ""

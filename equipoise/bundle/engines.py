@@ -1,0 +1,95 @@
+"""Ways to run a published model. Each takes uint8 pictures and gives scores before softmax, and features."""
+
+import importlib
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from equipoise.bundle import graph as program
+from equipoise.storage import atomic as store
+
+PROGRAM, WEIGHTS, ONNX = "program.json", "weights.safetensors", "model.onnx"
+
+Engine = Callable[[Tensor], tuple[Tensor, Tensor]]
+
+
+class Eager:
+    """PyTorch, operator by operator."""
+
+    def __init__(self, folder: Path, onednn: bool = True) -> None:
+        self.run = program.loaded(store.read_json(folder / PROGRAM), load_file(folder / WEIGHTS))
+        self.onednn = onednn
+
+    @torch.inference_mode()
+    def __call__(self, pictures: Tensor) -> tuple[Tensor, Tensor]:
+        with self._kernels():
+            logits, features = self.run(pictures)
+        return logits, features
+
+    def _kernels(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.onednn else without_onednn()
+
+
+class Onnx:
+    """onnxruntime, one thread, no thread spinning beside it."""
+
+    def __init__(self, folder: Path) -> None:
+        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # it tells its maker of each model otherwise
+        onnxruntime: Any = importlib.import_module("onnxruntime")  # half a second that other engines need not pay
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        self.session = onnxruntime.InferenceSession(str(folder / ONNX), options, providers=["CPUExecutionProvider"])
+        self.input = self.session.get_inputs()[0].name
+
+    def __call__(self, pictures: Tensor) -> tuple[Tensor, Tensor]:
+        logits, features = self.session.run(None, {self.input: pictures.numpy()})
+        return torch.from_numpy(logits), torch.from_numpy(features)
+
+
+ENGINES: dict[str, Callable[[Path], Engine]] = {
+    "eager": Eager,
+    "eager without oneDNN": lambda folder: Eager(folder, onednn=False),
+    "onnxruntime": Onnx,
+}
+
+
+class Served(nn.Module):
+    """A model with its preprocessing in front and its features beside the scores."""
+
+    def __init__(self, model: nn.Module, head: str | None, mean: Any, std: Any) -> None:
+        super().__init__()
+        self.model = model
+        deviation = torch.tensor(std, dtype=torch.float64).view(-1, 1, 1)
+        centre = torch.tensor(mean, dtype=torch.float64).view(-1, 1, 1)
+        self.gain = nn.Buffer((1 / (255 * deviation)).float())
+        self.offset = nn.Buffer((-centre / deviation).float())
+        self.seen: list[Tensor] = []
+        if head:
+            self.model.get_submodule(head).register_forward_pre_hook(self._see)
+
+    def _see(self, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        self.seen[:] = inputs[:1]
+
+    def forward(self, pictures: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores and features of uint8 pictures."""
+        logits = self.model(pictures.float() * self.gain + self.offset)
+        features = self.seen.pop() if self.seen else logits
+        return logits, features.mean((2, 3)) if features.ndim == 4 else features
+
+
+@contextmanager
+def without_onednn() -> Iterator[None]:
+    """PyTorch's own kernels: a tiny convolution costs oneDNN ten times the work itself."""
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)

@@ -1,0 +1,114 @@
+"""The folder of one run: whose it is, whether it can be written, and what came of it."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+from equipoise.config import Trial
+from equipoise.runs.record import SCHEMA, Record
+from equipoise.storage import atomic as store
+from equipoise.storage import object_store as url
+from equipoise.storage.object_store import Url
+
+LOCK = ".lock"
+
+
+def finished(out: Path, trial: Trial) -> Record | None:
+    """The record that `out` holds of `trial`, if the trial has ended; refuses a folder of something else."""
+    require_ours(out, trial)
+    path = out / "record.json"
+    if not path.exists():
+        return None
+    record = read(path)
+    if record.trial != trial:
+        raise ValueError(f"{path} is of another trial than {out / 'trial.json'}: choose another --out, or remove it")
+    return record
+
+
+def read(path: Path) -> Record:
+    """The record in a file, or one sentence on why it is none."""
+    facts = store.read_json(path)
+    if not isinstance(facts, dict) or facts.get("schema") != SCHEMA:
+        raise ValueError(f"{path} is no record of schema {SCHEMA}: remove it to train again from the last checkpoint")
+    try:
+        return Record.from_json(facts)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{path} is damaged ({type(error).__name__}: {error}): remove it to train again from the last checkpoint"
+        ) from error
+
+
+def require_ours(out: Path, trial: Trial) -> None:
+    """Refuse a folder that holds another trial, or files that no run of ours wrote."""
+    asked = out / "trial.json"
+    if not asked.exists():
+        if not out.is_dir() or not any(out.iterdir()):
+            return
+        raise ValueError(f"{out} is not empty and holds no run: choose another --out")
+    held = store.read_json(asked)
+    if not isinstance(held, dict):
+        raise ValueError(f"{asked} does not hold a trial: choose another --out, or remove {out}")
+    wanted = asdict(trial)
+    other = [f"{name} is {held.get(name)}, asked {wanted[name]}" for name in wanted if held.get(name) != wanted[name]]
+    if other:
+        raise ValueError(f"{out} holds another trial ({'; '.join(other)}): choose another --out, or remove it")
+
+
+def require_writable(out: Path) -> None:
+    """Refuse a folder that cannot be made or written, without making it."""
+    if isinstance(out, Url):
+        require_put(out)
+        return
+    try:
+        there = next(place for place in (out, *out.parents) if place.exists())
+    except OSError as error:  # such as a name that is too long
+        raise ValueError(f"cannot write to {str(out)[:80]}...: {error.strerror}") from error
+    if not there.is_dir():
+        raise ValueError(f"cannot write to {out}: {there} is a file, not a folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ValueError(f"cannot write to {out}: no permission to write in {there}")
+
+
+def require_put(out: Url) -> None:
+    """Refuse what is behind a URL if nothing can be put there, as none of its bucket, or without credentials."""
+    url.require_plain(str(out))
+    probe = out / f".probe.{os.getpid()}"
+    try:
+        with url.at_once():
+            probe.touch()
+            probe.unlink(missing_ok=True)
+    except OSError as error:
+        raise ValueError(f"cannot write to {out}: {url.reason(error)}") from error
+
+
+@contextmanager
+def claimed(out: Path, trial: Trial) -> Iterator[None]:
+    """Make the folder, say whose it is, and keep other commands out while this one writes there."""
+    try:
+        store.write_json(out / "trial.json", asdict(trial))
+    except OSError as error:  # a read-only or full file system, which permissions do not show
+        raise ValueError(f"cannot write to {out}: {error.strerror or error}") from error
+    with alone(out):
+        yield
+
+
+@contextmanager
+def alone(out: Path) -> Iterator[None]:
+    """Keep other commands out of a folder. The lock is the operating system's: it goes with the process, however that
+    ends. Behind a URL there is none."""
+    if isinstance(out, Url):
+        yield
+        return
+    try:
+        lock = (out / LOCK).open("w")
+    except OSError as error:
+        raise ValueError(f"cannot write to {out}: {error.strerror}") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ValueError(f"another command is writing to {out}: wait for it, or choose another --out") from None
+        yield

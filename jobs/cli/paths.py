@@ -1,0 +1,40 @@
+"""What is given on a command line where a folder is asked for: a path of this disk, or a URL."""
+
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from equipoise.storage import object_store as url
+
+
+def given(text: str) -> Path:
+    """It; an empty word would be taken for the folder at hand."""
+    if not text.strip():
+        raise ValueError("a path or a URL was asked for, got nothing")
+    return url.place(text)
+
+
+def require_plain(*places: Path | str | None) -> None:
+    """Refuse, before anything is done, places that hold a secret or are not written as one."""
+    for one in places:
+        url.require_plain(str(one or ""))
+
+
+def unusable(error: OSError) -> str:
+    """Why a place cannot be read or written, in a sentence."""
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    return f"{str(error.filename)[:200]} cannot be used ({error.strerror}): see to it, or give another"
+
+
+Given = Annotated[
+    Path,
+    tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="PATH|URL",
+        instance_from_str=lambda texts: given(texts[0]),
+        is_instance=lambda value: isinstance(value, Path),
+        str_from_instance=lambda value: [str(value)],
+    ),
+]

@@ -1,0 +1,91 @@
+"""Where Ray Train keeps what it keeps: in a folder, or behind a URL by the same client, and patience, as all else."""
+
+import io
+import os
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pyarrow import PythonFile
+from pyarrow.fs import FSSpecHandler, PyFileSystem
+
+from equipoise.storage.object_store import Url, patiently
+
+T = TypeVar("T")
+
+
+def of(place: Path) -> dict[str, Any]:
+    """What a `RunConfig` is told."""
+    if not isinstance(place, Url):
+        return {"storage_path": str(place)}
+    return {"storage_path": place.key, "storage_filesystem": PyFileSystem(Patient(str(place)))}
+
+
+class Patient(FSSpecHandler):
+    """A store as Arrow, and by it Ray, asks for it. It travels as its URL: every process finds its own credentials."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.kind = url.partition("://")[0]
+        super().__init__(Url(url).files)
+
+    def __reduce__(self) -> Any:
+        return Patient, (self.url,)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Patient) and self.url == other.url
+
+    def __hash__(self) -> int:
+        return hash(self.url)
+
+    def create_dir(self, path: str, recursive: bool) -> None:
+        """An object store has no folders; fsspec would make a bucket that is missing."""
+
+    def get_file_info(self, paths: list[str]) -> Any:
+        return self._asked(lambda: super(Patient, self).get_file_info(paths))
+
+    def get_file_info_selector(self, selector: Any) -> Any:
+        return self._asked(lambda: super(Patient, self).get_file_info_selector(selector))
+
+    def delete_dir(self, path: str) -> None:
+        with suppress(FileNotFoundError):  # gone by an attempt that was not answered
+            self._asked(lambda: super(Patient, self).delete_dir(path))
+
+    def open_input_stream(self, path: str) -> PythonFile:
+        """Fetched whole: a stream that breaks off could not be asked again."""
+        descriptor, copy = tempfile.mkstemp(prefix="equipoise-")
+        os.close(descriptor)
+        try:
+            Url(f"{self.kind}://{path}").fetch(Path(copy))
+            return PythonFile(Path(copy).open("rb"), mode="r")  # Arrow closes it
+        finally:
+            Path(copy).unlink()
+
+    open_input_file = open_input_stream
+
+    def open_output_stream(self, path: str, metadata: Any) -> PythonFile:
+        return PythonFile(Upload(Url(f"{self.kind}://{path}")), mode="w")
+
+    def _asked(self, action: Callable[[], T]) -> T:
+        return patiently(action, self.url)
+
+
+class Upload(io.FileIO):
+    """A file of this disk that is sent in one put when it is closed."""
+
+    def __init__(self, target: Url) -> None:
+        descriptor, copy = tempfile.mkstemp(prefix="equipoise-")
+        self.target, self.copy = target, Path(copy)
+        super().__init__(descriptor, "w")
+
+    def close(self) -> None:
+        """Send it, and take it away."""
+        if self.closed:
+            return
+        super().close()
+        try:
+            self.target.send(self.copy)
+        finally:
+            self.copy.unlink()

@@ -1,0 +1,65 @@
+"""Who may ask: those with a key, if there are any."""
+
+import base64
+import hmac
+from collections.abc import Awaitable, Callable
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from services.http.errors import Refused
+
+Answer = Callable[[Request], Awaitable[Response]]
+
+ASKS = {"www-authenticate": 'Bearer, Basic realm="the key as password"'}
+"""header of a refusal for want of a key: a browser then asks for a password"""
+
+
+class Guard:
+    """Holds the keys."""
+
+    def __init__(self, keys: tuple[str, ...]) -> None:
+        self.keys = [key.encode() for key in keys]
+
+    def __bool__(self) -> bool:
+        """Whether a key is asked for."""
+        return bool(self.keys)
+
+    def __call__(self, answer: Answer) -> Answer:
+        """The same, asked for a key first if there are any."""
+        if not self.keys:
+            return answer
+
+        async def guarded(request: Request) -> Response:
+            self.require(request)
+            return await answer(request)
+
+        return guarded
+
+    def require(self, request: Request) -> None:
+        """Refuse who shows none of the keys."""
+        found = presented(request).encode()
+        same = [hmac.compare_digest(found, key) for key in self.keys]  # each of them: time tells nothing
+        if not any(same):
+            raise Refused(401, "an API key is needed: send it as authorization: Bearer KEY", "key")
+
+
+def require_own_site(request: Request) -> None:
+    """Refuse what a page of another site has a browser send: on this machine no key would stop it."""
+    if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        raise Refused(403, "a page of another site asks for this: ask from here, or by a program", "site")
+
+
+def presented(request: Request) -> str:
+    """The key that a client shows.
+
+    A browser has it as a password. It sends that to us from other sites' pages too, so that it opens only what is
+    looked at.
+    """
+    kind, _, found = request.headers.get("authorization", "").partition(" ")
+    if kind == "Basic" and request.method == "GET":
+        try:
+            return base64.b64decode(found, validate=True).decode().partition(":")[2]
+        except ValueError:
+            return ""
+    return found if kind == "Bearer" else request.headers.get("x-api-key", "")

@@ -1,0 +1,130 @@
+"""Bodies of requests: read within limits, and taken apart by what they say they are."""
+
+import asyncio
+import base64
+import binascii
+import zlib
+from collections.abc import AsyncGenerator
+
+from python_multipart.exceptions import FormParserError
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import ClientDisconnect, Request
+
+from services.http import tensor_codec as tensors
+from services.http.errors import Refused
+from services.limits import Limits
+
+LINGER_SECONDS = 5.0  # how long what nobody wants is still read, so that the client comes to read its refusal
+
+
+class Bodies:
+    """Reads the bodies of all requests of a replica, which together may take so much memory and no more."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.held = 0
+
+    async def read(self, request: Request) -> bytes:
+        """The body of a request, unpacked."""
+        declared = request.headers.get("content-length", "")
+        if declared.isdigit() and int(declared) > self.limits.body_bytes:
+            raise self._large()
+        parts: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(self.limits.read_seconds):
+                async for part in request.stream():
+                    size += len(part)
+                    self.held += len(part)
+                    if size > self.limits.body_bytes:
+                        raise self._large()
+                    if self.held > self.limits.bodies_bytes:
+                        raise Refused(429, "too much is being sent at once: try again", "busy", wait=1)
+                    parts.append(part)
+        except TimeoutError:
+            raise Refused(408, f"the request took over {self.limits.read_seconds:g} s to arrive", "slow") from None
+        finally:
+            self.held -= size
+        request.state.read = True  # else a refusal waits for the rest
+        body = parts[0] if len(parts) == 1 else b"".join(parts)
+        return unpacked(body, request.headers.get("content-encoding"), self.limits.body_bytes)
+
+    def _large(self) -> Refused:
+        return Refused(413, f"a request may have {self.limits.body_bytes} bytes", "too large")
+
+
+async def rest(request: Request) -> None:
+    """Let go by what still comes of a body that was refused."""
+    try:
+        async with asyncio.timeout(LINGER_SECONDS):
+            while True:
+                message = await request.receive()
+                if message["type"] == "http.disconnect" or not message.get("more_body"):
+                    return
+    except TimeoutError:
+        return
+
+
+def unpacked(body: bytes, encoding: str | None, most: int) -> bytes:
+    """A body without its compression, which may not hide more than `most` bytes."""
+    if encoding in (None, "", "identity"):
+        return body
+    if encoding not in ("gzip", "deflate"):
+        raise Refused(415, f"content-encoding {encoding[:40]!r} is not known: send gzip, deflate or none", "encoding")
+    machine = zlib.decompressobj(zlib.MAX_WBITS | (16 if encoding == "gzip" else 0))
+    try:
+        found = machine.decompress(body, most + 1)
+        if len(found) > most:
+            raise Refused(413, f"a request may have {most} bytes unpacked", "too large")
+        found += machine.flush()
+    except zlib.error as error:
+        raise Refused(400, f"the body is not {encoding} ({error})") from None
+    if not machine.eof or machine.unused_data:
+        raise Refused(400, f"the body is not whole {encoding}")
+    return found
+
+
+async def picture(request: Request, body: bytes) -> bytes:
+    """The encoded picture in a body: as it is, in a form, or in JSON as base64."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind.startswith("image/") or kind in ("application/octet-stream", "application/x-www-form-urlencoded", ""):
+        found = body  # curl says x-www-form-urlencoded of everything that it is not told of
+    elif kind == "multipart/form-data":
+        found = await uploaded(request, body)
+    elif kind == "application/json":
+        found = coded(tensors.parsed(body).get("image"))
+    else:
+        remedy = "send image/png, image/jpeg, image/webp, multipart/form-data or application/json"
+        raise Refused(415, f"content-type {kind[:60]!r} is not known: {remedy}", "content type")
+    if not found:
+        raise Refused(400, "the request holds no picture")
+    return found
+
+
+def coded(text: object) -> bytes:
+    """Base64 as bytes."""
+    if not isinstance(text, str):
+        raise Refused(400, 'JSON must be {"image": "..."} with the picture in base64')
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise Refused(400, f"image is not base64 ({error})") from None
+
+
+async def uploaded(request: Request, body: bytes) -> bytes:
+    """The one file of a form."""
+
+    async def stream() -> AsyncGenerator[bytes, None]:
+        yield body
+
+    try:
+        form = await MultiPartParser(request.headers, stream(), max_files=1, max_fields=8).parse()
+    except (MultiPartException, FormParserError, ClientDisconnect, UnicodeError, LookupError) as error:
+        raise Refused(400, f"the form cannot be read ({str(error)[:120]})") from None
+    files = [value for value in form.values() if isinstance(value, UploadFile)]
+    if not files:
+        raise Refused(400, "the form holds no file: send the picture as one")
+    found = await files[0].read()
+    await form.close()
+    return found

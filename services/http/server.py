@@ -1,0 +1,123 @@
+"""An HTTP server in a thread of its own, on a port that several processes of a machine share."""
+
+import asyncio
+import fcntl
+import resource
+import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import uvicorn
+
+from services.http.timeout_protocol import Patience
+
+BACKLOG = 1024
+LEAVE_SECONDS = 2.0  # for clients to come back once more on connections that they keep
+SPARE = 64  # descriptors kept free above the one that listens
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket for a port that other replicas on this machine may have too: the kernel deals connections out."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    try:
+        made.bind((host, port))
+    except OSError as error:
+        made.close()
+        raise ValueError(f"cannot listen on {host}:{port} ({error.strerror}): choose another host or port") from None
+    return closed_first(made)
+
+
+def closed_first(made: socket.socket) -> socket.socket:
+    """The same socket under a high number.
+
+    Linux closes what a killed process held from the highest number down. Whoever then tries a broken connection once
+    more must find this one closed already, or the kernel sends him here again.
+    """
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = min(most, 1 << 16) if most > 0 else 1 << 16
+    moved = fcntl.fcntl(made.fileno(), fcntl.F_DUPFD_CLOEXEC, most - SPARE)
+    made.close()
+    return socket.socket(fileno=moved)
+
+
+class Server(uvicorn.Server):
+    """Takes its leave of those who are connected before it hangs up."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen no more; the next reply on a connection says that it is the last."""
+        for server in self.servers:
+            server.close()
+        for one in sockets or ():
+            one.close()
+        self.server_state.default_headers.append((b"connection", b"close"))
+        for _ in range(round(LEAVE_SECONDS / 0.05)):
+            if not self.server_state.connections:
+                break
+            await asyncio.sleep(0.05)
+        await super().shutdown(sockets)
+
+
+class Listener:
+    """Serves an ASGI application until it is closed, apart from the process' other work."""
+
+    def __init__(self, host: str, port: int, certfile: str | None = None, keyfile: str | None = None) -> None:
+        self.socket = bound(host, port)
+        self.options: dict[str, Any] = {"ssl_certfile": certfile, "ssl_keyfile": keyfile}
+        self.server: uvicorn.Server | None = None
+        self.thread: threading.Thread | None = None
+
+    def start(self, make: Callable[[asyncio.AbstractEventLoop], Any]) -> Any:
+        """Serve what `make` makes within the server's loop; that application."""
+        made: Future[Any] = Future()
+        self.thread = threading.Thread(target=self._run, args=(make, made), name="http", daemon=True)
+        self.thread.start()
+        return made.result()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still serves."""
+        return self.thread is not None and self.thread.is_alive()
+
+    def close(self, seconds: float) -> None:
+        """Take no more connections, and wait for the requests under way."""
+        if self.server is not None:
+            self.server.should_exit = True
+        if self.thread is not None:
+            self.thread.join(seconds)
+
+    def _run(self, make: Callable[[asyncio.AbstractEventLoop], Any], made: "Future[Any]") -> None:
+        async def serve() -> None:
+            try:
+                app = make(asyncio.get_running_loop())
+                self.socket.listen(BACKLOG)  # not before: the kernel would send requests here that nobody takes yet
+            except BaseException as error:
+                made.set_exception(error)
+                return
+            config = uvicorn.Config(
+                app,
+                http=Patience,
+                ws="none",
+                lifespan="off",
+                access_log=False,
+                log_config=None,
+                server_header=False,
+                **self.options,
+            )
+            self.server = Server(config)
+            made.set_result(app)
+            await self.server.serve(sockets=[self.socket])
+
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            runner.run(serve())
+
+
+def loop_factory() -> asyncio.AbstractEventLoop:
+    """uvloop's."""
+    import uvloop
+
+    return uvloop.new_event_loop()

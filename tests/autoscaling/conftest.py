@@ -1,0 +1,11 @@
+"""One growing cluster for all tests of it: its start takes longer than each of them."""
+
+import pytest
+
+from tests.autoscaling.local_cluster import running
+
+
+@pytest.fixture(scope="session")
+def local(tmp_path_factory):
+    with running(tmp_path_factory.mktemp("local")) as made:
+        yield made

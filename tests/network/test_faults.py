@@ -1,0 +1,111 @@
+"""What goes wrong between machines, and what becomes of a run: nothing recorded is lost, and it goes on by itself."""
+
+import sys
+import time
+from contextlib import suppress
+
+import pytest
+
+from jobs.cluster.processes import until
+from tests.network.hosts import lan, possible
+from tests.network.hosts import told as commanded
+from tests.network.spread_workers import spread
+from tests.support.ray_cluster import running
+from tests.support.run_observer import laps, steps, told, told_again
+
+pytestmark = pytest.mark.skipif(possible() is not None, reason=str(possible()))
+TRAIN = (sys.executable, "-m", "jobs.train", "--workload", "digits")
+ENDLESS = ("--examples", "100000000", "--target", "2", "--evaluate", "20000", "--precision", "fp64")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with lan(4) as hosts, spread(hosts, later=1) as made:
+        yield made
+
+
+def test_a_run_outlives_a_link_and_a_host_and_grows_again(cluster, tmp_path, capsys):
+    out = tmp_path / "run"
+    _head, _first, second, third = cluster.hosts
+    asked = (*TRAIN, *ENDLESS, "--workers", "1:2", "--batch", "32", "--out", str(out))
+    running = cluster.start(*asked, log=tmp_path / "log")
+
+    def goes_on(workers, seconds=240):
+        before = steps(out)
+        until(lambda: running.poll() is not None or steps(out, workers) > before, seconds, f"{workers} workers")
+        assert running.poll() is None, (tmp_path / "log").read_text()
+
+    with told("begins with two", capsys):
+        goes_on(2)
+    with told("link down for 20 s", capsys):
+        second.link("down")
+        time.sleep(20)
+        second.link("up")
+        goes_on(2)
+    with told("host dead, goes on with one", capsys):
+        second.dies()
+        goes_on(1)
+    with told("host added", capsys):
+        cluster.nodes(third)
+        goes_on(2)
+    kept = laps(out)
+    with told("stopped", capsys):
+        running.terminate()
+        assert running.wait(60) == 143
+    assert [lap["step"] for lap in kept] == sorted({lap["step"] for lap in kept})
+
+
+def test_a_head_that_dies_ends_what_it_drove_and_the_same_command_goes_on(cluster, tmp_path, capsys):
+    out = tmp_path / "run"
+    head = cluster.hosts[0]
+    asked = (*TRAIN, *ENDLESS, "--workers", "1", "--batch", "32", "--out", str(out))
+    running = cluster.start(*asked, log=tmp_path / "log")
+    until(lambda: running.poll() is not None or steps(out) > 1000, 120, "steps")
+    head.dies()
+    before = laps(out)
+    running.wait(10)
+    for host in cluster.hosts:  # what `ray up` does first: nodes wait for a head that comes back with what it knew
+        host.dies()
+        host.link("up")
+    with told("head and a node started again", capsys):
+        cluster.nodes(*cluster.hosts[:2])
+    with told("the same command goes on", capsys):
+        again = cluster.start(*asked, log=tmp_path / "again")
+        until(lambda: again.poll() is not None or steps(out) > before[-1]["step"], 120, "further steps")
+    found = laps(out)
+    assert again.poll() is None and "going on after step" in (tmp_path / "again").read_text()
+    told_again(before, found, capsys)
+    again.terminate()
+    assert again.wait(60) == 143
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """Room for a few checkpoints."""
+    place = tmp_path / "small"
+    place.mkdir()
+    commanded("mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(place))
+    yield place
+    commanded("umount", "--lazy", str(place))
+
+
+def test_a_full_disk_ends_the_run_in_a_sentence_and_with_room_it_goes_on(small_disk, tmp_path, capsys):
+    out, filling = small_disk / "run", small_disk / "filling"
+    asked = (*TRAIN, *ENDLESS, "--batch", "32", "--out", str(out))
+    with running() as ray:
+        begun = ray.start(*asked, log=tmp_path / "log")
+        until(lambda: begun.poll() is not None or steps(out) > 500, 120, "steps")
+        with suppress(OSError), filling.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(1 << 16))
+        with told("disk full: given up", capsys):
+            assert begun.wait(120) == 1
+        assert "No space left on device; the same command goes on" in (tmp_path / "log").read_text()
+        before = steps(out)
+        filling.unlink()
+        again = ray.start(*asked, log=tmp_path / "again")
+        with told("disk has room: goes on", capsys):
+            until(lambda: again.poll() is not None or steps(out) > before, 120, "further steps")
+        assert "going on after step" in (tmp_path / "again").read_text()
+        again.terminate()
+        assert again.wait(60) == 143

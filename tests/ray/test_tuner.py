@@ -1,0 +1,81 @@
+"""jobs.sweep on a real cluster: both curves, a plan, and a driver that dies on the way."""
+
+import json
+import os
+import signal
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from equipoise.config import Trial
+from equipoise.training.loop import Training
+from jobs.ray_tune.single_worker_trial import trial_of
+
+
+def command(out, *more):
+    words = ["--workload", "digits", "--workers", 1, 2, "--batch", "16:64", "--target", 0.9, "--out", out, *more]
+    return [sys.executable, "-m", "jobs.sweep", *map(str, words)]
+
+
+def ended(out):
+    """Trials that ended, by file, with what their file holds."""
+    files = {path.name: path.read_text() for path in (out / "trials").glob("*.json")} if out.exists() else {}
+    unfinished = ("under way", "cut off: time was up")
+    return {name: text for name, text in files.items() if json.loads(text)["ended"] not in unfinished}
+
+
+def test_a_sweep_whose_driver_is_killed_goes_on_and_repeats_no_trial(cluster, tmp_path):
+    out = tmp_path / "sweep"
+    first = cluster.start(*command(out, "--budget-seconds", 200))  # ends with its third trial
+    deadline = time.monotonic() + 240
+    while len(ended(out)) < 3:
+        assert first.poll() is None, first.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    before = ended(out)
+    done = cluster.run(*command(out, "--budget-seconds", 20), timeout=400)
+    assert done.returncode == 0, done.stdout + done.stderr
+    after = ended(out)
+    assert len(after) > len(before)
+    assert {name: after[name] for name in before} == before
+    facts = json.loads((out / "plan.json").read_text())
+    assert facts["plan"]["workers"] in (1, 2)
+    assert facts["plan"]["batch"] in (16, 32, 64)
+    system, runs = (pd.read_csv(out / f"{name}.csv") for name in ("system", "statistical"))
+    assert set(zip(system.workers, system.batch, strict=True)) == {(n, b) for n in (1, 2) for b in (16, 32, 64)}
+    assert len(runs) == len(after) and not runs.duplicated(["global_batch", "lr", "seed"]).any()
+    confirm = json.loads((out / "confirm.json").read_text())
+    assert confirm["seconds"] > 0
+    ratios = [confirm[name]["ratio"] for name in ("examples", "step")]
+    assert np.prod(ratios) == pytest.approx(confirm["seconds"] / confirm["foretold"]["value"])
+    assert "confirming run" in done.stdout
+    for page in ("curve.html", "scaling.html"):
+        assert str(out / page) in done.stdout and (out / page).stat().st_size > 1e6
+
+
+def test_real_workers_and_one_that_stands_for_them_need_the_same_examples(cluster, tmp_path):
+    out = tmp_path / "real"
+    workload = "tests.support.workloads:with_little_memory"
+    done = cluster.run(
+        *(sys.executable, "-m", "jobs.sweep", "--workload", workload, "--workers", "2", "--batch", "16:64"),
+        *("--exhaustive", "--seeds", "1", "--lr", "0.05:0.05", "--precision", "fp64", "--target", "0.8"),
+        *("--trials", "real", "--track", "tensorboard", "--out", str(out)),
+        timeout=400,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "left out, for want of memory: 64 examples a worker" in done.stdout
+    assert list((out / "tune").rglob("events.out.tfevents.*"))
+    found = pd.read_csv(out / "statistical.csv")
+    assert found.global_batch.tolist() == [32, 64] and found.reached.all()
+    for path in (out / "trials").glob("*.json"):
+        record = json.loads(path.read_text())
+        real = Trial(**record["trial"])
+        assert real.workers == 2
+        alone = Training(trial_of(real, (real.global_batch, real.lr, real.seed), 2, real=False, whole=32))
+        assert list(alone.laps())
+        assert alone.crossing == pytest.approx(record["examples_to_target"], rel=1e-9)

@@ -1,0 +1,43 @@
+"""Bundles for tests: a short run, left as jobs.train leaves it, and published."""
+
+from pathlib import Path
+
+from safetensors.torch import save_file
+
+from equipoise.config import Trial
+from equipoise.runs.record import Record
+from equipoise.storage import atomic as store
+from equipoise.training.loop import Training
+from jobs import publish
+
+
+def short_run(folder: Path, workload: str = "digits", examples: int = 3200, seed: int = 0) -> Path:
+    """A run that ended at its cap."""
+    training = Training(Trial(workload=workload, batch=32, lr=0.1, examples=examples, target=2.0, seed=seed))
+    for _ in training.laps():
+        pass
+    return kept(training, folder)
+
+
+def kept(training: Training, folder: Path) -> Path:
+    """What jobs.train leaves of a run that has ended."""
+    folder.mkdir(parents=True)
+    weights = {name: value.contiguous() for name, value in training.model.state_dict().items()}
+    save_file(weights, folder / "model.safetensors")
+    record = Record(
+        trial=training.trial,
+        machine={},
+        laps=training.done,
+        ended=str(training.ended),
+        target=training.target,
+        examples_to_target=None,
+        test=None,
+    )
+    store.write_json(folder / "record.json", record.to_json())
+    return folder
+
+
+def published(run: Path, out: Path, drift: bool = False) -> Path:
+    """Its bundle; without what drift is told by, which takes seconds, unless asked for."""
+    publish.publish(publish.Asked(run=run, out=out, native=False, drift=drift))
+    return out

@@ -1,0 +1,35 @@
+"""Real worker processes joined by gloo, for tests of what happens between them."""
+
+import multiprocessing
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import torch
+import torch.distributed as dist
+
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(["torch", "numpy", "equipoise.training.loop"])
+
+
+def gloo(workers: int, place: Path, function: Callable[..., Any], *args: Any) -> list[Any]:
+    """What `function(*args)` returns on each of `workers` processes, by rank."""
+    meeting = place / f"meeting-{uuid4().hex}"
+    with ProcessPoolExecutor(workers, mp_context=_context) as pool:
+        running = [pool.submit(_joined, rank, workers, meeting, function, args) for rank in range(workers)]
+        return [future.result(timeout=240) for future in running]
+
+
+def _joined(rank: int, workers: int, meeting: Path, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    torch.set_num_threads(1)
+    if workers == 1:
+        return function(*args)
+    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=workers)
+    try:
+        result = function(*args)
+        dist.barrier()  # gloo of torch 2.14 may abort where one worker leaves before the other
+        return result
+    finally:
+        dist.destroy_process_group()

@@ -1,0 +1,49 @@
+"""Pages of real measurements of real shape: tables that a sweep leaves, made up from formulas."""
+
+import json
+from pathlib import Path
+
+from equipoise.storage import atomic as store
+from jobs import plan
+from jobs.sweep import planned
+
+WORKERS, BATCHES = (1, 2, 4), (16, 32, 64, 128)
+
+
+def system(path: Path) -> Path:
+    """Steps whose exchange takes 20 ms on many workers."""
+    rows = [
+        (1, n, b, 0.01 + 0.001 * b + 0.02 * (n - 1) / n, 0.001, 0.02 * (n - 1) / n) for n in WORKERS for b in BATCHES
+    ]
+    head = "nodes,workers,batch,seconds,data_seconds,exchange_seconds\n"
+    path.write_text(head + "".join(",".join(map(str, row)) + "\n" for row in rows))
+    return path
+
+
+def statistical(path: Path, seeds: int = 3) -> Path:
+    """Runs with a critical batch of 300; three rates each, of which the middle one is best."""
+    runs = [
+        (b, rate * (b / 64) ** 0.5, seed, round(20_000 * (1 + b / 300) * more * (1 + 0.02 * (seed % 5)), 1), 1)
+        for b in (64, 128, 256, 512)
+        for rate, more in ((0.05, 1.3), (0.1, 1.0), (0.2, 1.4))
+        for seed in range(seeds)
+    ]
+    path.write_text("global_batch,lr,seed,examples,reached\n" + "".join(",".join(map(str, run)) + "\n" for run in runs))
+    return path
+
+
+def sweep(out: Path, seeds: int = 3) -> Path:
+    """A sweep's folder, as it is before its pages."""
+    out.mkdir(parents=True)
+    system(out / "system.csv")
+    statistical(out / "statistical.csv", seeds)
+    (out / "trial.json").write_text(json.dumps({"workload": "made-up"}))
+    planned(out)
+    return out
+
+
+def planned_alone(out: Path, **asked: object) -> dict[str, object]:
+    """A plan of one table or two, that no sweep made."""
+    facts = plan.document(plan.Asked(out=out, **asked))  # type: ignore[arg-type]
+    store.write_json(out / "plan.json", facts)
+    return facts

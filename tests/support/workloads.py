@@ -1,0 +1,91 @@
+"""Workloads of the tests' own, asked for by module:attribute as a user's would be."""
+
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from equipoise.config import Trial
+from equipoise.images.augment import Augment
+from equipoise.workloads import Workload
+from equipoise.workloads.digits import digits
+from equipoise.workloads.vending import vending
+
+ALL = Augment(
+    shift=3,
+    flip=True,
+    crop=0.3,
+    distort=0.2,
+    brightness=0.5,
+    contrast=0.5,
+    saturation=0.5,
+    hue=0.3,
+    kelvin=(3000, 9000),
+    reflection=0.4,
+    blur=1.5,
+    noise=0.05,
+)
+
+
+def with_dropout(trial: Trial) -> Workload:
+    """Digits, learned by a network with two dropout layers."""
+    return replace(
+        digits(trial),
+        model=lambda: nn.Sequential(
+            nn.Flatten(), nn.Dropout(0.2), nn.Linear(256, 64), nn.ReLU(), nn.Dropout(0.5), nn.Linear(64, 10)
+        ),
+    )
+
+
+def with_batch_norm(trial: Trial) -> Workload:
+    """Digits, learned by a network with batch normalisation."""
+    return replace(
+        digits(trial),
+        model=lambda: nn.Sequential(
+            nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 14 * 14, 10)
+        ),
+    )
+
+
+def with_convolutions(trial: Trial) -> Workload:
+    """Digits, learned by convolutions over several channels, whose weights have a layout to get wrong."""
+    return replace(
+        digits(trial),
+        model=lambda: nn.Sequential(
+            nn.Conv2d(1, 8, 3), nn.Tanh(), nn.Conv2d(8, 8, 3), nn.Tanh(), nn.Flatten(), nn.Linear(8 * 12 * 12, 10)
+        ),
+    )
+
+
+class Unused(nn.Module):
+    """A linear model with a layer that takes no part, and one that is frozen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(256, 10)
+        self.idle = nn.Linear(4, 4)
+        self.frozen = nn.Linear(10, 10).requires_grad_(False)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.frozen(self.body(images.flatten(1)))
+
+
+def with_unused(trial: Trial) -> Workload:
+    """Digits, learned by a model of which parts are not trained."""
+    return replace(digits(trial), model=Unused)
+
+
+def with_little_memory(trial: Trial) -> Workload:
+    """Digits, on a device that holds no more than 32 examples at a time."""
+
+    def loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        if len(labels) > 32 and logits.requires_grad:
+            raise torch.OutOfMemoryError("as a GPU says it")
+        return nn.functional.cross_entropy(logits, labels)
+
+    return replace(digits(trial), loss=loss)
+
+
+def with_all_variations(trial: Trial) -> Workload:
+    """Products in small pictures, changed in every way there is."""
+    return replace(vending(replace(trial, size=32)), augment=ALL)

@@ -1,0 +1,59 @@
+"""The service's panels show differences of counts."""
+
+import pytest
+
+from dashboards.page import Page, html
+from dashboards.panels import service
+
+
+def note(time, **parts):
+    return {"time": float(time)} | {
+        name: parts.get(name, {}) for name in ("requests", "refused", "seconds", "pictures", "batches")
+    }
+
+
+NOTES = [
+    note(0, requests={"200": 10.0}, seconds={"0.001": 0.0, "0.002": 10.0, "+Inf": 10.0}, pictures={"a 1": 10.0}),
+    note(
+        5,
+        requests={"200": 60.0, "429": 5.0, "503": 5.0, "500": 1.0},
+        refused={"busy": 10.0},
+        seconds={"0.001": 25.0, "0.002": 60.0, "+Inf": 60.0},
+        pictures={"a 1": 40.0, "a 2": 20.0},
+        batches={"1.0": 5.0, "2.0": 8.0, "4.0": 9.0, "+Inf": 10.0},
+    ),
+]
+
+
+def test_rates_are_what_was_added_over_the_time_it_took():
+    (row,) = service.outcomes(NOTES).to_dict("records")
+    assert (row["answered"], row["refused"], row["failed"]) == (10, 2, 0.2)
+
+
+def test_a_service_that_began_anew_has_no_negative_rate():
+    (row,) = service.outcomes([NOTES[1], note(10, requests={"200": 20.0})]).to_dict("records")
+    assert row["answered"] == 4
+
+
+def test_quantiles_lie_within_their_buckets():
+    (row,) = service.quantiles(NOTES).to_dict("records")
+    assert row[0.5] == pytest.approx(1.0)  # 25 of 50 took less than a millisecond
+    assert row[0.9] == pytest.approx(1 + 20 / 25)
+    assert service.quantile([(0.001, 0.0), (float("inf"), 4.0)], 0.5) == pytest.approx(1.0)
+    assert service.quantile([(0.001, 0.0), (float("inf"), 0.0)], 0.5) is None
+
+
+def test_sizes_of_batches_are_told_apart():
+    assert service.sizes(NOTES) == {"1": 5, "2": 3, "3 to 4": 1, "over 4": 1}
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_a_page_of_few_notes_is_a_page(count):
+    described = [{"name": "a", "share": 0, "current": {"version": "1", "bundle": "there", "engine": "eager"}}]
+    sections = service.sections(NOTES[:count], described)
+    assert "there" in html(Page(title="service", lead="", sections=sections))
+
+
+def test_reasons_of_refusals_are_counted():
+    assert service.refusals(NOTES).rows == [["busy", 10]]
+    assert service.refusals(NOTES[:1]) is None

@@ -1,0 +1,64 @@
+from dataclasses import replace
+
+import pytest
+
+from dashboards import reports as pages
+from dashboards.page import html
+from dashboards.panels import training_run as run
+from equipoise.config import Trial
+from equipoise.runs.record import Lap, Record
+
+
+def record():
+    laps = [
+        Lap(
+            step=10 * i,
+            steps=10,
+            seen=100 * i,
+            examples=100,
+            workers=2,
+            lr=0.1,
+            loss=2 / i,
+            seconds=0.05,
+            data_seconds=0.005,
+            compute_seconds=0.03,
+            exchange_seconds=0.01,
+            local_norm=14,  # with the other: |G|^2 = 4, tr(Sigma) = 80
+            total_norm=9,
+            local_batch=8,
+            total_batch=16,
+            draws=10,
+            metric=i / 5 if i % 2 == 0 else None,
+        )
+        for i in range(1, 6)
+    ]
+    facts = {"machine": {}, "ended": "cap", "target": 0.9, "examples_to_target": None, "test": 0.8}
+    return Record(trial=Trial(workload="digits"), laps=laps, **facts)
+
+
+def test_the_table_holds_each_lap_and_the_noise_scale():
+    table = run.laps(record())
+    assert table.seen.tolist() == [100, 200, 300, 400, 500]
+    assert table.noise.tolist() == pytest.approx([20] * 5)
+
+
+def test_the_figure_draws_what_the_table_holds():
+    table = run.laps(record())
+    drawn = {trace.name: trace for trace in run.figure(table, target=0.9).data}
+    assert list(drawn["metric, validation"].x) == [200, 400]
+    assert list(drawn["compute"].y) == pytest.approx([3] * 5)  # ms a step
+    assert list(drawn["noise scale"].y) == pytest.approx([20] * 5)
+
+
+def test_laps_without_norms_leave_the_noise_empty():
+    plain = record()
+    laps = [Lap(**{**vars(lap), "draws": 0, "local_norm": None, "total_norm": None}) for lap in plain.laps]
+    table = run.laps(Record(**{**vars(plain), "laps": laps}))
+    assert table.noise.isna().all()
+    run.figure(table, target=0.9)
+
+
+def test_a_run_that_failed_before_its_first_lap_has_a_page():
+    empty = replace(record(), laps=[])
+    assert "nothing to draw" in html(pages.of_run(empty))
+    run.figure(run.laps(empty), 0.9)

@@ -1,0 +1,28 @@
+import pytest
+
+from jobs.publishing.promotion_gate import refused, refused_shares
+
+
+@pytest.mark.parametrize(
+    ("clean", "drifted", "words"),
+    [
+        ([(0.97, 0.966)], [(0.5, 0.95)], None),
+        ([(0.97, 0.964)], [(0.5, 0.95)], "0.60% lost on clean pictures"),
+        ([(0.97, 0.97), (0.96, 0.95)], [(0.5, 0.95)], "1.00% lost on clean pictures"),
+        ([(0.97, 0.97)], [(0.5, 0.7)], "20.00% came back of 47.00%"),
+        ([(0.97, 0.97)], [(0.5, 0.95), (0.6, 0.7)], "10.00% came back of 37.00%"),
+        ([(0.97, 0.97)], [(0.969, 0.968)], None),
+        ([(0.97, 0.97)], [(0.969, 0.960)], "-0.90% came back of 0.10%"),
+    ],
+)
+def test_a_model_passes_that_is_better_where_it_failed_and_no_worse_elsewhere(clean, drifted, words):
+    why = refused(0.97, clean, drifted)
+    assert why is None if words is None else words in why
+
+
+@pytest.mark.parametrize(
+    ("clean", "drifted", "passes"),
+    [((0.91, 0.88), (0.89, 0.94), True), ((0.91, 0.88), (0.89, 0.91), False), ((0.97, 0.97), (0.97, 0.97), True)],
+)
+def test_what_new_shares_win_is_no_less_than_what_the_old_lose(clean, drifted, passes):
+    assert (refused_shares(clean, [drifted]) is None) == passes

@@ -1,0 +1,113 @@
+import os
+
+import pandas as pd
+import pytest
+
+from equipoise.planning import measurements as tables
+from equipoise.storage import object_store as url
+
+SYSTEM = "nodes,workers,batch,seconds\n1,1,8,0.1\n1,2,8,0.2\n"
+STATISTICAL = "global_batch,lr,seed,examples,reached\n8,0.1,0,500,1\n16,,1,700,0\n"
+
+
+def test_good_tables_are_read_with_more_columns_and_without_rates(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(SYSTEM.replace("seconds", "seconds,note").replace("0.1\n", "0.1,x\n").replace("0.2\n", "0.2,\n"))
+    assert tables.system(path).seconds.tolist() == [0.1, 0.2]
+    path.write_text(STATISTICAL)
+    table = tables.statistical(path)
+    assert table.examples.tolist() == [500, 700]
+    assert table.lr.isna().tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "seconds",
+            "time",
+            r"no column seconds: its first line reads .nodes.workers.batch.time., it needs nodes,workers,batch,seconds",
+        ),
+        ("0.2", "-0.2", "row 3, column seconds: must be a number of seconds from 1e-7 to 1e4, got '-0.2'"),
+        ("0.2", "nan", "row 3, column seconds: .* got 'nan'"),
+        ("0.2", "", "row 3, column seconds: .* got ''"),
+        ("0.2", "inf", "row 3, column seconds: .* got 'inf'"),
+        ("1,2,8", "1,2.5,8", "row 3, column workers: must be a whole number from 1 to 1e12, got '2.5'"),
+        ("1,2,8", "3,2,8", "row 3, column workers: fewer workers than nodes"),
+        ("1,2,8,0.2\n", "", "has 1 row: "),
+        (SYSTEM, "", "is no table"),
+        (SYSTEM, SYSTEM.splitlines()[0], "has 0 rows"),
+        ("1,2,8,0.2", "1,2,8,0.2,9,9,9", "is no table"),
+        (SYSTEM, SYSTEM.replace("0.1\n", "0.1,9\n").replace("0.2\n", "0.2,9\n"), "more cells than its first line"),
+        ("0.2", "200000", "row 3, column seconds: .* got '200000'"),
+        ("batch,seconds", "batch,seconds,seconds", "has two columns seconds"),
+        ("1,2,8", f"1,2,{10**25}", "row 3, column batch: must be a whole number from 1 to 1e12"),
+    ],
+)
+def test_a_slip_is_named_with_file_row_and_column(tmp_path, old, new, said):
+    path = tmp_path / "system.csv"
+    path.write_text(SYSTEM.replace(old, new))
+    with pytest.raises(ValueError, match=f"system.csv.*{said}"):
+        tables.system(path)
+
+
+def test_the_spread_of_the_pace_is_read_where_it_is_given(tmp_path):
+    path = tmp_path / "system.csv"
+    head, *rows = SYSTEM.splitlines()
+    path.write_text("\n".join([head + ",pace_sd", *(row + ",0.05" for row in rows)]))
+    assert tables.system(path).pace_sd.tolist() == [0.05, 0.05]
+    path.write_text("\n".join([head + ",pace_sd", rows[0] + ",-1", rows[1] + ",0"]))
+    with pytest.raises(ValueError, match="row 2, column pace_sd: must be a number from 0 to 10, got '-1'"):
+        tables.system(path)
+
+
+def test_reached_is_0_or_1_and_a_missing_file_is_said(tmp_path):
+    path = tmp_path / "s.csv"
+    path.write_text(STATISTICAL.replace("500,1", "500,yes"))
+    with pytest.raises(ValueError, match=r"row 2, column reached: must be 0 or 1, got 'yes'"):
+        tables.statistical(path)
+    with pytest.raises(ValueError, match="No such file"):
+        tables.statistical(tmp_path / "none.csv")
+
+
+def test_a_pipe_is_not_waited_for_and_a_secret_is_not_repeated(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="is no file"):
+        tables.system(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="has a password in it") as found:
+        tables.exchange(url.place("s3://user:secret@bucket/x.csv"), pd.DataFrame())
+    assert "secret" not in str(found.value)
+
+
+@pytest.fixture
+def steps_and_exchanges(tmp_path):
+    path = tmp_path / "exchange.csv"
+    path.write_text("nodes,workers,bytes,seconds\n2,2,500,0.1\n2,2,4000,0.2\n")
+
+    def read(steps):
+        (tmp_path / "system.csv").write_text(steps)
+        return tables.exchange(path, tables.system(tmp_path / "system.csv"))
+
+    return read
+
+
+def test_exchanges_are_shares_of_the_gradient_that_the_steps_name(steps_and_exchanges):
+    steps = "nodes,workers,batch,seconds,gradient_bytes\n1,1,8,0.1,4000\n2,2,8,0.1,4000\n"
+    found = steps_and_exchanges(steps)
+    assert found.share.tolist() == [0.125, 1] and found.kind.tolist() == ["sum", "sum"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "found"),
+    [(SYSTEM, 0), ("nodes,workers,batch,seconds,gradient_bytes\n1,1,8,0.1,4000\n2,2,8,0.1,8000\n", 2)],
+)
+def test_exchanges_without_one_size_of_gradient_are_refused(steps_and_exchanges, steps, found):
+    with pytest.raises(ValueError, match=f"needs one gradient_bytes in the table of steps beside it, found {found}"):
+        steps_and_exchanges(steps)
+
+
+def test_an_exchange_of_one_worker_is_none(steps_and_exchanges, tmp_path):
+    steps = "nodes,workers,batch,seconds,gradient_bytes\n1,1,8,0.1,4000\n2,2,8,0.1,4000\n"
+    (tmp_path / "exchange.csv").write_text("nodes,workers,bytes,seconds\n2,2,500,0.1\n1,1,4000,0.2\n")
+    with pytest.raises(ValueError, match="row 3, column workers: an exchange takes two workers at least, got 1"):
+        steps_and_exchanges(steps)

@@ -1,0 +1,20 @@
+"""Messages and sums that do nothing else: workers agree on how long they took."""
+
+import pytest
+import torch
+
+from equipoise.training import comm_benchmark as wire
+from tests.support.gloo import gloo
+
+
+def took():
+    return wire.sums(1 << 22, torch.device("cpu")), wire.message(torch.device("cpu"))
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_workers_agree_on_the_seconds_of_a_message_and_of_sums_up_to_the_gradient(tmp_path, workers):
+    found = gloo(workers, tmp_path, took)
+    assert all(one == found[0] for one in found)
+    sums, message = found[0]
+    assert list(sums) == [1 << 16, 1 << 19, 1 << 22]
+    assert min(*sums.values(), message) > 0
