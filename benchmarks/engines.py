@@ -16,7 +16,8 @@ from equipoise.bundle.engines import Served
 from equipoise.hardware import machine
 from equipoise.training.finetune import head_of
 from equipoise.workloads.models import model
-from jobs.publish import compiled, export, table
+from jobs.cli.engine_report import table
+from jobs.publishing.export import compiled, export
 
 MODELS = [("lenet", 1, 28), ("mobilenet_v3_small", 3, 224), ("resnet18", 3, 224)]
 PICTURES, SETTLING = 32, 20

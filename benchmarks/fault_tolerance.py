@@ -21,7 +21,7 @@ import torch
 from benchmarks import http_clients as clients
 from benchmarks.http_clients import Burst, burst
 from benchmarks.serving import deployed, picture
-from equipoise.bundle import bundle
+from equipoise.bundle import manifest
 from equipoise.hardware import machine
 from jobs.cluster.processes import free_ports, until
 from tests.support.bundles import published, short_run
@@ -43,7 +43,7 @@ class Ours:
         predictor = {"name": "Predictor", "num_replicas": replicas, "user_config": {"lenet": {"bundle": str(path)}}}
         application: dict[str, Any] = {"name": "ours", "route_prefix": "/", "import_path": "services.app:build"}
         deployed(self.cluster, application | {"args": {"port": self.port}, "deployments": [predictor]})
-        version = bundle.checked(path)["digest"][:12]
+        version = manifest.checked(path)["digest"][:12]
         until(lambda: len(self.replicas()) == replicas and all(version == self.version() for _ in range(12)), 120)
 
     def version(self) -> str:

@@ -11,36 +11,22 @@ import os
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-import torch
 import tyro
-from safetensors.torch import save_file
 
-from equipoise.bundle import bundle
-from equipoise.captures.store import Captures
-from equipoise.config import Trial
-from equipoise.drift.adaptation import fit_corruptions as refined
-from equipoise.drift.adaptation import label_prior as priors
+from equipoise.bundle import bundle, manifest
 from equipoise.drift.adaptation import workload as remedied
-from equipoise.drift.adaptation.workload import Change, Regime, Remedy
-from equipoise.drift.reference.profile import Known, known
-from equipoise.formatting import number
-from equipoise.hardware import machine
-from equipoise.runs.record import Record
+from equipoise.drift.adaptation.workload import Regime, Remedy
 from equipoise.storage import atomic as store
-from equipoise.training.finetune import begun, head_of, kept
-from equipoise.workloads import workload
-from jobs import publish
-from jobs.captures import require_place
-from jobs.cli.paths import require_plain, unusable
+from jobs.cli.paths import require_place, require_plain, unusable
 from jobs.publishing import drift_verdict as verdicts
+from jobs.publishing.adaptation import chosen, counted, made, planned, prepared
 from jobs.publishing.bundle_link import before, pointed, require_link
 from jobs.publishing.drift_verdict import Verdict, require_fitting
 from jobs.publishing.promotion_gate import gate
-from jobs.train import train
+from jobs.publishing.publish import PublishRequest, publish
 
 ADVICE = {
     "blur": "clean or focus the lens: what is out of focus is lost, and learning on blurred pictures costs sharp ones",
@@ -48,8 +34,6 @@ ADVICE = {
     "features": "no change of light or camera explains it: label 30 pictures or more, and give them by --capture",
 }
 FEWEST_LABELS = 30  # without a cause that says what changed
-HELD_OUT = 0.3  # of the labelled pictures judge and are not learned from
-SHOWN = 3  # classes whose shares changed most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,12 +99,12 @@ def adapt(asked: Asked) -> int:
         print(f"nothing to adapt to: {found.why or found.state}")
         return 0
     require_fitting(found, model)
-    labels = counted(asked, model, found)
+    labels = counted(asked.capture, model, found)
     print(f"{found.why or found.cause}; {labels} labelled pictures")
     if found.cause in ADVICE and not (found.cause == "features" and labels >= FEWEST_LABELS):
         print(f"{found.cause}: {ADVICE[found.cause]}")
         return 4
-    remedy = chosen(asked, model, found)
+    remedy = chosen(model, found, asked.data)
     if remedy.drift == Regime() and labels < FEWEST_LABELS:
         raise ValueError(f"the verdict does not say how much of {found.cause}: label {FEWEST_LABELS} pictures or more")
     print(planned(remedy.drift, labels))
@@ -155,43 +139,8 @@ def require_new(out: Path) -> None:
     above = next(folder for folder in out.parents if folder.exists())
     if not above.is_dir() or not os.access(above, os.W_OK):
         raise ValueError(f"--out {out} cannot be made: nothing can be written to {above}")
-    if (out.parent / bundle.FACTS).exists():
+    if (out.parent / manifest.FACTS).exists():
         raise ValueError(f"--out {out} would lie in the bundle {out.parent}, which it would spoil: choose another")
-
-
-def chosen(asked: Asked, model: bundle.Bundle, found: Verdict) -> Remedy:
-    """What is to be done, on top of what was done before."""
-    trial, before = original(model)
-    changes = tuple(Change(one.cause, one.detail, one.value) for one in found.effects)
-    return Remedy(
-        workload=trial.workload,
-        data=str(Path(asked.data or trial.data).absolute()),
-        drift=Regime(changes, shares(model, found) if found.cause == "label shift" else None),
-        before=before,
-    )
-
-
-def original(model: bundle.Bundle) -> tuple[Trial, Regime]:
-    """How the model learned first, and what it was adapted to since."""
-    try:
-        before = Regime.of(model.facts["remedy"]) if "remedy" in model.facts else Regime()
-        _ = [one.kind for one in before.changes]
-        return Trial(**model.facts["trial"]), before
-    except (KeyError, TypeError, ValueError) as error:
-        why = f"{model.folder} does not say how its model was made, or as another version does ({error!r})"
-        raise ValueError(f"{why}: publish it again") from None
-
-
-def shares(model: bundle.Bundle, found: Verdict) -> dict[str, float]:
-    """By class, how much oftener it comes than in the reference."""
-    called = np.array([found.classes.get(name, 0) for name in model.classes], np.float64)
-    return dict(zip(model.classes, priors.weights(known_of(model), called).tolist(), strict=True))
-
-
-def known_of(model: bundle.Bundle) -> Known:
-    """What the bundle knows of its reference."""
-    _, features = model.run(torch.zeros(1, *model.shape, dtype=torch.uint8))
-    return known(model.reference(), len(model.classes), features.shape[1])
 
 
 def said(asked: Asked, model: bundle.Bundle) -> Verdict:
@@ -203,37 +152,16 @@ def said(asked: Asked, model: bundle.Bundle) -> Verdict:
     raise ValueError("give either --service with the service's address or --verdict with a file")
 
 
-def counted(asked: Asked, model: bundle.Bundle, found: Verdict) -> int:
-    """Labelled pictures among those kept since the drift began, of classes that the model knows."""
-    if asked.capture is None:
-        return 0
-    kept = Captures(asked.capture).listed(most=None)
-    return sum(one["label_given"] in model.classes and one["at"] >= found.began for one in kept)
-
-
-def planned(drift: Regime, labels: int) -> str:
-    """What will be done, in words."""
-    if drift.weights:
-        most = sorted(drift.weights.items(), key=lambda one: -abs(np.log(one[1])))[:SHOWN]
-        return "expects classes anew: " + ", ".join(f"{name} {weight:.2g} times as often" for name, weight in most)
-    words = [
-        f"{one.cause} {one.detail} {number(one.value)} {one.kind.unit}".replace("  ", " ") for one in drift.changes
-    ]
-    light = f"the training pictures under {' and '.join(words)}" if words else "the training pictures"
-    low, high = remedied.SPREAD
-    return f"learns on with {light}, from {low:.0%} to {high:.0%} of it, and {labels} labels"
-
-
 def brought_back(asked: Asked, model: bundle.Bundle, remedy: Remedy, found: Verdict) -> int:
     """Learn on, be judged, and be published."""
     with tempfile.TemporaryDirectory(prefix="equipoise-adapt-") as name:
         place = Path(name)
-        remedy = prepared(asked, model, remedy, found, place)
-        if not made(asked, model, remedy, place):
+        remedy = prepared(asked.capture, model, remedy, found, place)
+        if not made(model, remedy, place, asked.passes, asked.workers):
             print("stopped: nothing was published", file=sys.stderr)
             return 143
-        publish.publish(
-            publish.Asked(run=place / "run", out=place / "bundle", name=model.name, native=False),
+        publish(
+            PublishRequest(run=place / "run", out=place / "bundle", name=model.name, native=False),
             remedied.facts(remedy, store.read_json(place / "run" / "record.json")["trial"]),
         )
         if not gate(model, bundle.load(place / "bundle"), remedy, place):
@@ -245,63 +173,6 @@ def brought_back(asked: Asked, model: bundle.Bundle, remedy: Remedy, found: Verd
     if asked.link:
         pointed(asked.link, Path(str(asked.out)))
     return 0
-
-
-def prepared(asked: Asked, model: bundle.Bundle, remedy: Remedy, found: Verdict, place: Path) -> Remedy:
-    """The remedy with its labelled pictures in a folder, and its changes fitted to them if there are enough."""
-    if asked.capture and counted(asked, model, found):
-        kept = Captures(asked.capture).exported(place / remedied.LABELLED, model.classes, found.began)
-        held = sum(kept.values())
-        remedy = replace(remedy, train=held - round(HELD_OUT * held))
-    base = remedied.base(remedy, model.facts["trial"])
-    few, labels = remedied.labelled(place / remedied.LABELLED, base)
-    if len(labels) >= refined.FEWEST and remedy.drift.changes:
-        lately = remedied.changed(remedied.whole(base.validation), remedy.before.changes)
-        fit = refined.Fit(lately, base.validation.labels.numpy(), few, labels.numpy())
-        remedy = replace(remedy, drift=Regime(tuple(refined.refined(remedy.drift.changes, fit))))
-        print(planned(remedy.drift, len(labels)))
-    remedy.write(place)
-    return remedy
-
-
-def made(asked: Asked, model: bundle.Bundle, remedy: Remedy, place: Path) -> bool:
-    """A run in the folder, whose model is the remedy's; False if it was stopped."""
-    trial = tuning(asked, model, place)
-    if remedy.drift.weights is None:
-        return train(trial, place / "run") is not None
-    net = workload(trial).model()
-    begun(net, kept(model.folder), model.classes, reuse=True)
-    head = net.get_submodule(head_of(net, len(model.classes)))
-    priors.expected(head, model.temperature, np.array([remedy.drift.weights[name] for name in model.classes]))
-    (place / "run").mkdir()
-    weights = {name: value.contiguous() for name, value in net.state_dict().items()}
-    save_file(weights, place / "run" / "model.safetensors")
-    here = machine(torch.device("cpu"))
-    record = Record(trial=trial, machine=here, laps=[], ended="cap", target=1, examples_to_target=None, test=None)
-    store.write_json(place / "run" / "record.json", record.to_json())
-    return True
-
-
-def tuning(asked: Asked, model: bundle.Bundle, place: Path) -> Trial:
-    """The trial that learns on: with the plan's batch, if the model was made by one."""
-    facts = {name: value for name, value in model.facts["trial"].items() if name != "accumulate"}
-    before = Trial(**facts)
-    plan = (model.facts.get("plan") or {}).get("plan") or {}
-    batch = int(plan.get("batch", before.batch))
-    trial = replace(
-        before,
-        workload=remedied.NAME,
-        data=str(place),
-        init=str(model.folder.absolute()),
-        workers=asked.workers,
-        batch=batch,
-        schedule="cosine",
-        target=None,
-        body_lr=0.1,
-        freeze=0,
-    )
-    length = len(workload(trial).train)
-    return replace(trial, examples=asked.passes * length, evaluate=asked.passes * length)
 
 
 if __name__ == "__main__":

@@ -9,11 +9,11 @@ from typing import Any
 
 import tyro
 
-from equipoise.bundle import bundle
+from equipoise.bundle import manifest
 from equipoise.captures.capture import POOLS
 from equipoise.captures.store import Captures
 from equipoise.storage import atomic as store
-from jobs.cli.paths import require_plain, unusable
+from jobs.cli.paths import require_place, require_plain, unusable
 
 FIRST = 10  # captures shown
 
@@ -63,12 +63,6 @@ def done(asked: Asked) -> dict[str, Any]:
     return found or listing(captures)
 
 
-def require_place(place: str) -> None:
-    """Refuse a folder that is not there; whether a store holds anything is seen by listing it."""
-    if "://" not in place and not Path(place).is_dir():
-        raise ValueError(f"--capture {place} is not a folder: give the one that the service keeps captures in")
-
-
 def read(path: Path) -> str:
     """The text of a CSV."""
     try:
@@ -91,7 +85,7 @@ def classes(captures: Captures, path: str | None) -> list[str]:
 
 def bundle_classes(path: str) -> list[str]:
     """Of a bundle, in a folder or behind a URL."""
-    names: list[str] = bundle.checked(store.local(path))["classes"]
+    names: list[str] = manifest.checked(store.local(path))["classes"]
     return names
 
 

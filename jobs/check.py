@@ -18,13 +18,13 @@ from torch import Tensor
 from dashboards import reports as pages
 from dashboards.page import written
 from equipoise.bundle import bundle
-from equipoise.captures.capture import encoded
 from equipoise.drift.corruptions import undone
 from equipoise.drift.diagnosis import dataset_verdict as folder
 from equipoise.drift.diagnosis.stream_verdict import named
 from equipoise.drift.profiling import build_profile as publishing
 from equipoise.drift.reference.profile import Known, known
 from equipoise.formatting import number
+from equipoise.images.png import encoded
 from equipoise.images.thumbnails import thumbnail, usual
 from equipoise.storage import atomic as store
 from equipoise.workloads.image_folder import ENDINGS

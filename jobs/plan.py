@@ -5,27 +5,15 @@ Either table may be missing; then only the other part is filled in.
 
 import re
 import sys
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, replace
 
-import numpy as np
-import pandas as pd
 import tyro
 
-from dashboards import reports as pages
-from dashboards.experiments import Experiment, Sweep
-from equipoise.planning import examples_to_target as statistical
-from equipoise.planning import measurements as tables
-from equipoise.planning import plan
-from equipoise.planning import step_time_fit as system
-from equipoise.planning.examples_to_target import FAILS, Curve
+from equipoise.planning.document import PlanRequest, document, read_request
 from equipoise.planning.measurements import COUNT, MOST
-from equipoise.planning.plan import Option, Place
-from equipoise.planning.step_time_fit import COVERED, System
-from equipoise.planning.step_time_model import LEVELS, Places
+from equipoise.planning.plan import Place
 from equipoise.storage import atomic as store
-from equipoise.storage.object_store import Away
+from equipoise.storage.retry import Away
 from jobs.cli import plan_report as aloud
 from jobs.cli.paths import Given, require_plain, unusable
 
@@ -93,6 +81,12 @@ class Asked:
             if not 1 <= batch <= MOST:
                 raise ValueError(f"global batches must be {COUNT.words}, got {batch}")
 
+    def request(self) -> PlanRequest:
+        """Read the tables and say what the plan must keep."""
+        at, deadline, budget = tuple(self.places), self.deadline_seconds, self.budget_seconds
+        measured = read_request(system=self.system, exchange=self.exchange, statistical=self.statistical)
+        return replace(measured, places=at, batches=self.at_batch, deadline_seconds=deadline, budget_seconds=budget)
+
     @property
     def places(self) -> list[Place]:
         """Those of --at."""
@@ -119,7 +113,8 @@ def main() -> int:
     try:
         asked.check()
         require_plain(asked.out, asked.system, asked.exchange, asked.statistical)
-        facts = document(asked)
+        request = asked.request()
+        facts = document(request)
         store.write_json(asked.out / "plan.json", facts)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -132,163 +127,8 @@ def main() -> int:
             [aloud.told(facts), *aloud.answers(facts, dict(zip(asked.at, asked.places, strict=True)), asked.at_batch)]
         )
     )
-    print(f"written to {asked.out / 'plan.json'}, drawn on {drawn(asked, facts)[0]}")
+    print(f"written to {asked.out / 'plan.json'}, drawn on {aloud.drawn(request, facts, asked.out)[0]}")
     return 0
-
-
-def drawn(asked: Asked, facts: dict[str, Any]) -> list[Path]:
-    """Pages of the plan beside it."""
-    sweep = Sweep(
-        plan=facts,
-        system=tables.system(asked.system) if asked.system else None,
-        statistical=tables.statistical(asked.statistical) if asked.statistical else None,
-    )
-    return pages.left(Experiment(kind="plan", path=asked.out, found=sweep))
-
-
-def document(asked: Asked) -> dict[str, Any]:
-    """The contents of plan.json."""
-    at, deadline, budget = asked.places, asked.deadline_seconds, asked.budget_seconds
-    timed = timed_by(asked)
-    curve = statistical.fitted(tables.statistical(asked.statistical)) if asked.statistical else None
-    facts: dict[str, Any] = {
-        "schema": 1,
-        "plan": None,
-        "runner_up": None,
-        "front": [],
-        "options": [],
-        "knee": None,
-        "system": timed and system_part(timed, at),
-        "statistical": curve and statistical_part(curve, asked.at_batch),
-        "warnings": [],
-    }
-    if not timed or not curve:
-        missing = "--statistical" if timed else "--system"
-        return facts | {"warnings": [f"no {missing} was given: the time to the target cannot be told"]}
-    found = plan.options(timed, curve, places(timed, at), [*map(int, curve.means.index), *asked.at_batch])
-    ranked = plan.best(found, deadline, budget)
-    first, second = (ranked[0], plan.runner_up(ranked)) if ranked else (None, None)
-    facts |= {"plan": first and entry(first, second, curve), "runner_up": second and entry(second, None, curve)}
-    along = plan.front(found)
-    bend = plan.knee(along)
-    facts |= {"front": [one.json() for one in along], "knee": bend and bend.json()}
-    facts["options"] = [one.json() | {"binding": plan.binding(one, curve)} for one in found]
-    facts["warnings"] = refusals(found, ranked, curve) + plan.warnings(first, timed, curve)
-    return facts
-
-
-def timed_by(asked: Asked) -> System | None:
-    """The fit of step times, and of exchanges if they were timed by themselves."""
-    if asked.system is None:
-        return None
-    rows = tables.system(asked.system)
-    return system.fitted(rows, tables.exchange(asked.exchange, rows)) if asked.exchange else system.fitted(rows)
-
-
-def entry(one: Option, second: Option | None, curve: Curve) -> dict[str, Any]:
-    """An option with its reason."""
-    return one.json() | {"binding": plan.binding(one, curve), "why": plan.why(one, second, curve)}
-
-
-def refusals(found: list[Option], ranked: list[Option], curve: Curve) -> list[str]:
-    """Why there is no plan."""
-    if not found and not any(curve.means.reached >= FAILS):
-        return ["at no global batch did most runs reach the target: train longer, or with other learning rates"]
-    if not found:
-        return [
-            "no global batch of the one table can be shared by workers of the other at a batch that was timed:"
-            " measure both at common batches"
-        ]
-    if not ranked:
-        fastest, cheapest = min(one.seconds for one in found), min(one.worker_seconds for one in found)
-        return [
-            f"nothing keeps what was asked: the fastest takes {fastest:,.4g} s,"
-            f" the cheapest {cheapest:,.4g} worker-seconds"
-        ]
-    return []
-
-
-def places(timed: System, more: list[Place]) -> list[Place]:
-    """Places measured, and those asked for."""
-    rows = timed.rows[["nodes", "workers"]].drop_duplicates().astype(int)
-    return sorted({*more, *(Place(nodes, workers) for nodes, workers in rows.itertuples(index=False))})
-
-
-def system_part(timed: System, more: list[Place]) -> dict[str, Any]:
-    """Step times at every row, and at every place asked for with every batch timed."""
-    rows = timed.rows[["nodes", "workers", "batch"]].astype(int)
-    measured = set(rows.itertuples(index=False, name=None))
-    asked = {(*one, batch) for one in more for batch in rows.batch.unique().tolist()}
-    points = pd.DataFrame(sorted(measured | asked), columns=["nodes", "workers", "batch"])
-    at = Places.of(points)
-    values, (low, high) = timed.seconds(at), np.quantile(timed.sampled(at), COVERED, axis=0)
-    predictions, gaps = [], []
-    for i, point in enumerate(points.itertuples(index=False, name=None)):
-        gap = timed.missing(*point) if point not in measured else None
-        gaps += [gap] if gap else []
-        seconds = [None] * 3 if gap else [float(values[i]), float(low[i]), float(high[i])]
-        numbers = dict(zip(("seconds", "low", "high"), seconds, strict=True))
-        predictions.append({**dict(zip(points.columns, point, strict=True)), **numbers, "measured": point in measured})
-    gaps += [] if timed.identifiable else lacking(timed)
-    return {
-        "identifiable": timed.identifiable and not gaps,
-        "missing": sorted(set(gaps)),
-        "parameters": timed.parameters,
-        "links": {level: link(timed, level) for level in LEVELS if f"{level}_volume" in timed.parameters},
-        "form": "two rings" if timed.form.two_rings else "ring",
-        "error": timed.error,
-        "predictions": predictions,
-    }
-
-
-def link(timed: System, level: str) -> dict[str, Any]:
-    """What joins workers: seconds a message, and bytes a second where it is known how many were sent."""
-    found = {}
-    draws = pd.DataFrame([*timed.draws, timed.parameters])
-    if (alpha := f"{level}_alpha") in draws:
-        found["alpha_seconds"] = interval(draws[alpha])
-    if timed.gradient_bytes:
-        found["bytes_a_second"] = interval(timed.gradient_bytes / draws[f"{level}_volume"])
-    return found
-
-
-def interval(draws: "pd.Series[float]") -> dict[str, float]:
-    """The last of them, with the interval of the others."""
-    low, high = np.quantile(draws.iloc[:-1], COVERED)
-    return {"value": float(draws.iloc[-1]), "low": float(low), "high": float(high)}
-
-
-def lacking(timed: System) -> list[str]:
-    """What tells of larger places than those measured."""
-    rows, batch = timed.rows, int(timed.rows.batch.min())
-    found = [] if timed.form.batch else ["rows of a second batch per worker"]
-    for _, here in rows[rows.workers > 1].groupby(rows.nodes > 1):
-        gap = timed.missing(int(here.nodes.max()), 2 * int(here.workers.max()), batch)
-        found += [gap] if gap else []
-    return found
-
-
-def statistical_part(curve: Curve, more: tuple[int, ...]) -> dict[str, Any]:
-    """Examples to the target at every batch measured and every one asked for."""
-    predictions = []
-    for batch in sorted({*map(int, curve.means.index), *more}):
-        examples, drawn = curve.examples(batch), curve.sampled(batch)
-        low, high = (None, None) if drawn is None else map(float, np.quantile(drawn, COVERED))
-        predictions.append(
-            {"global_batch": batch, "examples": examples, "low": low, "high": high, "lr": curve.lr(batch)}
-        )
-    return {
-        "identifiable": curve.identifiable,
-        "critical_batch": spanned(curve.critical_batch) if curve.identifiable else None,
-        "min_examples": spanned(curve.min_examples),
-        "left_out": [*map(int, curve.left_out)],
-        "predictions": predictions,
-    }
-
-
-def spanned(values: tuple[float, float, float] | None) -> dict[str, float] | None:
-    """A value with its interval."""
-    return None if values is None else dict(zip(("value", "low", "high"), values, strict=True))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import tyro
 
+from equipoise.formatting import pluralize
 from equipoise.runs import listing
 from equipoise.runs.listing import Listing
 from equipoise.storage import atomic as store
@@ -61,7 +62,7 @@ def written(found: Listing, out: Path) -> None:
             found.rows.to_csv(temporary, index=False)
     except OSError as error:
         raise ValueError(f"--out {out} cannot be written: {error.strerror}") from error
-    print(f"{count(len(found.rows), 'record')} in {out}")
+    print(f"{pluralize(len(found.rows), 'record')} in {out}")
 
 
 def shown(found: Listing) -> None:
@@ -70,19 +71,15 @@ def shown(found: Listing) -> None:
     if len(rows):
         print(rows.to_string(index=False, na_rep=""))
     more = len(found.rows) - len(rows)
-    print(count(len(found.rows), "record") + (f", {more:,} of them not shown: --out has them all" if more else ""))
+    print(pluralize(len(found.rows), "record") + (f", {more:,} of them not shown: --out has them all" if more else ""))
 
 
 def damaged(files: dict[str, str]) -> str:
     """What was passed over, and the first of it by name."""
     names = [f"{path if path.isprintable() else repr(path)} ({why})" for path, why in sorted(files.items())]
     more = f", and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    return f"passed over, for they are no whole records: {count(len(names), 'file')}: {', '.join(names[:NAMED])}{more}"
-
-
-def count(number: int, what: str) -> str:
-    """How many, in words."""
-    return f"{number:,} {what}{'s' * (number != 1)}"
+    named = f"{pluralize(len(names), 'file')}: {', '.join(names[:NAMED])}{more}"
+    return f"passed over, for they are no whole records: {named}"
 
 
 if __name__ == "__main__":

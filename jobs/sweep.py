@@ -11,7 +11,7 @@ import sys
 import time
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -27,24 +27,23 @@ from equipoise.planning.search import ANY, Bounds, Grid, Search
 from equipoise.planning.step_time_fit import System
 from equipoise.planning.step_time_model import Places
 from equipoise.runs import folder as runs
-from equipoise.runs.record import Record
 from equipoise.storage import atomic as store
-from equipoise.storage.object_store import Away
+from equipoise.storage.retry import Away
 from equipoise.workloads import workload
-from jobs import plan as planning
 from jobs.cli import plan_report as aloud
 from jobs.cli.paths import Given, require_plain, unusable
 from jobs.cli.sweep_status import Board
 from jobs.cluster import resources as cluster
 from jobs.cluster import wait as room
 from jobs.ray_train import trackers
+from jobs.ray_train.run import begins, placed, require_urls
+from jobs.ray_train.stopping import GOES_ON, cause
 from jobs.ray_tune import step_timing as ladder
 from jobs.ray_tune import tuner as tuning
+from jobs.ray_tune.confirmation import CONFIRM_SEED, confirmed, planned
 from jobs.ray_tune.single_worker_trial import split_matters
 from jobs.ray_tune.tuner import COLUMNS, Hopeless, Policy, Sweep
-from jobs.train import GOES_ON, begins, cause, leave_page, placed, require_urls, train
 
-CONFIRM_SEED = 1000  # beyond those of trials: the plan is tried on what it has not seen
 MOST_SEEDS = 1000
 LEAST_SEARCH = 0.4  # of the budget is for trials, however long the timing of steps took
 
@@ -275,56 +274,6 @@ def searched(asked: Asked, trials: Sweep, fastest: Fastest, callbacks: list[Call
 def paced(rows: pd.DataFrame, drift: float) -> pd.DataFrame:
     """The timed steps, with how far a later run may differ: it drifts between them and what was timed, both ways."""
     return rows.assign(pace_sd=np.hypot(rows.pace_sd, math.sqrt(2) * drift))
-
-
-def tables_of(out: Path) -> planning.Asked:
-    """A sweep's tables, as they are planned with."""
-    exchange = out / "exchange.csv"
-    found = exchange if exchange.exists() else None
-    return planning.Asked(out=out, system=out / "system.csv", exchange=found, statistical=out / "statistical.csv")
-
-
-def planned(out: Path) -> dict[str, Any]:
-    """The plan that both tables make, left in plan.json."""
-    facts = planning.document(tables_of(out))
-    store.write_json(out / "plan.json", facts)
-    return facts
-
-
-def confirmed(base: Trial, out: Path, facts: dict[str, Any]) -> int:
-    """Train with the plan, and say how well it was predicted."""
-    chosen = facts["plan"]
-    if chosen is None:
-        return 1
-    workers, batch, lr = (chosen[name] for name in ("workers", "batch", "lr"))
-    trial = replace(base, workers=workers, batch=batch, lr=lr, seed=base.seed + CONFIRM_SEED)
-    place = out / "confirm" / f"{workers}x{batch}-lr-{lr:g}"  # a longer search may come to another plan
-    before = runs.finished(place, trial)
-    record = before or train(trial, place)
-    if record is None:
-        return 143
-    leave_page(record, place)
-    foretold = chosen["seconds"]
-    spent = record.seconds * record.examples_to_target / record.laps[-1].seen if record.examples_to_target else None
-    inside = spent is not None and foretold["low"] <= spent <= foretold["high"]
-    found = {"seconds": spent, "foretold": foretold, "inside": inside}
-    store.write_json(out / "confirm.json", found | (parts(record, chosen) if spent else {}))
-    if spent is None:
-        print(f"confirming run: {record.ended} without reaching the target: see {place}")
-        return 1
-    which = "confirming run of an earlier command" if before else "confirming run"
-    print(
-        f"{which}: {spent:.3g} s to the target, {foretold['value']:.3g} foretold"
-        f" ({foretold['low']:.3g} to {foretold['high']:.3g}: {'inside' if inside else 'outside'})"
-    )
-    return 0
-
-
-def parts(record: Record, chosen: dict[str, Any]) -> dict[str, Any]:
-    """What the time is made of, against what was foretold: examples to the target, and seconds of a step."""
-    seen, step = float(record.examples_to_target or 0), record.seconds / record.laps[-1].step
-    pairs = {"examples": (seen, chosen["examples"]), "step": (step, chosen["step"]["seconds"])}
-    return {name: {"value": one, "foretold": other, "ratio": one / other} for name, (one, other) in pairs.items()}
 
 
 def table(rows: pd.DataFrame, path: Path) -> None:

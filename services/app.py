@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from ray import serve
 from ray.serve import Application
 
-from equipoise.bundle import bundle as bundles
+from equipoise.bundle import manifest
 from equipoise.storage import atomic as store
 from services.monitoring.metrics import PLACE
 from services.replica import DRAIN_SECONDS, Predictor
@@ -84,9 +84,9 @@ def application(asked: Asked) -> Application:
     """The application; also sees to it that no proxy of Ray's takes its port."""
     wanted = {name: one.model_dump() for name, one in asked.models.items()}
     for path in {path for one in asked.models.values() for path in one.paths()}:
-        bundles.checked(store.local(path))
+        manifest.checked(store.local(path))
     if asked.bundle is not None:
-        found = bundles.checked(store.local(asked.bundle))
+        found = manifest.checked(store.local(asked.bundle))
         one = Wanted.model_validate({"bundle": absolute(asked.bundle), "engine": asked.engine})
         wanted[found["name"]] = one.model_dump()
     if not wanted and not ray.is_initialized():  # in YAML they may stand under user_config

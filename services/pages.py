@@ -18,6 +18,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from services.app import announced, sentence, without_proxy
+from services.http import errors
 from services.http.auth import ASKS, Guard
 from services.http.errors import Refused
 from services.http.responses import answer, compressed
@@ -127,11 +128,11 @@ class Pages:
         if one is None or name not in one.names(self.root):
             raise HTTPException(404)
         if one.why:
-            raise Refused(409, f"{name} cannot be shown: {one.why}")
+            raise errors.page_cannot_be_shown(name, one.why)
         try:
             page = pages.of(one, name.rpartition("/")[2])
         except experiments.FOREIGN as error:
-            raise Refused(409, f"{name}: {experiments.foreign(one, error).why}") from None
+            raise errors.page_cannot_be_shown(name, experiments.foreign(one, error).why) from None
         return shown(page, f"{name.rpartition('/')[2]}.html/live", request)
 
     def check_health(self) -> None:
@@ -167,4 +168,4 @@ async def refused(_: Request, error: Exception) -> Response:
 async def missing(request: Request, error: Exception) -> Response:
     """Where there is nothing."""
     status = error.status_code if isinstance(error, HTTPException) else 500
-    return answer({"error": f"there is no page at {request.url.path[:80]!r}: see /"}, status)
+    return answer({"error": errors.page_is_unknown(request.url.path).sentence}, status)

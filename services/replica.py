@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
 
-from equipoise.bundle import bundle
+from equipoise.bundle import manifest
 from equipoise.captures.store import Captures
 from equipoise.storage import atomic as store
 from services.http.server import Listener
@@ -168,4 +168,4 @@ def lines(path: str) -> logging.Handler:
 def stamps(wanted: dict[str, Wanted]) -> dict[str, str | None]:
     """Which file lies where each bundle is described, now."""
     paths = {path for one in wanted.values() for path in one.paths()}
-    return {path: store.stamp(f"{path.rstrip('/')}/{bundle.FACTS}") for path in paths}
+    return {path: store.stamp(f"{path.rstrip('/')}/{manifest.FACTS}") for path in paths}

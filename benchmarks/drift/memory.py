@@ -9,7 +9,8 @@ import torch
 from benchmarks.drift.end_to_end import served
 from benchmarks.http_clients import burst, request
 from equipoise.hardware import machine
-from jobs.demo.traffic import Customers, png
+from equipoise.images.png import encoded
+from jobs.demo.traffic import Customers
 from tests.support.ray_cluster import descendants, running
 
 PICTURES, AT_A_TIME, SECONDS, ROWS = 200, 16, 2.0, 10
@@ -22,7 +23,7 @@ def main() -> None:
     most = asked.parse_args().requests
     print(", ".join(f"{name} {value}" for name, value in machine(torch.device("cpu")).items()))
     with TemporaryDirectory() as name, running() as cluster, served(cluster, Path(name)) as vending:
-        bodies = [request("/predict", png(picture), "image/png") for picture in vending.pictures(PICTURES)[0]]
+        bodies = [request("/predict", encoded(picture), "image/png") for picture in vending.pictures(PICTURES)[0]]
         print("| requests | replica, MiB | monitor, MiB | its folder, KiB | captures, KiB |\n|--:|--:|--:|--:|--:|")
         done, turn = 0, 0
         for row in range(ROWS + 1):

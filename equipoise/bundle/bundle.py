@@ -1,16 +1,11 @@
 """A published model as a folder, which answers pictures without the code that trained it.
 
-Every byte is accounted for: bundle.json holds the digest of each file, and one of itself. A folder that is not whole,
-not ours or changed since is refused in a sentence. What is read from it is JSON, safetensors, ONNX and NumPy arrays,
-none of which run anything their writer chose.
+What is read from it is JSON, safetensors, ONNX and NumPy arrays, none of which run anything their writer chose.
 """
 
-import hashlib
 import io
-import json
-import math
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,25 +15,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from equipoise.bundle.engines import ENGINES, PROGRAM, WEIGHTS
-from equipoise.images.decode import MODES, UNREADABLE, read
+from equipoise.bundle.engines import ENGINES
+from equipoise.bundle.manifest import REFERENCE, checked, shape_of, temperature_of
+from equipoise.images.decode import MODES, read
+from equipoise.images.png import UNREADABLE
 from equipoise.storage import atomic as store
 
-SCHEMA = 1
-MOST_SIDE, MOST_CHANNELS = 2048, 4
 MOST_REFERENCE = 1 << 30  # bytes, unpacked
-FACTS, REFERENCE, CARD = "bundle.json", "reference.npz", "card.md"
-NEEDED = {PROGRAM, WEIGHTS, REFERENCE, CARD}
-KINDS: dict[str, type] = {
-    "name": str,
-    "workload": str,
-    "classes": list,
-    "input": dict,
-    "engine": dict,
-    "metrics": dict,
-    "files": dict,
-}
-"""what bundle.json must hold for a bundle to be loaded"""
 
 
 @dataclass(frozen=True)
@@ -123,23 +106,6 @@ def load(path: str | Path, engine: str | None = None) -> Bundle:
     return Bundle(store.local(path), engine)
 
 
-def shape_of(facts: dict[str, Any]) -> tuple[int, ...]:
-    """Channels, height and width of the pictures it takes."""
-    shape = tuple(facts["input"].get(side) for side in ("channels", "height", "width"))
-    most = (MOST_CHANNELS, MOST_SIDE, MOST_SIDE)
-    if not all(type(side) is int and 1 <= side <= end for side, end in zip(shape, most, strict=True)):
-        raise ValueError(f"{FACTS} asks for pictures of {shape}: each side must be from 1 to its most, {most}")
-    return shape
-
-
-def temperature_of(facts: dict[str, Any]) -> float:
-    """By what scores are divided before softmax."""
-    found = facts["metrics"].get("temperature")
-    if not isinstance(found, int | float) or not 0 < found < math.inf:
-        raise ValueError(f"{FACTS} has a temperature of {found!r}: it must be a number above 0")
-    return float(found)
-
-
 def require_answer(logits: Any, features: Any, count: int, classes: int) -> None:
     """Refuse what is no answer to `count` pictures."""
     for name, value, width in (("scores", logits, classes), ("features", features, None)):
@@ -149,65 +115,3 @@ def require_answer(logits: Any, features: Any, count: int, classes: int) -> None
             raise ValueError(f"it answers {count} pictures with {name} of {tuple(value.shape)} for {classes} classes")
         if not torch.isfinite(value).all():
             raise ValueError(f"its {name} are not finite")
-
-
-def checked(folder: Path) -> dict[str, Any]:
-    """The facts of a bundle whose every file is as it was published."""
-    try:
-        there = (folder / FACTS).is_file()
-    except OSError as error:  # a name that no file system takes
-        raise ValueError(f"{str(folder)[:80]} is not a bundle ({error.strerror})") from None
-    if not there:
-        raise ValueError(f"{folder} is not a bundle: it has no {FACTS}; publish one with jobs.publish")
-    facts = store.read_json(folder / FACTS)
-    if not isinstance(facts, dict) or "schema" not in facts:
-        raise ValueError(f"{folder / FACTS} is not a bundle's: it names no schema")
-    if facts["schema"] != SCHEMA:
-        raise ValueError(f"{folder} was written in schema {facts['schema']!r}, and this version reads {SCHEMA}")
-    if facts.get("digest") != digest(facts):
-        raise ValueError(f"{folder / FACTS} was changed since it was published: publish again")
-    for name, kind in KINDS.items():
-        if not isinstance(facts.get(name), kind):
-            raise ValueError(f"{folder / FACTS} lacks {name}, or has it in another form")
-    if not all(isinstance(name, str) for name in facts["classes"]) or len(set(facts["classes"])) < len(
-        facts["classes"]
-    ):
-        raise ValueError(f"{folder / FACTS} names classes that are no texts, or one twice: publish again")
-    if strange := {path.name for path in folder.iterdir()} - facts["files"].keys() - {FACTS}:
-        raise ValueError(f"{folder} holds what was not published with it, {min(strange)}: take that away")
-    if missing := NEEDED - facts["files"].keys():
-        raise ValueError(f"{folder} lacks {', '.join(sorted(missing))}: publish again")
-    for name, expected in facts["files"].items():
-        require_file(folder, name, expected)
-    return facts
-
-
-def require_file(folder: Path, name: str, expected: str) -> None:
-    """Refuse a file that is missing, elsewhere or changed."""
-    if Path(name).name != name or name.startswith("."):
-        raise ValueError(f"{folder} names a file outside of itself, {name!r}")
-    if (folder / name).is_symlink():
-        raise ValueError(f"{folder / name} is a link: copy the bundle whole")
-    if not (folder / name).is_file():
-        raise ValueError(f"{folder} lacks {name}: copy the bundle whole, or publish again")
-    if sha256(folder / name) != expected:
-        raise ValueError(f"{folder / name} was changed since it was published: copy it again, or publish again")
-
-
-def digest(facts: Mapping[str, Any]) -> str:
-    """One number for all facts, and by them for all files."""
-    text = json.dumps({name: value for name, value in facts.items() if name != "digest"}, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def sha256(path: Path) -> str:
-    """Of a file's bytes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def sealed(folder: Path, facts: dict[str, Any]) -> None:
-    """Write bundle.json over the files that are there."""
-    files = {path.name: sha256(path) for path in sorted(folder.iterdir())}
-    whole = {"schema": SCHEMA, **facts, "files": files}
-    store.write_json(folder / FACTS, whole | {"digest": digest(whole)})

@@ -1,6 +1,5 @@
 """One request kept for labelling, as two files: its picture, and what is known of it."""
 
-import io
 import json
 import math
 import re
@@ -12,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from PIL import Image
 
 POOLS = ("drift", "usual")  # the more useful to label first
 DIGITS = 17  # of a key: as many as tell any two floats below 1 apart
@@ -22,7 +20,6 @@ STEM = r"(drift|usual)-([01]\.[0-9]{17})-([0-9a-f]{16})"
 WHOLE = re.compile(rf"{STEM}(-labelled)?\.json")
 LEFT = re.compile(rf"\.?{STEM}\.(?:png|json)(?:\.[0-9]+)?")
 TEXTS = {"model": str, "version": str, "label": str, "source": str | None, "label_given": str | None}
-UNREADABLE = (OSError, ValueError, SyntaxError, RuntimeError, Image.DecompressionBombError)  # of Pillow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,24 +86,6 @@ def abandoned(name: str) -> bool:
     """Whether a file is half of a capture whose writing or removal ended long ago, by a kill."""
     found = LEFT.fullmatch(name)
     return found is not None and int(found[3][:8], 16) < time.time() - ABANDONED
-
-
-def encoded(picture: ArrayLike) -> bytes:
-    """uint8 (channels, height, width) as a PNG."""
-    values = np.ascontiguousarray(np.asarray(picture).transpose(1, 2, 0))
-    held = io.BytesIO()
-    Image.fromarray(values if values.shape[2] == 3 else values[..., 0]).save(held, "PNG")
-    return held.getvalue()
-
-
-def readable(picture: bytes) -> bool:
-    """Whether a PNG can be decoded."""
-    try:
-        with Image.open(io.BytesIO(picture), formats=["PNG"]) as image:
-            image.load()
-    except UNREADABLE:
-        return False
-    return True
 
 
 def described(request: Answered, name: Name) -> dict[str, Any]:

@@ -29,13 +29,13 @@ from equipoise.captures.capture import (
     Name,
     abandoned,
     described,
-    encoded,
     new_id,
-    readable,
     text,
     understood,
     usefulness,
 )
+from equipoise.formatting import first_line
+from equipoise.images.png import encoded, readable
 from equipoise.storage import atomic as store
 from equipoise.storage.directory import opened
 
@@ -77,7 +77,8 @@ class Captures:
         try:
             return self._offered(request)
         except Exception as error:  # a request is answered whatever becomes of its capture
-            self.trouble = f"captures cannot be kept in {self.place} ({reason(error)}): make it one to write to"
+            why = getattr(error, "strerror", None) or first_line(error)  # the place is named already
+            self.trouble = f"captures cannot be kept in {self.place} ({why}): make it one to write to"
             self._rested = self._clock() + REST
             return False
 
@@ -274,9 +275,3 @@ def require_folder(name: str) -> None:
     """Refuse a class that cannot name a folder, or whose folder the folder workload would pass over."""
     if not name or name.startswith((".", "__")) or any(mark in name for mark in "/\\\0"):
         raise ValueError(f"class {name[:40]!r} cannot be the name of a folder: no dot or __ first, no slash, not empty")
-
-
-def reason(error: Exception) -> str:
-    """One line."""
-    why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return next(iter(why.strip().splitlines()), type(error).__name__)

@@ -4,19 +4,18 @@ Each kind of change is tried at several sizes, so that later a window of request
 much of it, it would have come about.
 """
 
-import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 from torch.nn import functional as F
 
 from equipoise.images import camera as light
 from equipoise.images.augment import viewed, whole
+from equipoise.images.png import through_jpeg
 
 NAMES = (
     *("colour temperature", "tint", "exposure", "contrast", "reflection", "blur", "noise", "compression", "geometry"),
@@ -108,15 +107,7 @@ def noisy(pictures: Tensor, levels: float) -> Tensor:
 
 def compressed(pictures: Tensor, quality: float) -> Tensor:
     """Through JPEG and back."""
-    return torch.stack([through_jpeg(one, round(quality)) for one in pictures])
-
-
-def through_jpeg(one: Tensor, quality: int) -> Tensor:
-    """One picture through JPEG and back."""
-    held = io.BytesIO()
-    values = one.permute(1, 2, 0).contiguous().numpy()
-    Image.fromarray(values if len(one) == 3 else values[..., 0]).save(held, "JPEG", quality=quality)
-    return torch.from_numpy(np.array(Image.open(held)).reshape(values.shape)).permute(2, 0, 1)
+    return torch.stack([torch.from_numpy(through_jpeg(one, round(quality))) for one in pictures])
 
 
 def turned(pictures: Tensor, degrees: float) -> Tensor:

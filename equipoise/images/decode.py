@@ -10,13 +10,6 @@ from torch import Tensor
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
 MOST_PIXELS = 80_000_000  # of a photograph: 240 MB as it is decoded
-UNREADABLE = (
-    OSError,
-    ValueError,
-    SyntaxError,
-    RuntimeError,
-    Image.DecompressionBombError,
-)  # what Pillow raises on damage
 ORIENTATION = 0x0112  # of EXIF
 TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from equipoise.captures.capture import encoded
+from equipoise.images.png import encoded
 
 MOST = 12  # pictures of a row
 SIDE = 64  # pixels, at most

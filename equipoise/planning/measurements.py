@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from equipoise.storage import atomic as store
-from equipoise.storage import object_store as url
+from equipoise.storage import location
 
 
 class Column(NamedTuple):
@@ -85,7 +85,7 @@ def statistical(path: Path) -> pd.DataFrame:
 
 def read(path: Path, columns: dict[str, Column]) -> pd.DataFrame:
     """The table in a file, its columns checked cell by cell."""
-    url.require_plain(str(path))  # before its name stands in what is said
+    location.require_plain(str(path))  # before its name stands in what is said
     store.require_file(path)
     try:
         with store.fetched(path) as file:

@@ -10,7 +10,7 @@ from pathlib import Path
 from equipoise.config import Trial
 from equipoise.runs.record import SCHEMA, Record
 from equipoise.storage import atomic as store
-from equipoise.storage import object_store as url
+from equipoise.storage import location, retry
 from equipoise.storage.object_store import Url
 
 LOCK = ".lock"
@@ -74,14 +74,14 @@ def require_writable(out: Path) -> None:
 
 def require_put(out: Url) -> None:
     """Refuse what is behind a URL if nothing can be put there, as none of its bucket, or without credentials."""
-    url.require_plain(str(out))
+    location.require_plain(str(out))
     probe = out / f".probe.{os.getpid()}"
     try:
-        with url.at_once():
+        with retry.at_once():
             probe.touch()
             probe.unlink(missing_ok=True)
     except OSError as error:
-        raise ValueError(f"cannot write to {out}: {url.reason(error)}") from error
+        raise ValueError(f"cannot write to {out}: {retry.reason(error)}") from error
 
 
 @contextmanager

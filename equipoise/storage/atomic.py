@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from equipoise.storage import object_store as url
+from equipoise.storage import object_store, retry
 from equipoise.storage.object_store import Url
 
 
@@ -110,9 +110,9 @@ def require_file(path: Path) -> None:
 
 def stamp(path: str) -> str | None:
     """What is another once the file behind a path or URL is; None while there is none."""
-    place = url.place(path)
+    place = object_store.place(path)
     if isinstance(place, Url):
-        with url.at_once():
+        with retry.at_once():
             return place.stamp()
     try:
         found = place.stat()
@@ -123,13 +123,13 @@ def stamp(path: str) -> str | None:
 
 def local(path: str | Path) -> Path:
     """A folder on this disk that holds what `path` does: itself, or a copy of what is behind a URL (s3://, gs://)."""
-    place = url.place(str(path))
+    place = object_store.place(str(path))
     if not isinstance(place, Url):
         return place
     copy = Path(tempfile.mkdtemp(prefix="equipoise-"))
     atexit.register(shutil.rmtree, copy, ignore_errors=True)
     try:
-        with url.at_once():
+        with retry.at_once():
             names = [one for one in place.iterdir() if one.is_file()]
         for one in names:
             one.fetch(copy / one.name)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from equipoise.storage import atomic as store
-from equipoise.storage import object_store as url
+from equipoise.storage import object_store
 from equipoise.storage.object_store import Url
 
 
@@ -85,8 +85,8 @@ class Bucket:
 
 def opened(place: str) -> Folder | Bucket:
     """What reads and writes a place; nothing is looked at yet."""
-    root = url.place(place)
-    return Bucket(*url.opened(place)) if isinstance(root, Url) else Folder(root)
+    root = object_store.place(place)
+    return Bucket(*object_store.opened(place)) if isinstance(root, Url) else Folder(root)
 
 
 @contextmanager

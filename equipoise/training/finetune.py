@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from equipoise.config import Trial
 from equipoise.storage import atomic as store
-from equipoise.storage import object_store as url
+from equipoise.storage import object_store
 
 PUBLISHED = "torchvision"
 PUBLISHED_WEIGHTS = "weights.safetensors"
@@ -35,7 +35,7 @@ def learned(trial: Trial) -> Learned | None:
     """What `trial` starts from; None if from nothing."""
     if trial.init is None:
         return None
-    return published(trial) if trial.init == PUBLISHED else kept(url.place(trial.init))
+    return published(trial) if trial.init == PUBLISHED else kept(object_store.place(trial.init))
 
 
 def kept(folder: Path) -> Learned:

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from equipoise.config import Trial
 from equipoise.images.augment import Augment
-from equipoise.images.decode import UNREADABLE, read
+from equipoise.images.decode import read
+from equipoise.images.png import UNREADABLE
 from equipoise.workloads.base import Split, Workload, dealt, split
 from equipoise.workloads.models import model
 

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from equipoise.formatting import first_line
+
 
 class LeNet(nn.Module):
     """LeNet-5 of the textbooks: two convolutions, average pooling, three dense layers; ReLU for sigmoid."""
@@ -59,8 +61,8 @@ def model(name: str, classes: int, channels: int, size: int) -> Callable[[], nn.
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             shape = made().eval()(torch.zeros(1, channels, size, size)).shape
     except (RuntimeError, ValueError, AssertionError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(f"model {name} does not take {channels}x{size}x{size} pictures: {reason}") from error
+        why = first_line(error)
+        raise ValueError(f"model {name} does not take {channels}x{size}x{size} pictures: {why}") from error
     if tuple(shape) != (1, classes):
         raise ValueError(f"model {name} answers with shape {tuple(shape)}, not with {classes} scores a picture")
     return made

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from equipoise.config import Trial
+from equipoise.formatting import first_line
 from equipoise.workloads.base import Split, Workload
 
 PARTS = ("train", "validation", "reference", "test")
@@ -24,7 +25,7 @@ def attempt(name: str, maker: Callable[[], object]) -> object:
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
         theirs = [frame for frame in frames if frame.filename != __file__]
         where = f" ({theirs[-1].filename}, line {theirs[-1].lineno})" if theirs else ""
-        raise ValueError(f"{name} raised {type(error).__name__}: {first_line(error)}{where}") from error
+        raise ValueError(f"{name} raised {type(error).__name__}: {first_line(error, 'no message')}{where}") from error
 
 
 def checked(made: object, trial: Trial) -> Workload:
@@ -102,8 +103,3 @@ def check_model(name: str, made: Workload) -> None:
 def scores(model: nn.Module, shape: Sequence[int]) -> object:
     """What a model makes of two pictures of a shape."""
     return model.eval()(torch.rand(2, *shape))
-
-
-def first_line(error: BaseException) -> str:
-    """What an error says, in one line."""
-    return next(iter(str(error).strip().splitlines()), "no message")

@@ -5,20 +5,26 @@ from typing import Annotated
 
 import tyro
 
-from equipoise.storage import object_store as url
+from equipoise.storage import location, object_store
 
 
 def given(text: str) -> Path:
     """It; an empty word would be taken for the folder at hand."""
     if not text.strip():
         raise ValueError("a path or a URL was asked for, got nothing")
-    return url.place(text)
+    return object_store.place(text)
 
 
 def require_plain(*places: Path | str | None) -> None:
     """Refuse, before anything is done, places that hold a secret or are not written as one."""
     for one in places:
-        url.require_plain(str(one or ""))
+        location.require_plain(str(one or ""))
+
+
+def require_place(place: str) -> None:
+    """Refuse a folder of captures that is not there; whether a store holds anything is seen by listing it."""
+    if "://" not in place and not Path(place).is_dir():
+        raise ValueError(f"--capture {place} is not a folder: give the one that the service keeps captures in")
 
 
 def unusable(error: OSError) -> str:

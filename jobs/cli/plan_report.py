@@ -1,7 +1,12 @@
-"""A plan in words: the front as a short table, the reason, the warnings, and what was asked besides."""
+"""A plan for people: in words, with what was asked besides, and on pages beside plan.json."""
 
+from pathlib import Path
 from typing import Any
 
+from dashboards import reports as pages
+from dashboards.experiments import Experiment, Sweep
+from equipoise.formatting import pluralize
+from equipoise.planning.document import PlanRequest
 from equipoise.planning.plan import Place
 
 FAR = 2  # times the most workers that were timed: what is foretold beyond is told with a warning
@@ -24,12 +29,18 @@ def told(facts: dict[str, Any]) -> str:
         )
     if chosen := facts["plan"]:
         lines.append(
-            f"plan: {count(chosen['workers'], 'worker')} x {chosen['batch']} on {count(chosen['nodes'], 'node')}:"
-            f" {chosen['why']}"
+            f"plan: {pluralize(chosen['workers'], 'worker')} x {chosen['batch']}"
+            f" on {pluralize(chosen['nodes'], 'node')}: {chosen['why']}"
         )
     lines += [joined(level, link) for level, link in (facts["system"] or {}).get("links", {}).items() if known(link)]
     lines += [f"note: {warning}" for warning in facts["warnings"]]
     return "\n".join(lines)
+
+
+def drawn(request: PlanRequest, facts: dict[str, Any], out: Path) -> list[Path]:
+    """Write the plan's pages into a folder and return where they are."""
+    found = Sweep(plan=facts, system=request.system, statistical=request.statistical)
+    return pages.left(Experiment(kind="plan", path=out, found=found))
 
 
 def answers(facts: dict[str, Any], at: dict[str, Place], at_batch: tuple[int, ...]) -> list[str]:
@@ -49,7 +60,7 @@ def stepping(system: dict[str, Any] | None, place: Place) -> str:
     if not here:
         return f"needs {', '.join(system['missing'])}"
     most = max(row["workers"] for row in rows if row["measured"])
-    beyond = f"; no more than {count(most, 'worker')} were timed" if place.workers > FAR * most else ""
+    beyond = f"; no more than {pluralize(most, 'worker')} were timed" if place.workers > FAR * most else ""
     times = ", ".join(f"{milliseconds(row)} at {row['batch']}" for row in here)
     return f"a step takes {times} examples a worker{beyond}"
 
@@ -87,8 +98,3 @@ def known(link: dict[str, Any]) -> bool:
 def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Whether two entries are the same setting."""
     return all(one[name] == other[name] for name in ("nodes", "workers", "batch"))
-
-
-def count(number: int, what: str) -> str:
-    """A number of things."""
-    return f"{number} {what}{'s' * (number != 1)}"

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-from equipoise.storage import object_store as url
+from equipoise.storage import retry
 from equipoise.storage.object_store import Url
 
 EVERY_SECONDS = 2.0  # between two looks at a journal behind a URL
@@ -102,7 +102,7 @@ class FarProgress(Progress):
     def _read(self) -> str:
         """All of it; nothing where the store does not answer."""
         try:
-            with url.at_once():
+            with retry.at_once():
                 found = self.journal.read_text()
         except FileNotFoundError:
             found = ""

@@ -12,12 +12,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ray import _raylet
-from ray._private.services import canonicalize_bootstrap_address_or_die
-from ray.core.generated.autoscaler_pb2 import ClusterConfig, NodeGroupConfig
-
 from jobs.cluster import validate_kuberay as kuberay
 from jobs.cluster import yaml_files as yamls
+from jobs.cluster.ray_internals import ClusterConfig, NodeGroupConfig, put_cluster_config
 
 COUNTED = ("CPU", "GPU")
 FOREIGN = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)  # what other files give rise to
@@ -34,10 +31,7 @@ def main() -> int:
     except FOREIGN as error:
         print(f"error: {path} is no cluster file: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
-    ray: Any = _raylet  # nothing public writes there
-    gcs = ray.GcsClient(address=canonicalize_bootstrap_address_or_die("auto"))
-    key, space = ray.GCS_AUTOSCALER_CLUSTER_CONFIG_KEY.encode(), ray.GCS_AUTOSCALER_STATE_NAMESPACE.encode()
-    gcs.internal_kv_put(key, bounds.SerializeToString(), True, space)
+    put_cluster_config(bounds)
     return 0
 
 

@@ -3,10 +3,6 @@
 import json
 from typing import Any
 
-from ray._private import ray_constants
-from ray._private.node import Node
-from ray._private.parameter import RayParams
-from ray.autoscaler._private.fake_multi_node.node_provider import FakeMultiNodeProvider
 from ray.autoscaler.tags import (
     NODE_KIND_WORKER,
     STATUS_UP_TO_DATE,
@@ -15,6 +11,8 @@ from ray.autoscaler.tags import (
     TAG_RAY_NODE_STATUS,
     TAG_RAY_USER_NODE_TYPE,
 )
+
+from jobs.cluster.ray_internals import FakeMultiNodeProvider, Node, RayParams, ray_constants
 
 
 class Local(FakeMultiNodeProvider):

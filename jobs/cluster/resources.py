@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import NoReturn
 
 import ray
-from ray._private import worker
-from ray._private.state import state  # nothing public has an autoscaler's upper bounds; Ray is pinned
+
+from equipoise.formatting import pluralize
+from jobs.cluster.ray_internals import kill_own_ray, state
 
 Node = dict[str, float]
 
@@ -41,8 +42,7 @@ def leave(status: int) -> NoReturn:
 
     `ray.shutdown` would make a thread that waits for Ray end the process, with a status of its own.
     """
-    if node := worker._global_node:
-        node.kill_all_processes(check_alive=False, allow_graceful=True)
+    kill_own_ray()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
@@ -88,13 +88,13 @@ def most(threads: int, gpu: bool) -> int:
 
 def count(workers: int, threads: int, gpu: bool, more: str = "") -> str:
     """That many slots, in words."""
-    return f"{workers} {more}slot{'s' * (workers != 1)} of {threads} CPU{' and a GPU' * gpu}"
+    return f"{pluralize(workers, f'{more}slot')} of {threads} CPU{' and a GPU' * gpu}"
 
 
 def place() -> str:
     """Which cluster this is, in words."""
     nodes = len(alive())
-    return f"Ray at {ray.get_runtime_context().gcs_address}, {nodes} node{'s' * (nodes != 1)}"
+    return f"Ray at {ray.get_runtime_context().gcs_address}, {pluralize(nodes, 'node')}"
 
 
 def require_slots(workers: int, threads: int) -> tuple[int, bool]:

@@ -97,7 +97,7 @@ def of_kind(value: Any) -> str:
 
 def refused_by_ray(config: Any) -> list[str]:
     """Ray's own word, the first line of it."""
-    from ray.autoscaler._private.util import prepare_config, validate_config  # nothing public checks a file
+    from jobs.cluster.ray_internals import prepare_config, validate_config  # loaded only where a file is checked
 
     logging.getLogger("ray.autoscaler._private.util").setLevel(logging.ERROR)  # it drops lines that it added itself
     try:

@@ -15,6 +15,7 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
+from equipoise.images.png import encoded
 from equipoise.workloads.vending.products import MACHINE
 from equipoise.workloads.vending.renderer import Scene, rendered
 
@@ -71,7 +72,7 @@ class Customers:
     def label(self, picture: Tensor) -> str | None:
         """What the service says of a picture."""
         try:
-            found = self.ask("POST", "/predict", png(picture), "image/png")
+            found = self.ask("POST", "/predict", encoded(picture), "image/png")
         except (OSError, HTTPException, ValueError) as error:
             self.unanswered.append(repr(error))
             return None
@@ -127,10 +128,3 @@ class Customers:
         finally:
             stop.set()
             thread.join()
-
-
-def png(picture: Tensor) -> bytes:
-    """As a camera would send it."""
-    file = io.BytesIO()
-    Image.fromarray(picture.permute(1, 2, 0).numpy()).save(file, "PNG")
-    return file.getvalue()

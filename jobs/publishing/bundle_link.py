@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from equipoise.bundle import bundle
+from equipoise.bundle import manifest
 from equipoise.storage import atomic as store
 
 
@@ -33,7 +33,7 @@ def before(link: Path) -> Path:
     target = store.read_json(memory(link))
     if not isinstance(target, str) or not target:
         raise ValueError(f"{memory(link)} names no bundle: point the link by hand")
-    bundle.checked(Path(target))
+    manifest.checked(Path(target))
     return Path(target)
 
 

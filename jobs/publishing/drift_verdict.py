@@ -13,7 +13,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, NonNegativeInt
 from equipoise.bundle.bundle import Bundle
 from equipoise.drift.corruptions import NAMES, kinds
 from equipoise.storage import atomic as store
-from equipoise.storage import object_store as url
+from equipoise.storage import location
 
 SECONDS = 20.0
 MOST_BYTES = 1 << 24  # of a reply
@@ -60,7 +60,7 @@ def read(path: Path) -> Verdict:
 
 def fetched(service: str, key: Path | None, model: Bundle) -> Verdict:
     """What the service says of the model."""
-    url.require_no_password(service)
+    location.require_no_password(service)
     if not service.startswith(("http://", "https://")):
         raise ValueError(f"--service {service!r} is no address: give one such as http://127.0.0.1:8000")
     shown = secret(key) if key else None

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 from pyarrow import PythonFile
 from pyarrow.fs import FSSpecHandler, PyFileSystem
 
-from equipoise.storage.object_store import Url, patiently
+from equipoise.storage.object_store import Url
+from equipoise.storage.retry import patiently
 
 T = TypeVar("T")
 

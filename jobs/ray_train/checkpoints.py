@@ -1,6 +1,10 @@
-"""What an earlier command left to go on from, looked at before any worker is started for it."""
+"""Say when to keep a checkpoint, and look at what an earlier command kept before any worker is started for it."""
 
-from collections.abc import Callable
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
@@ -8,14 +12,17 @@ from torch import nn
 
 from equipoise.runs.record import Lap
 from equipoise.storage import atomic as store
-from equipoise.storage.object_store import Away
+from equipoise.storage.retry import Away
 
 FOLDER, SNAPSHOT = "checkpoints", "checkpoint_manager_snapshot.json"  # Ray Train's list of what it kept
 STATE, LAPS = "state.safetensors", "laps.json"
 
 
 def last_lap(out: Path, model: Callable[[], nn.Module]) -> Lap | None:
-    """The lap after which a run in `out` would go on; None if it would start. Refuses what cannot be gone on from."""
+    """Return the lap after which a run in `out` would go on, or None if it would start anew.
+
+    Refuse checkpoints that cannot be gone on from.
+    """
     kept = out / FOLDER
     try:
         if not (kept / SNAPSHOT).exists():
@@ -43,3 +50,23 @@ def require_weights(path: Path, model: nn.Module) -> None:
             raise ValueError(
                 f"{path} holds another model: {name} is {shapes.get(f'model.{name}')}, not {[*value.shape]}"
             )
+
+
+class Pace:
+    """Decide when to save: once a second, or less often where saving would take over a twentieth of the time."""
+
+    def __init__(self) -> None:
+        self.last = time.monotonic()
+        self.costs: deque[float] = deque([0.0], maxlen=3)
+
+    def due(self) -> bool:
+        """Return whether the last save is long enough ago."""
+        return time.monotonic() - self.last > max(1.0, 20 * statistics.median(self.costs))
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Measure the save in the block."""
+        start = time.monotonic()
+        yield
+        self.last = time.monotonic()
+        self.costs.append(self.last - start)  # one that waited for a store that was away does not count

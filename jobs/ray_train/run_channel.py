@@ -13,7 +13,7 @@ from threading import Event, Thread
 
 from equipoise.runs.record import Lap
 from equipoise.storage import atomic as store
-from equipoise.storage import object_store as url
+from equipoise.storage import retry
 from equipoise.storage.object_store import Url
 
 STOP_FILE = "stop"  # in the run's folder: the driver's word to all workers, on whatever node they are
@@ -85,7 +85,7 @@ class Far:
         over = False
         while not over:
             over = self.ended.wait(EVERY_SECONDS)
-            with suppress(OSError, ValueError), url.at_once():  # those who look on can wait
+            with suppress(OSError, ValueError), retry.at_once():  # those who look on can wait
                 self._tell()
                 self.word = self.word or (self.out / STOP_FILE).exists()
 

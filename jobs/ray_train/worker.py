@@ -1,12 +1,7 @@
 """Ray's side of the loop: carries laps and state out of the process and decides nothing."""
 
 import json
-import statistics
 import tempfile
-import time
-from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -20,9 +15,9 @@ from equipoise.config import Trial
 from equipoise.hardware import machine
 from equipoise.runs.record import Lap, Record
 from equipoise.storage import atomic as store
-from equipoise.storage import object_store as url
+from equipoise.storage import object_store
 from equipoise.training.loop import Training
-from jobs.ray_train.checkpoints import LAPS, STATE
+from jobs.ray_train.checkpoints import LAPS, STATE, Pace
 from jobs.ray_train.run_channel import onlookers
 
 GO_ON, SAVE, STOP = range(3)
@@ -30,7 +25,7 @@ GO_ON, SAVE, STOP = range(3)
 
 def worker(config: dict[str, Any]) -> dict[str, Any] | None:
     """Train, resuming from the last checkpoint; rank 0 returns the record, or None if it was stopped."""
-    trial, out = Trial(**config["trial"]), url.place(config["out"])
+    trial, out = Trial(**config["trial"]), object_store.place(config["out"])
     torch.set_num_threads(trial.threads)
     training = Training(replace(trial, **config["places"]), device=ray.train.torch.get_device())
     if checkpoint := train.get_checkpoint():
@@ -88,23 +83,3 @@ def restore(training: Training, folder: Path) -> None:
     """Go on from what `report` kept."""
     laps = [Lap(**lap) for lap in store.read_json(folder / LAPS)]
     training.load(load_file(folder / STATE), laps)
-
-
-class Pace:
-    """When to save: once a second, or less often where saving would take over a twentieth of the time."""
-
-    def __init__(self) -> None:
-        self.last = time.monotonic()
-        self.costs: deque[float] = deque([0.0], maxlen=3)
-
-    def due(self) -> bool:
-        """Whether the last save is long enough ago."""
-        return time.monotonic() - self.last > max(1.0, 20 * statistics.median(self.costs))
-
-    @contextmanager
-    def timed(self) -> Iterator[None]:
-        """Around a save."""
-        start = time.monotonic()
-        yield
-        self.last = time.monotonic()
-        self.costs.append(self.last - start)  # one that waited for a store that was away does not count

@@ -13,10 +13,9 @@ from ray.tune.integration.ray_train import TuneReportCallback
 from ray.util.placement_group import PlacementGroup, get_current_placement_group, remove_placement_group
 
 from equipoise.config import Trial
-from equipoise.storage import object_store as url
+from equipoise.storage import object_store
 from equipoise.training.loop import Training
-from jobs.ray_train import arrow_filesystem as storage
-from jobs.ray_train.trainer import Trainer
+from jobs.ray_train.trainer import build_trainer
 from jobs.ray_tune.single_worker_trial import TURN_SECONDS, note, said
 
 STARTER = {"CPU": 0, "memory": 1}  # of the process that only starts real workers: any part of a CPU would be theirs
@@ -25,23 +24,9 @@ STARTER = {"CPU": 0, "memory": 1}  # of the process that only starts real worker
 def real(config: dict[str, Any]) -> None:
     """One trial on as many workers as it asks for."""
     os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.2")  # a report waits for the controller's next look
-    trial, path = Trial(**config["trial"]), url.place(config["path"])
-    trainer = Trainer(
-        together,
-        train_loop_config=config,
-        scaling_config=ray.train.ScalingConfig(
-            num_workers=trial.workers,
-            use_gpu=config["gpu"],
-            resources_per_worker={"CPU": trial.threads, **({"GPU": 1} if config["gpu"] else {})},
-        ),
-        run_config=ray.train.RunConfig(
-            name=path.stem,
-            **storage.of(path.parents[1] / "real"),
-            callbacks=[TuneReportCallback()],
-            logging_config=ray.train.LoggingConfig(log_level="WARNING"),
-        ),
-    )
-    trainer.fit()
+    trial, path = Trial(**config["trial"]), object_store.place(config["path"])
+    place = path.parents[1] / "real" / path.stem
+    build_trainer(together, config, trial, place, gpu=config["gpu"], callbacks=[TuneReportCallback()]).fit()
 
 
 def together(config: dict[str, Any]) -> None:
@@ -52,10 +37,10 @@ def together(config: dict[str, Any]) -> None:
     for _ in training.laps():
         due = int(training.ended is not None or time.monotonic() > start + TURN_SECONDS)
         if training.agree(due):
-            told(training, url.place(config["path"]), time.monotonic() - start)
+            told(training, object_store.place(config["path"]), time.monotonic() - start)
             start = time.monotonic()
     if training.ended is None or training.ended.startswith("failed"):
-        told(training, url.place(config["path"]), time.monotonic() - start)
+        told(training, object_store.place(config["path"]), time.monotonic() - start)
 
 
 def told(training: Training, path: Path, busy: float) -> None:

@@ -17,7 +17,7 @@ from equipoise.config import Trial
 from equipoise.hardware import machine
 from equipoise.runs.record import Record
 from equipoise.storage import atomic as store
-from equipoise.storage import object_store as url
+from equipoise.storage import object_store
 from equipoise.training.loop import Training
 from equipoise.workloads import Workload, workload
 
@@ -41,7 +41,7 @@ class Alone(tune.Trainable):
         trial = Trial(**config["trial"])
         torch.set_num_threads(trial.threads)
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.path = url.place(config["path"])
+        self.path = object_store.place(config["path"])
         self.training = Training(trial, self._workload(trial), device)
         self.laps = self.training.laps()
         return True

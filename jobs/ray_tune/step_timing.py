@@ -25,8 +25,7 @@ from equipoise.training.gradient_sync import one_round
 from equipoise.training.loop import Training
 from equipoise.workloads import workload
 from jobs.cluster import wait as room
-from jobs.ray_train import arrow_filesystem as storage
-from jobs.ray_train.trainer import Trainer
+from jobs.ray_train.trainer import Trainer, build_trainer
 
 ROUNDS = 5  # through the ladder, each in an order of its own: a machine's pace drifts over seconds
 STRETCH_SECONDS = 0.15  # timed in a round at each batch, after a lap that is not
@@ -127,20 +126,8 @@ def apart(rows: pd.DataFrame) -> float | None:
 
 def timing(trial: Trial, batches: list[int], place: Path, gpu: bool) -> Trainer:
     """One group of workers that times all batches."""
-    return Trainer(
-        worker,
-        train_loop_config={"trial": asdict(trial), "batches": batches},
-        scaling_config=ray.train.ScalingConfig(
-            num_workers=trial.workers,
-            use_gpu=gpu,
-            resources_per_worker={"CPU": trial.threads, **({"GPU": 1} if gpu else {})},
-        ),
-        run_config=ray.train.RunConfig(
-            name=f"ray-{trial.workers}",
-            **storage.of(place),
-            logging_config=ray.train.LoggingConfig(log_level="WARNING"),
-        ),
-    )
+    config = {"trial": asdict(trial), "batches": batches}
+    return build_trainer(worker, config, trial, place / f"ray-{trial.workers}", gpu=gpu)
 
 
 def worker(config: dict[str, Any]) -> dict[str, Any]:

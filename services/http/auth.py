@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from starlette.requests import Request
 from starlette.responses import Response
 
-from services.http.errors import Refused
+from services.http import errors
 
 Answer = Callable[[Request], Awaitable[Response]]
 
@@ -41,13 +41,13 @@ class Guard:
         found = presented(request).encode()
         same = [hmac.compare_digest(found, key) for key in self.keys]  # each of them: time tells nothing
         if not any(same):
-            raise Refused(401, "an API key is needed: send it as authorization: Bearer KEY", "key")
+            raise errors.key_is_missing()
 
 
 def require_own_site(request: Request) -> None:
     """Refuse what a page of another site has a browser send: on this machine no key would stop it."""
     if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-        raise Refused(403, "a page of another site asks for this: ask from here, or by a program", "site")
+        raise errors.other_site_asks()
 
 
 def presented(request: Request) -> str:

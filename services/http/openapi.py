@@ -4,6 +4,7 @@ from html import escape
 from importlib.metadata import version
 from typing import Any
 
+from services.http.errors import REFUSALS
 from services.limits import Limits
 
 Facts = dict[str, Any]
@@ -65,17 +66,6 @@ LABEL: Facts = {
     }
 }
 TABLE: Facts = {"text/csv": {"schema": {"type": "string"}}}
-REFUSALS = {
-    400: "what came cannot be understood",
-    401: "an API key is needed",
-    403: "a page of another site asks",
-    404: "there is no such model",
-    408: "the request took too long to arrive",
-    413: "the request, or its picture, is too large",
-    415: "of an unknown type",
-    429: "too many requests wait: try again after Retry-After seconds",
-    503: "its turn came too late",
-}
 
 
 def document(keys: bool, limits: Limits, models: list[str]) -> Facts:
@@ -178,8 +168,7 @@ def named(name: Facts | None) -> Facts:
 def refusals(*statuses: int) -> Facts:
     """Replies that say why there is no answer."""
     content = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
-    words = REFUSALS | {503: "not ready, or its turn came too late"}
-    return {str(status): {"description": words[status], "content": content} for status in statuses}
+    return {str(status): {"description": REFUSALS[status], "content": content} for status in statuses}
 
 
 def page(facts: Facts) -> str:

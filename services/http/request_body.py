@@ -11,6 +11,7 @@ from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
+from services.http import errors
 from services.http import tensor_codec as tensors
 from services.http.errors import Refused
 from services.limits import Limits
@@ -29,7 +30,7 @@ class Bodies:
         """The body of a request, unpacked."""
         declared = request.headers.get("content-length", "")
         if declared.isdigit() and int(declared) > self.limits.body_bytes:
-            raise self._large()
+            raise errors.body_is_too_large(self.limits.body_bytes)
         parts: list[bytes] = []
         size = 0
         try:
@@ -38,20 +39,17 @@ class Bodies:
                     size += len(part)
                     self.held += len(part)
                     if size > self.limits.body_bytes:
-                        raise self._large()
+                        raise errors.body_is_too_large(self.limits.body_bytes)
                     if self.held > self.limits.bodies_bytes:
-                        raise Refused(429, "too much is being sent at once: try again", "busy", wait=1)
+                        raise errors.too_much_is_sent()
                     parts.append(part)
         except TimeoutError:
-            raise Refused(408, f"the request took over {self.limits.read_seconds:g} s to arrive", "slow") from None
+            raise errors.body_is_slow(self.limits.read_seconds) from None
         finally:
             self.held -= size
         request.state.read = True  # else a refusal waits for the rest
         body = parts[0] if len(parts) == 1 else b"".join(parts)
         return unpacked(body, request.headers.get("content-encoding"), self.limits.body_bytes)
-
-    def _large(self) -> Refused:
-        return Refused(413, f"a request may have {self.limits.body_bytes} bytes", "too large")
 
 
 async def rest(request: Request) -> None:
@@ -71,12 +69,12 @@ def unpacked(body: bytes, encoding: str | None, most: int) -> bytes:
     if encoding in (None, "", "identity"):
         return body
     if encoding not in ("gzip", "deflate"):
-        raise Refused(415, f"content-encoding {encoding[:40]!r} is not known: send gzip, deflate or none", "encoding")
+        raise errors.encoding_is_unknown(encoding)
     machine = zlib.decompressobj(zlib.MAX_WBITS | (16 if encoding == "gzip" else 0))
     try:
         found = machine.decompress(body, most + 1)
         if len(found) > most:
-            raise Refused(413, f"a request may have {most} bytes unpacked", "too large")
+            raise errors.unpacked_body_is_too_large(most)
         found += machine.flush()
     except zlib.error as error:
         raise Refused(400, f"the body is not {encoding} ({error})") from None
@@ -95,8 +93,7 @@ async def picture(request: Request, body: bytes) -> bytes:
     elif kind == "application/json":
         found = coded(tensors.parsed(body).get("image"))
     else:
-        remedy = "send image/png, image/jpeg, image/webp, multipart/form-data or application/json"
-        raise Refused(415, f"content-type {kind[:60]!r} is not known: {remedy}", "content type")
+        raise errors.content_type_is_unknown(kind)
     if not found:
         raise Refused(400, "the request holds no picture")
     return found

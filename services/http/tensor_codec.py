@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from services.http import errors
 from services.http.errors import Refused
 
 Array = NDArray[Any]
@@ -170,7 +171,7 @@ def shape(value: Any, name: str) -> list[int]:
     if not whole or not all(isinstance(side, int) and not isinstance(side, bool) and side >= 0 for side in value):
         raise Refused(400, f"the shape of {name!r} must be up to {MOST_RANK} numbers of at least 0")
     if math.prod(value) > MOST_ELEMENTS or max(value, default=0) > MOST_ELEMENTS:
-        raise Refused(413, f"{name!r} has more than {MOST_ELEMENTS} elements", "too large")
+        raise errors.tensor_is_too_large(name, MOST_ELEMENTS)
     return list(value)
 
 

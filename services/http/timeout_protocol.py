@@ -9,6 +9,8 @@ from http import HTTPStatus
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from services.http import errors
+
 HEAD_BYTES = 32 << 10
 HEAD_SECONDS = 10.0
 WRITE_SECONDS = 30.0
@@ -42,9 +44,7 @@ class Patience(HttpToolsProtocol):
         if self.idle_bytes > HEAD_BYTES and self.timer is None:  # behind a body: its reply is there or on its way
             self.transport.close()
         elif self.idle_bytes > HEAD_BYTES:
-            self._refuse(
-                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the head of a request may have {HEAD_BYTES} bytes"
-            )
+            self._refuse(errors.head_is_too_large(HEAD_BYTES))
         elif self.timer is None and (self.cycle is None or self.cycle.response_complete):
             self._wait()  # uvicorn has just stopped to: what came may be the rest of an old request, or nothing
 
@@ -83,7 +83,7 @@ class Patience(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         """What is no HTTP is told so in JSON too."""
         self._stop()
-        self._refuse(HTTPStatus.BAD_REQUEST, "this is no HTTP request")
+        self._refuse(errors.not_http())
 
     def _wait(self) -> None:
         self.timer = self.loop.call_later(HEAD_SECONDS, self._late)
@@ -95,14 +95,14 @@ class Patience(HttpToolsProtocol):
 
     def _late(self) -> None:
         self.timer = None
-        self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"the head of the request took over {HEAD_SECONDS:g} s to arrive")
+        self._refuse(errors.head_is_slow(HEAD_SECONDS))
 
-    def _refuse(self, status: HTTPStatus, sentence: str) -> None:
+    def _refuse(self, refused: errors.Refused) -> None:
         """Say why, and hang up."""
         self._stop()
         if self.transport.is_closing():
             return
-        body = json.dumps({"error": sentence}).encode()
-        head = f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: application/json\r\n"
+        body = json.dumps({"error": refused.sentence}).encode()
+        head = f"HTTP/1.1 {refused.status} {HTTPStatus(refused.status).phrase}\r\ncontent-type: application/json\r\n"
         self.transport.write(f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)
         self.transport.close()

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from equipoise.captures.store import Captures
-from services.http import openapi
+from services.http import errors, openapi
 from services.http import request_body as bodies
 from services.http.auth import ASKS, Guard
 from services.http.errors import Refused
@@ -154,7 +154,7 @@ class Service:
         model = self.models.named(request.path_params["name"])
         other = model.canary or model.shadow
         if other is None:
-            raise Refused(404, f"{model.name} has no canary and no shadow to be compared with", "unknown model")
+            raise errors.nothing_to_compare(model.name)
         found = self.metrics.comparison(model.name, model.current.id, other.id)
         return answer({"model": model.name, "version": model.current.id, "other": other.id} | found)
 
@@ -195,15 +195,15 @@ class Service:
     async def _missing(self, request: Request, error: Exception) -> Response:
         if not isinstance(error, HTTPException):
             raise error
-        path = request.url.path[:80]
+        path = request.url.path
         self.metrics.refused.labels("path").inc()
-        wrong = {404: f"there is nothing at {path!r}", 405: f"{request.method} is not for {path!r}"}
-        sentence = f"{wrong.get(error.status_code, error.detail)}: see /docs"
+        wrong = {404: errors.path_is_unknown(path), 405: errors.method_is_not_allowed(request.method, path)}
+        sentence = wrong[error.status_code].sentence if error.status_code in wrong else f"{error.detail}: see /docs"
         return answer({"error": sentence}, error.status_code, dict(error.headers or {}))
 
     async def _failed(self, request: Request, error: Exception) -> Response:
         log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-        return answer({"error": "the service failed at this request; its log says why"}, 500)
+        return answer({"error": errors.FAILED}, 500)
 
 
 def small(request: Request) -> bool:

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from equipoise.captures.capture import POOLS
 from equipoise.captures.store import Captures, Unknown
+from services.http import errors
 from services.http.auth import require_own_site
 from services.http.errors import Refused
 from services.http.request_body import Bodies
@@ -75,7 +76,7 @@ class Captured:
 
     def _there(self) -> Captures:
         if self.captures is None:
-            raise Refused(404, "no request is kept: start the service with capture=FOLDER", "capture")
+            raise errors.captures_are_off()
         return self.captures
 
     def _classes(self) -> list[str]:
@@ -89,9 +90,8 @@ async def tried(what: Callable[..., Any], *values: Any) -> Any:
     try:
         return await asyncio.to_thread(what, *values)
     except Unknown as error:
-        raise Refused(404, str(error), "capture") from None
+        raise errors.capture_is_unknown(error) from None
     except ValueError as error:
         raise Refused(400, str(error), "capture") from None
     except OSError as error:
-        why = f"the captures cannot be reached ({type(error).__name__}): the service's log says more"
-        raise Refused(503, why, "capture", wait=5) from error
+        raise errors.captures_are_away(error) from error

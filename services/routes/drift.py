@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from equipoise.drift.diagnosis.stream_verdict import named
+from services.http import errors
 from services.http.auth import require_own_site
-from services.http.errors import Refused
 from services.http.responses import answer
 from services.monitoring.drift_client import Link
 from services.serving.models import Model, Models
@@ -62,7 +62,7 @@ class Watched:
     def _asked(self, request: Request) -> tuple[Model, Link]:
         """The model that is asked about, and who knows."""
         if self.link is None:
-            raise Refused(404, "drift is not watched for: start the service with drift=true", "drift")
+            raise errors.drift_is_off()
         return self.models.named(request.query_params.get("model")), self.link
 
 
@@ -72,7 +72,7 @@ async def said(answers: Awaitable[Any]) -> Any:
         return await answers
     except Exception as error:  # whatever Ray raises of an actor that is not there
         log.warning("the monitor does not answer", exc_info=error)
-        raise Refused(503, "the monitor does not answer: it is being restarted, try again", "drift", wait=5) from None
+        raise errors.monitor_is_away() from None
 
 
 def unknown(why: str) -> dict[str, Any]:

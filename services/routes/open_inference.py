@@ -7,6 +7,7 @@ import torch
 from starlette.requests import Request
 from starlette.responses import Response
 
+from services.http import errors
 from services.http import tensor_codec as tensors
 from services.http.errors import Refused
 from services.http.request_body import Bodies
@@ -92,15 +93,14 @@ class Protocol:
     async def stats(self, request: Request) -> Response:
         """Not kept in this form."""
         self._model(request)
-        raise Refused(501, "counts are at /metrics, in Prometheus' format", "not implemented")
+        raise errors.counts_are_elsewhere()
 
     def _model(self, request: Request) -> Model:
         """The model that a path names, and perhaps its version."""
         model = self.models.named(request.path_params["name"])
         version = request.path_params.get("version")
         if version not in (None, model.current.id):
-            there = f"{model.name} answers as {model.current.id}"
-            raise Refused(404, f"{there}, not as version {str(version)[:80]!r}", "unknown model")
+            raise errors.version_is_unknown(model.name, model.current.id, str(version))
         return model
 
 
@@ -112,7 +112,7 @@ def given(sent: Sent, shape: tuple[int, ...], most: int) -> torch.Tensor | tuple
     if not array.ndim or not len(array):
         raise Refused(400, f"{name} holds no picture")
     if len(array) > most:
-        raise Refused(413, f"a request may have {most} pictures, this one has {len(array)}", "too large")
+        raise errors.too_many_pictures(most, len(array))
     if name == ENCODED:
         if array.dtype != object or array.ndim != 1:
             raise Refused(400, f"{ENCODED} must be BYTES of the shape [pictures]")

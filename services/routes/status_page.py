@@ -15,6 +15,7 @@ from starlette.responses import HTMLResponse, Response
 from equipoise.captures.store import Captures
 from equipoise.drift.diagnosis.stream_verdict import named
 from equipoise.images.thumbnails import MOST, Shown, thumbnail, usual
+from services.http import errors
 from services.http.errors import Refused
 from services.http.responses import answer, compressed
 from services.monitoring.drift_client import Link
@@ -99,8 +100,7 @@ class Live:
         """Of one model; where the monitor does not answer, that is what there is to say."""
         held = model.current.reference
         if self.link is None:
-            why = "drift is not watched for: start the service with drift=true"
-            return Drifting(model=model.name, verdict=unknown(why))
+            return Drifting(model=model.name, verdict=unknown(errors.drift_is_off().sentence))
         if isinstance(held, str):
             return Drifting(model=model.name, verdict=unknown(held))
         name, classes = stream(model), model.current.bundle.classes

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from services.http.errors import Refused
+from services.http import errors
 
 log = logging.getLogger("equipoise.service")
 
@@ -101,7 +101,7 @@ class Turns:
     def require_room(self) -> None:
         """Refuse one more where as many wait as may."""
         if self.waiting >= self.most:
-            raise Refused(429, f"{self.most} requests wait already: try again", "busy", wait=1)
+            raise errors.queue_is_full(self.most)
 
     def close(self) -> None:
         """End the thread once it has done what it was given."""
@@ -162,7 +162,7 @@ class Turns:
     def _computed(self, turns: list[Turn]) -> list[Outcome]:
         """What comes of each turn."""
         now = time.monotonic()
-        late = Refused(503, "its turn came too late: try again", "late", wait=1)
+        late = errors.turn_came_too_late()
         kept = [turn for turn in turns if turn.until >= now and not turn.answer.cancelled()]
         outcomes: list[Outcome] = [(turn, late) for turn in turns if turn.until < now]
         if kept:

@@ -10,8 +10,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from equipoise.bundle import bundle
+from equipoise.bundle import bundle, manifest
 from equipoise.storage import atomic as store
+from services.http import errors
 from services.http.errors import Refused
 from services.http.image_decoding import decoded
 from services.limits import Limits
@@ -207,9 +208,9 @@ class Models:
             return next(iter(self.held.values()))
         there = ", ".join(self.held) or "none yet"
         if name is None:
-            raise Refused(404, f"there are several models: ask for one of {there}", "unknown model")
+            raise errors.model_is_not_named(there)
         if name not in self.held:
-            raise Refused(404, f"there is no model {name[:80]!r}: there are {there}", "unknown model")
+            raise errors.model_is_unknown(name, there)
         return self.held[name]
 
     def require_room(self) -> None:
@@ -258,7 +259,7 @@ class Models:
     def _version(self, path: str, engine: str | None) -> Version:
         """A bundle, loaded anew only if it is another than before."""
         folder = store.local(path)
-        key = (bundle.checked(folder)["digest"], engine)
+        key = (manifest.checked(folder)["digest"], engine)
         if key not in self.loaded:
             found = bundle.Bundle(folder, engine)
             require_golden(found)

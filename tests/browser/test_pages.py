@@ -43,7 +43,7 @@ def verdict():
 
 
 def png():
-    from equipoise.captures.capture import encoded
+    from equipoise.images.png import encoded
 
     return encoded(pictures(1, 1)[0][0].numpy())
 

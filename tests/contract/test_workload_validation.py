@@ -67,7 +67,10 @@ BROKEN = {
     "no split": (replace(MADE, train=None), "train split raised AttributeError"),
     "no classes": (replace(MADE, classes=None), "classes raised TypeError"),
     "one mean": (replace(MADE, mean=0.5), "mean or std raised TypeError"),
-    "pictures that cannot be read": (replace(MADE, test=Split(Unreadable(), torch.tensor([1]))), "test_workload_validation.py, line"),
+    "pictures that cannot be read": (
+        replace(MADE, test=Split(Unreadable(), torch.tensor([1]))),
+        "test_workload_validation.py, l",
+    ),
     "a word without a reason": (replace(MADE, model=wordless), r"model\(\) raised ValueError: no message"),
     "metric raises": (replace(MADE, metric=nothing), "metric on .* raised KeyError: 'colour'"),
 }

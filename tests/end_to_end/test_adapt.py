@@ -12,6 +12,7 @@ from equipoise.config import Trial
 from equipoise.drift.stats import label_shift as shift
 from equipoise.workloads import workload
 from jobs import adapt
+from jobs.publishing import adaptation
 
 MIX = np.array([3, 3, 1, 1, 1, 1, 1, 1, 1, 1]) / 14
 
@@ -20,7 +21,7 @@ MIX = np.array([3, 3, 1, 1, 1, 1, 1, 1, 1, 1]) / 14
 def mixed(watched_digits, tmp_path_factory):
     """The bundle after classes came in other shares."""
     out = tmp_path_factory.mktemp("mixed")
-    called = 1400 * adapt.known_of(bundle.load(watched_digits)).labelled.confusion @ MIX
+    called = 1400 * adaptation.known_of(bundle.load(watched_digits)).labelled.confusion @ MIX
     counts = dict(zip(map(str, range(10)), np.round(called).astype(int).tolist(), strict=True))
     verdict = {"state": "drift", "cause": "label shift", "why": "label shift", "effects": [], "classes": counts}
     (out / "verdict.json").write_text(json.dumps(verdict))

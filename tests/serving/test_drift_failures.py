@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from equipoise.bundle import bundle
+from equipoise.bundle import bundle, manifest
 from equipoise.drift.corruptions import blurred
 from equipoise.drift.profiling import build_profile as publishing
 from jobs.cluster.processes import free_ports, until
@@ -61,10 +61,10 @@ def hurt(stage, cluster, digits, disk, watched_digits, tmp_path_factory):
 def changed(good, folder, arrays):
     """A bundle with another reference."""
     shutil.copytree(good, folder)
-    np.savez_compressed(folder / bundle.REFERENCE, **arrays)
+    np.savez_compressed(folder / manifest.REFERENCE, **arrays)
     facts = bundle.load(good).facts
-    (folder / bundle.FACTS).unlink()
-    bundle.sealed(folder, {name: value for name, value in facts.items() if name not in ("files", "digest", "schema")})
+    (folder / manifest.FACTS).unlink()
+    manifest.sealed(folder, {name: value for name, value in facts.items() if name not in ("files", "digest", "schema")})
     return folder
 
 

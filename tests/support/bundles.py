@@ -8,7 +8,7 @@ from equipoise.config import Trial
 from equipoise.runs.record import Record
 from equipoise.storage import atomic as store
 from equipoise.training.loop import Training
-from jobs import publish
+from jobs.publishing.publish import PublishRequest, publish
 
 
 def short_run(folder: Path, workload: str = "digits", examples: int = 3200, seed: int = 0) -> Path:
@@ -39,5 +39,5 @@ def kept(training: Training, folder: Path) -> Path:
 
 def published(run: Path, out: Path, drift: bool = False) -> Path:
     """Its bundle; without what drift is told by, which takes seconds, unless asked for."""
-    publish.publish(publish.Asked(run=run, out=out, native=False, drift=drift))
+    publish(PublishRequest(run=run, out=out, native=False, drift=drift))
     return out

@@ -1,11 +1,13 @@
 """Pages of real measurements of real shape: tables that a sweep leaves, made up from formulas."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+from equipoise.planning.document import document, read_request
+from equipoise.planning.plan import Place
 from equipoise.storage import atomic as store
-from jobs import plan
-from jobs.sweep import planned
+from jobs.ray_tune.confirmation import planned
 
 WORKERS, BATCHES = (1, 2, 4), (16, 32, 64, 128)
 
@@ -42,8 +44,8 @@ def sweep(out: Path, seeds: int = 3) -> Path:
     return out
 
 
-def planned_alone(out: Path, **asked: object) -> dict[str, object]:
+def planned_alone(out: Path, places: tuple[Place, ...] = (), **measured: Path) -> dict[str, object]:
     """A plan of one table or two, that no sweep made."""
-    facts = plan.document(plan.Asked(out=out, **asked))  # type: ignore[arg-type]
+    facts = document(replace(read_request(**measured), places=places))
     store.write_json(out / "plan.json", facts)
     return facts

@@ -4,7 +4,6 @@ A picture is a function of a seed and its index. The light is a `Scene` in physi
 changes the pictures as the world would, by a known cause and size.
 """
 
-import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -13,12 +12,12 @@ from functools import lru_cache
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
 from torch import Tensor
 from torch.nn import functional as F
 
 from equipoise import rng as keys
 from equipoise.images import camera as light
+from equipoise.images.png import through_jpeg
 from equipoise.workloads.vending.products import Product, sprites
 
 AT_A_TIME = 32  # pictures: their planes stay in a processor's cache
@@ -220,11 +219,4 @@ def compressed(pictures: Tensor, quality: int) -> Tensor:
     """Through JPEG and back."""
     if quality == 100:
         return pictures
-    return torch.stack([through_jpeg(one, quality) for one in pictures])
-
-
-def through_jpeg(one: Tensor, quality: int) -> Tensor:
-    """One picture through JPEG and back."""
-    held = io.BytesIO()
-    Image.fromarray(one.permute(1, 2, 0).contiguous().numpy()).save(held, "JPEG", quality=quality)
-    return torch.from_numpy(np.array(Image.open(held))).permute(2, 0, 1)
+    return torch.stack([torch.from_numpy(through_jpeg(one, quality)) for one in pictures])

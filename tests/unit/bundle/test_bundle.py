@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from equipoise.bundle import bundle
+from equipoise.bundle import bundle, manifest
 from equipoise.bundle.engines import ENGINES
 from equipoise.config import Trial
 from equipoise.images.decode import read
 from equipoise.storage import atomic as store
 from equipoise.training.loop import Training
-from jobs import publish
+from jobs.publishing.publish import PublishRequest, publish
 from tests.support import bundles
 
 
@@ -58,7 +58,7 @@ def test_every_engine_answers_the_same(published):
 
 
 def test_the_engine_chosen_is_no_slower_than_eager_at_any_batch(published):
-    engine = bundle.checked(published)["engine"]
+    engine = manifest.checked(published)["engine"]
     times = {one["engine"]: one["seconds"] for one in engine["table"]}
     assert all(times[engine["name"]][batch] <= times["eager"][batch] for batch in times["eager"])
 
@@ -87,7 +87,7 @@ def test_it_answers_where_neither_jobs_nor_the_loop_can_be_imported(published, t
 
 def test_the_reference_holds_what_was_kept_from_training(published):
     held = bundle.load(published).reference()
-    count = bundle.checked(published)["examples"]["reference"]
+    count = manifest.checked(published)["examples"]["reference"]
     assert len(held["labels"]) == len(held["logits"]) == len(held["features"]) == count
     np.testing.assert_allclose(held["confusion"].sum(0), 1)
     assert (held["logits"].argmax(1) == held["labels"]).mean() > 0.5
@@ -148,12 +148,12 @@ def test_scores_are_divided_by_the_temperature(published):
 
 def test_a_bundle_is_never_written_over(published, run):
     with pytest.raises(ValueError, match="exists already"):
-        publish.publish(publish.Asked(run=run, out=published))
+        publish(PublishRequest(run=run, out=published))
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"has no record\.json: give the folder of a run that has ended"):
-        publish.publish(publish.Asked(run=tmp_path, out=tmp_path / "out"))
+        publish(PublishRequest(run=tmp_path, out=tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
 
@@ -161,10 +161,10 @@ def facts_changed(change):
     """Damage to bundle.json whose digest is right again: by hand, not by accident."""
 
     def damage(folder, _):
-        facts = store.read_json(folder / bundle.FACTS)
+        facts = store.read_json(folder / manifest.FACTS)
         change(facts)
-        facts["digest"] = bundle.digest(facts)
-        (folder / bundle.FACTS).write_text(json.dumps(facts))
+        facts["digest"] = manifest.digest(facts)
+        (folder / manifest.FACTS).write_text(json.dumps(facts))
 
     return damage
 
@@ -218,12 +218,12 @@ def resealed(name, change):
     """Damage to a file whose digests are all right again."""
 
     def damage(folder, _):
-        facts = store.read_json(folder / bundle.FACTS)
+        facts = store.read_json(folder / manifest.FACTS)
         change(folder / name)
-        facts["files"][name] = bundle.sha256(folder / name)
+        facts["files"][name] = manifest.sha256(folder / name)
         facts["engine"]["name"] = "eager"
-        facts["digest"] = bundle.digest(facts)
-        (folder / bundle.FACTS).write_text(json.dumps(facts))
+        facts["digest"] = manifest.digest(facts)
+        (folder / manifest.FACTS).write_text(json.dumps(facts))
 
     return damage
 
@@ -255,9 +255,9 @@ DAMAGE = {
     "empty": lambda folder, draw: [path.unlink() for path in folder.iterdir()],
     "no folder": lambda folder, draw: shutil.rmtree(folder),
     "a file instead": lambda folder, draw: (shutil.rmtree(folder), folder.write_text("no")),
-    "a list": lambda folder, draw: (folder / bundle.FACTS).write_text("[]"),
-    "no JSON": lambda folder, draw: (folder / bundle.FACTS).write_text('{"schema": 1'),
-    "deep JSON": lambda folder, draw: (folder / bundle.FACTS).write_text("[" * 100_000),
+    "a list": lambda folder, draw: (folder / manifest.FACTS).write_text("[]"),
+    "no JSON": lambda folder, draw: (folder / manifest.FACTS).write_text('{"schema": 1'),
+    "deep JSON": lambda folder, draw: (folder / manifest.FACTS).write_text("[" * 100_000),
     "another schema": facts_changed(lambda facts: facts.update(schema=2)),
     "no schema": facts_changed(lambda facts: facts.pop("schema")),
     "no files": facts_changed(lambda facts: facts.pop("files")),
@@ -306,17 +306,17 @@ def test_damage_of_any_kind_is_refused_in_one_sentence(kind, published, tmp_path
 
 def told(files):
     """Files by content; a blank behind the facts says nothing."""
-    return files | {bundle.FACTS: files.get(bundle.FACTS, b"").rstrip()}
+    return files | {manifest.FACTS: files.get(manifest.FACTS, b"").rstrip()}
 
 
 KILLED = """
 import os, sys, threading, time
 from pathlib import Path
-from jobs import publish
+from jobs.publishing.publish import PublishRequest, publish
 from tests.support import bundles
 delay, run, out = float(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
 threading.Thread(target=lambda: (time.sleep(delay), os.kill(os.getpid(), 9)), daemon=True).start()
-publish.publish(publish.Asked(run=run, out=out, native=False))
+publish(PublishRequest(run=run, out=out, native=False))
 """
 
 
@@ -327,7 +327,7 @@ def test_publishing_that_is_killed_leaves_a_whole_bundle_or_none(delay, run, tmp
         [sys.executable, "-c", KILLED, str(delay), run, out], capture_output=True, cwd=Path(__file__).parents[3]
     )
     if out.exists():
-        bundle.checked(out)
+        manifest.checked(out)
 
 
 def test_a_bundle_behind_a_url_is_read_as_one_on_disk(published):
@@ -346,14 +346,14 @@ def test_a_url_that_holds_nothing_or_of_an_unknown_kind_is_refused(tmp_path):
 
 def test_a_name_that_cannot_stand_in_an_address_is_refused(run, tmp_path):
     with pytest.raises(ValueError, match="cannot stand in an address"):
-        publish.publish(publish.Asked(run=run, out=tmp_path / "out", name="my/digits x"))
+        publish(PublishRequest(run=run, out=tmp_path / "out", name="my/digits x"))
 
 
 def test_a_plan_that_is_none_is_refused_by_its_own_name(run, tmp_path):
     (tmp_path / "plan.json").write_text('{"plan": "x"}')
     for plan, words in ((tmp_path / "none", "is not there"), (tmp_path, "recommends no plan")):
         with pytest.raises(ValueError, match=words):
-            publish.publish(publish.Asked(run=run, out=tmp_path / "out", plan=plan))
+            publish(PublishRequest(run=run, out=tmp_path / "out", plan=plan))
     assert not (tmp_path / "out").exists()
 
 

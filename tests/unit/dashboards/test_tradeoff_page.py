@@ -14,6 +14,7 @@ from dashboards.panels import pareto_front as front
 from dashboards.panels import scaling
 from dashboards.panels import tradeoff as curve
 from equipoise.planning import measurements as tables
+from equipoise.planning.plan import Place
 from tests.support.sweep_folders import planned_alone, statistical, sweep, system
 
 
@@ -49,7 +50,7 @@ def test_what_was_measured_and_what_was_predicted_are_marked_differently(tmp_pat
     system(tmp_path / "system.csv")
     statistical(tmp_path / "statistical.csv")
     facts = planned_alone(
-        tmp_path, system=tmp_path / "system.csv", statistical=tmp_path / "statistical.csv", at=("1x8",)
+        tmp_path, (Place(1, 8),), system=tmp_path / "system.csv", statistical=tmp_path / "statistical.csv"
     )
     figure = curve.curves(facts, tables.system(tmp_path / "system.csv"), None)
     measured, guessed = ({*traces(figure, frames.place(1, n))[-1].marker.symbol} for n in (2, 8))

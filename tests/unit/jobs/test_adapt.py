@@ -12,6 +12,7 @@ from equipoise.captures.capture import Answered
 from equipoise.captures.store import Captures
 from jobs import adapt
 from jobs.adapt import main
+from jobs.publishing import adaptation
 from jobs.publishing import drift_verdict as verdicts
 from jobs.publishing.bundle_link import pointed
 from tests.support.bundles import published, short_run
@@ -167,11 +168,11 @@ def test_a_bundle_that_does_not_say_how_it_was_made_is_refused(digits):
         changed = bundle.load(digits)
         changed.facts = model.facts | change
         with pytest.raises(ValueError, match="publish it again"):
-            adapt.original(changed)
+            adaptation.original(changed)
     changes = [{"cause": "weather", "detail": "", "value": 1}]
     model.facts = model.facts | {"remedy": {"changes": changes, "weights": None}}
     with pytest.raises(ValueError, match="publish it again"):
-        adapt.original(model)
+        adaptation.original(model)
 
 
 class Odd(BaseHTTPRequestHandler):

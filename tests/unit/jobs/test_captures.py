@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from equipoise.bundle import bundle
+from equipoise.bundle import manifest
 from equipoise.captures.capture import Answered
 from equipoise.captures.store import Captures
 from equipoise.storage import atomic as store
@@ -44,9 +44,9 @@ def sealed(out, classes):
     """A bundle of which only bundle.json is looked at."""
     facts = {"name": "x", "workload": "x", "classes": classes, "input": {}, "engine": {}, "metrics": {}}
     with store.folder(out) as folder:
-        for name in bundle.NEEDED:
+        for name in manifest.NEEDED:
             (folder / name).write_bytes(b"")
-        bundle.sealed(folder, facts)
+        manifest.sealed(folder, facts)
     return out
 
 

@@ -18,7 +18,7 @@ import torch
 from equipoise.hardware import machine
 from equipoise.storage import atomic as store
 from equipoise.storage import directory as places
-from equipoise.storage import object_store as url
+from equipoise.storage import location
 from services.monitoring.webhook import post
 from services.settings import Settings
 
@@ -45,7 +45,7 @@ def test_a_new_folder_of_captures_is_its_owners_alone(tmp_path):
     "place", ["abfs://container@account/x", "http://host:80/a@b", "s3://bucket/a:b@c", "s3://bucket"]
 )
 def test_another_at_sign_is_no_password(place):
-    url.require_no_password(place)
+    location.require_no_password(place)
 
 
 def test_an_error_of_the_arguments_does_not_show_them():

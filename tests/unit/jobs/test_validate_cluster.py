@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ray.autoscaler._private.util import prepare_config, validate_config
 
 from jobs.cluster import validate as launchable
+from jobs.cluster.ray_internals import prepare_config, validate_config
 
 ROOT = Path(__file__).parents[3]
 AWS, GCP, LOCAL = ROOT / "cluster.yaml", ROOT / "cluster.gcp.yaml", ROOT / "cluster.local.yaml"

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from equipoise.planning import measurements as tables
-from equipoise.storage import object_store as url
+from equipoise.storage import object_store
 
 SYSTEM = "nodes,workers,batch,seconds\n1,1,8,0.1\n1,2,8,0.2\n"
 STATISTICAL = "global_batch,lr,seed,examples,reached\n8,0.1,0,500,1\n16,,1,700,0\n"
@@ -75,7 +75,7 @@ def test_a_pipe_is_not_waited_for_and_a_secret_is_not_repeated(tmp_path):
     with pytest.raises(ValueError, match="is no file"):
         tables.system(tmp_path / "pipe")
     with pytest.raises(ValueError, match="has a password in it") as found:
-        tables.exchange(url.place("s3://user:secret@bucket/x.csv"), pd.DataFrame())
+        tables.exchange(object_store.place("s3://user:secret@bucket/x.csv"), pd.DataFrame())
     assert "secret" not in str(found.value)
 
 

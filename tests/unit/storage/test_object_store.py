@@ -7,20 +7,20 @@ import pytest
 from equipoise.config import Trial
 from equipoise.runs import folder as runs
 from equipoise.storage import atomic as store
-from equipoise.storage import object_store as url
-from equipoise.storage.object_store import Away, Url, patiently
+from equipoise.storage import object_store
+from equipoise.storage.object_store import Url
 
 
 def test_a_url_is_put_together_and_taken_apart_as_a_path_is():
-    path = url.place("s3://bucket/runs/x")
+    path = object_store.place("s3://bucket/runs/x")
     assert str(path / "a" / "b.json") == "s3://bucket/runs/x/a/b.json"
     assert (path.name, str(path.parent), str(path.with_name("y"))) == ("x", "s3://bucket/runs", "s3://bucket/runs/y")
     assert (path / "t.json").stem == "t"
     assert pickle.loads(pickle.dumps(path)) == path == path.absolute() == path.resolve()  # noqa: S301 # our own
     assert path.is_absolute() and f"{path}" == "s3://bucket/runs/x"
     for local in ("runs/x", "/runs/x", "file:///runs/x"):
-        assert type(url.place(local)) is type(Path("x"))
-    assert url.place("file:///runs/x") == Path("/runs/x")
+        assert type(object_store.place(local)) is type(Path("x"))
+    assert object_store.place("file:///runs/x") == Path("/runs/x")
 
 
 def test_a_url_is_never_taken_for_a_file_of_this_disk(tmp_path, monkeypatch):
@@ -82,82 +82,6 @@ def test_a_run_claims_its_place_and_refuses_that_of_another(bucket):
     (bucket / "other" / "file").touch()
     with pytest.raises(ValueError, match="is not empty and holds no run"):
         runs.finished(bucket / "other", trial)
-
-
-WITH_PASSWORDS = (
-    *("s3://name:secret@bucket/x", "s3://name:sec/secret@bucket/x", "s3://secret@bucket/x"),
-    *("s3:/name:secret@bucket/x", "s3:name:secret@bucket/x", "s3://%6eame:secret%40bucket/x"),
-    *("name:secret@s3://bucket/x", "file://name:secret@host/x", "abfs://name:secret@box/x", "ftp://name:secret@host/x"),
-)
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("s3:/bucket/x", "is no URL: two slashes"),
-        ("gs:bucket/x", "is no URL: two slashes"),
-        ("s4://bucket/x", "s4:// is no object store"),
-        ("ftp://bucket/x", "ftp:// is no object store"),
-        ("file://host/x", "is no file of this machine"),
-        ("s3://bucket/\udcff", "signs that cannot be written"),
-        ("runs/\x1b[31m", "signs that cannot be written"),
-        ("simplecache::s3://bucket/x", "is a chain of stores"),
-        *((text, "has a password in it") for text in WITH_PASSWORDS),
-        ("s3://bucket/x?X-Amz-Signature=secret", "has a query, which may be a signature"),
-        ("s3://", "names no bucket"),
-    ],
-)
-def test_what_is_no_url_of_a_store_is_refused_without_its_secrets(text, sentence):
-    with pytest.raises(ValueError, match=sentence) as found:
-        url.require_plain(text)
-    assert "secret" not in str(found.value)
-    with pytest.raises(ValueError, match=sentence):
-        url.require_plain(str(url.place(text)))
-
-
-@pytest.mark.parametrize("text", ["runs/x", "/runs/x", "s3", "s3://bucket/a@b:c", "abfs://box@account/x", "None"])
-def test_what_is_plain_is_not_refused(text):
-    url.require_plain(text)
-
-
-@pytest.mark.parametrize("text", ["soon", "nan", "inf", "-1", ""])
-def test_patience_that_is_no_time_is_named(monkeypatch, text):
-    monkeypatch.setenv(url.PATIENCE, text)
-    with pytest.raises(ValueError, match=f"{url.PATIENCE} must be a number of seconds, got '{text}'"):
-        patiently(lambda: 1, "s3://bucket/x")
-
-
-def test_a_store_that_is_away_for_a_moment_is_waited_for(monkeypatch, caplog):
-    monkeypatch.setenv(url.PATIENCE, "5")
-    answers = iter([OSError("reset by http://name:secret@host/x?token=secret"), TimeoutError("slow"), None])
-
-    def action():
-        if answer := next(answers):
-            raise answer
-        return "found"
-
-    assert patiently(action, "s3://bucket/x") == "found"
-    assert len(caplog.messages) == 2 and "secret" not in caplog.text
-    assert "does not answer" in caplog.messages[0] and "answers again" in caplog.messages[1]
-
-
-def test_waiting_has_a_bound_and_what_no_waiting_mends_is_said_at_once(monkeypatch):
-    def raising(error):
-        def action():
-            raise error
-
-        return action
-
-    monkeypatch.setenv(url.PATIENCE, "0.3")
-    with pytest.raises(Away, match="does not answer"):
-        patiently(raising(OSError("gone")), "s3://bucket/x")
-    monkeypatch.setenv(url.PATIENCE, "600")
-    with pytest.raises(ValueError, match="cannot be used"):
-        patiently(raising(PermissionError("Access Denied")), "s3://bucket/x")
-    with pytest.raises(FileNotFoundError):
-        patiently(raising(FileNotFoundError("no key")), "s3://bucket/x")
-    with url.at_once(), pytest.raises(Away):
-        patiently(raising(OSError("gone")), "s3://bucket/x")
 
 
 def test_a_stamp_is_another_once_the_content_is(bucket):

@@ -1,0 +1,38 @@
+import pytest
+
+from equipoise.storage import location, object_store
+
+WITH_PASSWORDS = (
+    *("s3://name:secret@bucket/x", "s3://name:sec/secret@bucket/x", "s3://secret@bucket/x"),
+    *("s3:/name:secret@bucket/x", "s3:name:secret@bucket/x", "s3://%6eame:secret%40bucket/x"),
+    *("name:secret@s3://bucket/x", "file://name:secret@host/x", "abfs://name:secret@box/x", "ftp://name:secret@host/x"),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("s3:/bucket/x", "is no URL: two slashes"),
+        ("gs:bucket/x", "is no URL: two slashes"),
+        ("s4://bucket/x", "s4:// is no object store"),
+        ("ftp://bucket/x", "ftp:// is no object store"),
+        ("file://host/x", "is no file of this machine"),
+        ("s3://bucket/\udcff", "signs that cannot be written"),
+        ("runs/\x1b[31m", "signs that cannot be written"),
+        ("simplecache::s3://bucket/x", "is a chain of stores"),
+        *((text, "has a password in it") for text in WITH_PASSWORDS),
+        ("s3://bucket/x?X-Amz-Signature=secret", "has a query, which may be a signature"),
+        ("s3://", "names no bucket"),
+    ],
+)
+def test_what_is_no_url_of_a_store_is_refused_without_its_secrets(text, sentence):
+    with pytest.raises(ValueError, match=sentence) as found:
+        location.require_plain(text)
+    assert "secret" not in str(found.value)
+    with pytest.raises(ValueError, match=sentence):
+        location.require_plain(str(object_store.place(text)))
+
+
+@pytest.mark.parametrize("text", ["runs/x", "/runs/x", "s3", "s3://bucket/a@b:c", "abfs://box@account/x", "None"])
+def test_what_is_plain_is_not_refused(text):
+    location.require_plain(text)

@@ -1,0 +1,44 @@
+import pytest
+
+from equipoise.storage import retry
+from equipoise.storage.retry import Away, patiently
+
+
+@pytest.mark.parametrize("text", ["soon", "nan", "inf", "-1", ""])
+def test_patience_that_is_no_time_is_named(monkeypatch, text):
+    monkeypatch.setenv(retry.PATIENCE, text)
+    with pytest.raises(ValueError, match=f"{retry.PATIENCE} must be a number of seconds, got '{text}'"):
+        patiently(lambda: 1, "s3://bucket/x")
+
+
+def test_a_store_that_is_away_for_a_moment_is_waited_for(monkeypatch, caplog):
+    monkeypatch.setenv(retry.PATIENCE, "5")
+    answers = iter([OSError("reset by http://name:secret@host/x?token=secret"), TimeoutError("slow"), None])
+
+    def action():
+        if answer := next(answers):
+            raise answer
+        return "found"
+
+    assert patiently(action, "s3://bucket/x") == "found"
+    assert len(caplog.messages) == 2 and "secret" not in caplog.text
+    assert "does not answer" in caplog.messages[0] and "answers again" in caplog.messages[1]
+
+
+def test_waiting_has_a_bound_and_what_no_waiting_mends_is_said_at_once(monkeypatch):
+    def raising(error):
+        def action():
+            raise error
+
+        return action
+
+    monkeypatch.setenv(retry.PATIENCE, "0.3")
+    with pytest.raises(Away, match="does not answer"):
+        patiently(raising(OSError("gone")), "s3://bucket/x")
+    monkeypatch.setenv(retry.PATIENCE, "600")
+    with pytest.raises(ValueError, match="cannot be used"):
+        patiently(raising(PermissionError("Access Denied")), "s3://bucket/x")
+    with pytest.raises(FileNotFoundError):
+        patiently(raising(FileNotFoundError("no key")), "s3://bucket/x")
+    with retry.at_once(), pytest.raises(Away):
+        patiently(raising(OSError("gone")), "s3://bucket/x")
