@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torchvision.transforms import v2
 
-from equipoise.hardware import machine
+from equipoise.hardware import describe_hardware
 from equipoise.images.augment import Augment
 
 BATCH, ROUNDS, SIZE = 128, 9, 64
@@ -37,7 +37,7 @@ def main() -> None:
     """Print a table."""
     torch.set_num_threads(1)
     pictures = torch.randint(0, 256, (BATCH, 3, SIZE, SIZE), dtype=torch.uint8, generator=torch.manual_seed(0))
-    print(", ".join(f"{name} {value}" for name, value in machine(torch.device("cpu")).items()))
+    print(", ".join(f"{name} {value}" for name, value in describe_hardware(torch.device("cpu")).items()))
     print(f"\nbatches of {BATCH} pictures of {SIZE}x{SIZE}, one thread, medians of {ROUNDS} rounds\n")
     print("| variation | ours, pictures/s of CPU | torchvision, one by one | ratio | lowest | highest |")
     print("|---|--:|--:|--:|--:|--:|")

@@ -2,12 +2,12 @@
 
 import torch
 
-from equipoise.config import Trial
+from equipoise.config import TrainConfig
 from equipoise.workloads import Split, Workload
-from equipoise.workloads.models import model
+from equipoise.workloads.models import model_factory
 
 
-def workload(trial: Trial) -> Workload:
+def workload(trial: TrainConfig) -> Workload:
     """2,048 pictures, 3x32x32, of ten classes; always the same ones."""
     generator = torch.Generator().manual_seed(0)
 
@@ -22,7 +22,7 @@ def workload(trial: Trial) -> Workload:
         validation=drawn(64),
         reference=drawn(64),
         test=drawn(64),
-        model=model(trial.model or "resnet18", classes=10, channels=3, size=32),
+        model=model_factory(trial.model or "resnet18", num_classes=10, in_channels=3, image_size=32),
         target=1.0,
         mean=(0.5, 0.5, 0.5),
         std=(0.25, 0.25, 0.25),

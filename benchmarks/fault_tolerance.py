@@ -18,17 +18,16 @@ from typing import Any
 
 import torch
 
-from benchmarks import http_clients as clients
-from benchmarks.http_clients import Burst, burst
+from benchmarks.http_clients import WARM_UP, Burst, burst, request
 from benchmarks.serving import deployed, picture
-from equipoise.bundle import manifest
-from equipoise.hardware import machine
-from jobs.cluster.processes import free_ports, until
+from equipoise.bundle.manifest import verify_bundle
+from equipoise.hardware import describe_hardware
+from jobs.cluster.processes import find_free_ports, wait_until
 from tests.support.bundles import published, short_run
 from tests.support.ray_cluster import Cluster, descendants, running
 
 CLIENTS, SWAPS, SECONDS, SLOW, ROUNDS = 8, 20, 5.0, 100, 5
-ASKED = clients.request("/predict", picture(1, 28), "image/png")
+ASKED = request("/predict", picture(1, 28), "image/png")
 
 
 class Ours:
@@ -43,8 +42,8 @@ class Ours:
         predictor = {"name": "Predictor", "num_replicas": replicas, "user_config": {"lenet": {"bundle": str(path)}}}
         application: dict[str, Any] = {"name": "ours", "route_prefix": "/", "import_path": "services.app:build"}
         deployed(self.cluster, application | {"args": {"port": self.port}, "deployments": [predictor]})
-        version = manifest.checked(path)["digest"][:12]
-        until(lambda: len(self.replicas()) == replicas and all(version == self.version() for _ in range(12)), 120)
+        version = verify_bundle(path)["digest"][:12]
+        wait_until(lambda: len(self.replicas()) == replicas and all(version == self.version() for _ in range(12)), 120)
 
     def version(self) -> str:
         """Which a replica answers with."""
@@ -61,7 +60,7 @@ class Ours:
 
     def replicas(self) -> list[int]:
         """Their processes."""
-        return [pid for pid, command in descendants(self.cluster.head).items() if "ServeReplica:ours" in command]
+        return [pid for pid, command in descendants(self.cluster.head_pid).items() if "ServeReplica:ours" in command]
 
     def peace(self, at_a_time: int = CLIENTS) -> Burst:
         """A stretch in which nothing happens."""
@@ -69,7 +68,7 @@ class Ours:
 
     def during(self, what: Callable[[], None]) -> Burst:
         """The stretch in which something does, and a second more."""
-        thread = threading.Thread(target=lambda: (time.sleep(2 * clients.WARM_UP), what(), time.sleep(1)))
+        thread = threading.Thread(target=lambda: (time.sleep(2 * WARM_UP), what(), time.sleep(1)))
         thread.start()
         seen = burst(self.port, ASKED, CLIENTS, ended=lambda: not thread.is_alive())
         thread.join()
@@ -78,7 +77,7 @@ class Ours:
 
 def main() -> None:
     """Print what was seen."""
-    print(", ".join(f"{name} {value}" for name, value in machine(torch.device("cpu")).items()))
+    print(", ".join(f"{name} {value}" for name, value in describe_hardware(torch.device("cpu")).items()))
     with TemporaryDirectory() as name, running(RAY_worker_niceness="0") as cluster:
         place = Path(name)
         bundles = [
@@ -87,7 +86,7 @@ def main() -> None:
             )
             for seed in (0, 1)
         ]
-        ours = Ours(cluster, free_ports(1)[0])
+        ours = Ours(cluster, find_free_ports(1)[0])
         ours.put(bundles[0], 1)
         crowded(ours)
         for replicas in (1, 2):
@@ -119,12 +118,12 @@ def killed(ours: Ours) -> None:
         def kill() -> None:
             victim = ours.replicas()[0]
             os.kill(victim, signal.SIGKILL)
-            until(lambda: victim not in ours.replicas() and len(ours.replicas()) == 2, 60)
+            wait_until(lambda: victim not in ours.replicas() and len(ours.replicas()) == 2, 60)
 
         peace, seen = ours.peace(), ours.during(kill)
         report("kill -9 of one of two replicas", seen)
         print(f"  longest time without a reply {1000 * seen.gap:.0f} ms; in peace {1000 * peace.gap:.0f}", flush=True)
-        until(lambda: len(ours.replicas()) == 2 and all(ours.version() for _ in range(12)), 60)
+        wait_until(lambda: len(ours.replicas()) == 2 and all(ours.version() for _ in range(12)), 60)
 
 
 def crowded(ours: Ours) -> None:

@@ -17,20 +17,20 @@ import torch
 from safetensors.torch import save_file
 from scipy import stats
 
-from equipoise.config import Trial
-from equipoise.hardware import machine
+from equipoise.config import TrainConfig
+from equipoise.hardware import describe_hardware
 from equipoise.training.loop import Training
-from equipoise.workloads import Split, Workload, workload
-from equipoise.workloads.vending.products import MACHINE, SHARED
+from equipoise.workloads import Split, Workload, load_workload
+from equipoise.workloads.vending.products import MACHINE_PRODUCTS, SHARED_PRODUCTS
 
 RATES = (0.003, 0.01, 0.03, 0.1)
 SHOWN = (60, 120, 300, 600, 1200, 2400, 4800, 9600)  # examples seen: a pass is 300
 EARLY = SHOWN[:4]
 STARTS = {
     "from scratch": {},
-    "whole network tuned": {"init": "", "reuse": False},
-    "the same, rows reused": {"init": "", "reuse": True},
-    "bottom frozen, rows reused": {"init": "", "reuse": True, "freeze": 1},
+    "whole network tuned": {"init_from": "", "reuse_head": False},
+    "the same, rows reused": {"init_from": "", "reuse_head": True},
+    "bottom frozen, rows reused": {"init_from": "", "reuse_head": True, "freeze_stages": 1},
 }
 
 
@@ -52,7 +52,7 @@ def main() -> None:
     options.add_argument("--threads", type=int, default=2)
     given = options.parse_args()
     torch.set_num_threads(given.threads)
-    print(", ".join(f"{name} {value}" for name, value in machine(torch.device("cpu")).items()))
+    print(", ".join(f"{name} {value}" for name, value in describe_hardware(torch.device("cpu")).items()))
     with TemporaryDirectory() as folder:
         print(source(given.model, given.source_examples, given.source_lr, Path(folder)), flush=True)
         starts(given.model, Path(folder), range(given.seeds))
@@ -61,25 +61,31 @@ def main() -> None:
 
 def source(name: str, examples: int, lr: float, folder: Path) -> str:
     """Train on the source set and leave the model in `folder`; what came of it."""
-    trial = Trial(
-        workload="vending-source", model=name, lr=lr, examples=examples, target=2.0, evaluate=examples, probe=0
+    trial = TrainConfig(
+        workload="vending-source",
+        model=name,
+        lr=lr,
+        max_examples=examples,
+        target=2.0,
+        eval_every=examples,
+        noise_scale_every=0,
     )
     training = Training(replace(trial, schedule="cosine"))
     for _ in training.laps():
         pass
     weights = {key: value.contiguous() for key, value in training.model.state_dict().items()}
     save_file(weights, folder / "model.safetensors", {"classes": json.dumps(list(training.workload.classes))})
-    seconds = sum(lap.seconds for lap in training.done)
-    accuracy = training.metric(training.workload.test)
+    seconds = sum(lap.seconds for lap in training.finished_laps)
+    accuracy = training.evaluate(training.workload.test)
     return f"\nsource: {name} on vending-source, {examples:,} examples, {seconds:.0f} s, test accuracy {accuracy:.3f}\n"
 
 
 def starts(name: str, folder: Path, seeds: range) -> None:
     """Each start at the rate that is best for it in the end, by the validation split of a seed that is not shown."""
-    made = workload(Trial(workload="vending", model=name))
+    made = load_workload(TrainConfig(workload="vending", model=name))
     print(f"| start | lr | {' | '.join(f'{count:,} seen' for count in SHOWN)} |\n|---|--:|{'--:|' * len(SHOWN)}")
     for start, changes in STARTS.items():
-        trial = begun(name, SHOWN[-1], **changes | ({"init": str(folder)} if "init" in changes else {}))
+        trial = begun(name, SHOWN[-1], **changes | ({"init_from": str(folder)} if "init_from" in changes else {}))
         best = max(RATES[1:], key=lambda lr: settled(replace(trial, lr=lr, seed=100), made))
         curves = [curve(replace(trial, lr=best, seed=seed), made, SHOWN).every for seed in seeds]
         print(f"| {start} | {best:g} | {' | '.join(map(shown, zip(*curves, strict=True)))} |", flush=True)
@@ -87,13 +93,13 @@ def starts(name: str, folder: Path, seeds: range) -> None:
 
 def rows(name: str, folder: Path, seeds: range) -> None:
     """What rows taken over are worth early, at each rate: accuracy with them less without, seed by seed."""
-    made = workload(Trial(workload="vending", model=name))
+    made = load_workload(TrainConfig(workload="vending", model=name))
     print(f"\n| rows reused less drawn anew | lr | {' | '.join(f'{count:,} seen' for count in EARLY)} |")
     print(f"|---|--:|{'--:|' * len(EARLY)}")
     for lr in RATES:
-        trial = begun(name, EARLY[-1], init=str(folder), lr=lr)
+        trial = begun(name, EARLY[-1], init_from=str(folder), lr=lr)
         with_rows = [curve(replace(trial, seed=seed), made, EARLY) for seed in seeds]
-        without = [curve(replace(trial, seed=seed, reuse=False), made, EARLY) for seed in seeds]
+        without = [curve(replace(trial, seed=seed, reuse_head=False), made, EARLY) for seed in seeds]
         for what in ("shared", "every"):
             pairs = [(getattr(a, what), getattr(b, what)) for a, b in zip(with_rows, without, strict=True)]
             gains = [[a - b for a, b in zip(*pair, strict=True)] for pair in pairs]
@@ -101,34 +107,41 @@ def rows(name: str, folder: Path, seeds: range) -> None:
             print(f"| {which} | {lr:g} | {' | '.join(map(shown, zip(*gains, strict=True)))} |", flush=True)
 
 
-def begun(name: str, examples: int, **changes: Any) -> Trial:
+def begun(name: str, examples: int, **changes: Any) -> TrainConfig:
     """A trial on the machine's pictures that goes on to its cap."""
-    return Trial(
-        workload="vending", model=name, warmup=0.5, target=2.0, examples=examples, evaluate=300, probe=0, **changes
+    return TrainConfig(
+        workload="vending",
+        model=name,
+        warmup=0.5,
+        target=2.0,
+        max_examples=examples,
+        eval_every=300,
+        noise_scale_every=0,
+        **changes,
     )
 
 
-def settled(trial: Trial, made: Workload) -> float:
+def settled(trial: TrainConfig, made: Workload) -> float:
     """Validation accuracy in the end, of a seed that the table does not show."""
     training = Training(trial, made)
     for _ in training.laps():
         pass
-    return statistics.mean(lap.metric for lap in training.done[-5:] if lap.metric is not None)
+    return statistics.mean(lap.metric for lap in training.finished_laps[-5:] if lap.metric is not None)
 
 
-def curve(trial: Trial, made: Workload, counts: tuple[int, ...]) -> Curve:
+def curve(trial: TrainConfig, made: Workload, counts: tuple[int, ...]) -> Curve:
     """Accuracy on the test split as examples are seen."""
     few = Split(made.validation.pictures[:10], made.validation.labels[:10])  # laps end often, and are not judged here
-    training = Training(replace(trial, evaluate=counts[0]), replace(made, validation=few))
-    shared = [MACHINE.index(product) for product in SHARED]
+    training = Training(replace(trial, eval_every=counts[0]), replace(made, validation=few))
+    shared = [MACHINE_PRODUCTS.index(product) for product in SHARED_PRODUCTS]
     some = torch.isin(made.test.labels, torch.tensor(shared))
     assert isinstance(made.test.pictures, torch.Tensor)
     known = Split(made.test.pictures[some], made.test.labels[some])
     every, early = [], []
     for lap in training.laps():
         if len(every) < len(counts) and lap.seen >= counts[len(every)]:
-            every.append(training.metric(made.test))
-            early.append(training.metric(known))
+            every.append(training.evaluate(made.test))
+            early.append(training.evaluate(known))
     return Curve(every, early)
 
 

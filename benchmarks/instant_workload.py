@@ -3,11 +3,11 @@
 import torch
 from torch import nn
 
-from equipoise.config import Trial
+from equipoise.config import TrainConfig
 from equipoise.workloads import Split, Workload
 
 
-def workload(trial: Trial) -> Workload:
+def workload(trial: TrainConfig) -> Workload:
     """64 pictures of 2x2 of two classes, one layer, and a target that any model has reached."""
 
     def drawn(examples: int) -> Split:

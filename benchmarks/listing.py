@@ -18,9 +18,9 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 import torch
 
-from equipoise.hardware import machine
-from equipoise.runs import folder as runs
-from equipoise.runs import listing
+from equipoise.hardware import describe_hardware
+from equipoise.runs.folder import read_record
+from equipoise.runs.listing import RECORD_COLUMNS, list_records
 from equipoise.runs.record import Record
 from tests.unit.dashboards.test_training_run import record
 
@@ -34,7 +34,7 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--records", type=int, default=100_000)
     count = asked.parse_args().records
-    print(", ".join(f"{name} {value}" for name, value in machine(torch.device("cpu")).items()))
+    print(", ".join(f"{name} {value}" for name, value in describe_hardware(torch.device("cpu")).items()))
     with TemporaryDirectory() as name:
         size = made(Path(name), count)
         print(f"{count:,} records of {size / 1e3:.1f} kB")
@@ -56,35 +56,35 @@ def made(root: Path, count: int) -> float:
     laps = record().laps * (LAPS // len(record().laps))
     noisy = {"loss", "seconds", "data_seconds", "compute_seconds", "exchange_seconds", "local_norm", "total_norm"}
     laps = [replace(lap, **{name: draw.random() for name in noisy}) for lap in laps]
-    one = replace(record(), laps=laps, machine=machine(torch.device("cpu")), examples_to_target=draw.random())
+    one = replace(record(), laps=laps, machine=describe_hardware(torch.device("cpu")), examples_to_target=draw.random())
     facts = one.to_json()
     for seed in range(count):
         place = root / f"sweep-{seed // FOLDER}" / "trials"
         place.mkdir(parents=True, exist_ok=True)
         path = place / f"batch-32-lr-0.05-seed-{seed}.json"
-        text = json.dumps(facts | {"trial": asdict(replace(one.trial, seed=seed))}, indent=1)
+        text = json.dumps(facts | {"config": asdict(replace(one.config, seed=seed))}, indent=1)
         path.write_text(text + "\n")  # as store.write_json does, without the care for what would be cut off
     return path.stat().st_size
 
 
 def table(root: Path) -> int:
     """Records in the product's table."""
-    found = listing.listed(root)
-    assert not found.damaged
+    found = list_records(root)
+    assert not found.damaged_files
     return len(found.rows)
 
 
 def one_by_one(root: Path) -> int:
     """The same columns by what reads a single record."""
-    rows = [facts(path, runs.read(path)) for path in sorted(root.rglob("trials/*.json"))]
-    return len(pd.DataFrame(rows, columns=[*listing.COLUMNS]))
+    rows = [facts(path, read_record(path)) for path in sorted(root.rglob("trials/*.json"))]
+    return len(pd.DataFrame(rows, columns=[*RECORD_COLUMNS]))
 
 
 def facts(path: Path, one: Record) -> tuple[object, ...]:
     """A row."""
-    trial = one.trial
-    asked = (trial.workload, trial.model, trial.optimizer, trial.workers, trial.batch, trial.accumulate)
-    end = (one.ended, one.target, one.examples_to_target, one.laps[-1].seen, one.seconds, one.test)
+    trial = one.config
+    asked = (trial.workload, trial.model, trial.optimizer, trial.workers, trial.batch_size, trial.grad_accumulation)
+    end = (one.status, one.target, one.examples_to_target, one.laps[-1].seen, one.seconds, one.test)
     return (str(path), *asked, trial.global_batch, trial.lr, trial.seed, *end)
 
 

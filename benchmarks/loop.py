@@ -12,7 +12,7 @@ import torch
 
 from benchmarks.rounds import Contestant, Speeds, rounds
 from benchmarks.training_case import Case, case, parser
-from equipoise.hardware import machine
+from equipoise.hardware import describe_hardware
 
 ON_CPU = {
     "ours": Contestant("equipoise_loop"),
@@ -42,7 +42,7 @@ def main() -> None:
         models, given.workers = ["resnet18"], [1]
         given.warmup_steps, given.steps = given.warmup_steps or GPU_WARMUP_STEPS, given.steps or GPU_STEPS
     contestants = chosen(ON_GPU if given.cuda else ON_CPU, given.only)
-    facts = machine(torch.device("cuda" if given.cuda else "cpu"))
+    facts = describe_hardware(torch.device("cuda" if given.cuda else "cpu"))
     print(", ".join(f"{name} {value}" for name, value in facts.items()))
     for model in models:
         for workers in given.workers:

@@ -19,8 +19,8 @@ import numpy as np
 import torch
 
 from benchmarks.drift.memory import resident
-from equipoise.hardware import machine
-from jobs.cluster.processes import family, fields
+from equipoise.hardware import describe_hardware
+from jobs.cluster.processes import find_process_tree, read_stat_fields
 from tests.support.ray_cluster import Cluster, descendants, running
 
 BATCHES, RATES = "8:64", 5  # four batches, with five rates each
@@ -50,7 +50,7 @@ def main() -> None:
     given = asked.parse_args()
     seeds = -(-given.trials // (4 * RATES))
     profile = ["-m", "cProfile", "-o", str(given.profile)] if given.profile else []
-    print(", ".join(f"{name} {value}" for name, value in machine(torch.device("cpu")).items()))
+    print(", ".join(f"{name} {value}" for name, value in describe_hardware(torch.device("cpu")).items()))
     with TemporaryDirectory() as name, running() as cluster:
         out = Path(name, "sweep")
         words = [
@@ -58,11 +58,11 @@ def main() -> None:
             "benchmarks.instant_workload:workload",
             "--workers",
             "1",
-            "--batch",
+            "--batch-size",
             BATCHES,
             "--exhaustive",
         ]
-        more = ["--seeds", str(seeds), "--examples", "64", "--out", str(out)]
+        more = ["--seeds", str(seeds), "--max-examples", "64", "--out", str(out)]
         command = cluster.start(sys.executable, *profile, "-m", "jobs.sweep", *words, *more, log=Path(name, "log"))
         print("| trials | CPU ms of the command a trial | of Ray | command, MiB | GCS | all of Ray | files |")
         print("|--:|--:|--:|--:|--:|--:|--:|", flush=True)
@@ -81,7 +81,7 @@ def looks(command: Popen[str], cluster: Cluster, out: Path) -> Iterator[Look]:
     while command.poll() is None:
         trials = done(out / "trials")
         if trials >= due:
-            look = looked(trials, command.pid, cluster.head, out)
+            look = looked(trials, command.pid, cluster.head_pid, out)
             if before:
                 count = look.trials - before.trials
                 ours, rays = ((look[at] - before[at]) / count * 1000 for at in (1, 2))
@@ -106,9 +106,9 @@ def looked(trials: int, command: int, head: int, out: Path) -> Look:
     gcs = sum(resident(pid) for pid, words in ray.items() if "gcs_server" in words)
     return Look(
         trials=trials,
-        command=sum(map(cpu, family(command))),
+        command=sum(map(cpu, find_process_tree(command))),
         ray=sum(map(cpu, ray)),
-        command_mib=sum(map(resident, family(command))),
+        command_mib=sum(map(resident, find_process_tree(command))),
         gcs_mib=gcs,
         ray_mib=sum(map(resident, ray)),
         files=sum(len(files) for _, _, files in os.walk(out)),
@@ -117,7 +117,7 @@ def looked(trials: int, command: int, head: int, out: Path) -> Look:
 
 def cpu(pid: int) -> float:
     """Seconds that a process has computed, with children of its own that have ended."""
-    found = fields(pid)
+    found = read_stat_fields(pid)
     return sum(map(int, found[11:15])) / TICKS if found else 0.0
 
 

@@ -12,7 +12,7 @@ import torch
 
 from benchmarks import http_clients as clients
 from benchmarks.serving import AT_A_TIME, KEY, MODELS, Server, binary, compared, ours, picture, table
-from equipoise.hardware import machine
+from equipoise.hardware import describe_hardware
 from tests.support.bundles import published, short_run
 
 
@@ -22,7 +22,7 @@ def main() -> None:
     asked.add_argument("--rounds", type=int, default=9)
     asked.add_argument("--only", default="", help="part of the titles of tables")
     given = asked.parse_args()
-    print(", ".join(f"{name} {value}" for name, value in machine(torch.device("cpu")).items()))
+    print(", ".join(f"{name} {value}" for name, value in describe_hardware(torch.device("cpu")).items()))
     with TemporaryDirectory() as name, ExitStack() as stack:
         place = Path(name)
         bundles = {

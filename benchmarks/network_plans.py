@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from equipoise.planning import measurements as tables
-from equipoise.planning import step_time_fit as system
-from equipoise.planning.step_time_model import Places
-from equipoise.runs import folder as runs
+from equipoise.planning.measurements import read_exchange_times, read_step_times
+from equipoise.planning.step_time_fit import fit_step_time
+from equipoise.planning.step_time_model import StepSettings
+from equipoise.runs.folder import read_record
 from tests.network.hosts import Host, lan
 from tests.network.spread_workers import Spread, spread
 
@@ -41,7 +41,7 @@ def links(place: Path, budget: str) -> None:
     """A sweep over 1, 2 and 4 hosts: what it finds of the links, and what two hosts tell of four."""
     with lan(5, SLOW) as hosts, spread(hosts) as ray:
         delays = [delay(ray, *hosts[1:3])]
-        facts = swept(ray, place / "four", WIDE, budget, "--workers", "1", "2", "4", "--batch", "4:64")
+        facts = swept(ray, place / "four", WIDE, budget, "--workers", "1", "2", "4", "--batch-size", "4:64")
         delays.append(delay(ray, *hosts[1:3]))
     link = facts["system"]["links"]["between"]
     found, alpha = 8e-6 * link["bytes_a_second"]["value"], link["alpha_seconds"]["value"]
@@ -49,11 +49,11 @@ def links(place: Path, budget: str) -> None:
     there = ", ".join(f"{1e3 * one:.3f}" for one in delays)
     ratio = alpha / math.sqrt(math.prod(delays))
     print(f"delay: {1e3 * alpha:.3f} ms found, a ping-pong before and after took {there} ms, {ratio - 1:+.1%}")
-    rows = tables.system(place / "four" / "system.csv")
-    exchanges = tables.exchange(place / "four" / "exchange.csv", rows)
-    few = system.fitted(rows[rows.nodes <= 2], exchanges[exchanges.nodes <= 2])
+    rows = read_step_times(place / "four" / "system.csv")
+    exchanges = read_exchange_times(place / "four" / "exchange.csv", rows)
+    few = fit_step_time(rows[rows.nodes <= 2], exchanges[exchanges.nodes <= 2])
     four = rows[rows.nodes == 4]
-    off = few.seconds(Places.of(four)) / four.seconds.to_numpy() - 1
+    off = few.fitted_seconds(StepSettings.from_table(four)) / four.seconds.to_numpy() - 1
     told = ", ".join(f"{one:+.1%} at {batch:.0f}" for one, batch in zip(off, four.batch, strict=True))
     print(f"step time on 4 hosts, foretold from 1 and 2, over measured: {told}; {np.abs(off).max():.1%} at most")
 
@@ -63,7 +63,7 @@ def plans(place: Path, budget: str) -> None:
     found: dict[float, dict[str, Any]] = {}
     for rate in (FAST, SLOW):
         with lan(3, rate) as hosts, spread(hosts) as ray:
-            found[rate] = swept(ray, place / f"{rate:.0f}", WIDER, budget, "--workers", "2", "--batch", "4:512")
+            found[rate] = swept(ray, place / f"{rate:.0f}", WIDER, budget, "--workers", "2", "--batch-size", "4:512")
     foretell(found)
     for rate in (FAST, SLOW):
         with lan(3, rate) as hosts, spread(hosts) as ray:
@@ -116,12 +116,12 @@ def swept(ray: Spread, out: Path, workload: str, budget: str, *words: str) -> di
 def trained(ray: Spread, place: Path, plan: dict[str, Any], rate: float, seed: int) -> tuple[float, float]:
     """Seconds and steps to the target of a run with a plan."""
     out = place / f"run-{rate:.0f}-{plan['global_batch']}-{seed}"
-    words = ("--workers", plan["workers"], "--batch", plan["batch"], "--lr", plan["lr"], "--seed", 2000 + seed)
+    words = ("--workers", plan["workers"], "--batch-size", plan["batch"], "--lr", plan["lr"], "--seed", 2000 + seed)
     asked = ("jobs.train", "--workload", WIDER, *words, "--out", out)
     done = ray.run(sys.executable, "-m", *map(str, asked), timeout=600)
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])
-    record = runs.read(out / "record.json")
+    record = read_record(out / "record.json")
     seen = record.examples_to_target or math.inf
     return record.seconds * seen / record.laps[-1].seen, seen / plan["global_batch"]
 

@@ -17,11 +17,12 @@ from tempfile import TemporaryDirectory
 import torch
 from playwright.sync_api import sync_playwright
 
-from dashboards import build, experiments
-from dashboards import reports as pages
-from dashboards.page import written
-from equipoise.hardware import machine
-from equipoise.storage import atomic as store
+from dashboards import build
+from dashboards.experiments import load_experiment
+from dashboards.page import write_page
+from dashboards.reports import build_page, write_pages
+from equipoise.hardware import describe_hardware
+from equipoise.storage.atomic import write_json
 from tests.support.sweep_folders import sweep
 from tests.unit.dashboards.test_training_run import record
 
@@ -35,7 +36,7 @@ def main() -> None:
     trials, browser = asked.parse_args().trials, shutil.which("chromium")
     if browser is None:
         sys.exit("no chromium here: apt-get install chromium")
-    print(", ".join(f"{name} {value}" for name, value in machine(torch.device("cpu")).items()))
+    print(", ".join(f"{name} {value}" for name, value in describe_hardware(torch.device("cpu")).items()))
     print("| page | build, s | MB | open, s |\n|---|--:|--:|--:|")
     with TemporaryDirectory() as name, sync_playwright() as driver:
         engine = driver.chromium.launch(executable_path=browser, args=["--no-sandbox"])
@@ -50,9 +51,9 @@ def made(root: Path, trials: int) -> dict[str, Callable[[], Path]]:
     """Folders as jobs leave them, and what makes a page of each."""
     few, many, runs = sweep(root / "few", seeds=1), sweep(root / "many", seeds=-(-trials // 12)), root / "runs"
     for seed in range(trials):
-        one = replace(record(), trial=replace(record().trial, seed=seed))
-        store.write_json(runs / f"run-{seed}" / "record.json", one.to_json())
-    pages.left(experiments.at(few))  # what is imported with the first page is not of a page
+        one = replace(record(), config=replace(record().config, seed=seed))
+        write_json(runs / f"run-{seed}" / "record.json", one.to_json())
+    write_pages(load_experiment(few))  # what is imported with the first page is not of a page
     return {
         "curve of a sweep of 12 trials": lambda: curve(few),
         f"curve of a sweep of {-(-trials // 12) * 12:,} trials": lambda: curve(many),
@@ -62,13 +63,13 @@ def made(root: Path, trials: int) -> dict[str, Callable[[], Path]]:
 
 def curve(place: Path) -> Path:
     """A sweep's."""
-    return written(pages.of(experiments.at(place), "curve"), place / "curve.html")
+    return write_page(build_page(load_experiment(place), "curve"), place / "curve.html")
 
 
 def indexed(root: Path) -> Path:
     """An index, without the pages that it leads to."""
-    build.MOST_PAGES = 0
-    return build.build(root, root / "index.html")
+    build.MAX_WRITTEN_PAGES = 0
+    return build.build_index(root, root / "index.html")
 
 
 def looked(engine: object, page: Path) -> Path:

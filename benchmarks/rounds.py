@@ -35,7 +35,7 @@ def run(contestant: Contestant, case: Case, workers: int) -> dict[str, float]:
     """
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(workers)]
     steps = ["--warmup-steps", str(case.warmup_steps), "--steps", str(case.steps)]
-    wanted = ["--model", case.model, "--batch", str(case.batch), *steps, *contestant.flags]
+    wanted = ["--model", case.model, "--batch-size", str(case.batch), *steps, *contestant.flags]
     command = [sys.executable, *launch, "-m", f"benchmarks.{contestant.program}", *wanted]
     for _ in range(4):
         done = subprocess.run(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True)

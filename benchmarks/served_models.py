@@ -4,18 +4,18 @@ from dataclasses import replace
 
 import torch
 
-from equipoise.config import Trial
+from equipoise.config import TrainConfig
 from equipoise.workloads import Split, Workload
 from equipoise.workloads.digits import digits
-from equipoise.workloads.models import model
+from equipoise.workloads.models import model_factory
 
 
-def lenet(trial: Trial) -> Workload:
+def lenet(trial: TrainConfig) -> Workload:
     """Digits of MNIST's size."""
-    return replace(digits(replace(trial, size=28)), name="lenet")
+    return replace(digits(replace(trial, image_size=28)), name="lenet")
 
 
-def mobilenet(trial: Trial) -> Workload:
+def mobilenet(trial: TrainConfig) -> Workload:
     """Ten classes of noise, each with a colour of its own."""
     generator = torch.Generator().manual_seed(0)
 
@@ -32,7 +32,7 @@ def mobilenet(trial: Trial) -> Workload:
         validation=drawn(20),
         reference=drawn(200),
         test=drawn(20),
-        model=model("mobilenet_v3_small", classes=10, channels=3, size=224),
+        model=model_factory("mobilenet_v3_small", num_classes=10, in_channels=3, image_size=224),
         target=1.0,
         mean=(0.45, 0.45, 0.45),
         std=(0.25, 0.25, 0.25),

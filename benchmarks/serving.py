@@ -26,11 +26,10 @@ import numpy as np
 import torch
 from PIL import Image
 
-from benchmarks import http_clients as clients
-from benchmarks.http_clients import Burst, burst
+from benchmarks.http_clients import Burst, burst, request
 from benchmarks.servers.model import MODEL, RUN
-from equipoise.hardware import machine
-from jobs.cluster.processes import ended, free_ports, until
+from equipoise.hardware import describe_hardware
+from jobs.cluster.processes import find_free_ports, terminate_process_groups, wait_until
 from tests.support.bundles import published, short_run
 from tests.support.ray_cluster import ROOT, Cluster, running
 
@@ -56,7 +55,7 @@ def main() -> None:
     asked.add_argument("--rounds", type=int, default=5)
     asked.add_argument("--only", nargs="*", help="begin of the names of those to ask")
     given = asked.parse_args()
-    print(", ".join(f"{name} {value}" for name, value in machine(torch.device("cpu")).items()))
+    print(", ".join(f"{name} {value}" for name, value in describe_hardware(torch.device("cpu")).items()))
     with TemporaryDirectory() as name, ExitStack() as stack:
         place = Path(name)
         runs = {model: short_run(place / model, f"benchmarks.served_models:{model}", examples=320) for model in MODELS}
@@ -83,11 +82,11 @@ def started(
         data = picture(channels, size)
         network = {"lenet": "lenet", "mobilenet": "mobilenet_v3_small"}[model]
         variables = {RUN: str(runs[model]), MODEL: f"{network}:{channels}:{size}"}
-        raw = clients.request("/predict", data, "image/png")
+        raw = request("/predict", data, "image/png")
         first = stack.enter_context(plain(variables, raw))
         yield f"plain FastAPI, {model}", first
         if model == "lenet":
-            pixels = clients.request("/tensor", bytes(28 * 28), "application/octet-stream")
+            pixels = request("/tensor", bytes(28 * 28), "application/octet-stream")
             yield "plain FastAPI, tensor", first._replace(asked=pixels)
             for name, server in stack.enter_context(peers(place, variables, data)):
                 yield f"{name}, {model}", server
@@ -95,7 +94,7 @@ def started(
     for model, (channels, size) in MODELS.items():
         data = picture(channels, size)
         for name, path in (("eager", f"{model}-eager"), ("chosen engine", model)):
-            asked = clients.request(f"/models/{path}/predict", data, "image/png", x_api_key=KEY)
+            asked = request(f"/models/{path}/predict", data, "image/png", x_api_key=KEY)
             yield f"ours, {name}, {model}", Server(mine[0], asked, mine[1])
     yield "ours, eager, tensor", Server(mine[0], binary("lenet-eager"), mine[1])
 
@@ -103,7 +102,7 @@ def started(
 @contextmanager
 def plain(variables: dict[str, str], asked: bytes) -> Iterator[Server]:
     """FastAPI by uvicorn, one process."""
-    (port,) = free_ports(1)
+    (port,) = find_free_ports(1)
     quiet = ("--no-access-log", "--log-level", "warning")
     command = [sys.executable, "-m", "uvicorn", "benchmarks.servers.fastapi_app:app", "--port", str(port), *quiet]
     with process(command, variables, port, asked) as server:
@@ -119,7 +118,7 @@ def peers(place: Path, variables: dict[str, str], data: bytes) -> Iterator[list[
         for name, (command, port, asked) in commands.items():
             found.append((name, stack.enter_context(process(command, variables, port, asked))))
             if name == "BentoML":
-                form = clients.request("/batched", formed("images", data), "multipart/form-data; boundary=x")
+                form = request("/batched", formed("images", data), "multipart/form-data; boundary=x")
                 found.append(("BentoML batching", found[-1][1]._replace(asked=form)))
         found.append(("Ray Serve by its proxy", stack.enter_context(by_proxy(variables, data))))
         yield found
@@ -127,11 +126,11 @@ def peers(place: Path, variables: dict[str, str], data: bytes) -> Iterator[list[
 
 def by_documentation(place: Path, data: bytes) -> dict[str, tuple[list[str], int, bytes]]:
     """Peers' commands, ports and requests."""
-    ports, coded = free_ports(6), base64.b64encode(data).decode()
-    lit = clients.request("/predict", json.dumps({"image": coded}).encode(), "application/json")
-    form = clients.request("/predict", formed("image", data), "multipart/form-data; boundary=x")
+    ports, coded = find_free_ports(6), base64.b64encode(data).decode()
+    lit = request("/predict", json.dumps({"image": coded}).encode(), "application/json")
+    form = request("/predict", formed("image", data), "multipart/form-data; boundary=x")
     tensor = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [coded]}
-    whole = clients.request("/v2/models/lenet/infer", json.dumps({"inputs": [tensor]}).encode(), "application/json")
+    whole = request("/v2/models/lenet/infer", json.dumps({"inputs": [tensor]}).encode(), "application/json")
     bento = [str(OTHERS / "bentoml"), "serve", "benchmarks.servers.bentoml_app:Predictor", "--quiet"]
     bento += ["--host", "127.0.0.1", "--port", str(ports[2]), "--working-dir", str(ROOT)]
     python = [str(OTHERS / "python"), "-m", "benchmarks.servers.litserve_app"]
@@ -146,34 +145,36 @@ def by_documentation(place: Path, data: bytes) -> dict[str, tuple[list[str], int
 @contextmanager
 def by_proxy(variables: dict[str, str], data: bytes) -> Iterator[Server]:
     """Ray Serve's own way for a request."""
-    (port,) = free_ports(1)
-    asked = clients.request("/", data, "image/png")
+    (port,) = find_free_ports(1)
+    asked = request("/", data, "image/png")
     with running(RAY_worker_niceness="0", PYTHONPATH=str(ROOT), **variables) as cluster:
         application = {"name": "default", "route_prefix": "/", "import_path": "benchmarks.servers.ray_serve_app:app"}
         cluster.deploy({"http_options": {"port": port}, "applications": [application]})
-        until(lambda: answers(port, asked), 120)
-        yield Server(port, asked, [cluster.head])
+        wait_until(lambda: answers(port, asked), 120)
+        yield Server(port, asked, [cluster.head_pid])
 
 
 @contextmanager
 def ours(place: Path, bundles: dict[str, Path], drift: bool = True) -> Iterator[tuple[int, list[int]]]:
     """The service with all it has switched on: a key is asked for, everything is counted and watched for drift."""
-    (port,) = free_ports(1)
+    (port,) = find_free_ports(1)
     keys = place / "keys"
     keys.write_text(KEY)
     keys.chmod(0o600)
     wanted = {name: {"bundle": str(path)} for name, path in bundles.items()}
     wanted |= {f"{name}-eager": {"bundle": str(path), "engine": "eager"} for name, path in bundles.items()}
     application = {"name": "ours", "route_prefix": "/", "import_path": "services.app:build"}
-    application |= {"args": {"port": port, "keys": str(keys), "drift": drift, "state": str(place / f"state-{port}")}}
+    application |= {
+        "args": {"port": port, "api_keys_file": str(keys), "drift": drift, "state_dir": str(place / f"state-{port}")}
+    }
     application |= {"deployments": [{"name": "Predictor", "user_config": wanted}]}
     with running(RAY_worker_niceness="0") as cluster:
         deployed(cluster, application)
-        until(
-            lambda: answers(port, clients.request("/models/lenet/predict", picture(1, 28), "image/png", x_api_key=KEY)),
+        wait_until(
+            lambda: answers(port, request("/models/lenet/predict", picture(1, 28), "image/png", x_api_key=KEY)),
             120,
         )
-        yield port, [cluster.head]
+        yield port, [cluster.head_pid]
 
 
 def deployed(cluster: Cluster, application: dict[str, object]) -> None:
@@ -191,7 +192,7 @@ def process(command: list[str], variables: dict[str, str], port: int, asked: byt
             command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT, text=True, start_new_session=True
         )
         try:
-            until(lambda: started.poll() is not None or answers(port, asked), 120)
+            wait_until(lambda: started.poll() is not None or answers(port, asked), 120)
             if started.poll() is not None:
                 sys.exit(f"{' '.join(command)} ended:\n{Path(place, 'log').read_text()}")
             os.killpg(started.pid, signal.SIGSTOP)
@@ -199,7 +200,7 @@ def process(command: list[str], variables: dict[str, str], port: int, asked: byt
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(started.pid, signal.SIGCONT)
-            ended([started])
+            terminate_process_groups([started])
 
 
 def answers(port: int, asked: bytes) -> bool:
@@ -274,7 +275,7 @@ def binary(model: str) -> bytes:
     outputs = [{"name": "scores", "parameters": {"binary_data": True}}]
     head = json.dumps({"inputs": [one], "outputs": outputs}).encode()
     headers = {"Inference_Header_Content_Length": str(len(head)), "x_api_key": KEY}
-    return clients.request(f"/v2/models/{model}/infer", head + bytes(784), "application/octet-stream", **headers)
+    return request(f"/v2/models/{model}/infer", head + bytes(784), "application/octet-stream", **headers)
 
 
 def mlserver(place: Path, ports: list[int]) -> Path:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from equipoise.config import Trial
-from equipoise.workloads import Workload, workload
+from equipoise.config import TrainConfig
+from equipoise.workloads import Workload, load_workload
 
 LR, MOMENTUM, SEED = 0.01, 0.9, 0
 WORKLOADS = {"lenet": "digits", "resnet18": "benchmarks.cifar_like:workload"}
@@ -29,28 +29,30 @@ class Case:
         """Steps that a contestant takes."""
         return self.warmup_steps + self.steps
 
-    def trial(self, workers: int) -> Trial:
+    def trial(self, workers: int) -> TrainConfig:
         """The case as our loop is asked for it: no augmentation, and the end comes by the cap alone."""
         cap = self.all_steps * self.batch * workers
-        return Trial(
+        return TrainConfig(
             workload=WORKLOADS[self.model],
             model=self.model,
             workers=workers,
-            batch=self.batch,
+            batch_size=self.batch,
             lr=LR,
             momentum=MOMENTUM,
             seed=SEED,
             warmup=0,
             augment=False,
             target=2.0,
-            examples=cap,
-            evaluate=cap,
-            probe=min(Trial.probe, self.steps),  # at least one look at the noise scale is timed
+            max_examples=cap,
+            eval_every=cap,
+            noise_scale_every=min(
+                TrainConfig.noise_scale_every, self.steps
+            ),  # at least one look at the noise scale is timed
         )
 
     def workload(self) -> Workload:
         """The data and the model that all contestants share."""
-        return workload(self.trial(workers=1))
+        return load_workload(self.trial(workers=1))
 
 
 def model(made: Workload) -> nn.Module:
@@ -76,7 +78,7 @@ def parser(description: str | None) -> ArgumentParser:
     """The arguments that every contestant takes."""
     arguments = ArgumentParser(description=description)
     arguments.add_argument("--model", choices=WORKLOADS, default="lenet")
-    arguments.add_argument("--batch", type=int, default=32, help="examples per worker and step")
+    arguments.add_argument("--batch-size", type=int, default=32, help="examples per worker and step")
     arguments.add_argument("--warmup-steps", type=int, help="steps before the timing, at least 1")
     arguments.add_argument("--steps", type=int, help="steps timed")
     return arguments
@@ -86,7 +88,7 @@ def case(given: Namespace, model: str) -> Case:
     """The case of `model` that the arguments ask for; steps not given are the model's own."""
     return Case(
         model=model,
-        batch=given.batch,
+        batch=given.batch_size,
         warmup_steps=given.warmup_steps or WARMUP_STEPS[model],
         steps=given.steps or STEPS[model],
     )

@@ -8,13 +8,12 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from dashboards import experiments
-from dashboards import reports as pages
-from dashboards.experiments import FOREIGN, Experiment
-from dashboards.page import plain, written
-from dashboards.panels import experiment_index as index
+from dashboards.experiments import READ_ERRORS, Experiment, find_experiments, mark_unreadable
+from dashboards.page import to_plain_json, write_page
+from dashboards.panels.experiment_index import build_index_page, comparison_entry, page_link_finder, row_cells
+from dashboards.reports import write_pages
 
-MOST_PAGES = 200  # written at once: of two thousand runs the index is enough, and a page weighs 2 MB
+MAX_WRITTEN_PAGES = 200  # written at once: of two thousand runs the index is enough, and a page weighs 2 MB
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -29,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
             raise ValueError(f"{given.folder} is no folder: give one that holds runs")
         if not out.name or (out.exists() and not out.is_file()):
             raise ValueError(f"--out {out} is no file: give a name such as index.html")
-        print(f"written to {build(given.folder, out)}")  # noqa: T201
+        print(f"written to {build_index(given.folder, out)}")  # noqa: T201
     except OSError as error:
         print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)  # noqa: T201
         return 2
@@ -39,32 +38,32 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def build(root: Path, out: Path) -> Path:
+def build_index(root: Path, out: Path) -> Path:
     """The index and the pages that it leads to."""
-    found, room = [], MOST_PAGES
-    for one in experiments.found(root):
-        new = room > 0 and stale(one)
+    found, room = [], MAX_WRITTEN_PAGES
+    for one in find_experiments(root):
+        new = room > 0 and is_page_stale(one)
         room -= new
-        found.append(drawn(one, new))
-    return written(index.page(found, root, index.beside(out)), out)
+        found.append(refresh_page(one, new))
+    return write_page(build_index_page(found, root, page_link_finder(out)), out)
 
 
-def drawn(one: Experiment, new: bool) -> Experiment:
+def refresh_page(experiment: Experiment, write: bool) -> Experiment:
     """The experiment with its page, if it can be shown; otherwise why not."""
     try:
-        if new:
+        if write:
             with suppress(OSError):  # where nothing can be written the page of before is led to, if there is one
-                pages.left(one)
-        plain([index.side(one), index.cells(one)])
-    except FOREIGN as error:
-        return experiments.foreign(one, error)
-    return one
+                write_pages(experiment)
+        to_plain_json([comparison_entry(experiment), row_cells(experiment)])
+    except READ_ERRORS as error:
+        return mark_unreadable(experiment, error)
+    return experiment
 
 
-def stale(one: Experiment) -> bool:
+def is_page_stale(experiment: Experiment) -> bool:
     """Whether its page is missing, or older than what it shows."""
-    page = one.page
-    return not one.why and (page is None or page.stat().st_mtime < one.changed)
+    page = experiment.page_path
+    return not experiment.problem and (page is None or page.stat().st_mtime < experiment.modified)
 
 
 if __name__ == "__main__":

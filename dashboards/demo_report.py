@@ -7,134 +7,144 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from dashboards import plan_tables as frames
-from dashboards import theme as style
 from dashboards.page import Link, Page, Panel, Section
-from equipoise.storage import atomic as store
+from dashboards.plan_tables import format_cluster_shape
+from dashboards.theme import BLUE, GREEN, ORANGE, apply_theme, format_percent, format_seconds
+from equipoise.storage.atomic import read_json
 
-Found = Mapping[str, Any]
-STORY = "story.json"
-NOTHING: Found = {"demo": 1, "chapters": [], "sent": {}}
+JsonMapping = Mapping[str, Any]
+STORY_FILE = "story.json"
+EMPTY_STORY_JSON: JsonMapping = {"demo": 1, "chapters": [], "sent": {}}
 """of a story that has not begun"""
-TITLES = {"clean": "all is well", "drift": "the light changed", "adapted": "adapted", "again": "adapted, old light"}
+PHASE_TITLES = {
+    "clean": "all is well",
+    "drift": "the light changed",
+    "adapted": "adapted",
+    "again": "adapted, old light",
+}
 """of what was sent, in the order in which it is told"""
 
 
 @dataclass(frozen=True)
-class Story:
+class DemoRecords:
     """The records of a demo; every number that is told of it stands in one of them."""
 
-    story: Found
-    plan: Found
-    confirm: Found
-    run: Found
-    bundle: Found
-    verdict: Found
+    story: JsonMapping
+    plan: JsonMapping
+    confirm: JsonMapping
+    run: JsonMapping
+    bundle: JsonMapping
+    verdict: JsonMapping
 
 
-def of_demo(folder: Path) -> bool:
+def is_demo_folder(folder: Path) -> bool:
     """Whether a folder is a demo's."""
     try:
-        found = store.read_json(folder / STORY)
+        found = read_json(folder / STORY_FILE)
     except (ValueError, OSError):
         return False
-    return isinstance(found, dict) and NOTHING.keys() <= found.keys()
+    return isinstance(found, dict) and EMPTY_STORY_JSON.keys() <= found.keys()
 
 
-def read(folder: Path) -> Story:
+def read_demo_records(folder: Path) -> DemoRecords:
     """From where each chapter left it."""
     places = ("sweep/plan", "sweep/confirm", "vending/record", "bundles/vending/bundle", "drift/verdict")
-    return Story(store.read_json(folder / STORY), *(store.read_json(folder / f"{place}.json") for place in places))
+    return DemoRecords(read_json(folder / STORY_FILE), *(read_json(folder / f"{place}.json") for place in places))
 
 
-def planned(plan: Found) -> str:
+def describe_planned(plan: JsonMapping) -> str:
     """What a sweep came to."""
     one = plan["plan"]
     took = one["seconds"]
     return (
-        f"{frames.place(one['nodes'], one['workers'])} x {one['batch']} at a learning rate of {one['lr']:.3g}: about"
-        f" {style.seconds(took['value'])} to the target ({style.seconds(took['low'])} to {style.seconds(took['high'])})"
+        f"{format_cluster_shape(one['nodes'], one['workers'])} x {one['batch']} "
+        "at a learning rate of "
+        f"{one['lr']:.3g}: about"
+        f" {format_seconds(took['value'])} to the target ({format_seconds(took['low'])} "
+        f"to {format_seconds(took['high'])})"
     )
 
 
-def confirmed(confirm: Found) -> str:
+def describe_confirmation(confirmation: JsonMapping) -> str:
     """How the plan kept its word."""
-    if confirm["seconds"] is None:
+    if confirmation["seconds"] is None:
         return "the confirming run did not reach the target"
-    took = f"the confirming run took {style.seconds(confirm['seconds'])}"
-    if confirm["inside"]:
+    took = f"the confirming run took {format_seconds(confirmation['seconds'])}"
+    if confirmation["inside"]:
         return f"{took}: inside of what was foretold"
-    examples, step = (confirm[name] for name in ("examples", "step"))
+    examples, step = (confirmation[name] for name in ("examples", "step"))
     return (
         f"{took}: outside of what was foretold, with {examples['ratio']:.2f} of the examples and steps that took"
         f" {step['ratio']:.2f} of the time"
     )
 
 
-def learned(run: Found, bundle: Found) -> str:
+def describe_fine_tuning(run: JsonMapping, bundle: JsonMapping) -> str:
     """What was fine-tuned and published."""
     seen, engine = run["laps"][-1]["seen"], bundle["engine"]["name"]
-    return f"{style.share(bundle['metrics']['accuracy'])} right on test after {seen:,} examples; answers by {engine}"
+    return f"{format_percent(bundle['metrics']['accuracy'])} right on test after {seen:,} examples; answers by {engine}"
 
 
-def noticed(verdict: Found) -> str:
+def describe_verdict(verdict: JsonMapping) -> str:
     """The verdict."""
     return f"{verdict['cause']}, for the last {verdict['since']['images']:,} of {verdict['images']:,} requests"
 
 
-def mended(story: Found) -> str:
+def describe_recovery(story: JsonMapping) -> str:
     """What it took, and what came back."""
     sent = story["sent"]
     meanwhile = f"{sent['meanwhile']['requests']:,} requests meanwhile, {sent['meanwhile']['unanswered']} unanswered"
-    back = f"{answered(sent['adapted'])} under the new light, {answered(sent['again'])} under the old one"
-    return f"{story['labels']} labels, {meanwhile}; {back}: {regained(story)} of what was lost is back"
+    back = (
+        f"{describe_answers(sent['adapted'])} under the new light, {describe_answers(sent['again'])} under the old one"
+    )
+    return f"{story['labels']} labels, {meanwhile}; {back}: {format_recovered(story)} of what was lost is back"
 
 
-def regained(story: Found) -> str:
+def format_recovered(story: JsonMapping) -> str:
     """A share; chance may make it more than all."""
-    return style.share(story["regained"]) if story["regained"] < 1 else "all"
+    return format_percent(story["regained"]) if story["regained"] < 1 else "all"
 
 
-def answered(sent: Found) -> str:
+def describe_answers(traffic: JsonMapping) -> str:
     """How customers fared."""
-    return f"{style.share(sent['accuracy'])} of {sent['requests']:,} right"
+    return f"{format_percent(traffic['accuracy'])} of {traffic['requests']:,} right"
 
 
-def told(found: Story) -> dict[str, str]:
+def summarize_demo(records: DemoRecords) -> dict[str, str]:
     """All of it in a line for each chapter."""
-    sent = found.story["sent"]
+    sent = records.story["sent"]
     return {
-        "plan": f"{planned(found.plan)}; {confirmed(found.confirm)}",
-        "model": learned(found.run, found.bundle),
-        "service": answered(sent["clean"]),
-        "drift": f"{answered(sent['drift'])}; {noticed(found.verdict)}",
-        "remedy": mended(found.story),
+        "plan": f"{describe_planned(records.plan)}; {describe_confirmation(records.confirm)}",
+        "model": describe_fine_tuning(records.run, records.bundle),
+        "service": describe_answers(sent["clean"]),
+        "drift": f"{describe_answers(sent['drift'])}; {describe_verdict(records.verdict)}",
+        "remedy": describe_recovery(records.story),
     }
 
 
-def figure(sent: Mapping[str, Found]) -> go.Figure:
+def accuracy_figure(traffic_by_phase: Mapping[str, JsonMapping]) -> go.Figure:
     """What was right, chapter by chapter."""
-    values = [sent[name]["accuracy"] for name in TITLES]
+    values = [traffic_by_phase[name]["accuracy"] for name in PHASE_TITLES]
     drawn = go.Figure()
     drawn.add_bar(
-        x=list(TITLES.values()),
+        x=list(PHASE_TITLES.values()),
         y=values,
-        text=[style.share(value) for value in values],
+        text=[format_percent(value) for value in values],
         textposition="outside",
-        marker_color=[style.BLUE, style.ORANGE, style.GREEN, style.GREEN],
+        marker_color=[BLUE, ORANGE, GREEN, GREEN],
     )
     drawn.update_yaxes(title_text="requests answered right", tickformat=".0%", range=[0, 1.1])
-    return style.styled(drawn).update_layout(showlegend=False)
+    return apply_theme(drawn).update_layout(showlegend=False)
 
 
-def page(found: Story) -> Page:
+def build_demo_page(records: DemoRecords) -> Page:
     """With the way to the page of each chapter."""
     says = "Of the pictures sent in each part of the story, how many the service knew."
-    shown = Panel(name="right", figure=figure(found.story["sent"]), says=says)
-    chapters = zip(found.story["chapters"], told(found).values(), strict=True)
-    sections = [Section(title="What customers saw", words=[f"{found.verdict['why']}."], parts=[shown])]
+    shown = Panel(name="right", figure=accuracy_figure(records.story["sent"]), caption=says)
+    chapters = zip(records.story["chapters"], summarize_demo(records).values(), strict=True)
+    sections = [Section(title="What customers saw", paragraphs=[f"{records.verdict['why']}."], parts=[shown])]
     for at, (one, line) in enumerate(chapters, 1):
-        sections.append(Section(title=f"{at}. {one['title']}: {style.seconds(one['seconds'])}", words=[line]))
+        sections.append(Section(title=f"{at}. {one['title']}: {format_seconds(one['seconds'])}", paragraphs=[line]))
     links = [
         Link("the curve", "sweep/curve.html"),
         Link("how it scales", "sweep/scaling.html"),
@@ -142,5 +152,5 @@ def page(found: Story) -> Page:
         Link("the drift", "drift/drift.html"),
         Link("all experiments", "experiments.html"),
     ]
-    lead = f"Told in {style.seconds(found.story['seconds'])}."
+    lead = f"Told in {format_seconds(records.story['seconds'])}."
     return Page(title="Equipoise: the whole story", lead=lead, sections=sections, links=links)

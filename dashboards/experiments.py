@@ -12,16 +12,15 @@ from typing import Any
 
 import pandas as pd
 
-from equipoise.planning import measurements as tables
-from equipoise.runs import folder as runs
+from equipoise.planning.measurements import STATISTICAL_COLUMNS, read_examples_to_target, read_step_times
+from equipoise.runs.folder import read_record
 from equipoise.runs.record import Record
-from equipoise.storage import atomic as store
+from equipoise.storage.atomic import read_json
+from equipoise.type_aliases import JsonObject
 
-Facts = dict[str, Any]
-
-INSIDE = ("trials", "tune", "checkpoints", "system")
+SKIPPED_FOLDERS = ("trials", "tune", "checkpoints", "system")
 """folders of a sweep or a run that are parts of it"""
-PAGES = {"run": ("run",), "sweep": ("curve", "scaling"), "plan": ("curve", "scaling"), "check": ("drift",)}
+PAGES_BY_KIND = {"run": ("run",), "sweep": ("curve", "scaling"), "plan": ("curve", "scaling"), "check": ("drift",)}
 """of each kind, the first being the one that an index leads to"""
 
 
@@ -32,102 +31,114 @@ class Experiment:
     kind: str
     """run, sweep, plan, bundle, check, or `?`"""
     path: Path
-    found: Any = None
-    why: str = ""
+    content: Any = None
+    problem: str = ""
     """what is wrong with it; empty: nothing"""
-    changed: float = field(default=0.0)
+    modified: float = field(default=0.0)
     """seconds since 1970"""
 
     @property
-    def page(self) -> Path | None:
+    def page_path(self) -> Path | None:
         """Its own page, if it has one."""
-        page = self.path / f"{PAGES[self.kind][0]}.html" if self.kind in PAGES else None
+        page = self.path / f"{PAGES_BY_KIND[self.kind][0]}.html" if self.kind in PAGES_BY_KIND else None
         return page if page and page.exists() else None
 
-    def names(self, root: Path) -> list[str]:
+    def page_names(self, root: Path) -> list[str]:
         """Of all the pages that it can have, below a folder."""
         here = self.path.relative_to(root)
-        return [(here / name).as_posix() for name in PAGES.get(self.kind, ())]
+        return [(here / name).as_posix() for name in PAGES_BY_KIND.get(self.kind, ())]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
     """The tables and the plan of a sweep."""
 
-    plan: Facts
-    system: pd.DataFrame | None
-    statistical: pd.DataFrame | None
-    trial: Facts = field(default_factory=dict)
-    confirm: Facts | None = None
-    trials: int = 0
-    under_way: Sequence[Record] = ()
+    plan: JsonObject
+    step_times: pd.DataFrame | None
+    examples_to_target: pd.DataFrame | None
+    trial: JsonObject = field(default_factory=dict)
+    confirmation: JsonObject | None = None
+    num_trials: int = 0
+    unfinished_trials: Sequence[Record] = ()
     """trials so far, of a sweep that has not come to its table of them"""
 
 
-FOREIGN = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+READ_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """whatever contents give rise to that another program wrote, or that were damaged"""
-EMPTY: Facts = {"plan": None, "front": [], "options": [], "knee": None, "system": None, "statistical": None}
+EMPTY_PLAN: JsonObject = {"plan": None, "front": [], "options": [], "knee": None, "system": None, "statistical": None}
 
 
-def found(root: Path) -> Iterator[Experiment]:
+def find_experiments(root: Path) -> Iterator[Experiment]:
     """All below a folder, in the order of their names."""
     for place, folders, files in os.walk(root):
         names = {*files, *folders}
-        folders[:] = sorted(name for name in folders if name not in INSIDE and not name.startswith("."))
-        if (one := experiment(Path(place), names)) is not None:
+        folders[:] = sorted(name for name in folders if name not in SKIPPED_FOLDERS and not name.startswith("."))
+        if (one := classify_folder(Path(place), names)) is not None:
             yield one
 
 
-def below(root: Path, place: Path) -> Experiment | None:
-    """What one folder below another is; None where `found` would not come by."""
-    inside = not place.is_absolute() and not any(part in INSIDE or part.startswith(".") for part in place.parts)
-    whole = root / place
+def experiment_at(root: Path, relative: Path) -> Experiment | None:
+    """What one folder below another is; None where `find_experiments` would not come by."""
+    inside = not relative.is_absolute() and not any(
+        part in SKIPPED_FOLDERS or part.startswith(".") for part in relative.parts
+    )
+    whole = root / relative
     with suppress(OSError, ValueError):  # gone meanwhile, closed to us, or a name that no folder has
-        if not inside or not whole.is_dir() or whole.resolve() != root.resolve() / place:
+        if not inside or not whole.is_dir() or whole.resolve() != root.resolve() / relative:
             return None
-        return experiment(whole, {one.name for one in whole.iterdir()})
+        return classify_folder(whole, {one.name for one in whole.iterdir()})
     return None
 
 
-def at(place: Path) -> Experiment:
+def load_experiment(folder: Path) -> Experiment:
     """What one folder is."""
-    there = [*place.iterdir()] if place.is_dir() else []
-    return experiment(place, {one.name for one in there}) or Experiment(
-        kind="?", path=place, why=f"there is nothing of ours in {place}"
+    there = [*folder.iterdir()] if folder.is_dir() else []
+    return classify_folder(folder, {one.name for one in there}) or Experiment(
+        kind="?", path=folder, problem=f"there is nothing of ours in {folder}"
     )
 
 
-def experiment(place: Path, files: set[str]) -> Experiment | None:
+def classify_folder(folder: Path, file_names: set[str]) -> Experiment | None:
     """What one folder is; None if it is nothing of ours."""
-    kinds = {"record.json": run, "verdict.json": check, "bundle.json": bundle, "plan.json": plan}
-    if not files & {"plan.json", "record.json"} and "trial.json" in files and files & {"system.csv", "system"}:
-        return told("sweep", place, place / "trial.json", plan)  # that has not come to a plan
-    for name, read in kinds.items():
-        if name in files:
-            kind = {"plan.json": "sweep" if "trial.json" in files else "plan"}.get(name, read.__name__)
-            return told(kind, place, place / name, read)
-    if "trial.json" in files:
+    readers = {
+        "record.json": ("run", read_run_record),
+        "verdict.json": ("check", read_verdict),
+        "bundle.json": ("bundle", read_bundle_metadata),
+        "plan.json": ("sweep" if "trial.json" in file_names else "plan", read_sweep),
+    }
+    if (
+        not file_names & {"plan.json", "record.json"}
+        and "trial.json" in file_names
+        and file_names & {"system.csv", "system"}
+    ):
+        return try_load("sweep", folder, folder / "trial.json", read_sweep)  # that has not come to a plan
+    for name, (kind, read_content) in readers.items():
+        if name in file_names:
+            return try_load(kind, folder, folder / name, read_content)
+    if "trial.json" in file_names:
         why = "no record yet: it is under way, or was cut off; the same command goes on"
-        return Experiment(kind="run", path=place, why=why, changed=changed(place / "trial.json"))
+        return Experiment(kind="run", path=folder, problem=why, modified=modification_time(folder / "trial.json"))
     return None
 
 
-def told(kind: str, place: Path, file: Path, read: Any) -> Experiment:
+def try_load(kind: str, folder: Path, file: Path, read_content: Any) -> Experiment:
     """An experiment, or what is wrong with it."""
     try:
-        return Experiment(kind=kind, path=place, found=read(file), changed=changed(file))
-    except (*FOREIGN, OSError) as error:
+        return Experiment(kind=kind, path=folder, content=read_content(file), modified=modification_time(file))
+    except (*READ_ERRORS, OSError) as error:
         why = str(error) if isinstance(error, ValueError | OSError) else f"{file} is not what {kind}s leave ({error!r})"
-        return Experiment(kind=kind, path=place, why=why, changed=changed(file))
+        return Experiment(kind=kind, path=folder, problem=why, modified=modification_time(file))
 
 
-def foreign(one: Experiment, error: Exception) -> Experiment:
+def mark_unreadable(experiment: Experiment, error: Exception) -> Experiment:
     """One that was read and cannot be shown."""
     kind = type(error).__name__
-    return replace(one, found=None, why=f"it cannot be shown, another program wrote it or it was damaged ({kind})")
+    return replace(
+        experiment, content=None, problem=f"it cannot be shown, another program wrote it or it was damaged ({kind})"
+    )
 
 
-def changed(file: Path) -> float:
+def modification_time(file: Path) -> float:
     """When it was written."""
     try:
         return file.stat().st_mtime
@@ -135,63 +146,63 @@ def changed(file: Path) -> float:
         return 0.0
 
 
-def run(file: Path) -> Record:
+def read_run_record(file: Path) -> Record:
     """A record."""
-    return runs.read(file)
+    return read_record(file)
 
 
-def plan(file: Path) -> Sweep:
+def read_sweep(file: Path) -> Sweep:
     """A plan with the tables beside it, as far as they are there."""
     place = file.parent
-    facts = EMPTY | {"warnings": ["this sweep has come to no plan yet"]}
+    facts = EMPTY_PLAN | {"warnings": ["this sweep has come to no plan yet"]}
     if (place / "plan.json").exists():
-        facts = EMPTY | require(store.read_json(place / "plan.json"), place / "plan.json", "front", "warnings")
+        facts = EMPTY_PLAN | require_keys(read_json(place / "plan.json"), place / "plan.json", "front", "warnings")
     trial, counted = place / "trial.json", (place / "statistical.csv").is_file()
-    under_way = [] if counted else tried(place / "trials")
-    table = tables.statistical(place / "statistical.csv") if counted else counts(under_way)
+    under_way = [] if counted else read_trials(place / "trials")
+    table = read_examples_to_target(place / "statistical.csv") if counted else trials_to_table(under_way)
     return Sweep(
         plan=facts,
-        system=tables.system(place / "system.csv") if (place / "system.csv").is_file() else None,
-        statistical=table,
-        trial=require(store.read_json(trial), trial) if trial.exists() else {},
-        confirm=store.read_json(place / "confirm.json") if (place / "confirm.json").exists() else None,
-        trials=len(table) if counted and table is not None else len(list((place / "trials").glob("*.json"))),
-        under_way=under_way,
+        step_times=read_step_times(place / "system.csv") if (place / "system.csv").is_file() else None,
+        examples_to_target=table,
+        trial=require_keys(read_json(trial), trial) if trial.exists() else {},
+        confirmation=read_json(place / "confirm.json") if (place / "confirm.json").exists() else None,
+        num_trials=len(table) if counted and table is not None else len(list((place / "trials").glob("*.json"))),
+        unfinished_trials=under_way,
     )
 
 
-def tried(folder: Path) -> list[Record]:
+def read_trials(folder: Path) -> list[Record]:
     """Trials that can be read: one that is being written is there the next time."""
     found = []
     for path in sorted(folder.glob("*.json")):
         with suppress(ValueError, OSError):
-            found.append(runs.read(path))
+            found.append(read_record(path))
     return found
 
 
-def counts(trials: Sequence[Record]) -> pd.DataFrame | None:
+def trials_to_table(trials: Sequence[Record]) -> pd.DataFrame | None:
     """Rows as statistical.csv will have them, of the trials that reached the target so far."""
     rows = [
-        (one.trial.global_batch, one.trial.lr, one.trial.seed, one.examples_to_target, 1)
+        (one.config.global_batch, one.config.lr, one.config.seed, one.examples_to_target, 1)
         for one in trials
         if one.examples_to_target
     ]
-    return pd.DataFrame(rows, columns=[*tables.STATISTICAL]) if rows else None
+    return pd.DataFrame(rows, columns=[*STATISTICAL_COLUMNS]) if rows else None
 
 
-def check(file: Path) -> Facts:
+def read_verdict(file: Path) -> JsonObject:
     """A verdict."""
-    return require(store.read_json(file), file, "state", "charts", "images")
+    return require_keys(read_json(file), file, "state", "charts", "images")
 
 
-def bundle(file: Path) -> Facts:
+def read_bundle_metadata(file: Path) -> JsonObject:
     """What a published model says of itself; its weights are not looked at."""
-    return require(store.read_json(file), file, "name", "classes", "metrics")
+    return require_keys(read_json(file), file, "name", "classes", "metrics")
 
 
-def require(facts: Any, file: Path, *names: str) -> Facts:
+def require_keys(value: Any, file: Path, *keys: str) -> JsonObject:
     """An object that has these names."""
-    if not isinstance(facts, dict) or (missing := [name for name in names if name not in facts]):
-        what = f"lacks {', '.join(missing)}" if isinstance(facts, dict) else "holds no object"
+    if not isinstance(value, dict) or (missing := [name for name in keys if name not in value]):
+        what = f"lacks {', '.join(missing)}" if isinstance(value, dict) else "holds no object"
         raise ValueError(f"{file} {what}: another program wrote it, or it was damaged")
-    return facts
+    return value

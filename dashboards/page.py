@@ -16,9 +16,9 @@ from markupsafe import Markup
 from plotly.io import to_json
 from plotly.offline import get_plotlyjs
 
-from equipoise.storage import atomic as store
+from equipoise.storage.atomic import atomic_write
 
-Cell = str | float | int | None
+TableCell = str | float | int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +29,8 @@ class Panel:
     name: str
     """of the panel within its page, in letters and dashes"""
     figure: go.Figure
-    says: str
-    numbers: "Table | None" = None
+    caption: str
+    data_table: "Table | None" = None
     slider: Mapping[str, Any] | None = None
     """of a front: what a deadline may be, and the plans among which it chooses"""
 
@@ -42,8 +42,8 @@ class Table:
     kind: ClassVar[str] = "table"
     name: str
     columns: Sequence[str]
-    rows: Sequence[Sequence["Cell | Link"]]
-    picks: Sequence[str] = ()
+    rows: Sequence[Sequence["TableCell | Link"]]
+    row_labels: Sequence[str] = ()
     """of each row, what it is called where two are compared; none: they are not"""
 
 
@@ -51,27 +51,29 @@ class Table:
 class Link:
     """A cell that leads to another page."""
 
-    words: str
-    to: str
+    text: str
+    href: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pictures:
+class ImageGallery:
     """A row of pictures."""
 
     kind: ClassVar[str] = "pictures"
     name: str
-    shown: Sequence[tuple[bytes, str]]
+    captioned_pngs: Sequence[tuple[bytes, str]]
     """PNG and what stands below it"""
-    says: str
+    caption: str
 
-    def sources(self) -> list[tuple[str, str]]:
+    def data_urls(self) -> list[tuple[str, str]]:
         """As they stand in HTML."""
-        return [(f"data:image/png;base64,{base64.b64encode(png).decode()}", words) for png, words in self.shown]
+        return [
+            (f"data:image/png;base64,{base64.b64encode(png).decode()}", words) for png, words in self.captioned_pngs
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class FactList:
     """A few names, each with what it is."""
 
     kind: ClassVar[str] = "facts"
@@ -85,10 +87,10 @@ class Note:
 
     kind: ClassVar[str] = "note"
     name: str
-    words: str
+    text: str
 
 
-Part = Panel | Table | Pictures | Facts | Note
+SectionPart = Panel | Table | ImageGallery | FactList | Note
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,8 +98,8 @@ class Section:
     """A heading, what there is to say, and what there is to see."""
 
     title: str
-    words: Sequence[str] = ()
-    parts: Sequence[Part] = ()
+    paragraphs: Sequence[str] = ()
+    parts: Sequence[SectionPart] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,84 +111,86 @@ class Page:
     sections: Sequence[Section]
     links: Sequence[Link] = ()
     """to pages that belong to it"""
-    live: str | None = None
+    live_url: str | None = None
     """where it asks for what is new; None for a file"""
-    compared: Mapping[str, Any] = field(default_factory=dict)
+    comparison_entries: Mapping[str, Any] = field(default_factory=dict)
     """by pick: what is held side by side"""
 
-    def panels(self) -> Iterator[Panel]:
+    def iter_panels(self) -> Iterator[Panel]:
         """Its panels, in order."""
         return (part for section in self.sections for part in section.parts if isinstance(part, Panel))
 
 
-def html(page: Page) -> str:
+def render_html(page: Page) -> str:
     """The whole file."""
-    parts = {"drawing": drawing(), "data": packed(json.dumps(data(page)))}
-    return readable(templates().get_template("page.html").render(page=page, **parts))
+    parts = {"drawing": load_plotly_script(), "data": gzip_base64(json.dumps(build_page_data(page)))}
+    return escape_surrogates(load_templates().get_template("page.html").render(page=page, **parts))
 
 
-def data(page: Page) -> dict[str, Any]:
+def build_page_data(page: Page) -> dict[str, Any]:
     """What its script draws, and answers clicks with."""
-    found: dict[str, Any] = plain({"figures": figures(page), "sliders": sliders(page), "compared": page.compared})
+    found: dict[str, Any] = to_plain_json(
+        {"figures": figures_to_json(page), "sliders": sliders_to_json(page), "compared": page.comparison_entries}
+    )
     return found
 
 
-def plain(value: Any) -> Any:
+def to_plain_json(value: Any) -> Any:
     """As JSON has it: neither NaN nor infinities, which would keep the whole page from being read."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {readable(str(name)): plain(one) for name, one in value.items()}
+        return {escape_surrogates(str(name)): to_plain_json(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
-    return readable(value) if isinstance(value, str) else value
+        return [to_plain_json(one) for one in value]
+    return escape_surrogates(value) if isinstance(value, str) else value
 
 
-def readable(text: str) -> str:
+def escape_surrogates(text: str) -> str:
     """Letters that no encoding has, as names of files and damaged records may hold them, in other letters."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def changes(page: Page) -> dict[str, Any]:
+def build_live_update(page: Page) -> dict[str, Any]:
     """What a live page takes over: what its script draws, and the rest of its contents."""
     return {
-        "lead": readable(page.lead),
-        **data(page),
-        "main": readable(templates().get_template("main.html").render(page=page)),
+        "lead": escape_surrogates(page.lead),
+        **build_page_data(page),
+        "main": escape_surrogates(load_templates().get_template("main.html").render(page=page)),
     }
 
 
-def written(page: Page, path: Path) -> Path:
+def write_page(page: Page, path: Path) -> Path:
     """The page as a file."""
-    with store.whole(path) as temporary:
-        temporary.write_text(html(page), encoding="utf-8")
+    with atomic_write(path) as temporary:
+        temporary.write_text(render_html(page), encoding="utf-8")
     return path
 
 
-def figures(page: Page) -> dict[str, Any]:
+def figures_to_json(page: Page) -> dict[str, Any]:
     """By name, as Plotly's script takes them."""
     options = {"validate": False, "remove_uids": True, "engine": "json"}  # orjson refuses names that are no text
-    return {panel.name: json.loads(to_json(panel.figure, **options)) for panel in page.panels()}
+    return {panel.name: json.loads(to_json(panel.figure, **options)) for panel in page.iter_panels()}
 
 
-def sliders(page: Page) -> dict[str, Any]:
+def sliders_to_json(page: Page) -> dict[str, Any]:
     """By name of the panel below which they stand."""
-    return {panel.name: dict(panel.slider) for panel in page.panels() if panel.slider}
+    return {panel.name: dict(panel.slider) for panel in page.iter_panels() if panel.slider}
 
 
 @cache
-def drawing() -> str:
+def load_plotly_script() -> str:
     """Plotly's script, which is the same for all pages."""
-    return packed(get_plotlyjs())
+    return gzip_base64(get_plotlyjs())
 
 
-def packed(text: str) -> str:
+def gzip_base64(text: str) -> str:
     """Pressed, in letters: a page is a third as large as with its script in the open."""
     return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
 
 
 @cache
-def templates() -> Environment:
+def load_templates() -> Environment:
     """Everything that is put into a page is escaped."""
     files = PackageLoader("dashboards")
     made = Environment(
@@ -199,11 +203,11 @@ def templates() -> Environment:
     )
     made.globals["asset"] = lambda name: Markup(files.get_source(made, name)[0])  # noqa: S704 - our own files
     made.tests["link"] = lambda cell: isinstance(cell, Link)
-    made.filters["cell"] = cell
+    made.filters["cell"] = format_cell
     return made
 
 
-def cell(value: Cell) -> str:
+def format_cell(value: TableCell) -> str:
     """What stands in a table."""
     if value is None:
         return "-"

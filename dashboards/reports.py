@@ -4,17 +4,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dashboards import plan_tables as frames
-from dashboards import theme as style
-from dashboards.experiments import PAGES, Experiment, Sweep
-from dashboards.page import Cell, Facts, Link, Note, Page, Part, Section, Table, written
-from dashboards.panels import drift, scaling
-from dashboards.panels import tradeoff as curve
-from dashboards.panels import training_run as run
-from equipoise.formatting import number
+from dashboards.experiments import PAGES_BY_KIND, Experiment, Sweep
+from dashboards.page import FactList, Link, Note, Page, Section, SectionPart, Table, TableCell, write_page
+from dashboards.panels.drift import CaptionedImages, build_drift_sections
+from dashboards.panels.scaling import build_scaling_panels, describe_bottleneck
+from dashboards.panels.tradeoff import build_tradeoff_panels
+from dashboards.panels.training_run import build_run_panels, run_facts
+from dashboards.plan_tables import format_cluster_shape
+from dashboards.theme import format_interval, format_seconds
+from equipoise.formatting import format_number
 from equipoise.runs.record import Record
 
-WORDS = {
+PARAMETER_LABELS = {
     "a": "a step takes, whatever its batch",
     "c": "and for each example",
     "local_alpha": "a message within a node",
@@ -26,24 +27,28 @@ WORDS = {
 """of the parameters that a step's time is fitted with"""
 
 
-def of_run(record: Record) -> Page:
+def run_page(record: Record) -> Page:
     """One run."""
-    trial = record.trial
+    trial = record.config
     lead = f"Trained on {record.machine.get('device', 'a machine')}; seed {trial.seed}; target {record.target:g}."
-    parts: list[Part] = [Facts(name="facts", facts=run.facts(record))]
+    parts: list[SectionPart] = [FactList(name="facts", facts=run_facts(record))]
     if record.laps:
-        parts += run.panels(record)
+        parts += build_run_panels(record)
     else:
-        parts.append(Note(name="nothing", words="It ended before its first lap: there is nothing to draw."))
-    title = f"{trial.workload}: {trial.workers} x {trial.batch}, lr {trial.lr:g}"
+        parts.append(Note(name="nothing", text="It ended before its first lap: there is nothing to draw."))
+    title = f"{trial.workload}: {trial.workers} x {trial.batch_size}, lr {trial.lr:g}"
     return Page(title=title, lead=lead, sections=[Section(title="Run", parts=parts)])
 
 
-def of_curve(sweep: Sweep, name: str) -> Page:
+def tradeoff_page(sweep: Sweep, name: str) -> Page:
     """The trade-off of a sweep, and its plan."""
     facts = sweep.plan
-    drawn = curve.panels(facts, sweep.system, sweep.statistical)
-    sections = [Section(title="The plan", words=in_words(facts), parts=[*notes(facts), *plan_facts(sweep)])]
+    drawn = build_tradeoff_panels(facts, sweep.step_times, sweep.examples_to_target)
+    sections = [
+        Section(
+            title="The plan", paragraphs=plan_paragraphs(facts), parts=[*warning_notes(facts), *plan_fact_lists(sweep)]
+        )
+    ]
     titles = {
         "curves": "System, statistics, and their product",
         "front": "Time against cost",
@@ -51,118 +56,134 @@ def of_curve(sweep: Sweep, name: str) -> Page:
         "rates": "Learning rates",
     }
     sections += [Section(title=titles[panel.name], parts=[panel]) for panel in drawn]
-    sections += [Section(title="Trials so far", parts=[under_way(sweep.under_way)])] if sweep.under_way else []
+    sections += (
+        [Section(title="Trials so far", parts=[trials_table(sweep.unfinished_trials)])]
+        if sweep.unfinished_trials
+        else []
+    )
     workload = sweep.trial.get("workload", "measurements")
-    trials = f", from {sweep.trials} trials" if sweep.trials else ""
+    trials = f", from {sweep.num_trials} trials" if sweep.num_trials else ""
     links = [Link("how it scales", "scaling.html")]
     return Page(title=f"Curve: {name}", lead=f"The trade-off of {workload}{trials}.", sections=sections, links=links)
 
 
-def under_way(trials: Sequence[Record]) -> Table:
+def trials_table(trials: Sequence[Record]) -> Table:
     """How each trial stands."""
-    rows: list[list[Cell]] = []
+    rows: list[list[TableCell]] = []
     for one in trials:
         metrics = [lap.metric for lap in one.laps if lap.metric is not None]
         seen = one.laps[-1].seen if one.laps else 0
         metric = metrics[-1] if metrics else None
-        rows.append([one.trial.global_batch, one.trial.lr, one.trial.seed, one.ended, seen, metric])
+        rows.append([one.config.global_batch, one.config.lr, one.config.seed, one.outcome, seen, metric])
     return Table(name="trials", columns=["global batch", "lr", "seed", "state", "examples", "metric"], rows=rows)
 
 
-def of_scaling(sweep: Sweep, name: str) -> Page:
+def scaling_page(sweep: Sweep, name: str) -> Page:
     """How a sweep's workload scales."""
     titles = {"speedup": "Speed-up", "parts": "Where the time goes"}
-    drawn = [Section(title=titles[one.name], parts=[one]) for one in scaling.panels(sweep.plan, sweep.system)]
-    words = scaling.binds(sweep.plan) or ["There is no plan yet: what binds cannot be told."]
-    sections = [Section(title="What binds", words=words, parts=fitted(sweep.plan)), *drawn]
+    drawn = [Section(title=titles[one.name], parts=[one]) for one in build_scaling_panels(sweep.plan, sweep.step_times)]
+    words = describe_bottleneck(sweep.plan) or ["There is no plan yet: what binds cannot be told."]
+    sections = [Section(title="What binds", paragraphs=words, parts=fit_fact_lists(sweep.plan)), *drawn]
     lead, links = "What more workers bring, and what it costs.", [Link("the trade-off", "curve.html")]
     return Page(title=f"Scaling: {name}", lead=lead, sections=sections, links=links)
 
 
-def of_check(
+def drift_page(
     verdict: Mapping[str, Any],
-    moved: drift.Shown,
-    usual: drift.Shown,
-    trace: Mapping[str, Any] | None = None,
+    drifted_images: CaptionedImages,
+    reference_images: CaptionedImages,
+    chart_history: Mapping[str, Any] | None = None,
     events: Sequence[Mapping[str, Any]] = (),
 ) -> Page:
     """The verdict on a folder of pictures, or on requests with what charts were like."""
     lead = f"{verdict.get('folder', 'pictures')} against {verdict.get('bundle', 'a bundle')}"
     title = f"Drift: {verdict.get('model', 'pictures')}, {verdict['state']}"
-    return Page(title=title, lead=lead, sections=drift.sections(verdict, trace, events, moved, usual))
+    return Page(
+        title=title,
+        lead=lead,
+        sections=build_drift_sections(verdict, chart_history, events, drifted_images, reference_images),
+    )
 
 
-def in_words(facts: Mapping[str, Any]) -> list[str]:
+def plan_paragraphs(plan_json: Mapping[str, Any]) -> list[str]:
     """The plan, and what comes next."""
-    chosen, second = facts["plan"], facts.get("runner_up")
+    chosen, second = plan_json["plan"], plan_json.get("runner_up")
     if not chosen:
         return ["There is no plan: what is missing is said below."]
     rate = "" if chosen["lr"] is None else f" at a learning rate of {chosen['lr']:.3g}"
     took = chosen["seconds"]
     words = [
-        f"Train on {frames.place(chosen['nodes'], chosen['workers'])} with {chosen['batch']} examples each{rate}: about"
-        f" {style.seconds(took['value'])} to the target ({style.seconds(took['low'])} to {style.seconds(took['high'])},"
-        f" four times of five), for {number(chosen['worker_seconds'])} worker-seconds.",
+        f"Train on {format_cluster_shape(chosen['nodes'], chosen['workers'])} "
+        f"with {chosen['batch']} examples "
+        f"each{rate}: about"
+        f" {format_seconds(took['value'])} to the target ({format_seconds(took['low'])} "
+        f"to {format_seconds(took['high'])},"
+        f" four times of five), for {format_number(chosen['worker_seconds'])} worker-seconds.",
         f"Why: {chosen['why']}.",
     ]
     if second:
-        where = frames.place(second["nodes"], second["workers"])
-        words.append(f"Runner-up: {where} x {second['batch']}, {style.seconds(second['seconds']['value'])}.")
+        where = format_cluster_shape(second["nodes"], second["workers"])
+        words.append(f"Runner-up: {where} x {second['batch']}, {format_seconds(second['seconds']['value'])}.")
     return words
 
 
-def notes(facts: Mapping[str, Any]) -> list[Part]:
+def warning_notes(plan_json: Mapping[str, Any]) -> list[SectionPart]:
     """What to beware of."""
-    return [Note(name=f"note-{place}", words=words) for place, words in enumerate(facts.get("warnings", []))]
+    return [Note(name=f"note-{place}", text=words) for place, words in enumerate(plan_json.get("warnings", []))]
 
 
-def plan_facts(sweep: Sweep) -> list[Part]:
+def plan_fact_lists(sweep: Sweep) -> list[SectionPart]:
     """Numbers of the fit, and how the confirming run went."""
     statistical = sweep.plan["statistical"] or {}
     found = {
-        "critical batch": style.spread(statistical.get("critical_batch"), "examples"),
-        "fewest examples": style.spread(statistical.get("min_examples")),
+        "critical batch": format_interval(statistical.get("critical_batch"), "examples"),
+        "fewest examples": format_interval(statistical.get("min_examples")),
     }
-    if sweep.confirm:
-        found |= kept(sweep.confirm)
-    return [Facts(name="fit", facts=found)]
+    if sweep.confirmation:
+        found |= confirmation_facts(sweep.confirmation)
+    return [FactList(name="fit", facts=found)]
 
 
-def fitted(facts: Mapping[str, Any]) -> list[Part]:
+def fit_fact_lists(plan_json: Mapping[str, Any]) -> list[SectionPart]:
     """Parameters of a step's time."""
-    system = facts["system"]
+    system = plan_json["system"]
     if not system:
         return []
     found = {
-        WORDS.get(name, name): f"{value:.3g}" if name == "g" else style.seconds(value)
+        PARAMETER_LABELS.get(name, name): f"{value:.3g}" if name == "g" else format_seconds(value)
         for name, value in system["parameters"].items()
     }
-    missing: list[Part] = [
-        Note(name=f"missing-{at}", words=f"To predict further, measure {one}.")
+    missing: list[SectionPart] = [
+        Note(name=f"missing-{at}", text=f"To predict further, measure {one}.")
         for at, one in enumerate(system.get("missing", []))
     ]
-    return [Facts(name="parameters", facts={**found, "mean error": f"{system['error']:.1%}"}), *missing]
+    return [FactList(name="parameters", facts={**found, "mean error": f"{system['error']:.1%}"}), *missing]
 
 
-def kept(confirm: Mapping[str, Any]) -> dict[str, str]:
+def confirmation_facts(confirmation: Mapping[str, Any]) -> dict[str, str]:
     """How a plan kept its word."""
-    foretold = confirm["foretold"]
-    took = "did not reach the target" if confirm["seconds"] is None else style.seconds(confirm["seconds"])
+    foretold = confirmation["foretold"]
+    took = "did not reach the target" if confirmation["seconds"] is None else format_seconds(confirmation["seconds"])
     return {
         "confirming run": took,
-        "foretold": f"{style.seconds(foretold['low'])} to {style.seconds(foretold['high'])}",
+        "foretold": f"{format_seconds(foretold['low'])} to {format_seconds(foretold['high'])}",
     }
 
 
-def of(one: Experiment, name: str) -> Page:
+def build_page(experiment: Experiment, page_name: str) -> Page:
     """One of the pages that an experiment has."""
-    if isinstance(one.found, Record):
-        return of_run(one.found)
-    if isinstance(one.found, Sweep):
-        return {"curve": of_curve, "scaling": of_scaling}[name](one.found, one.path.resolve().name)
-    return of_check(one.found, [], [])
+    if isinstance(experiment.content, Record):
+        return run_page(experiment.content)
+    if isinstance(experiment.content, Sweep):
+        return {"curve": tradeoff_page, "scaling": scaling_page}[page_name](
+            experiment.content, experiment.path.resolve().name
+        )
+    return drift_page(experiment.content, [], [])
 
 
-def left(one: Experiment) -> list[Path]:
+def write_pages(experiment: Experiment) -> list[Path]:
     """Write an experiment's pages beside what it holds."""
-    return [written(of(one, name), one.path / f"{name}.html") for name in PAGES.get(one.kind, ())]
+    return [
+        write_page(build_page(experiment, name), experiment.path / f"{name}.html")
+        for name in PAGES_BY_KIND.get(experiment.kind, ())
+    ]

@@ -9,22 +9,22 @@ from datetime import UTC, datetime
 
 import plotly.graph_objects as go
 
-from equipoise.formatting import number
+from equipoise.formatting import format_number
 
 BLUE, ORANGE, GREEN, PURPLE, AMBER, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
-GREY = "#8a8a8a"
-SERIES = (BLUE, ORANGE, GREEN, PURPLE, AMBER, SKY)
+NEUTRAL_COLOR = "#8a8a8a"
+SERIES_COLORS = (BLUE, ORANGE, GREEN, PURPLE, AMBER, SKY)
 """Okabe and Ito's, in the order in which series take them"""
-SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x")
+SERIES_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x")
 """beside the colour, for who sees none"""
-MEASURED, PREDICTED = "", "-open"
+MEASURED_SUFFIX, PREDICTED_SUFFIX = "", "-open"
 """what a marker's symbol ends with: filled where it was measured, hollow where it was predicted"""
-HEIGHT = 340  # pixels of a panel of one row
-FAINT = 0.18  # of a band behind its line
+PANEL_HEIGHT_PIXELS = 340  # pixels of a panel of one row
+BAND_OPACITY = 0.18  # of a band behind its line
 
-TEMPLATE = go.layout.Template(
+PLOTLY_TEMPLATE = go.layout.Template(
     layout={
-        "colorway": SERIES,
+        "colorway": SERIES_COLORS,
         "font": {"family": "system-ui, sans-serif", "size": 13},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
@@ -39,39 +39,39 @@ TEMPLATE = go.layout.Template(
 )
 
 
-def styled(figure: go.Figure, height: int = HEIGHT) -> go.Figure:
+def apply_theme(figure: go.Figure, height: int = PANEL_HEIGHT_PIXELS) -> go.Figure:
     """The figure in our language."""
-    return figure.update_layout(template=TEMPLATE, height=height)
+    return figure.update_layout(template=PLOTLY_TEMPLATE, height=height)
 
 
-def colour(place: int) -> str:
+def series_color(index: int) -> str:
     """Of a series, by its place."""
-    return SERIES[place % len(SERIES)]
+    return SERIES_COLORS[index % len(SERIES_COLORS)]
 
 
-def symbol(place: int, measured: bool = True) -> str:
+def series_symbol(index: int, measured: bool = True) -> str:
     """Of a series' markers, by its place."""
-    return SYMBOLS[place % len(SYMBOLS)] + (MEASURED if measured else PREDICTED)
+    return SERIES_SYMBOLS[index % len(SERIES_SYMBOLS)] + (MEASURED_SUFFIX if measured else PREDICTED_SUFFIX)
 
 
-def faint(shade: str) -> str:
+def translucent_color(color: str) -> str:
     """The same colour for the band of an interval."""
-    red, green, blue = (int(shade[place : place + 2], 16) for place in (1, 3, 5))
-    return f"rgba({red},{green},{blue},{FAINT})"
+    red, green, blue = (int(color[place : place + 2], 16) for place in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{BAND_OPACITY})"
 
 
-def logarithmic(figure: go.Figure, side: str, values: Iterable[float], words: str, **place: int) -> None:
+def set_log_axis(figure: go.Figure, axis: str, values: Iterable[float], title: str, **subplot: int) -> None:
     """A logarithmic axis with ticks that read as numbers, as many as there is room for."""
     shown = [float(value) for value in values if value and value > 0 and math.isfinite(value)] or [1.0]
     low, high = math.floor(math.log10(min(shown))), math.ceil(math.log10(max(shown)))
     spans = max(shown) / min(shown)
     steps = (1, 1.5, 2, 3, 4, 5, 7) if spans < 4 else (1, 2, 5) if spans <= 3000 else (1,)
     ticks = [step * 10.0**power for power in range(low, high + 1) for step in steps]
-    update = figure.update_xaxes if side == "x" else figure.update_yaxes
-    update(type="log", tickvals=ticks, ticktext=[number(tick) for tick in ticks], title_text=words, **place)
+    update = figure.update_xaxes if axis == "x" else figure.update_yaxes
+    update(type="log", tickvals=ticks, ticktext=[format_number(tick) for tick in ticks], title_text=title, **subplot)
 
 
-def seconds(value: float | None) -> str:
+def format_seconds(value: float | None) -> str:
     """A time in the unit in which it is read."""
     if value is None or not math.isfinite(value):
         return "-"
@@ -81,18 +81,21 @@ def seconds(value: float | None) -> str:
     return f"{value * 1e6:.3g} us"
 
 
-def share(value: float) -> str:
+def format_percent(value: float) -> str:
     """Of a whole."""
     return f"{value:.1%}"
 
 
-def spread(found: dict[str, float] | None, unit: str = "") -> str:
+def format_interval(estimate: dict[str, float] | None, unit: str = "") -> str:
     """A value with its interval."""
-    if not found:
+    if not estimate:
         return "-"
-    return f"{number(found['value'])} ({number(found['low'])} to {number(found['high'])}){unit and ' ' + unit}"
+    return (
+        f"{format_number(estimate['value'])} ({format_number(estimate['low'])} to "
+        f"{format_number(estimate['high'])}){unit and ' ' + unit}"
+    )
 
 
-def clock(seconds: float) -> str:
+def format_utc(seconds: float) -> str:
     """A moment, in UTC; nothing where it is not known."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S") if seconds else ""

@@ -3,7 +3,7 @@
 import math
 
 
-def number(value: float | None) -> str:
+def format_number(value: float | None) -> str:
     """To three digits, without powers of ten; a dash where there is none."""
     if value is None or not math.isfinite(value):
         return "-"
@@ -15,6 +15,6 @@ def pluralize(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
-def first_line(error: BaseException, otherwise: str = "") -> str:
+def first_error_line(error: BaseException, otherwise: str = "") -> str:
     """Return the first line of an error's message; without one `otherwise`, or else the error's type."""
     return next(iter(str(error).strip().splitlines()), otherwise or type(error).__name__)

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 
-def machine(device: torch.device) -> dict[str, Any]:
+def describe_hardware(device: torch.device) -> dict[str, Any]:
     """Facts that a reader of timings needs. No name or address: records are passed around."""
     facts: dict[str, Any] = {
-        "processor": processor(),
+        "processor": cpu_name(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "system": platform.system(),
         "python": platform.python_version(),
@@ -23,7 +23,7 @@ def machine(device: torch.device) -> dict[str, Any]:
     return facts
 
 
-def processor() -> str:
+def cpu_name() -> str:
     """The processor's name as its maker gives it, or its architecture."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

@@ -12,34 +12,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 Bits = TypeVar("Bits", int, NDArray[Any])
-_WORD = 0xFFFFFFFFFFFFFFFF  # Python's integers do not wrap by themselves
+_UINT64_MASK = 0xFFFFFFFFFFFFFFFF  # Python's integers do not wrap by themselves
 
 
-def mixed(state: Bits, part: Bits) -> Bits:
+def splitmix64(state: Bits, value: Bits) -> Bits:
     """`state` with `part` stirred in; every bit of either moves every bit of the result."""
-    x = ((state ^ part) + 0x9E3779B97F4A7C15) & _WORD
-    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
-    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _WORD
+    x = ((state ^ value) + 0x9E3779B97F4A7C15) & _UINT64_MASK
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _UINT64_MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _UINT64_MASK
     result: Bits = x ^ (x >> 31)
     return result
 
 
-def key(*parts: int) -> int:
+def derive_seed(*parts: int) -> int:
     """A seed below 2**63 for what `parts` name together, such as (seed, step, place)."""
     state = 0
     for part in parts:
-        state = mixed(state, part)
+        state = splitmix64(state, part)
     return state >> 1
 
 
-def uniforms(seed: int, epochs: NDArray[np.int64], examples: NDArray[np.int64], draws: int) -> NDArray[np.float64]:
+def example_uniforms(
+    seed: int, epochs: NDArray[np.int64], examples: NDArray[np.int64], num_draws: int
+) -> NDArray[np.float64]:
     """`draws` numbers in [0, 1) for each example in its epoch: one row an example."""
-    state = mixed(np.full(1, seed, np.uint64), epochs.astype(np.uint64))
-    state = mixed(state, examples.astype(np.uint64))
-    bits = mixed(state[:, None], np.arange(draws, dtype=np.uint64))
+    state = splitmix64(np.full(1, seed, np.uint64), epochs.astype(np.uint64))
+    state = splitmix64(state, examples.astype(np.uint64))
+    bits = splitmix64(state[:, None], np.arange(num_draws, dtype=np.uint64))
     return np.asarray((bits >> 11) * 2.0**-53)
 
 
-def order(seed: int, epoch: int, examples: int) -> NDArray[np.int64]:
+def epoch_permutation(seed: int, epoch: int, num_examples: int) -> NDArray[np.int64]:
     """The order in which an epoch shows its examples."""
-    return np.random.Generator(np.random.Philox(key=key(seed, epoch))).permutation(examples)
+    return np.random.Generator(np.random.Philox(key=derive_seed(seed, epoch))).permutation(num_examples)

@@ -16,28 +16,33 @@ from pathlib import Path
 
 import tyro
 
-from equipoise.bundle import bundle, manifest
-from equipoise.drift.adaptation import workload as remedied
-from equipoise.drift.adaptation.workload import Regime, Remedy
-from equipoise.storage import atomic as store
-from jobs.cli.paths import require_place, require_plain, unusable
-from jobs.publishing import drift_verdict as verdicts
-from jobs.publishing.adaptation import chosen, counted, made, planned, prepared
-from jobs.publishing.bundle_link import before, pointed, require_link
-from jobs.publishing.drift_verdict import Verdict, require_fitting
-from jobs.publishing.promotion_gate import gate
-from jobs.publishing.publish import PublishRequest, publish
+from equipoise.bundle.bundle import Bundle, load_bundle
+from equipoise.bundle.manifest import MANIFEST_FILE
+from equipoise.drift.adaptation.workload import AdaptationRecipe, DriftCondition, build_bundle_facts
+from equipoise.storage.atomic import atomic_folder, read_json
+from jobs.cli.paths import describe_os_error, require_capture_folder, validate_locations
+from jobs.publishing.adaptation import (
+    build_recipe,
+    count_labels,
+    describe_condition,
+    prepare_recipe,
+    train_adapted_model,
+)
+from jobs.publishing.bundle_link import point_link, read_previous_target, require_link
+from jobs.publishing.drift_verdict import Verdict, fetch_verdict, read_verdict, require_matching_bundle
+from jobs.publishing.promotion_gate import passes_gate
+from jobs.publishing.publish import PublishRequest, publish_bundle
 
-ADVICE = {
+ADVICE_BY_CAUSE = {
     "blur": "clean or focus the lens: what is out of focus is lost, and learning on blurred pictures costs sharp ones",
     "new class": "label the pictures that look like nothing before (GET /capture), and train with a class for them",
-    "features": "no change of light or camera explains it: label 30 pictures or more, and give them by --capture",
+    "features": "no change of light or camera explains it: label 30 pictures or more, and give them by --capture-dir",
 }
-FEWEST_LABELS = 30  # without a cause that says what changed
+MIN_LABELS = 30  # without a cause that says what changed
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class AdaptOptions:
     __doc__ = __doc__
 
     bundle: str | None = None
@@ -48,7 +53,7 @@ class Asked:
     """address of the running service, such as http://127.0.0.1:8000: the verdict is its /drift"""
     verdict: Path | None = None
     """a file instead: what /drift said, or jobs.check with --json"""
-    capture: str | None = None
+    capture_dir: str | None = None
     """folder or URL of requests that were kept; the labelled ones among them are used"""
     data: str | None = None
     """folder of the workload's files; where the model was trained if not given"""
@@ -56,7 +61,7 @@ class Asked:
     """a link to the bundle that the service watches: it is pointed to the new one if the gate lets it pass"""
     key: Path | None = None
     """file with the service's API key"""
-    passes: int = 12
+    epochs: int = 12
     """over the pictures that it learns on with"""
     workers: int = 1
     dry_run: bool = False
@@ -67,111 +72,113 @@ class Asked:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status says what came of it."""
-    asked = tyro.cli(Asked, args=arguments)
+    asked = tyro.cli(AdaptOptions, args=arguments)
     try:
-        return back(asked) if asked.roll_back else adapt(asked)
+        return roll_back_link(asked) if asked.roll_back else adapt_bundle(asked)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"error: {unusable(error)}", file=sys.stderr)
+        print(f"error: {describe_os_error(error)}", file=sys.stderr)
         return 2
 
 
-def back(asked: Asked) -> int:
+def roll_back_link(options: AdaptOptions) -> int:
     """To the bundle before."""
-    if asked.link is None:
+    if options.link is None:
         raise ValueError("--roll-back takes --link: the link that the service watches")
-    target = before(asked.link)
-    if asked.dry_run:
-        print(f"dry run: {asked.link} would point to {target}")
+    target = read_previous_target(options.link)
+    if options.dry_run:
+        print(f"dry run: {options.link} would point to {target}")
     else:
-        pointed(asked.link, target)
+        point_link(options.link, target)
     return 0
 
 
-def adapt(asked: Asked) -> int:
+def adapt_bundle(options: AdaptOptions) -> int:
     """The whole way."""
-    require_places(asked)
-    model = bundle.load(str(asked.bundle or asked.link))
-    found = said(asked, model)
+    validate_options(options)
+    model = load_bundle(str(options.bundle or options.link))
+    found = load_verdict(options, model)
     if found.state != "drift":
         print(f"nothing to adapt to: {found.why or found.state}")
         return 0
-    require_fitting(found, model)
-    labels = counted(asked.capture, model, found)
+    require_matching_bundle(found, model)
+    labels = count_labels(options.capture_dir, model, found)
     print(f"{found.why or found.cause}; {labels} labelled pictures")
-    if found.cause in ADVICE and not (found.cause == "features" and labels >= FEWEST_LABELS):
-        print(f"{found.cause}: {ADVICE[found.cause]}")
+    if found.cause in ADVICE_BY_CAUSE and not (found.cause == "features" and labels >= MIN_LABELS):
+        print(f"{found.cause}: {ADVICE_BY_CAUSE[found.cause]}")
         return 4
-    remedy = chosen(model, found, asked.data)
-    if remedy.drift == Regime() and labels < FEWEST_LABELS:
-        raise ValueError(f"the verdict does not say how much of {found.cause}: label {FEWEST_LABELS} pictures or more")
-    print(planned(remedy.drift, labels))
-    if asked.dry_run:
+    remedy = build_recipe(model, found, options.data)
+    if remedy.drift == DriftCondition() and labels < MIN_LABELS:
+        raise ValueError(f"the verdict does not say how much of {found.cause}: label {MIN_LABELS} pictures or more")
+    print(describe_condition(remedy.drift, labels))
+    if options.dry_run:
         print("dry run: nothing was changed")
         return 0
-    if asked.out is None:
+    if options.out is None:
         raise ValueError("--out is not given: say where the new bundle shall lie")
-    return brought_back(asked, model, remedy, found)
+    return run_adaptation(options, model, remedy, found)
 
 
-def require_places(asked: Asked) -> None:
+def validate_options(options: AdaptOptions) -> None:
     """Refuse what would fail once all is learned."""
-    for name, value in (("passes", asked.passes), ("workers", asked.workers)):
+    for name, value in (("passes", options.epochs), ("workers", options.workers)):
         if value < 1:
             raise ValueError(f"--{name} must be 1 or more, got {value}")
-    require_plain(asked.bundle, asked.out, asked.verdict, asked.capture, asked.data, asked.link, asked.key)
-    if asked.bundle is None and asked.link is None:
+    validate_locations(
+        options.bundle, options.out, options.verdict, options.capture_dir, options.data, options.link, options.key
+    )
+    if options.bundle is None and options.link is None:
         raise ValueError("give --bundle with the model, or --link with the link that the service watches")
-    if asked.out is not None:
-        require_new(asked.out.absolute())
-    if asked.link is not None:
-        require_link(asked.link)
-    if asked.capture is not None:
-        require_place(asked.capture)
+    if options.out is not None:
+        require_new_folder(options.out.absolute())
+    if options.link is not None:
+        require_link(options.link)
+    if options.capture_dir is not None:
+        require_capture_folder(options.capture_dir)
 
 
-def require_new(out: Path) -> None:
+def require_new_folder(out: Path) -> None:
     """Refuse a folder that is there, cannot be made, or would lie in a bundle."""
     if out.exists() or out.is_symlink():
         raise ValueError(f"--out {out} is there already: choose another")
     above = next(folder for folder in out.parents if folder.exists())
     if not above.is_dir() or not os.access(above, os.W_OK):
         raise ValueError(f"--out {out} cannot be made: nothing can be written to {above}")
-    if (out.parent / manifest.FACTS).exists():
+    if (out.parent / MANIFEST_FILE).exists():
         raise ValueError(f"--out {out} would lie in the bundle {out.parent}, which it would spoil: choose another")
 
 
-def said(asked: Asked, model: bundle.Bundle) -> Verdict:
+def load_verdict(options: AdaptOptions, model: Bundle) -> Verdict:
     """The verdict: of the service, or of a file."""
-    if asked.service is not None and asked.verdict is None:
-        return verdicts.fetched(asked.service, asked.key, model)
-    if asked.verdict is not None and asked.service is None:
-        return verdicts.read(asked.verdict)
+    if options.service is not None and options.verdict is None:
+        return fetch_verdict(options.service, options.key, model)
+    if options.verdict is not None and options.service is None:
+        return read_verdict(options.verdict)
     raise ValueError("give either --service with the service's address or --verdict with a file")
 
 
-def brought_back(asked: Asked, model: bundle.Bundle, remedy: Remedy, found: Verdict) -> int:
+def run_adaptation(options: AdaptOptions, model: Bundle, recipe: AdaptationRecipe, verdict: Verdict) -> int:
     """Learn on, be judged, and be published."""
     with tempfile.TemporaryDirectory(prefix="equipoise-adapt-") as name:
         place = Path(name)
-        remedy = prepared(asked.capture, model, remedy, found, place)
-        if not made(model, remedy, place, asked.passes, asked.workers):
+        recipe = prepare_recipe(options.capture_dir, model, recipe, verdict, place)
+        if not train_adapted_model(model, recipe, place, options.epochs, options.workers):
             print("stopped: nothing was published", file=sys.stderr)
             return 143
-        publish(
+        publish_bundle(
             PublishRequest(run=place / "run", out=place / "bundle", name=model.name, native=False),
-            remedied.facts(remedy, store.read_json(place / "run" / "record.json")["trial"]),
+            build_bundle_facts(recipe, read_json(place / "run" / "record.json")["config"]),
         )
-        if not gate(model, bundle.load(place / "bundle"), remedy, place):
+        if not passes_gate(model, load_bundle(place / "bundle"), recipe, place):
             return 3
-        with store.folder(Path(str(asked.out)).absolute()) as folder:
+        with atomic_folder(Path(str(options.out)).absolute()) as folder:
             for file in (place / "bundle").iterdir():
                 (folder / file.name).write_bytes(file.read_bytes())
-    print(f"{asked.out}: published")
-    if asked.link:
-        pointed(asked.link, Path(str(asked.out)))
+    print(f"{options.out}: published")
+    if options.link:
+        point_link(options.link, Path(str(options.out)))
     return 0
 
 

@@ -9,20 +9,20 @@ from typing import Any
 
 import tyro
 
-from equipoise.bundle import manifest
-from equipoise.captures.capture import POOLS
-from equipoise.captures.store import Captures
-from equipoise.storage import atomic as store
-from jobs.cli.paths import require_place, require_plain, unusable
+from equipoise.bundle.manifest import verify_bundle
+from equipoise.captures.capture import CAPTURE_POOLS
+from equipoise.captures.store import CaptureStore
+from equipoise.storage.atomic import download_folder
+from jobs.cli.paths import describe_os_error, require_capture_folder, validate_locations
 
-FIRST = 10  # captures shown
+MAX_LISTED_CAPTURES = 10  # captures shown
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class CapturesOptions:
     __doc__ = __doc__
 
-    capture: str
+    capture_dir: str
     """folder or URL (s3://...) of the captures"""
     labels: Path | None = None
     """CSV of id,label: labels to give, all of them or none"""
@@ -36,34 +36,40 @@ class Asked:
 
 def main() -> int:
     """Exit status: 0 done, 2 asked for what cannot be."""
-    asked = tyro.cli(Asked)
+    asked = tyro.cli(CapturesOptions)
     try:
-        found = done(asked)
+        found = label_and_export_captures(asked)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"error: {unusable(error)}", file=sys.stderr)
+        print(f"error: {describe_os_error(error)}", file=sys.stderr)
         return 2
-    print(json.dumps(found, indent=1) if asked.json else told(found))
+    print(json.dumps(found, indent=1) if asked.json else format_result(found))
     return 0
 
 
-def done(asked: Asked) -> dict[str, Any]:
+def label_and_export_captures(options: CapturesOptions) -> dict[str, Any]:
     """What was labelled and exported, or what there is if neither was asked for."""
-    require_plain(asked.capture, asked.labels, asked.bundle, asked.out)
-    require_place(asked.capture)
-    captures = Captures(asked.capture)
+    validate_locations(options.capture_dir, options.labels, options.bundle, options.out)
+    require_capture_folder(options.capture_dir)
+    captures = CaptureStore(options.capture_dir)
     found: dict[str, Any] = {}
-    if asked.labels:
-        found["labelled"] = captures.labels(read(asked.labels), classes(captures, asked.bundle))
-    if asked.out:
-        of = bundle_classes(asked.bundle) if asked.bundle else None
-        found |= {"exported": captures.exported(asked.out, of), "out": str(asked.out), "skipped": captures.skipped}
-    return found or listing(captures)
+    if options.labels:
+        found["labelled"] = captures.label_from_csv(
+            read_labels_csv(options.labels), allowed_labels(captures, options.bundle)
+        )
+    if options.out:
+        of = load_bundle_classes(options.bundle) if options.bundle else None
+        found |= {
+            "exported": captures.export_labelled(options.out, of),
+            "out": str(options.out),
+            "skipped": captures.skipped_files,
+        }
+    return found or summarize_captures(captures)
 
 
-def read(path: Path) -> str:
+def read_labels_csv(path: Path) -> str:
     """The text of a CSV."""
     try:
         return path.read_text("utf-8-sig")
@@ -73,50 +79,50 @@ def read(path: Path) -> str:
         raise ValueError(f"--labels {path} is not a text: give a CSV of id,label, in UTF-8") from None
 
 
-def classes(captures: Captures, path: str | None) -> list[str]:
+def allowed_labels(captures: CaptureStore, bundle_location: str | None) -> list[str]:
     """Names that a label may have."""
-    if path:
-        return bundle_classes(path)
-    found = list(dict.fromkeys(name for one in captures.listed(most=None) for name in one["scores"]))
+    if bundle_location:
+        return load_bundle_classes(bundle_location)
+    found = list(dict.fromkeys(name for one in captures.list_captures(limit=None) for name in one["scores"]))
     if not found:
-        raise ValueError(f"{captures.place} holds no captures: there is nothing to label")
+        raise ValueError(f"{captures.location} holds no captures: there is nothing to label")
     return found
 
 
-def bundle_classes(path: str) -> list[str]:
+def load_bundle_classes(bundle_location: str) -> list[str]:
     """Of a bundle, in a folder or behind a URL."""
-    names: list[str] = manifest.checked(store.local(path))["classes"]
+    names: list[str] = verify_bundle(download_folder(bundle_location))["classes"]
     return names
 
 
-def listing(captures: Captures) -> dict[str, Any]:
+def summarize_captures(captures: CaptureStore) -> dict[str, Any]:
     """What there is."""
-    held = captures.listed(most=None)
+    held = captures.list_captures(limit=None)
     counts = Counter((one["pool"], one["label_given"] is not None) for one in held)
-    pools = {pool: {"labelled": counts[pool, True], "unlabelled": counts[pool, False]} for pool in POOLS}
-    return {"captures": pools, "skipped": captures.skipped, "first": held[:FIRST]}
+    pools = {pool: {"labelled": counts[pool, True], "unlabelled": counts[pool, False]} for pool in CAPTURE_POOLS}
+    return {"captures": pools, "skipped": captures.skipped_files, "first": held[:MAX_LISTED_CAPTURES]}
 
 
-def told(found: dict[str, Any]) -> str:
+def format_result(result: dict[str, Any]) -> str:
     """For people."""
     lines = []
-    if "labelled" in found:
-        lines.append(f"{found['labelled']} labelled")
-    if "exported" in found:
-        counts = ", ".join(f"{count} {name}" for name, count in found["exported"].items())
-        lines.append(f"{found['out']}: {sum(found['exported'].values())} pictures ({counts})")
-    for pool, counts in found.get("captures", {}).items():
+    if "labelled" in result:
+        lines.append(f"{result['labelled']} labelled")
+    if "exported" in result:
+        counts = ", ".join(f"{count} {name}" for name, count in result["exported"].items())
+        lines.append(f"{result['out']}: {sum(result['exported'].values())} pictures ({counts})")
+    for pool, counts in result.get("captures", {}).items():
         lines.append(f"{pool}: {counts['unlabelled']} to label, {counts['labelled']} labelled")
-    lines += [row(one) for one in found.get("first", [])]
-    if found.get("skipped"):
-        lines.append(f"files passed over that are no whole capture: {found['skipped']}")
+    lines += [format_capture(one) for one in result.get("first", [])]
+    if result.get("skipped"):
+        lines.append(f"files passed over that are no whole capture: {result['skipped']}")
     return "\n".join(lines)
 
 
-def row(one: dict[str, Any]) -> str:
+def format_capture(capture: dict[str, Any]) -> str:
     """A capture, on a line."""
-    given = f", labelled {one['label_given']}" if one["label_given"] is not None else ""
-    return f"  {one['id']}  {one['pool']:5}  {one['label']} {one['score']:.2f}{given}"
+    given = f", labelled {capture['label_given']}" if capture["label_given"] is not None else ""
+    return f"  {capture['id']}  {capture['pool']:5}  {capture['label']} {capture['score']:.2f}{given}"
 
 
 if __name__ == "__main__":

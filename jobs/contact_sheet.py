@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from equipoise.config import Trial
+from equipoise.config import TrainConfig
 from equipoise.images.augment import Augment
-from equipoise.storage import atomic as store
-from equipoise.workloads import Workload, workload
-from equipoise.workloads.vending.products import MACHINE, SOURCE
-from equipoise.workloads.vending.renderer import Scene, rendered
+from equipoise.storage.atomic import atomic_write
+from equipoise.workloads import Workload, load_workload
+from equipoise.workloads.vending.products import MACHINE_PRODUCTS, SOURCE_PRODUCTS
+from equipoise.workloads.vending.renderer import Scene, render_images
 
-GAP = 2  # pixels between pictures
-DIALS: dict[str, list[Any]] = {
+GAP_PIXELS = 2  # pixels between pictures
+SCENE_SETTING_VALUES: dict[str, list[Any]] = {
     "kelvin": [6500, 2500, 3200, 4000, 5000, 8000, 12000],
     "exposure": [0, -2, -1, -0.5, 0.5, 1, 2],
     "veil": [0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5],
@@ -29,11 +29,11 @@ DIALS: dict[str, list[Any]] = {
     "noise": [0.01, 0.02, 0.04, 0.08, 0.12, 0.2, 0.3],
     "jpeg": [100, 90, 70, 50, 30, 15, 5],
 }
-PRODUCTS = {"vending": MACHINE, "vending-source": SOURCE}
+PRODUCTS_BY_WORKLOAD = {"vending": MACHINE_PRODUCTS, "vending-source": SOURCE_PRODUCTS}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class ContactSheetOptions:
     __doc__ = __doc__
 
     workload: str
@@ -42,17 +42,17 @@ class Asked:
     """the sheet, a PNG"""
     rows: int = 8
     columns: int = 8
-    vary: Augment = field(default_factory=Augment)
+    augment: Augment = field(default_factory=Augment)
     """the variations to show; the workload's own if none is given"""
-    dial: Literal["kelvin", "exposure", "veil", "highlight", "blur", "noise", "jpeg"] | None = None
+    scene_setting: Literal["kelvin", "exposure", "veil", "highlight", "blur", "noise", "jpeg"] | None = None
     """of the vending workloads: show this part of the scene turned, not augmentation"""
     seed: int = 0
     data: str = "data"
     """folder of the workload's files"""
-    size: int | None = None
+    image_size: int | None = None
     """pixels a side; the workload's own if not given"""
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Refuse what makes no sheet."""
         for name, least, most in (("rows", 1, 200), ("columns", 1, 200), ("seed", 0, 2**31), ("size", 8, 1024)):
             value = getattr(self, name)
@@ -62,12 +62,12 @@ class Asked:
 
 def main() -> int:
     """Exit status: 0 done, 2 asked for what cannot be."""
-    asked = tyro.cli(Asked)
+    asked = tyro.cli(ContactSheetOptions)
     try:
-        asked.check()
-        shown = dialled(asked) if asked.dial else varied(asked)
-        with store.whole(asked.out) as temporary:
-            Image.fromarray(sheet(shown)).save(temporary, "PNG")
+        asked.validate()
+        shown = render_scene_grid(asked) if asked.scene_setting else render_augmented_grid(asked)
+        with atomic_write(asked.out) as temporary:
+            Image.fromarray(tile_images(shown)).save(temporary, "PNG")
     except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -75,40 +75,52 @@ def main() -> int:
     return 0
 
 
-def varied(asked: Asked) -> Tensor:
+def render_augmented_grid(options: ContactSheetOptions) -> Tensor:
     """Training pictures, each followed by its variations: (rows, columns, channels, height, width)."""
-    made: Workload = workload(Trial(workload=asked.workload, data=asked.data, size=asked.size, batch=1))
-    chosen = np.linspace(0, len(made.train) - 1, min(asked.rows, len(made.train))).astype(np.int64)
+    made: Workload = load_workload(
+        TrainConfig(workload=options.workload, data=options.data, image_size=options.image_size, batch_size=1)
+    )
+    chosen = np.linspace(0, len(made.train) - 1, min(options.rows, len(made.train))).astype(np.int64)
     pictures = torch.stack([made.train.pictures[int(index)] for index in chosen])
-    vary = asked.vary if any_of(asked.vary) else made.augment
-    epochs = range(asked.columns - 1) if vary else []
-    changed = [vary(pictures, asked.seed, np.full_like(chosen, epoch), chosen) for epoch in epochs if vary]
+    vary = options.augment if has_augmentation(options.augment) else made.augment
+    epochs = range(options.columns - 1) if vary else []
+    changed = [vary(pictures, options.seed, np.full_like(chosen, epoch), chosen) for epoch in epochs if vary]
     return torch.stack([pictures, *changed], 1)
 
 
-def any_of(vary: Augment) -> bool:
+def has_augmentation(augment: Augment) -> bool:
     """Whether any variation is asked for."""
-    return any(getattr(vary, one.name) != one.default for one in fields(vary))
+    return any(getattr(augment, one.name) != one.default for one in fields(augment))
 
 
-def dialled(asked: Asked) -> Tensor:
+def render_scene_grid(options: ContactSheetOptions) -> Tensor:
     """Pictures under one scene, then with one of its dials turned: (rows, columns, channels, height, width)."""
-    if asked.workload not in PRODUCTS:
-        raise ValueError(f"--dial is for {' and '.join(PRODUCTS)}, not for {asked.workload}")
-    products = PRODUCTS[asked.workload]
-    scenes = [replace(Scene(), **{str(asked.dial): value}) for value in DIALS[str(asked.dial)][: asked.columns]]
-    rows = [rendered(products, np.arange(asked.rows), asked.seed, asked.size or 64, scene)[0] for scene in scenes]
+    if options.workload not in PRODUCTS_BY_WORKLOAD:
+        raise ValueError(f"--scene-setting is for {' and '.join(PRODUCTS_BY_WORKLOAD)}, not for {options.workload}")
+    products = PRODUCTS_BY_WORKLOAD[options.workload]
+    scenes = [
+        replace(Scene(), **{str(options.scene_setting): value})
+        for value in SCENE_SETTING_VALUES[str(options.scene_setting)][: options.columns]
+    ]
+    rows = [
+        render_images(products, np.arange(options.rows), options.seed, options.image_size or 64, scene)[0]
+        for scene in scenes
+    ]
     return torch.stack(rows, 1)
 
 
-def sheet(pictures: Tensor) -> NDArray[np.uint8]:
+def tile_images(images: Tensor) -> NDArray[np.uint8]:
     """(rows, columns, channels, height, width) as one picture with gaps."""
-    rows, columns, channels, height, width = pictures.shape
-    paper = np.full((rows * (height + GAP) - GAP, columns * (width + GAP) - GAP, channels), 255, np.uint8)
+    rows, columns, channels, height, width = images.shape
+    paper = np.full(
+        (rows * (height + GAP_PIXELS) - GAP_PIXELS, columns * (width + GAP_PIXELS) - GAP_PIXELS, channels),
+        255,
+        np.uint8,
+    )
     for row in range(rows):
         for column in range(columns):
-            top, left = row * (height + GAP), column * (width + GAP)
-            paper[top : top + height, left : left + width] = pictures[row, column].permute(1, 2, 0).numpy()
+            top, left = row * (height + GAP_PIXELS), column * (width + GAP_PIXELS)
+            paper[top : top + height, left : left + width] = images[row, column].permute(1, 2, 0).numpy()
     return paper[..., 0] if channels == 1 else paper
 
 

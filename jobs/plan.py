@@ -9,27 +9,27 @@ from dataclasses import dataclass, replace
 
 import tyro
 
-from equipoise.planning.document import PlanRequest, document, read_request
-from equipoise.planning.measurements import COUNT, MOST
-from equipoise.planning.plan import Place
-from equipoise.storage import atomic as store
-from equipoise.storage.retry import Away
-from jobs.cli import plan_report as aloud
-from jobs.cli.paths import Given, require_plain, unusable
+from equipoise.planning.document import PlanRequest, build_plan_document, read_request
+from equipoise.planning.measurements import COUNT_COLUMN, MAX_COUNT
+from equipoise.planning.plan import ClusterShape
+from equipoise.storage.atomic import write_json
+from equipoise.storage.retry import StoreUnavailable
+from jobs.cli.paths import PathOrUrl, describe_os_error, validate_locations
+from jobs.cli.plan_report import format_plan, format_predictions, write_plan_pages
 
-UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+SECONDS_PER_UNIT = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-def duration(text: str) -> float:
+def parse_duration(text: str) -> float:
     """Seconds, from `90`, `90s`, `15m`, `2h` or `1d`."""
     found = re.fullmatch(r"([0-9]+\.?[0-9]*(?:e[+-]?[0-9]+)?)\s*([smhd]?)", text)
-    value = float(found[1]) * UNITS[found[2] or "s"] if found else 0.0
+    value = float(found[1]) * SECONDS_PER_UNIT[found[2] or "s"] if found else 0.0
     if not 0 < value < float("inf"):
         raise ValueError(f"a time such as 90s, 15m or 2h was asked for, got {text!r}")
     return value
 
 
-def money(flag: str, text: str) -> float:
+def parse_dollars(flag: str, text: str) -> float:
     """Dollars, from `40usd` or `40`."""
     found = re.fullmatch(r"\$?([0-9]+(?:\.[0-9]+)?)\s*(usd)?", text.lower())
     if not found or not 0 < float(found[1]) < float("inf"):
@@ -37,30 +37,30 @@ def money(flag: str, text: str) -> float:
     return float(found[1])
 
 
-def place(text: str) -> Place:
+def parse_cluster_shape(text: str) -> ClusterShape:
     """Nodes x workers of all nodes, from `4x16`."""
     found = re.fullmatch(r"([1-9][0-9]{0,8})x([1-9][0-9]{0,8})", text)
     if not found or int(found[1]) > int(found[2]):
         raise ValueError(f"nodes x workers such as 4x16 were asked for, with a worker a node at least, got {text!r}")
-    return Place(int(found[1]), int(found[2]))
+    return ClusterShape(int(found[1]), int(found[2]))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class PlanOptions:
     __doc__ = __doc__
 
-    out: Given
+    out: PathOrUrl
     """folder or URL for plan.json"""
-    system: Given | None = None
+    system: PathOrUrl | None = None
     """table of nodes, workers, batch, seconds (of one step)"""
-    exchange: Given | None = None
+    exchange: PathOrUrl | None = None
     """table of nodes, workers, kind (sum or message), bytes, seconds of exchanges by themselves; --system then needs a
     column gradient_bytes"""
-    statistical: Given | None = None
+    statistical: PathOrUrl | None = None
     """table of global_batch, lr, seed, examples, reached"""
-    at: tuple[str, ...] = ()
+    predict_at: tuple[str, ...] = ()
     """places to predict and to plan for beside those measured: nodes x workers of all nodes, such as 1x1 4x16"""
-    at_batch: tuple[int, ...] = ()
+    predict_batch: tuple[int, ...] = ()
     """global batches to predict and to plan for beside those measured"""
     deadline: str | None = None
     """take the cheapest plan that ends within this time: 90s, 15m, 2h"""
@@ -69,7 +69,7 @@ class Asked:
     price: str | None = None
     """what a worker costs an hour: 3.06usd"""
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Refuse what makes no request."""
         if self.system is None and self.statistical is None:
             raise ValueError("a plan needs measurements: give --system, --statistical or both")
@@ -77,25 +77,27 @@ class Asked:
             raise ValueError("--exchange says more of what --system tells: give both")
         if (self.budget is None) != (self.price is None):
             raise ValueError("--budget and --price belong together: what may be spent, and what a worker costs an hour")
-        for batch in self.at_batch:
-            if not 1 <= batch <= MOST:
-                raise ValueError(f"global batches must be {COUNT.words}, got {batch}")
+        for batch in self.predict_batch:
+            if not 1 <= batch <= MAX_COUNT:
+                raise ValueError(f"global batches must be {COUNT_COLUMN.description}, got {batch}")
 
     def request(self) -> PlanRequest:
         """Read the tables and say what the plan must keep."""
-        at, deadline, budget = tuple(self.places), self.deadline_seconds, self.budget_seconds
+        at, deadline, budget = tuple(self.cluster_shapes), self.deadline_seconds, self.budget_seconds
         measured = read_request(system=self.system, exchange=self.exchange, statistical=self.statistical)
-        return replace(measured, places=at, batches=self.at_batch, deadline_seconds=deadline, budget_seconds=budget)
+        return replace(
+            measured, places=at, batches=self.predict_batch, deadline_seconds=deadline, budget_seconds=budget
+        )
 
     @property
-    def places(self) -> list[Place]:
-        """Those of --at."""
-        return [place(text) for text in self.at]
+    def cluster_shapes(self) -> list[ClusterShape]:
+        """Those of --predict-at."""
+        return [parse_cluster_shape(text) for text in self.predict_at]
 
     @property
     def deadline_seconds(self) -> float | None:
         """The time there is."""
-        return None if self.deadline is None else duration(self.deadline)
+        return None if self.deadline is None else parse_duration(self.deadline)
 
     @property
     def budget_seconds(self) -> float | None:
@@ -103,31 +105,36 @@ class Asked:
         return (
             None
             if self.budget is None or self.price is None
-            else money("--budget", self.budget) / money("--price", self.price) * 3600
+            else parse_dollars("--budget", self.budget) / parse_dollars("--price", self.price) * 3600
         )
 
 
 def main() -> int:
     """Exit status: 0 a plan was written, 2 asked for what cannot be."""
-    asked = tyro.cli(Asked)
+    asked = tyro.cli(PlanOptions)
     try:
-        asked.check()
-        require_plain(asked.out, asked.system, asked.exchange, asked.statistical)
+        asked.validate()
+        validate_locations(asked.out, asked.system, asked.exchange, asked.statistical)
         request = asked.request()
-        facts = document(request)
-        store.write_json(asked.out / "plan.json", facts)
+        facts = build_plan_document(request)
+        write_json(asked.out / "plan.json", facts)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"error: {unusable(error)}", file=sys.stderr)
-        return 1 if isinstance(error, Away) else 2
+        print(f"error: {describe_os_error(error)}", file=sys.stderr)
+        return 1 if isinstance(error, StoreUnavailable) else 2
     print(
         "\n".join(
-            [aloud.told(facts), *aloud.answers(facts, dict(zip(asked.at, asked.places, strict=True)), asked.at_batch)]
+            [
+                format_plan(facts),
+                *format_predictions(
+                    facts, dict(zip(asked.predict_at, asked.cluster_shapes, strict=True)), asked.predict_batch
+                ),
+            ]
         )
     )
-    print(f"written to {asked.out / 'plan.json'}, drawn on {aloud.drawn(request, facts, asked.out)[0]}")
+    print(f"written to {asked.out / 'plan.json'}, drawn on {write_plan_pages(request, facts, asked.out)[0]}")
     return 0
 
 

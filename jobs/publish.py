@@ -11,23 +11,23 @@ from pathlib import Path
 
 import tyro
 
-from equipoise.storage.retry import Away
-from jobs.cli.engine_report import table
-from jobs.cli.paths import Given, unusable
-from jobs.publishing.publish import Published, PublishRequest, publish
+from equipoise.storage.retry import StoreUnavailable
+from jobs.cli.engine_report import format_engine_table
+from jobs.cli.paths import PathOrUrl, describe_os_error
+from jobs.publishing.publish import Published, PublishRequest, publish_bundle
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class PublishOptions:
     __doc__ = __doc__
 
-    run: Given
+    run: PathOrUrl
     """folder or URL of a finished run"""
-    out: Given
+    out: PathOrUrl
     """folder or URL of the bundle; must not exist"""
     name: str | None = None
     """of the model in the service; the workload's if not given"""
-    plan: Given | None = None
+    plan: PathOrUrl | None = None
     """plan.json that the run was made by"""
     drift: bool = True
     """find out what requests without drift look like, and what each cause of drift would do: it takes half a minute"""
@@ -43,33 +43,33 @@ class Asked:
 
 def main() -> int:
     """Exit status: 0 published, 1 storage stayed away, 2 asked for what cannot be, 143 stopped."""
-    asked = tyro.cli(Asked)
+    asked = tyro.cli(PublishOptions)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was begun is taken away
     try:
-        told(publish(asked.request()), asked.out)
+        told(publish_bundle(asked.request()), asked.out)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("stopped: nothing was published", file=sys.stderr)
         return 143
-    except Away as error:
+    except StoreUnavailable as error:
         print(f"error: {error}: nothing was published", file=sys.stderr)
         return 1
     except OSError as error:
-        print(f"error: {unusable(error)}", file=sys.stderr)
+        print(f"error: {describe_os_error(error)}", file=sys.stderr)
         return 2
     return 0
 
 
 def told(published: Published, out: Path) -> None:
     """Print what the engines measured, and which one was chosen."""
-    print(table(published.results))
+    print(format_engine_table(published.results))
     print(f"{out}: {published.engine}, for {published.why}; accuracy {published.accuracy:.4f} on the test split")
     record = published.record
-    if record.ended != "reached":
+    if not record.reached:
         print(
-            f"note: the run did not reach its target of {record.target:g} (it ended: {record.ended})", file=sys.stderr
+            f"note: the run did not reach its target of {record.target:g} (status: {record.outcome})", file=sys.stderr
         )
 
 

@@ -11,16 +11,15 @@ from typing import Annotated
 import tyro
 
 from equipoise.formatting import pluralize
-from equipoise.runs import listing
-from equipoise.runs.listing import Listing
-from equipoise.storage import atomic as store
+from equipoise.runs.listing import RecordListing, list_records
+from equipoise.storage.atomic import atomic_write
 
-SHOWN = 100  # rows on the screen; a table has them all
-NAMED = 10  # damaged files
+MAX_PRINTED_ROWS = 100  # rows on the screen; a table has them all
+MAX_LISTED_DAMAGED_FILES = 10  # damaged files
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class RecordsOptions:
     __doc__ = __doc__
 
     folder: Annotated[Path, tyro.conf.Positional]
@@ -31,54 +30,56 @@ class Asked:
 
 def main() -> int:
     """Exit status: 0 listed, 2 asked for what cannot be."""
-    asked = tyro.cli(Asked)
+    asked = tyro.cli(RecordsOptions)
     try:
-        listed(asked)
+        report_records(asked)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0
 
 
-def listed(asked: Asked) -> None:
+def report_records(options: RecordsOptions) -> None:
     """Rows where they were asked for, and what is damaged in a sentence."""
-    if not asked.folder.is_dir():
-        raise ValueError(f"{asked.folder} is no folder: give one that holds runs or sweeps")
-    if asked.out and asked.out.is_dir():
-        raise ValueError(f"--out {asked.out} is a folder: give a file, such as records.csv")
-    found = listing.listed(asked.folder)
-    if asked.out:
-        written(found, asked.out)
+    if not options.folder.is_dir():
+        raise ValueError(f"{options.folder} is no folder: give one that holds runs or sweeps")
+    if options.out and options.out.is_dir():
+        raise ValueError(f"--out {options.out} is a folder: give a file, such as records.csv")
+    found = list_records(options.folder)
+    if options.out:
+        write_records_csv(found, options.out)
     else:
-        shown(found)
-    if found.damaged:
-        print(damaged(found.damaged), file=sys.stderr)
+        print_record_rows(found)
+    if found.damaged_files:
+        print(describe_damaged_files(found.damaged_files), file=sys.stderr)
 
 
-def written(found: Listing, out: Path) -> None:
+def write_records_csv(records: RecordListing, out: Path) -> None:
     """A CSV that is whole or not there."""
     try:
-        with store.whole(out) as temporary:
-            found.rows.to_csv(temporary, index=False)
+        with atomic_write(out) as temporary:
+            records.rows.to_csv(temporary, index=False)
     except OSError as error:
         raise ValueError(f"--out {out} cannot be written: {error.strerror}") from error
-    print(f"{pluralize(len(found.rows), 'record')} in {out}")
+    print(f"{pluralize(len(records.rows), 'record')} in {out}")
 
 
-def shown(found: Listing) -> None:
+def print_record_rows(records: RecordListing) -> None:
     """The first rows."""
-    rows = found.rows.head(SHOWN)
+    rows = records.rows.head(MAX_PRINTED_ROWS)
     if len(rows):
         print(rows.to_string(index=False, na_rep=""))
-    more = len(found.rows) - len(rows)
-    print(pluralize(len(found.rows), "record") + (f", {more:,} of them not shown: --out has them all" if more else ""))
+    more = len(records.rows) - len(rows)
+    print(
+        pluralize(len(records.rows), "record") + (f", {more:,} of them not shown: --out has them all" if more else "")
+    )
 
 
-def damaged(files: dict[str, str]) -> str:
+def describe_damaged_files(reason_by_file: dict[str, str]) -> str:
     """What was passed over, and the first of it by name."""
-    names = [f"{path if path.isprintable() else repr(path)} ({why})" for path, why in sorted(files.items())]
-    more = f", and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    named = f"{pluralize(len(names), 'file')}: {', '.join(names[:NAMED])}{more}"
+    names = [f"{path if path.isprintable() else repr(path)} ({why})" for path, why in sorted(reason_by_file.items())]
+    more = f", and {len(names) - MAX_LISTED_DAMAGED_FILES:,} more" if len(names) > MAX_LISTED_DAMAGED_FILES else ""
+    named = f"{pluralize(len(names), 'file')}: {', '.join(names[:MAX_LISTED_DAMAGED_FILES])}{more}"
     return f"passed over, for they are no whole records: {named}"
 
 

@@ -11,22 +11,22 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from ray import serve
 from ray.serve import Application
 
-from equipoise.bundle import manifest
-from equipoise.storage import atomic as store
-from services.monitoring.metrics import PLACE
-from services.replica import DRAIN_SECONDS, Predictor
-from services.serving.model_versions import Wanted
-from services.settings import Reached, Settings
+from equipoise.bundle.manifest import verify_bundle
+from equipoise.storage.atomic import download_folder
+from services.monitoring.metrics import MULTIPROC_DIR_ENV
+from services.replica import REPLICA_DRAIN_SECONDS, Replica
+from services.serving.model_versions import ModelSpec
+from services.settings import ListenSettings, ReplicaSettings
 
-PACE = {"metrics_interval_s": 1, "look_back_period_s": 5, "upscale_delay_s": 5, "downscale_delay_s": 60}
+AUTOSCALING_TIMING = {"metrics_interval_s": 1, "look_back_period_s": 5, "upscale_delay_s": 5, "downscale_delay_s": 60}
 
 
-class Asked(Settings):
+class AppSettings(ReplicaSettings):
     """What may follow `services.app:build` as NAME=VALUE, or stand under `args` in YAML."""
 
     bundle: str | None = Field(None, min_length=1)
     """folder or URL of a published model"""
-    models: dict[Annotated[str, Field(pattern=r"^[\w.-]+$")], Wanted] = Field(default_factory=dict)
+    models: dict[Annotated[str, Field(pattern=r"^[\w.-]+$")], ModelSpec] = Field(default_factory=dict)
     """several, by name, each with its bundle and, if wanted, canary, share, engine"""
     engine: str | None = None
     """of `bundle`, instead of its own: for comparisons"""
@@ -35,7 +35,7 @@ class Asked(Settings):
     """scale from `replicas` up to so many, and back"""
 
     @model_validator(mode="after")
-    def bounded(self) -> Self:
+    def require_replica_bounds(self) -> Self:
         """Fewer at most than at least cannot be."""
         if self.max_replicas is not None and self.max_replicas < self.replicas:
             raise ValueError(f"max_replicas={self.max_replicas} is below replicas={self.replicas}: give more, or none")
@@ -46,83 +46,86 @@ def build(args: dict[str, Any]) -> Application:
     """The application. Of an argument that cannot be, the command line is told in a sentence."""
     by_hand = not ray.is_initialized()
     try:
-        asked = Asked.model_validate(args)
-        found = application(asked)
+        asked = AppSettings.model_validate(args)
+        found = build_application(asked)
         if by_hand:
-            announced(asked)
+            print_address(asked)
         return found
     except ValueError as error:
         if not by_hand:  # within a deployment from YAML, which shows what is raised
             raise
-        print(f"error: {sentence(error)}", file=sys.stderr)  # noqa: T201
+        print(f"error: {format_validation_error(error)}", file=sys.stderr)  # noqa: T201
         sys.exit(2)
 
 
-def announced(asked: Reached) -> None:
+def print_address(settings: ListenSettings) -> None:
     """Say where it will answer: what `serve run` prints is the port of a proxy that is not there.
 
     Ray, which is about to be started, would tell its makers of it too.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    scheme = "https" if asked.certfile else "http"
-    print(f"will answer at {scheme}://{asked.host}:{asked.port}/", file=sys.stderr)  # noqa: T201
+    scheme = "https" if settings.certfile else "http"
+    print(f"will answer at {scheme}://{settings.host}:{settings.port}/", file=sys.stderr)  # noqa: T201
 
 
-def sentence(error: ValueError, asked: type[BaseModel] = Asked) -> str:
+def format_validation_error(error: ValueError, settings_class: type[BaseModel] = AppSettings) -> str:
     """What is wrong, of the first thing that is."""
     if not isinstance(error, ValidationError):
         return str(error)
     first = error.errors()[0]
     name = ".".join(map(str, first["loc"]))
-    known = ", ".join(asked.model_fields)
+    known = ", ".join(settings_class.model_fields)
     wrong = {"extra_forbidden": f"there is no such argument; there are {known}"}
     found = wrong.get(first["type"], first["msg"]).removeprefix("Value error, ")
     return f"{name}: {found}" if name else found
 
 
-def application(asked: Asked) -> Application:
+def build_application(app_settings: AppSettings) -> Application:
     """The application; also sees to it that no proxy of Ray's takes its port."""
-    wanted = {name: one.model_dump() for name, one in asked.models.items()}
-    for path in {path for one in asked.models.values() for path in one.paths()}:
-        manifest.checked(store.local(path))
-    if asked.bundle is not None:
-        found = manifest.checked(store.local(asked.bundle))
-        one = Wanted.model_validate({"bundle": absolute(asked.bundle), "engine": asked.engine})
+    wanted = {name: one.model_dump() for name, one in app_settings.models.items()}
+    for path in {path for one in app_settings.models.values() for path in one.bundle_paths()}:
+        verify_bundle(download_folder(path))
+    if app_settings.bundle is not None:
+        found = verify_bundle(download_folder(app_settings.bundle))
+        one = ModelSpec.model_validate({"bundle": make_absolute(app_settings.bundle), "engine": app_settings.engine})
         wanted[found["name"]] = one.model_dump()
     if not wanted and not ray.is_initialized():  # in YAML they may stand under user_config
         raise ValueError("there is nothing to serve: give bundle=FOLDER")
-    settings = Settings(**asked.model_dump(include=set(Settings.model_fields)))
-    settings.secrets()  # files that cannot be used are refused here, not on a replica
+    settings = ReplicaSettings(**app_settings.model_dump(include=set(ReplicaSettings.model_fields)))
+    settings.read_api_keys()  # files that cannot be used are refused here, not on a replica
     settings.require_tls()
-    settings.require_log()
-    settings.require_places()
-    without_proxy()
+    settings.require_writable_access_log()
+    settings.require_usable_folders()
+    start_serve_without_proxy()
     shared = Path(gettempdir()) / f"equipoise-metrics-{settings.port}"
-    variables = {PLACE: str(shared), "OMP_NUM_THREADS": "1"}
-    deployment = serve.deployment(Predictor, name="Predictor").options(
-        **scale(asked.replicas, asked.max_replicas),
+    variables = {MULTIPROC_DIR_ENV: str(shared), "OMP_NUM_THREADS": "1"}
+    deployment = serve.deployment(Replica, name="Predictor").options(
+        **scaling_options(app_settings.replicas, app_settings.max_replicas),
         user_config=wanted,
         ray_actor_options={"num_cpus": 1, "runtime_env": {"env_vars": variables}},
-        graceful_shutdown_timeout_s=DRAIN_SECONDS + 5,
+        graceful_shutdown_timeout_s=REPLICA_DRAIN_SECONDS + 5,
         health_check_period_s=2,
     )
     return deployment.bind(settings.model_dump())
 
 
-def scale(least: int, most: int | None) -> dict[str, Any]:
+def scaling_options(min_replicas: int, max_replicas: int | None) -> dict[str, Any]:
     """A number of replicas, or how it follows the load."""
-    if most is None:
-        return {"num_replicas": least}
+    if max_replicas is None:
+        return {"num_replicas": min_replicas}
     policy = {"policy_function": "services.scaling:policy"}
-    return {"autoscaling_config": {"min_replicas": least, "max_replicas": most, "policy": policy} | PACE}
+    return {
+        "autoscaling_config": {"min_replicas": min_replicas, "max_replicas": max_replicas, "policy": policy}
+        | AUTOSCALING_TIMING
+    }
 
 
-def absolute(place: str) -> str:
+def make_absolute(folder_or_url: str) -> str:
     """A folder's whole path: a replica works elsewhere."""
-    return place if "://" in place else str(Path(place).absolute())
+    return folder_or_url if "://" in folder_or_url else str(Path(folder_or_url).absolute())
 
 
-def without_proxy() -> None:
+def start_serve_without_proxy() -> None:
     """Start Serve without proxies, unless it runs already or is being started by someone who says so himself."""
     if ray.is_initialized():
         return

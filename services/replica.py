@@ -13,159 +13,177 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
 
-from equipoise.bundle import manifest
-from equipoise.captures.store import Captures
-from equipoise.storage import atomic as store
-from services.http.server import Listener
-from services.monitoring.capture_sampler import Keeper
-from services.monitoring.drift_client import Link
-from services.monitoring.drift_observer import Observer
-from services.monitoring.log_setup import logger, told
-from services.monitoring.metrics import Metrics, prepare
-from services.monitoring.metrics_history import Noted
-from services.routes.application import Service
-from services.scaling import BUSY
-from services.serving.model_versions import Wanted
-from services.serving.models import Models
-from services.settings import Settings
+from equipoise.bundle.manifest import MANIFEST_FILE
+from equipoise.captures.store import CaptureStore
+from equipoise.storage.atomic import file_fingerprint
+from services.http.server import HttpServer
+from services.monitoring.capture_sampler import CaptureSampler
+from services.monitoring.drift_client import DriftClient
+from services.monitoring.drift_observer import DriftObserver
+from services.monitoring.log_setup import configure_logger, create_stderr_handler
+from services.monitoring.metrics import Metrics, prepare_metrics_folder
+from services.monitoring.metrics_history import MetricsHistory
+from services.routes.application import HttpApplication
+from services.scaling import BUSY_METRIC_NAME
+from services.serving.model_versions import ModelSpec
+from services.serving.models import ModelRegistry
+from services.settings import ReplicaSettings
 
-DRAIN_SECONDS = 20.0
+REPLICA_DRAIN_SECONDS = 20.0
 
-log = logging.getLogger("equipoise.service")
+logger = logging.getLogger("equipoise.service")
 
 
-class Predictor:
+class Replica:
     """One replica."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         import torch
 
-        self.settings = Settings(**settings)
+        self.settings = ReplicaSettings(**settings)
         torch.set_num_threads(1)  # as engines were timed; replicas are as many as cores
         self.limits = self.settings.limits
-        logger(log.name, logging.WARNING, told())
-        prepare()
+        configure_logger(logger.name, logging.WARNING, create_stderr_handler())
+        prepare_metrics_folder()
         self.metrics = Metrics()
-        self.noted = Noted(self.metrics)
-        self.link = linked(self.settings)
-        self.captures = Captures(self.settings.capture, self.settings.captures) if self.settings.capture else None
-        keeper = Keeper(self.captures) if self.captures else None
-        self.observer = Observer(self.metrics, self.link, self.settings.tick, keeper) if self.link else None
-        self.reporting: list[asyncio.Task[None]] = []
-        self.service: Service | None = None
-        self.wanted: dict[str, Wanted] = {}
-        self.stamps: dict[str, str | None] = {}
-        self.lock = asyncio.Lock()
-        self.watching: asyncio.Task[None] | None = None
-        self.seen = (time.monotonic(), 0.0)
+        self.metrics_history = MetricsHistory(self.metrics)
+        self.drift_client = create_drift_client(self.settings)
+        self.capture_store = (
+            CaptureStore(self.settings.capture_dir, self.settings.max_captures) if self.settings.capture_dir else None
+        )
+        keeper = CaptureSampler(self.capture_store) if self.capture_store else None
+        self.observer = (
+            DriftObserver(self.metrics, self.drift_client, self.settings.report_seconds, keeper)
+            if self.drift_client
+            else None
+        )
+        self.background_tasks: list[asyncio.Task[None]] = []
+        self.application: HttpApplication | None = None
+        self.model_specs: dict[str, ModelSpec] = {}
+        self.fingerprints: dict[str, str | None] = {}
+        self.swap_lock = asyncio.Lock()
+        self.watch_task: asyncio.Task[None] | None = None
+        self.last_busy_sample = (time.monotonic(), 0.0)
         asked = self.settings
-        self.listener = Listener(asked.host, asked.port, asked.certfile, asked.keyfile)
+        self.http_server = HttpServer(asked.host, asked.port, asked.certfile, asked.keyfile)
 
-    async def reconfigure(self, wanted: dict[str, Any]) -> None:
+    async def reconfigure(self, user_config: dict[str, Any]) -> None:
         """Swap to the bundles that are wanted now; requests go on meanwhile."""
-        async with self.lock:
+        async with self.swap_lock:
             try:
-                self.wanted = {name: Wanted(**one) for name, one in wanted.items()}
+                self.model_specs = {name: ModelSpec(**one) for name, one in user_config.items()}
             except (TypeError, ValueError) as error:
-                self._refuse(f"user_config is not a list of models by name, each with its bundle ({error})")
+                self._reject_swap(f"user_config is not a list of models by name, each with its bundle ({error})")
             else:
-                await asyncio.to_thread(self._apply)
-        if not self.reporting:
-            tasks = [self.noted.run(), *([self.observer.run()] if self.observer else [])]
-            self.reporting = [asyncio.create_task(one) for one in tasks]
-        if self.settings.watch and self.watching is None:
-            self.watching = asyncio.create_task(self._watch(self.settings.watch))
+                await asyncio.to_thread(self._apply_specs)
+        if not self.background_tasks:
+            tasks = [
+                self.metrics_history.collect_snapshots(),
+                *([self.observer.report_every_tick()] if self.observer else []),
+            ]
+            self.background_tasks = [asyncio.create_task(one) for one in tasks]
+        if self.settings.reload_seconds and self.watch_task is None:
+            self.watch_task = asyncio.create_task(self._watch_bundles(self.settings.reload_seconds))
 
-    async def _watch(self, seconds: float) -> None:
+    async def _watch_bundles(self, seconds: float) -> None:
         """Swap whenever another bundle lies under the same name."""
         while True:
             await asyncio.sleep(seconds)
             try:
-                async with self.lock:
-                    if await asyncio.to_thread(self._changed):
-                        await asyncio.to_thread(self._apply)
+                async with self.swap_lock:
+                    if await asyncio.to_thread(self._bundles_changed):
+                        await asyncio.to_thread(self._apply_specs)
             except Exception:  # a store that cannot be reached now may be reached later
-                log.exception("the bundles cannot be looked at")
+                logger.exception("the bundles cannot be looked at")
 
-    def _changed(self) -> bool:
+    def _bundles_changed(self) -> bool:
         """Whether another bundle is there; while one is being replaced there is none, and nothing changes yet."""
-        now = stamps(self.wanted)
-        return now != self.stamps and None not in now.values()
+        now = bundle_fingerprints(self.model_specs)
+        return now != self.fingerprints and None not in now.values()
 
-    def _apply(self) -> None:
-        self.stamps = stamps(self.wanted) if self.settings.watch else {}
-        if self.service is None:
-            self.service = self.listener.start(self._service)
+    def _apply_specs(self) -> None:
+        self.fingerprints = bundle_fingerprints(self.model_specs) if self.settings.reload_seconds else {}
+        if self.application is None:
+            self.application = self.http_server.start(self._create_application)
             return
         try:
-            self.service.models.apply(self.wanted)
+            self.application.model_registry.apply_specs(self.model_specs)
         except ValueError as error:  # what answered goes on to answer
-            self._refuse(str(error))
+            self._reject_swap(str(error))
             return
-        self.service.models.not_loaded = None
-        self.metrics.swaps.labels("done").inc()
+        self.application.model_registry.load_error = None
+        self.metrics.bundle_swaps.labels("done").inc()
 
-    def _refuse(self, why: str) -> None:
+    def _reject_swap(self, reason: str) -> None:
         """Say that nothing changed; a replica that has nothing to answer with does not start."""
-        if self.service is None:
-            raise ValueError(why)
-        self.service.models.not_loaded = why
-        log.error("nothing was swapped: %s", why)
-        self.metrics.swaps.labels("refused").inc()
+        if self.application is None:
+            raise ValueError(reason)
+        self.application.model_registry.load_error = reason
+        logger.error("nothing was swapped: %s", reason)
+        self.metrics.bundle_swaps.labels("refused").inc()
 
     def record_autoscaling_stats(self) -> dict[str, float]:
         """How much of the time since the last call was spent computing."""
-        if self.service is None:
-            return {BUSY: 0.0}
-        before, self.seen = self.seen, (time.monotonic(), self.service.models.busy())
-        seconds, busy = (now - then for now, then in zip(self.seen, before, strict=True))
-        return {BUSY: max(0.0, busy) / max(seconds, 1e-9)}
+        if self.application is None:
+            return {BUSY_METRIC_NAME: 0.0}
+        before, self.last_busy_sample = (
+            self.last_busy_sample,
+            (time.monotonic(), self.application.model_registry.busy_seconds()),
+        )
+        seconds, busy = (now - then for now, then in zip(self.last_busy_sample, before, strict=True))
+        return {BUSY_METRIC_NAME: max(0.0, busy) / max(seconds, 1e-9)}
 
-    def _service(self, loop: asyncio.AbstractEventLoop) -> Service:
-        models = Models(self.limits, loop, self.observer or self.metrics, self.observer is not None)
-        models.apply(self.wanted)
+    def _create_application(self, loop: asyncio.AbstractEventLoop) -> HttpApplication:
+        models = ModelRegistry(self.limits, loop, self.observer or self.metrics, self.observer is not None)
+        models.apply_specs(self.model_specs)
         gc.collect()
         gc.freeze()  # what is there now stays: to look through it again and again would hold up requests
         path = self.settings.access_log
-        accesses = logger("equipoise.access", logging.INFO, lines(path)) if path else None
-        return Service(
+        accesses = configure_logger("equipoise.access", logging.INFO, create_access_log_handler(path)) if path else None
+        return HttpApplication(
             models,
             self.limits,
             self.metrics,
-            self.settings.secrets(),
+            self.settings.read_api_keys(),
             accesses,
-            self.link,
-            self.captures,
-            self.noted,
+            self.drift_client,
+            self.capture_store,
+            self.metrics_history,
         )
 
     def check_health(self) -> None:
         """Raises if nothing answers here any more."""
-        if self.service is not None and not self.listener.alive:
+        if self.application is not None and not self.http_server.is_alive:
             raise RuntimeError("the HTTP server has ended")
 
     def __del__(self) -> None:
         """Ray's way to say that a replica is to end: those under way are answered first."""
-        if service := getattr(self, "service", None):
-            service.draining = True
-        if listener := getattr(self, "listener", None):
-            listener.close(DRAIN_SECONDS)
+        if application := getattr(self, "application", None):
+            application.draining = True
+        if http_server := getattr(self, "http_server", None):
+            http_server.close(REPLICA_DRAIN_SECONDS)
 
 
-def linked(settings: Settings) -> Link | None:
+def create_drift_client(settings: ReplicaSettings) -> DriftClient | None:
     """The way to the monitor, if drift is watched for."""
     if not settings.drift:
         return None
-    state = settings.state or str(Path(gettempdir()) / f"equipoise-drift-{settings.port}")
-    return Link(f"equipoise-drift-{settings.port}", state, settings.run_length, settings.tick, settings.webhook)
+    state = settings.state_dir or str(Path(gettempdir()) / f"equipoise-drift-{settings.port}")
+    return DriftClient(
+        f"equipoise-drift-{settings.port}",
+        state,
+        settings.requests_per_false_alarm,
+        settings.report_seconds,
+        settings.webhook,
+    )
 
 
-def lines(path: str) -> logging.Handler:
+def create_access_log_handler(path: str) -> logging.Handler:
     """Into a file that may be moved away at any time; replicas of a machine share it."""
     return WatchedFileHandler(path, encoding="utf-8")
 
 
-def stamps(wanted: dict[str, Wanted]) -> dict[str, str | None]:
+def bundle_fingerprints(model_specs: dict[str, ModelSpec]) -> dict[str, str | None]:
     """Which file lies where each bundle is described, now."""
-    paths = {path for one in wanted.values() for path in one.paths()}
-    return {path: store.stamp(f"{path.rstrip('/')}/{manifest.FACTS}") for path in paths}
+    paths = {path for one in model_specs.values() for path in one.bundle_paths()}
+    return {path: file_fingerprint(f"{path.rstrip('/')}/{MANIFEST_FILE}") for path in paths}

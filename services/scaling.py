@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ray.serve.config import AutoscalingContext
 
-TARGET = 0.7  # of the time: beyond it requests wait for each other
-BUSY = "busy"  # what replicas call it
+TARGET_BUSY_FRACTION = 0.7  # of the time: beyond it requests wait for each other
+BUSY_METRIC_NAME = "busy"  # what replicas call it
 
 
 def policy(context: "AutoscalingContext") -> tuple[int, dict[str, Any]]:
     """Ray's question, and our answer; its own delays and bounds are applied to that."""
-    busy = (context.aggregated_metrics or {}).get(BUSY, {})
-    return replicas([*busy.values()], context.target_num_replicas), {}
+    busy = (context.aggregated_metrics or {}).get(BUSY_METRIC_NAME, {})
+    return required_replicas([*busy.values()], context.target_num_replicas), {}
 
 
-def replicas(busy: list[float], now: int) -> int:
+def required_replicas(busy_fractions: list[float], current: int) -> int:
     """How many it takes, of what each computed lately as a share of the time; as many as now if nobody said."""
-    return max(1, math.ceil(sum(busy) / TARGET - 1e-9)) if busy else now
+    return max(1, math.ceil(sum(busy_fractions) / TARGET_BUSY_FRACTION - 1e-9)) if busy_fractions else current

@@ -9,34 +9,34 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from equipoise.storage.directory import opened
+from equipoise.storage.directory import open_directory
 from services.limits import Limits
 
 
-class Reached(BaseModel):
+class ListenSettings(BaseModel):
     """Where something listens, and who may come."""
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)  # a URL may be a secret
 
     host: str = Field("127.0.0.1", min_length=1)
     port: int = Field(8000, ge=1, le=65535)
-    keys: str | None = Field(None, min_length=1)
+    api_keys_file: str | None = Field(None, min_length=1)
     """a file with an API key a line, readable by its owner only"""
     certfile: str | None = Field(None, min_length=1)
     """TLS: a chain of certificates, and its key"""
     keyfile: str | None = Field(None, min_length=1)
 
     @model_validator(mode="after")
-    def guarded(self) -> Self:
+    def require_keys_beyond_loopback(self) -> Self:
         """Whoever lets others in asks them for a key."""
-        if not loopback(self.host) and self.keys is None:
-            remedy = "give keys=FILE with an API key a line, or keep to 127.0.0.1"
+        if not is_loopback(self.host) and self.api_keys_file is None:
+            remedy = "give api_keys_file=FILE with an API key a line, or keep to 127.0.0.1"
             raise ValueError(f"host {self.host} lets others in: {remedy}")
         return self
 
-    @field_validator("keys", "certfile", "keyfile")
+    @field_validator("api_keys_file", "certfile", "keyfile")
     @classmethod
-    def placed(cls, path: str | None) -> str | None:
+    def make_paths_absolute(cls, path: str | None) -> str | None:
         """The whole path: a replica works in another folder."""
         return path and str(Path(path).absolute())
 
@@ -51,56 +51,56 @@ class Reached(BaseModel):
                 why = f"certfile={self.certfile} and keyfile={self.keyfile} cannot be used ({error})"
                 raise ValueError(f"{why}: give a chain of certificates and its key, in PEM") from None
 
-    def secrets(self) -> tuple[str, ...]:
+    def read_api_keys(self) -> tuple[str, ...]:
         """The keys that open the service; none if it asks for none."""
-        if self.keys is None:
+        if self.api_keys_file is None:
             return ()
-        path = Path(self.keys)
+        path = Path(self.api_keys_file)
         if not path.is_file():
-            raise ValueError(f"keys={path} is not a file: write an API key a line into it")
-        if path.stat().st_mode & (0o007 if given_by_root(path) else 0o077):
-            raise ValueError(f"keys={path} can be read by others: chmod 600 {path}")
+            raise ValueError(f"api_keys_file={path} is not a file: write an API key a line into it")
+        if path.stat().st_mode & (0o007 if is_root_owned_secret(path) else 0o077):
+            raise ValueError(f"api_keys_file={path} can be read by others: chmod 600 {path}")
         try:
             found = tuple(line.strip() for line in path.read_text("utf-8").splitlines() if line.strip())
         except UnicodeDecodeError:
-            raise ValueError(f"keys={path} is not a text: write an API key a line into it") from None
+            raise ValueError(f"api_keys_file={path} is not a text: write an API key a line into it") from None
         if not found:
-            raise ValueError(f"keys={path} holds no key: write one a line")
+            raise ValueError(f"api_keys_file={path} holds no key: write one a line")
         return found
 
 
-class Settings(Reached):
+class ReplicaSettings(ListenSettings):
     """What a replica is told once, when it starts."""
 
     access_log: str | None = Field(None, min_length=1)
     """a file to which each request adds a line of JSON"""
-    watch: float | None = Field(None, ge=0.1, le=86400)
+    reload_seconds: float | None = Field(None, ge=0.1, le=86400)
     """seconds between looks at the bundles: where another lies under the same name it is swapped in"""
     drift: bool = True
     """hold requests against the bundle's reference, once they are answered"""
-    run_length: float = Field(100_000, ge=1000, le=1e9)
+    requests_per_false_alarm: float = Field(100_000, ge=1000, le=1e9)
     """requests without drift to a false alarm, on average"""
-    tick: float = Field(1.0, ge=0.1, le=3600)
+    report_seconds: float = Field(1.0, ge=0.1, le=3600)
     """seconds between two reports of a replica to the monitor"""
-    state: str | None = Field(None, min_length=1)
+    state_dir: str | None = Field(None, min_length=1)
     """folder in which the monitor keeps what it knows; on several nodes, one that all share"""
     webhook: str | None = Field(None, pattern=r"^https?://")
     """URL that is told of an alarm, once an hour at most"""
-    capture: str | None = Field(None, min_length=1)
+    capture_dir: str | None = Field(None, min_length=1)
     """folder or URL in which some requests are kept for labelling, with their pictures; none if not given"""
-    captures: int = Field(500, ge=2, le=100_000)
+    max_captures: int = Field(500, ge=2, le=100_000)
     """how many at most"""
     limits: Limits = Field(default_factory=Limits)
 
-    @field_validator("capture")
+    @field_validator("capture_dir")
     @classmethod
-    def absolute(cls, place: str | None) -> str | None:
+    def make_capture_absolute(cls, folder_or_url: str | None) -> str | None:
         """The whole path, unless it is a URL."""
-        return place if place is None or "://" in place else str(Path(place).absolute())
+        return folder_or_url if folder_or_url is None or "://" in folder_or_url else str(Path(folder_or_url).absolute())
 
-    @field_validator("state")
+    @field_validator("state_dir")
     @classmethod
-    def on_disk(cls, path: str | None) -> str | None:
+    def reject_state_url(cls, path: str | None) -> str | None:
         """The monitor's journal grows by small pieces, which stores of objects cannot do."""
         if path and "://" in path:
             raise ValueError("give a folder, on a disk that all nodes share; a URL cannot be one")
@@ -108,7 +108,7 @@ class Settings(Reached):
 
     @field_validator("webhook")
     @classmethod
-    def reachable(cls, url: str | None) -> str | None:
+    def check_webhook_url(cls, url: str | None) -> str | None:
         """It names a host, and no port that cannot be. What is odd would be told in an error, which is logged."""
         parts = urlsplit(url or "http://host")
         plain = (url or "").isascii() and (url or "").isprintable() and " " not in (url or "")
@@ -116,13 +116,13 @@ class Settings(Reached):
             raise ValueError("give a URL with a host and without a user, such as https://example.org/drift")
         return url
 
-    @field_validator("access_log", "state")
+    @field_validator("access_log", "state_dir")
     @classmethod
-    def kept_at(cls, path: str | None) -> str | None:
+    def make_local_paths_absolute(cls, path: str | None) -> str | None:
         """The whole path: a replica works in another folder."""
         return path and str(Path(path).absolute())
 
-    def require_log(self) -> None:
+    def require_writable_access_log(self) -> None:
         """Refuse a file that cannot be written to."""
         if self.access_log:
             try:
@@ -130,20 +130,20 @@ class Settings(Reached):
             except OSError as error:
                 raise ValueError(f"access_log={self.access_log} cannot be written ({error.strerror})") from None
 
-    def require_places(self) -> None:
+    def require_usable_folders(self) -> None:
         """Refuse a folder for the monitor that cannot be written to, and captures in an unknown kind of store."""
-        if self.state and self.drift:
+        if self.state_dir and self.drift:
             try:
-                Path(self.state).mkdir(parents=True, exist_ok=True)
-                (Path(self.state) / f".{os.getpid()}").touch()
-                (Path(self.state) / f".{os.getpid()}").unlink()
+                Path(self.state_dir).mkdir(parents=True, exist_ok=True)
+                (Path(self.state_dir) / f".{os.getpid()}").touch()
+                (Path(self.state_dir) / f".{os.getpid()}").unlink()
             except OSError as error:
-                raise ValueError(f"state={self.state} is no folder to write to ({error.strerror})") from None
-        if self.capture:
-            opened(self.capture)
+                raise ValueError(f"state_dir={self.state_dir} is no folder to write to ({error.strerror})") from None
+        if self.capture_dir:
+            open_directory(self.capture_dir)
 
 
-def loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     """Whether an address can be reached from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -151,6 +151,6 @@ def loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def given_by_root(path: Path) -> bool:
+def is_root_owned_secret(path: Path) -> bool:
     """Whether a file is root's and our group may read it, as Kubernetes gives a pod its secrets."""
     return path.stat().st_uid == 0 != os.geteuid()

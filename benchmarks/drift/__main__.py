@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.drift import alarm_delays as delays
-from benchmarks.drift import costs, diagnosis
+from benchmarks.drift import diagnosis
 from benchmarks.drift import peer_detectors as peers
 from benchmarks.drift import run_lengths as lengths
+from benchmarks.drift.alarm_delays import HEAD, SCENES, row, strength, told
+from benchmarks.drift.costs import anytime, batch, looking
 from benchmarks.drift.image_pool import OTHER, Pool, pool, reference
-from equipoise.hardware import machine
+from equipoise.hardware import describe_hardware
 from equipoise.workloads.vending.renderer import Scene
 
 ASKED, RUNS, SIZES = (10_000.0, 100_000.0), (1.0, 20.0, 100.0), (16, 64)
@@ -30,7 +31,7 @@ def main() -> None:
     asked.add_argument("--streams", type=int, default=20, help="that change, for each change")
     asked.add_argument("--only", nargs="*", help="names of tables")
     given = asked.parse_args()
-    print(", ".join(f"{name} {value}" for name, value in machine(torch.device("cpu")).items()))
+    print(", ".join(f"{name} {value}" for name, value in describe_hardware(torch.device("cpu")).items()))
     clean = pool(POOL)
     for name, table in TABLES.items():
         if not given.only or name in given.only:
@@ -48,18 +49,18 @@ def run_lengths(clean: Pool, given: Any) -> list[str]:
 
 def changes(clean: Pool, given: Any) -> list[str]:
     """Requests to an alarm, and its cause."""
-    known, lines = reference(), [*delays.HEAD]
-    for name, (scene, cause, goal) in delays.SCENES.items():
+    known, lines = reference(), [*HEAD]
+    for name, (scene, cause, goal) in SCENES.items():
         drifted = pool(3000, scene, OTHER)
-        found = [delays.told(known, clean, drifted, seed) for seed in range(given.streams)]
-        lines.append(delays.row(name, found, goal, cause, delays.strength(known, drifted)))
+        found = [told(known, clean, drifted, seed) for seed in range(given.streams)]
+        lines.append(row(name, found, goal, cause, strength(known, drifted)))
         print(lines[-1], flush=True)
     others = pool(6000, Scene(), OTHER)
     found = []
     for seed in range(given.streams):
         without = others.some(np.flatnonzero(others.labels != seed % 10))
-        found.append(delays.told(known, clean, without, seed))
-    lines.append(delays.row("one of ten classes gone", found, 500, "label shift", None))
+        found.append(told(known, clean, without, seed))
+    lines.append(row("one of ten classes gone", found, 500, "label shift", None))
     return lines
 
 
@@ -67,9 +68,9 @@ TABLES: dict[str, Callable[[Pool, Any], list[str]]] = {
     "lengths": run_lengths,
     "delays": changes,
     "diagnosis": lambda clean, given: diagnosis.table(reference(), clean, given.streams),
-    "batch": lambda clean, given: costs.batch(),
-    "cost": lambda clean, given: costs.looking(),
-    "anytime": lambda clean, given: costs.anytime(clean, reference(), given.streams * 10),
+    "batch": lambda clean, given: batch(),
+    "cost": lambda clean, given: looking(),
+    "anytime": lambda clean, given: anytime(clean, reference(), given.streams * 10),
     "peers": lambda clean, given: peers.table(reference(), clean, given),
 }
 

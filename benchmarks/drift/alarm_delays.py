@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.drift.image_pool import Pool
-from equipoise.drift.charts.baseline import Seen
-from equipoise.drift.detector import Watch
-from equipoise.drift.diagnosis.stream_verdict import verdict
-from equipoise.drift.reference.profile import Known
+from equipoise.drift.charts.baseline import ImageFeatures
+from equipoise.drift.detector import StreamDetector
+from equipoise.drift.diagnosis.stream_verdict import compute_stream_verdict
+from equipoise.drift.reference.profile import ReferenceProfile
 from equipoise.workloads.vending.renderer import Scene
 
 CLEAN, DRIFTED = 512, 1600  # requests before a change, and after it at most
@@ -51,31 +51,34 @@ SIZES = {
 """of which the size is to be told"""
 
 
-def told(known: Known, clean: Pool, drifted: Pool, seed: int) -> Told:
+def told(known: ReferenceProfile, clean: Pool, drifted: Pool, seed: int) -> Told:
     """One stream that changes."""
     rng = np.random.default_rng(seed)
-    watch = Watch.begun(known, RUN_LENGTH)
+    watch = StreamDetector.start(known, RUN_LENGTH)
     found: dict[str, Any] | None = None
     for part, count in ((clean, CLEAN), (drifted, DRIFTED)):
         places = rng.integers(0, len(part), count)
-        seen = part.some(places).seen(known.baseline.waves, known.baseline.temperature)
+        seen = part.some(places).seen(known.baseline.random_fourier, known.baseline.temperature)
         for start in range(0, count, STEP):
-            if watch.add(known.baseline.sums(piece(seen, start)), float(watch.pictures)) and found is None:
-                found = verdict(watch)
-    end = verdict(watch)
+            if (
+                watch.add_sums(known.baseline.sum_features(piece(seen, start)), float(watch.observed_images))
+                and found is None
+            ):
+                found = compute_stream_verdict(watch)
+    end = compute_stream_verdict(watch)
     delay = None if found is None else int(found["since"]["alarm"]["images"]) - CLEAN
     since = abs(end["since"]["images"] - DRIFTED) / DRIFTED if end["since"] else np.nan
     return Told(delay, found and found["cause"], since, {one["cause"]: one["value"] for one in end["effects"]})
 
 
-def piece(seen: Seen, start: int) -> Seen:
+def piece(seen: ImageFeatures, start: int) -> ImageFeatures:
     """A step of a stream."""
-    return seen.some(list(range(start, start + STEP)))
+    return seen.select(list(range(start, start + STEP)))
 
 
-def strength(known: Known, drifted: Pool) -> float:
+def strength(known: ReferenceProfile, drifted: Pool) -> float:
     """By how many standard deviations the figure moves that moves most."""
-    seen = drifted.seen(known.baseline.waves, known.baseline.temperature)
+    seen = drifted.seen(known.baseline.random_fourier, known.baseline.temperature)
     return float(np.abs(known.baseline.usual.scores(seen).mean(0)).max())
 
 

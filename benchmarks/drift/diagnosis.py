@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.drift.image_pool import OTHER, Pool, model, pool
-from equipoise.bundle import bundle
-from equipoise.drift.diagnosis import dataset_verdict as folder
-from equipoise.drift.reference.profile import Known
+from equipoise.bundle.bundle import load_bundle
+from equipoise.drift.diagnosis.dataset_verdict import compute_dataset_verdict
+from equipoise.drift.reference.profile import ReferenceProfile
 from equipoise.workloads.vending.renderer import Scene
 
 PICTURES = 300
@@ -22,9 +22,9 @@ LOOKS = {
 }
 
 
-def table(known: Known, clean: Pool, streams: int) -> list[str]:
+def table(known: ReferenceProfile, clean: Pool, streams: int) -> list[str]:
     """A row for each family."""
-    arrays = bundle.load(model()).reference()
+    arrays = load_bundle(model()).load_reference_arrays()
     mixes = [mixed(clean, seed) for seed in range(5 * streams)]
     families = {"shares of classes": mixes, "nothing": [alike(clean, seed) for seed in range(5 * streams)]}
     for name, scene in LOOKS.items():
@@ -58,11 +58,11 @@ def alike(drawn: Pool, seed: int) -> Pool:
     return drawn.some(np.random.default_rng(seed).integers(0, len(drawn), PICTURES))
 
 
-def judged(known: Known, arrays: dict[str, NDArray[Any]], some: Pool) -> dict[str, Any]:
+def judged(known: ReferenceProfile, arrays: dict[str, NDArray[Any]], some: Pool) -> dict[str, Any]:
     """The verdict on a folder of these."""
     base = known.baseline
-    seen = some.seen(base.waves, base.temperature)
-    return folder.judged(known, seen, some.features, arrays["features"], arrays["logits"].argmax(1))
+    seen = some.seen(base.random_fourier, base.temperature)
+    return compute_dataset_verdict(known, seen, some.features, arrays["features"], arrays["logits"].argmax(1))
 
 
 def kind(found: dict[str, Any]) -> str:

@@ -15,10 +15,10 @@ from typing import Any
 import torch
 
 from benchmarks.drift.image_pool import OTHER, SEED, model
-from equipoise.hardware import machine
-from jobs.cluster.processes import free_ports, until
-from jobs.demo.chapters import EVENING
-from jobs.demo.traffic import Customers
+from equipoise.hardware import describe_hardware
+from jobs.cluster.processes import find_free_ports, wait_until
+from jobs.demo.chapters import EVENING_SCENE
+from jobs.demo.traffic import SimulatedClients
 from tests.support.ray_cluster import Cluster, running
 
 LABELS, JUDGED, TICK = 100, 1000, 0.5
@@ -26,74 +26,74 @@ LABELS, JUDGED, TICK = 100, 1000, 0.5
 
 def main() -> None:
     """Tell it, with its numbers."""
-    print(", ".join(f"{name} {value}" for name, value in machine(torch.device("cpu")).items()))
+    print(", ".join(f"{name} {value}" for name, value in describe_hardware(torch.device("cpu")).items()))
     with TemporaryDirectory() as name, running() as cluster, served(cluster, Path(name)) as vending:
         told(vending, cluster, Path(name))
 
 
 @contextmanager
-def served(cluster: Cluster, place: Path) -> Iterator[Customers]:
+def served(cluster: Cluster, place: Path) -> Iterator[SimulatedClients]:
     """The bundle behind a link, on one replica, and who asks it."""
     (place / "vending").symlink_to(model())
-    (port,) = free_ports(1)
+    (port,) = find_free_ports(1)
     arguments = {
         "bundle": str(place / "vending"),
         "port": port,
-        "watch": 1,
-        "tick": TICK,
-        "state": str(place / "state"),
+        "reload_seconds": 1,
+        "report_seconds": TICK,
+        "state_dir": str(place / "state_dir"),
     }
-    arguments |= {"capture": str(place / "kept"), "captures": 400}
+    arguments |= {"capture_dir": str(place / "kept"), "max_captures": 400}
     application = {"name": "vending", "route_prefix": "/", "import_path": "services.app:build", "args": arguments}
     cluster.deploy({"proxy_location": "Disabled", "applications": [application]})
-    vending = Customers(port, SEED, OTHER)
-    until(vending.ready, 120)
+    vending = SimulatedClients(port, SEED, OTHER)
+    wait_until(vending.is_ready, 120)
     yield vending
 
 
-def told(vending: Customers, cluster: Cluster, place: Path) -> None:
+def told(vending: SimulatedClients, cluster: Cluster, place: Path) -> None:
     """The chapters."""
-    clean = vending.right(JUDGED) / JUDGED
+    clean = vending.count_correct(JUDGED) / JUDGED
     print(f"clean: {clean:.1%} of {JUDGED} right; {verdict(vending)['why']}", flush=True)
     adapted(vending, cluster, place, "without drift")
-    drifted = vending.right(JUDGED, EVENING) / JUDGED
-    found = until(lambda: (one := verdict(vending))["state"] == "drift" and one, 30)
+    drifted = vending.count_correct(JUDGED, EVENING_SCENE) / JUDGED
+    found = wait_until(lambda: (one := verdict(vending))["state"] == "drift" and one, 30)
     print(
         f"drifted: {drifted:.1%} right; {found['why']}; since {found['since']['images']} of {JUDGED} requests",
         flush=True,
     )
-    vending.right(600, EVENING)  # some of these are kept
-    until(lambda: len(vending.kept(LABELS)) == LABELS, 60)
-    print(f"labelled: {vending.labels(LABELS)}", flush=True)
-    before, answered = vending.version(), vending.answered.total()
-    with vending.coming(EVENING):
+    vending.count_correct(600, EVENING_SCENE)  # some of these are kept
+    wait_until(lambda: len(vending.list_drift_captures(LABELS)) == LABELS, 60)
+    print(f"labelled: {vending.label_captures(LABELS)}", flush=True)
+    before, answered = vending.served_version(), vending.answers_by_version.total()
+    with vending.send_in_background(EVENING_SCENE):
         adapted(vending, cluster, place, "with drift")
-        until(lambda: vending.version() != before, 60)
-        swapped = vending.answered.total()
-        until(lambda: vending.answered.total() > swapped + 100, 60)
-    meanwhile, missed = vending.answered.total() - answered, vending.unanswered
+        wait_until(lambda: vending.served_version() != before, 60)
+        swapped = vending.answers_by_version.total()
+        wait_until(lambda: vending.answers_by_version.total() > swapped + 100, 60)
+    meanwhile, missed = vending.answers_by_version.total() - answered, vending.failure_reasons
     print(f"swapped while {meanwhile} requests were answered; not answered: {len(missed)} {missed[:2]}", flush=True)
-    now, again = vending.right(JUDGED) / JUDGED, vending.right(JUDGED, EVENING) / JUDGED
+    now, again = vending.count_correct(JUDGED) / JUDGED, vending.count_correct(JUDGED, EVENING_SCENE) / JUDGED
     print(f"after: clean {now:.1%} ({now - clean:+.1%}), drifted {again:.1%}", flush=True)
     print(f"regained: {(again - drifted) / (clean - drifted):.1%} of what was lost; {verdict(vending)['why']}")
 
 
-def verdict(vending: Customers) -> dict[str, Any]:
+def verdict(vending: SimulatedClients) -> dict[str, Any]:
     """Once all that the bundle of now has answered are counted."""
 
     def counted() -> dict[str, Any] | None:
-        found: dict[str, Any] = vending.ask("GET", "/drift")
-        return found if found["images"] >= vending.answered[found["version"]] else None
+        found: dict[str, Any] = vending.request_service("GET", "/drift")
+        return found if found["images"] >= vending.answers_by_version[found["version"]] else None
 
-    found: dict[str, Any] = until(counted, 60)
+    found: dict[str, Any] = wait_until(counted, 60)
     return found
 
 
-def adapted(vending: Customers, cluster: Cluster, place: Path, when: str) -> None:
+def adapted(vending: SimulatedClients, cluster: Cluster, place: Path, when: str) -> None:
     """The command of the README."""
     link, begun = place / "vending", time.monotonic()
     command = [sys.executable, "-m", "jobs.adapt", "--bundle", str(link.resolve()), "--link", str(link)]
-    command += ["--service", f"http://127.0.0.1:{vending.port}", "--capture", str(place / "kept")]
+    command += ["--service", f"http://127.0.0.1:{vending.port}", "--capture-dir", str(place / "kept")]
     ran = cluster.run(*command, "--out", str(place / "adapted"), timeout=1200)
     print(f"adapt {when}: exit {ran.returncode} in {time.monotonic() - begun:.0f} s\n{ran.stdout}{ran.stderr[-600:]}")
 

@@ -11,16 +11,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from equipoise.bundle import bundle
-from equipoise.config import Trial
-from equipoise.drift.charts.baseline import Seen
-from equipoise.drift.features import confidence
-from equipoise.drift.features.image_stats import statistics
-from equipoise.drift.features.random_fourier import Waves
-from equipoise.drift.reference.profile import Known, known
+from equipoise.bundle.bundle import Bundle, load_bundle
+from equipoise.config import TrainConfig
+from equipoise.drift.charts.baseline import ImageFeatures
+from equipoise.drift.features.confidence import confidence_statistics
+from equipoise.drift.features.image_stats import image_statistics
+from equipoise.drift.features.random_fourier import RandomFourierFeatures
+from equipoise.drift.reference.profile import ReferenceProfile, profile_from_arrays
 from equipoise.training.loop import Training
-from equipoise.workloads.vending.products import MACHINE
-from equipoise.workloads.vending.renderer import Scene, rendered
+from equipoise.workloads.vending.products import MACHINE_PRODUCTS
+from equipoise.workloads.vending.renderer import Scene, render_images
 from tests.support.bundles import kept, published
 
 SIZE, SEED = 64, 2025
@@ -46,18 +46,20 @@ class Pool:
         """A few of them."""
         return Pool(self.figures[places], self.logits[places], self.features[places], self.labels[places])
 
-    def seen(self, waves: Waves, temperature: float) -> Seen:
+    def seen(self, waves: RandomFourierFeatures, temperature: float) -> ImageFeatures:
         """As charts take them."""
-        sure = confidence.confidence(self.logits, temperature)
-        return Seen(np.concatenate([self.figures, sure], 1), self.logits.argmax(1), waves(self.features))
+        sure = confidence_statistics(self.logits, temperature)
+        return ImageFeatures(np.concatenate([self.figures, sure], 1), self.logits.argmax(1), waves(self.features))
 
 
 @cache
 def model() -> Path:
     """The bundle: LeNet, from 24 products to the ten of a machine, as the README trains it."""
     place = Path(mkdtemp(prefix="equipoise-drift-"))
-    source = Trial(workload="vending-source", batch=32, lr=0.05, schedule="cosine", examples=40_000, target=2.0)
-    tuned = replace(source, workload="vending", init=str(place / "source"), lr=0.1, examples=12_000)
+    source = TrainConfig(
+        workload="vending-source", batch_size=32, lr=0.05, schedule="cosine", max_examples=40_000, target=2.0
+    )
+    tuned = replace(source, workload="vending", init_from=str(place / "source"), lr=0.1, max_examples=12_000)
     for name, trial in (("source", source), ("run", tuned)):
         training = Training(trial)
         for _ in training.laps():
@@ -66,11 +68,11 @@ def model() -> Path:
     return published(place / "run", place / "bundle", drift=True)
 
 
-def reference() -> Known:
+def reference() -> ReferenceProfile:
     """What the bundle knows."""
-    held = bundle.load(model())
-    kept_arrays = held.reference()
-    return known(kept_arrays, len(held.classes), kept_arrays["features"].shape[1])
+    held = load_bundle(model())
+    kept_arrays = held.load_reference_arrays()
+    return profile_from_arrays(kept_arrays, len(held.classes), kept_arrays["features"].shape[1])
 
 
 def pool(count: int, scene: Scene | None = None, first: int = APART) -> Pool:
@@ -85,14 +87,14 @@ def looked(part: tuple[str, int, int, Scene | None]) -> tuple[NDArray[Any], ...]
     """A few pictures, rendered and answered."""
     place, first, count, scene = part
     torch.set_num_threads(1)
-    run = opened(place).run
-    pictures, labels = rendered(MACHINE, np.arange(first, first + count), SEED, SIZE, scene)
+    run = opened(place).run_engine
+    pictures, labels = render_images(MACHINE_PRODUCTS, np.arange(first, first + count), SEED, SIZE, scene)
     answers = [run(some) for some in pictures.split(64)]
     logits, features = (torch.cat([one[place] for one in answers]).numpy() for place in (0, 1))
-    return statistics(pictures.numpy()), logits, features, labels.numpy()
+    return image_statistics(pictures.numpy()), logits, features, labels.numpy()
 
 
 @cache
-def opened(place: str) -> bundle.Bundle:
+def opened(place: str) -> Bundle:
     """A bundle, once a process."""
-    return bundle.load(place)
+    return load_bundle(place)

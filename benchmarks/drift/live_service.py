@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from benchmarks.drift.end_to_end import TICK, served, verdict
-from equipoise.hardware import machine
+from equipoise.hardware import describe_hardware
 from equipoise.workloads.vending.renderer import Scene
-from jobs.demo.traffic import AT_ONCE, NAMES, Customers
+from jobs.demo.traffic import MAX_CONCURRENT_REQUESTS, PRODUCT_NAMES, SimulatedClients
 from tests.support.ray_cluster import running
 
 CLEAN, BEFORE, DRIFTED, RARER = 3000, 300, 480, 1200
@@ -50,31 +50,33 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--runs", type=int, default=10)
     runs = asked.parse_args().runs
-    print(", ".join(f"{name} {value}" for name, value in machine(torch.device("cpu")).items()))
+    print(", ".join(f"{name} {value}" for name, value in describe_hardware(torch.device("cpu")).items()))
     with TemporaryDirectory() as name, running() as cluster, served(cluster, Path(name)) as vending:
-        pictures, _ = vending.pictures(CLEAN)
+        pictures, _ = vending.render_images(CLEAN)
         send(vending, pictures, np.arange(CLEAN))
         print(f"{CLEAN} clean requests: {verdict(vending)['state']}, {len(alarms(vending))} alarms\n", flush=True)
         print("| change | alarms | right cause first | median delay | since: off at most |\n|---|--:|--:|--:|--:|")
         for change, (scene, cause) in SCENES.items():
-            drifted = vending.pictures(1000, scene)
+            drifted = vending.render_images(1000, scene)
             found = [run(vending, pictures, chosen(scene, drifted, seed), seed) for seed in range(runs)]
             print(row(change, cause, found), flush=True)
-        print(f"\nnot answered: {len(vending.unanswered)} {vending.unanswered[:2]}")
+        print(f"\nnot answered: {len(vending.failure_reasons)} {vending.failure_reasons[:2]}")
 
 
 def chosen(scene: Scene | None, drifted: tuple[Tensor, list[str]], seed: int) -> Tensor:
     """Drifted requests of a run."""
     rng, (pictures, names) = np.random.default_rng(seed), drifted
-    places = np.arange(len(names)) if scene else np.flatnonzero(np.array(names) != NAMES[seed % len(NAMES)])
+    places = (
+        np.arange(len(names)) if scene else np.flatnonzero(np.array(names) != PRODUCT_NAMES[seed % len(PRODUCT_NAMES)])
+    )
     return pictures[rng.choice(places, DRIFTED if scene else RARER)]
 
 
-def run(vending: Customers, clean: Tensor, drifted: Tensor, seed: int) -> Seen:
+def run(vending: SimulatedClients, clean: Tensor, drifted: Tensor, seed: int) -> Seen:
     """One change."""
     time.sleep(2 * TICK)  # or the last few requests of the run before count into this one
-    vending.ask("POST", "/drift/reset")
-    vending.answered.clear()
+    vending.request_service("POST", "/drift/reset")
+    vending.answers_by_version.clear()
     before, first = len(alarms(vending)), None
     send(vending, clean, np.random.default_rng(100 + seed).integers(0, len(clean), BEFORE))
     verdict(vending)
@@ -88,16 +90,16 @@ def run(vending: Customers, clean: Tensor, drifted: Tensor, seed: int) -> Seen:
     return Seen(first["cause"], delay, abs(end["since"]["images"] - len(drifted)) / len(drifted))
 
 
-def send(vending: Customers, pictures: Tensor, places: Any) -> None:
+def send(vending: SimulatedClients, pictures: Tensor, places: Any) -> None:
     """Requests for labels, a few at once."""
-    with ThreadPoolExecutor(AT_ONCE) as clients:
-        ask: Callable[[int], str | None] = lambda place: vending.label(pictures[place])  # noqa: E731
+    with ThreadPoolExecutor(MAX_CONCURRENT_REQUESTS) as clients:
+        ask: Callable[[int], str | None] = lambda place: vending.predict_label(pictures[place])  # noqa: E731
         list(clients.map(ask, places.tolist()))
 
 
-def alarms(vending: Customers) -> list[dict[str, Any]]:
+def alarms(vending: SimulatedClients) -> list[dict[str, Any]]:
     """All so far."""
-    return [one for one in vending.ask("GET", "/drift/history")["events"] if one["event"] == "alarm"]
+    return [one for one in vending.request_service("GET", "/drift/history")["events"] if one["event"] == "alarm"]
 
 
 def row(change: str, cause: str, found: list[Seen]) -> str:

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.drift.image_pool import OTHER, Pool, model, pool
-from equipoise.bundle import bundle
-from equipoise.drift.detector import Watch
-from equipoise.drift.diagnosis import dataset_verdict as folder
-from equipoise.drift.reference.profile import Known
+from equipoise.bundle.bundle import load_bundle
+from equipoise.drift.detector import StreamDetector
+from equipoise.drift.diagnosis.dataset_verdict import compute_dataset_verdict
+from equipoise.drift.reference.profile import ReferenceProfile
 from equipoise.workloads.vending.renderer import Scene
 from tests.support.ray_cluster import ROOT
 
@@ -29,7 +29,7 @@ RUN_LENGTH = 2000.0
 RUNS = 20  # pictures of one class in a row, on average
 
 
-def table(known: Known, clean: Pool, given: Any) -> list[str]:
+def table(known: ReferenceProfile, clean: Pool, given: Any) -> list[str]:
     """Ours and theirs on windows, then on streams."""
     if not OTHERS.exists():
         return ["the detectors of others are not there: make .venv/watchers/ready"]
@@ -84,7 +84,7 @@ def in_runs(some: Pool, count: int, rng: np.random.Generator) -> Pool:
 
 def written(path: Path, kinds: dict[str, list[Pool]], streams: dict[str, Pool]) -> None:
     """What the others are given."""
-    kept = bundle.load(model()).reference()
+    kept = load_bundle(model()).load_reference_arrays()
     found: dict[str, NDArray[Any]] = {"features": kept["features"], "logits": kept["logits"]}
     for name, windows in kinds.items():
         found[f"windows/{name}/features"] = np.stack([one.features for one in windows])
@@ -94,14 +94,16 @@ def written(path: Path, kinds: dict[str, list[Pool]], streams: dict[str, Pool]) 
     np.savez(path, **found)
 
 
-def windows(known: Known, kinds: dict[str, list[Pool]]) -> dict[str, Any]:
+def windows(known: ReferenceProfile, kinds: dict[str, list[Pool]]) -> dict[str, Any]:
     """The judgement of a folder, as jobs.check makes it; wrong once in a hundred by design."""
-    kept = bundle.load(model()).reference()
+    kept = load_bundle(model()).load_reference_arrays()
     called, base = kept["logits"].argmax(1), known.baseline
     found, begun = {}, process_time()
     for name, some in kinds.items():
         judged = [
-            folder.judged(known, one.seen(base.waves, base.temperature), one.features, kept["features"], called)
+            compute_dataset_verdict(
+                known, one.seen(base.random_fourier, base.temperature), one.features, kept["features"], called
+            )
             for one in some
         ]
         found[name] = f"{np.mean([one['state'] == 'drift' for one in judged]):.0%}"
@@ -109,14 +111,14 @@ def windows(known: Known, kinds: dict[str, list[Pool]]) -> dict[str, Any]:
     return found | {"cost": cost}
 
 
-def streamed(known: Known, streams: dict[str, Pool]) -> dict[str, Any]:
+def streamed(known: ReferenceProfile, streams: dict[str, Pool]) -> dict[str, Any]:
     """All charts, in steps of 16; after an alarm they begin anew."""
     found, begun = {}, process_time()
     for name, stream in streams.items():
-        watch, alarms = Watch.begun(known, RUN_LENGTH), 0
-        seen = stream.seen(known.baseline.waves, known.baseline.temperature)
+        watch, alarms = StreamDetector.start(known, RUN_LENGTH), 0
+        seen = stream.seen(known.baseline.random_fourier, known.baseline.temperature)
         for start in range(0, LONG, 16):
-            if watch.add(known.baseline.sums(seen.some(list(range(start, start + 16)))), 0.0):
-                watch, alarms = Watch.begun(known, RUN_LENGTH), alarms + 1
+            if watch.add_sums(known.baseline.sum_features(seen.select(list(range(start, start + 16)))), 0.0):
+                watch, alarms = StreamDetector.start(known, RUN_LENGTH), alarms + 1
         found[name] = f"{LONG / alarms:,.0f}" if alarms else f"none in {LONG:,}"
     return found | {"cost": (process_time() - begun) / (LONG * len(streams)) * 1e6}

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from benchmarks.drift.image_pool import PROCESSES, Pool
-from equipoise.drift.charts.baseline import FIGURES, Seen, Usual, usual
-from equipoise.drift.charts.cusum import Step, charts, rules
+from equipoise.drift.charts.baseline import CHARTED_FEATURES, ClassStatistics, ImageFeatures, fit_class_statistics
+from equipoise.drift.charts.cusum import StepSums, build_cusum_parameters, initial_cusum_state
 from equipoise.drift.detector import chart_name
-from equipoise.drift.features.random_fourier import waves
-from equipoise.drift.reference.false_alarms import called
-from equipoise.drift.reference.thresholds import Calibration, calibrated
+from equipoise.drift.features.random_fourier import fit_random_features
+from equipoise.drift.reference.false_alarms import find_and_reset_alarms
+from equipoise.drift.reference.thresholds import Calibration, calibrate_thresholds
 
 STREAMS = 200
 CLASSES = 10
@@ -41,9 +41,9 @@ class Case(NamedTuple):
 class Held:
     """A reference, and the rest of the pool as it sees it."""
 
-    usual: Usual
+    usual: ClassStatistics
     calibration: Calibration
-    seen: Seen
+    seen: ImageFeatures
     scores: NDArray[np.float32]
     members: NDArray[np.int64]
     """(classes, each) places of the pictures that show each class"""
@@ -87,12 +87,14 @@ def alarms(case: Case) -> list[int]:
     """The charts that alarmed, over all streams; one that did begins anew."""
     rng = np.random.default_rng(case.seed)
     held = drawn(SHARED[0], case, rng)
-    state = charts(rules(held.usual), len(FIGURES), held.seen.waves.shape[1], STREAMS)
+    state = initial_cusum_state(
+        build_cusum_parameters(held.usual), len(CHARTED_FEATURES), held.seen.fourier_features.shape[1], STREAMS
+    )
     age = np.zeros(STREAMS)
     found: list[int] = []
     for step in steps(held, case, rng):
-        state.step(step)
-        found += called(state, held.calibration, case.asked, case.size, age).tolist()
+        state.update(step)
+        found += find_and_reset_alarms(state, held.calibration, case.asked, case.size, age).tolist()
     return found
 
 
@@ -102,17 +104,17 @@ def drawn(pool: Pool, case: Case, rng: np.random.Generator) -> Held:
     each = case.examples // CLASSES
     chosen = np.concatenate([order[pool.labels[order] == one][:each] for one in range(CLASSES)])
     rest = np.setdiff1d(np.arange(len(pool)), chosen)
-    turn = waves(pool.features[chosen])
+    turn = fit_random_features(pool.features[chosen])
     reference, seen = pool.some(chosen).seen(turn, 1.0), pool.some(rest).seen(turn, 1.0)
-    held = usual(reference, CLASSES)
-    calibration = calibrated(reference, pool.labels[chosen], CLASSES, seed=case.seed)
+    held = fit_class_statistics(reference, CLASSES)
+    calibration = calibrate_thresholds(reference, pool.labels[chosen], CLASSES, seed=case.seed)
     members = [np.flatnonzero(pool.labels[rest] == one) for one in range(CLASSES)]
     fewest = min(map(len, members))
     table = np.stack([one[:fewest] for one in members])
     return Held(held, calibration, seen, held.scores(seen).astype(np.float32), table)
 
 
-def steps(held: Held, case: Case, rng: np.random.Generator) -> Iterator[Step]:
+def steps(held: Held, case: Case, rng: np.random.Generator) -> Iterator[StepSums]:
     """Pictures of all streams, some at a time."""
     shown = rng.integers(0, CLASSES, STREAMS)
     for _ in range(case.pictures // STREAMS // case.size):
@@ -124,11 +126,11 @@ def steps(held: Held, case: Case, rng: np.random.Generator) -> Iterator[Step]:
         yield summed(held, held.members[labels, rng.integers(0, held.members.shape[1], labels.shape)])
 
 
-def summed(held: Held, places: NDArray[np.int64]) -> Step:
+def summed(held: Held, places: NDArray[np.int64]) -> StepSums:
     """What they add up to."""
-    called = held.seen.classes[places]
+    called = held.seen.predicted_classes[places]
     counts = np.stack([(called == one).sum(1) for one in range(CLASSES)], 1).astype(float)
     ends = np.arange(len(places) + 1) * places.shape[1]
     hits = csr_array((np.ones(places.size, np.float32), places.ravel(), ends), (len(places), len(held.seen)))
-    rest = np.asarray(hits @ held.seen.waves, float) - counts @ held.usual.waves
-    return Step(counts, np.asarray(hits @ held.scores, float), rest)
+    rest = np.asarray(hits @ held.seen.fourier_features, float) - counts @ held.usual.waves
+    return StepSums(counts, np.asarray(hits @ held.scores, float), rest)

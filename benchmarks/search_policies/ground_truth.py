@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from equipoise.planning import measurements as tables
-from equipoise.planning import step_time_fit as system
-from equipoise.planning.examples_to_target import Seeds, expected
-from equipoise.planning.search import GRID_REACH, octave
+from equipoise.planning.examples_to_target import SettingRuns, expected_examples
+from equipoise.planning.measurements import read_examples_to_target
+from equipoise.planning.search import GRID_LR_REACH_OCTAVES, round_to_half_octave
+from equipoise.planning.step_time_fit import StepTimeFit, fit_step_time
 
 DATA = Path(__file__).parents[2] / "tests" / "data"
 REPLAYS = 20
@@ -35,9 +35,9 @@ class Truth:
     def __init__(self, name: str) -> None:
         self.name = name
         self.ladders = pd.read_csv(DATA / name / "system.csv")
-        self.fits: dict[int, system.System] = {}
+        self.fits: dict[int, StepTimeFit] = {}
         self.steps = self.ladders.groupby(["workers", "batch"]).seconds.median()
-        self.runs = tables.statistical(DATA / name / "statistical.csv").astype({"global_batch": int, "seed": int})
+        self.runs = read_examples_to_target(DATA / name / "statistical.csv").astype({"global_batch": int, "seed": int})
         self.by_setting = {key: here.set_index("seed") for key, here in self.runs.groupby(["global_batch", "lr"])}
         self.rates = {b: sorted(here.lr.unique()) for b, here in self.runs.groupby("global_batch")}
         self.metrics = pd.read_csv(DATA / name / "metrics.csv").set_index(["global_batch", "lr", "seed"]).sort_index()
@@ -53,12 +53,12 @@ class Truth:
         """Seconds of a step: measured."""
         return float(self.steps[workers, global_batch // workers])
 
-    def ladder(self, draw: int) -> system.System:
+    def ladder(self, draw: int) -> StepTimeFit:
         """Step times as one sweep measures them."""
         draws = self.ladders["draw"].unique()
         number = draws[draw % len(draws)]
         if number not in self.fits:
-            self.fits[number] = system.fitted(self.ladders[self.ladders["draw"] == number].drop(columns="draw"))
+            self.fits[number] = fit_step_time(self.ladders[self.ladders["draw"] == number].drop(columns="draw"))
         return self.fits[number]
 
     def alone(self, global_batch: int) -> float:
@@ -74,7 +74,11 @@ class Truth:
     def seconds(self, choice: Choice, seeds: list[int]) -> float:
         """Seconds to the target that a choice takes on average over seeds, runs that fail being followed by others."""
         here = self.by_setting[choice.global_batch, choice.lr].loc[seeds]
-        return expected(Seeds.of(here)) / choice.global_batch * self.step(choice.workers, choice.global_batch)
+        return (
+            expected_examples(SettingRuns.from_table(here))
+            / choice.global_batch
+            * self.step(choice.workers, choice.global_batch)
+        )
 
     def best(self, seeds: list[int]) -> Choice:
         """What the whole grid says is fastest."""
@@ -99,7 +103,7 @@ class Truth:
 def first_rate(truth: Truth) -> float:
     """The rate that the sweep's search started from: the middle of those at the smallest batch."""
     rates = truth.rates[min(truth.rates)]
-    return octave(rates[GRID_REACH])
+    return round_to_half_octave(rates[GRID_LR_REACH_OCTAVES])
 
 
 def halves(truth: Truth, draw: int) -> tuple[list[int], list[int]]:

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 
-from equipoise.workloads.models import model
+from equipoise.workloads.models import model_factory
 
 torch.set_num_threads(1)
 RUN, MODEL = "BENCH_RUN", "BENCH_MODEL"
@@ -22,7 +22,7 @@ class Net:
     def __init__(self) -> None:
         name, channels, size = os.environ[MODEL].split(":")
         self.mode = "L" if channels == "1" else "RGB"
-        self.network = model(name, 10, int(channels), int(size))().eval()
+        self.network = model_factory(name, 10, int(channels), int(size))().eval()
         self.network.load_state_dict(load_file(Path(os.environ[RUN], "model.safetensors")))
 
     def decode(self, data: bytes) -> torch.Tensor:

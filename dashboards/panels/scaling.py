@@ -1,35 +1,32 @@
 """What more workers bring: speed-up against the ideal, and where the time of a step goes."""
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from dashboards import theme as style
 from dashboards.page import Panel, Table
-from dashboards.panels.tradeoff import MOST, apart
-from dashboards.plan_tables import place
+from dashboards.panels.tradeoff import MAX_PLOT_LINES, thin_ticks
+from dashboards.plan_tables import format_cluster_shape
+from dashboards.theme import BLUE, GREEN, NEUTRAL_COLOR, ORANGE, apply_theme, series_color, series_symbol, set_log_axis
+from equipoise.type_aliases import JsonObject
 
-Facts = dict[str, Any]
-
-PARTS = {"compute": style.BLUE, "exchange": style.ORANGE, "data": style.GREEN}
+STEP_TIME_COLORS = {"compute": BLUE, "exchange": ORANGE, "data": GREEN}
 
 
-def measured(rows: pd.DataFrame) -> pd.DataFrame:
+def measured_speedups(step_times: pd.DataFrame) -> pd.DataFrame:
     """Examples a second of each place and batch, and against the fewest workers at the same batch of each."""
-    middle = rows.groupby(["nodes", "workers", "batch"], as_index=False)["seconds"].median()
-    return against(middle.assign(measured=True))
+    middle = step_times.groupby(["nodes", "workers", "batch"], as_index=False)["seconds"].median()
+    return add_speedups(middle.assign(measured=True))
 
 
-def predicted(facts: Facts) -> pd.DataFrame:
+def predicted_speedups(plan_json: JsonObject) -> pd.DataFrame:
     """The same of what the fit predicts."""
-    rows = [row for row in (facts["system"] or {}).get("predictions", []) if row["seconds"] is not None]
-    return against(pd.DataFrame(rows, columns=["nodes", "workers", "batch", "seconds", "measured"]))
+    rows = [row for row in (plan_json["system"] or {}).get("predictions", []) if row["seconds"] is not None]
+    return add_speedups(pd.DataFrame(rows, columns=["nodes", "workers", "batch", "seconds", "measured"]))
 
 
-def against(table: pd.DataFrame) -> pd.DataFrame:
+def add_speedups(table: pd.DataFrame) -> pd.DataFrame:
     """With rates and speed-ups."""
     rate = table.workers * table.batch / table.seconds.astype(float)
     ordered = table.assign(rate=rate).sort_values(["batch", "workers", "nodes"])
@@ -37,27 +34,29 @@ def against(table: pd.DataFrame) -> pd.DataFrame:
     return ordered.assign(speedup=ordered.rate / first.rate * first.workers)
 
 
-def speedups(rows: pd.DataFrame | None, facts: Facts) -> go.Figure:
+def speedup_figure(step_times: pd.DataFrame | None, plan_json: JsonObject) -> go.Figure:
     """Speed-up over workers, a line for each batch of a worker, and the ideal."""
-    figure, fits = go.Figure(), predicted(facts)
-    known = measured(rows) if rows is not None else fits[fits.measured]
+    figure, fits = go.Figure(), predicted_speedups(plan_json)
+    known = measured_speedups(step_times) if step_times is not None else fits[fits.measured]
     most = max([1, *fits.workers, *known.workers])
-    figure.add_scatter(x=[1, most], y=[1, most], mode="lines", line={"color": style.GREY, "dash": "dash"}, name="ideal")
-    for at, batch in enumerate(shown(sorted({*fits.batch, *known.batch}), facts["plan"])):
-        shade, name = style.colour(at), f"{batch:,} a worker"
+    figure.add_scatter(
+        x=[1, most], y=[1, most], mode="lines", line={"color": NEUTRAL_COLOR, "dash": "dash"}, name="ideal"
+    )
+    for at, batch in enumerate(batches_to_draw(sorted({*fits.batch, *known.batch}), plan_json["plan"])):
+        shade, name = series_color(at), f"{batch:,} a worker"
         here = fits[fits.batch == batch].drop_duplicates("workers")  # on the fewest nodes
         figure.add_scatter(
             x=here.workers,
             y=here.speedup,
             mode="lines+markers",
             line={"color": shade, "dash": "dot"},
-            marker_symbol=style.symbol(at, measured=False),
+            marker_symbol=series_symbol(at, measured=False),
             name=name,
             legendgroup=name,
             hovertemplate="%{y:.3g} predicted",
         )
         here = known[known.batch == batch]
-        marker = {"color": shade, "symbol": style.symbol(at), "size": 9}
+        marker = {"color": shade, "symbol": series_symbol(at), "size": 9}
         figure.add_scatter(
             x=here.workers,
             y=here.speedup,
@@ -68,25 +67,25 @@ def speedups(rows: pd.DataFrame | None, facts: Facts) -> go.Figure:
             showlegend=False,
             hovertemplate="%{y:.3g} measured",
         )
-    ticks = apart(sorted({*fits.workers, *known.workers}))
+    ticks = thin_ticks(sorted({*fits.workers, *known.workers}))
     figure.update_xaxes(title_text="workers", type="log", tickvals=ticks, ticktext=[str(one) for one in ticks])
-    style.logarithmic(figure, "y", [1, most, *known.speedup], "speed-up")
-    return style.styled(figure, 460)
+    set_log_axis(figure, "y", [1, most, *known.speedup], "speed-up")
+    return apply_theme(figure, 460)
 
 
-def shown(batches: list[int], chosen: Facts | None) -> list[int]:
+def batches_to_draw(batches: list[int], plan: JsonObject | None) -> list[int]:
     """Those that get a line: the plan's, and others from the smallest to the largest."""
-    if len(batches) <= MOST:
+    if len(batches) <= MAX_PLOT_LINES:
         return batches
-    places = np.linspace(0, len(batches) - 1, MOST - 1).round().astype(int)
-    return sorted({*(batches[place] for place in places), *([chosen["batch"]] if chosen else [])} & {*batches})
+    places = np.linspace(0, len(batches) - 1, MAX_PLOT_LINES - 1).round().astype(int)
+    return sorted({*(batches[place] for place in places), *([plan["batch"]] if plan else [])} & {*batches})
 
 
-def split(rows: pd.DataFrame) -> pd.DataFrame:
+def step_time_breakdown(step_times: pd.DataFrame) -> pd.DataFrame:
     """Milliseconds of a step by what they are spent on; `seconds` are all of it."""
-    parts = [name for name in ("data_seconds", "exchange_seconds") if name in rows]
+    parts = [name for name in ("data_seconds", "exchange_seconds") if name in step_times]
     wanted = ["nodes", "workers", "batch"]
-    table = rows.assign(**{name: pd.to_numeric(rows[name], errors="coerce").fillna(0.0) for name in parts})
+    table = step_times.assign(**{name: pd.to_numeric(step_times[name], errors="coerce").fillna(0.0) for name in parts})
     middle = table.groupby(wanted, as_index=False)[["seconds", *parts]].median()
     for name in ("data_seconds", "exchange_seconds"):
         if name not in middle:
@@ -99,16 +98,16 @@ def split(rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def parts(rows: pd.DataFrame) -> go.Figure:
+def step_time_breakdown_figure(step_times: pd.DataFrame) -> go.Figure:
     """Stacked bars over the batch, a panel for each place."""
-    table = split(rows)
+    table = step_time_breakdown(step_times)
     places = list(table[["nodes", "workers"]].drop_duplicates().itertuples(index=False, name=None))
-    titles = [place(int(nodes), int(workers)) for nodes, workers in places]
+    titles = [format_cluster_shape(int(nodes), int(workers)) for nodes, workers in places]
     figure = make_subplots(rows=len(places), shared_xaxes=True, vertical_spacing=0.25 / max(len(places), 2),
                            subplot_titles=titles)  # fmt: skip
     for row, (nodes, workers) in enumerate(places, 1):
         here = table[(table.nodes == nodes) & (table.workers == workers)]
-        for name, shade in PARTS.items():
+        for name, shade in STEP_TIME_COLORS.items():
             figure.add_bar(
                 x=[f"{batch:,.0f}" for batch in here.batch],
                 y=here[name],
@@ -123,12 +122,12 @@ def parts(rows: pd.DataFrame) -> go.Figure:
     figure.update_xaxes(title_text="batch of a worker, examples", row=len(places), col=1)
     batches = [f"{batch:,.0f}" for batch in sorted(table.batch.unique())]
     figure.update_xaxes(type="category", categoryorder="array", categoryarray=batches)
-    return style.styled(figure, 120 + 200 * len(places)).update_layout(barmode="stack")
+    return apply_theme(figure, 120 + 200 * len(places)).update_layout(barmode="stack")
 
 
-def binds(facts: Facts) -> list[str]:
+def describe_bottleneck(plan_json: JsonObject) -> list[str]:
     """What keeps the plan from being faster, in words."""
-    chosen = facts["plan"]
+    chosen = plan_json["plan"]
     if not chosen:
         return []
     words = {
@@ -137,29 +136,36 @@ def binds(facts: Facts) -> list[str]:
         "noise": "its batch is past the critical one: more workers at the same batch of each teach little more",
         "data": "its workers wait for data: a faster store or more loading threads would help",
     }
-    where = place(chosen["nodes"], chosen["workers"])
+    where = format_cluster_shape(chosen["nodes"], chosen["workers"])
     return [f"The plan ({where} x {chosen['batch']}) is bound by {chosen['binding']}: {words[chosen['binding']]}."]
 
 
-def panels(facts: Facts, rows: pd.DataFrame | None) -> list[Panel]:
+def build_scaling_panels(plan_json: JsonObject, step_times: pd.DataFrame | None) -> list[Panel]:
     """All that can be drawn of what is there."""
     found = []
-    if facts["system"] or rows is not None:
+    if plan_json["system"] or step_times is not None:
         says = (
             "How many times as fast workers are together as the fewest are, at the same batch of each; filled marks"
             " were measured, dotted lines and hollow marks predicted."
         )
-        found.append(Panel(name="speedup", figure=speedups(rows, facts), says=says, numbers=numbers(rows, facts)))
-    if rows is not None and {"data_seconds", "exchange_seconds"} & {*rows}:
+        found.append(
+            Panel(
+                name="speedup",
+                figure=speedup_figure(step_times, plan_json),
+                caption=says,
+                data_table=speedup_table(step_times, plan_json),
+            )
+        )
+    if step_times is not None and {"data_seconds", "exchange_seconds"} & {*step_times}:
         says = "Where the time of a step goes: computing, what the exchange adds to it, and waiting for data."
-        found.append(Panel(name="parts", figure=parts(rows), says=says))
+        found.append(Panel(name="parts", figure=step_time_breakdown_figure(step_times), caption=says))
     return found
 
 
-def numbers(rows: pd.DataFrame | None, facts: Facts) -> Table:
+def speedup_table(step_times: pd.DataFrame | None, plan_json: JsonObject) -> Table:
     """Rates and speed-ups, measured and predicted."""
-    tables = [predicted(facts).assign(which="predicted")]
-    tables += [measured(rows).assign(which="measured")] if rows is not None else []
+    tables = [predicted_speedups(plan_json).assign(which="predicted")]
+    tables += [measured_speedups(step_times).assign(which="measured")] if step_times is not None else []
     columns = ["which", "nodes", "workers", "batch", "rate", "speedup"]
     found = [list(row) for table in tables for row in table[columns].itertuples(index=False, name=None)]
     return Table(name="speedups", columns=[*columns[:4], "examples/s", "speed-up"], rows=found)

@@ -11,32 +11,32 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from equipoise.bundle import graph as program
-from equipoise.storage import atomic as store
+from equipoise.bundle.graph import load_program
+from equipoise.storage.atomic import read_json
 
-PROGRAM, WEIGHTS, ONNX = "program.json", "weights.safetensors", "model.onnx"
+PROGRAM_FILE, WEIGHTS_FILE, ONNX_FILE = "program.json", "weights.safetensors", "model.onnx"
 
 Engine = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
-class Eager:
+class EagerEngine:
     """PyTorch, operator by operator."""
 
-    def __init__(self, folder: Path, onednn: bool = True) -> None:
-        self.run = program.loaded(store.read_json(folder / PROGRAM), load_file(folder / WEIGHTS))
-        self.onednn = onednn
+    def __init__(self, folder: Path, use_onednn: bool = True) -> None:
+        self.program = load_program(read_json(folder / PROGRAM_FILE), load_file(folder / WEIGHTS_FILE))
+        self.use_onednn = use_onednn
 
     @torch.inference_mode()
     def __call__(self, pictures: Tensor) -> tuple[Tensor, Tensor]:
-        with self._kernels():
-            logits, features = self.run(pictures)
+        with self._kernel_context():
+            logits, features = self.program(pictures)
         return logits, features
 
-    def _kernels(self) -> AbstractContextManager[None]:
-        return nullcontext() if self.onednn else without_onednn()
+    def _kernel_context(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.use_onednn else without_onednn()
 
 
-class Onnx:
+class OnnxEngine:
     """onnxruntime, one thread, no thread spinning beside it."""
 
     def __init__(self, folder: Path) -> None:
@@ -45,42 +45,44 @@ class Onnx:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        self.session = onnxruntime.InferenceSession(str(folder / ONNX), options, providers=["CPUExecutionProvider"])
-        self.input = self.session.get_inputs()[0].name
+        self.session = onnxruntime.InferenceSession(
+            str(folder / ONNX_FILE), options, providers=["CPUExecutionProvider"]
+        )
+        self.input_name = self.session.get_inputs()[0].name
 
     def __call__(self, pictures: Tensor) -> tuple[Tensor, Tensor]:
-        logits, features = self.session.run(None, {self.input: pictures.numpy()})
+        logits, features = self.session.run(None, {self.input_name: pictures.numpy()})
         return torch.from_numpy(logits), torch.from_numpy(features)
 
 
 ENGINES: dict[str, Callable[[Path], Engine]] = {
-    "eager": Eager,
-    "eager without oneDNN": lambda folder: Eager(folder, onednn=False),
-    "onnxruntime": Onnx,
+    "eager": EagerEngine,
+    "eager without oneDNN": lambda folder: EagerEngine(folder, use_onednn=False),
+    "onnxruntime": OnnxEngine,
 }
 
 
-class Served(nn.Module):
+class InferenceModule(nn.Module):
     """A model with its preprocessing in front and its features beside the scores."""
 
-    def __init__(self, model: nn.Module, head: str | None, mean: Any, std: Any) -> None:
+    def __init__(self, model: nn.Module, head_name: str | None, mean: Any, std: Any) -> None:
         super().__init__()
         self.model = model
         deviation = torch.tensor(std, dtype=torch.float64).view(-1, 1, 1)
         centre = torch.tensor(mean, dtype=torch.float64).view(-1, 1, 1)
         self.gain = nn.Buffer((1 / (255 * deviation)).float())
         self.offset = nn.Buffer((-centre / deviation).float())
-        self.seen: list[Tensor] = []
-        if head:
-            self.model.get_submodule(head).register_forward_pre_hook(self._see)
+        self.captured_features: list[Tensor] = []
+        if head_name:
+            self.model.get_submodule(head_name).register_forward_pre_hook(self._capture_features)
 
-    def _see(self, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        self.seen[:] = inputs[:1]
+    def _capture_features(self, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        self.captured_features[:] = inputs[:1]
 
     def forward(self, pictures: Tensor) -> tuple[Tensor, Tensor]:
         """Scores and features of uint8 pictures."""
         logits = self.model(pictures.float() * self.gain + self.offset)
-        features = self.seen.pop() if self.seen else logits
+        features = self.captured_features.pop() if self.captured_features else logits
         return logits, features.mean((2, 3)) if features.ndim == 4 else features
 
 

@@ -1,22 +1,19 @@
 """How well a model does on a split, and how well it knows it."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 
-Array = NDArray[np.floating[Any]]
-Labels = NDArray[np.int64]
+from equipoise.type_aliases import AnyArray, IntArray
 
-BINS = 15  # of confidence, for the calibration error
-TEMPERATURES = (0.05, 20.0)
+CALIBRATION_BINS = 15  # of confidence, for the calibration error
+TEMPERATURE_BOUNDS = (0.05, 20.0)
 
 
 @dataclass(frozen=True)
-class Judged:
+class Evaluation:
     """Accuracy of all and by class, and calibration before and after the temperature."""
 
     accuracy: float
@@ -26,36 +23,36 @@ class Judged:
     temperature: float
 
 
-def judged(logits: Array, labels: Labels, classes: list[str], temperature: float) -> Judged:
+def evaluate_predictions(logits: AnyArray, labels: IntArray, class_names: list[str], temperature: float) -> Evaluation:
     """On examples that neither training nor the temperature has seen."""
     right = logits.argmax(1) == labels
     by_class = {
-        name: float(right[labels == place].mean()) for place, name in enumerate(classes) if (labels == place).any()
+        name: float(right[labels == place].mean()) for place, name in enumerate(class_names) if (labels == place).any()
     }
-    return Judged(
+    return Evaluation(
         accuracy=float(right.mean()),
         by_class=by_class,
-        calibration_error=calibration_error(softmax(logits, 1), labels),
-        calibrated_error=calibration_error(softmax(logits / temperature, 1), labels),
+        calibration_error=expected_calibration_error(softmax(logits, 1), labels),
+        calibrated_error=expected_calibration_error(softmax(logits / temperature, 1), labels),
         temperature=temperature,
     )
 
 
-def temperature(logits: Array, labels: Labels) -> float:
+def fit_temperature(logits: AnyArray, labels: IntArray) -> float:
     """By what scores are divided before softmax so that they are as likely as they say (Guo et al., 2017)."""
     rows = np.arange(len(labels))
 
     def surprise(log: float) -> float:
         return float(-log_softmax(logits / np.exp(log), 1)[rows, labels].mean())
 
-    low, high = np.log(TEMPERATURES)
+    low, high = np.log(TEMPERATURE_BOUNDS)
     return float(np.exp(minimize_scalar(surprise, bounds=(low, high), method="bounded").x))
 
 
-def calibration_error(scores: Array, labels: Labels) -> float:
+def expected_calibration_error(scores: AnyArray, labels: IntArray) -> float:
     """How far confidence is from accuracy, over bins of confidence with as many examples as they hold."""
     confidence, right = scores.max(1), scores.argmax(1) == labels
-    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    bins = np.minimum((confidence * CALIBRATION_BINS).astype(int), CALIBRATION_BINS - 1)
     gaps = [
         abs(float(right[bins == one].mean() - confidence[bins == one].mean())) * (bins == one).mean()
         for one in set(bins)
@@ -63,9 +60,9 @@ def calibration_error(scores: Array, labels: Labels) -> float:
     return float(sum(gaps))
 
 
-def confusion(logits: Array, labels: Labels, count: int) -> Array:
+def confusion_matrix(logits: AnyArray, labels: IntArray, class_count: int) -> AnyArray:
     """Share of each class (column) that is called each class (row); a class without examples is called itself."""
-    table = np.zeros((count, count))
+    table = np.zeros((class_count, class_count))
     np.add.at(table, (logits.argmax(1), labels), 1)
     seen = table.sum(0)
-    return np.where(seen > 0, table / np.maximum(seen, 1), np.eye(count))
+    return np.where(seen > 0, table / np.maximum(seen, 1), np.eye(class_count))

@@ -15,17 +15,17 @@ from torch import Tensor, fx, nn
 from torch.export import Dim, ExportedProgram
 from torch.export.graph_signature import InputKind
 
-TYPES: dict[type, str] = {
+TORCH_TYPE_NAMES: dict[type, str] = {
     torch.dtype: "dtype",
     torch.device: "device",
     torch.layout: "layout",
     torch.memory_format: "format",
 }
-ARITHMETIC = {name: getattr(operator, name) for name in ("getitem", "add", "sub", "mul", "floordiv", "mod", "neg")}
-CHECKS = {"_assert_scalar", "_assert_tensor_metadata", "sym_constrain_range_for_size", "sym_constrain_range"}
-LARGEST = 1 << 40  # of sizes that a program reckons with
-Step = Callable[[list[Any], Tensor], Any]
-NAMES = """
+SIZE_ARITHMETIC = {name: getattr(operator, name) for name in ("getitem", "add", "sub", "mul", "floordiv", "mod", "neg")}
+CHECK_OPERATORS = {"_assert_scalar", "_assert_tensor_metadata", "sym_constrain_range_for_size", "sym_constrain_range"}
+MAX_COMPUTED_SIZE = 1 << 40  # of sizes that a program reckons with
+Instruction = Callable[[list[Any], Tensor], Any]
+OPERATOR_NAMES_TEXT = """
     abs adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool2d add addmm amax amin arange argmax avg_pool1d
     avg_pool2d baddbmm batch_norm bmm cat ceil celu chunk clamp clamp_max clamp_min clone concat constant_pad_nd
     contiguous conv1d conv2d conv3d cos cumsum detach div dropout einsum elu eq erf exp expand expand_as eye
@@ -38,19 +38,19 @@ NAMES = """
     sym_size t tanh tile to transpose tril triu unbind unflatten unsqueeze upsample_bicubic2d upsample_bilinear2d
     upsample_nearest2d var view view_as where zero zeros zeros_like
 """
-OPERATORS = frozenset(NAMES.split())
+ALLOWED_OPERATORS = frozenset(OPERATOR_NAMES_TEXT.split())
 """of ATen, by their names without the underscore that says in place: arithmetic on tensors, each of which checks what
 it is given; nothing that reads memory as it comes, calls a kernel's inside or opens a file"""
 
 
-def exported(model: nn.Module, example: Tensor) -> ExportedProgram:
+def export_model(model: nn.Module, example: Tensor) -> ExportedProgram:
     """The operations of `model` for batches of any size, found by running it on `example` (two pictures at least)."""
     with torch.no_grad():
         return torch.export.export(model.eval(), (example,), dynamic_shapes=({0: Dim("batch", min=1)},), strict=False)
 
 
-def to_json(program: ExportedProgram) -> list[dict[str, Any]]:
-    """Its operations in order, each with what it takes; weights by their names in `weights`."""
+def serialize_graph(program: ExportedProgram) -> list[dict[str, Any]]:
+    """Its operations in order, each with what it takes; weights by their names in `collect_weights`."""
     weights = {
         one.arg.name: one.target for one in program.graph_signature.input_specs if one.kind != InputKind.USER_INPUT
     }
@@ -60,52 +60,56 @@ def to_json(program: ExportedProgram) -> list[dict[str, Any]]:
         if node.op == "placeholder":
             step = {"weight": weights[node.name]} if node.name in weights else {"input": True}
         elif node.op == "output":
-            step = {"output": plain(node.args[0], numbers)}
-        elif skipped(node):
+            step = {"output": encode_argument(node.args[0], numbers)}
+        elif is_check_node(node):
             continue
         else:
-            named = {name: plain(value, numbers) for name, value in node.kwargs.items()}
-            step = {"do": name_of(node.target), "take": [plain(one, numbers) for one in node.args], "named": named}
+            named = {name: encode_argument(value, numbers) for name, value in node.kwargs.items()}
+            step = {
+                "do": operator_name(node.target),
+                "take": [encode_argument(one, numbers) for one in node.args],
+                "named": named,
+            }
         numbers[node] = len(steps)
         steps.append(step)
     return steps
 
 
-def weights(program: ExportedProgram) -> dict[str, Tensor]:
+def collect_weights(program: ExportedProgram) -> dict[str, Tensor]:
     """Parameters, buffers and constants by name."""
     held = {**program.state_dict, **program.constants}
     used = [one.target for one in program.graph_signature.input_specs if one.kind != InputKind.USER_INPUT]
     return {name: held[name].detach().clone().contiguous() for name in used if name is not None}
 
 
-def skipped(node: fx.Node) -> bool:
+def is_check_node(node: fx.Node) -> bool:
     """Whether a node only checks what export assumed."""
-    return isinstance(node.target, torch._ops.OpOverload) and node.target._opname in CHECKS
+    return isinstance(node.target, torch._ops.OpOverload) and node.target._opname in CHECK_OPERATORS
 
 
-def name_of(target: Any) -> str:
+def operator_name(target: Any) -> str:
     """An operator as NAME.OVERLOAD, or a word of arithmetic on sizes."""
     if (
         isinstance(target, torch._ops.OpOverload)
         and target.namespace == "aten"
-        and target._opname.removesuffix("_") in OPERATORS
+        and target._opname.removesuffix("_") in ALLOWED_OPERATORS
     ):
         return f"{target._opname}.{target._overloadname}"
-    for name, function in ARITHMETIC.items():
+    for name, function in SIZE_ARITHMETIC.items():
         if target is function:
             return name
     raise ValueError(f"the model uses {target}, which a bundle cannot hold: only common operators of PyTorch's own are")
 
 
-def plain(value: Any, numbers: Mapping[fx.Node, int]) -> Any:
+def encode_argument(value: Any, node_indices: Mapping[fx.Node, int]) -> Any:
     """An argument as JSON."""
     if isinstance(value, fx.Node):
-        return {"step": numbers[value]}
+        return {"step": node_indices[value]}
     if isinstance(value, list | tuple):
-        return [plain(one, numbers) for one in value]
+        return [encode_argument(one, node_indices) for one in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    for kind, name in TYPES.items():
+    for kind, name in TORCH_TYPE_NAMES.items():
         if isinstance(value, kind):
             return {name: str(value).removeprefix("torch.")}
     raise ValueError(f"the model gives an operator {value!r}, which a bundle cannot hold")
@@ -114,87 +118,90 @@ def plain(value: Any, numbers: Mapping[fx.Node, int]) -> Any:
 class Program:
     """A function of pictures that does the steps of a bundle."""
 
-    def __init__(self, steps: list[Step], last_uses: list[list[int]]) -> None:
+    def __init__(self, instructions: list[Instruction], last_uses: list[list[int]]) -> None:
         """`last_uses`: for each step the numbers of those whose results are of no use after it."""
-        self.steps = steps
+        self.instructions = instructions
         self.last_uses = last_uses
 
     def __call__(self, pictures: Tensor) -> Any:
         """What the last step gives: scores and features."""
         found: list[Any] = []
-        for step, over in zip(self.steps, self.last_uses, strict=True):
+        for step, over in zip(self.instructions, self.last_uses, strict=True):
             found.append(step(found, pictures))
             for number in over:
                 found[number] = None
         return found[-1]
 
 
-def loaded(steps: Any, weights: Mapping[str, Tensor]) -> Program:
+def load_program(instructions: Any, weights: Mapping[str, Tensor]) -> Program:
     """The program of a bundle; refuses what is not a list of known operators on what came before."""
     try:
-        made = [step_of(step, number, weights) for number, step in enumerate(steps)]
-        uses = [sorted(set(numbers_in(step))) for step in steps]
+        made = [build_instruction(step, number, weights) for number, step in enumerate(instructions)]
+        uses = [sorted(set(find_result_indices(step))) for step in instructions]
     except (KeyError, IndexError, TypeError, AttributeError, RuntimeError, RecursionError) as error:
         raise ValueError(f"the bundle's program is not one ({type(error).__name__}: {error})") from None
-    if not steps or "output" not in steps[-1] or sum("input" in step for step in steps) != 1:
+    if not instructions or "output" not in instructions[-1] or sum("input" in step for step in instructions) != 1:
         raise ValueError("the bundle's program does not lead from pictures to an output")
     for number, used in enumerate(uses):
         if used and not 0 <= used[0] <= used[-1] < number:
             raise ValueError(f"step {number} of the bundle's program takes what is not there yet")
     last = {one: number for number, used in enumerate(uses) for one in used}
-    return Program(made, [[one for one, number in last.items() if number == place] for place in range(len(steps))])
+    return Program(
+        made, [[one for one, number in last.items() if number == place] for place in range(len(instructions))]
+    )
 
 
-def step_of(step: dict[str, Any], number: int, weights: Mapping[str, Tensor]) -> Step:
+def build_instruction(instruction: dict[str, Any], index: int, weights: Mapping[str, Tensor]) -> Instruction:
     """One step, ready to be done on the results of those before it."""
-    if "input" in step:
+    if "input" in instruction:
         return lambda found, pictures: pictures
-    if "weight" in step:
-        weight = weights[step["weight"]]
+    if "weight" in instruction:
+        weight = weights[instruction["weight"]]
         return lambda found, pictures: weight
-    if "output" in step:
-        ends = [*value_of(step["output"])]
-        return lambda found, pictures: tuple(filled(end, found) for end in ends)
-    function, taken = function_of(step["do"]), value_of(step["take"])
-    named = {str(name): value_of(value) for name, value in step["named"].items()}
+    if "output" in instruction:
+        ends = [*decode_argument(instruction["output"])]
+        return lambda found, pictures: tuple(resolve_argument(end, found) for end in ends)
+    function, taken = lookup_operator(instruction["do"]), decode_argument(instruction["take"])
+    named = {str(name): decode_argument(value) for name, value in instruction["named"].items()}
     return lambda found, pictures: function(
-        *[filled(one, found) for one in taken], **{name: filled(one, found) for name, one in named.items()}
+        *[resolve_argument(one, found) for one in taken],
+        **{name: resolve_argument(one, found) for name, one in named.items()},
     )
 
 
 @dataclass(frozen=True)
-class Result:
+class ResultRef:
     """What the step of a number gave."""
 
-    number: int
+    index: int
 
 
-def filled(value: Any, found: list[Any]) -> Any:
+def resolve_argument(value: Any, results: list[Any]) -> Any:
     """An argument with the results it stands for."""
-    if isinstance(value, Result):
-        return found[value.number]
-    return [filled(one, found) for one in value] if isinstance(value, list) else value
+    if isinstance(value, ResultRef):
+        return results[value.index]
+    return [resolve_argument(one, results) for one in value] if isinstance(value, list) else value
 
 
-def numbers_in(value: Any) -> Iterator[int]:
+def find_result_indices(value: Any) -> Iterator[int]:
     """The numbers of the steps whose results a step takes."""
     if isinstance(value, dict):
         if value.keys() == {"step"}:
             yield value["step"]
         else:
             for one in value.values():
-                yield from numbers_in(one)
+                yield from find_result_indices(one)
     elif isinstance(value, list):
         for one in value:
-            yield from numbers_in(one)
+            yield from find_result_indices(one)
 
 
-def function_of(name: str) -> Callable[..., Any]:
+def lookup_operator(name: str) -> Callable[..., Any]:
     """The operator of a name."""
-    if name in ARITHMETIC:
-        return partial(reckoned, name)
+    if name in SIZE_ARITHMETIC:
+        return partial(apply_size_arithmetic, name)
     base, _, overload = name.partition(".")
-    if base.removesuffix("_") not in OPERATORS:
+    if base.removesuffix("_") not in ALLOWED_OPERATORS:
         raise ValueError(f"the bundle's program asks for the operator {name!r}, which no bundle of this version holds")
     found: Any = getattr(getattr(torch.ops.aten, base), overload)
     if not isinstance(found, torch._ops.OpOverload):
@@ -202,7 +209,7 @@ def function_of(name: str) -> Callable[..., Any]:
     return found
 
 
-def reckoned(name: str, *values: Any) -> Any:
+def apply_size_arithmetic(name: str, *values: Any) -> Any:
     """Arithmetic on sizes, which stay sizes; or one of several results."""
     if name == "getitem":
         results, place = values
@@ -211,26 +218,26 @@ def reckoned(name: str, *values: Any) -> Any:
         return results[place]
     if not all(isinstance(value, int | float) for value in values):
         raise ValueError(f"the bundle's program does {name} with what is no number")
-    found = ARITHMETIC[name](*values)
-    if abs(found) > LARGEST:
-        raise ValueError(f"the bundle's program comes to a size of over {LARGEST}")
+    found = SIZE_ARITHMETIC[name](*values)
+    if abs(found) > MAX_COMPUTED_SIZE:
+        raise ValueError(f"the bundle's program comes to a size of over {MAX_COMPUTED_SIZE}")
     return found
 
 
-def value_of(value: Any) -> Any:
+def decode_argument(value: Any) -> Any:
     """An argument from JSON."""
     if isinstance(value, list):
-        return [value_of(one) for one in value]
+        return [decode_argument(one) for one in value]
     if not isinstance(value, dict):
         return value
     [(kind, held)] = value.items()
     if kind == "step":
         if not isinstance(held, int) or isinstance(held, bool):
             raise ValueError(f"the bundle's program names step {held!r}")
-        return Result(held)
+        return ResultRef(held)
     if kind == "device":
         return torch.device("cpu") if held == "cpu" else torch.device(held)
     found = getattr(torch, held)
-    if kind not in TYPES.values() or TYPES.get(type(found)) != kind:
+    if kind not in TORCH_TYPE_NAMES.values() or TORCH_TYPE_NAMES.get(type(found)) != kind:
         raise ValueError(f"the bundle's program gives {held!r} as a {kind}")
     return found

@@ -12,18 +12,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-POOLS = ("drift", "usual")  # the more useful to label first
-DIGITS = 17  # of a key: as many as tell any two floats below 1 apart
-ABANDONED = 3600.0  # seconds after which half a capture is no longer one being written
-ID = re.compile("[0-9a-f]{16}")
-STEM = r"(drift|usual)-([01]\.[0-9]{17})-([0-9a-f]{16})"
-WHOLE = re.compile(rf"{STEM}(-labelled)?\.json")
-LEFT = re.compile(rf"\.?{STEM}\.(?:png|json)(?:\.[0-9]+)?")
-TEXTS = {"model": str, "version": str, "label": str, "source": str | None, "label_given": str | None}
+CAPTURE_POOLS = ("drift", "usual")  # the more useful to label first
+KEY_DIGITS = 17  # of a key: as many as tell any two floats below 1 apart
+STALE_CAPTURE_SECONDS = 3600.0  # seconds after which half a capture is no longer one being written
+CAPTURE_ID_PATTERN = re.compile("[0-9a-f]{16}")
+FILE_STEM_PATTERN = r"(drift|usual)-([01]\.[0-9]{17})-([0-9a-f]{16})"
+METADATA_FILE_PATTERN = re.compile(rf"{FILE_STEM_PATTERN}(-labelled)?\.json")
+LEFTOVER_FILE_PATTERN = re.compile(rf"\.?{FILE_STEM_PATTERN}\.(?:png|json)(?:\.[0-9]+)?")
+TEXT_FIELD_TYPES = {"model": str, "version": str, "label": str, "source": str | None, "label_given": str | None}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answered:
+class CapturedRequest:
     """A request as it was answered."""
 
     picture: ArrayLike
@@ -37,7 +37,7 @@ class Answered:
     source: str | None = None
     pool: str = "usual"
     """drift: answered while a verdict said drift; usual: any other"""
-    useful: float = 0.0
+    extra_weight: float = 0.0
     """added to the weight: how much more a label would help than the score tells"""
 
     def __post_init__(self) -> None:
@@ -45,12 +45,12 @@ class Answered:
         if values.dtype != np.uint8 or values.ndim != 3 or values.shape[0] not in (1, 3) or not values.size:
             found = f"{values.dtype} {values.shape}"
             raise ValueError(f"a capture is a uint8 picture (1 or 3 channels, height, width), got {found}")
-        if self.pool not in POOLS:
-            raise ValueError(f"there is no pool {self.pool!r}; there are: {', '.join(POOLS)}")
+        if self.pool not in CAPTURE_POOLS:
+            raise ValueError(f"there is no pool {self.pool!r}; there are: {', '.join(CAPTURE_POOLS)}")
         if self.label not in self.scores or not math.isfinite(sum(self.scores.values())):
             raise ValueError(f"the scores of a capture must be finite, with one for its label {self.label!r}")
-        if not 0 <= self.useful < math.inf:
-            raise ValueError(f"useful must be a finite number from 0, got {self.useful}")
+        if not 0 <= self.extra_weight < math.inf:
+            raise ValueError(f"useful must be a finite number from 0, got {self.extra_weight}")
 
     @property
     def score(self) -> float:
@@ -60,10 +60,10 @@ class Answered:
     @property
     def weight(self) -> float:
         """How useful a label would be: from 1, of an answer that is certain, to 5 and what was added."""
-        return 1 + 4 * max(0.0, 1 - self.score) + self.useful
+        return 1 + 4 * max(0.0, 1 - self.score) + self.extra_weight
 
 
-class Name(NamedTuple):
+class CaptureName(NamedTuple):
     """What the name of a capture's files tells of it."""
 
     pool: str
@@ -74,21 +74,21 @@ class Name(NamedTuple):
     @property
     def stem(self) -> str:
         """Of both its files."""
-        return f"{self.pool}-{self.key:.{DIGITS}f}-{self.id}" + "-labelled" * self.labelled
+        return f"{self.pool}-{self.key:.{KEY_DIGITS}f}-{self.id}" + "-labelled" * self.labelled
 
 
-def new_id() -> str:
+def new_capture_id() -> str:
     """The second in which it was drawn, and chance: both in hexadecimal digits."""
     return f"{int(time.time()):08x}{secrets.token_hex(4)}"
 
 
-def abandoned(name: str) -> bool:
+def is_stale_file(file_name: str) -> bool:
     """Whether a file is half of a capture whose writing or removal ended long ago, by a kill."""
-    found = LEFT.fullmatch(name)
-    return found is not None and int(found[3][:8], 16) < time.time() - ABANDONED
+    found = LEFTOVER_FILE_PATTERN.fullmatch(file_name)
+    return found is not None and int(found[3][:8], 16) < time.time() - STALE_CAPTURE_SECONDS
 
 
-def described(request: Answered, name: Name) -> dict[str, Any]:
+def capture_metadata(request: CapturedRequest, name: CaptureName) -> dict[str, Any]:
     """What is known of a capture before it is labelled."""
     return {
         "id": name.id,
@@ -105,17 +105,17 @@ def described(request: Answered, name: Name) -> dict[str, Any]:
     }
 
 
-def text(facts: dict[str, Any]) -> bytes:
+def encode_metadata(metadata: dict[str, Any]) -> bytes:
     """As JSON that any reader takes."""
-    return (json.dumps(facts, indent=1, allow_nan=False) + "\n").encode()
+    return (json.dumps(metadata, indent=1, allow_nan=False) + "\n").encode()
 
 
-def understood(name: Name, content: bytes | None) -> dict[str, Any] | None:
+def parse_metadata(name: CaptureName, content: bytes | None) -> dict[str, Any] | None:
     """What is known of a capture, or None if its JSON is damaged or another's."""
     try:
         facts = json.loads(content or b"")
         same = (facts["id"], facts["pool"], facts["key"]) == (name.id, name.pool, name.key)
-        texts = all(isinstance(facts[one], kind) for one, kind in TEXTS.items())
+        texts = all(isinstance(facts[one], kind) for one, kind in TEXT_FIELD_TYPES.items())
         finite = math.isfinite(sum([facts["at"], facts["score"], *facts["scores"].values()]))
         labelled = (facts["label_given"] is not None) == name.labelled
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
@@ -123,6 +123,6 @@ def understood(name: Name, content: bytes | None) -> dict[str, Any] | None:
     return facts if same and texts and finite and labelled else None
 
 
-def usefulness(name: Name) -> tuple[bool, int, float]:
+def labelling_priority(name: CaptureName) -> tuple[bool, int, float]:
     """Sorts what is best labelled first to the front."""
-    return name.labelled, POOLS.index(name.pool), -name.key
+    return name.labelled, CAPTURE_POOLS.index(name.pool), -name.key

@@ -8,11 +8,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from equipoise import rng as keys
-from equipoise.images import camera as light
-from equipoise.images import color_jitter as colour
+from equipoise.images.camera import (
+    WHITE_BALANCE_KELVIN,
+    add_veil,
+    blackbody_gain,
+    broadcast_per_image,
+    gaussian_blur,
+    gaussian_spot,
+    linear_to_srgb8,
+    sensor_noise,
+    srgb8_to_linear,
+)
+from equipoise.images.color_jitter import apply_color_jitter
+from equipoise.rng import example_uniforms
 
-DRAWS = (
+AUGMENT_DRAW_NAMES = (
     *("down", "right", "flip"),  # in this order since ever: what a key draws must not change
     *("area", "aspect", "crop_down", "crop_right"),
     *("brightness", "contrast", "saturation", "hue"),
@@ -20,12 +30,12 @@ DRAWS = (
     *("blur", "noise", "grain"),
     *(f"corner_{number}" for number in range(8)),
 )
-ASPECTS = (3 / 4, 4 / 3)  # of what a crop keeps, width over height
-AT_A_TIME = 400_000  # bytes: as numbers they fit a processor's cache, and malloc keeps their memory
-MOST_SHIFT, MOST_BLUR = 512, 64  # pixels
-SPOT = 0.35  # radius of a reflected highlight, of half a picture
+CROP_ASPECT_BOUNDS = (3 / 4, 4 / 3)  # of what a crop keeps, width over height
+CHUNK_BYTES = 400_000  # bytes: as numbers they fit a processor's cache, and malloc keeps their memory
+MAX_SHIFT_PIXELS, MAX_BLUR_PIXELS = 512, 64  # pixels
+REFLECTION_SPOT_RADIUS = 0.35  # radius of a reflected highlight, of half a picture
 
-Drawn = dict[str, NDArray[np.float64]]
+UniformDraws = dict[str, NDArray[np.float64]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +69,7 @@ class Augment:
 
     def __post_init__(self) -> None:
         for name in ("shift", "distort", "brightness", "contrast", "saturation", "hue", "reflection", "blur", "noise"):
-            most = {"hue": 0.5, "distort": 0.5, "shift": MOST_SHIFT, "blur": MOST_BLUR}.get(name, 1)
+            most = {"hue": 0.5, "distort": 0.5, "shift": MAX_SHIFT_PIXELS, "blur": MAX_BLUR_PIXELS}.get(name, 1)
             if not 0 <= getattr(self, name) <= most:
                 raise ValueError(f"Augment.{name} must be from 0 to {most:g}, got {getattr(self, name)}")
         if type(self.shift) is not int:
@@ -72,109 +82,111 @@ class Augment:
 
     def __call__(self, images: Tensor, seed: int, epochs: NDArray[np.int64], examples: NDArray[np.int64]) -> Tensor:
         """`images`, uint8 (n, channels, height, width), each changed as its example's key says in its epoch."""
-        few = max(AT_A_TIME // max(images[:1].numel(), 1), 1) if images.device.type == "cpu" else len(images)
+        few = max(CHUNK_BYTES // max(images[:1].numel(), 1), 1) if images.device.type == "cpu" else len(images)
         if len(images) <= few:
-            return self._varied(images, seed, epochs, examples)
+            return self._augment_chunk(images, seed, epochs, examples)
         parts = [slice(start, start + few) for start in range(0, len(images), few)]
-        return torch.cat([self._varied(images[part], seed, epochs[part], examples[part]) for part in parts])
+        return torch.cat([self._augment_chunk(images[part], seed, epochs[part], examples[part]) for part in parts])
 
-    def _varied(self, images: Tensor, seed: int, epochs: NDArray[np.int64], examples: NDArray[np.int64]) -> Tensor:
+    def _augment_chunk(
+        self, images: Tensor, seed: int, epochs: NDArray[np.int64], examples: NDArray[np.int64]
+    ) -> Tensor:
         """The same of a few pictures, on the way through a processor's cache."""
-        table = keys.uniforms(seed, epochs, examples, len(DRAWS))
-        drawn = dict(zip(DRAWS, table.T, strict=True))
+        table = example_uniforms(seed, epochs, examples, len(AUGMENT_DRAW_NAMES))
+        drawn = dict(zip(AUGMENT_DRAW_NAMES, table.T, strict=True))
         if self.shift:
             places = np.stack([drawn["down"], drawn["right"]], 1) * (2 * self.shift + 1)
-            images = shifted(images, places.astype(np.int64), self.shift)
+            images = shift_images(images, places.astype(np.int64), self.shift)
         if self.crop < 1 or self.distort:
-            images = viewed(images, self._view(drawn))
+            images = warp_images(images, self._view_matrices(drawn))
         elif self.flip:
             flips = torch.from_numpy(drawn["flip"] < 0.5).to(images.device)
             images = images.index_put((flips,), images[flips].flip(-1))
         if self.kelvin or self.reflection:
-            images = self._lit(images, drawn)
-        return self._seen(images, drawn)
+            images = self._relight(images, drawn)
+        return self._recolor_and_blur(images, drawn)
 
-    def _view(self, drawn: Drawn) -> NDArray[np.float64]:
+    def _view_matrices(self, draws: UniformDraws) -> NDArray[np.float64]:
         """Where each point of the result is found in the picture: a 3x3 matrix a picture."""
-        count = len(drawn["flip"])
-        view = cropped(drawn, self.crop) if self.crop < 1 else np.tile(np.eye(3), (count, 1, 1))
+        count = len(draws["flip"])
+        view = crop_matrices(draws, self.crop) if self.crop < 1 else np.tile(np.eye(3), (count, 1, 1))
         if self.flip:
-            view[drawn["flip"] < 0.5, 0] *= -1
+            view[draws["flip"] < 0.5, 0] *= -1
         if not self.distort:
             return view
-        corners = np.stack([drawn[f"corner_{number}"] for number in range(8)], 1).reshape(count, 4, 2)
-        return view @ homographies(2 * self.distort * (2 * corners - 1))
+        corners = np.stack([draws[f"corner_{number}"] for number in range(8)], 1).reshape(count, 4, 2)
+        return view @ homography_matrices(2 * self.distort * (2 * corners - 1))
 
-    def _lit(self, images: Tensor, drawn: Drawn) -> Tensor:
+    def _relight(self, images: Tensor, draws: UniformDraws) -> Tensor:
         """Under another light."""
         if images.shape[1] != 3:
             raise ValueError(
                 f"light has three colours, the pictures {images.shape[1]} channel: leave kelvin and reflection"
             )
-        low, high = self.kelvin or (light.BALANCED, light.BALANCED)
-        kelvin = 1e6 / (1e6 / high + drawn["kelvin"] * (1e6 / low - 1e6 / high))  # equal steps of 1/kelvin look equal
-        linear = light.decoded(images)
-        lamp = light.column(light.tint(kelvin), linear)
+        low, high = self.kelvin or (WHITE_BALANCE_KELVIN, WHITE_BALANCE_KELVIN)
+        kelvin = 1e6 / (1e6 / high + draws["kelvin"] * (1e6 / low - 1e6 / high))  # equal steps of 1/kelvin look equal
+        linear = srgb8_to_linear(images)
+        lamp = broadcast_per_image(blackbody_gain(kelvin), linear)
         linear = linear * lamp
         if self.reflection:
-            linear = light.veiled(linear, light.column(self.reflection * drawn["veil"], linear), lamp)
-            centre = 2 * np.stack([drawn["spot_down"], drawn["spot_right"]], 1) - 1
-            spot = light.spot(images.shape[2], images.shape[3], centre, SPOT).to(linear)
-            linear = linear + light.column(self.reflection * drawn["spot"], linear) * lamp * spot
-        return light.encoded(linear)
+            linear = add_veil(linear, broadcast_per_image(self.reflection * draws["veil"], linear), lamp)
+            centre = 2 * np.stack([draws["spot_down"], draws["spot_right"]], 1) - 1
+            spot = gaussian_spot(images.shape[2], images.shape[3], centre, REFLECTION_SPOT_RADIUS).to(linear)
+            linear = linear + broadcast_per_image(self.reflection * draws["spot"], linear) * lamp * spot
+        return linear_to_srgb8(linear)
 
-    def _seen(self, images: Tensor, drawn: Drawn) -> Tensor:
+    def _recolor_and_blur(self, images: Tensor, draws: UniformDraws) -> Tensor:
         """Through another camera: colours, focus and noise."""
-        factor = {name: 1 + getattr(self, name) * (2 * drawn[name] - 1) for name in ("brightness", "contrast")}
-        wide = {name: 2 * getattr(self, name) * (drawn[name] - 0.5) for name in ("saturation", "hue")}
+        factor = {name: 1 + getattr(self, name) * (2 * draws[name] - 1) for name in ("brightness", "contrast")}
+        wide = {name: 2 * getattr(self, name) * (draws[name] - 0.5) for name in ("saturation", "hue")}
         jitter = self.brightness or self.contrast or self.saturation or self.hue
         if not (jitter or self.blur or self.noise):
             return images
         values = images.float()
         if jitter:
-            values = colour.jittered(
+            values = apply_color_jitter(
                 values, factor["brightness"], factor["contrast"], 1 + wide["saturation"], wide["hue"]
             ).clamp(0, 255)
         if self.blur:
-            values = light.blurred(values, self.blur * drawn["blur"], self.blur)
+            values = gaussian_blur(values, self.blur * draws["blur"], self.blur)
         if self.noise:
-            values = values + light.column(255 * self.noise * drawn["noise"], values) * light.grain(
-                drawn["grain"], values
+            values = values + broadcast_per_image(255 * self.noise * draws["noise"], values) * sensor_noise(
+                draws["grain"], values
             )
-        return whole(values)
+        return to_uint8(values)
 
 
-def whole(values: Tensor) -> Tensor:
+def to_uint8(values: Tensor) -> Tensor:
     """0 to 255 as eight bits."""
     return values.round_().clamp_(0, 255).to(torch.uint8)
 
 
-def shifted(images: Tensor, corners: NDArray[np.int64], most: int) -> Tensor:
+def shift_images(images: Tensor, corners: NDArray[np.int64], max_shift: int) -> Tensor:
     """Each picture cut from itself framed by `most` black pixels, at its own corner (row, column)."""
     height, width = images.shape[-2:]
-    framed = F.pad(images, (most, most, most, most))
+    framed = F.pad(images, (max_shift, max_shift, max_shift, max_shift))
     windows = framed.unfold(2, height, 1).unfold(3, width, 1)  # n, c, row, column, height, width: a view
     row, column = torch.from_numpy(corners).to(images.device).unbind(1)
     return windows[torch.arange(len(images), device=images.device), :, row, column]
 
 
-def cropped(drawn: Drawn, least: float) -> NDArray[np.float64]:
+def crop_matrices(draws: UniformDraws, min_area: float) -> NDArray[np.float64]:
     """Views of a part of each picture: its area at least that share, its aspect and place drawn."""
-    area = least + (1 - least) * drawn["area"]
-    aspect = np.exp(np.interp(drawn["aspect"], [0, 1], np.log(ASPECTS)))
+    area = min_area + (1 - min_area) * draws["area"]
+    aspect = np.exp(np.interp(draws["aspect"], [0, 1], np.log(CROP_ASPECT_BOUNDS)))
     wide, high = np.minimum(np.sqrt(area * aspect), 1), np.minimum(np.sqrt(area / aspect), 1)
     view = np.tile(np.eye(3), (len(area), 1, 1))
-    view[:, 0, 0], view[:, 0, 2] = wide, (1 - wide) * (2 * drawn["crop_right"] - 1)
-    view[:, 1, 1], view[:, 1, 2] = high, (1 - high) * (2 * drawn["crop_down"] - 1)
+    view[:, 0, 0], view[:, 0, 2] = wide, (1 - wide) * (2 * draws["crop_right"] - 1)
+    view[:, 1, 1], view[:, 1, 2] = high, (1 - high) * (2 * draws["crop_down"] - 1)
     return view
 
 
-def homographies(moves: NDArray[np.float64]) -> NDArray[np.float64]:
+def homography_matrices(corner_offsets: NDArray[np.float64]) -> NDArray[np.float64]:
     """The 3x3 matrices that move the corners (-1, -1), (1, -1), (1, 1), (-1, 1) by `moves` (n, 4, 2)."""
     corners = np.array([[-1.0, -1], [1, -1], [1, 1], [-1, 1]])
-    count = len(moves)
+    count = len(corner_offsets)
     x, y = np.broadcast_to(corners, (count, 4, 2)).transpose(2, 0, 1)
-    u, v = (corners + moves).transpose(2, 0, 1)
+    u, v = (corners + corner_offsets).transpose(2, 0, 1)
     zero, one = np.zeros_like(x), np.ones_like(x)
     rows = np.concatenate(
         [
@@ -187,15 +199,15 @@ def homographies(moves: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.concatenate([found, np.ones((count, 1))], 1).reshape(count, 3, 3)
 
 
-def viewed(images: Tensor, views: NDArray[np.float64]) -> Tensor:
+def warp_images(images: Tensor, view_matrices: NDArray[np.float64]) -> Tensor:
     """Each picture as its view finds it; what comes in from outside is black."""
     height, width = images.shape[2:]
     rows, columns = (torch.arange(side, device=images.device) * (2 / side) + (1 / side - 1) for side in (height, width))
-    view = torch.from_numpy(views).to(images.device, torch.float32)[:, :, :, None, None]
+    view = torch.from_numpy(view_matrices).to(images.device, torch.float32)[:, :, :, None, None]
     found = images.new_empty(len(images), height, width, 2, dtype=torch.float32)
     for side in range(2):
         torch.add(view[:, side, 0] * columns + view[:, side, 2], view[:, side, 1] * rows[:, None], out=found[..., side])
-    if (views[:, 2] != (0, 0, 1)).any():  # lines that were parallel meet
+    if (view_matrices[:, 2] != (0, 0, 1)).any():  # lines that were parallel meet
         found /= (view[:, 2, 0] * columns + view[:, 2, 1] * rows[:, None] + view[:, 2, 2])[..., None]
     values = F.grid_sample(images.float(), found, align_corners=False)
     return values.add_(0.5).to(torch.uint8)  # means of bytes: there is nothing to clamp

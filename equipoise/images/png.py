@@ -6,28 +6,28 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
-UNREADABLE = (OSError, ValueError, SyntaxError, RuntimeError, Image.DecompressionBombError)
+PILLOW_ERRORS = (OSError, ValueError, SyntaxError, RuntimeError, Image.DecompressionBombError)
 """what Pillow raises on damage"""
 
 
-def encoded(picture: ArrayLike) -> bytes:
+def encode_png(picture: ArrayLike) -> bytes:
     """Return a uint8 picture (channels, height, width) as a PNG."""
     held = io.BytesIO()
     as_image(picture).save(held, "PNG")
     return held.getvalue()
 
 
-def readable(picture: bytes) -> bool:
+def is_valid_png(png: bytes) -> bool:
     """Return whether a PNG can be decoded."""
     try:
-        with Image.open(io.BytesIO(picture), formats=["PNG"]) as image:
+        with Image.open(io.BytesIO(png), formats=["PNG"]) as image:
             image.load()
-    except UNREADABLE:
+    except PILLOW_ERRORS:
         return False
     return True
 
 
-def through_jpeg(picture: ArrayLike, quality: int) -> NDArray[np.uint8]:
+def jpeg_round_trip(picture: ArrayLike, quality: int) -> NDArray[np.uint8]:
     """Return a uint8 picture (channels, height, width) as it is after JPEG compression."""
     held = io.BytesIO()
     image = as_image(picture)

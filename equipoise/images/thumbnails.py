@@ -7,31 +7,35 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from equipoise.images.png import encoded
+from equipoise.images.png import encode_png
 
-MOST = 12  # pictures of a row
-SIDE = 64  # pixels, at most
+MAX_THUMBNAILS_PER_ROW = 12  # pictures of a row
+MAX_THUMBNAIL_SIDE_PIXELS = 64  # pixels, at most
 
-Shown = list[tuple[bytes, str]]
+CaptionedPngs = list[tuple[bytes, str]]
 """PNG, and what is said of it"""
 
 
-def thumbnail(png: bytes) -> bytes:
+def make_thumbnail(png: bytes) -> bytes:
     """The same picture, no larger than a page takes it."""
     with Image.open(io.BytesIO(png)) as picture:
-        if max(picture.size) <= SIDE:
+        if max(picture.size) <= MAX_THUMBNAIL_SIDE_PIXELS:
             return png
-        picture.thumbnail((SIDE, SIDE))
+        picture.thumbnail((MAX_THUMBNAIL_SIDE_PIXELS, MAX_THUMBNAIL_SIDE_PIXELS))
         held = io.BytesIO()
         picture.save(held, "PNG")
         return held.getvalue()
 
 
-def usual(kept: Mapping[str, Any], classes: Sequence[str]) -> Shown:
+def reference_thumbnails(reference_arrays: Mapping[str, Any], classes: Sequence[str]) -> CaptionedPngs:
     """Some of the pictures that a bundle keeps of its reference, from the first to the last, with what they show."""
-    pictures = kept.get("pictures")
+    pictures = reference_arrays.get("pictures")
     if pictures is None or not len(pictures):
         return []
-    labels = [classes[int(label)] for label in kept["labels"][kept["places"]]] if "places" in kept else None
-    places = np.linspace(0, len(pictures) - 1, min(len(pictures), MOST)).astype(int)
-    return [(thumbnail(encoded(pictures[place])), labels[place] if labels else "") for place in places]
+    labels = (
+        [classes[int(label)] for label in reference_arrays["labels"][reference_arrays["places"]]]
+        if "places" in reference_arrays
+        else None
+    )
+    places = np.linspace(0, len(pictures) - 1, min(len(pictures), MAX_THUMBNAILS_PER_ROW)).astype(int)
+    return [(make_thumbnail(encode_png(pictures[place])), labels[place] if labels else "") for place in places]

@@ -12,18 +12,16 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from equipoise.planning.examples_to_target import Curve
-from equipoise.planning.step_time_fit import COVERED, System
-from equipoise.planning.step_time_model import Places, parts
+from equipoise.planning.examples_to_target import ExamplesCurve
+from equipoise.planning.step_time_fit import INTERVAL_QUANTILES, StepTimeFit
+from equipoise.planning.step_time_model import StepSettings, compute_and_exchange_seconds
+from equipoise.type_aliases import FloatArray
 
-Floats = NDArray[np.float64]
-
-PAIRS = 400  # draws of step times and of examples, multiplied
+COMBINED_DRAWS = 400  # draws of step times and of examples, multiplied
 
 
-class Place(NamedTuple):
+class ClusterShape(NamedTuple):
     """Workers on nodes; `workers` counts those of all nodes."""
 
     nodes: int
@@ -31,7 +29,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Option:
+class PlanOption:
     """One way to train to the target, with what it takes."""
 
     nodes: int
@@ -39,15 +37,15 @@ class Option:
     batch: int
     lr: float | None
     examples: float
-    step: float
+    step_seconds: float
     """seconds of an optimizer step"""
-    shares: tuple[float, float]
+    component_seconds: tuple[float, float]
     """seconds of computing and of the exchange, each alone"""
-    draws: Floats = field(repr=False)
+    seconds_draws: FloatArray = field(repr=False)
     """seconds to the target on average over seeds, as each draw has it"""
-    scatter: float
+    run_log_sd: float
     """standard deviation of a single run about that average, in log seconds"""
-    freedom: float
+    degrees_of_freedom: float
     """degrees of freedom with which that is known"""
     measured: bool
     """whether both factors were measured at this very setting"""
@@ -60,17 +58,17 @@ class Option:
     @property
     def seconds(self) -> float:
         """To the target."""
-        return self.examples / self.global_batch * self.step
+        return self.examples / self.global_batch * self.step_seconds
 
     @property
     def worker_seconds(self) -> float:
         """What it costs: seconds times workers."""
         return self.seconds * self.workers
 
-    def json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """As an entry of plan.json; the interval is that of a single run."""
-        single = np.random.default_rng(self.global_batch).standard_t(self.freedom, PAIRS)
-        low, high = np.quantile(self.draws * np.exp(self.scatter * single), COVERED)
+        single = np.random.default_rng(self.global_batch).standard_t(self.degrees_of_freedom, COMBINED_DRAWS)
+        low, high = np.quantile(self.seconds_draws * np.exp(self.run_log_sd * single), INTERVAL_QUANTILES)
         return {
             "nodes": self.nodes,
             "workers": self.workers,
@@ -79,82 +77,99 @@ class Option:
             "lr": self.lr,
             "seconds": {"value": self.seconds, "low": float(low), "high": float(high)},
             "worker_seconds": self.worker_seconds,
-            "step": {"seconds": self.step, "compute": self.shares[0], "exchange": self.shares[1]},
+            "step": {
+                "seconds": self.step_seconds,
+                "compute": self.component_seconds[0],
+                "exchange": self.component_seconds[1],
+            },
             "examples": self.examples,
             "measured": self.measured,
         }
 
 
-def options(system: System, curve: Curve, places: Iterable[Place], batches: Iterable[int]) -> list[Option]:
+def enumerate_options(
+    step_fit: StepTimeFit, curve: ExamplesCurve, shapes: Iterable[ClusterShape], global_batches: Iterable[int]
+) -> list[PlanOption]:
     """Every place with every global batch that it can hold and that both curves can tell of."""
-    low, high = system.rows.batch.min(), system.rows.batch.max()
+    low, high = step_fit.rows.batch.min(), step_fit.rows.batch.max()
     found = []
-    for nodes, workers in sorted(set(places)):
-        for whole in sorted(set(batches)):
+    for nodes, workers in sorted(set(shapes)):
+        for whole in sorted(set(global_batches)):
             batch, rest = divmod(whole, workers)
-            if rest or not low <= batch <= high or system.missing(nodes, workers, batch) or curve.missing(whole):
+            if (
+                rest
+                or not low <= batch <= high
+                or step_fit.missing_measurements(nodes, workers, batch)
+                or curve.missing_measurements(whole)
+            ):
                 continue
-            found.append(option(system, curve, Place(nodes, workers), batch))
+            found.append(build_option(step_fit, curve, ClusterShape(nodes, workers), batch))
     return found
 
 
-def option(system: System, curve: Curve, place: Place, batch: int) -> Option:
+def build_option(step_fit: StepTimeFit, curve: ExamplesCurve, shape: ClusterShape, batch: int) -> PlanOption:
     """One setting with its time to the target."""
-    at = Places(*(np.array([value], float) for value in (*place, batch)))
-    whole = place.workers * batch
-    examples, drawn = curve.examples(whole), curve.sampled(whole)
+    at = StepSettings(*(np.array([value], float) for value in (*shape, batch)))
+    whole = shape.workers * batch
+    examples, drawn = curve.examples_at(whole), curve.sample_examples(whole)
     if examples is None or drawn is None:
-        raise ValueError(f"the examples at a global batch of {whole} are not known: {curve.missing(whole)}")
-    scatter, freedom = curve.scatter(whole)
+        raise ValueError(
+            f"the examples at a global batch of {whole} are not known: {curve.missing_measurements(whole)}"
+        )
+    scatter, freedom = curve.seed_noise_at(whole)
     rng = np.random.default_rng(whole)
-    steps = rng.choice(system.sampled(at)[:, 0], PAIRS)
-    rows = system.rows
-    here = rows[(rows.nodes == place.nodes) & (rows.workers == place.workers) & (rows.batch == batch)]
-    step = float(system.believed(at)[0])
-    beyond = step / float(system.seconds(at)[0])  # what was measured there, over the fit
-    compute, exchange = (float(part[0]) * beyond for part in parts(system.form, system.parameters, at))
+    steps = rng.choice(step_fit.sample_seconds(at)[:, 0], COMBINED_DRAWS)
+    rows = step_fit.rows
+    here = rows[(rows.nodes == shape.nodes) & (rows.workers == shape.workers) & (rows.batch == batch)]
+    step = float(step_fit.shrunk_seconds(at)[0])
+    beyond = step / float(step_fit.fitted_seconds(at)[0])  # what was measured there, over the fit
+    compute, exchange = (
+        float(part[0]) * beyond for part in compute_and_exchange_seconds(step_fit.form, step_fit.parameters, at)
+    )
     steps *= beyond
-    return Option(
-        nodes=place.nodes,
-        workers=place.workers,
+    return PlanOption(
+        nodes=shape.nodes,
+        workers=shape.workers,
         batch=batch,
-        lr=curve.lr(whole),
+        lr=curve.lr_at(whole),
         examples=examples,
-        step=step,
-        shares=(compute, exchange),
-        draws=rng.choice(drawn, PAIRS) / whole * steps,
-        scatter=float(np.hypot(scatter, system.pace_sd)),
-        freedom=freedom,
-        measured=bool(len(here)) and whole in curve.means.index,
+        step_seconds=step,
+        component_seconds=(compute, exchange),
+        seconds_draws=rng.choice(drawn, COMBINED_DRAWS) / whole * steps,
+        run_log_sd=float(np.hypot(scatter, step_fit.pace_sd)),
+        degrees_of_freedom=freedom,
+        measured=bool(len(here)) and whole in curve.batch_summary.index,
     )
 
 
-def front(found: Sequence[Option]) -> list[Option]:
+def find_pareto_front(options: Sequence[PlanOption]) -> list[PlanOption]:
     """Options that no other beats in both time and cost, the fastest first."""
-    best: list[Option] = []
-    for one in sorted(found, key=lambda option: (option.seconds, option.worker_seconds)):
+    best: list[PlanOption] = []
+    for one in sorted(options, key=lambda option: (option.seconds, option.worker_seconds)):
         if not best or one.worker_seconds < best[-1].worker_seconds:
             best.append(one)
     return best
 
 
-def knee(along: Sequence[Option]) -> Option | None:
+def find_knee(front: Sequence[PlanOption]) -> PlanOption | None:
     """Where the front bends most: furthest from the line between its ends, in logs. None with fewer than three."""
-    if len(along) < 3:
+    if len(front) < 3:
         return None
-    points = np.log([[one.seconds, one.worker_seconds] for one in along])
+    points = np.log([[one.seconds, one.worker_seconds] for one in front])
     scaled = (points - points.min(0)) / np.ptp(points, axis=0)
-    return along[int(np.argmin(scaled.sum(1)))]
+    return front[int(np.argmin(scaled.sum(1)))]
 
 
-def best(found: Sequence[Option], deadline: float | None = None, budget: float | None = None) -> list[Option]:
+def rank_options(
+    options: Sequence[PlanOption], deadline: float | None = None, budget: float | None = None
+) -> list[PlanOption]:
     """Options that keep a deadline (seconds) and a budget (worker-seconds), the best first.
 
     With a deadline the cheapest is best, otherwise the fastest.
     """
     kept = [
         one
-        for one in found
+        for one in options
         if (deadline is None or one.seconds <= deadline) and (budget is None or one.worker_seconds <= budget)
     ]
     if deadline is None:
@@ -162,80 +177,92 @@ def best(found: Sequence[Option], deadline: float | None = None, budget: float |
     return sorted(kept, key=lambda one: (one.worker_seconds, one.seconds))
 
 
-def runner_up(ranked: Sequence[Option]) -> Option | None:
+def find_runner_up(ranked_options: Sequence[PlanOption]) -> PlanOption | None:
     """The best that is another plan and not only another place for the same workers."""
-    others = (one for one in ranked if (one.workers, one.batch) != (ranked[0].workers, ranked[0].batch))
+    others = (
+        one
+        for one in ranked_options
+        if (one.workers, one.batch) != (ranked_options[0].workers, ranked_options[0].batch)
+    )
     return next(others, None)
 
 
-def binding(one: Option, curve: Curve) -> str:
+def find_bottleneck(option: PlanOption, curve: ExamplesCurve) -> str:
     """What keeps this option from being faster: `noise` past the critical batch, else the longer part of a step."""
     critical = curve.critical_batch
-    if critical and one.global_batch > critical[0]:
+    if critical and option.global_batch > critical[0]:
         return "noise"
-    return "exchange" if one.shares[1] > one.shares[0] else "compute"
+    return "exchange" if option.component_seconds[1] > option.component_seconds[0] else "compute"
 
 
-def certainty(first: Option, second: Option) -> float:
+def probability_faster(first: PlanOption, second: PlanOption) -> float:
     """Share of draws in which the first is the faster one."""
-    return float(np.mean(first.draws < second.draws))
+    return float(np.mean(first.seconds_draws < second.seconds_draws))
 
 
-def why(one: Option, second: Option | None, curve: Curve) -> str:
+def explain_option(option: PlanOption, runner_up_option: PlanOption | None, curve: ExamplesCurve) -> str:
     """The reason in words."""
-    compute, exchange = one.shares
+    compute, exchange = option.component_seconds
     least = curve.min_examples
-    more = f", {one.examples / least[0] - 1:.0%} more than the fewest possible" if least and curve.identifiable else ""
-    text = (
-        f"a step of {one.global_batch} examples takes {one.step * 1000:.3g} ms ({compute * 1000:.3g} computing,"
-        f" {exchange * 1000:.3g} exchanging, as far as they do not overlap) and {one.examples:,.0f} examples"
-        f" reach the target{more}; {BOUND[binding(one, curve)]}"
+    more = (
+        f", {option.examples / least[0] - 1:.0%} more than the fewest possible" if least and curve.identifiable else ""
     )
-    if second is None:
+    text = (
+        f"a step of {option.global_batch} examples takes {option.step_seconds * 1000:.3g} "
+        f"ms ({compute * 1000:.3g} computing,"
+        f" {exchange * 1000:.3g} exchanging, as far as they do not overlap) and {option.examples:,.0f} examples"
+        f" reach the target{more}; {BOTTLENECK_TEXT[find_bottleneck(option, curve)]}"
+    )
+    if runner_up_option is None:
         return text
-    surely = certainty(one, second)
+    surely = probability_faster(option, runner_up_option)
     told = "well apart" if surely >= 0.9 else "hardly apart: more seeds would tell"
     return (
-        f"{text}; next comes {second.workers} x {second.batch}, {second.seconds / one.seconds - 1:+.0%} in time,"
+        f"{text}; next comes {runner_up_option.workers} x {runner_up_option.batch}, "
+        f"{runner_up_option.seconds / option.seconds - 1:+.0%} in time,"
         f" slower in {surely:.0%} of draws ({told})"
     )
 
 
-BOUND = {
+BOTTLENECK_TEXT = {
     "compute": "computing takes most of a step: faster workers help, or more of them as far as the exchange lets",
     "exchange": "the exchange takes most of a step: a larger batch or a faster network helps",
     "noise": "most of each further example in the batch is wasted: a smaller batch teaches more an example",
 }
 
 
-def warnings(one: Option | None, system: System, curve: Curve) -> list[str]:
+def collect_warnings(option: PlanOption | None, step_fit: StepTimeFit, curve: ExamplesCurve) -> list[str]:
     """What a reader should know before believing the plan, and what to measure."""
     said = []
-    fails = [batch for batch in curve.left_out if curve.missing(batch)]
-    turned = [batch for batch in curve.left_out if batch not in fails]
+    fails = [batch for batch in curve.left_out_batches if curve.missing_measurements(batch)]
+    turned = [batch for batch in curve.left_out_batches if batch not in fails]
     if fails:
-        said.append(f"left out: at global batches {listed(fails)} most runs were cut off before the target")
+        said.append(f"left out: at global batches {format_batches(fails)} most runs were cut off before the target")
     if turned:
-        said.append(f"left out of the curve: at global batches {listed(turned)} more examples are needed than beyond")
+        said.append(
+            f"left out of the curve: at global batches {format_batches(turned)} more examples are needed than beyond"
+        )
     if not curve.identifiable:
         said.append(
             "the critical batch is not identifiable: measure three global batches or more, some several times larger"
-            f" than {max(curve.means.index):,.0f}, with three seeds each"
+            f" than {max(curve.batch_summary.index):,.0f}, with three seeds each"
         )
-    if not system.form.batch:
+    if not step_fit.form.has_batch_term:
         said.append("only one batch per worker was timed: computing cannot be split; time a second one")
-    if one is None:
+    if option is None:
         return said
-    largest, smallest = max(curve.means.index), min(curve.means.index)
-    if one.global_batch == largest:
+    largest, smallest = max(curve.batch_summary.index), min(curve.batch_summary.index)
+    if option.global_batch == largest:
         said.append(f"the plan sits at the largest batch measured ({largest:,.0f}): measure {2 * largest:,.0f}")
-    if one.global_batch == smallest and len(curve.means) > 1:
+    if option.global_batch == smallest and len(curve.batch_summary) > 1:
         said.append(f"the plan sits at the smallest batch measured ({smallest:,.0f}): measure {smallest / 2:,.0f}")
-    if one.batch == system.rows.batch.max() and one.global_batch != largest:
-        said.append(f"the plan sits at the largest batch per worker timed ({one.batch:,}): time {2 * one.batch:,}")
+    if option.batch == step_fit.rows.batch.max() and option.global_batch != largest:
+        said.append(
+            f"the plan sits at the largest batch per worker timed ({option.batch:,}): time {2 * option.batch:,}"
+        )
     return said
 
 
-def listed(batches: Iterable[float]) -> str:
+def format_batches(batches: Iterable[float]) -> str:
     """Batches in words."""
     return ", ".join(f"{batch:,.0f}" for batch in batches)

@@ -15,30 +15,30 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from equipoise.planning.examples_to_target import Seeds, between_seeds, by_setting, expected
+from equipoise.planning.examples_to_target import SettingRuns, expected_examples, group_by_setting, pool_seed_noise
 
-OCTAVE = 2.0
-STRIDE = 4.0  # between the batches of the first ladder
-WORTH = 1.5  # a batch whose time may be within this factor of the best one is still looked at
-HOPELESS = 2.5  # times the best setting's average after which a trial is ended: a good one may have an unlucky run
-REACH = 4  # octaves to either side of the rule within which learning rates are looked for
-GRID_REACH = 2  # the same, of the whole grid
-SEEDS = 5  # of the best plan and its runner-up at least
-MOST_SEEDS = 8
-MOST_RATES = 6
-RIVALS = 3  # settings beside the best that get further seeds
-LEAST_NOISE = 0.05  # between seeds, in log examples
-SHARED = 2  # runs that the noise of all settings counts as, beside a setting's own
-APART = 2.0  # standard errors between the two best, beyond which more seeds change nothing
+OCTAVE_FACTOR = 2.0
+INITIAL_BATCH_FACTOR = 4.0  # between the batches of the first ladder
+CONTENDER_FACTOR = 1.5  # a batch whose time may be within this factor of the best one is still looked at
+PRUNE_FACTOR = 2.5  # times the best setting's average after which a trial is ended: a good one may have an unlucky run
+LR_REACH_OCTAVES = 4  # octaves to either side of the rule within which learning rates are looked for
+GRID_LR_REACH_OCTAVES = 2  # the same, of the whole grid
+MIN_CONTENDER_SEEDS = 5  # of the best plan and its runner-up at least
+MAX_SEEDS_PER_SETTING = 8
+MAX_LRS_PER_BATCH = 6
+MAX_CONTENDERS = 3  # settings beside the best that get further seeds
+MIN_RANKING_NOISE = 0.05  # between seeds, in log examples
+POOLED_NOISE_RUNS = 2  # runs that the noise of all settings counts as, beside a setting's own
+SIGNIFICANT_STANDARD_ERRORS = 2.0  # standard errors between the two best, beyond which more seeds change nothing
 
-Bounds = tuple[float, float]
-ANY: Bounds = (0.0, float("inf"))  # learning rates
+LrBounds = tuple[float, float]
+UNBOUNDED_LR: LrBounds = (0.0, float("inf"))  # learning rates
 
-StepTime = Callable[[int], float]
+StepSecondsFunction = Callable[[int], float]
 """seconds of a step at a global batch, on the workers that are fastest there"""
 
 
-class Ask(NamedTuple):
+class Suggestion(NamedTuple):
     """A trial to run."""
 
     global_batch: int
@@ -46,33 +46,41 @@ class Ask(NamedTuple):
     seed: int
 
 
-class Standing(NamedTuple):
+class SettingResult(NamedTuple):
     """What is known of one batch at one learning rate; infinitely slow if it never reached the target."""
 
     global_batch: int
     lr: float
     seconds: float
     """to the target"""
-    error: float
+    log_error: float
     """of its log"""
-    seeds: int
+    num_seeds: int
 
 
 class Search:
     """The policy for one sweep."""
 
-    reach = REACH
+    lr_reach_octaves = LR_REACH_OCTAVES
     """octaves to either side of the rule"""
 
-    def __init__(self, batches: Sequence[int], lr: float, step: StepTime, bounds: Bounds = ANY) -> None:
+    def __init__(
+        self,
+        batches: Sequence[int],
+        base_lr: float,
+        step_seconds: StepSecondsFunction,
+        lr_bounds: LrBounds = UNBOUNDED_LR,
+    ) -> None:
         """`lr` is right at the smallest of `batches` to an octave or two; no rate outside `bounds` is tried."""
         self.batches = sorted(batches)
-        self.bounds = bounds
-        self.base = lr
-        self.step = step
-        self.noise: float | None = None  # the noise scale in examples, once a trial has told it
+        self.lr_bounds = lr_bounds
+        self.base_lr = base_lr
+        self.step_seconds = step_seconds
+        self.noise_scale: float | None = None  # the noise scale in examples, once a trial has told it
 
-    def ask(self, finished: pd.DataFrame, running: Iterable[Ask] = (), lost: Iterable[Ask] = ()) -> Ask | None:
+    def suggest(
+        self, finished: pd.DataFrame, running: Iterable[Suggestion] = (), lost: Iterable[Suggestion] = ()
+    ) -> Suggestion | None:
         """The next trial; None once the plan and its runner-up are apart. What is `lost` is not asked for again.
 
         While a trial runs that decides what comes next, a slot gets a spare one sooner than nothing: the
@@ -80,151 +88,190 @@ class Search:
         """
         busy = set(running)
         known = zip(*(finished[name].tolist() for name in ("global_batch", "lr", "seed")), strict=True)
-        wanted = self._wanted(finished)
-        spare = self._spare(finished) if self.undecided(finished, busy) else []
+        wanted = self._ranked_suggestions(finished)
+        spare = self._extra_seeds(finished) if self.depends_on_running(finished, busy) else []
         asked: set[tuple[float, ...]] = {*busy, *known, *lost}
         return next((one for one in [*wanted, *spare] if one not in asked), None)
 
-    def undecided(self, finished: pd.DataFrame, running: Iterable[Ask]) -> bool:
+    def depends_on_running(self, finished: pd.DataFrame, running: Iterable[Suggestion]) -> bool:
         """Whether a trial under way may still change what is asked for next."""
-        return not set(running).isdisjoint(self._wanted(finished))
+        return not set(running).isdisjoint(self._ranked_suggestions(finished))
 
-    def _wanted(self, finished: pd.DataFrame) -> list[Ask]:
+    def _ranked_suggestions(self, finished: pd.DataFrame) -> list[Suggestion]:
         """In order of worth. What follows from the trials so far comes last, for slots that would wait for the rest."""
-        first = [Ask(batch, self.rule(batch), 0) for batch in self.ladder()]
+        first = [Suggestion(batch, self.sqrt_scaled_lr(batch), 0) for batch in self.initial_batches()]
         if finished.empty:
             return first
-        settings = self.settings(finished)
+        settings = self.rank_settings(finished)
         standings = fastest_by_batch(settings)
-        return [*first, *self._rates(finished, standings), *self._between(standings), *self._seeds(settings)]
+        return [
+            *first,
+            *self._suggest_lrs(finished, standings),
+            *self._suggest_batches(standings),
+            *self._suggest_seeds(settings),
+        ]
 
-    def _spare(self, finished: pd.DataFrame) -> list[Ask]:
+    def _extra_seeds(self, finished: pd.DataFrame) -> list[Suggestion]:
         """Further seeds of the best settings, though they are known well enough to plan with."""
-        best = [one for one in self.settings(finished)[:RIVALS] if np.isfinite(one.seconds)] if len(finished) else []
-        return [Ask(one.global_batch, one.lr, seed) for seed in range(MOST_SEEDS) for one in best]
+        best = (
+            [one for one in self.rank_settings(finished)[:MAX_CONTENDERS] if np.isfinite(one.seconds)]
+            if len(finished)
+            else []
+        )
+        return [Suggestion(one.global_batch, one.lr, seed) for seed in range(MAX_SEEDS_PER_SETTING) for one in best]
 
-    def ladder(self) -> list[int]:
+    def initial_batches(self) -> list[int]:
         """The first batches: from the smallest to the largest in wide strides, and the noise scale if it is known."""
-        count = max(2, round(np.log(self.batches[-1] / self.batches[0]) / np.log(STRIDE)) + 1)
-        marks = [*np.geomspace(self.batches[0], self.batches[-1], count), *([self.noise] if self.noise else [])]
-        return sorted({nearest(self.batches, mark) for mark in marks})
+        count = max(2, round(np.log(self.batches[-1] / self.batches[0]) / np.log(INITIAL_BATCH_FACTOR)) + 1)
+        marks = [
+            *np.geomspace(self.batches[0], self.batches[-1], count),
+            *([self.noise_scale] if self.noise_scale else []),
+        ]
+        return sorted({find_nearest_batch(self.batches, mark) for mark in marks})
 
-    def rule(self, batch: int) -> float:
+    def sqrt_scaled_lr(self, batch: int) -> float:
         """A first learning rate: it grows with the root of the batch."""
-        return self.within(octave(self.base * np.sqrt(batch / self.batches[0])))
+        return self.clip_lr(round_to_half_octave(self.base_lr * np.sqrt(batch / self.batches[0])))
 
-    def within(self, lr: float) -> float:
+    def clip_lr(self, lr: float) -> float:
         """The rate that is allowed and nearest."""
-        return min(max(lr, self.bounds[0]), self.bounds[1])
+        return min(max(lr, self.lr_bounds[0]), self.lr_bounds[1])
 
-    def rates(self, batch: int) -> list[float]:
+    def candidate_lrs(self, batch: int) -> list[float]:
         """Learning rates about the rule, in octaves."""
-        steps = range(-self.reach, self.reach + 1)
-        return sorted({self.within(octave(self.rule(batch) * OCTAVE**k)) for k in steps})
+        steps = range(-self.lr_reach_octaves, self.lr_reach_octaves + 1)
+        return sorted(
+            {self.clip_lr(round_to_half_octave(self.sqrt_scaled_lr(batch) * OCTAVE_FACTOR**k)) for k in steps}
+        )
 
-    def _rates(self, finished: pd.DataFrame, standings: list[Standing]) -> list[Ask]:
+    def _suggest_lrs(self, finished: pd.DataFrame, batch_results: list[SettingResult]) -> list[Suggestion]:
         """Learning rates beside the best one, where it is at the edge and the batch may still win."""
         wanted = []
-        best = standings[0]
+        best = batch_results[0]
         place = self.batches.index(best.global_batch)
         beside = self.batches[max(place - 1, 0) : place + 2]  # next to the best, a poor first rate decides nothing
-        for one in standings:
-            if one.global_batch not in beside and one.seconds > WORTH * OCTAVE * best.seconds < np.inf:
+        for one in batch_results:
+            if (
+                one.global_batch not in beside
+                and one.seconds > CONTENDER_FACTOR * OCTAVE_FACTOR * best.seconds < np.inf
+            ):
                 continue
             tried = set(finished.lr[finished.global_batch == one.global_batch])
-            sides = (octave(one.lr * OCTAVE), octave(one.lr / OCTAVE))
+            sides = (round_to_half_octave(one.lr * OCTAVE_FACTOR), round_to_half_octave(one.lr / OCTAVE_FACTOR))
             if not np.isfinite(one.seconds):  # it blew up or starved: try both sides of all that was tried
-                sides = (octave(min(tried) / OCTAVE), octave(max(tried) * OCTAVE))
-            rates = self.rates(one.global_batch)
-            if len(tried) < MOST_RATES:
-                wanted += [Ask(one.global_batch, rate, 0) for rate in sides if rates[0] <= rate <= rates[-1]]
+                sides = (
+                    round_to_half_octave(min(tried) / OCTAVE_FACTOR),
+                    round_to_half_octave(max(tried) * OCTAVE_FACTOR),
+                )
+            rates = self.candidate_lrs(one.global_batch)
+            if len(tried) < MAX_LRS_PER_BATCH:
+                wanted += [Suggestion(one.global_batch, rate, 0) for rate in sides if rates[0] <= rate <= rates[-1]]
         return wanted
 
-    def _between(self, standings: list[Standing]) -> list[Ask]:
+    def _suggest_batches(self, batch_results: list[SettingResult]) -> list[Suggestion]:
         """Batches beside the best one, its neighbours on the ladder, with the rate that the best suggests."""
-        best = standings[0]
+        best = batch_results[0]
         place = self.batches.index(best.global_batch)
         beside = [self.batches[i] for i in (place + 1, place - 1) if 0 <= i < len(self.batches)]
-        tried = {one.global_batch for one in standings}
-        rate = {b: self.within(octave(best.lr * np.sqrt(b / best.global_batch))) for b in beside}
-        return [Ask(b, rate[b], 0) for b in beside if b not in tried]
+        tried = {one.global_batch for one in batch_results}
+        rate = {b: self.clip_lr(round_to_half_octave(best.lr * np.sqrt(b / best.global_batch))) for b in beside}
+        return [Suggestion(b, rate[b], 0) for b in beside if b not in tried]
 
-    def _seeds(self, settings: list[Standing]) -> list[Ask]:
+    def _suggest_seeds(self, results: list[SettingResult]) -> list[Suggestion]:
         """Further seeds for those that may be the best: settings, not batches, since a lucky rate may be a poor one."""
-        best = settings[0]
-        rivals = [one for one in settings[1:] if not apart(best, one)][:RIVALS]
-        if not rivals and best.seeds >= SEEDS:
+        best = results[0]
+        rivals = [one for one in results[1:] if not is_significantly_slower(best, one)][:MAX_CONTENDERS]
+        if not rivals and best.num_seeds >= MIN_CONTENDER_SEEDS:
             return []
-        fewest = sorted([best, *rivals], key=lambda one: (one.seeds, one.seconds))
-        due = [Ask(one.global_batch, one.lr, one.seeds) for one in fewest if one.seeds < MOST_SEEDS]
-        return due + [Ask(one.global_batch, one.lr, seed) for one in fewest for seed in range(one.seeds + 1, SEEDS)]
+        fewest = sorted([best, *rivals], key=lambda one: (one.num_seeds, one.seconds))
+        due = [
+            Suggestion(one.global_batch, one.lr, one.num_seeds)
+            for one in fewest
+            if one.num_seeds < MAX_SEEDS_PER_SETTING
+        ]
+        return due + [
+            Suggestion(one.global_batch, one.lr, seed)
+            for one in fewest
+            for seed in range(one.num_seeds + 1, MIN_CONTENDER_SEEDS)
+        ]
 
-    def settings(self, finished: pd.DataFrame) -> list[Standing]:
+    def rank_settings(self, finished: pd.DataFrame) -> list[SettingResult]:
         """Every batch with every learning rate tried, the fastest first."""
-        settings = by_setting(finished)
-        noise = max(between_seeds(settings.values()), LEAST_NOISE)
+        settings = group_by_setting(finished)
+        noise = max(pool_seed_noise(settings.values()), MIN_RANKING_NOISE)
         found = []
         for (batch, lr), seeds in settings.items():
-            seconds = expected(seeds) / batch * self.step(int(batch))
-            found.append(Standing(int(batch), lr, seconds, error(seeds, noise), len(seeds.examples)))
+            seconds = expected_examples(seeds) / batch * self.step_seconds(int(batch))
+            found.append(SettingResult(int(batch), lr, seconds, log_standard_error(seeds, noise), len(seeds.examples)))
         return sorted(found, key=lambda one: (one.seconds, one.global_batch, one.lr))
 
 
-class Grid(Search):
+class GridSearch(Search):
     """Every batch with five learning rates and every seed: what a policy is judged by."""
 
-    reach = GRID_REACH
+    lr_reach_octaves = GRID_LR_REACH_OCTAVES
 
-    def __init__(self, batches: Sequence[int], lr: float, step: StepTime, seeds: int, bounds: Bounds = ANY) -> None:
-        super().__init__(batches, lr, step, bounds)
-        rates = {batch: self.rates(batch) for batch in self.batches}
-        self.all = [Ask(batch, lr, seed) for seed in range(seeds) for batch in self.batches for lr in rates[batch]]
+    def __init__(
+        self,
+        batches: Sequence[int],
+        base_lr: float,
+        step_seconds: StepSecondsFunction,
+        num_seeds: int,
+        lr_bounds: LrBounds = UNBOUNDED_LR,
+    ) -> None:
+        super().__init__(batches, base_lr, step_seconds, lr_bounds)
+        rates = {batch: self.candidate_lrs(batch) for batch in self.batches}
+        self.all_suggestions = [
+            Suggestion(batch, lr, seed) for seed in range(num_seeds) for batch in self.batches for lr in rates[batch]
+        ]
 
-    def _wanted(self, finished: pd.DataFrame) -> list[Ask]:
-        return self.all
+    def _ranked_suggestions(self, finished: pd.DataFrame) -> list[Suggestion]:
+        return self.all_suggestions
 
-    def _spare(self, finished: pd.DataFrame) -> list[Ask]:
+    def _extra_seeds(self, finished: pd.DataFrame) -> list[Suggestion]:
         return []
 
 
-def fastest_by_batch(settings: list[Standing]) -> list[Standing]:
+def fastest_by_batch(results: list[SettingResult]) -> list[SettingResult]:
     """Each batch tried, at the best of its rates, the fastest first."""
-    best: dict[int, Standing] = {}
-    for one in settings:
+    best: dict[int, SettingResult] = {}
+    for one in results:
         best.setdefault(one.global_batch, one)
     return list(best.values())
 
 
-def hopeless(seconds: float, best: float) -> bool:
+def should_prune(seconds: float, best_seconds: float) -> bool:
     """Whether a running trial that has taken `seconds` so far is already much slower than the best setting."""
-    return seconds > HOPELESS * best
+    return seconds > PRUNE_FACTOR * best_seconds
 
 
-def error(seeds: Seeds, noise: float) -> float:
+def log_standard_error(setting_runs: SettingRuns, seed_noise: float) -> float:
     """Standard error of the log of the expected examples of one setting.
 
     `noise` is what settings have between seeds in common; one with a scatter of its own, or runs that
     fail, is known less well.
     """
-    runs, reached = len(seeds.examples), int(seeds.reached.sum())
+    runs, reached = len(setting_runs.examples), int(setting_runs.reached.sum())
     if not reached:
         return np.inf
-    own = (SHARED * noise**2 + seeds.squares) / (SHARED + reached - 1)
+    own = (POOLED_NOISE_RUNS * seed_noise**2 + setting_runs.sum_of_squares) / (POOLED_NOISE_RUNS + reached - 1)
     return float(np.sqrt(own / runs + (1 - reached / runs) / reached))
 
 
-def apart(first: Standing, second: Standing) -> bool:
+def is_significantly_slower(first: SettingResult, second: SettingResult) -> bool:
     """Whether the second is slower beyond what chance between seeds makes."""
     if not np.isfinite(second.seconds):
         return True
-    return float(np.log(second.seconds / first.seconds)) > APART * float(np.hypot(first.error, second.error))
+    return float(np.log(second.seconds / first.seconds)) > SIGNIFICANT_STANDARD_ERRORS * float(
+        np.hypot(first.log_error, second.log_error)
+    )
 
 
-def octave(lr: float) -> float:
+def round_to_half_octave(lr: float) -> float:
     """The nearest half octave: rates that are asked for twice are the same number."""
     return float(f"{2 ** (round(2 * np.log2(lr)) / 2):.6g}")
 
 
-def nearest(batches: Sequence[int], mark: float) -> int:
+def find_nearest_batch(batches: Sequence[int], target_batch: float) -> int:
     """The batch closest to a mark, by ratio."""
-    return min(batches, key=lambda batch: abs(np.log(batch / mark)))
+    return min(batches, key=lambda batch: abs(np.log(batch / target_batch)))

@@ -12,7 +12,7 @@ look next and is never the answer.
 from typing import NamedTuple
 
 
-class Terms(NamedTuple):
+class NoiseTerms(NamedTuple):
     """Both are unbiased, so single draws may be negative: average them, divide last."""
 
     signal: float
@@ -21,7 +21,7 @@ class Terms(NamedTuple):
     """tr(Sigma), the summed variance of one example's gradient"""
 
 
-def terms(local: float, total: float, small: float, big: float) -> Terms:
+def estimate_noise_terms(local_norm: float, total_norm: float, local_batch: float, total_batch: float) -> NoiseTerms:
     """The two terms from mean squared norms over `small` and over `big` examples.
 
     `local` is the mean over workers of |g_i|^2, each g_i a mean over `small` examples;
@@ -30,14 +30,14 @@ def terms(local: float, total: float, small: float, big: float) -> Terms:
     set give the terms of the population that the set was drawn from: tr(Sigma) with
     N - 1 in the denominator, and |G|^2 less tr(Sigma) / N.
     """
-    if not 0 < small < big:
-        raise ValueError(f"the noise scale needs two batch sizes, small below big, got {small} and {big}")
-    return Terms(
-        signal=(big * total - small * local) / (big - small),
-        variance=(local - total) / (1 / small - 1 / big),
+    if not 0 < local_batch < total_batch:
+        raise ValueError(f"the noise scale needs two batch sizes, small below big, got {local_batch} and {total_batch}")
+    return NoiseTerms(
+        signal=(total_batch * total_norm - local_batch * local_norm) / (total_batch - local_batch),
+        variance=(local_norm - total_norm) / (1 / local_batch - 1 / total_batch),
     )
 
 
-def scale(signal: float, variance: float) -> float | None:
+def noise_scale_from_terms(signal: float, variance: float) -> float | None:
     """The noise scale in examples, or None where the draws were too few to tell the gradient from noise."""
     return variance / signal if signal > 0 and variance > 0 else None

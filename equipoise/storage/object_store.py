@@ -11,30 +11,31 @@ from contextlib import suppress
 from pathlib import Path, PosixPath
 from typing import Any, NoReturn, TypeVar
 
-from equipoise.storage import location, retry
+from equipoise.storage.location import validate_location
+from equipoise.storage.retry import retry_while_unavailable
 
-OPTIONS: dict[str, dict[str, Any]] = {
+FILESYSTEM_OPTIONS: dict[str, dict[str, Any]] = {
     # other processes write too, so nothing listed is kept; waiting and trying again is ours, so that it has one bound
     "s3": {"use_listings_cache": False, "config_kwargs": {"retries": {"max_attempts": 0}}}
 }
-WRITE_SECONDS = 15.0
-SLOWEST = 1e6  # bytes a second
+BASE_WRITE_SECONDS = 15.0
+MIN_WRITE_BYTES_PER_SECOND = 1e6  # bytes a second
 
-T = TypeVar("T")
+ActionResult = TypeVar("ActionResult")
 
 
-class Url(PosixPath):
+class RemotePath(PosixPath):
     """A path of which every question goes to the store behind it; there are no folders to be made or kept."""
 
     @property
-    def files(self) -> Any:
+    def filesystem(self) -> Any:
         """fsspec's file system of the store."""
-        return opened(str(self))[0]
+        return open_filesystem(str(self))[0]
 
     @property
     def key(self) -> str:
         """What the store calls it."""
-        found: str = opened(str(self))[1]
+        found: str = open_filesystem(str(self))[1]
         return found
 
     def __str__(self) -> str:
@@ -47,39 +48,43 @@ class Url(PosixPath):
     def is_absolute(self) -> bool:
         return True
 
-    def absolute(self) -> "Url":
+    def absolute(self) -> "RemotePath":
         return self
 
-    def resolve(self, strict: bool = False) -> "Url":
+    def resolve(self, strict: bool = False) -> "RemotePath":
         return self
 
     def exists(self, **_: Any) -> bool:
-        return self._asked(lambda: bool(self.files.exists(self.key)))
+        return self._with_retries(lambda: bool(self.filesystem.exists(self.key)))
 
     def is_file(self, **_: Any) -> bool:
-        return self._asked(lambda: bool(self.files.isfile(self.key)))
+        return self._with_retries(lambda: bool(self.filesystem.isfile(self.key)))
 
     def is_dir(self, **_: Any) -> bool:
-        return self._asked(lambda: bool(self.files.isdir(self.key)))
+        return self._with_retries(lambda: bool(self.filesystem.isdir(self.key)))
 
-    def iterdir(self) -> Generator["Url", None, None]:
-        found = self._asked(lambda: self.files.ls(self.key, detail=False))
+    def iterdir(self) -> Generator["RemotePath", None, None]:
+        found = self._with_retries(lambda: self.filesystem.ls(self.key, detail=False))
         names = {str(one).rstrip("/").rpartition("/")[2] for one in found if str(one).strip("/") != self.key.strip("/")}
         yield from (self / name for name in sorted(names))
 
-    def glob(self, pattern: str, **_: Any) -> Generator["Url", None, None]:
+    def glob(self, pattern: str, **_: Any) -> Generator["RemotePath", None, None]:
         """Of names in this folder alone."""
         with suppress(FileNotFoundError):  # as pathlib has it
             yield from (one for one in self.iterdir() if fnmatch.fnmatchcase(one.name, pattern))
 
     def read_bytes(self) -> bytes:
-        return self._asked(lambda: bytes(self.files.cat_file(self.key)))
+        return self._with_retries(lambda: bytes(self.filesystem.cat_file(self.key)))
 
     def read_text(self, encoding: str | None = None, errors: str | None = None, **_: Any) -> str:
         return self.read_bytes().decode(encoding or "utf-8", errors or "strict")
 
     def write_bytes(self, data: Any) -> int:
-        self._asked(lambda: self.files.pipe_file(self.key, bytes(data), **bound(self.files, len(data))))
+        self._with_retries(
+            lambda: self.filesystem.pipe_file(
+                self.key, bytes(data), **write_timeout_options(self.filesystem, len(data))
+            )
+        )
         return len(data)
 
     def write_text(
@@ -92,7 +97,7 @@ class Url(PosixPath):
 
     def unlink(self, missing_ok: bool = False) -> None:
         try:
-            self._asked(lambda: self.files.rm_file(self.key))
+            self._with_retries(lambda: self.filesystem.rm_file(self.key))
         except FileNotFoundError:
             if not missing_ok:
                 raise
@@ -103,49 +108,57 @@ class Url(PosixPath):
     def stat(self, **_: Any) -> NoReturn:
         raise OSError(f"{self} is behind a URL, which tells no more than whether it is there")
 
-    def stamp(self) -> str | None:
+    def checksum(self) -> str | None:
         """What is another once its content is; None while there is none."""
         with suppress(FileNotFoundError):
-            return self._asked(lambda: str(self.files.checksum(self.key)))
+            return self._with_retries(lambda: str(self.filesystem.checksum(self.key)))
         return None
 
-    def fetch(self, copy: Path) -> None:
+    def download_to(self, local_path: Path) -> None:
         """Its content as a file of this disk."""
-        self._asked(lambda: self.files.get_file(self.key, str(copy)))
+        self._with_retries(lambda: self.filesystem.get_file(self.key, str(local_path)))
 
-    def send(self, copy: Path) -> None:
+    def upload_from(self, local_path: Path) -> None:
         """A file of this disk as its content, in one put."""
-        self._asked(lambda: self.files.put_file(str(copy), self.key, **bound(self.files, copy.stat().st_size)))
+        self._with_retries(
+            lambda: self.filesystem.put_file(
+                str(local_path), self.key, **write_timeout_options(self.filesystem, local_path.stat().st_size)
+            )
+        )
 
-    def _asked(self, action: Callable[[], T]) -> T:
-        location.require_plain(str(self))  # before its name may stand in what is said
-        return retry.patiently(action, str(self))
+    def _with_retries(self, action: Callable[[], ActionResult]) -> ActionResult:
+        validate_location(str(self))  # before its name may stand in what is said
+        return retry_while_unavailable(action, str(self))
 
 
-def place(text: str) -> Path:
+def parse_location(location: str) -> Path:
     """A path as it was given on a command line: of this disk, or behind a URL. Nothing is looked at yet."""
-    kind, found, rest = text.partition("://")
+    kind, found, rest = location.partition("://")
     if not found:
-        return Path(text)
+        return Path(location)
     if kind == "file":
-        return Path(rest if rest.startswith("/") else text)  # the second is refused by `location.require_plain`
-    return Url(text)
+        return Path(rest if rest.startswith("/") else location)  # the second is refused by `location.require_plain`
+    return RemotePath(location)
 
 
-def opened(text: str) -> tuple[Any, str]:
+def open_filesystem(location: str) -> tuple[Any, str]:
     """fsspec's file system of a URL, and its name for what is behind."""
-    location.require_plain(text)
-    kind = text.partition("://")[0]
+    validate_location(location)
+    kind = location.partition("://")[0]
     fsspec: Any = importlib.import_module("fsspec")
     try:
-        files, key = fsspec.core.url_to_fs(text, **OPTIONS.get(kind, {}))
+        files, key = fsspec.core.url_to_fs(location, **FILESYSTEM_OPTIONS.get(kind, {}))
     except ImportError as error:
-        raise ValueError(f"{text} cannot be reached ({error}): pip install what {kind}:// needs") from None
+        raise ValueError(f"{location} cannot be reached ({error}): pip install what {kind}:// needs") from None
     if hasattr(files, "retries"):
         files.retries = 1  # s3fs's own five attempts, of 15 s each, would multiply ours
     return files, key
 
 
-def bound(files: Any, size: int) -> dict[str, float]:
+def write_timeout_options(filesystem: Any, size_bytes: int) -> dict[str, float]:
     """The time one attempt to write may take: aiohttp waits for a server's "100 Continue" without any of its own."""
-    return {"timeout": WRITE_SECONDS + size / SLOWEST} if getattr(files, "async_impl", False) else {}
+    return (
+        {"timeout": BASE_WRITE_SECONDS + size_bytes / MIN_WRITE_BYTES_PER_SECOND}
+        if getattr(filesystem, "async_impl", False)
+        else {}
+    )

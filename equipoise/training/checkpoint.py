@@ -2,21 +2,21 @@
 
 from torch import Tensor, nn
 
-from equipoise.training.optimizers import Optimizer
+from equipoise.training.optimizers import FusedOptimizer
 
 
-def tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
+def collect_training_state(model: nn.Module, optimizer: FusedOptimizer) -> dict[str, Tensor]:
     """Weights and buffers as `model.NAME`, the optimizer's moments as `optimizer.NAME.MOMENT`."""
     named = {f"model.{name}": value for name, value in model.state_dict().items()}
-    named |= {f"optimizer.{name}": value for name, value in optimizer.tensors().items()}
+    named |= {f"optimizer.{name}": value for name, value in optimizer.state_dict().items()}
     return {name: value.detach().cpu().contiguous() for name, value in named.items()}
 
 
-def load(model: nn.Module, optimizer: Optimizer, named: dict[str, Tensor]) -> None:
-    """Bring both to the state that `tensors` told."""
+def load_training_state(model: nn.Module, optimizer: FusedOptimizer, tensors: dict[str, Tensor]) -> None:
+    """Bring both to the state that `collect_training_state` told."""
     parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}}
-    for name, value in named.items():
+    for name, value in tensors.items():
         kind, _, rest = name.partition(".")
         parts[kind][rest] = value
     model.load_state_dict(parts["model"])
-    optimizer.load(parts["optimizer"])
+    optimizer.load_state_dict(parts["optimizer"])

@@ -11,31 +11,33 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-SHARES = 64, 8, 1  # parts of the gradient that are summed
-LEAST_BYTES = 1 << 16  # of a sum: what is less takes the time of its call
+GRADIENT_DIVISORS = 64, 8, 1  # parts of the gradient that are summed
+MIN_ALL_REDUCE_BYTES = 1 << 16  # of a sum: what is less takes the time of its call
 MESSAGE_BYTES = 1024
-MESSAGES, LEAST_ROUNDS, MOST_ROUNDS = 300, 5, 50
-SECONDS = 1.0  # for each number of bytes, where the fewest rounds take no longer
+MESSAGE_ROUNDS, MIN_ALL_REDUCE_ROUNDS, MAX_ALL_REDUCE_ROUNDS = 300, 5, 50
+ALL_REDUCE_SECONDS = 1.0  # for each number of bytes, where the fewest rounds take no longer
 
 
-def sums(most: int, device: torch.device) -> dict[int, float]:
+def time_all_reduces(max_bytes: int, device: torch.device) -> dict[int, float]:
     """Seconds by bytes, up to `most`: the median of rounds, each as long as its slowest worker."""
-    sizes = {max(most // share // 4 * 4, LEAST_BYTES) for share in SHARES}
-    return {size: summed(torch.zeros(size // 4, device=device)) for size in sorted(sizes)}
+    sizes = {max(max_bytes // share // 4 * 4, MIN_ALL_REDUCE_BYTES) for share in GRADIENT_DIVISORS}
+    return {size: time_all_reduce(torch.zeros(size // 4, device=device)) for size in sorted(sizes)}
 
 
-def summed(values: Tensor) -> float:
+def time_all_reduce(tensor: Tensor) -> float:
     """Seconds in which all workers sum such a tensor."""
 
     def once() -> None:
-        dist.all_reduce(values)
+        dist.all_reduce(tensor)
 
-    rounds(once, 2, values.device)  # buffers and connections
-    enough = SECONDS / max(rounds(once, 2, values.device))
-    return statistics.median(rounds(once, int(min(max(enough, LEAST_ROUNDS), MOST_ROUNDS)), values.device))
+    time_rounds(once, 2, tensor.device)  # buffers and connections
+    enough = ALL_REDUCE_SECONDS / max(time_rounds(once, 2, tensor.device))
+    return statistics.median(
+        time_rounds(once, int(min(max(enough, MIN_ALL_REDUCE_ROUNDS), MAX_ALL_REDUCE_ROUNDS)), tensor.device)
+    )
 
 
-def message(device: torch.device) -> float:
+def time_send_recv(device: torch.device) -> float:
     """Seconds from a worker to the next in the ring: half of a message's way there and back, of the slowest pair."""
     workers, rank = dist.get_world_size(), dist.get_rank()
     values = torch.zeros(MESSAGE_BYTES // 4, device=device)
@@ -51,18 +53,18 @@ def message(device: torch.device) -> float:
                 dist.recv(values, one)
                 dist.send(values, one)
 
-        rounds(there_and_back, 2, device)
-        slowest = max(slowest, statistics.median(rounds(there_and_back, MESSAGES, device)) / 2)
+        time_rounds(there_and_back, 2, device)
+        slowest = max(slowest, statistics.median(time_rounds(there_and_back, MESSAGE_ROUNDS, device)) / 2)
     return slowest
 
 
-def rounds(work: Callable[[], None], count: int, device: torch.device) -> list[float]:
+def time_rounds(operation: Callable[[], None], rounds: int, device: torch.device) -> list[float]:
     """Seconds of each round, the slowest worker's: all of them get the same."""
     dist.barrier()
     took = []
-    for _ in range(count):
+    for _ in range(rounds):
         start = time.perf_counter()
-        work()
+        operation()
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         took.append(time.perf_counter() - start)

@@ -7,30 +7,32 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 
-class Norms:
+class GradientNorms:
     """Norms gathered over a lap, on the device until they are taken."""
 
     def __init__(self) -> None:
-        self.draws = 0
-        self.local: list[Tensor] = []
-        self.total: list[Tensor] = []
+        self.num_draws = 0
+        self.local_norms: list[Tensor] = []
+        self.total_norms: list[Tensor] = []
 
-    def add(self, local: Tensor, total: Tensor) -> None:
+    def add_draw(self, local_norm: Tensor, total_norm: Tensor) -> None:
         """Count one draw."""
-        self.local.append(local)
-        self.total.append(total)
-        self.draws += 1
+        self.local_norms.append(local_norm)
+        self.total_norms.append(total_norm)
+        self.num_draws += 1
 
-    def take(self) -> tuple[float, float, int]:
+    def pop_sums(self) -> tuple[float, float, int]:
         """Sum of the local norms, sum of the total norms, and steps they come from; starts anew."""
-        local, total = (float(torch.stack(values).sum()) if values else 0.0 for values in (self.local, self.total))
-        draws = self.draws
-        self.draws, self.local, self.total = 0, [], []
+        local, total = (
+            float(torch.stack(values).sum()) if values else 0.0 for values in (self.local_norms, self.total_norms)
+        )
+        draws = self.num_draws
+        self.num_draws, self.local_norms, self.total_norms = 0, [], []
         return local, total, draws
 
 
-def by_halves(
-    model: nn.Module, loss: Callable[[Tensor, Tensor], Tensor], images: Tensor, labels: Tensor
+def half_batch_norms(
+    model: nn.Module, loss_function: Callable[[Tensor, Tensor], Tensor], images: Tensor, labels: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Mean squared norm of the gradients of two halves of a batch, and squared norm of their mean.
 
@@ -43,7 +45,7 @@ def by_halves(
     half = len(labels) // 2
     halves = []
     for part in (slice(0, half), slice(half, 2 * half)):
-        value = loss(functional_call(model, buffers, images[part]), labels[part])
+        value = loss_function(functional_call(model, buffers, images[part]), labels[part])
         gradients = torch.autograd.grad(value, parameters, allow_unused=True)
         halves.append(torch.cat([g.flatten() for g in gradients if g is not None]))
     first, second = halves

@@ -18,257 +18,277 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from equipoise import rng as keys
-from equipoise.config import Trial
-from equipoise.runs.record import Lap, crossing
-from equipoise.training import checkpoint as state
-from equipoise.training import finetune as start
-from equipoise.training import gradient_norms as probe
-from equipoise.training import lr_schedules as schedule
-from equipoise.training import sampler as stream
-from equipoise.training.dataloader import DTYPES, Feed
-from equipoise.training.gradient_sync import Exchange
-from equipoise.training.optimizers import Optimizer
-from equipoise.training.step_timer import Meter
-from equipoise.workloads import Split, Workload, workload
+from equipoise.config import TrainConfig
+from equipoise.rng import derive_seed
+from equipoise.runs.record import Lap, RunStatus, examples_at_target
+from equipoise.training.checkpoint import collect_training_state, load_training_state
+from equipoise.training.dataloader import PARAMETER_DTYPES, BatchLoader
+from equipoise.training.finetune import build_lr_scales, freeze_stages, initialize_from_pretrained, load_pretrained
+from equipoise.training.gradient_norms import half_batch_norms
+from equipoise.training.gradient_sync import GradientAllReduce
+from equipoise.training.lr_schedules import lr_scale
+from equipoise.training.optimizers import FusedOptimizer
+from equipoise.training.sampler import rank_micro_batches
+from equipoise.training.step_timer import StepTimer
+from equipoise.workloads import Split, Workload, load_workload
 
-LAP_STEPS = 100  # no lap is longer, so that a long way between evaluations shows signs of life
+MAX_LAP_STEPS = 100  # no lap is longer, so that a long way between evaluations shows signs of life
 
 
-def laps(trial: Trial) -> Iterator[Lap]:
+def laps(config: TrainConfig) -> Iterator[Lap]:
     """Train as `trial` asks, a lap at a time."""
-    yield from Training(trial).laps()
+    yield from Training(config).laps()
 
 
 class Training:
     """A trial under way: model, optimizer and place in the stream of examples.
 
-    `ended` is None until the laps are over, then `reached`, `cap` or `failed: why`.
+    `status` is None until the laps are over; `reason` says why a run failed.
     """
 
-    def __init__(self, trial: Trial, made: Workload | None = None, device: torch.device | None = None) -> None:
+    def __init__(
+        self, config: TrainConfig, workload: Workload | None = None, device: torch.device | None = None
+    ) -> None:
         grouped = dist.is_available() and dist.is_initialized()
         self.rank, self.workers = (dist.get_rank(), dist.get_world_size()) if grouped else (0, 1)
-        self.trial = trial
+        self.config = config
         self.device = device or torch.device("cpu")
-        self.workload = made or workload(trial)
-        self.places = stream.share(trial.places, self.rank, self.workers)
-        self.cap = self.workload.cap(trial)
-        self.every = self.workload.every(trial)
-        self.warmup = trial.warmup * len(self.workload.train)
-        self.target = self.workload.target if trial.target is None else trial.target
+        self.workload = workload or load_workload(config)
+        self.micro_indices = rank_micro_batches(config.num_micro_batches, self.rank, self.workers)
+        self.max_examples = self.workload.max_examples(config)
+        self.eval_every = self.workload.eval_interval(config)
+        self.warmup_examples = config.warmup * len(self.workload.train)
+        self.target = self.workload.target if config.target is None else config.target
         self.step = 0
-        self.done: list[Lap] = []
-        self.ended: str | None = None
-        self.feed = Feed(trial, self.workload, self.device)
-        self.reused: list[str] = []  # classes whose rows of the classifier were taken over
-        self.model = self._model()
-        self.frozen = start.frozen(self.model, trial.freeze)
-        self._learn()
-        self.forward = torch.compile(self.model) if trial.compile else self.model
+        self.finished_laps: list[Lap] = []
+        self.status: RunStatus | None = None
+        self.reason: str | None = None
+        self.loader = BatchLoader(config, self.workload, self.device)
+        self.reused_classes: list[str] = []  # classes whose rows of the classifier were taken over
+        self.model = self._build_model()
+        self.frozen_modules = freeze_stages(self.model, config.freeze_stages)
+        self._set_train_mode()
+        self.forward_model = torch.compile(self.model) if config.compile else self.model
         named = {name: parameter for name, parameter in self.model.named_parameters() if parameter.requires_grad}
-        self.trained = list(named.values())
-        self.optimizer = Optimizer(trial, named, start.shares(self.model, trial, len(self.workload.classes)))
-        self.exchange = Exchange(self.trained, self.workers)
+        self.trainable_parameters = list(named.values())
+        self.optimizer = FusedOptimizer(config, named, build_lr_scales(self.model, config, len(self.workload.classes)))
+        self.gradient_sync = GradientAllReduce(self.trainable_parameters, self.workers)
         # a micro-batch's part of the mean loss
-        self.part = torch.tensor(1 / trial.places, device=self.device, dtype=DTYPES[trial.precision])
-        self.meter = Meter(trial, self.rank, self.workers, self.device)
-        self.generator = generator(self.device)
-        self.ahead: tuple[Tensor, Tensor] | None = None  # the next micro-batch, if it is there already
+        self.loss_weight = torch.tensor(
+            1 / config.num_micro_batches, device=self.device, dtype=PARAMETER_DTYPES[config.precision]
+        )
+        self.timer = StepTimer(config, self.rank, self.workers, self.device)
+        self.dropout_generator = get_dropout_generator(self.device)
+        self.prefetched_batch: tuple[Tensor, Tensor] | None = None  # the next micro-batch, if it is there already
 
     @property
-    def seen(self) -> int:
+    def examples_seen(self) -> int:
         """Examples that the optimizer has stepped over."""
-        return self.step * self.trial.global_batch
+        return self.step * self.config.global_batch
 
     def laps(self) -> Iterator[Lap]:
         """Laps until the target is crossed, the cap is met or the loss is no longer finite."""
-        batches, self.ahead = self.feed.training(self.places, self.step), None
+        batches, self.prefetched_batch = self.loader.train_batches(self.micro_indices, self.step), None
         if self.workers > 1:
             dist.barrier()  # the first exchange would count the wait for a worker that starts late
-        while self.ended is None:
-            lap = self._lap(batches)
-            if self.ended is None:
-                self.done.append(lap)
-                self.ended = self._end()
+        while self.status is None:
+            lap = self._run_lap(batches)
+            if self.status is None:
+                self.finished_laps.append(lap)
+                self.status = self._find_end_status()
                 yield lap
 
-    def metric(self, split: Split) -> float:
+    def evaluate(self, split: Split) -> float:
         """The workload's metric on a split, computed by all workers together."""
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         self.model.eval()
         with torch.no_grad():
-            for images, labels in self.feed.once(split, self.rank, self.workers):
-                with self._precision():
+            for images, labels in self.loader.eval_batches(split, self.rank, self.workers):
+                with self._autocast():
                     total += self.workload.metric(self.model(images), labels).sum()
-        self._learn()
-        return float(self._summed(total)) / len(split)
+        self._set_train_mode()
+        return float(self._all_reduce_sum(total)) / len(split)
 
-    def fits(self) -> bool:
+    def fits_in_memory(self) -> bool:
         """Whether a micro-batch fits the memory of every worker: tried without exchange, where one waits for all."""
-        images, labels = next(self.feed.training(self.places, self.step))
+        images, labels = next(self.loader.train_batches(self.micro_indices, self.step))
         try:
-            self._backward(images, labels, self.places[0])
+            self._run_backward(images, labels, self.micro_indices[0])
             lacking = 0
         except torch.OutOfMemoryError:
             lacking = 1
-        for parameter in self.trained:
+        for parameter in self.trainable_parameters:
             parameter.grad = None
-        return not self.agree(lacking)
+        return not self.all_reduce_max(lacking)
 
-    def agree(self, wish: int) -> int:
+    def all_reduce_max(self, value: int) -> int:
         """The largest wish of any worker: all of them get the same answer."""
-        wishes = torch.tensor(wish, device=self.device)
+        wishes = torch.tensor(value, device=self.device)
         if self.workers > 1:
             dist.all_reduce(wishes, dist.ReduceOp.MAX)
         return int(wishes)
 
     @property
-    def crossing(self) -> float | None:
+    def examples_to_target(self) -> float | None:
         """Examples seen when the metric crossed the target, interpolated."""
-        return crossing(self.done, self.target)
+        return examples_at_target(self.finished_laps, self.target)
 
-    def state(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Tensor]:
         """All that the next step depends on, beside the laps done.
 
         The order of examples, augmentation, dropout and the learning rate are functions of
         the seed and the step, so no generator or sampler has a state to keep.
         """
-        return state.tensors(self.model, self.optimizer)
+        return collect_training_state(self.model, self.optimizer)
 
-    def load(self, tensors: dict[str, Tensor], done: list[Lap]) -> None:
+    def load_state_dict(self, tensors: dict[str, Tensor], finished_laps: list[Lap]) -> None:
         """Go on from a `state` and the laps that led to it."""
-        state.load(self.model, self.optimizer, tensors)
-        self.done = list(done)
-        self.step = done[-1].step if done else 0
-        self.ended = self._end()
+        load_training_state(self.model, self.optimizer, tensors)
+        self.finished_laps = list(finished_laps)
+        self.step = finished_laps[-1].step if finished_laps else 0
+        self.status = self._find_end_status()
 
-    def _model(self) -> nn.Module:
+    def _build_model(self) -> nn.Module:
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.trial.seed)
+            torch.manual_seed(self.config.seed)
             model = self.workload.model()
-        if before := start.learned(self.trial):
-            self.reused = start.begun(model, before, list(self.workload.classes), self.trial.reuse)
-        layout = torch.channels_last if self.trial.channels_last else torch.preserve_format
-        model = model.to(self.device, DTYPES[self.trial.precision], memory_format=layout)  # type: ignore[call-overload]
+        if before := load_pretrained(self.config):
+            self.reused_classes = initialize_from_pretrained(
+                model, before, list(self.workload.classes), self.config.reuse_head
+            )
+        layout = torch.channels_last if self.config.channels_last else torch.preserve_format
+        model = model.to(self.device, PARAMETER_DTYPES[self.config.precision], memory_format=layout)  # type: ignore[call-overload]
         if self.workers > 1:  # processors of different make may round the same draw differently
             for tensor in model.state_dict().values():
                 dist.broadcast(tensor, 0)
         return model  # type: ignore[no-any-return]
 
-    def _learn(self) -> None:
+    def _set_train_mode(self) -> None:
         """All but what is frozen in training mode."""
         self.model.train()
-        for module in self.frozen:
+        for module in self.frozen_modules:
             module.eval()
 
-    def _lap(self, batches: Iterator[tuple[Tensor, Tensor]]) -> Lap:
-        start = self.meter.mark()
-        steps = self._steps_ahead()
-        with no_denormals():
-            losses = torch.stack([loss for _ in range(steps) for loss in self._step(batches)])
-        self.meter.add("lap", start)
-        lap, means = self.meter.lap(
-            losses.view(steps, -1).sum(1) * self.part, self.step, self._lr(self.step), self._summed
+    def _run_lap(self, batches: Iterator[tuple[Tensor, Tensor]]) -> Lap:
+        start = self.timer.mark()
+        steps = self._steps_in_lap()
+        with flush_denormals():
+            losses = torch.stack([loss for _ in range(steps) for loss in self._run_step(batches)])
+        self.timer.record_span("lap", start)
+        lap, means = self.timer.finish_lap(
+            losses.view(steps, -1).sum(1) * self.loss_weight, self.step, self._lr_at(self.step), self._all_reduce_sum
         )
-        self._check(means)
+        self._check_losses(means)
         if self.workers > 1:
             self._average_buffers()
-        due = self.seen // self.every > (self.seen - lap.examples) // self.every or self.seen >= self.cap
-        if due and self.ended is None:
-            lap = replace(lap, metric=self.metric(self.workload.validation))
+        due = (
+            self.examples_seen // self.eval_every > (self.examples_seen - lap.examples) // self.eval_every
+            or self.examples_seen >= self.max_examples
+        )
+        if due and self.status is None:
+            lap = replace(lap, metric=self.evaluate(self.workload.validation))
             if not math.isfinite(lap.metric or 0.0):
-                self.ended = f"failed: the metric was {lap.metric} on the validation split at step {self.step}"
+                self._fail(f"the metric was {lap.metric} on the validation split at step {self.step}")
         return lap
 
-    def _steps_ahead(self) -> int:
+    def _steps_in_lap(self) -> int:
         """Steps until the next evaluation, the cap or the longest lap."""
-        until = min((self.seen // self.every + 1) * self.every, self.cap)
-        return min(LAP_STEPS, math.ceil((until - self.seen) / self.trial.global_batch))
+        until = min((self.examples_seen // self.eval_every + 1) * self.eval_every, self.max_examples)
+        return min(MAX_LAP_STEPS, math.ceil((until - self.examples_seen) / self.config.global_batch))
 
-    def _step(self, batches: Iterator[tuple[Tensor, Tensor]]) -> list[Tensor]:
+    def _run_step(self, batches: Iterator[tuple[Tensor, Tensor]]) -> list[Tensor]:
         """One optimizer step; the mean losses of this worker's micro-batches."""
-        meter, probing = self.meter, self._probing()
+        meter, probing = self.timer, self._is_probe_step()
         mark = meter.mark()
-        for parameter in self.trained:
+        for parameter in self.trainable_parameters:
             parameter.grad = None
         losses = []
-        for place in self.places:
-            images, labels = self.ahead or next(batches)
-            self.ahead = None
-            mark = meter.add("data", mark)
-            if probing and place == self.places[0]:
-                self._probe(images, labels)
-                mark = meter.add("probe", mark)
-            if place == self.places[-1]:
-                self.exchange.arm(meter.norms if self.trial.probe else None)
-            losses.append(self._backward(images, labels, place))
-            mark = meter.add("compute", mark)
-        self.exchange.start()
+        for place in self.micro_indices:
+            images, labels = self.prefetched_batch or next(batches)
+            self.prefetched_batch = None
+            mark = meter.record_span("data", mark)
+            if probing and place == self.micro_indices[0]:
+                self._record_half_batch_norms(images, labels)
+                mark = meter.record_span("probe", mark)
+            if place == self.micro_indices[-1]:
+                self.gradient_sync.begin_last_micro_batch(
+                    meter.gradient_norms if self.config.noise_scale_every else None
+                )
+            losses.append(self._run_backward(images, labels, place))
+            mark = meter.record_span("compute", mark)
+        self.gradient_sync.launch_remaining()
         if self.workers > 1:
-            mark = meter.add("exchange", mark)
-            self.ahead = next(batches)  # while others are waited for
-            mark = meter.add("data", mark)
-            self.exchange.finish()
-            mark = meter.add("exchange", mark)
+            mark = meter.record_span("exchange", mark)
+            self.prefetched_batch = next(batches)  # while others are waited for
+            mark = meter.record_span("data", mark)
+            self.gradient_sync.wait_for_sums()
+            mark = meter.record_span("exchange", mark)
         self.step += 1
-        self.optimizer.step(self._lr(self.step))
-        meter.add("compute", mark)
+        self.optimizer.step(self._lr_at(self.step))
+        meter.record_span("compute", mark)
         return losses
 
-    def _backward(self, images: Tensor, labels: Tensor, place: int) -> Tensor:
-        self.generator.manual_seed(keys.key(self.trial.seed, self.step, place))
-        with self._precision():
-            loss = self.workload.loss(self.forward(images), labels)
+    def _run_backward(self, images: Tensor, labels: Tensor, micro_index: int) -> Tensor:
+        self.dropout_generator.manual_seed(derive_seed(self.config.seed, self.step, micro_index))
+        with self._autocast():
+            loss = self.workload.loss(self.forward_model(images), labels)
         # scaled here: `backward` checks a gradient given to it at length, the first time by half a second of imports
-        (loss if self.trial.places == 1 else loss * self.part.to(loss.dtype)).backward()
+        (loss if self.config.num_micro_batches == 1 else loss * self.loss_weight.to(loss.dtype)).backward()
         return loss.detach()
 
-    def _probing(self) -> bool:
+    def _is_probe_step(self) -> bool:
         """Whether this step's gradient is looked at by halves: with several workers their exchange shows it."""
-        trial = self.trial
-        return self.workers == 1 and trial.batch > 1 and trial.probe > 0 and self.step % trial.probe == 0
+        trial = self.config
+        return (
+            self.workers == 1
+            and trial.batch_size > 1
+            and trial.noise_scale_every > 0
+            and self.step % trial.noise_scale_every == 0
+        )
 
-    def _probe(self, images: Tensor, labels: Tensor) -> None:
-        self.generator.manual_seed(keys.key(self.trial.seed, self.step, self.trial.places))
-        with self._precision():
-            local, total = probe.by_halves(self.model, self.workload.loss, images, labels)
-        self.meter.norms.add(local, total)
+    def _record_half_batch_norms(self, images: Tensor, labels: Tensor) -> None:
+        self.dropout_generator.manual_seed(derive_seed(self.config.seed, self.step, self.config.num_micro_batches))
+        with self._autocast():
+            local, total = half_batch_norms(self.model, self.workload.loss, images, labels)
+        self.timer.gradient_norms.add_draw(local, total)
 
-    def _lr(self, step: int) -> float:
+    def _lr_at(self, step: int) -> float:
         """The learning rate of the step that ends as number `step`."""
-        ends = step * self.trial.global_batch
-        return self.trial.lr * schedule.share(self.trial.schedule, ends, self.warmup, self.cap)
+        ends = step * self.config.global_batch
+        return self.config.lr * lr_scale(self.config.schedule, ends, self.warmup_examples, self.max_examples)
 
-    def _precision(self) -> AbstractContextManager[object]:
-        return torch.autocast(self.device.type, torch.bfloat16) if self.trial.precision == "bf16" else nullcontext()
+    def _autocast(self) -> AbstractContextManager[object]:
+        return torch.autocast(self.device.type, torch.bfloat16) if self.config.precision == "bf16" else nullcontext()
 
-    def _check(self, losses: Tensor) -> None:
+    def _check_losses(self, losses: Tensor) -> None:
         wrong = torch.nonzero(~torch.isfinite(losses))
         if len(wrong):
             first = int(wrong[0])
             step = self.step - len(losses) + first + 1
-            self.ended = f"failed: the loss was {float(losses[first])} at step {step}"
+            self._fail(f"the loss was {float(losses[first])} at step {step}")
 
     def _average_buffers(self) -> None:
         """Running statistics become the mean of all workers', so that one checkpoint holds the state of all."""
         for buffer in self.model.buffers():
             if buffer.is_floating_point():
-                buffer.copy_(self._summed(buffer.clone()) / self.workers)
+                buffer.copy_(self._all_reduce_sum(buffer.clone()) / self.workers)
 
-    def _summed(self, tensor: Tensor) -> Tensor:
+    def _all_reduce_sum(self, tensor: Tensor) -> Tensor:
         if self.workers > 1:
             dist.all_reduce(tensor)
         return tensor
 
-    def _end(self) -> str | None:
-        if self.crossing is not None:
-            return "reached"
-        return "cap" if self.seen >= self.cap else None
+    def _fail(self, reason: str) -> None:
+        self.status, self.reason = "failed", reason
+
+    def _find_end_status(self) -> RunStatus | None:
+        if self.examples_to_target is not None:
+            return "reached_target"
+        return "max_examples" if self.examples_seen >= self.max_examples else None
 
 
 @contextmanager
-def no_denormals() -> Iterator[None]:
+def flush_denormals() -> Iterator[None]:
     """Numbers near the smallest of their type are zero, in this thread.
 
     The momentum of a unit that no longer learns decays to such numbers and stays there, and a CPU
@@ -282,7 +302,7 @@ def no_denormals() -> Iterator[None]:
         torch.set_flush_denormal(before)
 
 
-def generator(device: torch.device) -> torch.Generator:
+def get_dropout_generator(device: torch.device) -> torch.Generator:
     """The generator that dropout draws from."""
     if device.type == "cuda":
         torch.cuda.init()

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from equipoise.config import Trial
+from equipoise.config import TrainConfig
 from equipoise.images.augment import Augment
 
-PASSES = 50  # over the training split, until a trial gives up
+MAX_EPOCHS = 50  # over the training split, until a trial gives up
 
 
-class Pictures(Protocol):
+class ImageSequence(Protocol):
     """Pictures that are read when they are asked for."""
 
     def __len__(self) -> int: ...
@@ -29,7 +29,7 @@ class Pictures(Protocol):
 class Split:
     """Examples that serve one purpose."""
 
-    pictures: Tensor | Pictures
+    pictures: Tensor | ImageSequence
     """uint8 (examples, channels, height, width), or read one at a time"""
     labels: Tensor
     """int64 (examples,)"""
@@ -38,7 +38,7 @@ class Split:
         return len(self.labels)
 
 
-def correct(logits: Tensor, labels: Tensor) -> Tensor:
+def top1_correct(logits: Tensor, labels: Tensor) -> Tensor:
     """1 for each example whose highest score is its label's, else 0: the mean is the accuracy."""
     return (logits.argmax(1) == labels).double()
 
@@ -65,28 +65,28 @@ class Workload:
     augment: Augment | None = None
     loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy
     """(logits, labels) to the mean loss of a batch"""
-    metric: Callable[[Tensor, Tensor], Tensor] = correct
+    metric: Callable[[Tensor, Tensor], Tensor] = top1_correct
     """(logits, labels) to a figure an example, whose mean is the metric; higher is better"""
-    apart: Split | None = None
+    false_alarm_split: Split | None = None
     """pictures like those of the reference, to count false alarms of drift on; the validation split if not given"""
 
-    def cap(self, trial: Trial) -> int:
+    def max_examples(self, config: TrainConfig) -> int:
         """Examples after which `trial` gives up."""
-        return trial.examples or PASSES * len(self.train)
+        return config.max_examples or MAX_EPOCHS * len(self.train)
 
-    def every(self, trial: Trial) -> int:
+    def eval_interval(self, config: TrainConfig) -> int:
         """Examples between evaluations; a quarter of a pass if not asked for."""
-        return trial.evaluate or max(1, len(self.train) // 4)
+        return config.eval_every or max(1, len(self.train) // 4)
 
 
-def dealt(labels: NDArray[np.int64], shares: Sequence[float], seed: int = 0) -> list[NDArray[np.int64]]:
+def stratified_split(labels: NDArray[np.int64], fractions: Sequence[float], seed: int = 0) -> list[NDArray[np.int64]]:
     """Indices dealt into disjoint parts: the first is what `shares`, for the others, leave over.
 
     Class by class, so that every part has the classes in proportion as far as whole
     pictures allow; always the same for the same labels.
     """
     rng = np.random.Generator(np.random.Philox(key=seed))
-    bounds = np.cumsum([1 - sum(shares), *shares])
+    bounds = np.cumsum([1 - sum(fractions), *fractions])
     parts: list[list[NDArray[np.int64]]] = [[] for _ in bounds]
     for label in np.unique(labels):
         members = rng.permutation(np.flatnonzero(labels == label))
@@ -96,7 +96,7 @@ def dealt(labels: NDArray[np.int64], shares: Sequence[float], seed: int = 0) -> 
     return [np.sort(np.concatenate(part)) for part in parts]
 
 
-def split(pictures: Tensor, labels: Tensor, indices: NDArray[np.int64]) -> Split:
+def select_examples(pictures: Tensor, labels: Tensor, indices: NDArray[np.int64]) -> Split:
     """The examples of `indices`, in memory."""
     chosen = torch.from_numpy(indices)
     return Split(pictures[chosen], labels[chosen])

@@ -5,29 +5,29 @@ from typing import Any
 
 import torch
 
-from equipoise.config import Trial
+from equipoise.config import TrainConfig
 from equipoise.images.augment import Augment
-from equipoise.workloads.base import Split, Workload, dealt, split
-from equipoise.workloads.download import grown, loaded
-from equipoise.workloads.models import model
+from equipoise.workloads.base import Split, Workload, select_examples, stratified_split
+from equipoise.workloads.download import load_torchvision_dataset, resize_images
+from equipoise.workloads.models import model_factory
 
-FILES = ["cifar-10-python.tar.gz"]
+CIFAR10_FILES = ["cifar-10-python.tar.gz"]
 
 
-def cifar10(trial: Trial) -> Workload:
+def cifar10(config: TrainConfig) -> Workload:
     """Ten classes; the published test set is the test split, the rest is dealt from the training set."""
-    size = trial.size or 32
-    known, unseen = loaded("CIFAR10", Path(trial.data), FILES)
-    (pictures, labels), (test_pictures, test_labels) = tensors(known, size), tensors(unseen, size)
-    train, validation, reference = dealt(labels.numpy(), (0.1, 0.1))
+    size = config.image_size or 32
+    known, unseen = load_torchvision_dataset("CIFAR10", Path(config.data), CIFAR10_FILES)
+    (pictures, labels), (test_pictures, test_labels) = dataset_to_tensors(known, size), dataset_to_tensors(unseen, size)
+    train, validation, reference = stratified_split(labels.numpy(), (0.1, 0.1))
     return Workload(
         name="cifar10",
         classes=known.classes,
-        train=split(pictures, labels, train),
-        validation=split(pictures, labels, validation),
-        reference=split(pictures, labels, reference),
+        train=select_examples(pictures, labels, train),
+        validation=select_examples(pictures, labels, validation),
+        reference=select_examples(pictures, labels, reference),
         test=Split(test_pictures, test_labels),
-        model=model(trial.model or "resnet18", classes=10, channels=3, size=size),
+        model=model_factory(config.model or "resnet18", num_classes=10, in_channels=3, image_size=size),
         target=0.75,
         mean=(0.491, 0.482, 0.447),
         std=(0.247, 0.243, 0.262),
@@ -35,6 +35,8 @@ def cifar10(trial: Trial) -> Workload:
     )
 
 
-def tensors(part: Any, size: int) -> tuple[torch.Tensor, torch.Tensor]:
+def dataset_to_tensors(dataset: Any, size: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Pictures with the channels first, and labels."""
-    return grown(torch.from_numpy(part.data).permute(0, 3, 1, 2).contiguous(), size), torch.tensor(part.targets)
+    return resize_images(torch.from_numpy(dataset.data).permute(0, 3, 1, 2).contiguous(), size), torch.tensor(
+        dataset.targets
+    )

@@ -7,28 +7,28 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from equipoise.config import Trial
+from equipoise.config import TrainConfig
 from equipoise.images.augment import Augment
-from equipoise.workloads.base import Workload, dealt, split
-from equipoise.workloads.models import model
+from equipoise.workloads.base import Workload, select_examples, stratified_split
+from equipoise.workloads.models import model_factory
 
 
-def digits(trial: Trial) -> Workload:
+def digits(config: TrainConfig) -> Workload:
     """Ten classes; LeNet passes 0.96 on validation within ten passes or so. Pictures are enlarged to 16x16."""
-    size = trial.size or 16  # twice their own: LeNet takes no less than 12
-    images, classes = raw()
+    size = config.image_size or 16  # twice their own: LeNet takes no less than 12
+    images, classes = read_sklearn_digits()
     small = torch.from_numpy(images).float()[:, None] * (255 / 16)
     pictures = torch.nn.functional.interpolate(small, size, mode="bilinear").round().to(torch.uint8)
     labels = torch.from_numpy(classes).long()
-    train, validation, reference, test = dealt(classes, (0.15, 0.1, 0.15))
+    train, validation, reference, test = stratified_split(classes, (0.15, 0.1, 0.15))
     return Workload(
         name="digits",
         classes=[str(digit) for digit in range(10)],
-        train=split(pictures, labels, train),
-        validation=split(pictures, labels, validation),
-        reference=split(pictures, labels, reference),
-        test=split(pictures, labels, test),
-        model=model(trial.model or "lenet", classes=10, channels=1, size=size),
+        train=select_examples(pictures, labels, train),
+        validation=select_examples(pictures, labels, validation),
+        reference=select_examples(pictures, labels, reference),
+        test=select_examples(pictures, labels, test),
+        model=model_factory(config.model or "lenet", num_classes=10, in_channels=1, image_size=size),
         target=0.96,
         mean=(0.3,),
         std=(0.35,),
@@ -36,7 +36,7 @@ def digits(trial: Trial) -> Workload:
     )
 
 
-def raw() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def read_sklearn_digits() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Pictures of 0 to 16 and their classes, from scikit-learn's file; its import would cost every worker a second."""
     found = find_spec("sklearn")
     if found is None or found.origin is None:

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 
-def loaded(name: str, root: Path, files: Sequence[str]) -> tuple[Any, Any]:
+def load_torchvision_dataset(name: str, root: Path, files: Sequence[str]) -> tuple[Any, Any]:
     """torchvision's data set of this name for training and for test, from `root`, downloaded if it is not there."""
     dataset = getattr(importlib.import_module("torchvision.datasets"), name)  # slow to import: only when wanted
     try:
@@ -26,8 +26,8 @@ def loaded(name: str, root: Path, files: Sequence[str]) -> tuple[Any, Any]:
         ) from error
 
 
-def grown(pictures: Tensor, size: int) -> Tensor:
+def resize_images(images: Tensor, size: int) -> Tensor:
     """uint8 pictures brought to `size` pixels a side."""
-    if pictures.shape[-1] == size:
-        return pictures
-    return F.interpolate(pictures.float(), size, mode="bilinear", antialias=True).round().to(pictures.dtype)
+    if images.shape[-1] == size:
+        return images
+    return F.interpolate(images.float(), size, mode="bilinear", antialias=True).round().to(images.dtype)

@@ -5,41 +5,42 @@ from typing import Annotated
 
 import tyro
 
-from equipoise.storage import location, object_store
+from equipoise.storage.location import validate_location
+from equipoise.storage.object_store import parse_location
 
 
-def given(text: str) -> Path:
+def parse_path_or_url(text: str) -> Path:
     """It; an empty word would be taken for the folder at hand."""
     if not text.strip():
         raise ValueError("a path or a URL was asked for, got nothing")
-    return object_store.place(text)
+    return parse_location(text)
 
 
-def require_plain(*places: Path | str | None) -> None:
+def validate_locations(*locations: Path | str | None) -> None:
     """Refuse, before anything is done, places that hold a secret or are not written as one."""
-    for one in places:
-        location.require_plain(str(one or ""))
+    for one in locations:
+        validate_location(str(one or ""))
 
 
-def require_place(place: str) -> None:
+def require_capture_folder(location: str) -> None:
     """Refuse a folder of captures that is not there; whether a store holds anything is seen by listing it."""
-    if "://" not in place and not Path(place).is_dir():
-        raise ValueError(f"--capture {place} is not a folder: give the one that the service keeps captures in")
+    if "://" not in location and not Path(location).is_dir():
+        raise ValueError(f"--capture-dir {location} is not a folder: give the one that the service keeps captures in")
 
 
-def unusable(error: OSError) -> str:
+def describe_os_error(error: OSError) -> str:
     """Why a place cannot be read or written, in a sentence."""
     if error.filename is None or error.strerror is None:
         return str(error)
     return f"{str(error.filename)[:200]} cannot be used ({error.strerror}): see to it, or give another"
 
 
-Given = Annotated[
+PathOrUrl = Annotated[
     Path,
     tyro.constructors.PrimitiveConstructorSpec(
         nargs=1,
         metavar="PATH|URL",
-        instance_from_str=lambda texts: given(texts[0]),
+        instance_from_str=lambda texts: parse_path_or_url(texts[0]),
         is_instance=lambda value: isinstance(value, Path),
         str_from_instance=lambda value: [str(value)],
     ),

@@ -8,17 +8,17 @@ import pandas as pd
 from rich.live import Live
 from rich.table import Table
 
-from equipoise.planning.search import Standing
+from equipoise.planning.search import SettingResult
 
 
-class Board:
+class SweepStatus:
     """Shown while trials run; entered before the first and left after the last."""
 
-    def __init__(self, workers_at: dict[int, int], until: float) -> None:
-        self.workers_at, self.until = workers_at, until
+    def __init__(self, workers_by_batch: dict[int, int], deadline: float) -> None:
+        self.workers_by_batch, self.deadline = workers_by_batch, deadline
         self.live = Live(auto_refresh=False) if sys.stdout.isatty() else None
 
-    def __enter__(self) -> "Board":
+    def __enter__(self) -> "SweepStatus":
         if self.live:
             self.live.start()
         return self
@@ -33,31 +33,31 @@ class Board:
         """Without the terminal: Tune keeps a copy of all that it was given."""
         return {**self.__dict__, "live": None}
 
-    def show(self, finished: pd.DataFrame, running: int, standings: list[Standing]) -> None:
+    def show(self, finished_trials: pd.DataFrame, running_count: int, setting_results: list[SettingResult]) -> None:
         """The state after a trial ended."""
         facts = {
-            "trials": f"{len(finished)} done, {running} running",
-            "best so far": self.told(standings[0]) if standings else "none yet",
-            "runner-up": self.told(standings[1]) if len(standings) > 1 else "",
+            "trials": f"{len(finished_trials)} done, {running_count} running",
+            "best so far": self.format_setting(setting_results[0]) if setting_results else "none yet",
+            "runner-up": self.format_setting(setting_results[1]) if len(setting_results) > 1 else "",
         }
-        if self.until < float("inf"):
-            facts["left"] = f"{max(0.0, self.until - time.time()):.0f} s"
+        if self.deadline < float("inf"):
+            facts["left"] = f"{max(0.0, self.deadline - time.time()):.0f} s"
         if self.live:
-            self.live.update(grid(facts), refresh=True)
+            self.live.update(build_key_value_table(facts), refresh=True)
         else:
             print("; ".join(f"{name} {fact}" for name, fact in facts.items() if fact), flush=True)
 
-    def told(self, one: Standing) -> str:
+    def format_setting(self, result: SettingResult) -> str:
         """A setting with its time."""
-        workers = self.workers_at[one.global_batch]
-        time = f"{one.seconds:.3g} s" if one.seconds < float("inf") else "not there yet"
-        seeds = f"{one.seeds} seed{'s' * (one.seeds > 1)}"
-        return f"{workers} x {one.global_batch // workers} at lr {one.lr:.3g}: {time} ({seeds})"
+        workers = self.workers_by_batch[result.global_batch]
+        time = f"{result.seconds:.3g} s" if result.seconds < float("inf") else "not there yet"
+        seeds = f"{result.num_seeds} seed{'s' * (result.num_seeds > 1)}"
+        return f"{workers} x {result.global_batch // workers} at lr {result.lr:.3g}: {time} ({seeds})"
 
 
-def grid(facts: dict[str, str]) -> Table:
+def build_key_value_table(text_by_name: dict[str, str]) -> Table:
     """Facts by name."""
     table = Table.grid(padding=(0, 2))
-    for name, fact in facts.items():
+    for name, fact in text_by_name.items():
         table.add_row(name, fact)
     return table

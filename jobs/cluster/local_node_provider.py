@@ -15,7 +15,7 @@ from ray.autoscaler.tags import (
 from jobs.cluster.ray_internals import FakeMultiNodeProvider, Node, RayParams, ray_constants
 
 
-class Local(FakeMultiNodeProvider):
+class LocalNodeProvider(FakeMultiNodeProvider):
     """Ray's provider for its own tests, with a folder of each node's own for what jobs bring along.
 
     Its nodes share one, and each that unpacks a job's working directory there removes it first: a job that waited

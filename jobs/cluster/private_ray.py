@@ -17,37 +17,45 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from jobs import LOOPBACK
-from jobs.cluster.processes import born, ended, family, free_ports, killed, raylets, until
+from jobs import LOOPBACK_ENV
+from jobs.cluster.processes import (
+    find_free_ports,
+    find_process_tree,
+    find_raylets,
+    kill_processes,
+    read_start_time,
+    terminate_process_groups,
+    wait_until,
+)
 
-BIN = Path(sys.executable).parent
-ABOVE, PREFIX = Path("/tmp"), "eq-"  # noqa: S108 - of Ray's folder: paths of its sockets must be short
+ENVIRONMENT_BIN = Path(sys.executable).parent
+RAY_TEMP_ROOT, RAY_TEMP_PREFIX = Path("/tmp"), "eq-"  # noqa: S108 - of Ray's folder: paths of its sockets must be short
 PR_SET_PDEATHSIG = 1
 
 
 @dataclass
-class Stage:
+class PrivateRay:
     """A running head node, and the commands a user would give it."""
 
     environment: dict[str, str]
-    head: int
+    head_pid: int
     """the head's process id"""
-    started: list[subprocess.Popen[Any]] = field(default_factory=list)
+    processes: list[subprocess.Popen[Any]] = field(default_factory=list)
 
-    def start(self, *command: str, log: Path | None = None, cwd: Path | None = None) -> subprocess.Popen[str]:
+    def start_command(self, *command: str, log: Path | None = None, cwd: Path | None = None) -> subprocess.Popen[str]:
         """A command, under way; what it says goes into `log` if given."""
-        process = begun(command, self.environment, log, cwd)
-        self.started.append(process)
+        process = spawn_process(command, self.environment, log, cwd)
+        self.processes.append(process)
         return process
 
 
-def begun(
+def spawn_process(
     command: tuple[str, ...], environment: dict[str, str], log: Path | None, cwd: Path | None = None
 ) -> subprocess.Popen[str]:
     """A process that leads a group of its own and does not outlive this one."""
     said = log.open("w") if log else subprocess.PIPE
     try:
-        with undisturbed() as before:  # what a signal raises in the midst of a fork is lost
+        with block_signals() as before:  # what a signal raises in the midst of a fork is lost
             return subprocess.Popen(  # noqa: S603 - the commands of whoever asks
                 command,
                 cwd=cwd,
@@ -57,7 +65,7 @@ def begun(
                 stderr=subprocess.STDOUT if log else subprocess.PIPE,
                 text=True,
                 start_new_session=True,
-                preexec_fn=partial(orphaned, before),
+                preexec_fn=partial(die_with_parent, before),
             )
     finally:
         if log:
@@ -65,46 +73,55 @@ def begun(
 
 
 @contextmanager
-def stage(slots: int, *more: str, gcs: int = 0, dashboard: int = 0, **variables: str) -> Iterator[Stage]:
+def start_private_ray(
+    slots: int, *ray_start_arguments: str, gcs_port: int = 0, dashboard_port: int = 0, **variables: str
+) -> Iterator[PrivateRay]:
     """A head node in a folder of its own, with these variables in its environment and in its commands'.
 
     Ports are free ones unless given, and all of them are loopback's; `more` are further words for `ray start`.
     """
-    with TemporaryDirectory(prefix=PREFIX, dir=ABOVE, ignore_cleanup_errors=True) as place:
-        ports = free_ports(4)
-        gcs, dashboard, client, agent = gcs or ports[0], dashboard or ports[1], *ports[2:]
-        environment, log = os.environ | LOOPBACK | variables, Path(place, "head.log")
+    with TemporaryDirectory(prefix=RAY_TEMP_PREFIX, dir=RAY_TEMP_ROOT, ignore_cleanup_errors=True) as place:
+        ports = find_free_ports(4)
+        gcs_port, dashboard_port, client, agent = gcs_port or ports[0], dashboard_port or ports[1], *ports[2:]
+        environment, log = os.environ | LOOPBACK_ENV | variables, Path(place, "head.log")
         command = (
-            *(str(BIN / "ray"), "start", "--head", "--block", "--disable-usage-stats"),
+            *(str(ENVIRONMENT_BIN / "ray"), "start", "--head", "--block", "--disable-usage-stats"),
             "--node-ip-address=127.0.0.1",
-            *(f"--num-cpus={slots}", f"--temp-dir={place}", f"--port={gcs}", f"--dashboard-port={dashboard}"),
+            *(f"--num-cpus={slots}", f"--temp-dir={place}", f"--port={gcs_port}", f"--dashboard-port={dashboard_port}"),
             *(f"--ray-client-server-port={client}", f"--dashboard-agent-listen-port={agent}"),
-            *("--min-worker-port=0", "--max-worker-port=0", *more),
+            *("--min-worker-port=0", "--max-worker-port=0", *ray_start_arguments),
         )
-        head = begun(command, environment, log)
-        addresses = {"RAY_ADDRESS": f"127.0.0.1:{gcs}", "RAY_API_SERVER_ADDRESS": f"http://127.0.0.1:{dashboard}"}
-        made = Stage(environment | addresses, head.pid)
+        head = spawn_process(command, environment, log)
+        addresses = {
+            "RAY_ADDRESS": f"127.0.0.1:{gcs_port}",
+            "RAY_API_SERVER_ADDRESS": f"http://127.0.0.1:{dashboard_port}",
+        }
+        made = PrivateRay(environment | addresses, head.pid)
         try:
-            until(lambda: head.poll() is not None or Path(place, "ray_current_cluster").exists(), 120, "Ray's start")
+            wait_until(
+                lambda: head.poll() is not None or Path(place, "ray_current_cluster").exists(), 120, "Ray's start"
+            )
             if head.poll() is not None:
                 raise RuntimeError(f"Ray does not start: {log.read_text()[-2000:]}")
             yield made
         finally:
-            with undisturbed():
-                ended(made.started)
-                while below := (family(head.pid) if head.poll() is None else raylets(place)):  # then nodes it lost
-                    killed({pid: born(pid) for pid in below})
+            with block_signals():
+                terminate_process_groups(made.processes)
+                while below := (
+                    find_process_tree(head.pid) if head.poll() is None else find_raylets(place)
+                ):  # then nodes it lost
+                    kill_processes({pid: read_start_time(pid) for pid in below})
                     head.poll()
 
 
-def orphaned(mask: set[int]) -> None:
+def die_with_parent(signal_mask: set[int]) -> None:
     """Of a child: hear signals, and end when the parent is gone, however that went."""
-    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 @contextmanager
-def undisturbed() -> Iterator[set[int]]:
+def block_signals() -> Iterator[set[int]]:
     """Who wants us to stop is heard afterwards; gives what was not heard before."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
     try:

@@ -18,28 +18,34 @@ from typing import Any
 
 import ray
 
-from jobs.cluster import validate_kuberay as kuberay
-from jobs.cluster import yaml_files as yamls
+from equipoise.type_aliases import JsonObject
+from jobs.cluster.validate_kuberay import is_kubernetes_manifest, validate_manifests
+from jobs.cluster.yaml_files import load_yaml_documents
 
-Facts = dict[str, Any]
-
-COMMON = {"type", "region", "availability_zone", "cache_stopped_nodes", "use_internal_ips", "disable_node_updaters"}
-PROVIDERS = {
-    "aws": COMMON | {"security_group", "key_pair", "aws_credentials", "cloudwatch"},
-    "gcp": COMMON | {"project_id", "gcp_credentials"},
+COMMON_PROVIDER_KEYS = {
+    "type",
+    "region",
+    "availability_zone",
+    "cache_stopped_nodes",
+    "use_internal_ips",
+    "disable_node_updaters",
+}
+PROVIDER_KEYS = {
+    "aws": COMMON_PROVIDER_KEYS | {"security_group", "key_pair", "aws_credentials", "cloudwatch"},
+    "gcp": COMMON_PROVIDER_KEYS | {"project_id", "gcp_credentials"},
     "external": {"type", "module", "launch_multiple", "head_node_id"},  # nodes on this machine, by jobs.cluster.local
 }
 """what Ray 2.58 reads of each"""
-MAPPINGS = ("provider", "available_node_types", "docker", "auth", "file_mounts")
-LOCAL = "jobs.cluster.local_node_provider.Local"
-LOOPBACK = ("127.0.0.1", "localhost")
+MAPPING_KEYS = ("provider", "available_node_types", "docker", "auth", "file_mounts")
+LOCAL_PROVIDER = "jobs.cluster.local_node_provider.Local"
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost")
 
 
 def main() -> int:
     """Exit status: 0 all can be launched, 2 something cannot."""
     asked = argparse.ArgumentParser(prog="python -m jobs.cluster.validate", description=__doc__)
     asked.add_argument("files", nargs="+", type=Path)
-    found = [f"{path}: {one}" for path in asked.parse_args().files for one in wrong(path)]
+    found = [f"{path}: {one}" for path in asked.parse_args().files for one in validate_cluster_file(path)]
     for one in found:
         print(f"error: {one}", file=sys.stderr)
     if not found:
@@ -47,55 +53,60 @@ def main() -> int:
     return 2 if found else 0
 
 
-def wrong(path: Path) -> list[str]:
+def validate_cluster_file(path: Path) -> list[str]:
     """All that is, in sentences."""
     try:
-        documents = yamls.documents(path)
+        documents = load_yaml_documents(path)
     except ValueError as error:
         return [str(error)]
-    if kuberay.manifests(documents):
-        return kuberay.wrong(documents)
+    if is_kubernetes_manifest(documents):
+        return validate_manifests(documents)
     if len(documents) > 1:
         return [f"holds {len(documents)} documents: `ray up` takes one"]
     config: Any = documents[0] if documents else None
-    if said := [*misshapen(config)] or refused_by_ray(config) or [*lacking(config)]:
+    if said := [*check_mappings(config)] or find_ray_errors(config) or [*check_required_keys(config)]:
         return said
     kind = config["provider"]["type"]
-    if kind not in PROVIDERS:
-        return [f"provider.type: {kind} is not known here: choose {' or '.join(PROVIDERS)}"]
-    odd = sorted(map(str, set(config["provider"]) - PROVIDERS[kind]))
-    found = [f"provider.{name}: Ray reads no such key; it reads {', '.join(sorted(PROVIDERS[kind]))}" for name in odd]
+    if kind not in PROVIDER_KEYS:
+        return [f"provider.type: {kind} is not known here: choose {' or '.join(PROVIDER_KEYS)}"]
+    odd = sorted(map(str, set(config["provider"]) - PROVIDER_KEYS[kind]))
+    found = [
+        f"provider.{name}: Ray reads no such key; it reads {', '.join(sorted(PROVIDER_KEYS[kind]))}" for name in odd
+    ]
     for name, node in config["available_node_types"].items():
-        found += [f"available_node_types.{name}.node_config{one}" for one in CLOUDS[kind](node["node_config"])]
+        found += [
+            f"available_node_types.{name}.node_config{one}"
+            for one in NODE_CHECKS_BY_PROVIDER[kind](node["node_config"])
+        ]
     if kind == "external":  # jobs.cluster.local starts it, by no command of the file's
-        return [*found, *elsewhere(config), *loose(config)]
-    return [*found, *opened(config), *untold(config), *loose(config)]
+        return [*found, *check_provider_module(config), *check_images(config)]
+    return [*found, *check_start_commands(config), *check_limits_command(config), *check_images(config)]
 
 
-def misshapen(config: Any) -> Iterator[str]:
+def check_mappings(config: Any) -> Iterator[str]:
     """What is no mapping where there has to be one: Ray would fall over it."""
     if not isinstance(config, dict):
-        yield f"holds {of_kind(config)}: a cluster file is a mapping that begins with cluster_name"
+        yield f"holds {describe_yaml_value(config)}: a cluster file is a mapping that begins with cluster_name"
         return
-    places = {name: config.get(name) for name in MAPPINGS if name in config}
+    places = {name: config.get(name) for name in MAPPING_KEYS if name in config}
     if isinstance(kinds := config.get("available_node_types"), dict):
         places |= {f"available_node_types.{name}": one for name, one in kinds.items()}
     for name, one in places.items():
         if not isinstance(one, dict):
-            yield f"{name} has to be a mapping, and is {of_kind(one)}"
+            yield f"{name} has to be a mapping, and is {describe_yaml_value(one)}"
 
 
-def lacking(config: Facts) -> Iterator[str]:
+def check_required_keys(config: JsonObject) -> Iterator[str]:
     """What has to be there, and Ray fills in for some providers only."""
     yield from (f"{name} is missing" for name in ("available_node_types", "head_node_type") if name not in config)
 
 
-def of_kind(value: Any) -> str:
+def describe_yaml_value(value: Any) -> str:
     """What YAML holds, in words."""
     return "nothing" if value is None else "a list" if isinstance(value, list) else repr(value)[:40]
 
 
-def refused_by_ray(config: Any) -> list[str]:
+def find_ray_errors(config: Any) -> list[str]:
     """Ray's own word, the first line of it."""
     from jobs.cluster.ray_internals import prepare_config, validate_config  # loaded only where a file is checked
 
@@ -108,52 +119,54 @@ def refused_by_ray(config: Any) -> list[str]:
         return [f"Ray refuses it: {(said or type(error).__name__).splitlines()[0]}"]
 
 
-def amazon(node: Facts) -> Iterator[str]:
+def check_ec2(node_config: JsonObject) -> Iterator[str]:
     """What EC2 would not take of an instance, by its own description."""
     from botocore.loaders import Loader
     from botocore.model import ServiceModel
     from botocore.validate import ParamValidator
 
     ec2 = ServiceModel(Loader().load_service_model("ec2", "service-2"))
-    asked = {name: value for name, value in node.items() if name != "SubnetIds"}  # Ray's, which chooses one of them
+    asked = {
+        name: value for name, value in node_config.items() if name != "SubnetIds"
+    }  # Ray's, which chooses one of them
     asked |= {"MinCount": 1, "MaxCount": 1}
     report = ParamValidator().validate(asked, ec2.operation_model("RunInstances").input_shape).generate_report()
     yield from (f": {' '.join(line.split())}" for line in report.splitlines() if line.strip())
     kinds = ec2.shape_for("InstanceType").enum
-    if node.get("InstanceType") not in kinds:
-        yield f".InstanceType: {node.get('InstanceType')!r} is no instance type that boto3 knows"
+    if node_config.get("InstanceType") not in kinds:
+        yield f".InstanceType: {node_config.get('InstanceType')!r} is no instance type that boto3 knows"
 
 
-def google(node: Facts) -> Iterator[str]:
+def check_compute_engine(node_config: JsonObject) -> Iterator[str]:
     """What Compute Engine has no field for, by its own description."""
     place = files("googleapiclient.discovery_cache") / "documents" / "compute.v1.json"
-    schemas: Facts = json.loads(place.read_text(encoding="utf-8"))["schemas"]
-    yield from unknown(node, schemas["Instance"], schemas, "")
+    schemas: JsonObject = json.loads(place.read_text(encoding="utf-8"))["schemas"]
+    yield from find_unknown_fields(node_config, schemas["Instance"], schemas, "")
 
 
-def unknown(value: Any, shape: Facts, schemas: Facts, where: str) -> Iterator[str]:
+def find_unknown_fields(value: Any, schema: JsonObject, schemas: JsonObject, path: str) -> Iterator[str]:
     """Fields without a place in a schema."""
-    shape = schemas[shape["$ref"]] if "$ref" in shape else shape
+    schema = schemas[schema["$ref"]] if "$ref" in schema else schema
     if isinstance(value, list):
         for at, one in enumerate(value):
-            yield from unknown(one, shape.get("items", {}), schemas, f"{where}[{at}]")
-    elif isinstance(value, dict) and "properties" in shape:
+            yield from find_unknown_fields(one, schema.get("items", {}), schemas, f"{path}[{at}]")
+    elif isinstance(value, dict) and "properties" in schema:
         for name, one in value.items():
-            if name not in shape["properties"]:
-                yield f"{where}.{name}: Compute Engine has no such field"
+            if name not in schema["properties"]:
+                yield f"{path}.{name}: Compute Engine has no such field"
             else:
-                yield from unknown(one, shape["properties"][name], schemas, f"{where}.{name}")
+                yield from find_unknown_fields(one, schema["properties"][name], schemas, f"{path}.{name}")
 
 
-def nothing(node: Facts) -> Iterator[str]:
+def check_no_keys(node_config: JsonObject) -> Iterator[str]:
     """What a node on this machine would not take: anything."""
-    yield from (f".{name}: nodes on this machine read no such key" for name in node)
+    yield from (f".{name}: nodes on this machine read no such key" for name in node_config)
 
 
-CLOUDS = {"aws": amazon, "gcp": google, "external": nothing}
+NODE_CHECKS_BY_PROVIDER = {"aws": check_ec2, "gcp": check_compute_engine, "external": check_no_keys}
 
 
-def opened(config: Facts) -> Iterator[str]:
+def check_start_commands(config: JsonObject) -> Iterator[str]:
     """Commands that let in who knows no token, or who comes from elsewhere."""
     for part in ("head_start_ray_commands", "worker_start_ray_commands"):
         starts = [command for command in config.get(part, []) if "ray start" in command]
@@ -163,11 +176,11 @@ def opened(config: Facts) -> Iterator[str]:
             if "RAY_AUTH_MODE=token" not in command:
                 yield f"{part}: whoever reaches a port may run code: start Ray with RAY_AUTH_MODE=token"
             host = re.search(r"--dashboard-host[= ](\S+)", command)
-            if host and host[1] not in LOOPBACK:
+            if host and host[1] not in LOOPBACK_HOSTS:
                 yield f"{part}: the dashboard listens on {host[1]}: keep to 127.0.0.1, and reach it by ray dashboard"
 
 
-def untold(config: Facts) -> Iterator[str]:
+def check_limits_command(config: JsonObject) -> Iterator[str]:
     """A head that keeps from jobs how far its cluster may grow: they would refuse whatever needs more nodes."""
     commands = " ".join(config.get("head_start_ray_commands", []))
     if "ray start" in commands and "jobs.cluster.limits" not in commands:
@@ -177,13 +190,13 @@ def untold(config: Facts) -> Iterator[str]:
         )
 
 
-def elsewhere(config: Facts) -> Iterator[str]:
+def check_provider_module(config: JsonObject) -> Iterator[str]:
     """Code that a file would have run here."""
-    if (module := config["provider"].get("module")) != LOCAL:
-        yield f"provider.module: {module} would be run on this machine, of which only {LOCAL} is known here"
+    if (module := config["provider"].get("module")) != LOCAL_PROVIDER:
+        yield f"provider.module: {module} would be run on this machine, of which only {LOCAL_PROVIDER} is known here"
 
 
-def loose(config: Facts) -> Iterator[str]:
+def check_images(config: JsonObject) -> Iterator[str]:
     """Images that are another Ray than ours, or another tomorrow."""
     docker = config.get("docker", {})
     for name in ("image", "head_image", "worker_image"):

@@ -5,17 +5,17 @@ from typing import Any
 
 import yaml
 
-from equipoise.storage import atomic as store
+from equipoise.storage.atomic import require_regular_file
 
 # what PyYAML's own constructors let through: a date that is none, a number of 5,000 digits, lists without end
-RAISED = (OSError, ValueError, LookupError, AttributeError, TypeError, RecursionError, yaml.YAMLError)
+YAML_ERRORS = (OSError, ValueError, LookupError, AttributeError, TypeError, RecursionError, yaml.YAMLError)
 
 
-def documents(path: Path) -> list[Any]:
+def load_yaml_documents(path: Path) -> list[Any]:
     """All of a file."""
     try:
-        store.require_file(path)
+        require_regular_file(path)
         return list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
-    except RAISED as error:
+    except YAML_ERRORS as error:
         reason = (error.strerror or str(error)) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
         raise ValueError(f"cannot be read as YAML ({' '.join(reason.split())[:300]})") from None

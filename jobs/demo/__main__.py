@@ -15,23 +15,30 @@ from types import FrameType
 
 import tyro
 
-from dashboards import build
-from dashboards import demo_report as telling
-from dashboards.experiments import FOREIGN
-from dashboards.page import written
-from equipoise.runs import folder as runs
-from equipoise.storage import atomic as store
-from jobs.cluster.private_ray import stage
-from jobs.cluster.processes import free_ports
-from jobs.demo.chapters import CHAPTERS, Story
-from jobs.demo.traffic import Customers
+from dashboards.build import build_index
+from dashboards.demo_report import (
+    EMPTY_STORY_JSON,
+    STORY_FILE,
+    build_demo_page,
+    is_demo_folder,
+    read_demo_records,
+    summarize_demo,
+)
+from dashboards.experiments import READ_ERRORS
+from dashboards.page import write_page
+from equipoise.runs.folder import LOCK_FILE_NAME, lock_folder
+from equipoise.storage.atomic import write_json
+from jobs.cluster.private_ray import start_private_ray
+from jobs.cluster.processes import find_free_ports
+from jobs.demo.chapters import CHAPTERS, DemoState
+from jobs.demo.traffic import SimulatedClients
 
-SLOTS = 2
-STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+RAY_SLOTS = 2
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class DemoOptions:
     __doc__ = __doc__
 
     out: Path = Path("runs/demo")
@@ -42,98 +49,98 @@ class Asked:
 
 def main() -> int:
     """Exit status: 0 the story came to its end, 1 a chapter failed, 2 asked for what cannot be, 143 stopped."""
-    asked = tyro.cli(Asked)
-    for number in STOPS:
+    asked = tyro.cli(DemoOptions)
+    for number in STOP_SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, stopped)
+            signal.signal(number, raise_keyboard_interrupt)
     out = asked.out.absolute()
     with ExitStack() as held:
         try:
-            require_mine(out)
-            held.enter_context(runs.alone(out))
+            require_demo_folder(out)
+            held.enter_context(lock_folder(out))
         except ValueError as error:
             print(f"error: {error}", file=sys.stderr)
             return 2
         try:
-            emptied(out)
-            return told(out, asked.keep)
+            clear_demo_folder(out)
+            return run_demo(out, asked.keep)
         except KeyboardInterrupt:
             print("\nstopped: nothing is left running", file=sys.stderr)
             return 143
-        except (RuntimeError, OSError, *FOREIGN) as error:  # foreign: records that do not hold what is to be told
+        except (RuntimeError, OSError, *READ_ERRORS) as error:  # foreign: records that do not hold what is to be told
             known = isinstance(error, RuntimeError | OSError | ValueError)
             print(f"\nthe story ends here: {error if known else repr(error)}", file=sys.stderr)
             return 1
 
 
-def stopped(_number: int, _: FrameType | None) -> None:
+def raise_keyboard_interrupt(_number: int, _: FrameType | None) -> None:
     """To be ended, or to lose the terminal, is as Ctrl-C; who asks again meanwhile is not heard."""
-    for number in STOPS:
+    for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
-def require_mine(out: Path) -> None:
+def require_demo_folder(out: Path) -> None:
     """Make the folder; refuse one that is no demo's."""
     try:
         if out.exists() and not out.is_dir():
             raise ValueError(f"--out {out} is a file: choose a folder")
         out.mkdir(parents=True, exist_ok=True)
-        others = {file.name for file in out.iterdir()} - {runs.LOCK}
+        others = {file.name for file in out.iterdir()} - {LOCK_FILE_NAME}
     except OSError as error:
         raise ValueError(f"--out {out} cannot be written to ({error.strerror}): choose another") from None
-    if others and not telling.of_demo(out):
+    if others and not is_demo_folder(out):
         raise ValueError(f"--out {out} is not empty and of no demo: choose another")
 
 
-def emptied(out: Path) -> None:
+def clear_demo_folder(out: Path) -> None:
     """Without what an earlier demo left there."""
     for file in out.iterdir():
         if file.is_dir() and not file.is_symlink():
             shutil.rmtree(file)
-        elif file.name not in (runs.LOCK, telling.STORY):  # the sign that the folder is ours stays to the end
+        elif file.name not in (LOCK_FILE_NAME, STORY_FILE):  # the sign that the folder is ours stays to the end
             file.unlink()
     (out / "logs").mkdir()
-    store.write_json(out / telling.STORY, telling.NOTHING)
+    write_json(out / STORY_FILE, EMPTY_STORY_JSON)
 
 
-def told(out: Path, keep: bool) -> int:
+def run_demo(out: Path, keep_service: bool) -> int:
     """Every chapter, then the page."""
     begun = time.monotonic()
-    with stage(SLOTS) as scene:
-        story = Story(out, scene, Customers(free_ports(1)[0]))
+    with start_private_ray(RAY_SLOTS) as scene:
+        story = DemoState(out, scene, SimulatedClients(find_free_ports(1)[0]))
         for place, title in enumerate(CHAPTERS, 1):
             print(f"[{place}/{len(CHAPTERS)}] {title} ...", flush=True)
-            print(*(f"      {line}" for line in chapter(story, title)), sep="\n", flush=True)
-        story.facts["seconds"] = time.monotonic() - begun
-        store.write_json(out / telling.STORY, story.facts)
-        print(*ending(out), sep="\n", flush=True)
-        if keep:
-            print(f"\nthe service stays up at http://127.0.0.1:{story.customers.port}/ until Ctrl-C", flush=True)
+            print(*(f"      {line}" for line in run_chapter(story, title)), sep="\n", flush=True)
+        story.story["seconds"] = time.monotonic() - begun
+        write_json(out / STORY_FILE, story.story)
+        print(*write_summary_page(out), sep="\n", flush=True)
+        if keep_service:
+            print(f"\nthe service stays up at http://127.0.0.1:{story.clients.port}/ until Ctrl-C", flush=True)
             with suppress(KeyboardInterrupt):
                 signal.pause()
     return 0
 
 
-def chapter(story: Story, title: str) -> list[str]:
+def run_chapter(state: DemoState, title: str) -> list[str]:
     """What is to be said of it; what it found is noted even if a later one fails."""
     start = time.monotonic()
-    store.write_json(story.out / telling.STORY, story.facts)
-    lines = CHAPTERS[title](story)
+    write_json(state.out / STORY_FILE, state.story)
+    lines = CHAPTERS[title](state)
     seconds = time.monotonic() - start
-    story.facts["chapters"].append({"title": title, "seconds": seconds})
+    state.story["chapters"].append({"title": title, "seconds": seconds})
     return [*lines, f"({seconds:.0f} s)"]
 
 
-def ending(out: Path) -> list[str]:
+def write_summary_page(out: Path) -> list[str]:
     """The page, what was found, and what to try next."""
-    found = telling.read(out)
-    build.build(out, out / "experiments.html")
-    index = written(telling.page(found), out / "index.html")
+    found = read_demo_records(out)
+    build_index(out, out / "experiments.html")
+    index = write_page(build_demo_page(found), out / "index.html")
     return [
         "",
         f"Found in {found.story['seconds']:.0f} s:",
-        *(f"  {name:8}{line}" for name, line in telling.told(found).items()),
+        *(f"  {name:8}{line}" for name, line in summarize_demo(found).items()),
         f"  page    {index}",
         "",
         "Try next:",

@@ -7,165 +7,193 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dashboards import demo_report as telling
-from dashboards import reports as pages
-from dashboards.page import written
-from equipoise.bundle import bundle
-from equipoise.images.thumbnails import MOST, thumbnail, usual
-from equipoise.storage import atomic as store
-from equipoise.workloads.vending.renderer import Scene
-from jobs.cluster.private_ray import BIN, Stage
-from jobs.cluster.processes import until
-from jobs.demo.traffic import Customers
-
-EVENING = Scene(kelvin=4000, veil=0.1, highlight=0.3)  # a warmer light, and a table that reflects
-EACH, LABELS = 400, 100
-MOST_ROUNDS = 10  # of customers, until that many of their pictures are kept
-SWEEP = ("--workload", "digits", "--workers", "1", "2", "--budget-seconds", "40")
-SOURCE = (
-    *("--workload", "vending-source", "--batch", "32", "--lr", "0.05", "--schedule", "cosine"),
-    *("--examples", "16000", "--target", "0.985"),
+from dashboards.demo_report import (
+    EMPTY_STORY_JSON,
+    describe_answers,
+    describe_confirmation,
+    describe_fine_tuning,
+    describe_planned,
+    describe_recovery,
+    describe_verdict,
 )
-VENDING = ("--workload", "vending", "--batch", "32", "--lr", "0.1", "--target", "0.97")
-PAUSE = 0.1  # seconds between customers while the machine learns on: it has two cores
+from dashboards.page import write_page
+from dashboards.reports import drift_page
+from equipoise.bundle.bundle import load_bundle
+from equipoise.images.thumbnails import MAX_THUMBNAILS_PER_ROW, make_thumbnail, reference_thumbnails
+from equipoise.storage.atomic import read_json, write_json
+from equipoise.workloads.vending.renderer import Scene
+from jobs.cluster.private_ray import ENVIRONMENT_BIN, PrivateRay
+from jobs.cluster.processes import wait_until
+from jobs.demo.traffic import SimulatedClients
+
+EVENING_SCENE = Scene(kelvin=4000, veil=0.1, highlight=0.3)  # a warmer light, and a table that reflects
+IMAGES_PER_SCENE, LABEL_COUNT = 400, 100
+MAX_LABEL_ROUNDS = 10  # of customers, until that many of their pictures are kept
+SWEEP_ARGUMENTS = ("--workload", "digits", "--workers", "1", "2", "--budget-seconds", "40")
+SOURCE_ARGUMENTS = (
+    *("--workload", "vending-source", "--batch-size", "32", "--lr", "0.05", "--schedule", "cosine"),
+    *("--max-examples", "16000", "--target", "0.985"),
+)
+VENDING_ARGUMENTS = ("--workload", "vending", "--batch-size", "32", "--lr", "0.1", "--target", "0.97")
+PAUSE_SECONDS = 0.1  # seconds between customers while the machine learns on: it has two cores
 
 
 @dataclass
-class Story:
+class DemoState:
     """What happened so far."""
 
     out: Path
-    stage: Stage
-    customers: Customers
-    facts: dict[str, Any] = field(default_factory=lambda: deepcopy(dict(telling.NOTHING)))
+    private_ray: PrivateRay
+    clients: SimulatedClients
+    story: dict[str, Any] = field(default_factory=lambda: deepcopy(dict(EMPTY_STORY_JSON)))
     """what no other record has: what was sent, and what came back"""
 
-    def job(self, name: str, *words: object, fine: tuple[int, ...] = (0,)) -> None:
+    def run_job(self, name: str, *arguments: object, ok_statuses: tuple[int, ...] = (0,)) -> None:
         """A job, as a user would call it, to its end; what it says goes into logs/."""
         module, log = name.partition("-")[0], self.out / "logs" / f"{name}.log"
-        status = self.stage.start(sys.executable, "-m", f"jobs.{module}", *map(str, words), log=log).wait()
-        if status not in fine:
+        status = self.private_ray.start_command(
+            sys.executable, "-m", f"jobs.{module}", *map(str, arguments), log=log
+        ).wait()
+        if status not in ok_statuses:
             last = "\n".join(log.read_text(errors="replace").strip().splitlines()[-5:])
             raise RuntimeError(f"jobs.{module} ended with {status}; {log} has all of it:\n{last}")
 
-    def sent(self, name: str, scene: Scene | None = None) -> None:
+    def send_images(self, name: str, scene: Scene | None = None) -> None:
         """Customers come, and what they got is noted."""
-        missed = len(self.customers.unanswered)
-        right = self.customers.right(EACH, scene)
-        self.facts["sent"][name] = {
+        missed = len(self.clients.failure_reasons)
+        right = self.clients.count_correct(IMAGES_PER_SCENE, scene)
+        self.story["sent"][name] = {
             "light": asdict(scene or Scene()),
-            "requests": EACH,
+            "requests": IMAGES_PER_SCENE,
             "right": right,
-            "accuracy": right / EACH,
-            "unanswered": len(self.customers.unanswered) - missed,
+            "accuracy": right / IMAGES_PER_SCENE,
+            "unanswered": len(self.clients.failure_reasons) - missed,
         }
 
-    def right(self, name: str) -> float:
+    def recorded_accuracy(self, name: str) -> float:
         """Share that was right of what was sent."""
-        return float(self.facts["sent"][name]["accuracy"])
+        return float(self.story["sent"][name]["accuracy"])
 
-    def verdict(self, state: str) -> dict[str, Any]:
+    def wait_for_verdict(self, state: str) -> dict[str, Any]:
         """What the service says of all requests, once it says that."""
 
         def found() -> dict[str, Any] | None:
-            said: dict[str, Any] = self.customers.ask("GET", "/drift")
-            counted = said["images"] >= self.customers.answered[said["version"]]
+            said: dict[str, Any] = self.clients.request_service("GET", "/drift")
+            counted = said["images"] >= self.clients.answers_by_version[said["version"]]
             return said if said["state"] == state and counted else None
 
-        said: dict[str, Any] = until(found, 60, f"a verdict of {state}")
+        said: dict[str, Any] = wait_until(found, 60, f"a verdict of {state}")
         return said
 
-    def read(self, *place: str) -> dict[str, Any]:
+    def read_record(self, *path_parts: str) -> dict[str, Any]:
         """A record that was left."""
-        found: dict[str, Any] = store.read_json(self.out.joinpath(*place))
+        found: dict[str, Any] = read_json(self.out.joinpath(*path_parts))
         return found
 
 
-def swept(story: Story) -> list[str]:
+def sweep_and_confirm(state: DemoState) -> list[str]:
     """How many workers, what batch, what rate?"""
-    story.job("sweep", *SWEEP, "--out", story.out / "sweep", fine=(0, 1))
-    found = story.read("sweep", "plan.json")
+    state.run_job("sweep", *SWEEP_ARGUMENTS, "--out", state.out / "sweep", ok_statuses=(0, 1))
+    found = state.read_record("sweep", "plan.json")
     if found["plan"] is None:
         raise RuntimeError(f"the sweep came to no plan: {'; '.join(found['warnings'])}")
-    confirm = story.read("sweep", "confirm.json")
-    return [telling.planned(found), f"why: {found['plan']['why']}", telling.confirmed(confirm)]
+    confirm = state.read_record("sweep", "confirm.json")
+    return [describe_planned(found), f"why: {found['plan']['why']}", describe_confirmation(confirm)]
 
 
-def learned(story: Story) -> list[str]:
+def fine_tune_and_publish(state: DemoState) -> list[str]:
     """Fine-tune what has seen other products, and publish it."""
-    source, run, made = story.out / "source", story.out / "vending", story.out / "bundles" / "vending"
-    story.job("train-source", *SOURCE, "--out", source)
-    story.job("train-vending", *VENDING, "--init", source, "--out", run)
-    story.job("publish", "--run", run, "--out", made, "--no-native")
-    return [telling.learned(story.read("vending", "record.json"), story.read("bundles", "vending", "bundle.json"))]
+    source, run, made = state.out / "source", state.out / "vending", state.out / "bundles" / "vending"
+    state.run_job("train-source", *SOURCE_ARGUMENTS, "--out", source)
+    state.run_job("train-vending", *VENDING_ARGUMENTS, "--init-from", source, "--out", run)
+    state.run_job("publish", "--run", run, "--out", made, "--no-native")
+    return [
+        describe_fine_tuning(
+            state.read_record("vending", "record.json"), state.read_record("bundles", "vending", "bundle.json")
+        )
+    ]
 
 
-def served(story: Story) -> list[str]:
+def start_service(state: DemoState) -> list[str]:
     """Serve it, and send what it knows."""
-    link, port = story.out / "bundles" / "served", story.customers.port
+    link, port = state.out / "bundles" / "served", state.clients.port
     link.symlink_to("vending")
-    words = {"bundle": link, "port": port, "watch": 1, "tick": 0.1, "state": story.out / "state"}
-    words |= {"capture": story.out / "kept", "captures": 4 * LABELS}
-    command = (str(BIN / "serve"), "run", "services.app:build", *(f"{name}={value}" for name, value in words.items()))
-    log = story.out / "logs" / "serve.log"
-    process = story.stage.start(*command, log=log)
-    until(lambda: process.poll() is not None or story.customers.ready(), 120, "the service's start")
+    words = {"bundle": link, "port": port, "reload_seconds": 1, "report_seconds": 0.1, "state_dir": state.out / "state"}
+    words |= {"capture_dir": state.out / "kept", "max_captures": 4 * LABEL_COUNT}
+    command = (
+        str(ENVIRONMENT_BIN / "serve"),
+        "run",
+        "services.app:build",
+        *(f"{name}={value}" for name, value in words.items()),
+    )
+    log = state.out / "logs" / "serve.log"
+    process = state.private_ray.start_command(*command, log=log)
+    wait_until(lambda: process.poll() is not None or state.clients.is_ready(), 120, "the service's start")
     if process.poll() is not None:
         raise RuntimeError(f"the service does not start: {log} says why")
-    story.sent("clean")
-    found = story.verdict("ok")
+    state.send_images("clean")
+    found = state.wait_for_verdict("ok")
     return [
-        f"{telling.answered(story.facts['sent']['clean'])}; the verdict is {found['state']}",
+        f"{describe_answers(state.story['sent']['clean'])}; the verdict is {found['state']}",
         f"http://127.0.0.1:{port}/ shows requests and drift while this goes on",
     ]
 
 
-def changed(story: Story) -> list[str]:
+def change_light(state: DemoState) -> list[str]:
     """The light gets warmer, the table reflects."""
-    story.sent("drift", EVENING)
-    found = story.verdict("drift")
-    noted(story, found)
-    return [f"{telling.answered(story.facts['sent']['drift'])}; {telling.noticed(found)}", f"why: {found['why']}"]
+    state.send_images("drift", EVENING_SCENE)
+    found = state.wait_for_verdict("drift")
+    save_verdict(state, found)
+    return [f"{describe_answers(state.story['sent']['drift'])}; {describe_verdict(found)}", f"why: {found['why']}"]
 
 
-def noted(story: Story, found: dict[str, Any]) -> None:
+def save_verdict(state: DemoState, verdict: dict[str, Any]) -> None:
     """The verdict and its page, kept."""
-    model, asked = bundle.load(str(story.out / "bundles" / "vending")), story.customers
-    moved = [(thumbnail(asked.ask("GET", f"/capture/{one['id']}")), one["label"]) for one in asked.kept(MOST)]
-    store.write_json(story.out / "drift" / "verdict.json", found)
-    trace, events = asked.ask("GET", "/drift/charts"), asked.ask("GET", "/drift/history")["events"]
-    page = pages.of_check(found, moved, usual(model.reference(), model.classes), trace, events)
-    written(page, story.out / "drift" / "drift.html")
+    model, asked = load_bundle(str(state.out / "bundles" / "vending")), state.clients
+    moved = [
+        (make_thumbnail(asked.request_service("GET", f"/capture/{one['id']}")), one["label"])
+        for one in asked.list_drift_captures(MAX_THUMBNAILS_PER_ROW)
+    ]
+    write_json(state.out / "drift" / "verdict.json", verdict)
+    trace, events = (
+        asked.request_service("GET", "/drift/charts"),
+        asked.request_service("GET", "/drift/history")["events"],
+    )
+    page = drift_page(verdict, moved, reference_thumbnails(model.load_reference_arrays(), model.classes), trace, events)
+    write_page(page, state.out / "drift" / "drift.html")
 
 
-def adapted(story: Story) -> list[str]:
+def adapt_and_swap(state: DemoState) -> list[str]:
     """A hundred labels, and a model that learns on while customers come."""
-    asked, link = story.customers, story.out / "bundles" / "served"
-    for _ in range(MOST_ROUNDS):
-        if len(asked.kept(LABELS)) == LABELS:
+    asked, link = state.clients, state.out / "bundles" / "served"
+    for _ in range(MAX_LABEL_ROUNDS):
+        if len(asked.list_drift_captures(LABEL_COUNT)) == LABEL_COUNT:
             break
-        asked.right(LABELS, EVENING)
-    story.facts["labels"] = asked.labels(LABELS)
-    before, answered, missed = asked.version(), asked.answered.total(), len(asked.unanswered)
-    with asked.coming(EVENING, PAUSE):
-        words = ("--service", f"http://127.0.0.1:{asked.port}", "--capture", story.out / "kept", "--link", link)
-        story.job("adapt", *words, "--out", story.out / "bundles" / "adapted")
-        until(lambda: asked.version() != before, 60, "the swap")
-    meanwhile = {"requests": asked.answered.total() - answered, "unanswered": len(asked.unanswered) - missed}
-    story.facts["sent"]["meanwhile"] = meanwhile
-    story.sent("adapted", EVENING)
-    story.sent("again")
-    lost = story.right("clean") - story.right("drift")
+        asked.count_correct(LABEL_COUNT, EVENING_SCENE)
+    state.story["labels"] = asked.label_captures(LABEL_COUNT)
+    before, answered, missed = asked.served_version(), asked.answers_by_version.total(), len(asked.failure_reasons)
+    with asked.send_in_background(EVENING_SCENE, PAUSE_SECONDS):
+        words = ("--service", f"http://127.0.0.1:{asked.port}", "--capture-dir", state.out / "kept", "--link", link)
+        state.run_job("adapt", *words, "--out", state.out / "bundles" / "adapted")
+        wait_until(lambda: asked.served_version() != before, 60, "the swap")
+    meanwhile = {
+        "requests": asked.answers_by_version.total() - answered,
+        "unanswered": len(asked.failure_reasons) - missed,
+    }
+    state.story["sent"]["meanwhile"] = meanwhile
+    state.send_images("adapted", EVENING_SCENE)
+    state.send_images("again")
+    lost = state.recorded_accuracy("clean") - state.recorded_accuracy("drift")
     if lost <= 0:
         raise RuntimeError("the light cost nothing: there was nothing to bring back")
-    story.facts["regained"] = (story.right("adapted") - story.right("drift")) / lost
-    return [telling.mended(story.facts)]
+    state.story["regained"] = (state.recorded_accuracy("adapted") - state.recorded_accuracy("drift")) / lost
+    return [describe_recovery(state.story)]
 
 
-CHAPTERS: dict[str, Callable[[Story], list[str]]] = {
-    "sweep digits for a plan, and confirm it": swept,
-    "fine-tune a vending machine's eye, and publish it": learned,
-    "serve it to customers": served,
-    "the light changes": changed,
-    "adapt to it, and swap while customers come": adapted,
+CHAPTERS: dict[str, Callable[[DemoState], list[str]]] = {
+    "sweep digits for a plan, and confirm it": sweep_and_confirm,
+    "fine-tune a vending machine's eye, and publish it": fine_tune_and_publish,
+    "serve it to customers": start_service,
+    "the light changes": change_light,
+    "adapt to it, and swap while customers come": adapt_and_swap,
 }

@@ -15,41 +15,43 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
-from equipoise.images.png import encoded
-from equipoise.workloads.vending.products import MACHINE
-from equipoise.workloads.vending.renderer import Scene, rendered
+from equipoise.images.png import encode_png
+from equipoise.workloads.vending.products import MACHINE_PRODUCTS
+from equipoise.workloads.vending.renderer import Scene, render_images
 
-SIZE = 64
-AT_ONCE = 4
-MEANWHILE = 200  # pictures that are sent again and again while something else happens
-NAMES = [product.name for product in MACHINE]
+IMAGE_PIXELS = 64
+MAX_CONCURRENT_REQUESTS = 4
+BACKGROUND_IMAGE_COUNT = 200  # pictures that are sent again and again while something else happens
+PRODUCT_NAMES = [product.name for product in MACHINE_PRODUCTS]
 
 
 @dataclass
-class Customers:
+class SimulatedClients:
     """Of one service."""
 
     port: int
     seed: int = 7
-    shown: int = 0
+    rendered_count: int = 0
     """pictures so far: nobody takes the same twice"""
-    truth: dict[bytes, str] = field(default_factory=dict)
+    label_by_pixels: dict[bytes, str] = field(default_factory=dict)
     """what pictures show, by their pixels"""
-    answered: Counter[str] = field(default_factory=Counter)
+    answers_by_version: Counter[str] = field(default_factory=Counter)
     """pictures, by the version that answered"""
-    unanswered: list[str] = field(default_factory=list)
+    failure_reasons: list[str] = field(default_factory=list)
     """why requests were not answered"""
 
-    def ask(self, verb: str, path: str, body: bytes | None = None, kind: str = "application/json") -> Any:
+    def request_service(
+        self, method: str, path: str, body: bytes | None = None, content_type: str = "application/json"
+    ) -> Any:
         """A reply; a broken connection is tried once more, as clients do."""
         for last in (False, True):
             connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
             try:
-                connection.request(verb, path, body, {"content-type": kind})
+                connection.request(method, path, body, {"content-type": content_type})
                 reply = connection.getresponse()
                 data = reply.read()
                 if reply.status != 200:
-                    raise ValueError(f"{verb} {path}: {reply.status} {data[:200]!r}")
+                    raise ValueError(f"{method} {path}: {reply.status} {data[:200]!r}")
                 return data if reply.headers["content-type"] == "image/png" else json.loads(data)
             except (OSError, HTTPException):
                 if last:
@@ -58,68 +60,68 @@ class Customers:
                 connection.close()
         return None
 
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether the service answers."""
         try:
-            return bool(self.ask("GET", "/ready")["ready"])
+            return bool(self.request_service("GET", "/ready")["ready"])
         except (OSError, HTTPException, ValueError):
             return False
 
-    def version(self) -> str:
+    def served_version(self) -> str:
         """Of the bundle that answers."""
-        return str(self.ask("GET", "/models")["models"][0]["current"]["version"])
+        return str(self.request_service("GET", "/models")["models"][0]["current"]["version"])
 
-    def label(self, picture: Tensor) -> str | None:
+    def predict_label(self, image: Tensor) -> str | None:
         """What the service says of a picture."""
         try:
-            found = self.ask("POST", "/predict", encoded(picture), "image/png")
+            found = self.request_service("POST", "/predict", encode_png(image), "image/png")
         except (OSError, HTTPException, ValueError) as error:
-            self.unanswered.append(repr(error))
+            self.failure_reasons.append(repr(error))
             return None
-        self.answered[found["version"]] += 1
+        self.answers_by_version[found["version"]] += 1
         return str(found["label"])
 
-    def right(self, count: int, scene: Scene | None = None) -> int:
+    def count_correct(self, count: int, scene: Scene | None = None) -> int:
         """Of so many new pictures, how many the service knew."""
-        pictures, names = self.pictures(count, scene)
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            said = list(pool.map(self.label, pictures))
+        pictures, names = self.render_images(count, scene)
+        with ThreadPoolExecutor(MAX_CONCURRENT_REQUESTS) as pool:
+            said = list(pool.map(self.predict_label, pictures))
         return sum(one == name for one, name in zip(said, names, strict=True))
 
-    def pictures(self, count: int, scene: Scene | None = None) -> tuple[Tensor, list[str]]:
+    def render_images(self, count: int, scene: Scene | None = None) -> tuple[Tensor, list[str]]:
         """New ones, and what they show."""
-        places = np.arange(self.shown, self.shown + count)
-        self.shown += count
-        found, labels = rendered(MACHINE, places, self.seed, SIZE, scene)
-        names = [NAMES[int(label)] for label in labels]
-        self.truth |= {picture.numpy().tobytes(): name for picture, name in zip(found, names, strict=True)}
+        places = np.arange(self.rendered_count, self.rendered_count + count)
+        self.rendered_count += count
+        found, labels = render_images(MACHINE_PRODUCTS, places, self.seed, IMAGE_PIXELS, scene)
+        names = [PRODUCT_NAMES[int(label)] for label in labels]
+        self.label_by_pixels |= {picture.numpy().tobytes(): name for picture, name in zip(found, names, strict=True)}
         return found, names
 
-    def kept(self, most: int) -> list[dict[str, Any]]:
+    def list_drift_captures(self, max_captures: int) -> list[dict[str, Any]]:
         """Requests from the drift that the service kept, the most useful first."""
-        return list(self.ask("GET", f"/capture?pool=drift&most={most}")["captures"])
+        return list(self.request_service("GET", f"/capture?pool=drift&limit={max_captures}")["captures"])
 
-    def labels(self, most: int) -> int:
+    def label_captures(self, max_captures: int) -> int:
         """Say of kept pictures what they really show; how many were told."""
-        kept = self.kept(most)
+        kept = self.list_drift_captures(max_captures)
         for one in kept:
-            pixels = np.asarray(Image.open(io.BytesIO(self.ask("GET", f"/capture/{one['id']}"))))
-            name = self.truth[pixels.transpose(2, 0, 1).copy().tobytes()]
-            self.ask("POST", f"/capture/{one['id']}/label", json.dumps({"label": name}).encode())
+            pixels = np.asarray(Image.open(io.BytesIO(self.request_service("GET", f"/capture/{one['id']}"))))
+            name = self.label_by_pixels[pixels.transpose(2, 0, 1).copy().tobytes()]
+            self.request_service("POST", f"/capture/{one['id']}/label", json.dumps({"label": name}).encode())
         return len(kept)
 
     @contextmanager
-    def coming(self, scene: Scene, pause: float = 0.0) -> Iterator[None]:
+    def send_in_background(self, scene: Scene, pause_seconds: float = 0.0) -> Iterator[None]:
         """They come and go meanwhile, one after the other, with a pause of seconds between them."""
-        pictures, _ = self.pictures(MEANWHILE, scene)
+        pictures, _ = self.render_images(BACKGROUND_IMAGE_COUNT, scene)
         stop = Event()
 
         def come() -> None:
             while True:
                 for picture in pictures:
-                    if stop.wait(pause):
+                    if stop.wait(pause_seconds):
                         return
-                    self.label(picture)
+                    self.predict_label(picture)
 
         thread = Thread(target=come, daemon=True)
         thread.start()

@@ -12,35 +12,34 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from equipoise.bundle import engines
-from equipoise.bundle import graph as program
-from equipoise.bundle.engines import Engine, Served
-from equipoise.storage import atomic as store
+from equipoise.bundle.engines import ONNX_FILE, PROGRAM_FILE, WEIGHTS_FILE, Engine, InferenceModule
+from equipoise.bundle.graph import collect_weights, export_model, serialize_graph
+from equipoise.storage.atomic import write_json
 
 
-def export(served: Served, some: Tensor, folder: Path) -> None:
+def export_programs(inference_module: InferenceModule, example_images: Tensor, folder: Path) -> None:
     """Write the model's programs and weights."""
     try:
-        found = program.exported(served, some)
+        found = export_model(inference_module, example_images)
     except Exception as error:
         reason = str(error).strip().splitlines()[0]
         raise ValueError(f"the model cannot be exported ({type(error).__name__}: {reason})") from error
-    store.write_json(folder / engines.PROGRAM, program.to_json(found))
-    save_file(program.weights(found), folder / engines.WEIGHTS)
-    (folder / engines.WEIGHTS).chmod(0o644)  # safetensors keeps files to their owner
-    with quiet():
+    write_json(folder / PROGRAM_FILE, serialize_graph(found))
+    save_file(collect_weights(found), folder / WEIGHTS_FILE)
+    (folder / WEIGHTS_FILE).chmod(0o644)  # safetensors keeps files to their owner
+    with silence_exporters():
         try:
             onnx: Any = torch.onnx.export(found, (), None, dynamo=True, verbose=False)
-            onnx.save(str(folder / engines.ONNX))
+            onnx.save(str(folder / ONNX_FILE))
         except Exception as error:  # the exporter raises what it likes; the other engines do without it
-            (folder / engines.ONNX).unlink(missing_ok=True)
+            (folder / ONNX_FILE).unlink(missing_ok=True)
             print(
                 f"note: the model is not in ONNX ({type(error).__name__}: {str(error).strip()[:200]})", file=sys.stderr
             )
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def silence_exporters() -> Iterator[None]:
     """Silence the exporters' remarks on their own insides."""
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     logging.getLogger("onnxscript").setLevel(logging.ERROR)
@@ -49,11 +48,11 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def compiled(served: Served, some: Tensor, scratch: Path) -> Engine:
+def compile_aotinductor(inference_module: InferenceModule, example_images: Tensor, scratch: Path) -> Engine:
     """Compile the model to native code by AOTInductor, for the comparison."""
-    with quiet():
+    with silence_exporters():
         path = torch._inductor.aoti_compile_and_package(
-            program.exported(served, some[:2]), package_path=str(scratch / "model.pt2")
+            export_model(inference_module, example_images[:2]), package_path=str(scratch / "model.pt2")
         )
         run = torch._inductor.aoti_load_package(path)
 

@@ -2,23 +2,24 @@
 
 from typing import Any
 
-from equipoise.formatting import number
+from equipoise.formatting import format_number
 
 
-def card(facts: dict[str, Any]) -> str:
+def render_model_card(manifest: dict[str, Any]) -> str:
     """Markdown."""
-    metrics, trial, shape = facts["metrics"], facts["trial"], facts["input"]
+    metrics, trial, shape = manifest["metrics"], manifest["config"], manifest["input"]
     classes = [f"| {name} | {share:.1%} |" for name, share in metrics["by_class"].items()]
     return "\n".join(
         [
-            f"# {facts['name']}",
+            f"# {manifest['name']}",
             "",
-            f"Tells {len(facts['classes'])} classes apart in pictures of {shape['width']}x{shape['height']} pixels, "
+            f"Tells {len(manifest['classes'])} classes apart in pictures of {shape['width']}x{shape['height']} pixels, "
             f"{shape['channels']} channel{'s' * (shape['channels'] != 1)}.",
             "",
             "## Data",
             "",
-            f"Workload `{facts['workload']}`: {counted(facts['examples'])} examples. Figures are of the test split, "
+            f"Workload `{manifest['workload']}`: {format_split_sizes(manifest['examples'])} "
+            "examples. Figures are of the test split, "
             "which neither training nor calibration has seen.",
             "",
             "## How well",
@@ -33,16 +34,19 @@ def card(facts: dict[str, Any]) -> str:
             "",
             "## How it was made",
             "",
-            f"Model {trial['model'] or 'of the workload'} with {facts['parameters']:,} parameters, "
-            f"{trial['workers']} x {trial['batch']} x "
-            f"{trial['accumulate']} examples a step, learning rate {trial['lr']:g}, seed {trial['seed']}, "
-            f"{facts['seen']:,} examples seen ({ended(facts)}){begun(trial)}. Published {facts['published']}.",
-            planned(facts.get("plan")),
-            *adapted(facts.get("remedy")),
+            f"Model {trial['model'] or 'of the workload'} with {manifest['parameters']:,} parameters, "
+            f"{trial['workers']} x {trial['batch_size']} x "
+            f"{trial['grad_accumulation']} examples a step, learning "
+            f"rate {trial['lr']:g}, seed {trial['seed']}, "
+            f"{manifest['seen']:,} examples seen ({format_end_reason(manifest)}){format_initialization(trial)}. "
+            f"Published {manifest['published']}.",
+            format_plan_reason(manifest.get("plan")),
+            *format_adaptation(manifest.get("remedy")),
             "",
             "## How it runs",
             "",
-            f"{facts['engine']['name']}: {facts['engine']['why']}. Measured on {facts['machine']['processor']}.",
+            f"{manifest['engine']['name']}: {manifest['engine']['why']}. "
+            f"Measured on {manifest['machine']['processor']}.",
             "",
             "## Where it ends",
             "",
@@ -54,35 +58,35 @@ def card(facts: dict[str, Any]) -> str:
     )  # fmt: skip
 
 
-def counted(examples: dict[str, int]) -> str:
+def format_split_sizes(examples: dict[str, int]) -> str:
     """How many examples each split has."""
     return ", ".join(f"{count:,} {part}" for part, count in examples.items())
 
 
-def ended(facts: dict[str, Any]) -> str:
+def format_end_reason(manifest: dict[str, Any]) -> str:
     """Whether the run came to its target."""
-    reached = facts["ended"] == "reached"
-    return f"its target of {facts['target']:g} on validation {'reached' if reached else 'not reached'}"
+    reached = manifest["status"] == "reached_target"
+    return f"its target of {manifest['target']:g} on validation {'reached' if reached else 'not reached'}"
 
 
-def begun(trial: dict[str, Any]) -> str:
+def format_initialization(trial: dict[str, Any]) -> str:
     """What it started from."""
-    if not trial["init"]:
+    if not trial["init_from"]:
         return ""
-    kept = f", the lowest {trial['freeze']} stages kept" if trial["freeze"] else ""
-    return f", started from {trial['init'].rstrip('/').rpartition('/')[2]}{kept}"
+    kept = f", the lowest {trial['freeze_stages']} stages kept" if trial["freeze_stages"] else ""
+    return f", started from {trial['init_from'].rstrip('/').rpartition('/')[2]}{kept}"
 
 
-def planned(plan: dict[str, Any] | None) -> str:
+def format_plan_reason(plan_document: dict[str, Any] | None) -> str:
     """What the plan said of it."""
-    chosen = (plan or {}).get("plan")
+    chosen = (plan_document or {}).get("plan")
     return f"The plan: {chosen['why']}" if chosen else "It was not made by a plan."
 
 
-def adapted(remedy: dict[str, Any] | None) -> list[str]:
+def format_adaptation(recipe: dict[str, Any] | None) -> list[str]:
     """To which drift."""
-    if not remedy:
+    if not recipe:
         return []
-    words = [f"{one['cause']} {one['detail']} {number(one['value'])}" for one in remedy["changes"]]
-    words += [f"{name} {weight:.2g} times as often" for name, weight in (remedy["weights"] or {}).items()]
+    words = [f"{one['cause']} {one['detail']} {format_number(one['value'])}" for one in recipe["changes"]]
+    words += [f"{name} {weight:.2g} times as often" for name, weight in (recipe["weights"] or {}).items()]
     return ["", f"Adapted to a drift of its requests: {', '.join(words)}."]

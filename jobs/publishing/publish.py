@@ -18,28 +18,26 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from equipoise.bundle import engine_benchmark as contest
-from equipoise.bundle import engines, manifest
-from equipoise.bundle import evaluation as judged
-from equipoise.bundle.engine_benchmark import Result
-from equipoise.bundle.engines import Engine, Served
-from equipoise.bundle.evaluation import Judged
-from equipoise.config import Trial
-from equipoise.drift.profiling import build_profile as publishing
-from equipoise.hardware import machine
-from equipoise.runs import folder as runs
+from equipoise.bundle.engine_benchmark import EngineResult, benchmark_engines, select_engine
+from equipoise.bundle.engines import ENGINES, Engine, InferenceModule
+from equipoise.bundle.evaluation import Evaluation, confusion_matrix, evaluate_predictions, fit_temperature
+from equipoise.bundle.manifest import MANIFEST_FILE, MODEL_CARD_FILE, REFERENCE_FILE, write_manifest
+from equipoise.config import TrainConfig
+from equipoise.drift.profiling.build_profile import LabelledOutputs, build_profile_arrays
+from equipoise.hardware import describe_hardware
+from equipoise.runs.folder import read_record
 from equipoise.runs.record import Record
-from equipoise.storage import atomic as store
-from equipoise.training.finetune import head_of
-from equipoise.workloads import Split, Workload, workload
-from jobs.cli.paths import require_plain
-from jobs.publishing.export import compiled, export
-from jobs.publishing.model_card import card
+from equipoise.storage.atomic import atomic_folder, open_local_copy, read_json
+from equipoise.training.finetune import find_classifier_layer
+from equipoise.workloads import Split, Workload, load_workload
+from jobs.cli.paths import validate_locations
+from jobs.publishing.export import compile_aotinductor, export_programs
+from jobs.publishing.model_card import render_model_card
 
-MOST_COMPARED = 1000  # pictures of the test split on which engines are compared
-MOST_WATCHED = 20_000  # pictures of the reference from which drift is told
-MOST_KEPT = 200  # pictures of the reference that travel with the bundle, to be shown beside others
-PARTS = ("validation", "reference", "test")
+MAX_COMPARED_IMAGES = 1000  # pictures of the test split on which engines are compared
+MAX_PROFILE_IMAGES = 20_000  # pictures of the reference from which drift is told
+MAX_REFERENCE_IMAGES = 200  # pictures of the reference that travel with the bundle, to be shown beside others
+HELD_OUT_SPLITS = ("validation", "reference", "test")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +64,7 @@ class Published:
 
     record: Record
     """of the run"""
-    results: list[Result]
+    results: list[EngineResult]
     """of all engines"""
     engine: str
     """the one chosen"""
@@ -75,106 +73,112 @@ class Published:
     """on the test split"""
 
 
-def publish(request: PublishRequest, more: dict[str, Any] | None = None) -> Published:
+def publish_bundle(request: PublishRequest, extra_manifest: dict[str, Any] | None = None) -> Published:
     """Make a bundle of a run; `more` facts are of who asks for it."""
     if request.name is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", request.name):
         raise ValueError(f"--name {request.name!r} cannot stand in an address: use letters, digits, dots and dashes")
-    require_plain(request.run, request.plan, request.out)
-    record = finished(request.run)
-    plan = planned(request.plan)
-    with store.folder(request.out.absolute(), last=manifest.FACTS) as folder:
-        made = workload(record.trial)
-        served = Served(*trained(request.run, made), made.mean, made.std).eval()
-        export(served, example(made.test), folder)
-        results = compared(served, made.test, folder, request.native)
-        engine, why = contest.winner([one for one in results if one.engine in engines.ENGINES])
-        parts = {part: getattr(made, part) for part in PARTS} | {"apart": made.apart or made.validation}
-        answers = {part: answered(engines.ENGINES[engine](folder), split) for part, split in parts.items()}
-        heat = judged.temperature(*answers["validation"][::2])
-        found = judged.judged(*answers["test"][::2], list(made.classes), heat)
-        kept = reference(made, answers["reference"], heat)
+    validate_locations(request.run, request.plan, request.out)
+    record = load_publishable_record(request.run)
+    plan = load_plan_document(request.plan)
+    with atomic_folder(request.out.absolute(), last_file=MANIFEST_FILE) as folder:
+        made = load_workload(record.config)
+        served = InferenceModule(*load_model(request.run, made), made.mean, made.std).eval()
+        export_programs(served, example_batch(made.test), folder)
+        results = benchmark_bundle_engines(served, made.test, folder, request.native)
+        engine, why = select_engine([one for one in results if one.engine in ENGINES])
+        parts = {part: getattr(made, part) for part in HELD_OUT_SPLITS} | {
+            "apart": made.false_alarm_split or made.validation
+        }
+        answers = {part: predict_split(ENGINES[engine](folder), split) for part, split in parts.items()}
+        heat = fit_temperature(*answers["validation"][::2])
+        found = evaluate_predictions(*answers["test"][::2], list(made.classes), heat)
+        kept = build_reference_arrays(made, answers["reference"], heat)
         if request.drift:
-            usual, apart = (told(parts[part], *answers[part]) for part in ("reference", "apart"))
-            kept |= publishing.arrays(engines.ENGINES[engine](folder), usual, heat, apart)
-        np.savez_compressed(folder / manifest.REFERENCE, **kept)
-        facts = described(request.name, record, made, found) | {"engine": engine_facts(engine, why, results)}
-        facts |= (more or {}) | {"plan": plan}
-        (folder / manifest.CARD).write_text(card(facts), encoding="utf-8")
-        manifest.sealed(folder, facts)
+            usual, apart = (sample_profile_outputs(parts[part], *answers[part]) for part in ("reference", "apart"))
+            kept |= build_profile_arrays(ENGINES[engine](folder), usual, heat, apart)
+        np.savez_compressed(folder / REFERENCE_FILE, **kept)
+        facts = build_manifest(request.name, record, made, found) | {"engine": build_engine_entry(engine, why, results)}
+        facts |= (extra_manifest or {}) | {"plan": plan}
+        (folder / MODEL_CARD_FILE).write_text(render_model_card(facts), encoding="utf-8")
+        write_manifest(folder, facts)
     return Published(record=record, results=results, engine=engine, why=why, accuracy=found.accuracy)
 
 
-def planned(path: Path | None) -> Any:
+def load_plan_document(plan_location: Path | None) -> Any:
     """Read the plan of a file, or of the folder of a sweep."""
-    if path is None:
+    if plan_location is None:
         return None
-    file = path / "plan.json" if path.is_dir() else path
+    file = plan_location / "plan.json" if plan_location.is_dir() else plan_location
     if not file.is_file():
-        raise ValueError(f"--plan {path} is not there: give the plan.json of a sweep or of jobs.plan")
-    facts = store.read_json(file)
+        raise ValueError(f"--plan {plan_location} is not there: give the plan.json of a sweep or of jobs.plan")
+    facts = read_json(file)
     if not isinstance(facts, dict) or not isinstance(facts.get("plan"), dict):
-        raise ValueError(f"--plan {path} recommends no plan: give the plan.json of a sweep or of jobs.plan")
+        raise ValueError(f"--plan {plan_location} recommends no plan: give the plan.json of a sweep or of jobs.plan")
     return facts
 
 
-def finished(run: Path) -> Record:
+def load_publishable_record(run_folder: Path) -> Record:
     """Read the record of a run that has a model."""
     for name in ("record.json", "model.safetensors"):
-        if not (run / name).is_file():
-            raise ValueError(f"--run {run} has no {name}: give the folder of a run that has ended")
-    record = runs.read(run / "record.json")
-    if record.ended.startswith("failed"):
-        raise ValueError(f"--run {run} {record.ended}: give one that has ended well")
+        if not (run_folder / name).is_file():
+            raise ValueError(f"--run {run_folder} has no {name}: give the folder of a run that has ended")
+    record = read_record(run_folder / "record.json")
+    if record.failed:
+        raise ValueError(f"--run {run_folder} {record.outcome}: give one that has ended well")
     return record
 
 
-def trained(run: Path, made: Workload) -> tuple[nn.Module, str | None]:
+def load_model(run_folder: Path, workload: Workload) -> tuple[nn.Module, str | None]:
     """Load the run's model, and find the layer before which its features are taken, if it has one."""
-    model = made.model()
+    model = workload.model()
     try:
-        with store.fetched(run / "model.safetensors") as file:
+        with open_local_copy(run_folder / "model.safetensors") as file:
             model.load_state_dict(load_file(file))
     except (RuntimeError, ValueError, OSError, SafetensorError) as error:
         reason = str(error).strip().splitlines()[-1].strip()
-        raise ValueError(f"--run {run} does not hold the weights of {made.name}'s model ({reason})") from None
+        raise ValueError(
+            f"--run {run_folder} does not hold the weights of {workload.name}'s model ({reason})"
+        ) from None
     try:
-        return model.float().eval(), head_of(model, len(made.classes))
+        return model.float().eval(), find_classifier_layer(model, len(workload.classes))
     except ValueError:
         return model.float().eval(), None
 
 
-def example(split: Split) -> Tensor:
+def example_batch(split: Split) -> Tensor:
     """Return two pictures to export the model with."""
-    return pictures(split, 2)
+    return sample_images(split, 2)
 
 
-def pictures(split: Split, most: int) -> Tensor:
+def sample_images(split: Split, max_count: int) -> Tensor:
     """Return up to `most` pictures, evenly over the split."""
-    return torch.stack([split.pictures[int(index)] for index in evenly(split, most)])
+    return torch.stack([split.pictures[int(index)] for index in evenly_spaced_indices(split, max_count)])
 
 
-def evenly(split: Split, most: int) -> NDArray[np.int64]:
+def evenly_spaced_indices(split: Split, max_count: int) -> NDArray[np.int64]:
     """Return up to `most` places, evenly over the split."""
-    return np.linspace(0, len(split) - 1, min(most, len(split))).astype(np.int64)
+    return np.linspace(0, len(split) - 1, min(max_count, len(split))).astype(np.int64)
 
 
-def compared(served: Served, test: Split, folder: Path, native: bool) -> list[Result]:
+def benchmark_bundle_engines(
+    inference_module: InferenceModule, test_split: Split, folder: Path, include_native: bool
+) -> list[EngineResult]:
     """Time all engines on the test split; AOTInductor beside them, though it is never shipped: it is native code."""
-    some = pictures(test, MOST_COMPARED)
+    some = sample_images(test_split, MAX_COMPARED_IMAGES)
 
     @torch.inference_mode()
     def truth(batch: Tensor) -> tuple[Tensor, Tensor]:
-        logits, features = served(batch)
+        logits, features = inference_module(batch)
         return logits, features
 
-    makers: dict[str, Callable[[], Engine]] = {name: partial(make, folder) for name, make in engines.ENGINES.items()}
+    makers: dict[str, Callable[[], Engine]] = {name: partial(make, folder) for name, make in ENGINES.items()}
     with tempfile.TemporaryDirectory() as scratch:
-        if native:
-            makers["aotinductor"] = partial(compiled, served, some, Path(scratch))
-        return contest.contest(makers, truth, some)
+        if include_native:
+            makers["aotinductor"] = partial(compile_aotinductor, inference_module, some, Path(scratch))
+        return benchmark_engines(makers, truth, some)
 
 
-def answered(engine: Engine, split: Split) -> tuple[Any, Any, Any]:
+def predict_split(engine: Engine, split: Split) -> tuple[Any, Any, Any]:
     """Return scores before softmax, features and labels of a split."""
     parts = [
         engine(torch.stack([split.pictures[int(i)] for i in chunk])) for chunk in torch.arange(len(split)).split(64)
@@ -183,55 +187,55 @@ def answered(engine: Engine, split: Split) -> tuple[Any, Any, Any]:
     return logits, features, split.labels.numpy()
 
 
-def reference(made: Workload, answers: tuple[Any, Any, Any], heat: float) -> dict[str, Any]:
+def build_reference_arrays(workload: Workload, outputs: tuple[Any, Any, Any], temperature: float) -> dict[str, Any]:
     """Collect what later requests are compared with: the model's answers on examples it has not learned from."""
-    logits, features, labels = answers
+    logits, features, labels = outputs
     return {
         "logits": logits.astype(np.float32),
         "features": features.astype(np.float32),
         "labels": labels,
-        "temperature": np.float64(heat),
-        "confusion": judged.confusion(logits, labels, len(made.classes)),
-        "pictures": pictures(made.reference, MOST_KEPT).numpy(),
-        "places": evenly(made.reference, MOST_KEPT),
+        "temperature": np.float64(temperature),
+        "confusion": confusion_matrix(logits, labels, len(workload.classes)),
+        "pictures": sample_images(workload.reference, MAX_REFERENCE_IMAGES).numpy(),
+        "places": evenly_spaced_indices(workload.reference, MAX_REFERENCE_IMAGES),
     }
 
 
-def told(split: Split, logits: Any, features: Any, labels: Any) -> publishing.Told:
+def sample_profile_outputs(split: Split, logits: Any, features: Any, labels: Any) -> LabelledOutputs:
     """Pick some pictures of a split, with what was answered of them."""
-    some = evenly(split, MOST_WATCHED)
+    some = evenly_spaced_indices(split, MAX_PROFILE_IMAGES)
     held = torch.stack([split.pictures[int(index)] for index in some])
-    return publishing.Told(held, logits[some], features[some], labels[some])
+    return LabelledOutputs(held, logits[some], features[some], labels[some])
 
 
-def described(name: str | None, record: Record, made: Workload, found: Judged) -> dict[str, Any]:
+def build_manifest(name: str | None, record: Record, workload: Workload, evaluation: Evaluation) -> dict[str, Any]:
     """Build the facts of bundle.json but for its engine."""
-    channels, height, width = made.test.pictures[0].shape
-    trial: Trial = record.trial
+    channels, height, width = workload.test.pictures[0].shape
+    trial: TrainConfig = record.config
     return {
-        "name": name or made.name,
+        "name": name or workload.name,
         "workload": trial.workload,
-        "classes": list(made.classes),
+        "classes": list(workload.classes),
         "input": {"type": "uint8", "channels": channels, "height": height, "width": width},
         "preprocessing": {
             "picture": "upright by EXIF, the middle square, bilinear to the input's size, RGB or grey by its channels",
-            "mean": list(made.mean),
-            "std": list(made.std),
+            "mean": list(workload.mean),
+            "std": list(workload.std),
         },
-        "examples": {part: len(getattr(made, part)) for part in ("train", *PARTS)},
-        "metrics": asdict(found),
-        "trial": asdict(trial),
-        "parameters": sum(value.numel() for value in made.model().parameters()),
+        "examples": {part: len(getattr(workload, part)) for part in ("train", *HELD_OUT_SPLITS)},
+        "metrics": asdict(evaluation),
+        "config": asdict(trial),
+        "parameters": sum(value.numel() for value in workload.model().parameters()),
         "target": record.target,
         "published": datetime.now(UTC).isoformat(timespec="seconds"),
-        "ended": record.ended,
+        "status": record.status,
         "seen": record.laps[-1].seen if record.laps else 0,
-        "machine": machine(torch.device("cpu")),
+        "machine": describe_hardware(torch.device("cpu")),
         "versions": {name: version(name) for name in ("equipoise", "torch", "torchvision", "onnxruntime", "numpy")}
         | {"python": platform.python_version()},
     }
 
 
-def engine_facts(engine: str, why: str, results: list[Result]) -> dict[str, Any]:
+def build_engine_entry(engine: str, reason: str, engine_results: list[EngineResult]) -> dict[str, Any]:
     """Describe the engine chosen, why, and what all of them measured."""
-    return {"name": engine, "why": why, "table": [asdict(one) for one in results]}
+    return {"name": engine, "why": reason, "table": [asdict(one) for one in engine_results]}

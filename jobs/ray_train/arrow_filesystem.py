@@ -11,32 +11,32 @@ from typing import Any, TypeVar
 from pyarrow import PythonFile
 from pyarrow.fs import FSSpecHandler, PyFileSystem
 
-from equipoise.storage.object_store import Url
-from equipoise.storage.retry import patiently
+from equipoise.storage.object_store import RemotePath
+from equipoise.storage.retry import retry_while_unavailable
 
 T = TypeVar("T")
 
 
-def of(place: Path) -> dict[str, Any]:
+def build_ray_storage_config(location: Path) -> dict[str, Any]:
     """What a `RunConfig` is told."""
-    if not isinstance(place, Url):
-        return {"storage_path": str(place)}
-    return {"storage_path": place.key, "storage_filesystem": PyFileSystem(Patient(str(place)))}
+    if not isinstance(location, RemotePath):
+        return {"storage_path": str(location)}
+    return {"storage_path": location.key, "storage_filesystem": PyFileSystem(RetryingFileSystem(str(location)))}
 
 
-class Patient(FSSpecHandler):
+class RetryingFileSystem(FSSpecHandler):
     """A store as Arrow, and by it Ray, asks for it. It travels as its URL: every process finds its own credentials."""
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.kind = url.partition("://")[0]
-        super().__init__(Url(url).files)
+        self.scheme = url.partition("://")[0]
+        super().__init__(RemotePath(url).filesystem)
 
     def __reduce__(self) -> Any:
-        return Patient, (self.url,)
+        return RetryingFileSystem, (self.url,)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Patient) and self.url == other.url
+        return isinstance(other, RetryingFileSystem) and self.url == other.url
 
     def __hash__(self) -> int:
         return hash(self.url)
@@ -45,21 +45,21 @@ class Patient(FSSpecHandler):
         """An object store has no folders; fsspec would make a bucket that is missing."""
 
     def get_file_info(self, paths: list[str]) -> Any:
-        return self._asked(lambda: super(Patient, self).get_file_info(paths))
+        return self._retry(lambda: super(RetryingFileSystem, self).get_file_info(paths))
 
     def get_file_info_selector(self, selector: Any) -> Any:
-        return self._asked(lambda: super(Patient, self).get_file_info_selector(selector))
+        return self._retry(lambda: super(RetryingFileSystem, self).get_file_info_selector(selector))
 
     def delete_dir(self, path: str) -> None:
         with suppress(FileNotFoundError):  # gone by an attempt that was not answered
-            self._asked(lambda: super(Patient, self).delete_dir(path))
+            self._retry(lambda: super(RetryingFileSystem, self).delete_dir(path))
 
     def open_input_stream(self, path: str) -> PythonFile:
         """Fetched whole: a stream that breaks off could not be asked again."""
         descriptor, copy = tempfile.mkstemp(prefix="equipoise-")
         os.close(descriptor)
         try:
-            Url(f"{self.kind}://{path}").fetch(Path(copy))
+            RemotePath(f"{self.scheme}://{path}").download_to(Path(copy))
             return PythonFile(Path(copy).open("rb"), mode="r")  # Arrow closes it
         finally:
             Path(copy).unlink()
@@ -67,18 +67,18 @@ class Patient(FSSpecHandler):
     open_input_file = open_input_stream
 
     def open_output_stream(self, path: str, metadata: Any) -> PythonFile:
-        return PythonFile(Upload(Url(f"{self.kind}://{path}")), mode="w")
+        return PythonFile(UploadOnClose(RemotePath(f"{self.scheme}://{path}")), mode="w")
 
-    def _asked(self, action: Callable[[], T]) -> T:
-        return patiently(action, self.url)
+    def _retry(self, action: Callable[[], T]) -> T:
+        return retry_while_unavailable(action, self.url)
 
 
-class Upload(io.FileIO):
+class UploadOnClose(io.FileIO):
     """A file of this disk that is sent in one put when it is closed."""
 
-    def __init__(self, target: Url) -> None:
+    def __init__(self, target: RemotePath) -> None:
         descriptor, copy = tempfile.mkstemp(prefix="equipoise-")
-        self.target, self.copy = target, Path(copy)
+        self.target, self.local_copy = target, Path(copy)
         super().__init__(descriptor, "w")
 
     def close(self) -> None:
@@ -87,6 +87,6 @@ class Upload(io.FileIO):
             return
         super().close()
         try:
-            self.target.send(self.copy)
+            self.target.upload_from(self.local_copy)
         finally:
-            self.copy.unlink()
+            self.local_copy.unlink()

@@ -5,27 +5,29 @@ from pathlib import Path
 
 from ray.tune import Callback
 
-from equipoise.storage.object_store import Url
+from equipoise.storage.object_store import RemotePath
 
-PROJECT = "equipoise"
+TRACKER_PROJECT = "equipoise"
 
 
-def callbacks(name: str | None, out: Path) -> list[Callback]:
+def build_tracker_callbacks(tracker: str | None, out: Path) -> list[Callback]:
     """The callbacks of a tracker; one sentence where it is not installed."""
-    if name is None:
+    if tracker is None:
         return []
-    if isinstance(out, Url) and name != "wandb":
-        raise ValueError(f"--track {name} writes files beside the results, which a URL takes none of: give a folder")
-    if name == "tensorboard":
+    if isinstance(out, RemotePath) and tracker != "wandb":
+        raise ValueError(f"--track {tracker} writes files beside the results, which a URL takes none of: give a folder")
+    if tracker == "tensorboard":
         from ray.tune.logger import TBXLoggerCallback  # comes with ray[tune]
 
         return [TBXLoggerCallback()]
-    if importlib.util.find_spec(name) is None:
-        raise ValueError(f"--track {name}: the package is not here; install it beside equipoise (pip install {name})")
-    if name == "mlflow":
+    if importlib.util.find_spec(tracker) is None:
+        raise ValueError(
+            f"--track {tracker}: the package is not here; install it beside equipoise (pip install {tracker})"
+        )
+    if tracker == "mlflow":
         from ray.air.integrations.mlflow import MLflowLoggerCallback
 
-        return [MLflowLoggerCallback(tracking_uri=f"sqlite:///{out / 'mlflow.db'}", experiment_name=PROJECT)]
+        return [MLflowLoggerCallback(tracking_uri=f"sqlite:///{out / 'mlflow.db'}", experiment_name=TRACKER_PROJECT)]
     from ray.air.integrations.wandb import WandbLoggerCallback
 
-    return [WandbLoggerCallback(project=PROJECT)]
+    return [WandbLoggerCallback(project=TRACKER_PROJECT)]

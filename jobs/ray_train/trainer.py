@@ -7,52 +7,52 @@ from typing import Any
 import ray.train
 from ray.train.torch import TorchTrainer
 
-from equipoise.config import Trial
+from equipoise.config import TrainConfig
 from jobs.cluster.ray_internals import DatasetsCallback, PlacementGroupCleanerCallback, RayTrainCallback
-from jobs.ray_train import arrow_filesystem as storage
+from jobs.ray_train.arrow_filesystem import build_ray_storage_config
 
 # Ray Data, whose imports slow the first steps of the workers beside it; and who frees the places of a run that fell: it
 # asks the dashboard, which a Ray started for one job has none of, and dies where several Rays are. A job's places end
 # with it, and a sweep frees those of its trials
-NEEDLESS = DatasetsCallback, PlacementGroupCleanerCallback
-RESIZE_SECONDS = 20.0  # how often an elastic run looks for more workers; Ray learns of new nodes no oftener
+SKIPPED_CALLBACKS = DatasetsCallback, PlacementGroupCleanerCallback
+RESIZE_CHECK_SECONDS = 20.0  # how often an elastic run looks for more workers; Ray learns of new nodes no oftener
 
 
-class Trainer(TorchTrainer):
+class LeanTorchTrainer(TorchTrainer):
     """Start no processes beside the workers that no job here needs."""
 
     def _create_default_callbacks(self) -> list[RayTrainCallback]:
         callbacks: list[RayTrainCallback] = super()._create_default_callbacks()
-        return [callback for callback in callbacks if not isinstance(callback, NEEDLESS)]
+        return [callback for callback in callbacks if not isinstance(callback, SKIPPED_CALLBACKS)]
 
 
 def build_trainer(
     worker: Callable[[dict[str, Any]], Any],
-    config: dict[str, Any],
-    trial: Trial,
-    place: Path,
+    loop_config: dict[str, Any],
+    config: TrainConfig,
+    folder: Path,
     *,
     gpu: bool,
-    fewest: int | None = None,
+    min_workers: int | None = None,
     **run_options: Any,
-) -> Trainer:
-    """Build a trainer that runs `worker(config)` in as many processes as `trial` asks for.
+) -> LeanTorchTrainer:
+    """Build a trainer that runs `worker(loop_config)` in `config.workers` processes.
 
-    Each process holds the trial's threads as CPUs, and a GPU if `gpu`. With `fewest` below the trial's workers the run
-    is elastic. Ray keeps its own files in the folder `place`; `run_options` go to `ray.train.RunConfig`.
+    Each process reserves `config.threads` CPUs, and a GPU if `gpu`. With `min_workers` below `config.workers` the run
+    is elastic. Ray keeps its own files in `folder`; `run_options` go to `ray.train.RunConfig`.
     """
-    return Trainer(
+    return LeanTorchTrainer(
         worker,
-        train_loop_config=config,
+        train_loop_config=loop_config,
         scaling_config=ray.train.ScalingConfig(
-            num_workers=trial.workers if fewest in (None, trial.workers) else (fewest, trial.workers),
+            num_workers=config.workers if min_workers in (None, config.workers) else (min_workers, config.workers),
             use_gpu=gpu,
-            resources_per_worker={"CPU": trial.threads, **({"GPU": 1} if gpu else {})},
-            elastic_resize_monitor_interval_s=RESIZE_SECONDS,
+            resources_per_worker={"CPU": config.threads, **({"GPU": 1} if gpu else {})},
+            elastic_resize_monitor_interval_s=RESIZE_CHECK_SECONDS,
         ),
         run_config=ray.train.RunConfig(
-            name=place.name,
-            **storage.of(place.parent),
+            name=folder.name,
+            **build_ray_storage_config(folder.parent),
             logging_config=ray.train.LoggingConfig(log_level="WARNING"),
             **run_options,
         ),

@@ -12,45 +12,50 @@ from ray.train.torch import get_device
 from ray.tune.integration.ray_train import TuneReportCallback
 from ray.util.placement_group import PlacementGroup, get_current_placement_group, remove_placement_group
 
-from equipoise.config import Trial
-from equipoise.storage import object_store
+from equipoise.config import TrainConfig
+from equipoise.storage.object_store import parse_location
 from equipoise.training.loop import Training
 from jobs.ray_train.trainer import build_trainer
-from jobs.ray_tune.single_worker_trial import TURN_SECONDS, note, said
+from jobs.ray_tune.single_worker_trial import TUNE_REPORT_SECONDS, collect_trial_metrics, write_trial_record
 
-STARTER = {"CPU": 0, "memory": 1}  # of the process that only starts real workers: any part of a CPU would be theirs
+LAUNCHER_RESOURCES = {
+    "CPU": 0,
+    "memory": 1,
+}  # of the process that only starts real workers: any part of a CPU would be theirs
 
 
-def real(config: dict[str, Any]) -> None:
+def run_multi_worker_trial(config: dict[str, Any]) -> None:
     """One trial on as many workers as it asks for."""
     os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.2")  # a report waits for the controller's next look
-    trial, path = Trial(**config["trial"]), object_store.place(config["path"])
+    trial, path = TrainConfig(**config["trial"]), parse_location(config["path"])
     place = path.parents[1] / "real" / path.stem
-    build_trainer(together, config, trial, place, gpu=config["gpu"], callbacks=[TuneReportCallback()]).fit()
+    build_trainer(
+        run_multi_worker_loop, config, trial, place, gpu=config["gpu"], callbacks=[TuneReportCallback()]
+    ).fit()
 
 
-def together(config: dict[str, Any]) -> None:
+def run_multi_worker_loop(config: dict[str, Any]) -> None:
     """One of the workers of a real trial."""
-    trial = Trial(**config["trial"])
+    trial = TrainConfig(**config["trial"])
     torch.set_num_threads(trial.threads)
     training, start = Training(trial, device=get_device()), time.monotonic()
     for _ in training.laps():
-        due = int(training.ended is not None or time.monotonic() > start + TURN_SECONDS)
-        if training.agree(due):
-            told(training, object_store.place(config["path"]), time.monotonic() - start)
+        due = int(training.status is not None or time.monotonic() > start + TUNE_REPORT_SECONDS)
+        if training.all_reduce_max(due):
+            report_to_tune(training, parse_location(config["path"]), time.monotonic() - start)
             start = time.monotonic()
-    if training.ended is None or training.ended.startswith("failed"):
-        told(training, object_store.place(config["path"]), time.monotonic() - start)
+    if training.status in (None, "failed"):
+        report_to_tune(training, parse_location(config["path"]), time.monotonic() - start)
 
 
-def told(training: Training, path: Path, busy: float) -> None:
+def report_to_tune(training: Training, path: Path, train_seconds: float) -> None:
     """Write the record and tell Tune; a barrier over all workers."""
     if training.rank == 0:
-        note(training, path)
+        write_trial_record(training, path)
     places = get_current_placement_group()
-    ray.train.report(said(training, busy) | {"places": places.id.hex() if places else ""})
+    ray.train.report(collect_trial_metrics(training, train_seconds) | {"places": places.id.hex() if places else ""})
 
 
-def freed(places: str) -> None:
+def release_placement_group(group_id: str) -> None:
     """What the workers of a trial held, once it ended: Ray Train itself frees it only where a trial went to its end."""
-    remove_placement_group(PlacementGroup(ray.PlacementGroupID.from_hex(places)))
+    remove_placement_group(PlacementGroup(ray.PlacementGroupID.from_hex(group_id)))

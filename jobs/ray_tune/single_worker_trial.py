@@ -13,78 +13,87 @@ import torch
 from ray import tune
 from torch import nn
 
-from equipoise.config import Trial
-from equipoise.hardware import machine
+from equipoise.config import TrainConfig
+from equipoise.hardware import describe_hardware
 from equipoise.runs.record import Record
-from equipoise.storage import atomic as store
-from equipoise.storage import object_store
+from equipoise.storage.atomic import write_json
+from equipoise.storage.object_store import parse_location
 from equipoise.training.loop import Training
-from equipoise.workloads import Workload, workload
+from equipoise.workloads import Workload, load_workload
 
-UNDER_WAY = "under way"
-TURN_SECONDS = 0.5  # between two words with the driver
+TUNE_REPORT_SECONDS = 0.5  # between two words with the driver
 
 
-class Alone(tune.Trainable):
+class SingleWorkerTrial(tune.Trainable):
     """One trial on one worker, a turn at a time."""
 
-    made: tuple[Trial, Workload] | None = None
+    cached_workload: tuple[TrainConfig, Workload] | None = None
 
     def setup(self, config: dict[str, Any]) -> None:
         """The first trial of this process."""
         self.reset_config(config)
-        self.fresh = True
+        self.is_first_trial = True
 
     def reset_config(self, config: dict[str, Any]) -> bool:
         """The next trial of this process."""
-        self.fresh, self.began = False, time.monotonic()
-        trial = Trial(**config["trial"])
+        self.is_first_trial, self.started_at = False, time.monotonic()
+        trial = TrainConfig(**config["trial"])
         torch.set_num_threads(trial.threads)
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.path = object_store.place(config["path"])
-        self.training = Training(trial, self._workload(trial), device)
+        self.path = parse_location(config["path"])
+        self.training = Training(trial, self._load_cached_workload(trial), device)
         self.laps = self.training.laps()
         return True
 
     def step(self) -> dict[str, Any]:
         """Laps for half a second, and what came of them."""
         training, start = self.training, time.monotonic()
-        while training.ended is None and time.monotonic() < start + TURN_SECONDS:
+        while training.status is None and time.monotonic() < start + TUNE_REPORT_SECONDS:
             next(self.laps, None)
         busy = time.monotonic() - start
-        note(training, self.path)
-        return said(training, busy) | {"fresh": self.fresh, "since": time.monotonic() - self.began}
+        write_trial_record(training, self.path)
+        return collect_trial_metrics(training, busy) | {
+            "fresh": self.is_first_trial,
+            "since": time.monotonic() - self.started_at,
+        }
 
-    def _workload(self, trial: Trial) -> Workload:
+    def _load_cached_workload(self, trial: TrainConfig) -> Workload:
         """Made once for all trials of a process: they differ in what no data depends on."""
-        common = replace(trial, batch=1, accumulate=1, lr=0.0, seed=0)
-        if self.made is None or self.made[0] != common:
-            self.made = common, workload(trial)
-        return self.made[1]
+        common = replace(trial, batch_size=1, grad_accumulation=1, lr=0.0, seed=0)
+        if self.cached_workload is None or self.cached_workload[0] != common:
+            self.cached_workload = common, load_workload(trial)
+        return self.cached_workload[1]
 
 
-def said(training: Training, busy: float) -> dict[str, Any]:
+def collect_trial_metrics(training: Training, train_seconds: float) -> dict[str, Any]:
     """What Tune, and a tracker behind it, are told; `busy` are the seconds trained since the last word."""
-    metric = next((lap.metric for lap in reversed(training.done) if lap.metric is not None), 0.0)
-    loss = training.done[-1].loss if training.done else float("nan")
-    return {"seen": training.seen, "metric": metric, "loss": loss, "busy": busy, "done": training.ended is not None}
+    metric = next((lap.metric for lap in reversed(training.finished_laps) if lap.metric is not None), 0.0)
+    loss = training.finished_laps[-1].loss if training.finished_laps else float("nan")
+    return {
+        "seen": training.examples_seen,
+        "metric": metric,
+        "loss": loss,
+        "busy": train_seconds,
+        "done": training.status is not None,
+    }
 
 
-def note(training: Training, path: Path) -> None:
+def write_trial_record(training: Training, path: Path) -> None:
     """Write what the trial has measured so far."""
     record = Record(
-        trial=training.trial,
-        machine=machine(training.device),
-        laps=training.done,
-        ended=training.ended or UNDER_WAY,
+        config=training.config,
+        machine=describe_hardware(training.device),
+        laps=training.finished_laps,
+        status=training.status or "running",
+        reason=training.reason,
         target=training.target,
-        examples_to_target=training.crossing,
+        examples_to_target=training.examples_to_target,
         test=None,
     )
-    store.write_json(path, record.to_json())
+    write_json(path, record.to_json())
 
 
-def split_matters(model: nn.Module) -> bool:
+def depends_on_batch_split(model: nn.Module) -> bool:
     """Whether it makes a difference to the model how a global batch is split over workers.
 
     It does where layers look at the examples beside each other (batch normalisation), or draw for a
@@ -94,7 +103,9 @@ def split_matters(model: nn.Module) -> bool:
     return any(isinstance(module, kinds) for module in model.modules())
 
 
-def trial_of(base: Trial, setting: tuple[int, float, int], workers: int, real: bool, whole: int) -> Trial:
+def build_trial_config(
+    base: TrainConfig, setting: tuple[int, float, int], workers: int, real_workers: bool, max_unsplit_batch: int
+) -> TrainConfig:
     """The trial of a global batch, rate and seed that `workers` share.
 
     On real workers; or on one that takes their parts in turn; or, up to a batch of `whole`, on one that takes
@@ -102,8 +113,8 @@ def trial_of(base: Trial, setting: tuple[int, float, int], workers: int, real: b
     """
     batch, lr, seed = setting
     facts = asdict(base) | {"lr": lr, "seed": seed}
-    if real:
-        return Trial(**facts | {"workers": workers, "batch": batch // workers})
-    if batch > whole:
-        return Trial(**facts | {"workers": 1, "batch": batch // workers, "accumulate": workers})
-    return Trial(**facts | {"workers": 1, "batch": batch})
+    if real_workers:
+        return TrainConfig(**facts | {"workers": workers, "batch_size": batch // workers})
+    if batch > max_unsplit_batch:
+        return TrainConfig(**facts | {"workers": 1, "batch_size": batch // workers, "grad_accumulation": workers})
+    return TrainConfig(**facts | {"workers": 1, "batch_size": batch})

@@ -7,15 +7,15 @@ from collections.abc import Awaitable, Callable
 from starlette.requests import Request
 from starlette.responses import Response
 
-from services.http import errors
+from services.http.errors import key_is_missing, other_site_asks
 
-Answer = Callable[[Request], Awaitable[Response]]
+RouteHandler = Callable[[Request], Awaitable[Response]]
 
-ASKS = {"www-authenticate": 'Bearer, Basic realm="the key as password"'}
+WWW_AUTHENTICATE = {"www-authenticate": 'Bearer, Basic realm="the key as password"'}
 """header of a refusal for want of a key: a browser then asks for a password"""
 
 
-class Guard:
+class ApiKeyAuth:
     """Holds the keys."""
 
     def __init__(self, keys: tuple[str, ...]) -> None:
@@ -25,32 +25,32 @@ class Guard:
         """Whether a key is asked for."""
         return bool(self.keys)
 
-    def __call__(self, answer: Answer) -> Answer:
+    def __call__(self, handler: RouteHandler) -> RouteHandler:
         """The same, asked for a key first if there are any."""
         if not self.keys:
-            return answer
+            return handler
 
         async def guarded(request: Request) -> Response:
-            self.require(request)
-            return await answer(request)
+            self.require_key(request)
+            return await handler(request)
 
         return guarded
 
-    def require(self, request: Request) -> None:
+    def require_key(self, request: Request) -> None:
         """Refuse who shows none of the keys."""
-        found = presented(request).encode()
+        found = extract_key(request).encode()
         same = [hmac.compare_digest(found, key) for key in self.keys]  # each of them: time tells nothing
         if not any(same):
-            raise errors.key_is_missing()
+            raise key_is_missing()
 
 
-def require_own_site(request: Request) -> None:
+def reject_cross_site(request: Request) -> None:
     """Refuse what a page of another site has a browser send: on this machine no key would stop it."""
     if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-        raise errors.other_site_asks()
+        raise other_site_asks()
 
 
-def presented(request: Request) -> str:
+def extract_key(request: Request) -> str:
     """The key that a client shows.
 
     A browser has it as a password. It sends that to us from other sites' pages too, so that it opens only what is

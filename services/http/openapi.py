@@ -2,15 +2,13 @@
 
 from html import escape
 from importlib.metadata import version
-from typing import Any
 
-from services.http.errors import REFUSALS
+from equipoise.type_aliases import JsonObject
+from services.http.errors import REJECTION_DESCRIPTIONS
 from services.limits import Limits
 
-Facts = dict[str, Any]
-
-ERROR: Facts = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
-PREDICTION: Facts = {
+ERROR_SCHEMA: JsonObject = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
+PREDICTION_SCHEMA: JsonObject = {
     "type": "object",
     "required": ["model", "version", "id", "label", "score", "scores"],
     "properties": {
@@ -22,7 +20,7 @@ PREDICTION: Facts = {
         "scores": {"type": "object", "additionalProperties": {"type": "number"}},
     },
 }
-TENSOR: Facts = {
+TENSOR_SCHEMA: JsonObject = {
     "type": "object",
     "required": ["name", "datatype", "shape"],
     "properties": {
@@ -33,7 +31,7 @@ TENSOR: Facts = {
         "parameters": {"type": "object"},
     },
 }
-INFERENCE: Facts = {
+INFERENCE_SCHEMA: JsonObject = {
     "type": "object",
     "required": ["inputs"],
     "properties": {
@@ -46,8 +44,8 @@ INFERENCE: Facts = {
         },
     },
 }
-ANY: Facts = {"type": "object"}
-PICTURE: Facts = {
+ANY_OBJECT_SCHEMA: JsonObject = {"type": "object"}
+IMAGE_CONTENT: JsonObject = {
     **{f"image/{kind}": {"schema": {"type": "string", "format": "binary"}} for kind in ("png", "jpeg", "webp")},
     "multipart/form-data": {
         "schema": {"type": "object", "properties": {"image": {"type": "string", "format": "binary"}}}
@@ -60,57 +58,75 @@ PICTURE: Facts = {
         }
     },
 }
-LABEL: Facts = {
+LABEL_CONTENT: JsonObject = {
     "application/json": {
         "schema": {"type": "object", "required": ["label"], "properties": {"label": {"type": "string"}}}
     }
 }
-TABLE: Facts = {"text/csv": {"schema": {"type": "string"}}}
+CSV_CONTENT: JsonObject = {"text/csv": {"schema": {"type": "string"}}}
 
 
-def document(keys: bool, limits: Limits, models: list[str]) -> Facts:
+def build_openapi_document(requires_key: bool, limits: Limits, model_names: list[str]) -> JsonObject:
     """The OpenAPI document."""
-    name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string", "enum": models}}
+    name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string", "enum": model_names}}
     kept = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
-    query = {"name": "model", "in": "query", "schema": {"type": "string", "enum": models}}
+    query = {"name": "model", "in": "query", "schema": {"type": "string", "enum": model_names}}
     tensors = {"application/json": {"schema": {"$ref": "#/components/schemas/Inference"}}}
     model = "/v2/models/{name}"
-    paths: Facts = {
-        "/predict": {"post": posted("The label of one picture, by the only model there is", PICTURE, "Prediction")},
-        "/models/{name}/predict": {"post": posted("The label of one picture", PICTURE, "Prediction", name)},
-        "/models": {"get": got("Every model, and which bundles answer for it")},
+    paths: JsonObject = {
+        "/predict": {
+            "post": describe_post("The label of one picture, by the only model there is", IMAGE_CONTENT, "Prediction")
+        },
+        "/models/{name}/predict": {
+            "post": describe_post("The label of one picture", IMAGE_CONTENT, "Prediction", name)
+        },
+        "/models": {"get": describe_get("Every model, and which bundles answer for it")},
         "/models/{name}/compared": {
-            "get": got("How far a canary or a shadow agrees with the bundle that answers", 404, name=name)
+            "get": describe_get("How far a canary or a shadow agrees with the bundle that answers", 404, parameter=name)
         },
         "/drift": {
-            "get": got("Whether requests still look like the reference, and what changed", 404, 503, name=query)
+            "get": describe_get(
+                "Whether requests still look like the reference, and what changed", 404, 503, parameter=query
+            )
         },
-        "/drift/history": {"get": got("Alarms, restarts and resets", 404, 503, name=query)},
-        "/drift/charts": {"get": got("How high each chart was, step by step", 404, 503, name=query)},
+        "/drift/history": {"get": describe_get("Alarms, restarts and resets", 404, 503, parameter=query)},
+        "/drift/charts": {"get": describe_get("How high each chart was, step by step", 404, 503, parameter=query)},
         "/drift/reset": {
-            "post": got("Begin the charts anew, once a change is known or put right", 403, 404, 503, name=query)
+            "post": describe_get(
+                "Begin the charts anew, once a change is known or put right", 403, 404, 503, parameter=query
+            )
         },
-        "/capture": {"get": got("Requests kept for labelling, the most useful first", 400, 404, 503)},
-        "/capture/{id}": {"get": got("The picture of one of them", 404, 503, kind="image/png", name=kept)},
-        "/capture/{id}/label": {"post": posted("What it really shows", LABEL, "Any", kept)},
-        "/capture/labels": {"post": posted("Many labels: a table with the columns id and label", TABLE, "Any")},
-        "/": {"get": got("A page that shows how the service does, and stays up to date", kind="text/html")},
-        "/live": {"get": got("What is new on that page")},
-        "/health": {"get": got("The process answers")},
-        "/ready": {"get": got("There is a model that answers", 503)},
-        "/metrics": {"get": got("Counts, for Prometheus", kind="text/plain")},
-        "/v2": {"get": got("Open Inference Protocol: the server")},
-        "/v2/health/live": {"get": got("Open Inference Protocol: the process answers")},
-        "/v2/health/ready": {"get": got("Open Inference Protocol: there is a model that answers", 503)},
-        "/v2/repository/index": {"post": got("Open Inference Protocol: all models")},
-        model: {"get": got("Open Inference Protocol: a model's inputs and outputs", 404, name=name)},
-        f"{model}/ready": {"get": got("Open Inference Protocol: a model answers", 404, name=name)},
-        f"{model}/config": {"get": got("Open Inference Protocol: a model's configuration", 404, name=name)},
+        "/capture": {"get": describe_get("Requests kept for labelling, the most useful first", 400, 404, 503)},
+        "/capture/{id}": {
+            "get": describe_get("The picture of one of them", 404, 503, content_type="image/png", parameter=kept)
+        },
+        "/capture/{id}/label": {"post": describe_post("What it really shows", LABEL_CONTENT, "Any", kept)},
+        "/capture/labels": {
+            "post": describe_post("Many labels: a table with the columns id and label", CSV_CONTENT, "Any")
+        },
+        "/": {
+            "get": describe_get(
+                "A page that shows how the service does, and stays up to date", content_type="text/html"
+            )
+        },
+        "/live": {"get": describe_get("What is new on that page")},
+        "/health": {"get": describe_get("The process answers")},
+        "/ready": {"get": describe_get("There is a model that answers", 503)},
+        "/metrics": {"get": describe_get("Counts, for Prometheus", content_type="text/plain")},
+        "/v2": {"get": describe_get("Open Inference Protocol: the server")},
+        "/v2/health/live": {"get": describe_get("Open Inference Protocol: the process answers")},
+        "/v2/health/ready": {"get": describe_get("Open Inference Protocol: there is a model that answers", 503)},
+        "/v2/repository/index": {"post": describe_get("Open Inference Protocol: all models")},
+        model: {"get": describe_get("Open Inference Protocol: a model's inputs and outputs", 404, parameter=name)},
+        f"{model}/ready": {"get": describe_get("Open Inference Protocol: a model answers", 404, parameter=name)},
+        f"{model}/config": {
+            "get": describe_get("Open Inference Protocol: a model's configuration", 404, parameter=name)
+        },
         f"{model}/infer": {
-            "post": posted("Open Inference Protocol: tensors in, tensors out", tensors, "Outputs", name)
+            "post": describe_post("Open Inference Protocol: tensors in, tensors out", tensors, "Outputs", name)
         },
     }
-    facts: Facts = {
+    facts: JsonObject = {
         "openapi": "3.1.0",
         "info": {
             "title": "Equipoise",
@@ -121,68 +137,75 @@ def document(keys: bool, limits: Limits, models: list[str]) -> Facts:
         "paths": paths,
         "components": {
             "schemas": {
-                "Error": ERROR,
-                "Prediction": PREDICTION,
-                "Tensor": TENSOR,
-                "Inference": INFERENCE,
-                "Outputs": ANY,
-                "Any": ANY,
+                "Error": ERROR_SCHEMA,
+                "Prediction": PREDICTION_SCHEMA,
+                "Tensor": TENSOR_SCHEMA,
+                "Inference": INFERENCE_SCHEMA,
+                "Outputs": ANY_OBJECT_SCHEMA,
+                "Any": ANY_OBJECT_SCHEMA,
             }
         },
     }
-    if keys:
+    if requires_key:
         facts["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
         facts["security"] = [{"key": []}]
     return facts
 
 
-def got(summary: str, *errors: int, kind: str = "application/json", name: Facts | None = None) -> Facts:
+def describe_get(
+    summary: str, *error_statuses: int, content_type: str = "application/json", parameter: JsonObject | None = None
+) -> JsonObject:
     """A request without a body."""
-    schema = ANY if kind == "application/json" else {"type": "string"}
+    schema = ANY_OBJECT_SCHEMA if content_type == "application/json" else {"type": "string"}
     if "all models" in summary:
         schema = {"type": "array"}
     return {
         "summary": summary,
-        "responses": {"200": {"description": "so it is", "content": {kind: {"schema": schema}}}, **refusals(*errors)},
-    } | named(name)
+        "responses": {
+            "200": {"description": "so it is", "content": {content_type: {"schema": schema}}},
+            **error_responses(*error_statuses),
+        },
+    } | parameters_entry(parameter)
 
 
-def posted(summary: str, content: Facts, schema: str, name: Facts | None = None) -> Facts:
+def describe_post(
+    summary: str, content: JsonObject, response_schema: str, parameter: JsonObject | None = None
+) -> JsonObject:
     """A request with a body."""
     reply = {
         "description": "the answer",
-        "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}},
+        "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{response_schema}"}}},
     }
     return {
         "summary": summary,
         "requestBody": {"required": True, "content": content},
-        "responses": {"200": reply, **refusals(*REFUSALS)},
-    } | named(name)
+        "responses": {"200": reply, **error_responses(*REJECTION_DESCRIPTIONS)},
+    } | parameters_entry(parameter)
 
 
-def named(name: Facts | None) -> Facts:
+def parameters_entry(parameter: JsonObject | None) -> JsonObject:
     """The parameter of a path."""
-    return {"parameters": [name]} if name else {}
+    return {"parameters": [parameter]} if parameter else {}
 
 
-def refusals(*statuses: int) -> Facts:
+def error_responses(*statuses: int) -> JsonObject:
     """Replies that say why there is no answer."""
     content = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
-    return {str(status): {"description": REFUSALS[status], "content": content} for status in statuses}
+    return {str(status): {"description": REJECTION_DESCRIPTIONS[status], "content": content} for status in statuses}
 
 
-def page(facts: Facts) -> str:
+def render_docs_page(document: JsonObject) -> str:
     """The same as a page that needs no network."""
     rows = [
         f"<tr><td><code>{verb.upper()} {escape(path)}</code></td><td>{escape(call['summary'])}</td>"
         f"<td>{escape(', '.join(call.get('requestBody', {}).get('content', {})))}</td></tr>"
-        for path, calls in facts["paths"].items()
+        for path, calls in document["paths"].items()
         for verb, call in calls.items()
     ]
     style = "body{font:16px system-ui;margin:2em auto;max-width:60em;padding:0 1em}td{padding:.3em .8em .3em 0}"
     head = "<meta charset=utf-8><meta name=viewport content='width=device-width'><title>Equipoise</title>"
     body = (
-        f"<h1>Equipoise</h1><p>{escape(facts['info']['description'])} The same for machines: "
+        f"<h1>Equipoise</h1><p>{escape(document['info']['description'])} The same for machines: "
         f"<a href=/openapi.json>openapi.json</a>.</p><table>{''.join(rows)}</table>"
     )
     return f"<!doctype html><html lang=en>{head}<style>{style}</style>{body}</html>"

@@ -11,14 +11,14 @@ from typing import Any
 
 import uvicorn
 
-from services.http.timeout_protocol import Patience
+from services.http.timeout_protocol import TimeoutHttpProtocol
 
-BACKLOG = 1024
-LEAVE_SECONDS = 2.0  # for clients to come back once more on connections that they keep
-SPARE = 64  # descriptors kept free above the one that listens
+LISTEN_BACKLOG = 1024
+KEEP_ALIVE_GRACE_SECONDS = 2.0  # for clients to come back once more on connections that they keep
+SPARE_DESCRIPTORS = 64  # descriptors kept free above the one that listens
 
 
-def bound(host: str, port: int) -> socket.socket:
+def bind_shared_socket(host: str, port: int) -> socket.socket:
     """A socket for a port that other replicas on this machine may have too: the kernel deals connections out."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM)
@@ -29,10 +29,10 @@ def bound(host: str, port: int) -> socket.socket:
     except OSError as error:
         made.close()
         raise ValueError(f"cannot listen on {host}:{port} ({error.strerror}): choose another host or port") from None
-    return closed_first(made)
+    return move_to_high_fd(made)
 
 
-def closed_first(made: socket.socket) -> socket.socket:
+def move_to_high_fd(listening_socket: socket.socket) -> socket.socket:
     """The same socket under a high number.
 
     Linux closes what a killed process held from the highest number down. Whoever then tries a broken connection once
@@ -40,12 +40,12 @@ def closed_first(made: socket.socket) -> socket.socket:
     """
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = min(most, 1 << 16) if most > 0 else 1 << 16
-    moved = fcntl.fcntl(made.fileno(), fcntl.F_DUPFD_CLOEXEC, most - SPARE)
-    made.close()
+    moved = fcntl.fcntl(listening_socket.fileno(), fcntl.F_DUPFD_CLOEXEC, most - SPARE_DESCRIPTORS)
+    listening_socket.close()
     return socket.socket(fileno=moved)
 
 
-class Server(uvicorn.Server):
+class GracefulServer(uvicorn.Server):
     """Takes its leave of those who are connected before it hangs up."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -55,68 +55,70 @@ class Server(uvicorn.Server):
         for one in sockets or ():
             one.close()
         self.server_state.default_headers.append((b"connection", b"close"))
-        for _ in range(round(LEAVE_SECONDS / 0.05)):
+        for _ in range(round(KEEP_ALIVE_GRACE_SECONDS / 0.05)):
             if not self.server_state.connections:
                 break
             await asyncio.sleep(0.05)
         await super().shutdown(sockets)
 
 
-class Listener:
+class HttpServer:
     """Serves an ASGI application until it is closed, apart from the process' other work."""
 
     def __init__(self, host: str, port: int, certfile: str | None = None, keyfile: str | None = None) -> None:
-        self.socket = bound(host, port)
-        self.options: dict[str, Any] = {"ssl_certfile": certfile, "ssl_keyfile": keyfile}
+        self.socket = bind_shared_socket(host, port)
+        self.tls_options: dict[str, Any] = {"ssl_certfile": certfile, "ssl_keyfile": keyfile}
         self.server: uvicorn.Server | None = None
         self.thread: threading.Thread | None = None
 
-    def start(self, make: Callable[[asyncio.AbstractEventLoop], Any]) -> Any:
+    def start(self, create_app: Callable[[asyncio.AbstractEventLoop], Any]) -> Any:
         """Serve what `make` makes within the server's loop; that application."""
         made: Future[Any] = Future()
-        self.thread = threading.Thread(target=self._run, args=(make, made), name="http", daemon=True)
+        self.thread = threading.Thread(target=self._run_server, args=(create_app, made), name="http", daemon=True)
         self.thread.start()
         return made.result()
 
     @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether it still serves."""
         return self.thread is not None and self.thread.is_alive()
 
-    def close(self, seconds: float) -> None:
+    def close(self, timeout_seconds: float) -> None:
         """Take no more connections, and wait for the requests under way."""
         if self.server is not None:
             self.server.should_exit = True
         if self.thread is not None:
-            self.thread.join(seconds)
+            self.thread.join(timeout_seconds)
 
-    def _run(self, make: Callable[[asyncio.AbstractEventLoop], Any], made: "Future[Any]") -> None:
+    def _run_server(self, create_app: Callable[[asyncio.AbstractEventLoop], Any], started_app: "Future[Any]") -> None:
         async def serve() -> None:
             try:
-                app = make(asyncio.get_running_loop())
-                self.socket.listen(BACKLOG)  # not before: the kernel would send requests here that nobody takes yet
+                app = create_app(asyncio.get_running_loop())
+                self.socket.listen(
+                    LISTEN_BACKLOG
+                )  # not before: the kernel would send requests here that nobody takes yet
             except BaseException as error:
-                made.set_exception(error)
+                started_app.set_exception(error)
                 return
             config = uvicorn.Config(
                 app,
-                http=Patience,
+                http=TimeoutHttpProtocol,
                 ws="none",
                 lifespan="off",
                 access_log=False,
                 log_config=None,
                 server_header=False,
-                **self.options,
+                **self.tls_options,
             )
-            self.server = Server(config)
-            made.set_result(app)
+            self.server = GracefulServer(config)
+            started_app.set_result(app)
             await self.server.serve(sockets=[self.socket])
 
-        with asyncio.Runner(loop_factory=loop_factory) as runner:
+        with asyncio.Runner(loop_factory=create_event_loop) as runner:
             runner.run(serve())
 
 
-def loop_factory() -> asyncio.AbstractEventLoop:
+def create_event_loop() -> asyncio.AbstractEventLoop:
     """uvloop's."""
     import uvloop
 

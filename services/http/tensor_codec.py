@@ -11,16 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from services.http import errors
-from services.http.errors import Refused
+from equipoise.type_aliases import AnyArray
+from services.http.errors import RequestRejected, tensor_is_too_large
 
-Array = NDArray[Any]
-
-LENGTH = "inference-header-content-length"
-MOST_RANK, MOST_ELEMENTS, MOST_TENSORS = 8, 1 << 26, 16
-TYPES: dict[str, type[np.generic]] = {
+JSON_LENGTH_HEADER = "inference-header-content-length"
+MAX_TENSOR_RANK, MAX_TENSOR_ELEMENTS, MAX_TENSORS = 8, 1 << 26, 16
+NUMPY_TYPES: dict[str, type[np.generic]] = {
     "BOOL": np.bool_,
     "UINT8": np.uint8,
     "UINT16": np.uint16,
@@ -37,58 +34,71 @@ TYPES: dict[str, type[np.generic]] = {
 
 
 @dataclass(frozen=True)
-class Sent:
+class InferenceTensors:
     """What a client asks: tensors by name, and which come back how."""
 
-    id: str | None
-    inputs: dict[str, Array]
+    request_id: str | None
+    inputs: dict[str, AnyArray]
     outputs: dict[str, bool] | None
     """names wanted, and whether as bytes; all of them if None"""
-    binary: bool = False
+    binary_by_default: bool = False
     """how those come back for which nothing is said"""
     parameters: dict[str, Any] = field(default_factory=dict)
 
 
-def sent(body: bytes, header: str | None) -> Sent:
+def parse_inference_request(body: bytes, json_length_header: str | None) -> InferenceTensors:
     """The request in a body, of which `header` says how many bytes are JSON."""
-    size = boundary(body, header)
-    request = parsed(body[:size])
-    parameters = mapping(request.get("parameters", {}), "parameters")
+    size = parse_json_length(body, json_length_header)
+    request = parse_json_object(body[:size])
+    parameters = require_object(request.get("parameters", {}), "parameters")
     inputs = require_list(request.get("inputs"), "inputs")
     if not inputs:
-        raise Refused(400, "the request holds no inputs: give at least one")
-    found: dict[str, Array] = {}
+        raise RequestRejected(400, "the request holds no inputs: give at least one")
+    found: dict[str, AnyArray] = {}
     rest = memoryview(body)[size:]
     for one in inputs:
-        name, array, rest = tensor(mapping(one, "an input"), rest)
+        name, array, rest = parse_tensor(require_object(one, "an input"), rest)
         if name in found:
-            raise Refused(400, f"the input {name!r} is there twice")
+            raise RequestRejected(400, f"the input {name!r} is there twice")
         found[name] = array
     if len(rest):
-        raise Refused(400, f"{len(rest)} bytes follow the last tensor: binary_data_size does not add up to the body")
+        raise RequestRejected(
+            400, f"{len(rest)} bytes follow the last tensor: binary_data_size does not add up to the body"
+        )
     binary = parameters.get("binary_data_output", False) is True
-    return Sent(identity(request), found, wanted(request, binary), binary, parameters)
+    return InferenceTensors(
+        parse_request_id(request), found, parse_requested_outputs(request, binary), binary, parameters
+    )
 
 
-def raw(body: bytes, name: str, datatype: str, shape: Sequence[int]) -> Sent:
+def parse_raw_tensor(body: bytes, name: str, datatype: str, shape: Sequence[int]) -> InferenceTensors:
     """A body that is nothing but one tensor, of a shape whose first side is open."""
-    item = np.dtype(TYPES[datatype]).itemsize * math.prod(shape[1:])
+    item = np.dtype(NUMPY_TYPES[datatype]).itemsize * math.prod(shape[1:])
     if not body or len(body) % item:
-        raise Refused(400, f"a raw body must hold whole items of {item} bytes for {name}, got {len(body)}")
-    array = np.frombuffer(body, TYPES[datatype]).reshape(-1, *shape[1:])
-    return Sent(None, {name: array}, None, binary=True)
+        raise RequestRejected(400, f"a raw body must hold whole items of {item} bytes for {name}, got {len(body)}")
+    array = np.frombuffer(body, NUMPY_TYPES[datatype]).reshape(-1, *shape[1:])
+    return InferenceTensors(None, {name: array}, None, binary_by_default=True)
 
 
-def boundary(body: bytes, header: str | None) -> int:
+def parse_json_length(body: bytes, json_length_header: str | None) -> int:
     """How many bytes of the body are JSON."""
-    if header is None:
+    if json_length_header is None:
         return len(body)
-    if not header.isascii() or not header.isdigit() or len(header) > 12 or int(header) > len(body):
-        raise Refused(400, f"{LENGTH} must be a number of bytes up to the body's {len(body)}, got {header[:40]!r}")
-    return int(header)
+    if (
+        not json_length_header.isascii()
+        or not json_length_header.isdigit()
+        or len(json_length_header) > 12
+        or int(json_length_header) > len(body)
+    ):
+        raise RequestRejected(
+            400,
+            f"{JSON_LENGTH_HEADER} must be a number of bytes up to the "
+            f"body's {len(body)}, got {json_length_header[:40]!r}",
+        )
+    return int(json_length_header)
 
 
-def parsed(text: bytes) -> dict[str, Any]:
+def parse_json_object(text: bytes) -> dict[str, Any]:
     """JSON that is an object, without the numbers that JSON does not have."""
 
     def constant(name: str) -> None:
@@ -97,193 +107,197 @@ def parsed(text: bytes) -> dict[str, Any]:
     try:
         found = json.loads(text, parse_constant=constant)
     except (ValueError, RecursionError) as error:
-        raise Refused(400, f"the body is not JSON ({str(error)[:120]})") from None
-    return mapping(found, "the body")
+        raise RequestRejected(400, f"the body is not JSON ({str(error)[:120]})") from None
+    return require_object(found, "the body")
 
 
-def mapping(value: Any, what: str) -> dict[str, Any]:
+def require_object(value: Any, description: str) -> dict[str, Any]:
     """An object of JSON, or a refusal."""
     if not isinstance(value, dict):
-        raise Refused(400, f"{what} must be a JSON object, got {kind(value)}")
+        raise RequestRejected(400, f"{description} must be a JSON object, got {json_type_name(value)}")
     return value
 
 
-def require_list(value: Any, what: str) -> list[Any]:
+def require_list(value: Any, description: str) -> list[Any]:
     """A short list of JSON, or a refusal."""
     if not isinstance(value, list):
-        raise Refused(400, f"{what} must be a list, got {kind(value)}")
-    if len(value) > MOST_TENSORS:
-        raise Refused(400, f"{what} must be {MOST_TENSORS} at most, got {len(value)}")
+        raise RequestRejected(400, f"{description} must be a list, got {json_type_name(value)}")
+    if len(value) > MAX_TENSORS:
+        raise RequestRejected(400, f"{description} must be {MAX_TENSORS} at most, got {len(value)}")
     return value
 
 
-def kind(value: Any) -> str:
+def json_type_name(value: Any) -> str:
     """What JSON calls a value."""
     names = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "nothing"}
     return names.get(type(value), "a number")
 
 
-def identity(request: dict[str, Any]) -> str | None:
+def parse_request_id(request: dict[str, Any]) -> str | None:
     """The client's own name for the request."""
     found = request.get("id")
     if found is not None and not isinstance(found, str):
-        raise Refused(400, f"id must be text, got {kind(found)}")
+        raise RequestRejected(400, f"id must be text, got {json_type_name(found)}")
     return found or None
 
 
-def wanted(request: dict[str, Any], binary: bool) -> dict[str, bool] | None:
+def parse_requested_outputs(request: dict[str, Any], binary_by_default: bool) -> dict[str, bool] | None:
     """The outputs asked for, and whether as bytes."""
     if request.get("outputs") is None:
         return None
     found: dict[str, bool] = {}
     for one in require_list(request["outputs"], "outputs"):
-        output = mapping(one, "an output")
-        name, parameters = output.get("name"), mapping(output.get("parameters", {}), "parameters")
+        output = require_object(one, "an output")
+        name, parameters = output.get("name"), require_object(output.get("parameters", {}), "parameters")
         if not isinstance(name, str):
-            raise Refused(400, f"an output's name must be text, got {kind(name)}")
+            raise RequestRejected(400, f"an output's name must be text, got {json_type_name(name)}")
         if name in found:
-            raise Refused(400, f"the output {name!r} is asked for twice")
-        found[name] = parameters.get("binary_data", binary) is True
+            raise RequestRejected(400, f"the output {name!r} is asked for twice")
+        found[name] = parameters.get("binary_data", binary_by_default) is True
     return found or None
 
 
-def tensor(one: dict[str, Any], rest: memoryview) -> tuple[str, Array, memoryview]:
+def parse_tensor(tensor_json: dict[str, Any], remaining: memoryview) -> tuple[str, AnyArray, memoryview]:
     """An input's name, its values, and the bytes left for others."""
-    name, datatype = one.get("name"), one.get("datatype")
+    name, datatype = tensor_json.get("name"), tensor_json.get("datatype")
     if not isinstance(name, str):
-        raise Refused(400, f"an input's name must be text, got {kind(name)}")
-    if not isinstance(datatype, str) or (datatype not in TYPES and datatype != "BYTES"):
-        raise Refused(400, f"{name!r} has no known datatype: {str(datatype)[:40]!r}")
-    sides = shape(one.get("shape"), name)
-    size = mapping(one.get("parameters", {}), "parameters").get("binary_data_size")
+        raise RequestRejected(400, f"an input's name must be text, got {json_type_name(name)}")
+    if not isinstance(datatype, str) or (datatype not in NUMPY_TYPES and datatype != "BYTES"):
+        raise RequestRejected(400, f"{name!r} has no known datatype: {str(datatype)[:40]!r}")
+    sides = parse_shape(tensor_json.get("shape"), name)
+    size = require_object(tensor_json.get("parameters", {}), "parameters").get("binary_data_size")
     if size is None:
-        return name, listed(one.get("data"), datatype, sides, name), rest
-    if "data" in one:
-        raise Refused(400, f"{name!r} has both data and binary_data_size: give one")
-    if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= len(rest):
-        raise Refused(400, f"binary_data_size of {name!r} must be from 0 to the {len(rest)} bytes left, got {size!r}")
-    return name, unpacked(bytes(rest[:size]), datatype, sides, name), rest[size:]
+        return name, tensor_from_json(tensor_json.get("data"), datatype, sides, name), remaining
+    if "data" in tensor_json:
+        raise RequestRejected(400, f"{name!r} has both data and binary_data_size: give one")
+    if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= len(remaining):
+        raise RequestRejected(
+            400, f"binary_data_size of {name!r} must be from 0 to the {len(remaining)} bytes left, got {size!r}"
+        )
+    return name, tensor_from_bytes(bytes(remaining[:size]), datatype, sides, name), remaining[size:]
 
 
-def shape(value: Any, name: str) -> list[int]:
+def parse_shape(value: Any, name: str) -> list[int]:
     """The sides of a tensor, none of them absurd."""
-    whole = isinstance(value, list) and len(value) <= MOST_RANK
+    whole = isinstance(value, list) and len(value) <= MAX_TENSOR_RANK
     if not whole or not all(isinstance(side, int) and not isinstance(side, bool) and side >= 0 for side in value):
-        raise Refused(400, f"the shape of {name!r} must be up to {MOST_RANK} numbers of at least 0")
-    if math.prod(value) > MOST_ELEMENTS or max(value, default=0) > MOST_ELEMENTS:
-        raise errors.tensor_is_too_large(name, MOST_ELEMENTS)
+        raise RequestRejected(400, f"the shape of {name!r} must be up to {MAX_TENSOR_RANK} numbers of at least 0")
+    if math.prod(value) > MAX_TENSOR_ELEMENTS or max(value, default=0) > MAX_TENSOR_ELEMENTS:
+        raise tensor_is_too_large(name, MAX_TENSOR_ELEMENTS)
     return list(value)
 
 
-def listed(data: Any, datatype: str, sides: list[int], name: str) -> Array:
+def tensor_from_json(data: Any, datatype: str, dimensions: list[int], name: str) -> AnyArray:
     """Values that came as JSON, flat or nested."""
     if datatype == "BYTES":
-        texts = flat(data)
-        if not all(isinstance(text, str) for text in texts) or len(texts) != math.prod(sides):
-            raise Refused(400, f"{name!r} must hold {math.prod(sides)} texts")
+        texts = flatten_lists(data)
+        if not all(isinstance(text, str) for text in texts) or len(texts) != math.prod(dimensions):
+            raise RequestRejected(400, f"{name!r} must hold {math.prod(dimensions)} texts")
         try:
             coded: list[Any] = [text.encode() for text in texts]
         except UnicodeEncodeError:
-            raise Refused(400, f"{name!r} holds what is no text") from None
-        return np.array([*coded, None], object)[:-1].reshape(sides)
-    leaves = flat(data)
-    if len(leaves) != math.prod(sides) or not {type(one) for one in leaves} <= {int, float, bool}:
-        raise Refused(400, f"{name!r} must hold {math.prod(sides)} numbers, in lists of equal length")
+            raise RequestRejected(400, f"{name!r} holds what is no text") from None
+        return np.array([*coded, None], object)[:-1].reshape(dimensions)
+    leaves = flatten_lists(data)
+    if len(leaves) != math.prod(dimensions) or not {type(one) for one in leaves} <= {int, float, bool}:
+        raise RequestRejected(400, f"{name!r} must hold {math.prod(dimensions)} numbers, in lists of equal length")
     try:
         found = np.array(data)
     except (ValueError, OverflowError, RecursionError):
         found = np.array(None)
     allowed = {"BOOL": "b", "FP16": "iuf", "FP32": "iuf", "FP64": "iuf"}.get(datatype, "iu")
     if found.size and found.dtype.kind not in allowed:
-        raise Refused(400, f"the data of {name!r} must be numbers of {datatype}, in lists of equal length")
-    if found.size != math.prod(sides) or (found.ndim > 1 and list(found.shape) != sides):
-        raise Refused(400, f"{name!r} has the shape {sides} and {found.size} values")
-    return cast(found, datatype, name).reshape(sides)
+        raise RequestRejected(400, f"the data of {name!r} must be numbers of {datatype}, in lists of equal length")
+    if found.size != math.prod(dimensions) or (found.ndim > 1 and list(found.shape) != dimensions):
+        raise RequestRejected(400, f"{name!r} has the shape {dimensions} and {found.size} values")
+    return cast_exactly(found, datatype, name).reshape(dimensions)
 
 
-def cast(values: Array, datatype: str, name: str) -> Array:
+def cast_exactly(values: AnyArray, datatype: str, name: str) -> AnyArray:
     """The values in their type, of which none may change."""
-    wanted_type = np.dtype(TYPES[datatype])
+    wanted_type = np.dtype(NUMPY_TYPES[datatype])
     if wanted_type.kind in "iu" and values.size:
         ends = np.iinfo(wanted_type)
         if values.min() < ends.min or values.max() > ends.max:
-            raise Refused(400, f"{name!r} holds values that {datatype} does not have")
+            raise RequestRejected(400, f"{name!r} holds values that {datatype} does not have")
     with np.errstate(over="ignore"):
         made = values.astype(wanted_type)
     if wanted_type.kind == "f" and not np.isfinite(made).all():
-        raise Refused(400, f"{name!r} holds values that are not finite in {datatype}")
+        raise RequestRejected(400, f"{name!r} holds values that are not finite in {datatype}")
     return made
 
 
-def flat(data: Any) -> list[Any]:
+def flatten_lists(data: Any) -> list[Any]:
     """The leaves of nested lists; what is nested deeper than any tensor is left as it is."""
     found = data if isinstance(data, list) else [data]
-    for _ in range(MOST_RANK):
+    for _ in range(MAX_TENSOR_RANK):
         if not any(isinstance(one, list) for one in found):
             break
         found = [leaf for one in found for leaf in (one if isinstance(one, list) else [one])]
     return found
 
 
-def unpacked(data: bytes, datatype: str, sides: list[int], name: str) -> Array:
+def tensor_from_bytes(data: bytes, datatype: str, dimensions: list[int], name: str) -> AnyArray:
     """Values that came as bytes, little end first."""
     if datatype == "BYTES":
-        return np.array([*texts(data, math.prod(sides), name), None], object)[:-1].reshape(sides)
-    wanted_type = np.dtype(TYPES[datatype]).newbyteorder("<")
-    expected = math.prod(sides) * wanted_type.itemsize
+        return np.array([*split_byte_strings(data, math.prod(dimensions), name), None], object)[:-1].reshape(dimensions)
+    wanted_type = np.dtype(NUMPY_TYPES[datatype]).newbyteorder("<")
+    expected = math.prod(dimensions) * wanted_type.itemsize
     if len(data) != expected:
-        raise Refused(400, f"{name!r} of {datatype} {sides} takes {expected} bytes, got {len(data)}")
+        raise RequestRejected(400, f"{name!r} of {datatype} {dimensions} takes {expected} bytes, got {len(data)}")
     if datatype == "BOOL":
-        return np.frombuffer(data, np.uint8).astype(bool).reshape(sides)
-    found = np.frombuffer(data, wanted_type).reshape(sides)
+        return np.frombuffer(data, np.uint8).astype(bool).reshape(dimensions)
+    found = np.frombuffer(data, wanted_type).reshape(dimensions)
     if wanted_type.kind == "f" and not np.isfinite(found).all():
-        raise Refused(400, f"{name!r} holds values that are not finite")
+        raise RequestRejected(400, f"{name!r} holds values that are not finite")
     return found
 
 
-def texts(data: bytes, count: int, name: str) -> list[bytes]:
+def split_byte_strings(data: bytes, count: int, name: str) -> list[bytes]:
     """Byte strings, each behind its length in four bytes."""
     found, place = [], 0
     while place < len(data):
         size = int.from_bytes(data[place : place + 4], "little")
         place += 4
         if place + size > len(data):
-            raise Refused(400, f"the lengths within {name!r} lead beyond its bytes")
+            raise RequestRejected(400, f"the lengths within {name!r} lead beyond its bytes")
         found.append(data[place : place + size])
         place += size
     if len(found) != count:
-        raise Refused(400, f"{name!r} should hold {count} byte strings, got {len(found)}")
+        raise RequestRejected(400, f"{name!r} should hold {count} byte strings, got {len(found)}")
     return found
 
 
-def packed(array: Array) -> bytes:
+def tensor_to_bytes(array: AnyArray) -> bytes:
     """Values as bytes, little end first; objects are byte strings behind their lengths."""
     if array.dtype == object:
         return b"".join(len(one).to_bytes(4, "little") + one for one in array.flat)
     return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
-def datatype(array: Array) -> str:
+def datatype_name(array: AnyArray) -> str:
     """The protocol's name of an array's type."""
-    return "BYTES" if array.dtype == object else next(n for n, kind_ in TYPES.items() if array.dtype == kind_)
+    return "BYTES" if array.dtype == object else next(n for n, kind_ in NUMPY_TYPES.items() if array.dtype == kind_)
 
 
-def reply(facts: dict[str, Any], outputs: dict[str, Array], asked: Sent) -> tuple[bytes, int | None]:
+def build_inference_response(
+    metadata: dict[str, Any], outputs: dict[str, AnyArray], request: InferenceTensors
+) -> tuple[bytes, int | None]:
     """A body that answers `asked`, and how many of its bytes are JSON if others follow."""
-    names = asked.outputs if asked.outputs is not None else dict.fromkeys(outputs, asked.binary)
+    names = request.outputs if request.outputs is not None else dict.fromkeys(outputs, request.binary_by_default)
     if unknown := [name for name in names if name not in outputs]:
-        raise Refused(400, f"there is no output {unknown[0]!r}: there are {', '.join(outputs)}")
+        raise RequestRejected(400, f"there is no output {unknown[0]!r}: there are {', '.join(outputs)}")
     told, tail = [], []
     for name, binary in names.items():
         array = outputs[name]
-        one: dict[str, Any] = {"name": name, "datatype": datatype(array), "shape": list(array.shape)}
+        one: dict[str, Any] = {"name": name, "datatype": datatype_name(array), "shape": list(array.shape)}
         if binary:
-            tail.append(packed(array))
+            tail.append(tensor_to_bytes(array))
             one["parameters"] = {"binary_data_size": len(tail[-1])}
         else:
             values = array.ravel().tolist()
             one["data"] = [value.decode() for value in values] if array.dtype == object else values
         told.append(one)
-    whole = facts | ({"id": asked.id} if asked.id else {}) | {"outputs": told}
+    whole = metadata | ({"id": request.request_id} if request.request_id else {}) | {"outputs": told}
     text = json.dumps(whole, allow_nan=False, separators=(",", ":")).encode()
     return (b"".join([text, *tail]), len(text)) if tail else (text, None)

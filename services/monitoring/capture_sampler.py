@@ -9,45 +9,45 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from equipoise.captures.capture import Answered
-from equipoise.captures.store import Captures
+from equipoise.captures.capture import CapturedRequest
+from equipoise.captures.store import CaptureStore
 
-OFFERED = {"usual": 1, "drift": 8}  # of the pictures that are looked at together
-MOST_WAITING = 32  # offers, while a slow store takes its time
+SAMPLES_PER_BATCH = {"usual": 1, "drift": 8}  # of the pictures that are looked at together
+MAX_PENDING_OFFERS = 32  # offers, while a slow store takes its time
 
 
-class Keeper:
+class CaptureSampler:
     """Offers requests to the captures, one at a time."""
 
-    def __init__(self, captures: Captures) -> None:
-        self.captures = captures
-        self.thread = ThreadPoolExecutor(1, "captures")
-        self.waiting = threading.BoundedSemaphore(MOST_WAITING)
+    def __init__(self, capture_store: CaptureStore) -> None:
+        self.capture_store = capture_store
+        self.executor = ThreadPoolExecutor(1, "captures")
+        self.offer_slots = threading.BoundedSemaphore(MAX_PENDING_OFFERS)
 
-    def choose(
+    def offer_samples(
         self,
         stream: str,
-        drifts: bool,
+        is_drifting: bool,
         classes: list[str],
-        pictures: NDArray[np.uint8],
+        images: NDArray[np.uint8],
         logits: NDArray[Any],
         sources: list[str | None],
     ) -> None:
         """A few of some pictures, by chance: which of them stay is for the captures to say."""
-        pool = "drift" if drifts else "usual"
-        if pictures.shape[1] not in (1, 3):
+        pool = "drift" if is_drifting else "usual"
+        if images.shape[1] not in (1, 3):
             return
         model, _, version = stream.partition("/")
-        for place in random.sample(range(len(pictures)), min(OFFERED[pool], len(pictures))):
-            if not self.waiting.acquire(blocking=False):
+        for place in random.sample(range(len(images)), min(SAMPLES_PER_BATCH[pool], len(images))):
+            if not self.offer_slots.acquire(blocking=False):
                 return
             scores = dict(zip(classes, softmax(logits[place].astype(np.float64)).tolist(), strict=True))
             label = classes[int(logits[place].argmax())]
-            one = {"picture": pictures[place].copy(), "model": model, "version": version, "label": label}
-            self.thread.submit(self._offer, Answered(**one, scores=scores, source=sources[place], pool=pool))
+            one = {"picture": images[place].copy(), "model": model, "version": version, "label": label}
+            self.executor.submit(self._offer, CapturedRequest(**one, scores=scores, source=sources[place], pool=pool))
 
-    def _offer(self, one: Answered) -> None:
+    def _offer(self, request: CapturedRequest) -> None:
         try:
-            self.captures.offer(one)
+            self.capture_store.offer(request)
         finally:
-            self.waiting.release()
+            self.offer_slots.release()

@@ -3,7 +3,7 @@
 import logging
 
 
-def logger(name: str, level: int, handler: logging.Handler) -> logging.Logger:
+def configure_logger(name: str, level: int, handler: logging.Handler) -> logging.Logger:
     """One that tells nobody but its handler."""
     made = logging.getLogger(name)
     made.setLevel(level)
@@ -12,7 +12,7 @@ def logger(name: str, level: int, handler: logging.Handler) -> logging.Logger:
     return made
 
 
-def told() -> logging.Handler:
+def create_stderr_handler() -> logging.Handler:
     """Into the log that Ray keeps of a replica."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))

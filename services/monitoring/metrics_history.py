@@ -10,44 +10,44 @@ from prometheus_client import Metric
 
 from services.monitoring.metrics import Metrics
 
-SECONDS = 5.0
-APART = 1.0  # seconds, below which a rate says little
-MOST = 240  # notes: twenty minutes
-PREDICTIONS = ("/predict", "/models/{name}/predict", "/v2/models/{name}/infer")
+SNAPSHOT_SECONDS = 5.0
+MIN_SNAPSHOT_GAP_SECONDS = 1.0  # seconds, below which a rate says little
+MAX_SNAPSHOTS = 240  # notes: twenty minutes
+PREDICTION_PATHS = ("/predict", "/models/{name}/predict", "/v2/models/{name}/infer")
 """requests that a page tells of; it does not count those that it makes itself"""
 
 
-class Noted:
+class MetricsHistory:
     """The latest notes of a replica, each of the sums over all replicas of its machine."""
 
     def __init__(self, metrics: Metrics) -> None:
         self.metrics = metrics
-        self.notes: deque[dict[str, Any]] = deque(maxlen=MOST)
+        self.snapshots: deque[dict[str, Any]] = deque(maxlen=MAX_SNAPSHOTS)
 
-    def now(self) -> dict[str, Any]:
+    def take_snapshot(self) -> dict[str, Any]:
         """What one more would be."""
-        return {"time": time.time(), **counted(self.metrics.collected())}
+        return {"time": time.time(), **aggregate_samples(self.metrics.collect_families())}
 
-    def lately(self) -> list[dict[str, Any]]:
+    def recent_snapshots(self) -> list[dict[str, Any]]:
         """The notes and how it is now, which is not kept: the more looked, the shorter would be what is kept."""
-        last = self.now()
-        return [*(one for one in [*self.notes] if one["time"] < last["time"] - APART), last]
+        last = self.take_snapshot()
+        return [*(one for one in [*self.snapshots] if one["time"] < last["time"] - MIN_SNAPSHOT_GAP_SECONDS), last]
 
-    async def run(self) -> None:
+    async def collect_snapshots(self) -> None:
         """Every few seconds."""
         while True:
-            self.notes.append(await asyncio.to_thread(self.now))
-            await asyncio.sleep(SECONDS)
+            self.snapshots.append(await asyncio.to_thread(self.take_snapshot))
+            await asyncio.sleep(SNAPSHOT_SECONDS)
 
 
-def counted(families: Iterable[Metric]) -> dict[str, dict[str, float]]:
+def aggregate_samples(families: Iterable[Metric]) -> dict[str, dict[str, float]]:
     """Counts by what pages show."""
     found: dict[str, dict[str, float]] = {
         name: {} for name in ("requests", "refused", "seconds", "pictures", "batches")
     }
     for sample in (sample for family in families for sample in family.samples):
         labels, part, key = sample.labels, sample.name.removeprefix("equipoise_"), ""
-        told = labels.get("path") in PREDICTIONS
+        told = labels.get("path") in PREDICTION_PATHS
         if part == "requests_total" and told:
             part, key = "requests", labels["status"]
         elif part == "request_seconds_bucket" and told:

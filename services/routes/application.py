@@ -13,78 +13,83 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
-from equipoise.captures.store import Captures
-from services.http import errors, openapi
-from services.http import request_body as bodies
-from services.http.auth import ASKS, Guard
-from services.http.errors import Refused
-from services.http.request_body import Bodies
-from services.http.responses import Lingering, answer
+from equipoise.captures.store import CaptureStore
+from services.http.auth import WWW_AUTHENTICATE, ApiKeyAuth
+from services.http.errors import FAILED, RequestRejected, method_is_not_allowed, nothing_to_compare, path_is_unknown
+from services.http.openapi import build_openapi_document, render_docs_page
+from services.http.request_body import BodyReader, extract_image
+from services.http.responses import EarlyResponse, json_response
 from services.limits import Limits
-from services.monitoring.drift_client import Link
+from services.monitoring.drift_client import DriftClient
 from services.monitoring.metrics import Metrics
-from services.monitoring.metrics_history import Noted
-from services.routes.captures import Captured
-from services.routes.drift import Watched, source
-from services.routes.open_inference import Protocol
-from services.routes.status_page import Live
-from services.serving.models import Models, described
+from services.monitoring.metrics_history import MetricsHistory
+from services.routes.captures import CaptureRoutes
+from services.routes.drift import DriftRoutes, request_source
+from services.routes.open_inference import OpenInferenceRoutes
+from services.routes.status_page import StatusPageRoutes
+from services.serving.models import ModelRegistry, model_status
 
-OPEN = ("/health", "/ready", "/v2/health/live", "/v2/health/ready")  # without a key: who asks has none
-HOLD_SECONDS = 1.0  # before one of too many is told so
-SMALL = 64 << 10  # bytes of a body that are let go by unread
-UNREAD = (401, 408, 413, 429)  # said before all of a body has come
+UNAUTHENTICATED_PATHS = ("/health", "/ready", "/v2/health/live", "/v2/health/ready")  # without a key: who asks has none
+BUSY_REPLY_DELAY_SECONDS = 1.0  # before one of too many is told so
+MAX_UNREAD_BYTES = 64 << 10  # bytes of a body that are let go by unread
+EARLY_REPLY_STATUSES = (401, 408, 413, 429)  # said before all of a body has come
 
-log = logging.getLogger("equipoise.service")
+logger = logging.getLogger("equipoise.service")
 
 
-class Service:
+class HttpApplication:
     """The endpoints of a replica, as an ASGI application."""
 
     def __init__(
         self,
-        models: Models,
+        model_registry: ModelRegistry,
         limits: Limits,
         metrics: Metrics,
-        keys: tuple[str, ...] = (),
-        accesses: logging.Logger | None = None,
-        link: Link | None = None,
-        captures: Captures | None = None,
-        noted: Noted | None = None,
+        api_keys: tuple[str, ...] = (),
+        access_logger: logging.Logger | None = None,
+        drift_client: DriftClient | None = None,
+        capture_store: CaptureStore | None = None,
+        metrics_history: MetricsHistory | None = None,
     ) -> None:
         """`accesses` is told of each request, `link` asks the monitor of drift, `captures` keeps requests, `noted` has
         counts of the minutes before: if given.
         """
-        self.models = models
+        self.model_registry = model_registry
         self.limits = limits
         self.metrics = metrics
-        self.guard = Guard(keys)
-        self.accesses = accesses
-        self.bodies = Bodies(limits)
-        self.draining = False
+        self.auth = ApiKeyAuth(api_keys)
+        self.access_logger = access_logger
+        self.body_reader = BodyReader(limits)
+        self.is_draining = False
         routes = [
             ("POST", "/predict", self.predict),
             ("POST", "/models/{name}/predict", self.predict),
-            *Protocol(models, limits, self.bodies).routes(),
-            ("GET", "/models", self.listed),
-            ("GET", "/models/{name}/compared", self.compared),
-            *Watched(models, link).routes(),
-            *Captured(models, self.bodies, captures).routes(),
-            *Live(models, noted or Noted(metrics), link, captures).routes(),
-            ("GET", "/health", self.live),
-            ("GET", "/ready", self.ready),
-            ("GET", "/metrics", self.counts),
-            ("GET", "/openapi.json", self.document),
-            ("GET", "/docs", self.docs),
-            ("GET", "/v2/health/live", self.live),
-            ("GET", "/v2/health/ready", self.ready),
+            *OpenInferenceRoutes(model_registry, limits, self.body_reader).routes(),
+            ("GET", "/models", self.list_models),
+            ("GET", "/models/{name}/compared", self.get_comparison),
+            *DriftRoutes(model_registry, drift_client).routes(),
+            *CaptureRoutes(model_registry, self.body_reader, capture_store).routes(),
+            *StatusPageRoutes(
+                model_registry, metrics_history or MetricsHistory(metrics), drift_client, capture_store
+            ).routes(),
+            ("GET", "/health", self.get_liveness),
+            ("GET", "/ready", self.get_readiness),
+            ("GET", "/metrics", self.get_metrics),
+            ("GET", "/openapi.json", self.get_openapi),
+            ("GET", "/docs", self.get_docs),
+            ("GET", "/v2/health/live", self.get_liveness),
+            ("GET", "/v2/health/ready", self.get_readiness),
         ]
         self.app = Starlette(
             routes=[
-                Route(path, answer if path in OPEN else self.guard(answer), methods=[verb])
+                Route(path, answer if path in UNAUTHENTICATED_PATHS else self.auth(answer), methods=[verb])
                 for verb, path, answer in routes
             ],
-            exception_handlers={Refused: self._refused, HTTPException: self._missing, Exception: self._failed},
+            exception_handlers={
+                RequestRejected: self._handle_rejected,
+                HTTPException: self._handle_not_found,
+                Exception: self._handle_failure,
+            },
         )
         self.app.router.redirect_slashes = False  # to where a client's own Host header says
 
@@ -103,34 +108,34 @@ class Service:
 
         try:
             if scope["method"] == "POST":
-                self.models.require_room()  # where many are refused, that must cost little
+                self.model_registry.require_room()  # where many are refused, that must cost little
             await self.app(scope, receive, told)
-        except Refused as refused:
+        except RequestRejected as refused:
             request = Request(scope, receive)
-            await (await self._refused(request, refused))(scope, receive, told)
+            await (await self._handle_rejected(request, refused))(scope, receive, told)
         except ClientDisconnect:
             pass
         finally:
-            self._count(scope, status, time.perf_counter() - start)
+            self._count_request(scope, status, time.perf_counter() - start)
 
-    def _count(self, scope: Scope, status: int, seconds: float) -> None:
+    def _count_request(self, scope: Scope, status: int, seconds: float) -> None:
         """One more request, by its route: paths that strangers make up are not kept."""
         route = scope.get("route")
         path = route.path if route else "other"
-        self.metrics.requests.labels(path, status).inc()
-        self.metrics.seconds.labels(path).observe(seconds)
-        if self.accesses:
+        self.metrics.requests_by_status.labels(path, status).inc()
+        self.metrics.request_seconds.labels(path).observe(seconds)
+        if self.access_logger:
             client, name = (scope.get("client") or [None])[0], scope.get("state", {}).get("id")
             facts = {"time": time.time(), "client": client, "method": scope["method"], "path": scope["path"]}
             facts |= {"status": status, "seconds": round(seconds, 6), "id": name}
-            self.accesses.info(json.dumps(facts))
+            self.access_logger.info(json.dumps(facts))
 
     async def predict(self, request: Request) -> Response:
         """The label of one picture."""
-        model = self.models.named(request.path_params.get("name"))
-        name = request.state.id = identity(request)
-        body = await self.bodies.read(request)
-        said = await model.answer((await bodies.picture(request, body),), source(request))
+        model = self.model_registry.find_model(request.path_params.get("name"))
+        name = request.state.id = request_id(request)
+        body = await self.body_reader.read_body(request)
+        said = await model.predict((await extract_image(request, body),), request_source(request))
         scores = said.scores[0].tolist()
         classes = said.version.bundle.classes
         best = max(range(len(scores)), key=scores.__getitem__)
@@ -142,77 +147,79 @@ class Service:
             "score": round(scores[best], 6),
             "scores": {name: round(score, 6) for name, score in zip(classes, scores, strict=True)},
         }
-        return answer(facts)
+        return json_response(facts)
 
-    async def listed(self, _: Request) -> Response:
+    async def list_models(self, _: Request) -> Response:
         """Every model, and which bundles answer for it."""
-        facts = {"models": [described(model) for model in self.models.held.values()]}
-        return answer(facts | {"not_loaded": self.models.not_loaded})
+        facts = {"models": [model_status(model) for model in self.model_registry.models.values()]}
+        return json_response(facts | {"not_loaded": self.model_registry.load_error})
 
-    async def compared(self, request: Request) -> Response:
+    async def get_comparison(self, request: Request) -> Response:
         """How far a canary or a shadow agrees with the bundle that answers."""
-        model = self.models.named(request.path_params["name"])
+        model = self.model_registry.find_model(request.path_params["name"])
         other = model.canary or model.shadow
         if other is None:
-            raise errors.nothing_to_compare(model.name)
-        found = self.metrics.comparison(model.name, model.current.id, other.id)
-        return answer({"model": model.name, "version": model.current.id, "other": other.id} | found)
+            raise nothing_to_compare(model.name)
+        found = self.metrics.summarize_comparison(model.name, model.current.id, other.id)
+        return json_response({"model": model.name, "version": model.current.id, "other": other.id} | found)
 
-    async def live(self, _: Request) -> Response:
+    async def get_liveness(self, _: Request) -> Response:
         """The process answers."""
-        return answer({"live": True})
+        return json_response({"live": True})
 
-    async def ready(self, _: Request) -> Response:
+    async def get_readiness(self, _: Request) -> Response:
         """There is a model, and the replica is not about to stop."""
-        ready = bool(self.models.held) and not self.draining
-        return answer({"ready": ready}, 200 if ready else 503)
+        ready = bool(self.model_registry.models) and not self.is_draining
+        return json_response({"ready": ready}, 200 if ready else 503)
 
-    async def counts(self, _: Request) -> Response:
+    async def get_metrics(self, _: Request) -> Response:
         """For Prometheus."""
-        return Response(self.metrics.told(), media_type="text/plain; version=0.0.4")
+        return Response(self.metrics.render_prometheus(), media_type="text/plain; version=0.0.4")
 
-    async def document(self, _: Request) -> Response:
+    async def get_openapi(self, _: Request) -> Response:
         """What there is, for machines."""
-        return answer(openapi.document(bool(self.guard), self.limits, [*self.models.held]))
+        return json_response(build_openapi_document(bool(self.auth), self.limits, [*self.model_registry.models]))
 
-    async def docs(self, _: Request) -> Response:
+    async def get_docs(self, _: Request) -> Response:
         """What there is, for people."""
-        return HTMLResponse(openapi.page(openapi.document(bool(self.guard), self.limits, [*self.models.held])))
+        return HTMLResponse(
+            render_docs_page(build_openapi_document(bool(self.auth), self.limits, [*self.model_registry.models]))
+        )
 
-    async def _refused(self, request: Request, error: Exception) -> Response:
-        if not isinstance(error, Refused):
+    async def _handle_rejected(self, request: Request, error: Exception) -> Response:
+        if not isinstance(error, RequestRejected):
             raise error
-        self.metrics.refused.labels(error.reason).inc()
+        self.metrics.rejected_requests.labels(error.reason).inc()
         if error.reason == "busy":  # who comes again at once would cost what the others need
-            await asyncio.sleep(HOLD_SECONDS)
-        headers = {} if error.wait is None else {"retry-after": str(error.wait)}
-        headers |= ASKS if error.status == 401 else {}
-        read = getattr(request.state, "read", False) or (small(request) and error.reason == "busy")
-        if error.status in UNREAD and not read:
-            return Lingering(request, {"error": error.sentence}, error.status, headers)
-        return answer({"error": error.sentence}, error.status, headers)
+            await asyncio.sleep(BUSY_REPLY_DELAY_SECONDS)
+        headers = {} if error.retry_after_seconds is None else {"retry-after": str(error.retry_after_seconds)}
+        headers |= WWW_AUTHENTICATE if error.status == 401 else {}
+        read = getattr(request.state, "read", False) or (is_small_body(request) and error.reason == "busy")
+        if error.status in EARLY_REPLY_STATUSES and not read:
+            return EarlyResponse(request, {"error": error.message}, error.status, headers)
+        return json_response({"error": error.message}, error.status, headers)
 
-    async def _missing(self, request: Request, error: Exception) -> Response:
+    async def _handle_not_found(self, request: Request, error: Exception) -> Response:
         if not isinstance(error, HTTPException):
             raise error
         path = request.url.path
-        self.metrics.refused.labels("path").inc()
-        wrong = {404: errors.path_is_unknown(path), 405: errors.method_is_not_allowed(request.method, path)}
-        sentence = wrong[error.status_code].sentence if error.status_code in wrong else f"{error.detail}: see /docs"
-        return answer({"error": sentence}, error.status_code, dict(error.headers or {}))
+        self.metrics.rejected_requests.labels("path").inc()
+        wrong = {404: path_is_unknown(path), 405: method_is_not_allowed(request.method, path)}
+        sentence = wrong[error.status_code].message if error.status_code in wrong else f"{error.detail}: see /docs"
+        return json_response({"error": sentence}, error.status_code, dict(error.headers or {}))
 
-    async def _failed(self, request: Request, error: Exception) -> Response:
-        log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-        return answer({"error": errors.FAILED}, 500)
+    async def _handle_failure(self, request: Request, error: Exception) -> Response:
+        logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        return json_response({"error": FAILED}, 500)
 
 
-def small(request: Request) -> bool:
+def is_small_body(request: Request) -> bool:
     """Whether what still comes of a request is soon over."""
     declared = request.headers.get("content-length", "0" if "transfer-encoding" not in request.headers else "")
-    return declared.isdigit() and int(declared) <= SMALL
+    return declared.isdigit() and int(declared) <= MAX_UNREAD_BYTES
 
 
-def identity(request: Request) -> str:
+def request_id(request: Request) -> str:
     """The client's name for a request, or one of ours."""
     found = request.headers.get("x-request-id", "")
     if 0 < len(found) <= 128 and found.isprintable():

@@ -12,8 +12,14 @@ from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from pathlib import Path
 
-from jobs.cluster.private_ray import BIN
-from jobs.cluster.processes import born, descendants, ended, free_ports, until
+from jobs.cluster.private_ray import ENVIRONMENT_BIN
+from jobs.cluster.processes import (
+    find_descendants,
+    find_free_ports,
+    read_start_time,
+    terminate_process_groups,
+    wait_until,
+)
 from tests.support.ray_cluster import ROOT
 
 HIDDEN = {"tests/secret.txt", "data/secret.txt", "bundles/secret.txt"}
@@ -42,7 +48,7 @@ class Local:
     def environment(self) -> dict[str, str]:
         """Of a user who has typed what the README has first; nothing of it is in what the tests run in."""
         found = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-        path = f"{BIN}:{os.environ['PATH']}"
+        path = f"{ENVIRONMENT_BIN}:{os.environ['PATH']}"
         address = f"http://127.0.0.1:{self.port}"
         more = {"RAY_AUTH_MODE": "token", "RAY_API_SERVER_ADDRESS": address, "SHARED": str(self.place / "runs")}
         return found | {"HOME": str(self.home), "PATH": path} | more
@@ -61,9 +67,9 @@ class Local:
                 start_new_session=True,
             )
             try:
-                until(lambda: self.looked() and process.poll() is not None, timeout, script)
+                wait_until(lambda: self.looked() and process.poll() is not None, timeout, script)
             finally:
-                ended([process])
+                terminate_process_groups([process])
             said.seek(0)
             print(found := said.read())
             return subprocess.CompletedProcess(text, process.returncode, found)
@@ -77,7 +83,7 @@ class Local:
 
     def processes(self) -> set[int]:
         """Ids of all that runs on the cluster."""
-        return descendants(self.head)
+        return find_descendants(self.head)
 
     def raylets(self) -> list[int]:
         """Ids of what keeps each node beside the head, by age."""
@@ -86,7 +92,7 @@ class Local:
 
     def empty(self, timeout: float = 90) -> None:
         """Once all nodes beside the head are gone."""
-        until(lambda: self.nodes() == 0, timeout, "the end of all nodes")
+        wait_until(lambda: self.nodes() == 0, timeout, "the end of all nodes")
 
     def nodes(self) -> int:
         """Those beside the head that are alive; it is noted when that changes."""
@@ -108,8 +114,8 @@ def running(above: Path):
     copied(place)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     environment |= {"HOME": str(home)}
-    [port], log = free_ports(1), above / "head.log"
-    ray = [str(BIN / "ray"), "get-auth-token", "--generate"]
+    [port], log = find_free_ports(1), above / "head.log"
+    ray = [str(ENVIRONMENT_BIN / "ray"), "get-auth-token", "--generate"]
     subprocess.run(ray, env=environment, check=True, capture_output=True)
     words = [sys.executable, "-m", "jobs.cluster.local", "cluster.local.yaml", "--port", str(port)]
     refused = subprocess.run(words, cwd=place, env=environment, capture_output=True, text=True, check=False)
@@ -123,12 +129,16 @@ def running(above: Path):
             assert process.poll() is None and time.monotonic() < deadline, log.read_text()
             time.sleep(0.1)
         yield Local(port, home, process.pid, place)
-        below = {pid: born(pid) for pid in descendants(process.pid)}
+        below = {pid: read_start_time(pid) for pid in find_descendants(process.pid)}
     finally:
         process.terminate()
         process.wait(60)
     assert process.returncode == 0, log.read_text()
-    until(lambda: not [pid for pid, birth in below.items() if born(pid) == birth], 30, "the end of all processes")
+    wait_until(
+        lambda: not [pid for pid, birth in below.items() if read_start_time(pid) == birth],
+        30,
+        "the end of all processes",
+    )
 
 
 def copied(place: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cluster.processes import until
+from jobs.cluster.processes import wait_until
 from tests.autoscaling.local_cluster import HIDDEN
 from tests.support.listening_ports import beyond_loopback
 from tests.support.ray_cluster import ROOT
@@ -92,7 +92,7 @@ def test_a_plan_trains_is_looked_at_stopped_and_goes_on(local):
     out = local.place / "runs" / "digits"
     plan = planned(local)
     assert local.run(TRAIN).returncode == 0
-    until(lambda: local.nodes() >= 0 and len(laps(out)) >= 2, 120)
+    wait_until(lambda: local.nodes() >= 0 and len(laps(out)) >= 2, 120)
     running = driver(local)
     assert b"OMP_NUM_THREADS=1\0" in (running / "environ").read_bytes()
     brought = (running / "cwd").readlink()
@@ -105,10 +105,12 @@ def test_a_plan_trains_is_looked_at_stopped_and_goes_on(local):
     stopped = local.run(STOP)
     assert stopped.returncode == 0
     assert "Job 'digits-1' was stopped" in stopped.stdout
-    said = until(lambda: (found := local.run("ray job logs digits-2").stdout) and "step " in found and found, 120)
+    said = wait_until(lambda: (found := local.run("ray job logs digits-2").stdout) and "step " in found and found, 120)
     assert int(re.search(r"going on after step (\d+)", said)[1]) > 0
     trial = json.loads((out / "trial.json").read_text())
-    assert [trial[name] for name in ("workers", "batch", "lr")] == [plan[name] for name in ("workers", "batch", "lr")]
+    assert [trial[name] for name in ("workers", "batch_size", "lr")] == [
+        plan[name] for name in ("workers", "batch", "lr")
+    ]
     assert local.run("ray job stop digits-2").returncode == 0
 
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from dashboards import build
-from dashboards import reports as pages
-from dashboards.experiments import at
-from dashboards.page import written
-from equipoise.storage import atomic as store
+from dashboards.build import build_index
+from dashboards.experiments import load_experiment
+from dashboards.page import write_page
+from dashboards.reports import drift_page, write_pages
+from equipoise.storage.atomic import write_json
 from tests.support.chromium import drawn, overflows, violations
 from tests.support.drift_data import known, pictures, seen
 from tests.support.sweep_folders import sweep
@@ -21,35 +21,37 @@ def files(tmp_path_factory):
     root = tmp_path_factory.mktemp("runs")
     sweep(root / "swept")
     for name in ("one", "two"):
-        store.write_json(root / name / "record.json", record().to_json())
+        write_json(root / name / "record.json", record().to_json())
     (root / "half").mkdir()
     (root / "half" / "record.json").write_text('{"schema": 1, ')
-    build.build(root, root / "index.html")
-    check = pages.of_check(verdict(), [(png(), "odd.png")], [(png(), "usual")])
+    build_index(root, root / "index.html")
+    check = drift_page(verdict(), [(png(), "odd.png")], [(png(), "usual")])
     found = {"curve": "swept/curve.html", "scaling": "swept/scaling.html", "run": "one/run.html", "index": "index.html"}
-    return {kind: root / name for kind, name in found.items()} | {"drift": written(check, root / "drift.html")}
+    return {kind: root / name for kind, name in found.items()} | {"drift": write_page(check, root / "drift.html")}
 
 
 def verdict():
     """On darker pictures, by the toy's reference."""
-    from equipoise.drift.diagnosis import dataset_verdict as folder
+    from equipoise.drift.diagnosis.dataset_verdict import compute_dataset_verdict
 
     held = known()
     some = pictures(200, 7)[0]
     shown = seen((some.float() * 0.6).byte())
     usual = seen(pictures(300, 8)[0])
-    found = folder.judged(held, shown, shown.waves, usual.waves, usual.classes)
+    found = compute_dataset_verdict(
+        held, shown, shown.fourier_features, usual.fourier_features, usual.predicted_classes
+    )
     return found | {"moved": [], "classes": dict(enumerate(found["classes"])), "usual": dict(enumerate(found["usual"]))}
 
 
 def png():
-    from equipoise.images.png import encoded
+    from equipoise.images.png import encode_png
 
-    return encoded(pictures(1, 1)[0][0].numpy())
+    return encode_png(pictures(1, 1)[0][0].numpy())
 
 
 def test_every_panel_of_a_sweep_has_its_data(browser, files):
-    plan = at(files["curve"].parent).found.plan
+    plan = load_experiment(files["curve"].parent).content.plan
     with browser.page(files["curve"]) as page:
         found = {name: drawn(page, name) for name in ("curves", "front", "heat", "rates")}
         assert ["every plan", len(plan["options"])] in found["front"]
@@ -60,7 +62,7 @@ def test_every_panel_of_a_sweep_has_its_data(browser, files):
 
 
 def test_the_deadline_chooses_among_the_front(browser, files):
-    plan = at(files["curve"].parent).found.plan
+    plan = load_experiment(files["curve"].parent).content.plan
     with browser.page(files["curve"]) as page:
         slider, said = page.locator("#front-deadline"), page.locator("#front-chosen")
         before = said.inner_text()
@@ -122,7 +124,7 @@ def test_a_page_fits_its_window_and_can_be_read_by_all(browser, files, kind, wid
 
 def test_two_thousand_trials_are_a_page_that_opens(browser, tmp_path):
     place = sweep(tmp_path / "large", seeds=167)  # of 12 settings
-    (page, _) = pages.left(at(place))
+    (page, _) = write_pages(load_experiment(place))
     assert page.stat().st_size < 8e6
     with browser.page(page) as shown:
         assert ["trials", 4 * 167] in drawn(shown, "curves")

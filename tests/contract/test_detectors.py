@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from equipoise.drift.charts.baseline import FIGURES, Seen, baseline
-from equipoise.drift.charts.betting_test import Evidence
-from equipoise.drift.detector import Watch
+from equipoise.drift.charts.baseline import CHARTED_FEATURES, ImageFeatures, fit_baseline
+from equipoise.drift.charts.betting_test import BettingTest
+from equipoise.drift.detector import StreamDetector
 from equipoise.drift.diagnosis import dataset_verdict as folder
-from equipoise.drift.features.random_fourier import waves
-from equipoise.drift.profiling.build_profile import Told, looked_at
-from equipoise.drift.reference.profile import Known
-from equipoise.drift.stats import two_sample_tests as samples
+from equipoise.drift.features.random_fourier import fit_random_features
+from equipoise.drift.profiling.build_profile import LabelledOutputs, extract_features
+from equipoise.drift.reference.profile import ReferenceProfile
+from equipoise.drift.stats.two_sample_tests import chi_squared_test, ks_test_by_column, mmd_permutation_test
 from tests.support.drift_data import CLASSES, known, model, pictures
 
 STEP, COUNT = 16, 96  # pictures of a step, and of a window
@@ -48,16 +48,16 @@ def answered(count, seed, ties, shift=0.0) -> Some:
     some, labels = pictures(count, seed)
     some = (some.float() * 2 ** (-0.45 * shift)).round().to(torch.uint8)  # stops along the sRGB curve
     logits, features = (one.numpy() for one in model(some))
-    seen = looked_at(Told(some, logits, features, labels), lambda _: np.zeros((count, 1)), 1.0)
-    return Some(seen.figures, seen.classes, ties(features))
+    seen = extract_features(LabelledOutputs(some, logits, features, labels), lambda _: np.zeros((count, 1)), 1.0)
+    return Some(seen.statistics, seen.predicted_classes, ties(features))
 
 
 @cache
-def reference(ties) -> tuple[Some, Known]:
+def reference(ties) -> tuple[Some, ReferenceProfile]:
     """Of the toy; with tied features it has means and scatter of its own, and the thresholds of all."""
     held = answered(600, 1, ties)
-    directions = waves(held.features)
-    base = baseline(Seen(held.figures, held.classes, directions(held.features)), CLASSES, directions, 1.0)
+    directions = fit_random_features(held.features)
+    base = fit_baseline(ImageFeatures(held.figures, held.classes, directions(held.features)), CLASSES, directions, 1.0)
     return held, replace(known(), baseline=base)
 
 
@@ -68,35 +68,35 @@ def window(seed, ties, shift=0.0) -> Some:
     return pool[np.random.default_rng(seed).choice(len(pool.classes), COUNT, False, weight / weight.sum())]
 
 
-def steps(held: Known, some: Some):
-    seen = Seen(some.figures, some.classes, held.baseline.waves(some.features))
+def steps(held: ReferenceProfile, some: Some):
+    seen = ImageFeatures(some.figures, some.classes, held.baseline.random_fourier(some.features))
     for first in range(0, COUNT, STEP):
-        yield held.baseline.sums(seen.some([*range(first, first + STEP)]))
+        yield held.baseline.sum_features(seen.select([*range(first, first + STEP)]))
 
 
 def by_watch(seed, ties, some):
     """An alarm once in 200 such windows is asked for; a single reference may be off by a factor."""
     held = reference(ties)[1]
-    watch, score = Watch.begun(held, 200.0 * COUNT), -np.inf
+    watch, score = StreamDetector.start(held, 200.0 * COUNT), -np.inf
     for row in steps(held, some):
-        watch.add(row, 0.0)
+        watch.add_sums(row, 0.0)
         score = max(score, float(watch.values().max()) - watch.threshold())
     return score, score >= 0
 
 
 def by_evidence(seed, ties, some):
     held = reference(ties)[1]
-    evidence, score, layout = Evidence.begun(len(FIGURES)), -np.inf, held.baseline.layout
+    evidence, score, layout = BettingTest.initial(len(CHARTED_FEATURES)), -np.inf, held.baseline.layout
     for row in steps(held, some):
-        evidence.step(layout.read(row, "low"), layout.read(row, "high"))
-        score = max(score, evidence.value())
+        evidence.update(layout.read_part(row, "low"), layout.read_part(row, "high"))
+        score = max(score, evidence.log_mean_wealth())
     return score, score >= np.log(20)
 
 
 def by_folder(seed, ties, some):
     of, held = reference(ties)
-    seen = Seen(some.figures, some.classes, held.baseline.waves(some.features))
-    found = folder.judged(held, seen, some.features, of.features, of.classes)
+    seen = ImageFeatures(some.figures, some.classes, held.baseline.random_fourier(some.features))
+    found = folder.compute_dataset_verdict(held, seen, some.features, of.features, of.classes)
     score = max(one["value"] - one["threshold"] for one in found["charts"] if one["name"] != "features")
     return score, found["state"] == "drift"  # the features' p depends on which permutations are drawn
 
@@ -108,19 +108,19 @@ def other(seed, ties):
 
 
 def by_discrepancy(seed, ties, some):
-    found = samples.discrepancy(other(seed, ties).features, some.features, 99, seed)
-    return found.statistic, found.p <= 0.05
+    found = mmd_permutation_test(other(seed, ties).features, some.features, 99, seed)
+    return found.statistic, found.p_value <= 0.05
 
 
 def by_kolmogorov(seed, ties, some):
-    found = samples.kolmogorov(other(seed, ties).features, some.features)
-    return -np.log(found.p.min() + 1e-300), found.p.min() * len(found.p) <= 0.05
+    found = ks_test_by_column(other(seed, ties).features, some.features)
+    return -np.log(found.p_value.min() + 1e-300), found.p_value.min() * len(found.p_value) <= 0.05
 
 
 def by_shares(seed, ties, some):
     counts = (np.bincount(one.classes, minlength=CLASSES) for one in (other(seed, ties), some))
-    found = samples.shares(*counts)
-    return found.statistic, found.p <= 0.05
+    found = chi_squared_test(*counts)
+    return found.statistic, found.p_value <= 0.05
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ every = pytest.mark.parametrize("one", DETECTORS.values(), ids=DETECTORS)
 
 @pytest.fixture(autouse=True)
 def _few_permutations(monkeypatch):
-    monkeypatch.setattr(folder, "PERMUTATIONS", 620)  # enough for p at the threshold, in a third of the time
+    monkeypatch.setattr(folder, "PERMUTATION_COUNT", 620)  # enough for p at the threshold, in a third of the time
 
 
 @every

@@ -7,12 +7,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from equipoise.config import Trial
-from equipoise.workloads import Split, workload
+from equipoise.config import TrainConfig
+from equipoise.workloads import Split, load_workload
 from equipoise.workloads.digits import digits
-from equipoise.workloads.validation import checked
+from equipoise.workloads.validation import validate_workload
 
-TRIAL = Trial(workload="digits")
+TRIAL = TrainConfig(workload="digits")
 MADE = digits(TRIAL)
 ONE = MADE.train.pictures[:1]
 
@@ -79,7 +79,7 @@ BROKEN = {
 @pytest.mark.parametrize(("made", "said"), BROKEN.values(), ids=BROKEN)
 def test_what_is_wrong_is_said(made, said):
     with pytest.raises(ValueError, match=f"^digits.*{said}"):
-        checked(made, TRIAL)
+        validate_workload(made, TRIAL)
 
 
 @pytest.mark.parametrize(
@@ -98,4 +98,4 @@ def test_what_a_users_code_raises_is_said_with_its_place(tmp_path, monkeypatch, 
     (tmp_path / f"own_{i}.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ValueError, match=said.format(i=i)):
-        workload(Trial(workload=f"own_{i}:made"))
+        load_workload(TrainConfig(workload=f"own_{i}:made"))

@@ -12,13 +12,13 @@ import torch
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from equipoise.config import Trial
-from equipoise.images.decode import read
+from equipoise.config import TrainConfig
+from equipoise.images.decode import load_image
 from equipoise.training.loop import laps
-from equipoise.workloads import WORKLOADS, workload
-from equipoise.workloads.base import dealt
-from equipoise.workloads.digits import raw
-from equipoise.workloads.image_folder import Photographs, pictures_in
+from equipoise.workloads import WORKLOADS, load_workload
+from equipoise.workloads.base import stratified_split
+from equipoise.workloads.digits import read_sklearn_digits
+from equipoise.workloads.image_folder import LazyImages, list_image_files
 
 
 @pytest.fixture(scope="module")
@@ -52,21 +52,21 @@ def photographs(place, colour, count, rng):
 
 
 TRIALS = [
-    Trial(workload="digits"),
-    Trial(workload="fashion-mnist"),
-    Trial(workload="folder", model="lenet", size=32, batch=8),
-    Trial(workload="tests.support.workloads:with_dropout"),
+    TrainConfig(workload="digits"),
+    TrainConfig(workload="fashion-mnist"),
+    TrainConfig(workload="folder", model="lenet", image_size=32, batch_size=8),
+    TrainConfig(workload="tests.support.workloads:with_dropout"),
 ]
 
 
 @pytest.fixture(params=TRIALS, ids=lambda trial: trial.workload)
 def trial(request, data):
     place = data / "photos" if request.param.workload == "folder" else data
-    return Trial(**{**vars(request.param), "data": str(place)})
+    return TrainConfig(**{**vars(request.param), "data": str(place)})
 
 
 def test_pictures_labels_and_scores_fit_together(trial):
-    made = workload(trial)
+    made = load_workload(trial)
     for split in (made.train, made.validation, made.reference, made.test):
         assert len(split) > 0
         assert split.pictures.dtype == torch.uint8
@@ -83,19 +83,19 @@ def test_pictures_labels_and_scores_fit_together(trial):
 
 
 def test_splits_are_the_same_every_time(trial):
-    one, other = workload(trial), workload(trial)
+    one, other = load_workload(trial), load_workload(trial)
     for name in ("train", "validation", "reference", "test"):
         assert torch.equal(getattr(one, name).pictures, getattr(other, name).pictures)
 
 
 def test_a_workload_trains(trial):
-    done = list(laps(Trial(**{**vars(trial), "batch": 8, "examples": 64, "target": 2.0})))
+    done = list(laps(TrainConfig(**{**vars(trial), "batch_size": 8, "max_examples": 64, "target": 2.0})))
     assert done[-1].seen == 64
 
 
 def test_splits_are_disjoint_complete_and_in_proportion():
     labels = np.random.default_rng(0).integers(0, 5, 1003)
-    parts = dealt(labels, (0.15, 0.1, 0.15))
+    parts = stratified_split(labels, (0.15, 0.1, 0.15))
     assert sorted(np.concatenate(parts)) == list(range(1003))
     assert not any(set(one) & set(other) for one, other in combinations(parts, 2))
     for part, share in zip(parts, (0.6, 0.15, 0.1, 0.15), strict=True):
@@ -105,12 +105,12 @@ def test_splits_are_disjoint_complete_and_in_proportion():
 
 def test_digits_are_those_that_scikit_learn_loads():
     known = load_digits()
-    images, classes = raw()
+    images, classes = read_sklearn_digits()
     assert (images == known.images).all() and (classes == known.target).all()
 
 
 def test_digits_are_real():
-    made = workload(Trial(workload="digits"))
+    made = load_workload(TrainConfig(workload="digits"))
     assert [len(s) for s in (made.train, made.validation, made.reference, made.test)] == [1078, 269, 181, 269]
     assert made.train.pictures.max() == 255
 
@@ -122,40 +122,40 @@ def test_without_data_and_network_the_files_are_named(tmp_path, monkeypatch, nam
     for variable in ("http_proxy", "https_proxy"):
         monkeypatch.setenv(variable, "http://127.0.0.1:9")  # nothing listens there
     with pytest.raises(ValueError, match=f"could not be downloaded.*place these files: .*{file}"):
-        workload(Trial(workload=name, data=str(tmp_path)))
+        load_workload(TrainConfig(workload=name, data=str(tmp_path)))
 
 
 def test_a_name_that_is_no_workload_is_answered_with_those_there_are():
     with pytest.raises(ValueError, match="no workload 'digit'; there are: cifar10, digits, fashion-mnist, folder"):
-        workload(Trial(workload="digit"))
+        load_workload(TrainConfig(workload="digit"))
     with pytest.raises(ValueError, match=r"'no\.such:thing' raised ModuleNotFoundError: No module named 'no'"):
-        workload(Trial(workload="no.such:thing"))
+        load_workload(TrainConfig(workload="no.such:thing"))
     with pytest.raises(ValueError, match=r"module 'tests\.support\.workloads' has no 'nothing'"):
-        workload(Trial(workload="tests.support.workloads:nothing"))
+        load_workload(TrainConfig(workload="tests.support.workloads:nothing"))
     with pytest.raises(ValueError, match="is a str"):
-        workload(Trial(workload="equipoise.training.gradient_sync:__name__"))
+        load_workload(TrainConfig(workload="equipoise.training.gradient_sync:__name__"))
     with pytest.raises(ValueError, match="must return an equipoise"):
-        workload(Trial(workload="builtins:repr"))
+        load_workload(TrainConfig(workload="builtins:repr"))
 
 
 def test_a_batch_that_the_training_split_cannot_fill_is_refused():
     with pytest.raises(ValueError, match=r"2048 \(2 workers x 1024 x 1\).*holds 1078 examples"):
-        workload(Trial(workload="digits", workers=2, batch=1024))
+        load_workload(TrainConfig(workload="digits", workers=2, batch_size=1024))
 
 
 @pytest.mark.parametrize("name", ["resnet18", "mobilenet_v3_small", "squeezenet1_1", "googlenet"])
 def test_torchvision_models_take_other_channels_and_classes(name):
-    made = workload(Trial(workload="digits", model=name, size=64))
+    made = load_workload(TrainConfig(workload="digits", model=name, image_size=64))
     assert made.model().eval()(torch.zeros(2, 1, 64, 64)).shape == (2, 10)
 
 
 def test_a_model_that_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="no model 'resnet19'; there are: lenet, alexnet"):
-        workload(Trial(workload="digits", model="resnet19"))
+        load_workload(TrainConfig(workload="digits", model="resnet19"))
     with pytest.raises(ValueError, match="alexnet does not take 1x16x16 pictures"):
-        workload(Trial(workload="digits", model="alexnet"))
+        load_workload(TrainConfig(workload="digits", model="alexnet"))
     with pytest.raises(ValueError, match="12 pixels a side at least, got 8"):
-        workload(Trial(workload="digits", size=8))
+        load_workload(TrainConfig(workload="digits", image_size=8))
 
 
 def test_every_workload_by_name_is_a_function_of_a_trial():
@@ -164,7 +164,7 @@ def test_every_workload_by_name_is_a_function_of_a_trial():
 
 class TestFolder:
     def trial(self, place, **changes):
-        return Trial(workload="folder", data=str(place), model="lenet", size=32, **changes)
+        return TrainConfig(workload="folder", data=str(place), model="lenet", image_size=32, **changes)
 
     def test_photographs_stand_upright(self, tmp_path):
         wide = Image.new("RGB", (60, 40), (0, 0, 0))
@@ -172,7 +172,7 @@ class TestFolder:
         exif = Image.Exif()
         exif[0x0112] = 6  # turned: what was left comes out on top
         wide.save(tmp_path / "turned.jpg", exif=exif, quality=95)
-        picture = read(tmp_path / "turned.jpg", (3, 32, 32))
+        picture = load_image(tmp_path / "turned.jpg", (3, 32, 32))
         assert picture.shape == (3, 32, 32)
         assert picture[:, :12].min() > 200 and picture[:, 20:].max() < 50
 
@@ -184,24 +184,24 @@ class TestFolder:
         held = (tmp_path / "odd.jpg").read_bytes()
         for place in range(held.index(b"Exif") + 6, held.index(b"Exif") + len(exif.tobytes())):
             (tmp_path / "odd.jpg").write_bytes(held[:place] + b"\xff" + held[place + 1 :])
-            assert read(tmp_path / "odd.jpg", (3, 8, 8)).shape == (3, 8, 8)
+            assert load_image(tmp_path / "odd.jpg", (3, 8, 8)).shape == (3, 8, 8)
 
     def test_sixteen_bits_keep_their_greys(self, tmp_path):
         ramp = np.linspace(0, 0xFFFF, 32 * 32).reshape(32, 32).astype(np.uint16)
         Image.fromarray(ramp).save(tmp_path / "deep.png")
-        picture = read(tmp_path / "deep.png", (3, 32, 32))
+        picture = load_image(tmp_path / "deep.png", (3, 32, 32))
         assert torch.equal(picture[0], torch.from_numpy((ramp >> 8).astype(np.uint8)))
 
     def test_a_picture_without_a_known_white_is_left_out(self, tmp_path):
         Image.fromarray(np.full((32, 32), 0.7, np.float32)).save(tmp_path / "float.tif")
         with pytest.raises(ValueError, match="no known white"):
-            read(tmp_path / "float.tif", (3, 32, 32))
+            load_image(tmp_path / "float.tif", (3, 32, 32))
 
     def test_what_is_no_regular_file_or_hidden_is_passed_over(self, data):
         os.mkfifo(data / "photos" / "cat" / "pipe.png")
         (data / "photos" / "cat" / ".thumbs").mkdir()
         photographs(data / "photos" / "cat" / ".thumbs" / "a", (1, 2, 3), 2, np.random.default_rng(0))
-        assert len(pictures_in(data / "photos" / "cat")) == 20
+        assert len(list_image_files(data / "photos" / "cat")) == 20
 
     def test_corrupt_pictures_are_left_out_named_and_counted(self, tmp_path, capsys):
         rng = np.random.default_rng(0)
@@ -210,7 +210,7 @@ class TestFolder:
         whole = (tmp_path / "a" / "0.jpg").read_bytes()
         (tmp_path / "a" / "cut.jpg").write_bytes(whole[: len(whole) // 2])
         (tmp_path / "b" / "empty.png").touch()
-        made = workload(self.trial(tmp_path, batch=4))
+        made = load_workload(self.trial(tmp_path, batch_size=4))
         assert sum(len(s) for s in (made.train, made.validation, made.reference, made.test)) == 24
         said = capsys.readouterr().err
         assert "left out 2 of 26" in said and "cut.jpg" in said and "empty.png" in said
@@ -220,23 +220,23 @@ class TestFolder:
         for name in classes:
             photographs(tmp_path / name, (1, 2, 3), 10, np.random.default_rng(0))
         with pytest.raises(ValueError, match=found):
-            workload(self.trial(tmp_path))
+            load_workload(self.trial(tmp_path))
 
     def test_a_class_too_small_to_be_dealt_is_named(self, tmp_path):
         photographs(tmp_path / "cat", (1, 2, 3), 10, np.random.default_rng(0))
         (tmp_path / "dog").mkdir()
         with pytest.raises(ValueError, match=r"fewer than 8 readable pictures: dog \(0\)"):
-            workload(self.trial(tmp_path))
+            load_workload(self.trial(tmp_path))
 
     def test_no_folder_at_all(self, tmp_path):
         with pytest.raises(ValueError, match="is not a folder"):
-            workload(self.trial(tmp_path / "none"))
+            load_workload(self.trial(tmp_path / "none"))
 
     def test_a_large_folder_streams_the_same_pictures(self, data, monkeypatch):
-        trial = self.trial(data / "photos", batch=4, examples=96, target=2.0, threads=2)
+        trial = self.trial(data / "photos", batch_size=4, max_examples=96, target=2.0, threads=2)
         in_memory = list(laps(trial))
-        monkeypatch.setattr(sys.modules["equipoise.workloads.image_folder"], "IN_MEMORY_BYTES", 0)
-        assert not isinstance(workload(trial).train.pictures, torch.Tensor)
+        monkeypatch.setattr(sys.modules["equipoise.workloads.image_folder"], "MAX_IN_MEMORY_BYTES", 0)
+        assert not isinstance(load_workload(trial).train.pictures, torch.Tensor)
         streamed = list(laps(trial))
         assert [lap.loss for lap in streamed] == [lap.loss for lap in in_memory]
 
@@ -244,6 +244,6 @@ class TestFolder:
         photographs(tmp_path / "cat", (9, 9, 9), 3, np.random.default_rng(0))
         paths = sorted((tmp_path / "cat").iterdir())
         paths[1].write_bytes(b"gone")
-        pictures = Photographs(paths, 16)
+        pictures = LazyImages(paths, 16)
         assert torch.equal(pictures[1], pictures[2])
         assert paths[1].name in capsys.readouterr().err

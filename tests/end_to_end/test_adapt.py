@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from equipoise.bundle import bundle
-from equipoise.config import Trial
-from equipoise.drift.stats import label_shift as shift
-from equipoise.workloads import workload
-from jobs import adapt
-from jobs.publishing import adaptation
+from equipoise.bundle.bundle import load_bundle
+from equipoise.config import TrainConfig
+from equipoise.drift.stats.label_shift import adapt_posteriors
+from equipoise.workloads import load_workload
+from jobs.adapt import main
+from jobs.publishing.adaptation import load_profile
 
 MIX = np.array([3, 3, 1, 1, 1, 1, 1, 1, 1, 1]) / 14
 
@@ -21,27 +21,27 @@ MIX = np.array([3, 3, 1, 1, 1, 1, 1, 1, 1, 1]) / 14
 def mixed(watched_digits, tmp_path_factory):
     """The bundle after classes came in other shares."""
     out = tmp_path_factory.mktemp("mixed")
-    called = 1400 * adaptation.known_of(bundle.load(watched_digits)).labelled.confusion @ MIX
+    called = 1400 * load_profile(load_bundle(watched_digits)).labelled.confusion @ MIX
     counts = dict(zip(map(str, range(10)), np.round(called).astype(int).tolist(), strict=True))
     verdict = {"state": "drift", "cause": "label shift", "why": "label shift", "effects": [], "classes": counts}
     (out / "verdict.json").write_text(json.dumps(verdict))
     arguments = ["--bundle", str(watched_digits), "--verdict", str(out / "verdict.json"), "--out", str(out / "digits")]
-    assert adapt.main([*arguments, "--dry-run"]) == 0 and not (out / "digits").exists()
-    assert adapt.main(arguments) == 0
+    assert main([*arguments, "--dry-run"]) == 0 and not (out / "digits").exists()
+    assert main(arguments) == 0
     return out / "digits"
 
 
 def test_classes_in_other_shares_change_what_is_expected_and_nothing_else(watched_digits, mixed):
-    old, new = bundle.load(watched_digits), bundle.load(mixed)
-    pictures = workload(Trial(workload="digits")).test.pictures
-    before, after = (one.run(pictures)[0].numpy() for one in (old, new))
-    weights = np.array([new.facts["remedy"]["weights"][name] for name in old.classes])
+    old, new = load_bundle(watched_digits), load_bundle(mixed)
+    pictures = load_workload(TrainConfig(workload="digits")).test.pictures
+    before, after = (one.run_engine(pictures)[0].numpy() for one in (old, new))
+    weights = np.array([new.manifest["remedy"]["weights"][name] for name in old.classes])
     np.testing.assert_allclose(weights[:2] / weights[2:].mean(), 3, rtol=0.15)
-    wanted = shift.adapted(before, old.temperature, weights)
+    wanted = adapt_posteriors(before, old.temperature, weights)
     found = torch.softmax(torch.from_numpy(after).double() / old.temperature, 1).numpy()
     np.testing.assert_allclose(found, wanted, atol=1e-4)
-    assert torch.equal(*(torch.from_numpy(one.run(pictures)[1].numpy()) for one in (old, new)))
-    shown = np.bincount(new.reference()["labels"], minlength=10)
+    assert torch.equal(*(torch.from_numpy(one.run_engine(pictures)[1].numpy()) for one in (old, new)))
+    shown = np.bincount(new.load_reference_arrays()["labels"], minlength=10)
     np.testing.assert_allclose(shown / shown.sum(), MIX, atol=0.04)
 
 
@@ -54,20 +54,20 @@ def test_an_adapted_bundle_is_adapted_again_and_forgets_nothing(mixed, tmp_path,
     arguments = ["--verdict", str(tmp_path / "verdict.json"), "--link", str(link)]
     done = cluster.run(sys.executable, "-m", "jobs.adapt", *arguments, "--out", str(tmp_path / "darker"))
     assert done.returncode == 0, done.stdout + done.stderr
-    new = bundle.load(link)
+    new = load_bundle(link)
     assert link.resolve() == tmp_path / "darker"
-    assert (new.facts["workload"], new.facts["trial"]["workload"]) == ("digits", "digits")
-    assert [one["cause"] for one in new.facts["remedy"]["changes"]] == ["exposure"]
-    assert new.facts["remedy"]["weights"] == bundle.load(mixed).facts["remedy"]["weights"]
-    verified = bundle.load(link).reference()["drift.verified"]
+    assert (new.manifest["workload"], new.manifest["config"]["workload"]) == ("digits", "digits")
+    assert [one["cause"] for one in new.manifest["remedy"]["changes"]] == ["exposure"]
+    assert new.manifest["remedy"]["weights"] == load_bundle(mixed).manifest["remedy"]["weights"]
+    verified = load_bundle(link).load_reference_arrays()["drift.verified"]
     assert verified[1] / max(verified[2], 1) > verified[0] / 4  # its reference and what is held against it look alike
     assert "Adapted to a drift" in (link / "card.md").read_text()
-    assert adapt.main(["--link", str(link), "--roll-back"]) == 0 and link.resolve() == mixed
+    assert main(["--link", str(link), "--roll-back"]) == 0 and link.resolve() == mixed
 
 
 def test_few_requests_tell_no_shares(watched_digits, tmp_path, capsys):
     verdict = {"state": "drift", "cause": "label shift", "why": "label shift", "effects": [], "classes": {"0": 40}}
     (tmp_path / "verdict.json").write_text(json.dumps(verdict))
     out = str(tmp_path / "out")
-    assert adapt.main(["--bundle", str(watched_digits), "--verdict", str(tmp_path / "verdict.json"), "--out", out]) == 2
+    assert main(["--bundle", str(watched_digits), "--verdict", str(tmp_path / "verdict.json"), "--out", out]) == 2
     assert "40 requests came since classes changed: wait for 300" in capsys.readouterr().err

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dashboards import demo_report as story
-from equipoise.storage import atomic as store
+from dashboards.demo_report import read_demo_records, summarize_demo
+from equipoise.storage.atomic import read_json
 from tests.support.ray_cluster import ROOT
 from tests.unit.dashboards.test_demo_report import require_numbers
 
@@ -24,15 +24,15 @@ def told(tmp_path_factory):
 
 def test_it_comes_to_its_end_and_says_only_what_its_records_hold(told):
     out, said = told
-    found = story.read(out)
+    found = read_demo_records(out)
     require_numbers(found)
-    for name, line in story.told(found).items():
+    for name, line in summarize_demo(found).items():
         assert f"{name:8}{line}" in said
     assert str(out / "index.html") in said
 
 
 def test_the_light_cost_accuracy_and_it_came_back(told):
-    sent, found = store.read_json(told[0] / "story.json")["sent"], story.read(told[0])
+    sent, found = read_json(told[0] / "story.json")["sent"], read_demo_records(told[0])
     assert found.verdict["cause"] in ("colour temperature", "reflection")
     assert sent["drift"]["accuracy"] < sent["clean"]["accuracy"] - 0.1
     assert found.story["regained"] > 0.5

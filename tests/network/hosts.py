@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import count
 
-from jobs.cluster.processes import born, killed
+from jobs.cluster.processes import kill_processes, read_start_time
 
 NUMBERS = count(os.getpid() % 200)  # of lans of this process, so that two do not share names or addresses
 
@@ -45,7 +45,7 @@ class Host:
     def dies(self) -> None:
         """All its processes at once, as when the power goes."""
         self.link("down")  # nobody hears of it
-        killed({pid: born(pid) for pid in self.processes()})
+        kill_processes({pid: read_start_time(pid) for pid in self.processes()})
 
 
 def possible() -> str | None:
@@ -87,7 +87,7 @@ def joined(host: Host, bridge: str) -> Iterator[None]:
         told(*host.inside("ip", "link", "set", "lo", "up"))
         yield
     finally:
-        killed({pid: born(pid) for pid in host.processes()})
+        kill_processes({pid: read_start_time(pid) for pid in host.processes()})
         told("ip", "netns", "delete", host.name)
 
 

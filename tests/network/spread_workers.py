@@ -9,8 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from jobs.cluster.private_ray import BIN, begun
-from jobs.cluster.processes import ended, until
+from jobs.cluster.private_ray import ENVIRONMENT_BIN, spawn_process
+from jobs.cluster.processes import terminate_process_groups, wait_until
 from tests.network.hosts import Host
 from tests.support.ray_cluster import ROOT
 
@@ -30,7 +30,7 @@ class Spread:
 
     def start(self, *command: str, host: Host | None = None, log: Path | None = None) -> subprocess.Popen[str]:
         """A command on a host, the head's if not told otherwise."""
-        process = begun((host or self.hosts[0]).inside(*command), self.environment, log, ROOT)
+        process = spawn_process((host or self.hosts[0]).inside(*command), self.environment, log, ROOT)
         self.started.append(process)
         return process
 
@@ -59,7 +59,13 @@ class Spread:
         way = ["--head", f"--port={PORT}", "--include-dashboard=false", temporary, "--num-cpus=0"]
         if host != head:
             way = [f"--address={head.address}:{PORT}", "--num-cpus=1", "--object-store-memory=100000000"]
-        ray = [str(BIN / "ray"), "start", "--block", "--disable-usage-stats", f"--node-ip-address={host.address}"]
+        ray = [
+            str(ENVIRONMENT_BIN / "ray"),
+            "start",
+            "--block",
+            "--disable-usage-stats",
+            f"--node-ip-address={host.address}",
+        ]
         return self.start(*ray, *way, host=host, log=self.log(host))
 
     def log(self, host: Host) -> Path:
@@ -68,7 +74,9 @@ class Spread:
 
     def joined(self, host: Host, process: subprocess.Popen[str]) -> bool:
         """Whether Ray came up there."""
-        until(lambda: process.poll() is not None or "Ray runtime started" in self.log(host).read_text(), 120, host.name)
+        wait_until(
+            lambda: process.poll() is not None or "Ray runtime started" in self.log(host).read_text(), 120, host.name
+        )
         return process.poll() is None
 
 
@@ -83,4 +91,4 @@ def spread(hosts: list[Host], later: int = 0, **variables: str) -> Iterator[Spre
             made.nodes(*hosts[: len(hosts) - later])
             yield made
         finally:
-            ended(made.started)
+            terminate_process_groups(made.started)

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from jobs.cluster.processes import until
+from jobs.cluster.processes import wait_until
 from tests.network.hosts import lan, possible
 from tests.network.hosts import told as commanded
 from tests.network.spread_workers import spread
@@ -15,7 +15,7 @@ from tests.support.run_observer import laps, steps, told, told_again
 
 pytestmark = pytest.mark.skipif(possible() is not None, reason=str(possible()))
 TRAIN = (sys.executable, "-m", "jobs.train", "--workload", "digits")
-ENDLESS = ("--examples", "100000000", "--target", "2", "--evaluate", "20000", "--precision", "fp64")
+ENDLESS = ("--max-examples", "100000000", "--target", "2", "--eval-every", "20000", "--precision", "fp64")
 
 
 @pytest.fixture(scope="module")
@@ -27,12 +27,12 @@ def cluster():
 def test_a_run_outlives_a_link_and_a_host_and_grows_again(cluster, tmp_path, capsys):
     out = tmp_path / "run"
     _head, _first, second, third = cluster.hosts
-    asked = (*TRAIN, *ENDLESS, "--workers", "1:2", "--batch", "32", "--out", str(out))
+    asked = (*TRAIN, *ENDLESS, "--workers", "1:2", "--batch-size", "32", "--out", str(out))
     running = cluster.start(*asked, log=tmp_path / "log")
 
     def goes_on(workers, seconds=240):
         before = steps(out)
-        until(lambda: running.poll() is not None or steps(out, workers) > before, seconds, f"{workers} workers")
+        wait_until(lambda: running.poll() is not None or steps(out, workers) > before, seconds, f"{workers} workers")
         assert running.poll() is None, (tmp_path / "log").read_text()
 
     with told("begins with two", capsys):
@@ -58,9 +58,9 @@ def test_a_run_outlives_a_link_and_a_host_and_grows_again(cluster, tmp_path, cap
 def test_a_head_that_dies_ends_what_it_drove_and_the_same_command_goes_on(cluster, tmp_path, capsys):
     out = tmp_path / "run"
     head = cluster.hosts[0]
-    asked = (*TRAIN, *ENDLESS, "--workers", "1", "--batch", "32", "--out", str(out))
+    asked = (*TRAIN, *ENDLESS, "--workers", "1", "--batch-size", "32", "--out", str(out))
     running = cluster.start(*asked, log=tmp_path / "log")
-    until(lambda: running.poll() is not None or steps(out) > 1000, 120, "steps")
+    wait_until(lambda: running.poll() is not None or steps(out) > 1000, 120, "steps")
     head.dies()
     before = laps(out)
     running.wait(10)
@@ -71,7 +71,7 @@ def test_a_head_that_dies_ends_what_it_drove_and_the_same_command_goes_on(cluste
         cluster.nodes(*cluster.hosts[:2])
     with told("the same command goes on", capsys):
         again = cluster.start(*asked, log=tmp_path / "again")
-        until(lambda: again.poll() is not None or steps(out) > before[-1]["step"], 120, "further steps")
+        wait_until(lambda: again.poll() is not None or steps(out) > before[-1]["step"], 120, "further steps")
     found = laps(out)
     assert again.poll() is None and "going on after step" in (tmp_path / "again").read_text()
     told_again(before, found, capsys)
@@ -91,10 +91,10 @@ def small_disk(tmp_path):
 
 def test_a_full_disk_ends_the_run_in_a_sentence_and_with_room_it_goes_on(small_disk, tmp_path, capsys):
     out, filling = small_disk / "run", small_disk / "filling"
-    asked = (*TRAIN, *ENDLESS, "--batch", "32", "--out", str(out))
+    asked = (*TRAIN, *ENDLESS, "--batch-size", "32", "--out", str(out))
     with running() as ray:
         begun = ray.start(*asked, log=tmp_path / "log")
-        until(lambda: begun.poll() is not None or steps(out) > 500, 120, "steps")
+        wait_until(lambda: begun.poll() is not None or steps(out) > 500, 120, "steps")
         with suppress(OSError), filling.open("wb", buffering=0) as file:
             while True:
                 file.write(bytes(1 << 16))
@@ -105,7 +105,7 @@ def test_a_full_disk_ends_the_run_in_a_sentence_and_with_room_it_goes_on(small_d
         filling.unlink()
         again = ray.start(*asked, log=tmp_path / "again")
         with told("disk has room: goes on", capsys):
-            until(lambda: again.poll() is not None or steps(out) > before, 120, "further steps")
+            wait_until(lambda: again.poll() is not None or steps(out) > before, 120, "further steps")
         assert "going on after step" in (tmp_path / "again").read_text()
         again.terminate()
         assert again.wait(60) == 143

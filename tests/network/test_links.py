@@ -15,12 +15,12 @@ RATE = 100.0  # Mbit/s
 
 
 def test_a_sweep_of_two_hosts_recovers_the_rate_of_the_links_and_foretells_four(tmp_path):
-    asked = ("jobs.sweep", "--workload", "tests.network.wide_model:wide", "--workers", "1", "2", "--batch", "4:16")
+    asked = ("jobs.sweep", "--workload", "tests.network.wide_model:wide", "--workers", "1", "2", "--batch-size", "4:16")
     with lan(3, RATE) as hosts, spread(hosts) as ray:
         swept = ray.run(sys.executable, "-m", *asked, "--budget-seconds", "20", "--out", str(tmp_path / "sweep"))
         assert (tmp_path / "sweep" / "exchange.csv").exists(), swept.stderr
     tables = [f"--{name}={tmp_path / 'sweep' / f'{name}.csv'}" for name in ("system", "exchange")]
-    planning = (sys.executable, "-m", "jobs.plan", *tables, "--at", "4x4", "--out", str(tmp_path / "plan"))
+    planning = (sys.executable, "-m", "jobs.plan", *tables, "--predict-at", "4x4", "--out", str(tmp_path / "plan"))
     assert subprocess.run(planning, cwd=ROOT).returncode == 0
     facts = json.loads((tmp_path / "plan" / "plan.json").read_text())["system"]
     assert facts["identifiable"] and not facts["missing"]

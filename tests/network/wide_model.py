@@ -4,17 +4,17 @@ from dataclasses import replace
 
 from torch import nn
 
-from equipoise.config import Trial
+from equipoise.config import TrainConfig
 from equipoise.workloads import Workload
 from equipoise.workloads.digits import digits
 
 
-def wide(trial: Trial) -> Workload:
+def wide(trial: TrainConfig) -> Workload:
     """Handwritten digits, learned by two wide layers: 3.2 MB of gradients."""
     return replace(digits(trial), name="wide", model=lambda: layers(768), target=0.95)
 
 
-def wider(trial: Trial) -> Workload:
+def wider(trial: TrainConfig) -> Workload:
     """The same with 11 MB: computing and exchange both weigh more beside what every step costs."""
     return replace(digits(trial), name="wider", model=lambda: layers(1536), target=0.95)
 

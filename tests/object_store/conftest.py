@@ -13,7 +13,7 @@ import boto3
 import pytest
 
 from equipoise.runs.record import Record
-from jobs.cluster.processes import free_ports, until
+from jobs.cluster.processes import find_free_ports, wait_until
 from tests.support.ray_cluster import ROOT, running
 
 SERVER = ROOT / ".venv" / "moto" / "bin" / "moto_server"
@@ -61,13 +61,13 @@ class Store:
 @pytest.fixture(scope="session")
 def variables():
     """What the environment holds for the client of a store, wherever it runs."""
-    (port,) = free_ports(1)
+    (port,) = find_free_ports(1)
     return {
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
         "AWS_ACCESS_KEY_ID": "tester",
         "AWS_SECRET_ACCESS_KEY": "not-to-be-seen",
         "AWS_DEFAULT_REGION": "us-east-1",
-        "EQUIPOISE_PATIENCE_SECONDS": PATIENCE,
+        "EQUIPOISE_STORE_RETRY_SECONDS": PATIENCE,
     }
 
 
@@ -86,7 +86,7 @@ def store(variables, tmp_path_factory):
         region_name=variables["AWS_DEFAULT_REGION"],
     )
     try:
-        until(lambda: process.poll() is not None or "Running on" in log.read_text(), 60, "the store's start")
+        wait_until(lambda: process.poll() is not None or "Running on" in log.read_text(), 60, "the store's start")
         assert process.poll() is None, log.read_text()
         client.create_bucket(Bucket=BUCKET)
         yield Store(process, address, client)

@@ -15,16 +15,16 @@ import torch
 from PIL import Image
 from safetensors.torch import load
 
-from equipoise.config import Trial
-from equipoise.workloads import workload
-from jobs.cluster.private_ray import BIN
-from jobs.cluster.processes import free_ports, until
+from equipoise.config import TrainConfig
+from equipoise.workloads import load_workload
+from jobs.cluster.private_ray import ENVIRONMENT_BIN
+from jobs.cluster.processes import find_free_ports, wait_until
 from tests.support.ray_cluster import ROOT, descendants
 
-LONG = ["--workers", 2, "--batch", 16, "--examples", 60_000, "--target", 2.0, "--evaluate", 2000]
+LONG = ["--workers", 2, "--batch-size", 16, "--max-examples", 60_000, "--target", 2.0, "--eval-every", 2000]
 """a run of several seconds of training, so that it can be disturbed"""
 LATE = 400  # seconds: of a machine that others use too
-SERVE = str(BIN / "serve")
+SERVE = str(ENVIRONMENT_BIN / "serve")
 
 
 def job(name, *words):
@@ -52,7 +52,7 @@ def workers_of(cluster):
 def begun(cluster, store, url, name):
     """A long run that has left its first checkpoint."""
     running = cluster.start(*cluster.train(*LONG, "--out", url))
-    until(lambda: saved(store, name) or running.poll() is not None, LATE)
+    wait_until(lambda: saved(store, name) or running.poll() is not None, LATE)
     assert running.poll() is None, running.communicate()
     return running
 
@@ -65,15 +65,15 @@ def killed(cluster, store):
     os.killpg(running.pid, signal.SIGKILL)
     running.wait()
     assert "record.json" not in store.names(name)
-    until(lambda: not workers_of(cluster), LATE)
+    wait_until(lambda: not workers_of(cluster), LATE)
     before = checkpoints(store, name)
     running = cluster.start(*cluster.train(*LONG, "--out", url))
-    until(lambda: checkpoints(store, name) - before or running.poll() is not None, LATE)
+    wait_until(lambda: checkpoints(store, name) - before or running.poll() is not None, LATE)
     with store.away(), suppress(TimeoutError):
-        until(lambda: running.poll() is not None, 17, "longer than one attempt")
+        wait_until(lambda: running.poll() is not None, 17, "longer than one attempt")
     assert running.poll() is None, running.communicate()
     start, before = time.monotonic(), checkpoints(store, name)
-    until(lambda: checkpoints(store, name) - before or running.poll() is not None, LATE)
+    wait_until(lambda: checkpoints(store, name) - before or running.poll() is not None, LATE)
     late = time.monotonic() - start
     said, err = running.communicate(timeout=LATE)
     assert running.returncode == 0, err
@@ -106,7 +106,7 @@ def test_a_run_that_was_stopped_and_that_lost_its_store_goes_on_and_is_the_same(
     assert not {"record.json", "stop"} & {*store.names(name)}
     before = checkpoints(store, name)
     running = cluster.start(*cluster.train(*LONG, "--out", url))
-    until(lambda: checkpoints(store, name) - before or running.poll() is not None, LATE)
+    wait_until(lambda: checkpoints(store, name) - before or running.poll() is not None, LATE)
     with store.away():
         _, err = running.communicate(timeout=LATE)
     assert running.returncode == 1
@@ -122,10 +122,10 @@ def test_a_run_that_was_stopped_and_that_lost_its_store_goes_on_and_is_the_same(
 
 
 def test_from_a_sweep_to_answers_over_http_with_nothing_on_this_disk(cluster, store):
-    sweep = job("sweep", "--workload", "digits", "--workers", 1, 2, "--batch", "16:32", "--target", 0.9)
+    sweep = job("sweep", "--workload", "digits", "--workers", 1, 2, "--batch-size", "16:32", "--target", 0.9)
     sweep += ["--exhaustive", "--seeds", "1", "--lr", "0.05:0.05", "--out", "s3://bucket/sweep"]
     running = cluster.start(*sweep)
-    until(lambda: ended(store, "sweep/trials") or running.poll() is not None, LATE)
+    wait_until(lambda: ended(store, "sweep/trials") or running.poll() is not None, LATE)
     os.killpg(running.pid, signal.SIGKILL)
     running.wait()
     before = ended(store, "sweep/trials")
@@ -142,13 +142,13 @@ def test_from_a_sweep_to_answers_over_http_with_nothing_on_this_disk(cluster, st
     }
     facts = store.json("sweep/plan.json")
     tables = ("--system", "s3://bucket/sweep/system.csv", "--statistical", "s3://bucket/sweep/statistical.csv")
-    done = cluster.run(*job("plan", *tables, "--at", "1x2", "--out", "s3://bucket/plan"), timeout=LATE)
+    done = cluster.run(*job("plan", *tables, "--predict-at", "1x2", "--out", "s3://bucket/plan"), timeout=LATE)
     assert done.returncode == 0, done.stderr
     plan = store.json("plan/plan.json")["plan"]
     assert [plan[name] for name in ("workers", "batch")] == [facts["plan"][name] for name in ("workers", "batch")]
     (run,) = {one.split("/")[1] for one in store.names("sweep") if one.startswith("confirm/")}
-    chosen = ("--workers", plan["workers"], "--batch", plan["batch"], "--lr", plan["lr"], "--target", 0.9)
-    asked = cluster.train(*chosen, "--init", f"s3://bucket/sweep/confirm/{run}", "--out", "s3://bucket/tuned")
+    chosen = ("--workers", plan["workers"], "--batch-size", plan["batch"], "--lr", plan["lr"], "--target", 0.9)
+    asked = cluster.train(*chosen, "--init-from", f"s3://bucket/sweep/confirm/{run}", "--out", "s3://bucket/tuned")
     done = cluster.run(*asked, timeout=LATE)
     assert done.returncode == 0, done.stderr
     assert "with the classifier's rows of 10 of 10 classes" in done.stdout
@@ -163,15 +163,15 @@ def test_from_a_sweep_to_answers_over_http_with_nothing_on_this_disk(cluster, st
 def ended(store, folder):
     """Trials that ended, by file."""
     found = {name: store.json(f"{folder}/{name}") for name in store.names(folder)}
-    return {name: facts for name, facts in found.items() if facts["ended"] in ("reached", "cap")}
+    return {name: facts for name, facts in found.items() if facts["status"] in ("reached_target", "max_examples")}
 
 
 def answered(cluster):
     """Status, and the version that answers, of a picture sent to a service of the bundle."""
-    test = workload(Trial(workload="digits")).test
+    test = load_workload(TrainConfig(workload="digits")).test
     picture = BytesIO()
     Image.fromarray(test.pictures[0][0].numpy()).save(picture, "PNG")
-    (port,) = free_ports(1)
+    (port,) = find_free_ports(1)
     running = cluster.start(
         SERVE, "run", "services.app:build", "bundle=s3://bucket/bundles/digits", f"port={port}", "drift=false"
     )
@@ -187,7 +187,7 @@ def answered(cluster):
             connection.close()
             return running.poll() is not None
 
-        until(ready, LATE)
+        wait_until(ready, LATE)
         assert running.poll() is None, running.communicate()
         connection.request("POST", "/predict", picture.getvalue(), {"content-type": "image/png"})
         reply = connection.getresponse()

@@ -8,12 +8,11 @@ import time
 
 import pytest
 
-from dashboards import demo_report as story
-from equipoise.runs import folder as runs
-from equipoise.storage import atomic as store
-from jobs.cluster import processes
-from jobs.cluster.private_ray import ABOVE, PREFIX
-from jobs.cluster.processes import until
+from dashboards.demo_report import EMPTY_STORY_JSON
+from equipoise.runs.folder import lock_folder
+from equipoise.storage.atomic import read_json, write_json
+from jobs.cluster.private_ray import RAY_TEMP_PREFIX, RAY_TEMP_ROOT
+from jobs.cluster.processes import find_descendants, read_start_time, wait_until
 from tests.support.ray_cluster import ROOT
 
 
@@ -28,7 +27,7 @@ def begun(out):
 
 
 def places():
-    return set(ABOVE.glob(f"{PREFIX}*"))
+    return set(RAY_TEMP_ROOT.glob(f"{RAY_TEMP_PREFIX}*"))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
@@ -36,14 +35,14 @@ def test_nothing_is_left_running(tmp_path, number):
     before = places()
     demo = begun(tmp_path / "demo")
     assert demo.stdout.readline().startswith("[1/5]")  # Ray is up, and a sweep begins
-    until(lambda: len(processes.descendants(demo.pid)) > 8)
-    below = {pid: processes.born(pid) for pid in processes.descendants(demo.pid)}
+    wait_until(lambda: len(find_descendants(demo.pid)) > 8)
+    below = {pid: read_start_time(pid) for pid in find_descendants(demo.pid)}
     demo.send_signal(number)
     if number == signal.SIGINT:
         time.sleep(0.5)  # and once more, by who cannot wait
         demo.send_signal(number)
     _, said = demo.communicate(timeout=60)
-    until(lambda: not [pid for pid, birth in below.items() if processes.born(pid) == birth], 60)
+    wait_until(lambda: not [pid for pid, birth in below.items() if read_start_time(pid) == birth], 60)
     if number == signal.SIGKILL:  # nobody is left who could clear up
         for place in places() - before:
             shutil.rmtree(place)
@@ -64,10 +63,10 @@ def test_a_folder_of_someone_else_is_not_touched(tmp_path):
 
 
 def test_two_do_not_tell_it_in_one_folder(tmp_path):
-    store.write_json(tmp_path / "story.json", story.NOTHING)
-    with runs.alone(tmp_path):
+    write_json(tmp_path / "story.json", EMPTY_STORY_JSON)
+    with lock_folder(tmp_path):
         demo = begun(tmp_path)
         _, said = demo.communicate(timeout=60)
     assert demo.returncode == 2
     assert "another command" in said
-    assert store.read_json(tmp_path / "story.json") == story.NOTHING
+    assert read_json(tmp_path / "story.json") == EMPTY_STORY_JSON

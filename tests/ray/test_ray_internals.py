@@ -14,13 +14,13 @@ import ray.train
 import yaml
 from ray.train.torch import TorchTrainer
 
-from equipoise.config import Trial
-from equipoise.storage.retry import Away
+from equipoise.config import TrainConfig
+from equipoise.storage.retry import StoreUnavailable
 from jobs.cluster import ray_internals
-from jobs.cluster.local_node_provider import Local
-from jobs.cluster.processes import raylets
-from jobs.ray_train.stopping import away
-from jobs.ray_train.trainer import NEEDLESS, build_trainer
+from jobs.cluster.local_node_provider import LocalNodeProvider
+from jobs.cluster.processes import find_raylets
+from jobs.ray_train.stopping import find_store_error
+from jobs.ray_train.trainer import SKIPPED_CALLBACKS, build_trainer
 from tests.support.ray_cluster import ROOT
 
 OWN_RAY = """
@@ -71,7 +71,7 @@ def test_a_cluster_is_told_how_far_it_may_grow_and_ends_with_its_process():
             timeout=120,
         )
         assert done.returncode == 7, done.stderr
-        assert not raylets(place)
+        assert not find_raylets(place)
     facts = json.loads(done.stdout.splitlines()[-1])
     assert facts["before"] == [None, [], 2]
     assert facts["kinds"] == [[{"CPU": 4}, 8]]
@@ -80,24 +80,28 @@ def test_a_cluster_is_told_how_far_it_may_grow_and_ends_with_its_process():
 
 @pytest.mark.filterwarnings("ignore:`use_:DeprecationWarning")  # Ray Data's, of itself
 def test_the_trainer_leaves_out_two_callbacks_of_ray_and_no_more(tmp_path):
-    made = build_trainer(print, {}, Trial(workload="digits", workers=4, threads=2), tmp_path / "x", gpu=False, fewest=2)
+    made = build_trainer(
+        print, {}, TrainConfig(workload="digits", workers=4, threads=2), tmp_path / "x", gpu=False, fewest=2
+    )
     usual, ours = TorchTrainer._create_default_callbacks(made), made._create_default_callbacks()
     left_out = [type(one) for one in usual if type(one) not in map(type, ours)]
-    assert set(left_out) == set(NEEDLESS)
-    assert len(ours) == len(usual) - len(NEEDLESS)
+    assert set(left_out) == set(SKIPPED_CALLBACKS)
+    assert len(ours) == len(usual) - len(SKIPPED_CALLBACKS)
     assert all(isinstance(one, ray_internals.RayTrainCallback) for one in usual)
 
 
 def test_an_error_of_the_store_is_found_behind_ray_s_own():
-    assert away(ray.train.ControllerError(Away("gone"))).args == ("gone",)
+    assert find_store_error(ray.train.ControllerError(StoreUnavailable("gone"))).args == ("gone",)
 
 
 def test_the_provider_of_local_nodes_is_the_one_that_is_built_on(monkeypatch):
     monkeypatch.setenv("RAY_FAKE_CLUSTER", "1")
     name = "_create_node_with_resources_and_labels"
-    own, theirs = (inspect.signature(getattr(one, name)) for one in (Local, ray_internals.FakeMultiNodeProvider))
+    own, theirs = (
+        inspect.signature(getattr(one, name)) for one in (LocalNodeProvider, ray_internals.FakeMultiNodeProvider)
+    )
     assert list(own.parameters) == list(theirs.parameters)
-    made = Local({"gcs_address": "127.0.0.1:1", "head_node_id": "head"}, "x")
+    made = LocalNodeProvider({"gcs_address": "127.0.0.1:1", "head_node_id": "head"}, "x")
     assert made._gcs_address == "127.0.0.1:1"
     assert [*made._nodes] == ["head"]
     assert made._next_hex_node_id() != made._next_hex_node_id()

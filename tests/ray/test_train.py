@@ -10,12 +10,12 @@ import torch
 from safetensors.torch import load_file
 
 from equipoise.runs.record import Record
-from jobs import train
-from jobs.cluster.processes import until
+from jobs.cluster.processes import wait_until
+from jobs.train import main
 from tests.support.ray_cluster import descendants
 from tests.support.run_observer import laps, told, told_again
 
-LONG = ["--workers", 2, "--batch", 16, "--examples", 40_000, "--target", 2.0, "--evaluate", 2000]
+LONG = ["--workers", 2, "--batch-size", 16, "--max-examples", 40_000, "--target", 2.0, "--eval-every", 2000]
 """a run of several seconds of training, so that it can be disturbed"""
 
 
@@ -47,13 +47,13 @@ def undisturbed(cluster, tmp_path_factory):
 # First: Ray keeps the slots of a job that was killed reserved for elastic runs for a minute or two.
 def test_an_elastic_run_takes_the_workers_there_are_and_is_the_same_run(cluster, tmp_path):
     out = tmp_path / "run"
-    few = ["--batch", 8, "--examples", 3200, "--target", 2.0, "--precision", "fp64"]
+    few = ["--batch-size", 8, "--max-examples", 3200, "--target", 2.0, "--precision", "fp64"]
     done = cluster.run(*cluster.train(*few, "--workers", "1:4", "--out", out))
     assert done.returncode == 0, done.stderr
     assert {lap.workers for lap in record(out).laps} == {2}
-    assert record(out).trial.global_batch == 32
+    assert record(out).config.global_batch == 32
     alone = tmp_path / "alone"
-    assert cluster.run(*cluster.train(*few, "--accumulate", 4, "--out", alone)).returncode == 0
+    assert cluster.run(*cluster.train(*few, "--grad-accumulation", 4, "--out", alone)).returncode == 0
     one, other = weights(out), weights(alone)
     assert all(torch.allclose(one[name], other[name], rtol=1e-10, atol=1e-12) for name in one)
 
@@ -64,7 +64,7 @@ def test_a_run_leaves_its_record_and_its_model_and_the_same_command_says_so(clus
     done = cluster.run(*asked)
     assert done.returncode == 0, done.stderr
     found = record(out)
-    assert found.reached and found.ended == "reached"
+    assert found.reached and found.status == "reached_target"
     assert found.laps[-1].metric >= 0.9 and found.laps[-1].workers == 2
     assert found.laps[-2].seen < found.examples_to_target <= found.laps[-1].seen
     assert found.test > 0.8
@@ -101,13 +101,13 @@ def workers_of(cluster):
 def test_a_worker_killed_in_mid_run_changes_nothing(cluster, undisturbed, tmp_path, capsys):
     out = tmp_path / "run"
     running = cluster.start(*cluster.train(*LONG, "--out", out))
-    until(lambda: saved(out) or running.poll() is not None)
+    wait_until(lambda: saved(out) or running.poll() is not None)
     victims = workers_of(cluster)
     assert len(victims) == 2, running.communicate()
     os.kill(victims[1], signal.SIGKILL)
     before = laps(out)
     with told("worker killed: next lap", capsys):
-        until(lambda: running.poll() is not None or len(laps(out)) > len(before), 120, "a lap")
+        wait_until(lambda: running.poll() is not None or len(laps(out)) > len(before), 120, "a lap")
     _said, err = running.communicate(timeout=240)
     assert running.returncode == 0, err
     assert victims[1] not in descendants(cluster.head)
@@ -119,16 +119,16 @@ def test_a_worker_killed_in_mid_run_changes_nothing(cluster, undisturbed, tmp_pa
 def test_a_job_killed_and_submitted_again_changes_nothing(cluster, undisturbed, tmp_path, capsys):
     out = tmp_path / "run"
     running = cluster.start(*cluster.train(*LONG, "--out", out))
-    until(lambda: saved(out) or running.poll() is not None)
+    wait_until(lambda: saved(out) or running.poll() is not None)
     os.killpg(running.pid, signal.SIGKILL)
     assert running.wait() == -signal.SIGKILL
     assert not (out / "record.json").exists()
     with told("driver killed: its workers gone", capsys):
-        until(lambda: not workers_of(cluster))
+        wait_until(lambda: not workers_of(cluster))
     before = laps(out)
     again = cluster.start(*cluster.train(*LONG, "--out", out))
     with told("the same command: next lap", capsys):
-        until(lambda: again.poll() is not None or len(laps(out)) > len(before), 120, "a lap")
+        wait_until(lambda: again.poll() is not None or len(laps(out)) > len(before), 120, "a lap")
     _, err = again.communicate(timeout=240)
     assert again.returncode == 0, err
     told_again(before, laps(out), capsys)
@@ -138,7 +138,7 @@ def test_a_job_killed_and_submitted_again_changes_nothing(cluster, undisturbed, 
 def test_sigterm_leaves_a_checkpoint_and_says_what_to_do(cluster, tmp_path):
     out = tmp_path / "run"
     running = cluster.start(*cluster.train(*LONG, "--out", out))
-    until(lambda: len(laps(out)) >= 2 or running.poll() is not None)
+    wait_until(lambda: len(laps(out)) >= 2 or running.poll() is not None)
     running.send_signal(signal.SIGTERM)
     said, err = running.communicate(timeout=60)
     assert running.returncode == 143, err
@@ -150,14 +150,14 @@ def test_sigterm_leaves_a_checkpoint_and_says_what_to_do(cluster, tmp_path):
 
 def test_a_target_never_reached_is_no_failure(undisturbed):
     facts = json.loads((undisturbed / "record.json").read_text())
-    assert (facts["ended"], facts["reached"], facts["examples_to_target"]) == ("cap", False, None)
+    assert (facts["status"], facts["examples_to_target"]) == ("max_examples", None)
 
 
 def test_a_loss_that_blows_up_is_a_failed_record_without_a_model(cluster, tmp_path):
     out = tmp_path / "run"
     done = cluster.run(*cluster.train("--lr", 1e6, "--out", out))
     assert done.returncode == 1
-    assert record(out).ended.startswith("failed: the loss was nan at step")
+    assert record(out).failed and record(out).reason.startswith("the loss was nan at step")
     assert not (out / "model.safetensors").exists()
 
 
@@ -184,7 +184,7 @@ def asked(monkeypatch, capsys, out, *arguments):
     words = ["train", "--workload", "digits", "--out", str(out), *map(str, arguments)]
     monkeypatch.setattr(sys, "argv", words)
     try:
-        status = train.main()
+        status = main()
     except SystemExit as end:
         status = end.code
     return status, " ".join(capsys.readouterr().err.replace("│", " ").replace("|", " ").split())
@@ -194,13 +194,13 @@ def asked(monkeypatch, capsys, out, *arguments):
     ("arguments", "sentence"),
     [
         (["--workload", "digit"], "no workload 'digit'; there are: cifar10, digits"),
-        (["--batch", 4096], "holds 1078 examples: choose a smaller --batch"),
+        (["--batch-size", 4096], "holds 1078 examples: choose a smaller --batch-size"),
         (["--model", "resnet19"], "no model 'resnet19'"),
         (["--workload", "folder", "--data", "nowhere"], "--data nowhere is not a folder"),
         (["--workers", 0], "must be at least 1"),
         (["--workers", "4:2"], "a range must rise, got 4:2"),
         (["--workers", "two"], "two"),
-        (["--batch", -1], "batch must be a finite number of at least 1, got -1"),
+        (["--batch-size", -1], "batch must be a finite number of at least 1, got -1"),
         (["--lr", "nan"], "lr must be a finite number of at least 0, got nan"),
         (["--bach", 32], "--bach"),
     ],

@@ -10,21 +10,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from equipoise.config import Trial
+from equipoise.config import TrainConfig
 from equipoise.training.loop import Training
-from jobs.ray_tune.single_worker_trial import trial_of
+from jobs.ray_tune.single_worker_trial import build_trial_config
 
 
 def command(out, *more):
-    words = ["--workload", "digits", "--workers", 1, 2, "--batch", "16:64", "--target", 0.9, "--out", out, *more]
+    words = ["--workload", "digits", "--workers", 1, 2, "--batch-size", "16:64", "--target", 0.9, "--out", out, *more]
     return [sys.executable, "-m", "jobs.sweep", *map(str, words)]
 
 
 def ended(out):
     """Trials that ended, by file, with what their file holds."""
     files = {path.name: path.read_text() for path in (out / "trials").glob("*.json")} if out.exists() else {}
-    unfinished = ("under way", "cut off: time was up")
-    return {name: text for name, text in files.items() if json.loads(text)["ended"] not in unfinished}
+    unfinished = ("running", "cut_off")
+    return {name: text for name, text in files.items() if json.loads(text)["status"] not in unfinished}
 
 
 def test_a_sweep_whose_driver_is_killed_goes_on_and_repeats_no_trial(cluster, tmp_path):
@@ -62,7 +62,7 @@ def test_real_workers_and_one_that_stands_for_them_need_the_same_examples(cluste
     out = tmp_path / "real"
     workload = "tests.support.workloads:with_little_memory"
     done = cluster.run(
-        *(sys.executable, "-m", "jobs.sweep", "--workload", workload, "--workers", "2", "--batch", "16:64"),
+        *(sys.executable, "-m", "jobs.sweep", "--workload", workload, "--workers", "2", "--batch-size", "16:64"),
         *("--exhaustive", "--seeds", "1", "--lr", "0.05:0.05", "--precision", "fp64", "--target", "0.8"),
         *("--trials", "real", "--track", "tensorboard", "--out", str(out)),
         timeout=400,
@@ -74,8 +74,12 @@ def test_real_workers_and_one_that_stands_for_them_need_the_same_examples(cluste
     assert found.global_batch.tolist() == [32, 64] and found.reached.all()
     for path in (out / "trials").glob("*.json"):
         record = json.loads(path.read_text())
-        real = Trial(**record["trial"])
+        real = TrainConfig(**record["config"])
         assert real.workers == 2
-        alone = Training(trial_of(real, (real.global_batch, real.lr, real.seed), 2, real=False, whole=32))
+        alone = Training(
+            build_trial_config(
+                real, (real.global_batch, real.lr, real.seed), 2, real_workers=False, max_unsplit_batch=32
+            )
+        )
         assert list(alone.laps())
-        assert alone.crossing == pytest.approx(record["examples_to_target"], rel=1e-9)
+        assert alone.examples_to_target == pytest.approx(record["examples_to_target"], rel=1e-9)

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import torch
 
-from equipoise.config import Trial
-from equipoise.workloads import workload
-from jobs.cluster.processes import free_ports, until
+from equipoise.config import TrainConfig
+from equipoise.workloads import load_workload
+from jobs.cluster.processes import find_free_ports, wait_until
 from tests.support.bundles import published, short_run
 from tests.support.ray_cluster import descendants
 
@@ -66,7 +66,7 @@ def bundles(tmp_path_factory):
 @pytest.fixture(scope="session")
 def digits():
     """Pictures that neither training nor the reference has."""
-    made = workload(Trial(workload="digits"))
+    made = load_workload(TrainConfig(workload="digits"))
     return torch.cat([made.test.pictures, made.validation.pictures])
 
 
@@ -122,8 +122,8 @@ def service(stage, cluster, bundles, tmp_path_factory):
 @contextmanager
 def started(cluster, bundles, log, *arguments):
     """The service, by the command of the README."""
-    (port,) = free_ports(1)
-    given = (f"bundle={bundles[0]}", f"port={port}", f"state={log.parent / 'drift'}", *arguments)
+    (port,) = find_free_ports(1)
+    given = (f"bundle={bundles[0]}", f"port={port}", f"state_dir={log.parent / 'drift'}", *arguments)
     process = cluster.start(SERVE, "run", "services.app:build", *given, log=log)
 
     def answers() -> bool:
@@ -138,7 +138,7 @@ def started(cluster, bundles, log, *arguments):
             connection.close()
 
     try:
-        until(answers, 120)
+        wait_until(answers, 120)
     except TimeoutError:
         raise AssertionError(log.read_text()) from None
     (replica,) = [pid for pid, command in descendants(cluster.head).items() if "ServeReplica" in command]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from jobs.cluster.processes import free_ports, until
+from jobs.cluster.processes import find_free_ports, wait_until
 
 KEY, WAITING = "open-sesame", 2
 
@@ -56,7 +56,7 @@ class Guarded:
 def guarded(stage, cluster, bundles, tmp_path_factory):
     stage.clear()
     place = tmp_path_factory.mktemp("guarded")
-    (port,) = free_ports(1)
+    (port,) = find_free_ports(1)
     subprocess.run(
         [
             *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
@@ -73,9 +73,14 @@ def guarded(stage, cluster, bundles, tmp_path_factory):
         "plain": {"bundle": str(bundles[0]), "canary": str(bundles[1]), "share": 0.5},
         "watched": {"bundle": str(place / "watched")},
     }
-    files = {"keys": "keys", "certfile": "cert.pem", "keyfile": "key.pem", "access_log": "access.jsonl"}
+    files = {
+        "api_keys_file": "api_keys_file",
+        "certfile": "cert.pem",
+        "keyfile": "key.pem",
+        "access_log": "access.jsonl",
+    }
     arguments = {name: str(place / file) for name, file in files.items()}
-    arguments |= {"port": port, "watch": 0.2, "limits": {"waiting": WAITING}}
+    arguments |= {"port": port, "reload_seconds": 0.2, "limits": {"waiting": WAITING}}
     cluster.deploy(
         {
             "proxy_location": "Disabled",
@@ -99,7 +104,7 @@ def guarded(stage, cluster, bundles, tmp_path_factory):
         except OSError:
             return False
 
-    until(answers, 120)
+    wait_until(answers, 120)
     yield made
     cluster.shut_down_serve()
 
@@ -157,10 +162,10 @@ def test_a_watched_bundle_is_swapped_and_back(guarded, bundles, tmp_path):
         (tmp_path / "link").rename(guarded.watched)
 
     point(bundles[1])
-    until(lambda: guarded.version("watched") != before, 30)
+    wait_until(lambda: guarded.version("watched") != before, 30)
     point(tmp_path)  # no bundle is there: what answers goes on
     point(bundles[0])
-    until(lambda: guarded.version("watched") == before, 30)
+    wait_until(lambda: guarded.version("watched") == before, 30)
 
 
 def test_who_comes_when_too_many_wait_is_told_when_to_come_again(guarded):
@@ -191,7 +196,7 @@ def test_each_request_is_a_line_of_the_log_and_no_key_is(guarded):
     def logged():
         return [json.loads(line) for line in guarded.log.read_text().splitlines()]
 
-    until(lambda: logged()[-1]["status"] == 404, 10)  # a line follows its reply
+    wait_until(lambda: logged()[-1]["status"] == 404, 10)  # a line follows its reply
     lines = logged()
     (mine,) = [line for line in lines if line["id"] == "mine-2"]
     assert mine["status"] == 200 and mine["method"] == "POST" and mine["path"] == "/models/plain/predict"

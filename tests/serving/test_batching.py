@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from services.http.errors import Refused
-from services.serving.batching import MOMENT, Pace, Turns
+from services.http.errors import RequestRejected
+from services.serving.batching import INLINE_SECONDS, BatchTimeEstimate, DynamicBatcher
 
 
 class Work:
@@ -37,7 +37,9 @@ class Work:
 
     def run(self, ask, batch=4, waiting=100, small=lambda asked: True):
         async def main():
-            turns = Turns(self.compute, self.followed, batch, waiting, "test", asyncio.get_running_loop(), small)
+            turns = DynamicBatcher(
+                self.compute, self.followed, batch, waiting, "test", asyncio.get_running_loop(), small
+            )
             try:
                 return await ask(turns)
             finally:
@@ -54,7 +56,7 @@ def many(count, seconds=5.0):
     return ask
 
 
-@pytest.mark.parametrize("seconds", [0.0, 5 * MOMENT])
+@pytest.mark.parametrize("seconds", [0.0, 5 * INLINE_SECONDS])
 def test_each_gets_its_answer_in_batches(seconds):
     work = Work(seconds)
     assert work.run(many(10)) == list(range(10))
@@ -68,7 +70,7 @@ def test_what_takes_a_moment_stays_where_it_was_asked_and_the_rest_goes_to_the_t
         for one in range(30):
             await turns.answer(one, 5.0)
 
-    for seconds, last in ((0.0, threading.current_thread().name), (5 * MOMENT, "turns-test")):
+    for seconds, last in ((0.0, threading.current_thread().name), (5 * INLINE_SECONDS, "turns-test")):
         work = Work(seconds)
         work.run(one_by_one)
         work.threads.clear()
@@ -126,9 +128,9 @@ def test_too_many_and_too_late_are_told_so():
     work = Work()
     found = work.run(many(6), waiting=4)
     assert found[:4] == [0, 1, 2, 3]
-    assert all(isinstance(one, Refused) and one.status == 429 and one.wait for one in found[4:])
+    assert all(isinstance(one, RequestRejected) and one.status == 429 and one.retry_after_seconds for one in found[4:])
     late = Work().run(many(3, seconds=-1.0))
-    assert all(isinstance(one, Refused) and one.status == 503 for one in late)
+    assert all(isinstance(one, RequestRejected) and one.status == 503 for one in late)
 
 
 def test_those_who_left_are_not_computed():
@@ -146,8 +148,8 @@ def test_those_who_left_are_not_computed():
 
 
 def test_the_pace_follows_what_was_seen():
-    pace = Pace()
+    pace = BatchTimeEstimate()
     for _ in range(50):
-        pace.add(4, 0.01)
-    assert pace.foretold(1) == pytest.approx(0.01, rel=0.01)
-    assert pace.foretold(8) == pytest.approx(0.02, rel=0.01)
+        pace.add_batch(4, 0.01)
+    assert pace.predict_seconds(1) == pytest.approx(0.01, rel=0.01)
+    assert pace.predict_seconds(8) == pytest.approx(0.02, rel=0.01)

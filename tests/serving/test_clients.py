@@ -15,7 +15,7 @@ import tritonclient.http as triton
 from PIL import Image
 from tritonclient.utils import InferenceServerException
 
-from equipoise.bundle import bundle
+from equipoise.bundle.bundle import load_bundle
 
 README = Path(__file__).parents[2] / "README.md"
 KSERVE = Path(sys.executable).parents[1] / "clients" / "bin" / "python"
@@ -23,7 +23,7 @@ KSERVE = Path(sys.executable).parents[1] / "clients" / "bin" / "python"
 
 @pytest.fixture(scope="module")
 def model(service):
-    return bundle.load(service.bundle)
+    return load_bundle(service.bundle)
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from equipoise.drift.charts.cusum import STEP
-from equipoise.drift.corruptions import blurred
-from jobs import check
-from jobs.cluster.processes import until
+from equipoise.drift.charts.cusum import MIN_STEP_IMAGES
+from equipoise.drift.corruptions import blur_images
+from jobs.check import main
+from jobs.cluster.processes import wait_until
 from tests.serving.conftest import started
 from tests.support.chromium import WIDTHS, overflows, violations
 from tests.support.ray_cluster import descendants
@@ -47,7 +47,12 @@ def hook():
 @pytest.fixture(scope="module")
 def watched(stage, cluster, hook, watched_digits, tmp_path_factory):
     place = tmp_path_factory.mktemp("watched")
-    arguments = ("tick=0.2", f"webhook=http://127.0.0.1:{hook.server_port}", f"capture={place / 'kept'}", "captures=40")
+    arguments = (
+        "report_seconds=0.2",
+        f"webhook=http://127.0.0.1:{hook.server_port}",
+        f"capture_dir={place / 'kept'}",
+        "max_captures=40",
+    )
     return stage.show("watched", lambda: started(cluster, [watched_digits], place / "log", *arguments))
 
 
@@ -65,7 +70,7 @@ def send(service, pictures, **headers):
 
 def verdict(service, answered):
     """Once the monitor knows of so many pictures."""
-    return until(lambda: (found := service.json("GET", "/drift"))["images"] >= answered and found, 20)
+    return wait_until(lambda: (found := service.json("GET", "/drift"))["images"] >= answered and found, 20)
 
 
 def alarms(service):
@@ -76,14 +81,14 @@ def test_clean_requests_are_ok_and_a_blurred_lens_is_named(watched, digits, hook
     send(watched, drawn(digits, 400, 1))
     found = verdict(watched, 400)
     assert (found["state"], found["cause"], found["since"], alarms(watched)) == ("ok", None, None, [])
-    send(watched, blurred(drawn(digits, 200, 2), 0.8))
+    send(watched, blur_images(drawn(digits, 200, 2), 0.8))
     found = verdict(watched, 600)
     assert (found["state"], found["cause"]) == ("drift", "blur"), found["why"]
     assert abs(found["since"]["images"] - 200) <= 40
     assert {"name", "value", "threshold", "effect"} <= found["charts"][0].keys()
     (alarm,) = alarms(watched)
     assert alarm["cause"] == "blur"
-    until(lambda: hook.told, 20)
+    wait_until(lambda: hook.told, 20)
     assert [one["cause"] for one in hook.told] == ["blur"]
     _, _, counts = watched.ask("GET", "/metrics")
     assert f'equipoise_drift{{model="digits",version="{found["version"]}"}} 1.0' in counts.decode()
@@ -109,11 +114,11 @@ def test_charts_begin_anew_when_they_are_asked_to(watched, digits):
 def test_a_killed_monitor_goes_on_where_it_was_and_counts_nothing_twice(watched, cluster, digits):
     watched.json("POST", "/drift/reset")
     send(watched, drawn(digits, 100, 4))
-    until(lambda: watched.json("GET", "/drift")["images"] >= 100, 20)
+    wait_until(lambda: watched.json("GET", "/drift")["images"] >= 100, 20)
     (monitor,) = [pid for pid, command in descendants(cluster.head).items() if "ray::Drift" in command]
     os.kill(monitor, signal.SIGKILL)
     send(watched, drawn(digits, 200, 5))
-    found = until(lambda: answered(watched) >= 300 and watched.json("GET", "/drift"), 60)
+    found = wait_until(lambda: answered(watched) >= 300 and watched.json("GET", "/drift"), 60)
     assert found["images"] == 300 and found["state"] == "ok" and found["ticks"]["lost"] == 0
     assert "monitor restarted" in [one["event"] for one in watched.json("GET", "/drift/history")["events"]]
 
@@ -129,14 +134,14 @@ def test_each_source_has_charts_of_its_own(watched, digits):
     watched.json("POST", "/drift/reset")
     for seed in range(6):
         send(watched, drawn(digits, 20, 10 + seed), x_source="hall")
-        send(watched, blurred(drawn(digits, 20, 20 + seed), 0.8), x_source="yard")
-    found = until(lambda: (one := verdict(watched, 240)).get("sources", {}).keys() >= {"hall", "yard"} and one, 20)
+        send(watched, blur_images(drawn(digits, 20, 20 + seed), 0.8), x_source="yard")
+    found = wait_until(lambda: (one := verdict(watched, 240)).get("sources", {}).keys() >= {"hall", "yard"} and one, 20)
     assert found["sources"]["hall"]["state"] == "ok"
     assert (found["sources"]["yard"]["state"], found["sources"]["yard"]["cause"]) == ("drift", "blur")
 
 
 def test_some_requests_are_kept_and_take_labels(watched, digits):
-    kept = until(lambda: watched.json("GET", "/capture")["captures"], 20)
+    kept = wait_until(lambda: watched.json("GET", "/capture")["captures"], 20)
     assert all({"id", "label", "score", "label_given"} <= one.keys() for one in kept)
     status, headers, body = watched.ask("GET", f"/capture/{kept[0]['id']}")
     assert (status, headers["content-type"]) == (200, "image/png")
@@ -144,18 +149,18 @@ def test_some_requests_are_kept_and_take_labels(watched, digits):
     assert watched.json("POST", f"/capture/{kept[0]['id']}/label", {"label": "7"})["label_given"] == "7"
     table = f"id,label\n{kept[1]['id']},3\n".encode()
     assert watched.json("POST", "/capture/labels", table, content_type="text/csv") == {"labelled": 1}
-    given = {one["id"]: one["label_given"] for one in watched.json("GET", "/capture?most=1000")["captures"]}
+    given = {one["id"]: one["label_given"] for one in watched.json("GET", "/capture?limit=1000")["captures"]}
     assert (given[kept[0]["id"]], given[kept[1]["id"]]) == ("7", "3")
 
 
 def test_a_folder_of_pictures_is_judged_without_a_service(watched, digits, tmp_path, capsys):
-    for name, pictures in (("clean", drawn(digits, 120, 30)), ("blurred", blurred(drawn(digits, 120, 31), 0.8))):
+    for name, pictures in (("clean", drawn(digits, 120, 30)), ("blurred", blur_images(drawn(digits, 120, 31), 0.8))):
         (tmp_path / name).mkdir()
         for place, picture in enumerate(pictures):
             Image.fromarray(picture[0].numpy()).save(tmp_path / name / f"{place}.png")
 
     def checked(*arguments):
-        status = check.main(["--bundle", str(watched.bundle), "--images", *map(str, arguments)])
+        status = main(["--bundle", str(watched.bundle), "--images", *map(str, arguments)])
         return status, capsys.readouterr()
 
     status, said = checked(tmp_path / "clean", "--json")
@@ -184,7 +189,7 @@ def test_a_folder_of_pictures_is_judged_without_a_service(watched, digits, tmp_p
         ("GET", "/capture/0000000000000000", None, 404, "no capture"),
         ("GET", "/capture/..%2f..%2fetc", None, 404, ""),
         ("GET", "/capture?pool=all", None, 400, "ask for a pool"),
-        ("GET", f"/capture?most={'9' * 5000}", None, 400, "for 1000 at most"),
+        ("GET", f"/capture?limit={'9' * 5000}", None, 400, "for 1000 at most"),
         ("POST", "/capture/0000000000000000/label", b'{"label": "3"}', 404, "no capture"),
         ("POST", "/capture/labels", b"id,label\nxyz,3\n", 400, ""),
         ("POST", "/capture/labels", b"\xff\xfe", 400, "UTF-8"),
@@ -199,7 +204,7 @@ def test_a_label_of_no_class_changes_nothing(watched):
     kept = watched.json("GET", "/capture")["captures"][-1]
     status, _, body = watched.ask("POST", f"/capture/{kept['id']}/label", b'{"label": "cat"}')
     assert status == 400 and "cat" in json.loads(body)["error"]
-    same = [one for one in watched.json("GET", "/capture?most=1000")["captures"] if one["id"] == kept["id"]]
+    same = [one for one in watched.json("GET", "/capture?limit=1000")["captures"] if one["id"] == kept["id"]]
     assert same[0]["label_given"] == kept["label_given"]
 
 
@@ -213,7 +218,7 @@ def test_the_page_follows_what_is_asked_without_a_reload(watched, digits, browse
         assert page.locator("#digits-verdict").inner_text().split()[1] == "ok"
         answered = page.locator("#service dd").first
         count = int(answered.inner_text().replace(",", ""))
-        send(watched, blurred(drawn(digits, 200, 8), 0.8))
+        send(watched, blur_images(drawn(digits, 200, 8), 0.8))
         page.wait_for_function("name => document.querySelector(name).innerText.includes('blur')", arg="#digits-verdict")
         page.wait_for_function(
             "count => Number(document.querySelector('#service dd').innerText.replace(',', '')) >= count",
@@ -230,11 +235,11 @@ def test_the_page_follows_what_is_asked_without_a_reload(watched, digits, browse
 def test_how_high_charts_were_is_told_step_by_step(watched, digits):
     watched.json("POST", "/drift/reset")
     for place in range(4):  # each is reported before the next is sent
-        send(watched, blurred(drawn(digits, 64, 30 + place), 0.8))
+        send(watched, blur_images(drawn(digits, 64, 30 + place), 0.8))
         verdict(watched, 64 * (place + 1))
     found = watched.json("GET", "/drift/charts")
     steps = len(found["images"])
     assert steps > 3 and found["images"] == sorted(found["images"])
-    assert 0 <= 256 - found["images"][-1] < STEP, "fewer pictures than a step wait for those that come next"
+    assert 0 <= 256 - found["images"][-1] < MIN_STEP_IMAGES, "fewer pictures than a step wait for those that come next"
     assert {len(values) for values in found["charts"].values()} == {steps} == {len(found["threshold"])}
     assert max(map(max, found["charts"].values())) > found["threshold"][-1] > 0

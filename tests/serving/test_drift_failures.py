@@ -15,10 +15,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from equipoise.bundle import bundle, manifest
-from equipoise.drift.corruptions import blurred
-from equipoise.drift.profiling import build_profile as publishing
-from jobs.cluster.processes import free_ports, until
+from equipoise.bundle.bundle import load_bundle
+from equipoise.bundle.manifest import MANIFEST_FILE, REFERENCE_FILE, write_manifest
+from equipoise.drift.corruptions import blur_images
+from equipoise.drift.profiling.build_profile import LabelledOutputs, build_profile_arrays
+from jobs.cluster.processes import find_free_ports, wait_until
 from tests.serving.conftest import Service
 from tests.support.ray_cluster import descendants
 
@@ -43,12 +44,12 @@ def disk(tmp_path_factory):
 def hurt(stage, cluster, digits, disk, watched_digits, tmp_path_factory):
     place = tmp_path_factory.mktemp("hurt")
     good = watched_digits
-    held = bundle.load(good)
-    kept = held.reference()
+    held = load_bundle(good)
+    kept = held.load_reference_arrays()
     plain = {name: value for name, value in kept.items() if not name.startswith("drift.")}
-    logits, features = (one.numpy() for one in held.run(digits[:20]))
-    twenty = publishing.Told(digits[:20], logits, features, np.zeros(20, np.int64))
-    few = publishing.arrays(held.run, twenty, held.temperature)
+    logits, features = (one.numpy() for one in held.run_engine(digits[:20]))
+    twenty = LabelledOutputs(digits[:20], logits, features, np.zeros(20, np.int64))
+    few = build_profile_arrays(held.run_engine, twenty, held.temperature)
     bundles = {
         "digits": good,
         "without": changed(good, place / "without", plain),
@@ -61,26 +62,32 @@ def hurt(stage, cluster, digits, disk, watched_digits, tmp_path_factory):
 def changed(good, folder, arrays):
     """A bundle with another reference."""
     shutil.copytree(good, folder)
-    np.savez_compressed(folder / manifest.REFERENCE, **arrays)
-    facts = bundle.load(good).facts
-    (folder / manifest.FACTS).unlink()
-    manifest.sealed(folder, {name: value for name, value in facts.items() if name not in ("files", "digest", "schema")})
+    np.savez_compressed(folder / REFERENCE_FILE, **arrays)
+    facts = load_bundle(good).manifest
+    (folder / MANIFEST_FILE).unlink()
+    write_manifest(folder, {name: value for name, value in facts.items() if name not in ("files", "digest", "schema")})
     return folder
 
 
 @contextmanager
 def served(cluster, bundles, disk, place):
     """All of them on two replicas."""
-    (port,) = free_ports(1)
-    arguments = {"port": port, "replicas": 2, "tick": TICK, "state": str(place / "state"), "capture": str(disk)}
+    (port,) = find_free_ports(1)
+    arguments = {
+        "port": port,
+        "replicas": 2,
+        "report_seconds": TICK,
+        "state_dir": str(place / "state_dir"),
+        "capture_dir": str(disk),
+    }
     arguments |= {"models": {name: {"bundle": str(one)} for name, one in bundles.items()}}
     application = {"name": "hurt", "route_prefix": "/", "import_path": "services.app:build", "args": arguments}
     cluster.deploy({"proxy_location": "Disabled", "applications": [application]})
     service = Service(port, bundles["digits"], 0, bundles["digits"])
-    until(lambda: len(replicas(cluster)) == 2 and ready(service), 120)
+    wait_until(lambda: len(replicas(cluster)) == 2 and ready(service), 120)
     yield service
     cluster.shut_down_serve()
-    until(lambda: not replicas(cluster), 60)
+    wait_until(lambda: not replicas(cluster), 60)
 
 
 def ready(service):
@@ -136,26 +143,26 @@ def judged(service):
             return None
         return json.loads(body) if status == 200 else None
 
-    return until(answers, 60)
+    return wait_until(answers, 60)
 
 
 def test_a_killed_replica_costs_the_ticks_in_flight_and_is_reported(hurt, cluster, digits):
     some = digits[np.random.default_rng(1).integers(0, len(digits), REQUESTS)]
     with ThreadPoolExecutor(1) as beside:
         sending = beside.submit(send, hurt, some)
-        until(lambda: judged(hurt).get("images", 0) > REQUESTS / 4, 60)
+        wait_until(lambda: judged(hurt).get("images", 0) > REQUESTS / 4, 60)
         killed = time.monotonic()
         os.kill(replicas(cluster)[0], signal.SIGKILL)
         times = sending.result()
-    until(lambda: judged(hurt)["ticks"]["lost"], 60)
+    wait_until(lambda: judged(hurt)["ticks"]["lost"], 60)
     found = judged(hurt)
     in_flight = sum(killed - 5 * TICK < at < killed + TICK for at in times)
     assert REQUESTS - in_flight - 16 < found["images"] <= REQUESTS
     assert (found["state"], found["ticks"]["lost"]) == ("ok", 1)
     events = hurt.json("GET", "/drift/history?model=digits")["events"]
     assert "replica lost" in [one["event"] for one in events]
-    send(hurt, blurred(some[:300], 0.8))
-    found = until(lambda: (one := judged(hurt))["state"] == "drift" and one, 30)
+    send(hurt, blur_images(some[:300], 0.8))
+    found = wait_until(lambda: (one := judged(hurt))["state"] == "drift" and one, 30)
     assert found["cause"] == "blur"
 
 

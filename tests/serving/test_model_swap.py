@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from equipoise.bundle import bundle
-from jobs.cluster.processes import free_ports, until
+from equipoise.bundle.bundle import load_bundle
+from jobs.cluster.processes import find_free_ports, wait_until
 from tests.serving.load import Load
 from tests.support.ray_cluster import descendants
 
@@ -28,16 +28,16 @@ def picture():
 @pytest.fixture(scope="module")
 def expected(bundles, picture):
     """Of each bundle, its version and the score it gives the picture."""
-    models = [bundle.load(path) for path in bundles]
-    scores = [float(model.answer(model.pictures([picture])).scores.max()) for model in models]
-    return {model.facts["digest"][:12]: score for model, score in zip(models, scores, strict=True)}
+    models = [load_bundle(path) for path in bundles]
+    scores = [float(model.predict(model.preprocess([picture])).scores.max()) for model in models]
+    return {model.manifest["digest"][:12]: score for model, score in zip(models, scores, strict=True)}
 
 
 @pytest.fixture(scope="module")
 def deployed(stage, cluster, bundles):
     """A way to deploy a bundle on replicas, as serve deploy does, and the port they listen on."""
     stage.clear()
-    (port,) = free_ports(1)
+    (port,) = find_free_ports(1)
 
     def put(path, replicas):
         scale = {"autoscaling_config": replicas} if isinstance(replicas, dict) else {"num_replicas": replicas}
@@ -72,12 +72,12 @@ def test_twenty_swaps_under_load_lose_nothing_and_mix_nothing(deployed, bundles,
     put, versions, _, port = deployed
     ids = list(expected)
     put(bundles[0], 2)
-    until(lambda: versions() == {ids[0]}, 120)
+    wait_until(lambda: versions() == {ids[0]}, 120)
     load = Load(port, picture)
     with load.running():
         for turn in range(SWAPS):
             put(bundles[(turn + 1) % 2], 2)
-            until(lambda turn=turn: versions() == {ids[(turn + 1) % 2]}, 60)
+            wait_until(lambda turn=turn: versions() == {ids[(turn + 1) % 2]}, 60)
     assert load.wrong == []
     assert {version for version, _ in load.replies} == set(ids)
     for version, score in load.replies:
@@ -87,16 +87,16 @@ def test_twenty_swaps_under_load_lose_nothing_and_mix_nothing(deployed, bundles,
 def test_a_replica_that_is_killed_is_not_missed(cluster, deployed, bundles, expected, picture):
     put, versions, _, port = deployed
     put(bundles[0], 2)
-    until(lambda: versions() == {next(iter(expected))}, 120)
-    until(lambda: len(replicas(cluster)) == 2, 60)
+    wait_until(lambda: versions() == {next(iter(expected))}, 120)
+    wait_until(lambda: len(replicas(cluster)) == 2, 60)
     load = Load(port, picture)
     with load.running():
-        until(lambda: len(load.replies) > 200, 60)
+        wait_until(lambda: len(load.replies) > 200, 60)
         victim = replicas(cluster)[0]
         os.kill(victim, signal.SIGKILL)
-        until(lambda: len(replicas(cluster)) == 2 and victim not in replicas(cluster), 60)
+        wait_until(lambda: len(replicas(cluster)) == 2 and victim not in replicas(cluster), 60)
         seen = len(load.replies)
-        until(lambda: len(load.replies) > seen + 200, 60)
+        wait_until(lambda: len(load.replies) > seen + 200, 60)
     assert load.wrong == []
 
 
@@ -104,7 +104,7 @@ def test_a_bundle_that_cannot_be_loaded_leaves_what_answers(deployed, bundles, e
     put, versions, told, _ = deployed
     before = versions()
     put(tmp_path / "none", 2)
-    until(lambda: all("none" in str(one["not_loaded"]) for one in told()), 60)
+    wait_until(lambda: all("none" in str(one["not_loaded"]) for one in told()), 60)
     assert versions() == before
 
 
@@ -113,15 +113,15 @@ def test_replicas_come_and_go_with_the_work(cluster, deployed, bundles):
     quick = {"metrics_interval_s": 0.5, "look_back_period_s": 2, "upscale_delay_s": 1, "downscale_delay_s": 1}
     policy = {"policy_function": "services.scaling:policy"}
     put(bundles[0], {"min_replicas": 1, "max_replicas": 2, "policy": policy} | quick)
-    until(lambda: None not in versions() and len(replicas(cluster)) == 1, 120)
+    wait_until(lambda: None not in versions() and len(replicas(cluster)) == 1, 120)
     large = io.BytesIO()
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (900, 900)).astype(np.uint8)).save(large, "PNG")
     load = Load(port, large.getvalue())
     with load.running():
-        until(lambda: len(replicas(cluster)) == 2, 120)
-        until(lambda: None not in versions(), 60)
+        wait_until(lambda: len(replicas(cluster)) == 2, 120)
+        wait_until(lambda: None not in versions(), 60)
         load.pause = 0.2
-        until(lambda: len(replicas(cluster)) == 1, 120)
+        wait_until(lambda: len(replicas(cluster)) == 1, 120)
     assert load.wrong == []
 
 

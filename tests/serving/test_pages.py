@@ -6,8 +6,8 @@ from http.client import HTTPConnection
 
 import pytest
 
-from equipoise.storage import atomic as store
-from jobs.cluster.processes import free_ports, until
+from equipoise.storage.atomic import write_json
+from jobs.cluster.processes import find_free_ports, wait_until
 from tests.serving.conftest import SERVE
 from tests.support.sweep_folders import sweep, system
 from tests.unit.dashboards.test_training_run import record
@@ -16,7 +16,7 @@ from tests.unit.dashboards.test_training_run import record
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
     root = tmp_path_factory.mktemp("served") / "runs"
-    store.write_json(root / "one" / "record.json", record().to_json())
+    write_json(root / "one" / "record.json", record().to_json())
     sweep(root / "swept")
     (root / "going").mkdir()
     (root / "going" / "trial.json").write_text(json.dumps({"workload": "digits"}))
@@ -27,11 +27,11 @@ def root(tmp_path_factory):
 @pytest.fixture(scope="module")
 def port(stage, cluster, root, tmp_path_factory):
     stage.clear()
-    (port,) = free_ports(1)
+    (port,) = find_free_ports(1)
     log = tmp_path_factory.mktemp("pages") / "log"
     process = cluster.start(SERVE, "run", "services.pages:build", f"runs={root}", f"port={port}", log=log)
     try:
-        until(lambda: process.poll() is None and answered(port), 60)
+        wait_until(lambda: process.poll() is None and answered(port), 60)
         assert f"will answer at http://127.0.0.1:{port}/" in log.read_text()
         yield port
     finally:
@@ -57,9 +57,9 @@ def ask(port, path):
 
 
 def tried(root, seed):
-    one = replace(record().trial, seed=seed, lr=0.1)
-    held = replace(record(), trial=one, ended="reached", examples_to_target=900.0 + seed)
-    store.write_json(root / "going" / "trials" / f"batch-32-lr-0.1-seed-{seed}.json", held.to_json())
+    one = replace(record().config, seed=seed, lr=0.1)
+    held = replace(record(), config=one, status="reached_target", examples_to_target=900.0 + seed)
+    write_json(root / "going" / "trials" / f"batch-32-lr-0.1-seed-{seed}.json", held.to_json())
 
 
 def test_a_sweep_is_seen_as_it_goes_and_what_was_chosen_stays(browser, port, root):

@@ -10,14 +10,14 @@ import pytest
 import torch
 from PIL import Image
 
-from equipoise.bundle import bundle
+from equipoise.bundle.bundle import load_bundle
 
 PREDICT, INFER = "/predict", "/v2/models/digits/infer"
 
 
 @pytest.fixture(scope="module")
 def model(service):
-    return bundle.load(service.bundle)
+    return load_bundle(service.bundle)
 
 
 def drawn(seed=0, size=(16, 16)):

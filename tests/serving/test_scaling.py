@@ -1,12 +1,12 @@
 """How many replicas the work takes."""
 
-from services.scaling import replicas
+from services.scaling import required_replicas
 
 
 def test_replicas_follow_the_work_and_not_the_clients():
-    assert replicas([], 3) == 3  # nobody said anything yet
-    assert replicas([0.0], 1) == replicas([0.0, 0.0], 2) == 1
-    assert replicas([0.7], 1) == 1
-    assert replicas([0.8], 1) == 2
-    assert replicas([0.35, 0.35], 2) == 1
-    assert replicas([1.0, 1.0, 1.0], 3) == 5
+    assert required_replicas([], 3) == 3  # nobody said anything yet
+    assert required_replicas([0.0], 1) == required_replicas([0.0, 0.0], 2) == 1
+    assert required_replicas([0.7], 1) == 1
+    assert required_replicas([0.8], 1) == 2
+    assert required_replicas([0.35, 0.35], 2) == 1
+    assert required_replicas([1.0, 1.0, 1.0], 3) == 5

@@ -4,16 +4,18 @@ from pathlib import Path
 
 from safetensors.torch import save_file
 
-from equipoise.config import Trial
+from equipoise.config import TrainConfig
 from equipoise.runs.record import Record
-from equipoise.storage import atomic as store
+from equipoise.storage.atomic import write_json
 from equipoise.training.loop import Training
-from jobs.publishing.publish import PublishRequest, publish
+from jobs.publishing.publish import PublishRequest, publish_bundle
 
 
 def short_run(folder: Path, workload: str = "digits", examples: int = 3200, seed: int = 0) -> Path:
     """A run that ended at its cap."""
-    training = Training(Trial(workload=workload, batch=32, lr=0.1, examples=examples, target=2.0, seed=seed))
+    training = Training(
+        TrainConfig(workload=workload, batch_size=32, lr=0.1, max_examples=examples, target=2.0, seed=seed)
+    )
     for _ in training.laps():
         pass
     return kept(training, folder)
@@ -25,19 +27,19 @@ def kept(training: Training, folder: Path) -> Path:
     weights = {name: value.contiguous() for name, value in training.model.state_dict().items()}
     save_file(weights, folder / "model.safetensors")
     record = Record(
-        trial=training.trial,
+        config=training.config,
         machine={},
-        laps=training.done,
-        ended=str(training.ended),
+        laps=training.finished_laps,
+        status=str(training.status),
         target=training.target,
         examples_to_target=None,
         test=None,
     )
-    store.write_json(folder / "record.json", record.to_json())
+    write_json(folder / "record.json", record.to_json())
     return folder
 
 
 def published(run: Path, out: Path, drift: bool = False) -> Path:
     """Its bundle; without what drift is told by, which takes seconds, unless asked for."""
-    publish(PublishRequest(run=run, out=out, native=False, drift=drift))
+    publish_bundle(PublishRequest(run=run, out=out, native=False, drift=drift))
     return out

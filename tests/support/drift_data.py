@@ -7,9 +7,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from equipoise.drift.charts.baseline import Seen
-from equipoise.drift.profiling import build_profile as publishing
-from equipoise.drift.reference.profile import Known
+from equipoise.drift.charts.baseline import ImageFeatures
+from equipoise.drift.profiling.build_profile import LabelledOutputs, build_reference_profile
+from equipoise.drift.reference.profile import ReferenceProfile
 
 CLASSES = 4
 COLOURS = torch.tensor([[200, 60, 50], [60, 180, 70], [60, 80, 200], [190, 180, 60]], dtype=torch.float32)
@@ -39,19 +39,19 @@ def model(batch: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @cache
-def known(count: int = 600) -> Known:
+def known(count: int = 600) -> ReferenceProfile:
     """What a reference of so many pictures tells."""
-    return publishing.made(model, told(count, seed=1), 1.0, told(400, seed=2))
+    return build_reference_profile(model, told(count, seed=1), 1.0, told(400, seed=2))
 
 
-def told(count: int, seed: int) -> publishing.Told:
+def told(count: int, seed: int) -> LabelledOutputs:
     """Pictures, and what the model says of them."""
     some, labels = pictures(count, seed)
     logits, features = (one.numpy() for one in model(some))
-    return publishing.Told(some, logits, features, labels)
+    return LabelledOutputs(some, logits, features, labels)
 
 
-def seen(some: Tensor) -> Seen:
+def seen(some: Tensor) -> ImageFeatures:
     """What there is to say of pictures."""
     logits, features = (one.numpy() for one in model(some))
-    return known().baseline.seen(some.numpy(), logits, features)
+    return known().baseline.extract_features(some.numpy(), logits, features)

@@ -3,15 +3,15 @@
 import numpy as np
 import torch
 
-from equipoise.config import Trial
+from equipoise.config import TrainConfig
 from equipoise.workloads import Workload
-from equipoise.workloads.base import dealt, split
-from equipoise.workloads.models import model
+from equipoise.workloads.base import select_examples, stratified_split
+from equipoise.workloads.models import model_factory
 
 SIZE, BANDS = 16, 3
 
 
-def workload(trial: Trial) -> Workload:
+def workload(trial: TrainConfig) -> Workload:
     """2,106 colour patches of the two photographs that scikit-learn carries, in six classes."""
     from sklearn.datasets import load_sample_images
 
@@ -25,15 +25,15 @@ def workload(trial: Trial) -> Workload:
                 labels.append(number * BANDS + row * BANDS // rows)
     pictures = torch.from_numpy(np.stack(patches)).permute(0, 3, 1, 2).contiguous()
     classes, targets = np.array(labels), torch.tensor(labels)
-    train, validation, reference, test = dealt(classes, (0.15, 0.1, 0.15))
+    train, validation, reference, test = stratified_split(classes, (0.15, 0.1, 0.15))
     return Workload(
         name="patches",
         classes=[f"{name}, {band}" for name in ("china", "flower") for band in ("top", "middle", "bottom")],
-        train=split(pictures, targets, train),
-        validation=split(pictures, targets, validation),
-        reference=split(pictures, targets, reference),
-        test=split(pictures, targets, test),
-        model=model(trial.model or "lenet", classes=2 * BANDS, channels=3, size=SIZE),
+        train=select_examples(pictures, targets, train),
+        validation=select_examples(pictures, targets, validation),
+        reference=select_examples(pictures, targets, reference),
+        test=select_examples(pictures, targets, test),
+        model=model_factory(trial.model or "lenet", num_classes=2 * BANDS, in_channels=3, image_size=SIZE),
         target=0.8,
         mean=(0.4, 0.4, 0.4),
         std=(0.25, 0.25, 0.25),

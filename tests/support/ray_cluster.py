@@ -13,19 +13,19 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from jobs.cluster import processes
-from jobs.cluster.private_ray import Stage, stage
+from jobs.cluster.private_ray import PrivateRay, start_private_ray
+from jobs.cluster.processes import find_process_tree
 
 ROOT = Path(__file__).parents[2]
 
 
 @dataclass
-class Cluster(Stage):
+class Cluster(PrivateRay):
     """A running head node, and what tests do with it."""
 
     def start(self, *command: str, log: Path | None = None, cwd: Path | None = None) -> subprocess.Popen[str]:
         """In the project's folder if not told otherwise."""
-        return super().start(*command, log=log, cwd=cwd or ROOT)
+        return super().start_command(*command, log=log, cwd=cwd or ROOT)
 
     def run(self, *arguments: str, timeout: float = 180, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
         """A command of a user's, to its end."""
@@ -63,14 +63,14 @@ def cluster():
 @contextmanager
 def running(**variables: str) -> Iterator[Cluster]:
     """A head node with two slots, until the end of the block."""
-    with stage(2, **variables) as made:
-        yield Cluster(made.environment | {"OMP_NUM_THREADS": "1"} | variables, made.head, made.started)
+    with start_private_ray(2, **variables) as made:
+        yield Cluster(made.environment | {"OMP_NUM_THREADS": "1"} | variables, made.head_pid, made.processes)
 
 
 def descendants(root: int) -> dict[int, str]:
     """Ids of a process and of all below it, with their command lines."""
     found = {}
-    for pid in processes.family(root):
+    for pid in find_process_tree(root):
         with suppress(OSError):  # it ended meanwhile
             found[pid] = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
     return found

@@ -4,10 +4,10 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from equipoise.planning.document import document, read_request
-from equipoise.planning.plan import Place
-from equipoise.storage import atomic as store
-from jobs.ray_tune.confirmation import planned
+from equipoise.planning.document import build_plan_document, read_request
+from equipoise.planning.plan import ClusterShape
+from equipoise.storage.atomic import write_json
+from jobs.ray_tune.confirmation import write_plan
 
 WORKERS, BATCHES = (1, 2, 4), (16, 32, 64, 128)
 
@@ -40,12 +40,12 @@ def sweep(out: Path, seeds: int = 3) -> Path:
     system(out / "system.csv")
     statistical(out / "statistical.csv", seeds)
     (out / "trial.json").write_text(json.dumps({"workload": "made-up"}))
-    planned(out)
+    write_plan(out)
     return out
 
 
-def planned_alone(out: Path, places: tuple[Place, ...] = (), **measured: Path) -> dict[str, object]:
+def planned_alone(out: Path, places: tuple[ClusterShape, ...] = (), **measured: Path) -> dict[str, object]:
     """A plan of one table or two, that no sweep made."""
-    facts = document(replace(read_request(**measured), places=places))
-    store.write_json(out / "plan.json", facts)
+    facts = build_plan_document(replace(read_request(**measured), places=places))
+    write_json(out / "plan.json", facts)
     return facts

@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from equipoise.config import Trial
+from equipoise.config import TrainConfig
 from equipoise.images.augment import Augment
 from equipoise.workloads import Workload
 from equipoise.workloads.digits import digits
@@ -27,7 +27,7 @@ ALL = Augment(
 )
 
 
-def with_dropout(trial: Trial) -> Workload:
+def with_dropout(trial: TrainConfig) -> Workload:
     """Digits, learned by a network with two dropout layers."""
     return replace(
         digits(trial),
@@ -37,7 +37,7 @@ def with_dropout(trial: Trial) -> Workload:
     )
 
 
-def with_batch_norm(trial: Trial) -> Workload:
+def with_batch_norm(trial: TrainConfig) -> Workload:
     """Digits, learned by a network with batch normalisation."""
     return replace(
         digits(trial),
@@ -47,7 +47,7 @@ def with_batch_norm(trial: Trial) -> Workload:
     )
 
 
-def with_convolutions(trial: Trial) -> Workload:
+def with_convolutions(trial: TrainConfig) -> Workload:
     """Digits, learned by convolutions over several channels, whose weights have a layout to get wrong."""
     return replace(
         digits(trial),
@@ -70,12 +70,12 @@ class Unused(nn.Module):
         return self.frozen(self.body(images.flatten(1)))
 
 
-def with_unused(trial: Trial) -> Workload:
+def with_unused(trial: TrainConfig) -> Workload:
     """Digits, learned by a model of which parts are not trained."""
     return replace(digits(trial), model=Unused)
 
 
-def with_little_memory(trial: Trial) -> Workload:
+def with_little_memory(trial: TrainConfig) -> Workload:
     """Digits, on a device that holds no more than 32 examples at a time."""
 
     def loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -86,6 +86,6 @@ def with_little_memory(trial: Trial) -> Workload:
     return replace(digits(trial), loss=loss)
 
 
-def with_all_variations(trial: Trial) -> Workload:
+def with_all_variations(trial: TrainConfig) -> Workload:
     """Products in small pictures, changed in every way there is."""
-    return replace(vending(replace(trial, size=32)), augment=ALL)
+    return replace(vending(replace(trial, image_size=32)), augment=ALL)

@@ -3,7 +3,7 @@
 import fsspec
 import pytest
 
-from equipoise.storage.object_store import Url
+from equipoise.storage.object_store import RemotePath
 
 
 @pytest.fixture
@@ -16,4 +16,4 @@ def memory():
 
 @pytest.fixture
 def bucket(memory):
-    return Url("memory://bucket")
+    return RemotePath("memory://bucket")

@@ -1,4 +1,4 @@
-from equipoise.formatting import first_line, pluralize
+from equipoise.formatting import first_error_line, pluralize
 
 
 def test_a_count_stands_with_its_noun():
@@ -6,6 +6,6 @@ def test_a_count_stands_with_its_noun():
 
 
 def test_an_error_is_told_by_its_first_line_or_else_by_its_type():
-    assert first_line(ValueError("\n one\ntwo")) == "one"
-    assert first_line(KeyError()) == "KeyError"
-    assert first_line(KeyError(), "no message") == "no message"
+    assert first_error_line(ValueError("\n one\ntwo")) == "one"
+    assert first_error_line(KeyError()) == "KeyError"
+    assert first_error_line(KeyError(), "no message") == "no message"

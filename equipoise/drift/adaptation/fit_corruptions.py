@@ -6,88 +6,97 @@ hand, all sizes are found together: those with which the reference's pictures co
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
 
-from equipoise.drift.adaptation.workload import Change, changed
-from equipoise.drift.corruptions import Kind, kinds
-from equipoise.drift.diagnosis.effects import weights
-from equipoise.drift.features.image_stats import NAMES, statistics
+from equipoise.drift.adaptation.workload import CorruptionAmount, apply_corruptions
+from equipoise.drift.corruptions import Corruption, all_corruptions
+from equipoise.drift.diagnosis.effects import feature_weights
+from equipoise.drift.features.image_stats import STATISTIC_NAMES, image_statistics
+from equipoise.type_aliases import AnyArray
 
-Array = NDArray[Any]
-
-MOST = 4  # changes at once
-BETTER = 0.25  # share of what is left, by which one more change must bring pictures nearer
-ROUNDS = 100  # of the search, each of which changes all pictures once
-FEWEST = 30  # pictures of the drift
-FEW = 100  # of the reference's, that are changed again and again
+MAX_CORRUPTIONS = 4  # changes at once
+MIN_DISTANCE_REDUCTION = 0.25  # share of what is left, by which one more change must bring pictures nearer
+MAX_SEARCH_EVALUATIONS = 100  # of the search, each of which changes all pictures once
+MIN_DRIFTED_IMAGES = 30  # pictures of the drift
+MAX_FIT_REFERENCE_IMAGES = 100  # of the reference's, that are changed again and again
 
 
-class Fit:
+class CorruptionFit:
     """How far changed pictures are from those of the drift."""
 
-    def __init__(self, plain: Tensor, plain_labels: Array, drifted: Tensor, drifted_labels: Array) -> None:
-        some = np.linspace(0, len(plain) - 1, min(FEW, len(plain))).astype(int)
-        self.plain, self.labels = plain[some], plain_labels[some]
-        self.classes = np.intersect1d(self.labels, drifted_labels)
-        self.aim = by_class(statistics(drifted.numpy()), drifted_labels, self.classes)
-        self.scale = np.maximum(statistics(self.plain.numpy()).std(0), 0.01)
-        self.weights = weights()[: len(NAMES)]
+    def __init__(
+        self, reference_images: Tensor, reference_labels: AnyArray, drifted_images: Tensor, drifted_labels: AnyArray
+    ) -> None:
+        some = np.linspace(0, len(reference_images) - 1, min(MAX_FIT_REFERENCE_IMAGES, len(reference_images))).astype(
+            int
+        )
+        self.reference_images, self.reference_labels = reference_images[some], reference_labels[some]
+        self.shared_classes = np.intersect1d(self.reference_labels, drifted_labels)
+        self.target_means = mean_by_class(image_statistics(drifted_images.numpy()), drifted_labels, self.shared_classes)
+        self.scale = np.maximum(image_statistics(self.reference_images.numpy()).std(0), 0.01)
+        self.weights = feature_weights()[: len(STATISTIC_NAMES)]
 
-    def away(self, changes: list[Change]) -> float:
+    def squared_distance(self, amounts: list[CorruptionAmount]) -> float:
         """The squared distance of mean figures, in standard deviations, over classes that both have."""
-        figures = statistics(changed(self.plain, changes).numpy())
-        apart = (by_class(figures, self.labels, self.classes) - self.aim) / self.scale
+        figures = image_statistics(apply_corruptions(self.reference_images, amounts).numpy())
+        apart = (mean_by_class(figures, self.reference_labels, self.shared_classes) - self.target_means) / self.scale
         return float(((apart.mean(0) * self.weights) ** 2).sum())
 
 
-def by_class(figures: Array, labels: Array, classes: Array) -> Array:
+def mean_by_class(statistics: AnyArray, labels: AnyArray, classes: AnyArray) -> AnyArray:
     """Mean figures of each class."""
-    return np.stack([figures[labels == one].mean(0) for one in classes])
+    return np.stack([statistics[labels == one].mean(0) for one in classes])
 
 
-def refined(changes: Sequence[Change], fit: Fit) -> list[Change]:
+def fit_corruption_amounts(amounts: Sequence[CorruptionAmount], fit: CorruptionFit) -> list[CorruptionAmount]:
     """The changes at their best sizes together, and further ones where they bring pictures nearer."""
-    found, left = sized([*changes], fit)
-    while len(found) < MOST:
+    found, left = optimize_amounts([*amounts], fit)
+    while len(found) < MAX_CORRUPTIONS:
         tried = [
-            Change(one.cause, one.detail, one.sizes[len(one.sizes) // 2]) for one in kinds() if usable(one, found, fit)
+            CorruptionAmount(one.cause, one.detail, one.sizes[len(one.sizes) // 2])
+            for one in all_corruptions()
+            if is_candidate(one, found, fit)
         ]
-        best = min(tried, key=lambda one: fit.away([*found, one]))
-        more, closer = sized([*found, best], fit)
-        if closer > (1 - BETTER) * left:
+        best = min(tried, key=lambda one: fit.squared_distance([*found, one]))
+        more, closer = optimize_amounts([*found, best], fit)
+        if closer > (1 - MIN_DISTANCE_REDUCTION) * left:
             break
         found, left = more, closer
     return found
 
 
-def usable(kind: Kind, found: list[Change], fit: Fit) -> bool:
+def is_candidate(corruption: Corruption, selected: list[CorruptionAmount], fit: CorruptionFit) -> bool:
     """Whether a kind of change may come on top of those that were found."""
-    there = {(one.cause, one.detail) for one in found}
-    same = kind.cause in {one.cause for one in found} - {"reflection"}
-    colours = fit.plain.shape[1] == 3 or not kind.colours
+    there = {(one.cause, one.detail) for one in selected}
+    same = corruption.cause in {one.cause for one in selected} - {"reflection"}
+    colours = fit.reference_images.shape[1] == 3 or not corruption.requires_color
     return (
-        colours and kind.cause not in ("features", "geometry") and not same and (kind.cause, kind.detail) not in there
+        colours
+        and corruption.cause not in ("features", "geometry")
+        and not same
+        and (corruption.cause, corruption.detail) not in there
     )
 
 
-def sized(changes: list[Change], fit: Fit) -> tuple[list[Change], float]:
+def optimize_amounts(amounts: list[CorruptionAmount], fit: CorruptionFit) -> tuple[list[CorruptionAmount], float]:
     """The sizes that bring pictures nearest, and how far they stay."""
-    free = [place for place, one in enumerate(changes) if len(one.kind.sizes) > 1]
+    free = [place for place, one in enumerate(amounts) if len(one.corruption.sizes) > 1]
     if not free:
-        return changes, fit.away(changes)
+        return amounts, fit.squared_distance(amounts)
 
-    def at(shares: Array) -> list[Change]:
-        moved = [*changes]
+    def at(shares: AnyArray) -> list[CorruptionAmount]:
+        moved = [*amounts]
         for place, share in zip(free, np.clip(shares, 0.02, 4), strict=True):
-            moved[place] = replace(changes[place], value=changes[place].sized(float(share)))
+            moved[place] = replace(amounts[place], value=amounts[place].scaled_value(float(share)))
         return moved
 
     found = minimize(
-        lambda shares: fit.away(at(shares)), np.ones(len(free)), method="Nelder-Mead", options={"maxfev": ROUNDS}
+        lambda shares: fit.squared_distance(at(shares)),
+        np.ones(len(free)),
+        method="Nelder-Mead",
+        options={"maxfev": MAX_SEARCH_EVALUATIONS},
     )
     return at(found.x), float(found.fun)

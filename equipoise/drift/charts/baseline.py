@@ -10,44 +10,43 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.drift.charts.sums import Layout, Sums
-from equipoise.drift.features import confidence
-from equipoise.drift.features import image_stats as statistics
-from equipoise.drift.features.random_fourier import Waves
+from equipoise.drift.charts.sums import FixedPointSums, SumsLayout
+from equipoise.drift.features.confidence import CONFIDENCE_STATISTICS, confidence_statistics
+from equipoise.drift.features.image_stats import STATISTIC_NAMES, image_statistics
+from equipoise.drift.features.random_fourier import RandomFourierFeatures
+from equipoise.type_aliases import AnyArray
 
-Array = NDArray[Any]
-
-FEWEST = 100  # pictures of a reference from which anything can be told
-MOST_SCORE = 4.0  # standard deviations: one odd picture alone is no drift
-LEAST_SCALE = 0.01  # of a figure that is always the same in the reference
-LEAN = 5.0  # pictures that the whole reference counts for in what is usual for one class
-FIGURES = (*statistics.NAMES, *confidence.NAMES, "distance", "strange")
+MIN_REFERENCE_IMAGES = 100  # pictures of a reference from which anything can be told
+MAX_ABS_SCORE = 4.0  # standard deviations: one odd picture alone is no drift
+MIN_SCALE = 0.01  # of a figure that is always the same in the reference
+SHRINKAGE_IMAGES = 5.0  # pictures that the whole reference counts for in what is usual for one class
+CHARTED_FEATURES = (*STATISTIC_NAMES, *CONFIDENCE_STATISTICS, "distance", "strange")
 """what is charted of each picture; the last two are how far its features are from those of its class, and whether that
 is hardly ever seen: something the model never met"""
-STRANGE = 3.0  # standard deviations of the distance
-WIDER = 3.0  # standard errors by which bets allow for the reference's own scatter
+MIN_OUTLIER_SCORE = 3.0  # standard deviations of the distance
+RANK_MARGIN_STANDARD_ERRORS = 3.0  # standard errors by which bets allow for the reference's own scatter
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class ImageFeatures:
     """What there is to say of a few pictures: a row each."""
 
-    figures: NDArray[np.float32]
+    statistics: NDArray[np.float32]
     """(n, FIGURES without the last two)"""
-    classes: NDArray[np.int64]
+    predicted_classes: NDArray[np.int64]
     """what they were called"""
-    waves: NDArray[np.float32]
+    fourier_features: NDArray[np.float32]
 
     def __len__(self) -> int:
-        return len(self.classes)
+        return len(self.predicted_classes)
 
-    def some(self, places: list[int]) -> "Seen":
+    def select(self, indices: list[int]) -> "ImageFeatures":
         """A few of them."""
-        return Seen(self.figures[places], self.classes[places], self.waves[places])
+        return ImageFeatures(self.statistics[indices], self.predicted_classes[indices], self.fourier_features[indices])
 
 
 @dataclass(frozen=True, eq=False)
-class Usual:
+class ClassStatistics:
     """By predicted class, what figures and features are like in a reference."""
 
     counts: NDArray[np.float64]
@@ -60,54 +59,65 @@ class Usual:
     trace: NDArray[np.float64]
     """(classes,) mean square of what is left of the waves without the mean"""
 
-    def scores(self, seen: Seen) -> NDArray[np.float64]:
+    def scores(self, image_features: ImageFeatures) -> NDArray[np.float64]:
         """Standard deviations from what is usual, within reason."""
-        return np.clip(self.shifts(seen) / self.scale[seen.classes], -MOST_SCORE, MOST_SCORE)
+        return np.clip(
+            self.shifts(image_features) / self.scale[image_features.predicted_classes], -MAX_ABS_SCORE, MAX_ABS_SCORE
+        )
 
-    def shifts(self, seen: Seen) -> NDArray[np.float64]:
+    def shifts(self, image_features: ImageFeatures) -> NDArray[np.float64]:
         """Differences from what is usual, in their own units."""
-        return np.concatenate([seen.figures, self.distances(seen)], 1) - self.mean[seen.classes]
+        return (
+            np.concatenate([image_features.statistics, self.distance_statistics(image_features)], 1)
+            - self.mean[image_features.predicted_classes]
+        )
 
-    def distances(self, seen: Seen) -> NDArray[np.float64]:
+    def distance_statistics(self, image_features: ImageFeatures) -> NDArray[np.float64]:
         """(n, 2): squared distances of features from the mean of their class, and whether they are strange."""
-        found = distances(seen, self.waves)
-        place = FIGURES.index("distance")
-        score = (found - self.mean[seen.classes, place]) / self.scale[seen.classes, place]
-        return np.stack([found, score > STRANGE], 1)
+        found = squared_class_distances(image_features, self.waves)
+        place = CHARTED_FEATURES.index("distance")
+        score = (found - self.mean[image_features.predicted_classes, place]) / self.scale[
+            image_features.predicted_classes, place
+        ]
+        return np.stack([found, score > MIN_OUTLIER_SCORE], 1)
 
 
-def distances(seen: Seen, waves: NDArray[np.float64]) -> NDArray[np.float64]:
+def squared_class_distances(image_features: ImageFeatures, class_means: NDArray[np.float64]) -> NDArray[np.float64]:
     """Squared distances of features, whose length is 1, from the mean of their class."""
-    mean = waves[seen.classes]
-    return np.asarray(1 - 2 * (seen.waves * mean).sum(1) + (mean**2).sum(1))
+    mean = class_means[image_features.predicted_classes]
+    return np.asarray(1 - 2 * (image_features.fourier_features * mean).sum(1) + (mean**2).sum(1))
 
 
-def usual(seen: Seen, classes: int) -> Usual:
+def fit_class_statistics(image_features: ImageFeatures, class_count: int) -> ClassStatistics:
     """Of a reference. A class with few pictures leans on all of them."""
-    member = np.zeros((classes, len(seen)))
-    member[seen.classes, np.arange(len(seen))] = 1
-    waves = leaning(member, seen.waves.astype(np.float64))
-    rest = seen.waves - waves[seen.classes]
-    trace = leaning(member, (rest**2).sum(1)[:, None])[:, 0]
-    distance = distances(seen, waves)[:, None]
-    mean, scale = moments(member, seen.classes, np.concatenate([seen.figures, distance], 1))
-    strange = (distance - mean[seen.classes, -1:]) / scale[seen.classes, -1:] > STRANGE
-    other_mean, other_scale = moments(member, seen.classes, strange.astype(np.float64))
+    member = np.zeros((class_count, len(image_features)))
+    member[image_features.predicted_classes, np.arange(len(image_features))] = 1
+    waves = shrunk_class_means(member, image_features.fourier_features.astype(np.float64))
+    rest = image_features.fourier_features - waves[image_features.predicted_classes]
+    trace = shrunk_class_means(member, (rest**2).sum(1)[:, None])[:, 0]
+    distance = squared_class_distances(image_features, waves)[:, None]
+    mean, scale = class_moments(
+        member, image_features.predicted_classes, np.concatenate([image_features.statistics, distance], 1)
+    )
+    strange = (distance - mean[image_features.predicted_classes, -1:]) / scale[
+        image_features.predicted_classes, -1:
+    ] > MIN_OUTLIER_SCORE
+    other_mean, other_scale = class_moments(member, image_features.predicted_classes, strange.astype(np.float64))
     mean, scale = np.concatenate([mean, other_mean], 1), np.concatenate([scale, other_scale], 1)
-    return Usual(member.sum(1), mean, scale, waves, trace)
+    return ClassStatistics(member.sum(1), mean, scale, waves, trace)
 
 
-def moments(member: NDArray[np.float64], classes: NDArray[np.int64], values: Array) -> tuple[Any, Any]:
+def class_moments(membership: NDArray[np.float64], classes: NDArray[np.int64], values: AnyArray) -> tuple[Any, Any]:
     """Means and standard deviations by class."""
     values = values.astype(np.float64)
-    mean = leaning(member, values)
-    return mean, np.maximum(np.sqrt(leaning(member, (values - mean[classes]) ** 2)), LEAST_SCALE)
+    mean = shrunk_class_means(membership, values)
+    return mean, np.maximum(np.sqrt(shrunk_class_means(membership, (values - mean[classes]) ** 2)), MIN_SCALE)
 
 
-def leaning(member: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+def shrunk_class_means(membership: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Means by class, which lean on the mean of all."""
-    sums, counts = member @ values, member.sum(1)[:, None]
-    return np.asarray((sums + LEAN * values.mean(0)) / (counts + LEAN))
+    sums, counts = membership @ values, membership.sum(1)[:, None]
+    return np.asarray((sums + SHRINKAGE_IMAGES * values.mean(0)) / (counts + SHRINKAGE_IMAGES))
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,39 +125,41 @@ class Baseline:
     """A bundle's reference, ready for pictures to be held against it."""
 
     temperature: float
-    waves: Waves
-    usual: Usual
-    layout: Layout
+    random_fourier: RandomFourierFeatures
+    usual: ClassStatistics
+    layout: SumsLayout
     ranked: NDArray[np.float32]
     """(FIGURES, reference): scores of the reference, each figure's in order"""
     wider: float
     """of a rank: how far the reference's own scatter may move its mean"""
 
-    def seen(self, pictures: NDArray[np.uint8], logits: Array, features: Array) -> Seen:
+    def extract_features(self, pictures: NDArray[np.uint8], logits: AnyArray, features: AnyArray) -> ImageFeatures:
         """What there is to say of pictures that the model has answered."""
-        sure = confidence.confidence(logits, self.temperature)
-        figures = np.concatenate([statistics.statistics(pictures), sure], 1)
-        return Seen(figures, logits.argmax(1), self.waves(features))
+        sure = confidence_statistics(logits, self.temperature)
+        figures = np.concatenate([image_statistics(pictures), sure], 1)
+        return ImageFeatures(figures, logits.argmax(1), self.random_fourier(features))
 
-    def sums(self, seen: Seen) -> Sums:
+    def sum_features(self, image_features: ImageFeatures) -> FixedPointSums:
         """What a replica adds for them."""
-        shifts = self.usual.shifts(seen)
-        scores = np.clip(shifts / self.usual.scale[seen.classes], -MOST_SCORE, MOST_SCORE)
-        low, high = self.bets(scores)
-        return self.layout.packed(
-            all=np.array([len(seen)]),
-            classes=np.bincount(seen.classes, minlength=self.layout.classes),
+        shifts = self.usual.shifts(image_features)
+        scores = np.clip(shifts / self.usual.scale[image_features.predicted_classes], -MAX_ABS_SCORE, MAX_ABS_SCORE)
+        low, high = self.betting_gains(scores)
+        return self.layout.pack(
+            all=np.array([len(image_features)]),
+            classes=np.bincount(image_features.predicted_classes, minlength=self.layout.class_count),
             scores=scores,
             shifts=shifts,
             low=low,
             high=high,
-            waves=seen.waves,
+            waves=image_features.fourier_features,
         )
 
-    def bets(self, scores: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def betting_gains(self, scores: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The logarithms of what bets on low and on high ranks bring."""
         rank = self.ranks(scores) - 0.5
-        rank[:, FIGURES.index("strange")] = 0  # a yes or no: its rank would tell the class, and runs of one win bets
+        rank[:, CHARTED_FEATURES.index("strange")] = (
+            0  # a yes or no: its rank would tell the class, and runs of one win bets
+        )
         return np.log1p(-rank - self.wider), np.log1p(rank - self.wider)
 
     def ranks(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -157,17 +169,22 @@ class Baseline:
         return np.asarray(np.stack(sides, 1) / (2 * self.ranked.shape[1]))
 
 
-def baseline(seen: Seen, classes: int, made: Waves, temperature: float) -> Baseline:
+def fit_baseline(
+    image_features: ImageFeatures, class_count: int, random_fourier: RandomFourierFeatures, temperature: float
+) -> Baseline:
     """Of a reference's pictures."""
-    if len(seen) < FEWEST:
-        raise ValueError(f"the reference has {len(seen)} pictures: {FEWEST} are needed to tell drift from chance")
-    found = usual(seen, classes)
-    ranked = np.sort(found.scores(seen).astype(np.float32), 0).T
-    fewest = max(found.counts[found.counts > 0].min(), LEAN)
-    layout = Layout(classes, len(FIGURES), seen.waves.shape[1])
-    return Baseline(temperature, made, found, layout, np.ascontiguousarray(ranked), wider(fewest))
+    if len(image_features) < MIN_REFERENCE_IMAGES:
+        raise ValueError(
+            f"the reference has {len(image_features)} pictures: "
+            f"{MIN_REFERENCE_IMAGES} are needed to tell drift from chance"
+        )
+    found = fit_class_statistics(image_features, class_count)
+    ranked = np.sort(found.scores(image_features).astype(np.float32), 0).T
+    fewest = max(found.counts[found.counts > 0].min(), SHRINKAGE_IMAGES)
+    layout = SumsLayout(class_count, len(CHARTED_FEATURES), image_features.fourier_features.shape[1])
+    return Baseline(temperature, random_fourier, found, layout, np.ascontiguousarray(ranked), rank_margin(fewest))
 
 
-def wider(fewest: float) -> float:
+def rank_margin(min_class_images: float) -> float:
     """How far the mean rank of one class may be from a half because so few were looked at: ranks are uniform."""
-    return float(min(WIDER * np.sqrt(1 / 12 / fewest), 0.45))
+    return float(min(RANK_MARGIN_STANDARD_ERRORS * np.sqrt(1 / 12 / min_class_images), 0.45))

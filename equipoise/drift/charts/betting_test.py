@@ -7,34 +7,34 @@ others, 2021). Bets allow for the reference being a sample itself (`Baseline.wid
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-Array = NDArray[Any]
+from equipoise.type_aliases import FloatArray
 
-JUMP = 0.01  # share of the wealth that changes its bet between steps
+JUMP_SHARE = 0.01  # share of the wealth that changes its bet between steps
 
 
 @dataclass(eq=False)
-class Evidence:
+class BettingTest:
     """The gamblers' wealth."""
 
-    wealth: Array
+    wealth: FloatArray
     """(figures, 3): logarithms, of those who bet on low ranks, on nothing, on high ranks"""
 
     @classmethod
-    def begun(cls, figures: int) -> "Evidence":
+    def initial(cls, statistic_count: int) -> "BettingTest":
         """Before the first picture: one each, in equal parts."""
-        return cls(np.full((figures, 3), -np.log(3.0)))
+        return cls(np.full((statistic_count, 3), -np.log(3.0)))
 
-    def step(self, low: Array, high: Array) -> None:
+    def update(self, low_gains: FloatArray, high_gains: FloatArray) -> None:
         """Some more pictures, by the sums of their logarithmic gains."""
-        mixed = np.logaddexp(np.log1p(-JUMP) + self.wealth, (np.log(JUMP / 3) + logsumexp(self.wealth, 1))[:, None])
-        self.wealth = mixed + np.stack([low, np.zeros_like(low), high], 1)
+        mixed = np.logaddexp(
+            np.log1p(-JUMP_SHARE) + self.wealth, (np.log(JUMP_SHARE / 3) + logsumexp(self.wealth, 1))[:, None]
+        )
+        self.wealth = mixed + np.stack([low_gains, np.zeros_like(low_gains), high_gains], 1)
 
-    def value(self) -> float:
+    def log_mean_wealth(self) -> float:
         """The logarithm of the mean wealth: 3 is a chance of one in twenty, for ever."""
         return float(logsumexp(self.wealth) - np.log(len(self.wealth)))

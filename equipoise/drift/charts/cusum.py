@@ -10,179 +10,185 @@ without drift.
 """
 
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.drift.charts.baseline import Usual
-from equipoise.drift.charts.class_runs import Runs
+from equipoise.drift.charts.baseline import ClassStatistics
+from equipoise.drift.charts.class_runs import ClassRunEstimator
+from equipoise.type_aliases import FloatArray
 
-Array = NDArray[Any]
-
-SHIFTS = (0.75, 1.5, 3.0)  # standard deviations: the sizes that are looked for
-SLACK = 2.0  # standard errors of the reference's means that are no drift
-REACH = 50.0  # pictures that a chart for a shift of one standard deviation weighs at a time
-MEMORIES = (32.0, 128.0, 512.0)  # pictures after which a feature's weight has fallen to a third
-GONE, MORE = 0.1, 3.0  # of a class's share, of its odds: what its charts look for
-FEWEST = 64  # pictures about which anything is said
-STEP = 16  # pictures at least between two looks at the charts
+SHIFT_SIZES = (0.75, 1.5, 3.0)  # standard deviations: the sizes that are looked for
+SLACK_STANDARD_ERRORS = 2.0  # standard errors of the reference's means that are no drift
+CHART_MEMORY_IMAGES = 50.0  # pictures that a chart for a shift of one standard deviation weighs at a time
+FEATURE_MEMORY_IMAGES = (32.0, 128.0, 512.0)  # pictures after which a feature's weight has fallen to a third
+GONE_FACTOR, MORE_FACTOR = 0.1, 3.0  # of a class's share, of its odds: what its charts look for
+MIN_STREAM_IMAGES = 64  # pictures about which anything is said
+MIN_STEP_IMAGES = 16  # pictures at least between two looks at the charts
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class StepSums:
     """What some pictures add up to, for each of several streams."""
 
-    counts: Array
+    counts: FloatArray
     """(streams, classes) pictures by what they were called"""
-    scores: Array
+    scores: FloatArray
     """(streams, figures)"""
-    rest: Array
+    rest: FloatArray
     """(streams, waves): features less what is usual for their classes"""
 
     @property
-    def size(self) -> Array:
+    def size(self) -> FloatArray:
         """(streams,) pictures."""
         return np.asarray(self.counts.sum(1))
 
 
 @dataclass(frozen=True, eq=False)
-class Rules:
+class CusumParameters:
     """How charts move, by the reference that they are made for."""
 
-    shifts: Array
+    shifts: FloatArray
     """(shifts,)"""
-    shares: Array
+    class_shares: FloatArray
     """(classes,) of pictures that are called so, or (streams, classes)"""
-    gains: Array
+    gains: FloatArray
     """(gone or more, classes) what a picture of the class adds, or (streams, gone or more, classes)"""
-    losses: Array
+    losses: FloatArray
     """the same: what any other takes away"""
-    trace: Array
+    trace: FloatArray
     """(classes,) or (streams, classes)"""
-    examples: Array
+    reference_counts: FloatArray
     """(classes,) pictures of the reference"""
 
-    def drift(self, runs: Array) -> Array:
+    def allowance(self, run_lengths: FloatArray) -> FloatArray:
         """(streams, shifts): what each picture takes away from a chart, for runs of some length (streams,).
 
         Half of the shift that is looked for, and what the reference's mean may be off: that of all classes where they
         alternate, that of one where runs outlast what a chart weighs at a time.
         """
-        total, each = 1 / self.examples.sum(), (1 / self.examples).mean()
-        alone = runs[:, None] / (runs[:, None] + REACH / self.shifts**2)
-        return np.asarray(self.shifts * (self.shifts / 2 + SLACK * np.sqrt(total + (each - total) * alone)))
+        total, each = 1 / self.reference_counts.sum(), (1 / self.reference_counts).mean()
+        alone = run_lengths[:, None] / (run_lengths[:, None] + CHART_MEMORY_IMAGES / self.shifts**2)
+        return np.asarray(
+            self.shifts * (self.shifts / 2 + SLACK_STANDARD_ERRORS * np.sqrt(total + (each - total) * alone))
+        )
 
 
-def rules(usual: Usual, counts: Array | None = None, trace: Array | None = None) -> Rules:
+def build_cusum_parameters(
+    class_statistics: ClassStatistics, counts: FloatArray | None = None, trace: FloatArray | None = None
+) -> CusumParameters:
     """For a reference; `counts` and `trace` are (streams, classes) if each stream takes it for another."""
-    counts = usual.counts if counts is None else counts
+    counts = class_statistics.counts if counts is None else counts
     examples = counts.sum(-1, keepdims=True)
-    sizes = np.array(SHIFTS)
-    shares = (counts + 0.5) / (examples + 0.5 * len(usual.counts))
-    odds = MORE * shares / (1 - shares)
-    changed, usually = np.stack([GONE * shares, odds / (1 + odds)], -2), shares[..., None, :]
-    return Rules(
+    sizes = np.array(SHIFT_SIZES)
+    shares = (counts + 0.5) / (examples + 0.5 * len(class_statistics.counts))
+    odds = MORE_FACTOR * shares / (1 - shares)
+    changed, usually = np.stack([GONE_FACTOR * shares, odds / (1 + odds)], -2), shares[..., None, :]
+    return CusumParameters(
         shifts=sizes,
-        shares=shares,
+        class_shares=shares,
         gains=np.log(changed / usually),
         losses=np.log((1 - changed) / (1 - usually)),
-        trace=usual.trace if trace is None else trace,
-        examples=np.maximum(usual.counts, 1),
+        trace=class_statistics.trace if trace is None else trace,
+        reference_counts=np.maximum(class_statistics.counts, 1),
     )
 
 
 @dataclass(eq=False)
-class Charts:
+class CusumState:
     """The state of all charts."""
 
-    rules: Rules
+    rules: CusumParameters
     streams: int
-    runs: Runs
-    scores: Array
+    runs: ClassRunEstimator
+    scores: FloatArray
     """(streams, up or down, shifts, figures)"""
-    classes: Array
+    classes: FloatArray
     """(streams, gone or more, classes)"""
-    rest: Array
+    rest: FloatArray
     """(streams, memories, waves)"""
-    weight: Array
+    weight: FloatArray
     """(streams, memories, classes): the sum of weights of pictures"""
-    squares: Array
+    squares: FloatArray
     """(streams, memories, classes): of their squares; at first of a past that looked as usual"""
 
-    def step(self, step: Step) -> None:
+    def update(self, step_sums: StepSums) -> None:
         """Some more pictures."""
-        size = step.size
-        self.runs.step(step.counts)
-        self._scores(step.scores, size)
-        self._classes(step.counts, size)
-        self._features(step, size)
+        size = step_sums.size
+        self.runs.update(step_sums.counts)
+        self._update_scores(step_sums.scores, size)
+        self._update_classes(step_sums.counts, size)
+        self._update_features(step_sums, size)
 
-    def _scores(self, scores: Array, size: Array) -> None:
+    def _update_scores(self, scores: FloatArray, size: FloatArray) -> None:
         rise = scores[:, None, :] * self.rules.shifts[:, None]
-        fall = (size[:, None] * self.rules.drift(self.runs.length()))[..., None]
+        fall = (size[:, None] * self.rules.allowance(self.runs.mean_run_length()))[..., None]
         for side, sign in enumerate((1, -1)):
             moved = self.scores[:, side]
             moved += sign * rise
             moved -= fall
             np.maximum(moved, 0, out=moved)
 
-    def _classes(self, counts: Array, size: Array) -> None:
+    def _update_classes(self, counts: FloatArray, size: FloatArray) -> None:
         others = size[:, None] - counts
         change = counts[:, None] * self.rules.gains + others[:, None] * self.rules.losses
-        self.classes += change / self.runs.widening()[:, None, None]
+        self.classes += change / self.runs.variance_factor()[:, None, None]
         np.maximum(self.classes, 0, out=self.classes)
 
-    def _features(self, step: Step, size: Array) -> None:
-        for place, memory in enumerate(MEMORIES):
+    def _update_features(self, step_sums: StepSums, size: FloatArray) -> None:
+        for place, memory in enumerate(FEATURE_MEMORY_IMAGES):
             kept = np.exp(-size / memory)[:, None]
             new = (memory * (1 - kept[:, 0]) / np.maximum(size, 1))[:, None]  # the mean weight within the step
-            self.rest[:, place] = kept * self.rest[:, place] + new * step.rest
-            self.weight[:, place] = kept * self.weight[:, place] + new * step.counts
-            self.squares[:, place] = kept**2 * self.squares[:, place] + new**2 * step.counts
+            self.rest[:, place] = kept * self.rest[:, place] + new * step_sums.rest
+            self.weight[:, place] = kept * self.weight[:, place] + new * step_sums.counts
+            self.squares[:, place] = kept**2 * self.squares[:, place] + new**2 * step_sums.counts
 
-    def again(self, rows: NDArray[np.int64]) -> None:
+    def reset(self, stream_indices: NDArray[np.int64]) -> None:
         """Some streams begin anew."""
         for state in (self.scores, self.classes, self.rest, self.weight):
-            state[rows] = 0
-        shares = self.rules.shares
-        shares = shares[rows] if shares.ndim > 1 else shares
-        self.squares[rows] = squares(shares)
-        fresh = Runs.begun(len(rows), shares)
+            state[stream_indices] = 0
+        shares = self.rules.class_shares
+        shares = shares[stream_indices] if shares.ndim > 1 else shares
+        self.squares[stream_indices] = initial_squared_weights(shares)
+        fresh = ClassRunEstimator.initial(len(stream_indices), shares)
         for one in fields(fresh):
-            getattr(self.runs, one.name)[rows] = getattr(fresh, one.name)
+            getattr(self.runs, one.name)[stream_indices] = getattr(fresh, one.name)
 
-    def limit(self, heights: Array) -> None:
+    def limit(self, max_values: FloatArray) -> None:
         """Let no sum rise above its height (charts,)."""
-        scores = heights[: self.scores[0].size].reshape(self.scores.shape[1:])
+        scores = max_values[: self.scores[0].size].reshape(self.scores.shape[1:])
         np.minimum(self.scores, np.maximum(scores, 0), out=self.scores)
-        classes = heights[self.scores[0].size :][:2]
+        classes = max_values[self.scores[0].size :][:2]
         np.minimum(self.classes, np.maximum(classes, 0)[:, None], out=self.classes)
 
-    def values(self) -> Array:
+    def values(self) -> FloatArray:
         """(streams, charts): scores, a class gone, a class more often, features."""
-        weight = self.squares + SLACK * self.weight**2 / self.rules.examples
+        weight = self.squares + SLACK_STANDARD_ERRORS * self.weight**2 / self.rules.reference_counts
         expected = (weight * self.rules.trace[..., None, :]).sum(2)
         features = (self.rest**2).sum(2) / (expected + 1e-12)
         flat = (self.scores.reshape(self.streams, -1), self.classes.max(2), features)
         return np.concatenate(flat, 1)
 
 
-def charts(rules: Rules, figures: int, waves: int, streams: int = 1) -> Charts:
+def initial_cusum_state(
+    parameters: CusumParameters, statistic_count: int, fourier_count: int, stream_count: int = 1
+) -> CusumState:
     """As they begin."""
-    classes, memories = rules.shares.shape[-1], len(MEMORIES)
-    return Charts(
-        rules=rules,
-        streams=streams,
-        runs=Runs.begun(streams, rules.shares),
-        scores=np.zeros((streams, 2, len(rules.shifts), figures)),
-        classes=np.zeros((streams, 2, classes)),
-        rest=np.zeros((streams, memories, waves)),
-        weight=np.zeros((streams, memories, classes)),
-        squares=np.tile(squares(rules.shares), (streams, 1, 1)) if rules.shares.ndim == 1 else squares(rules.shares),
+    classes, memories = parameters.class_shares.shape[-1], len(FEATURE_MEMORY_IMAGES)
+    return CusumState(
+        rules=parameters,
+        streams=stream_count,
+        runs=ClassRunEstimator.initial(stream_count, parameters.class_shares),
+        scores=np.zeros((stream_count, 2, len(parameters.shifts), statistic_count)),
+        classes=np.zeros((stream_count, 2, classes)),
+        rest=np.zeros((stream_count, memories, fourier_count)),
+        weight=np.zeros((stream_count, memories, classes)),
+        squares=np.tile(initial_squared_weights(parameters.class_shares), (stream_count, 1, 1))
+        if parameters.class_shares.ndim == 1
+        else initial_squared_weights(parameters.class_shares),
     )
 
 
-def squares(shares: Array) -> Array:
+def initial_squared_weights(class_shares: FloatArray) -> FloatArray:
     """(..., memories, classes): of the weights of a past without drift, or the first few pictures would be far off."""
-    return np.array(MEMORIES)[:, None] / 2 * shares[..., None, :]
+    return np.array(FEATURE_MEMORY_IMAGES)[:, None] / 2 * class_shares[..., None, :]

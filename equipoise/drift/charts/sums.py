@@ -6,66 +6,66 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Sums = NDArray[np.int64]
+FixedPointSums = NDArray[np.int64]
 
-ONE = 1 << 24
+FIXED_POINT_SCALE = 1 << 24
 """what a figure of 1.0 is counted as"""
-COUNTS = ("all", "classes")
+INTEGER_PARTS = ("all", "classes")
 """parts that are whole numbers by themselves"""
 
 
 @dataclass(frozen=True)
-class Layout:
+class SumsLayout:
     """Where in a row of integers each sum stands. Rows of one layout are merged by adding them."""
 
-    classes: int
-    figures: int
-    waves: int
+    class_count: int
+    statistic_count: int
+    fourier_count: int
 
     @property
-    def parts(self) -> dict[str, slice]:
+    def slices(self) -> dict[str, slice]:
         """By name: pictures answered, looked at or not; those looked at, by what they were called; figures as charts
         take them; the same in their own units; the logarithms of bets that they are low or high; random features."""
         sizes = {
             "all": 1,
-            "classes": self.classes,
-            "scores": self.figures,
-            "shifts": self.figures,
-            "low": self.figures,
-            "high": self.figures,
-            "waves": self.waves,
+            "classes": self.class_count,
+            "scores": self.statistic_count,
+            "shifts": self.statistic_count,
+            "low": self.statistic_count,
+            "high": self.statistic_count,
+            "waves": self.fourier_count,
         }
         ends = np.cumsum([0, *sizes.values()]).tolist()
         return {name: slice(first, last) for name, first, last in zip(sizes, ends[:-1], ends[1:], strict=True)}
 
     @property
-    def length(self) -> int:
+    def row_length(self) -> int:
         """Integers in a row."""
-        return 1 + self.classes + 4 * self.figures + self.waves
+        return 1 + self.class_count + 4 * self.statistic_count + self.fourier_count
 
-    def packed(self, **parts: NDArray[Any]) -> Sums:
+    def pack(self, **parts: NDArray[Any]) -> FixedPointSums:
         """A row from its parts; counts are integers already."""
-        row = np.zeros(self.length, np.int64)
-        for name, where in self.parts.items():
-            row[where] = parts[name] if name in COUNTS else whole(parts[name])
+        row = np.zeros(self.row_length, np.int64)
+        for name, where in self.slices.items():
+            row[where] = parts[name] if name in INTEGER_PARTS else quantized_sum(parts[name])
         return row
 
-    def passed(self, pictures: int) -> Sums:
+    def pack_unobserved(self, image_count: int) -> FixedPointSums:
         """Pictures that were answered and not looked at."""
-        row = self.empty()
-        row[self.parts["all"]] = pictures
+        row = self.empty_row()
+        row[self.slices["all"]] = image_count
         return row
 
-    def empty(self) -> Sums:
+    def empty_row(self) -> FixedPointSums:
         """No picture."""
-        return np.zeros(self.length, np.int64)
+        return np.zeros(self.row_length, np.int64)
 
-    def read(self, rows: Sums, name: str) -> NDArray[np.float64]:
+    def read_part(self, rows: FixedPointSums, name: str) -> NDArray[np.float64]:
         """One part of one row or of several."""
-        part = rows[..., self.parts[name]]
-        return np.asarray(part if name in COUNTS else part / ONE, np.float64)
+        part = rows[..., self.slices[name]]
+        return np.asarray(part if name in INTEGER_PARTS else part / FIXED_POINT_SCALE, np.float64)
 
 
-def whole(values: NDArray[Any]) -> Sums:
+def quantized_sum(values: NDArray[Any]) -> FixedPointSums:
     """The sum over pictures, each rounded by itself: the same however pictures are grouped."""
-    return np.asarray(np.rint(np.asarray(values, np.float64) * ONE).astype(np.int64).sum(0))
+    return np.asarray(np.rint(np.asarray(values, np.float64) * FIXED_POINT_SCALE).astype(np.int64).sum(0))

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-NAMES = ("log odds", "energy")
+CONFIDENCE_STATISTICS = ("log odds", "energy")
 
 
-def confidence(logits: NDArray[np.floating[Any]], temperature: float) -> NDArray[np.float32]:
+def confidence_statistics(logits: NDArray[np.floating[Any]], temperature: float) -> NDArray[np.float32]:
     """Of each row, the log odds that its first choice is right, and the energy: how much was recognised at all."""
     scaled = np.asarray(logits, np.float64) / temperature
     first = scaled.max(1)

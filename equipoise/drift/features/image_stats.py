@@ -9,15 +9,14 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.images import srgb
+from equipoise.images.srgb import srgb_decode
+from equipoise.type_aliases import Float32Array
 
-Figures = NDArray[np.float32]
-
-POINTS = 32  # a side, at which a picture is looked at
-CELLS = 4  # a side: a reflection is local
-BLOCK = 8  # pixels a side of what JPEG compresses by itself
-FLAT = 8  # levels: what is rougher is not noise but something seen
-WHOLE = (
+GRID_POINTS_PER_SIDE = 32  # a side, at which a picture is looked at
+CELLS_PER_SIDE = 4  # a side: a reflection is local
+JPEG_BLOCK_PIXELS = 8  # pixels a side of what JPEG compresses by itself
+MAX_NOISE_LEVELS = 8  # levels: what is rougher is not noise but something seen
+GLOBAL_STATISTICS = (
     "red over blue",  # the light's colour temperature
     "green",  # its tint
     "luminance",
@@ -31,63 +30,68 @@ WHOLE = (
     "height",  # where detail lies
     "side",
 )
-NAMES = (*WHOLE, *(f"cell {row + 1}.{column + 1}" for row in range(CELLS) for column in range(CELLS)))
+STATISTIC_NAMES = (
+    *GLOBAL_STATISTICS,
+    *(f"cell {row + 1}.{column + 1}" for row in range(CELLS_PER_SIDE) for column in range(CELLS_PER_SIDE)),
+)
 """figures of a picture, in order; a cell's is its luminance against the whole picture's"""
-SHADES = srgb.uncoded(np.arange(256) / 255).astype(np.float32)
-SEEN = np.array([0.2126, 0.7152, 0.0722], np.float32)
+SRGB_TO_LINEAR = srgb_decode(np.arange(256) / 255).astype(np.float32)
+LUMINANCE_WEIGHTS = np.array([0.2126, 0.7152, 0.0722], np.float32)
 """what red, green and blue give to luminance, in linear light"""
-GREY = np.array([0.299, 0.587, 0.114], np.float32)
+LUMA_WEIGHTS = np.array([0.299, 0.587, 0.114], np.float32)
 """the same, along the sRGB curve"""
 
 
-def statistics(pictures: NDArray[np.uint8]) -> Figures:
+def image_statistics(pictures: NDArray[np.uint8]) -> Float32Array:
     """One row of figures (NAMES) for each picture of (n, channels, height, width)."""
-    few = pictures[:, :, :: step(pictures), :: step(pictures)]
-    side = [size - size % CELLS if size >= CELLS else size for size in few.shape[2:]]
+    few = pictures[:, :, :: grid_stride(pictures), :: grid_stride(pictures)]
+    side = [size - size % CELLS_PER_SIDE if size >= CELLS_PER_SIDE else size for size in few.shape[2:]]
     few = np.ascontiguousarray(few[:, :3, : side[0], : side[1]])
-    lit, cells = lights(few)
-    return np.concatenate([lit, tones(few), details(pictures), cells], 1)
+    lit, cells = color_statistics(few)
+    return np.concatenate([lit, tone_statistics(few), detail_statistics(pictures), cells], 1)
 
 
-def step(pictures: NDArray[np.uint8]) -> int:
+def grid_stride(pictures: NDArray[np.uint8]) -> int:
     """Pixels between two points of the grid."""
-    return int(max(1, min(pictures.shape[2:]) // POINTS))
+    return int(max(1, min(pictures.shape[2:]) // GRID_POINTS_PER_SIDE))
 
 
-def lights(few: NDArray[np.uint8]) -> tuple[Figures, Figures]:
+def color_statistics(grid_images: NDArray[np.uint8]) -> tuple[Float32Array, Float32Array]:
     """Colour temperature, tint and luminance in linear light; luminance of each cell against the whole."""
-    count, channels, height, width = few.shape
-    rows, columns = pooled(height), pooled(width)
-    cells = rows.T @ (SHADES.take(few) @ columns) + 1e-3  # (n, channels, 4, 4)
+    count, channels, height, width = grid_images.shape
+    rows, columns = pooling_matrix(height), pooling_matrix(width)
+    cells = rows.T @ (SRGB_TO_LINEAR.take(grid_images) @ columns) + 1e-3  # (n, channels, 4, 4)
     red, green, blue = np.log(cells.mean((2, 3))).T[[0, 0, 0] if channels < 3 else [0, 1, 2]]
-    seen = np.tensordot(cells, SEEN if channels == 3 else np.full(channels, 1 / channels, np.float32), (1, 0))
+    seen = np.tensordot(
+        cells, LUMINANCE_WEIGHTS if channels == 3 else np.full(channels, 1 / channels, np.float32), (1, 0)
+    )
     luminance = np.log(seen.mean((1, 2)))
     whole = np.stack([red - blue, green - (red + blue) / 2, luminance], 1)
     return whole, np.log(seen).reshape(count, -1) - luminance[:, None]
 
 
 @cache
-def pooled(size: int) -> Figures:
+def pooling_matrix(size: int) -> Float32Array:
     """The matrix by which a line of so many points becomes a mean for each of four cells."""
-    owner = np.arange(size) * CELLS // size
-    cells = (owner[:, None] == np.arange(CELLS)).astype(np.float32)
+    owner = np.arange(size) * CELLS_PER_SIDE // size
+    cells = (owner[:, None] == np.arange(CELLS_PER_SIDE)).astype(np.float32)
     return np.asarray(cells / np.maximum(cells.sum(0), 1))
 
 
-def tones(few: NDArray[np.uint8]) -> Figures:
+def tone_statistics(grid_images: NDArray[np.uint8]) -> Float32Array:
     """Contrast, black point and saturation along the sRGB curve."""
-    count, channels, height, width = few.shape
-    flat = few.reshape(count, channels, -1)
-    grey = GREY @ flat.astype(np.float32) if channels == 3 else flat.mean(1, dtype=np.float32)
+    count, channels, height, width = grid_images.shape
+    flat = grid_images.reshape(count, channels, -1)
+    grey = LUMA_WEIGHTS @ flat.astype(np.float32) if channels == 3 else flat.mean(1, dtype=np.float32)
     dark = grey.reshape(count, -1, 16).min(2).mean(1) if height * width % 16 == 0 else grey.min(1)
     coloured = (flat.max(1) - flat.min(1)).mean(1, dtype=np.float32)
     return np.asarray(np.log(np.stack([grey.std(1) + 1, dark + 4, coloured + 1], 1)))
 
 
-def details(pictures: NDArray[np.uint8]) -> Figures:
+def detail_statistics(pictures: NDArray[np.uint8]) -> Float32Array:
     """Detail, roughness, blocks, direction, and where detail lies: from differences of next pixels."""
     plane = pictures[:, min(1, pictures.shape[1] - 1)].astype(np.int16)
-    by = step(pictures)
+    by = grid_stride(pictures)
     here = plane[:, 1:-1:by, 1:-1:by]
     above, below = plane[:, :-2:by, 1:-1:by], plane[:, 2::by, 1:-1:by]
     left, right = plane[:, 1:-1:by, :-2:by], plane[:, 1:-1:by, 2::by]
@@ -98,36 +102,41 @@ def details(pictures: NDArray[np.uint8]) -> Figures:
     return np.stack(
         [
             np.log(total + 0.5),
-            np.log(np.minimum(bend, FLAT).mean((1, 2)) + 0.5),
-            blocks(plane),
+            np.log(np.minimum(bend, MAX_NOISE_LEVELS).mean((1, 2)) + 0.5),
+            jpeg_blockiness(plane),
             np.log(across + 0.5) - np.log(down + 0.5),
-            (rows * centred(rows.shape[1])).sum(1) / (total + 1e-3),  # `@` would round by how many pictures there are
-            (columns * centred(columns.shape[1])).sum(1) / (total + 1e-3),
+            (rows * centered_positions(rows.shape[1])).sum(1)
+            / (total + 1e-3),  # `@` would round by how many pictures there are
+            (columns * centered_positions(columns.shape[1])).sum(1) / (total + 1e-3),
         ],
         1,
     )
 
 
 @cache
-def centred(size: int) -> Figures:
+def centered_positions(size: int) -> Float32Array:
     """Places from -1 to 1, as a mean takes them."""
     return np.asarray(np.linspace(-1, 1, size) / size, np.float32)
 
 
-def blocks(plane: NDArray[np.int16]) -> Figures:
+def jpeg_blockiness(planes: NDArray[np.int16]) -> Float32Array:
     """How much larger steps are between JPEG's blocks than beside, as a logarithm."""
-    edge, beside = np.zeros(len(plane), np.float32), np.zeros(len(plane), np.float32)
-    for lines in (plane[:, ::3].transpose(0, 2, 1), plane[:, :, ::3]):
-        last = lines.shape[1] - lines.shape[1] % BLOCK - 1 if lines.shape[1] % BLOCK < 2 else lines.shape[1] - 2
-        ends = np.arange(BLOCK - 1, last, BLOCK)
+    edge, beside = np.zeros(len(planes), np.float32), np.zeros(len(planes), np.float32)
+    for lines in (planes[:, ::3].transpose(0, 2, 1), planes[:, :, ::3]):
+        last = (
+            lines.shape[1] - lines.shape[1] % JPEG_BLOCK_PIXELS - 1
+            if lines.shape[1] % JPEG_BLOCK_PIXELS < 2
+            else lines.shape[1] - 2
+        )
+        ends = np.arange(JPEG_BLOCK_PIXELS - 1, last, JPEG_BLOCK_PIXELS)
         before, end, start, after = (lines[:, ends + offset] for offset in (-1, 0, 1, 2))
-        edge += steps(end, start)
-        beside += (steps(before, end) + steps(start, after)) / 2
+        edge += mean_line_difference(end, start)
+        beside += (mean_line_difference(before, end) + mean_line_difference(start, after)) / 2
     return np.asarray(np.log(edge + 1) - np.log(beside + 1))
 
 
-def steps(one: NDArray[np.int16], other: NDArray[np.int16]) -> Figures:
+def mean_line_difference(first_lines: NDArray[np.int16], second_lines: NDArray[np.int16]) -> Float32Array:
     """Mean difference of two sets of lines."""
-    if not one.size:
-        return np.zeros(len(one), np.float32)
-    return np.asarray(np.abs(one - other).mean((1, 2), dtype=np.float32))
+    if not first_lines.size:
+        return np.zeros(len(first_lines), np.float32)
+    return np.asarray(np.abs(first_lines - second_lines).mean((1, 2), dtype=np.float32))

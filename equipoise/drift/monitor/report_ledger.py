@@ -7,13 +7,15 @@ the next tick. Nothing here reads a clock: the same calls leave the same state.
 
 from dataclasses import dataclass, field
 
-from equipoise.drift.charts.sums import Sums
+from equipoise.drift.charts.sums import FixedPointSums
 
-SILENT = 10.0  # seconds after which a replica is taken to have died, at least
-TICKS = 3  # ticks of the clock; the same
-GONE = 256  # replicas that died or left, of which it is known what they told: they may come back, or be heard twice
+REPLICA_TIMEOUT_SECONDS = 10.0  # seconds after which a replica is taken to have died, at least
+REPLICA_TIMEOUT_TICKS = 3  # ticks of the clock; the same
+MAX_DEPARTED_REPLICAS = (
+    256  # replicas that died or left, of which it is known what they told: they may come back, or be heard twice
+)
 
-Rows = dict[str, Sums]
+SumsByStream = dict[str, FixedPointSums]
 """sums by stream"""
 
 
@@ -25,7 +27,7 @@ class Tick:
     """counts this replica's ticks, from 1"""
     clock: int
     """milliseconds since 1970 at which it ended: the same for all replicas"""
-    rows: Rows
+    rows: SumsByStream
 
 
 @dataclass
@@ -40,12 +42,12 @@ class Replica:
 
 
 @dataclass
-class Ledger:
+class ReportLedger:
     """All that has been taken and not closed yet."""
 
-    silent: float = SILENT
+    timeout_seconds: float = REPLICA_TIMEOUT_SECONDS
     replicas: dict[str, Replica] = field(default_factory=dict)
-    waiting: dict[int, Rows] = field(default_factory=dict)
+    waiting: dict[int, SumsByStream] = field(default_factory=dict)
     closed: int = -1
     """the last tick of the clock that went to the watches"""
     late: int = 0
@@ -60,33 +62,33 @@ class Ledger:
     dead: list[str] = field(default_factory=list)
     """those of them that left without a word"""
 
-    def take(
-        self, name: str, ticks: list[Tick], clock: int, now: float, leaves: bool = False, confirmed: int = 0
+    def add_report(
+        self, replica_name: str, ticks: list[Tick], clock: int, now: float, leaves: bool = False, confirmed: int = 0
     ) -> int:
         """Ticks of a replica, which has told all up to `clock`; the number up to which they need not come again.
 
         `confirmed` is the last that it was told need not: by a ledger before this one, if it is not known here.
         """
-        if name not in self.replicas:
-            self.replicas[name] = Replica(taken=self.gone.pop(name, confirmed), clock=self.closed)
-        if name in self.dead:  # it was only slow: what it was adding up is not lost
-            self.dead.remove(name)
+        if replica_name not in self.replicas:
+            self.replicas[replica_name] = Replica(taken=self.gone.pop(replica_name, confirmed), clock=self.closed)
+        if replica_name in self.dead:  # it was only slow: what it was adding up is not lost
+            self.dead.remove(replica_name)
             self.lost -= 1
-        replica = self.replicas[name]
+        replica = self.replicas[replica_name]
         for tick in ticks:
-            self._count(replica, tick)
+            self._count_tick(replica, tick)
         replica.clock, replica.heard = max(replica.clock, clock), now
         taken = replica.taken
         if leaves:
-            self._leave(name)
+            self._remove_replica(replica_name)
         return taken
 
-    def _leave(self, name: str) -> None:
-        self.gone[name] = self.replicas.pop(name).taken
-        for oldest in [*self.gone][:-GONE]:
+    def _remove_replica(self, replica_name: str) -> None:
+        self.gone[replica_name] = self.replicas.pop(replica_name).taken
+        for oldest in [*self.gone][:-MAX_DEPARTED_REPLICAS]:
             del self.gone[oldest]
 
-    def _count(self, replica: Replica, tick: Tick) -> None:
+    def _count_tick(self, replica: Replica, tick: Tick) -> None:
         if tick.number <= replica.taken:
             self.twice += 1
             return
@@ -99,11 +101,11 @@ class Ledger:
         for stream, row in tick.rows.items():
             rows[stream] = rows[stream] + row if stream in rows else row
 
-    def due(self, now: float) -> list[tuple[int, Rows]]:
+    def pop_closed_ticks(self, now: float) -> list[tuple[int, SumsByStream]]:
         """Ticks of the clock that are complete, in order; they are closed by this."""
-        for name in [name for name, one in self.replicas.items() if now - one.heard > self.silent]:
-            self._leave(name)
-            self.dead = [*self.dead, name][-GONE:]
+        for name in [name for name, one in self.replicas.items() if now - one.heard > self.timeout_seconds]:
+            self._remove_replica(name)
+            self.dead = [*self.dead, name][-MAX_DEPARTED_REPLICAS:]
             self.died += 1
             self.lost += 1  # the one that it was adding up when it died
         told = min((one.clock for one in self.replicas.values()), default=max(self.waiting, default=self.closed))

@@ -9,92 +9,110 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from equipoise.drift.charts.baseline import Seen, Usual, baseline
-from equipoise.drift.features import confidence
-from equipoise.drift.features import image_stats as statistics
-from equipoise.drift.features.random_fourier import Waves, waves
-from equipoise.drift.profiling.corruption_response import AT_ONCE, Engine, signatures
-from equipoise.drift.reference.false_alarms import verified
-from equipoise.drift.reference.profile import PREFIX, Known, Labelled
-from equipoise.drift.reference.thresholds import calibrated
+from equipoise.drift.charts.baseline import ClassStatistics, ImageFeatures, fit_baseline
+from equipoise.drift.features.confidence import confidence_statistics
+from equipoise.drift.features.image_stats import image_statistics
+from equipoise.drift.features.random_fourier import RandomFourierFeatures, fit_random_features
+from equipoise.drift.profiling.corruption_response import (
+    PROFILE_BATCH_IMAGES,
+    PredictFunction,
+    measure_corruption_responses,
+)
+from equipoise.drift.reference.false_alarms import count_false_alarms
+from equipoise.drift.reference.profile import ARRAY_PREFIX, LabelStatistics, ReferenceProfile
+from equipoise.drift.reference.thresholds import calibrate_thresholds
+from equipoise.type_aliases import AnyArray
 
-Array = NDArray[Any]
-
-SECONDS = 20.0  # for trying what can happen to the pictures
-TRIED = (32, 120)  # pictures: at least, at most
-CHANGES = 120  # about so many are tried
-SMALLEST = 8  # pixels of a side from which focus, grain and where they lie can be told
+CORRUPTION_BUDGET_SECONDS = 20.0  # for trying what can happen to the pictures
+CORRUPTED_IMAGES_RANGE = (32, 120)  # pictures: at least, at most
+APPROX_CORRUPTION_COUNT = 120  # about so many are tried
+MIN_IMAGE_SIDE_PIXELS = 8  # pixels of a side from which focus, grain and where they lie can be told
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
+class LabelledOutputs:
     """Pictures that the model has not learned from, what it says of them, and what they show."""
 
     pictures: Tensor
-    logits: Array
-    features: Array
+    logits: AnyArray
+    features: AnyArray
     labels: NDArray[np.int64]
 
 
-def arrays(engine: Engine, reference: Told, temperature: float, apart: Told | None = None) -> dict[str, NDArray[Any]]:
+def build_profile_arrays(
+    predict: PredictFunction, reference: LabelledOutputs, temperature: float, holdout: LabelledOutputs | None = None
+) -> dict[str, NDArray[Any]]:
     """For reference.npz; of a reference that is too small, the reason why nothing can be told by it."""
     try:
-        found = made(engine, reference, temperature, apart)
+        found = build_reference_profile(predict, reference, temperature, holdout)
     except ValueError as error:
-        return {f"{PREFIX}why not": np.array(str(error))}
-    return found.arrays()
+        return {f"{ARRAY_PREFIX}why not": np.array(str(error))}
+    return found.to_arrays()
 
 
-def made(engine: Engine, reference: Told, temperature: float, apart: Told | None = None) -> Known:
+def build_reference_profile(
+    predict: PredictFunction, reference: LabelledOutputs, temperature: float, holdout: LabelledOutputs | None = None
+) -> ReferenceProfile:
     """What a reference tells; on pictures kept apart, if given, false alarms are counted."""
     height, width = reference.pictures.shape[2:]
-    if min(height, width) < SMALLEST:
-        raise ValueError(f"pictures of {width}x{height} are too small to be watched: {SMALLEST} pixels are needed")
+    if min(height, width) < MIN_IMAGE_SIDE_PIXELS:
+        raise ValueError(
+            f"pictures of {width}x{height} are too small to be watched: {MIN_IMAGE_SIDE_PIXELS} pixels are needed"
+        )
     classes = reference.logits.shape[1]
-    directions = waves(reference.features)
-    seen = looked_at(reference, directions, temperature)
-    held = baseline(seen, classes, directions, temperature)
-    some = evenly(len(reference.labels), affordable(engine, reference.pictures))
-    found = calibrated(seen, reference.labels, classes)
-    return Known(
+    directions = fit_random_features(reference.features)
+    seen = extract_features(reference, directions, temperature)
+    held = fit_baseline(seen, classes, directions, temperature)
+    some = evenly_spaced_indices(len(reference.labels), affordable_image_count(predict, reference.pictures))
+    found = calibrate_thresholds(seen, reference.labels, classes)
+    return ReferenceProfile(
         held,
         found,
-        signatures(engine, reference.pictures[torch.from_numpy(some)], reference.labels[some], held),
-        labelled(seen, reference.labels, held.usual),
-        verified(held.usual, found, looked_at(apart, directions, temperature), apart.labels) if apart else None,
+        measure_corruption_responses(predict, reference.pictures[torch.from_numpy(some)], reference.labels[some], held),
+        fit_label_statistics(seen, reference.labels, held.usual),
+        count_false_alarms(held.usual, found, extract_features(holdout, directions, temperature), holdout.labels)
+        if holdout
+        else None,
     )
 
 
-def looked_at(some: Told, waves: Waves, temperature: float) -> Seen:
+def extract_features(
+    outputs: LabelledOutputs, random_fourier: RandomFourierFeatures, temperature: float
+) -> ImageFeatures:
     """A few at a time: as numbers, pictures take four times the room."""
-    parts = [statistics.statistics(few.numpy()) for few in some.pictures.split(AT_ONCE)]
-    figures = np.concatenate([np.concatenate(parts), confidence.confidence(some.logits, temperature)], 1)
-    return Seen(figures, some.logits.argmax(1), waves(some.features))
+    parts = [image_statistics(few.numpy()) for few in outputs.pictures.split(PROFILE_BATCH_IMAGES)]
+    figures = np.concatenate([np.concatenate(parts), confidence_statistics(outputs.logits, temperature)], 1)
+    return ImageFeatures(figures, outputs.logits.argmax(1), random_fourier(outputs.features))
 
 
-def affordable(engine: Engine, pictures: Tensor) -> int:
+def affordable_image_count(predict: PredictFunction, pictures: Tensor) -> int:
     """How many pictures can be changed in every way and answered in the time there is."""
     begun = time.perf_counter()
-    engine(pictures[:AT_ONCE])
-    each = (time.perf_counter() - begun) / min(AT_ONCE, len(pictures))
-    return int(np.clip(SECONDS / (CHANGES * each), *TRIED))
+    predict(pictures[:PROFILE_BATCH_IMAGES])
+    each = (time.perf_counter() - begun) / min(PROFILE_BATCH_IMAGES, len(pictures))
+    return int(np.clip(CORRUPTION_BUDGET_SECONDS / (APPROX_CORRUPTION_COUNT * each), *CORRUPTED_IMAGES_RANGE))
 
 
-def evenly(count: int, most: int) -> NDArray[np.int64]:
+def evenly_spaced_indices(count: int, max_count: int) -> NDArray[np.int64]:
     """Up to `most` places."""
-    return np.linspace(0, count - 1, min(count, most)).astype(np.int64)
+    return np.linspace(0, count - 1, min(count, max_count)).astype(np.int64)
 
 
-def labelled(seen: Seen, labels: NDArray[np.int64], held: Usual) -> Labelled:
+def fit_label_statistics(
+    image_features: ImageFeatures, labels: NDArray[np.int64], class_statistics: ClassStatistics
+) -> LabelStatistics:
     """By what pictures show, which differs from what they are called where the model errs."""
-    classes = len(held.counts)
+    classes = len(class_statistics.counts)
     member = np.zeros((classes, len(labels)))
     member[labels, np.arange(len(labels))] = 1
     shown = member.sum(1)
-    table = member @ (seen.classes[:, None] == np.arange(classes))
+    table = member @ (image_features.predicted_classes[:, None] == np.arange(classes))
     each = np.maximum(shown, 1)[:, None]
     confusion = np.where(shown > 0, (table / each).T, np.eye(classes))
-    rest = seen.waves - held.waves[seen.classes]
-    return Labelled(
-        shown / len(labels), confusion, member @ held.scores(seen) / each, (member @ rest / each).astype("f4")
+    rest = image_features.fourier_features - class_statistics.waves[image_features.predicted_classes]
+    return LabelStatistics(
+        shown / len(labels),
+        confusion,
+        member @ class_statistics.scores(image_features) / each,
+        (member @ rest / each).astype("f4"),
     )

@@ -1,23 +1,27 @@
 """Whether false alarms come as rarely as asked: counted on streams of pictures that thresholds know nothing of."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.drift.charts.baseline import Seen, Usual
-from equipoise.drift.charts.cusum import FEWEST, STEP, Charts, charts, rules
-from equipoise.drift.reference.thresholds import STREAMS, Calibration, Streams
+from equipoise.drift.charts.baseline import ClassStatistics, ImageFeatures
+from equipoise.drift.charts.cusum import (
+    MIN_STEP_IMAGES,
+    MIN_STREAM_IMAGES,
+    CusumState,
+    build_cusum_parameters,
+    initial_cusum_state,
+)
+from equipoise.drift.reference.thresholds import STREAM_COUNT, Calibration, SimulatedStreams
+from equipoise.type_aliases import FloatArray
 
-Array = NDArray[Any]
-
-ASKED = 2000.0  # pictures to a false alarm: few, so that some are seen
-LONG = 1024  # pictures of each stream
+CHECK_RUN_LENGTH = 2000.0  # pictures to a false alarm: few, so that some are seen
+CHECK_STREAM_IMAGES = 1024  # pictures of each stream
 
 
 @dataclass(frozen=True)
-class Verified:
+class FalseAlarmCheck:
     """What was counted."""
 
     asked: float
@@ -25,29 +29,46 @@ class Verified:
     alarms: int
 
     @property
-    def realised(self) -> float:
+    def images_per_alarm(self) -> float:
         """Pictures to a false alarm."""
         return self.pictures / max(self.alarms, 1)
 
 
-def verified(held: Usual, found: Calibration, seen: Seen, labels: NDArray[np.int64], seed: int = 0) -> Verified:
+def count_false_alarms(
+    class_statistics: ClassStatistics,
+    calibration: Calibration,
+    image_features: ImageFeatures,
+    labels: NDArray[np.int64],
+    seed: int = 0,
+) -> FalseAlarmCheck:
     """By pictures kept apart from the reference, and what they really show, drawn with repetition."""
     rng = np.random.Generator(np.random.Philox(key=seed))
-    streams = Streams.against([held], held.counts[None], seen, labels, 1.0, rng)
-    state = charts(rules(held), streams.scores.shape[1], seen.waves.shape[1], STREAMS)
-    age, alarms = np.zeros(STREAMS), 0
-    for _ in range(LONG // STEP):
-        state.step(streams.step(STEP, rng))
-        alarms += len(called(state, found, ASKED, STEP, age))
-    return Verified(ASKED, STREAMS * LONG, alarms)
+    streams = SimulatedStreams.from_references(
+        [class_statistics], class_statistics.counts[None], image_features, labels, 1.0, rng
+    )
+    state = initial_cusum_state(
+        build_cusum_parameters(class_statistics),
+        streams.scores.shape[1],
+        image_features.fourier_features.shape[1],
+        STREAM_COUNT,
+    )
+    age, alarms = np.zeros(STREAM_COUNT), 0
+    for _ in range(CHECK_STREAM_IMAGES // MIN_STEP_IMAGES):
+        state.update(streams.draw_step_sums(MIN_STEP_IMAGES, rng))
+        alarms += len(find_and_reset_alarms(state, calibration, CHECK_RUN_LENGTH, MIN_STEP_IMAGES, age))
+    return FalseAlarmCheck(CHECK_RUN_LENGTH, STREAM_COUNT * CHECK_STREAM_IMAGES, alarms)
 
 
-def called(state: Charts, found: Calibration, asked: float, size: int, age: Array) -> NDArray[np.int64]:
+def find_and_reset_alarms(
+    state: CusumState, calibration: Calibration, run_length: float, step_size: int, ages: FloatArray
+) -> NDArray[np.int64]:
     """The chart of each stream that alarms after a step of so many pictures; it begins anew, and so does its `age`."""
-    age += size
-    conditions = np.full(state.streams, float(size)), state.runs.length()
-    scaled = found.scaled(state.values(), *conditions)
-    high = np.flatnonzero((scaled.max(1) >= found.threshold(asked, *conditions)) & (age >= FEWEST))
-    state.again(high)
-    age[high] = 0
+    ages += step_size
+    conditions = np.full(state.streams, float(step_size)), state.runs.mean_run_length()
+    scaled = calibration.scale_values(state.values(), *conditions)
+    high = np.flatnonzero(
+        (scaled.max(1) >= calibration.threshold(run_length, *conditions)) & (ages >= MIN_STREAM_IMAGES)
+    )
+    state.reset(high)
+    ages[high] = 0
     return np.asarray(scaled[high].argmax(1))

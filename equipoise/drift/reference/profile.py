@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.drift.charts.baseline import FIGURES, Baseline, Usual
-from equipoise.drift.charts.sums import Layout
-from equipoise.drift.features.random_fourier import Waves
-from equipoise.drift.reference.false_alarms import Verified
+from equipoise.drift.charts.baseline import CHARTED_FEATURES, Baseline, ClassStatistics
+from equipoise.drift.charts.sums import SumsLayout
+from equipoise.drift.features.random_fourier import RandomFourierFeatures
+from equipoise.drift.reference.false_alarms import FalseAlarmCheck
 from equipoise.drift.reference.signatures import Signatures
 from equipoise.drift.reference.thresholds import Calibration
 
-PREFIX = "drift."  # of the arrays' names, beside others in reference.npz
+ARRAY_PREFIX = "drift."  # of the arrays' names, beside others in reference.npz
 
 
 @dataclass(frozen=True, eq=False)
-class Labelled:
+class LabelStatistics:
     """What is known of a reference's pictures by what they really show."""
 
     prior: NDArray[np.float64]
@@ -32,33 +32,33 @@ class Labelled:
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class ReferenceProfile:
     """A reference, ready for use."""
 
     baseline: Baseline
     calibration: Calibration
     signatures: Signatures
-    labelled: Labelled
-    verified: Verified | None = None
+    labelled: LabelStatistics
+    verified: FalseAlarmCheck | None = None
     """how rare false alarms were on pictures kept apart"""
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
         """By name, for a file."""
         base = self.baseline
         found: dict[str, Any] = {
-            "figures": np.array(FIGURES),
+            "figures": np.array(CHARTED_FEATURES),
             "temperature": base.temperature,
-            "directions": base.waves.directions,
+            "directions": base.random_fourier.directions,
             "ranked": base.ranked,
             "wider": base.wider,
         }
         if self.verified:
             found["verified"] = astuple(self.verified)
-        for name, part in self.parts().items():
+        for name, part in self.array_parts().items():
             found |= {f"{name}.{field.name}": getattr(part, field.name) for field in fields(part)}
-        return {PREFIX + name: np.asarray(value) for name, value in found.items()}
+        return {ARRAY_PREFIX + name: np.asarray(value) for name, value in found.items()}
 
-    def parts(self) -> dict[str, Any]:
+    def array_parts(self) -> dict[str, Any]:
         """Those that consist of arrays alone."""
         return {
             "usual": self.baseline.usual,
@@ -68,16 +68,17 @@ class Known:
         }
 
 
-def known(arrays: Mapping[str, NDArray[Any]], classes: int, features: int) -> Known:
+def profile_from_arrays(arrays: Mapping[str, NDArray[Any]], class_count: int, feature_count: int) -> ReferenceProfile:
     """From a bundle's arrays; one sentence if they are not there or for another model."""
-    held = {name.removeprefix(PREFIX): value for name, value in arrays.items() if name.startswith(PREFIX)}
+    held = {name.removeprefix(ARRAY_PREFIX): value for name, value in arrays.items() if name.startswith(ARRAY_PREFIX)}
     if "why not" in held:
         raise ValueError(str(held["why not"]))
     try:
-        if held["figures"].tolist() != list(FIGURES):
+        if held["figures"].tolist() != list(CHARTED_FEATURES):
             raise ValueError("the reference was made by another version: publish again")
         usual, calibration, signatures, labelled = (
-            part(**{field.name: held[f"{name}.{field.name}"] for field in fields(part)}) for name, part in PARTS.items()
+            part(**{field.name: held[f"{name}.{field.name}"] for field in fields(part)})
+            for name, part in PROFILE_PARTS.items()
         )
         directions, ranked, temperature, wider = (
             held[name] for name in ("directions", "ranked", "temperature", "wider")
@@ -85,22 +86,22 @@ def known(arrays: Mapping[str, NDArray[Any]], classes: int, features: int) -> Kn
     except KeyError as error:
         raise ValueError(f"the bundle has no reference to compare with (no {error.args[0]}): publish again") from None
     width = directions.shape[0]
-    if width != features or len(usual.counts) != classes:
-        wanted = f"{features} features and {classes} classes"
+    if width != feature_count or len(usual.counts) != class_count:
+        wanted = f"{feature_count} features and {class_count} classes"
         raise ValueError(f"the reference has {width} features and {len(usual.counts)} classes, the model {wanted}")
-    layout = Layout(classes, len(FIGURES), usual.waves.shape[1])
-    base = Baseline(float(temperature), Waves(directions), usual, layout, ranked, float(wider))
-    return Known(base, calibration, signatures, labelled, counted(held.get("verified")))
+    layout = SumsLayout(class_count, len(CHARTED_FEATURES), usual.waves.shape[1])
+    base = Baseline(float(temperature), RandomFourierFeatures(directions), usual, layout, ranked, float(wider))
+    return ReferenceProfile(base, calibration, signatures, labelled, parse_false_alarm_check(held.get("verified")))
 
 
-def counted(held: NDArray[Any] | None) -> Verified | None:
+def parse_false_alarm_check(array: NDArray[Any] | None) -> FalseAlarmCheck | None:
     """Of a file, which may have been made without."""
-    return None if held is None else Verified(float(held[0]), int(held[1]), int(held[2]))
+    return None if array is None else FalseAlarmCheck(float(array[0]), int(array[1]), int(array[2]))
 
 
-PARTS: dict[str, Any] = {
-    "usual": Usual,
+PROFILE_PARTS: dict[str, Any] = {
+    "usual": ClassStatistics,
     "calibration": Calibration,
     "signatures": Signatures,
-    "labelled": Labelled,
+    "labelled": LabelStatistics,
 }

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from equipoise.type_aliases import FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,21 +17,21 @@ class Signatures:
     """which of `names`"""
     names: NDArray[np.str_]
     """(kinds, 3): cause, detail, unit"""
-    none: Array
+    none: FloatArray
     """(kinds,): the size at which nothing changes"""
-    size: Array
-    scores: Array
+    size: FloatArray
+    scores: FloatArray
     """(rows, figures): by how much mean scores move"""
-    shifts: Array
+    shifts: FloatArray
     """the same in each figure's own units"""
-    accuracy: Array
-    confidence: Array
+    accuracy: FloatArray
+    confidence: FloatArray
     """what the model says its accuracy is, on average"""
-    clean: Array
+    clean: FloatArray
     """accuracy and confidence on the same pictures, unchanged"""
     tried: NDArray[np.int64]
     """(): how many pictures that was"""
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
         """For a bundle."""
         return {field.name: getattr(self, field.name) for field in fields(self)}

@@ -1,7 +1,6 @@
 """How much likelier each reference example is in a window: weights by which the one stands for the other."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,56 +8,54 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 
-from equipoise.drift.stats.two_sample_tests import checked
+from equipoise.drift.stats.two_sample_tests import validate_samples
+from equipoise.type_aliases import AnyArray, IntArray
 
-Array = NDArray[Any]
-Labels = NDArray[np.integer[Any]]
-
-FOLDS = 5
-STRENGTHS = (1e-5, 1e-4, 1e-3, 1e-2, 1.0)  # of the domain classifier, the best of which is taken
-STEEPEST = 30.0  # log odds: beyond, weights would be infinite
-MOVED = 1 / 5  # of the reference
+FOLD_COUNT = 5
+INVERSE_REGULARIZATIONS = (1e-5, 1e-4, 1e-3, 1e-2, 1.0)  # of the domain classifier, the best of which is taken
+MAX_ABS_LOG_ODDS = 30.0  # log odds: beyond, weights would be infinite
+MIN_EFFECTIVE_SHARE = 1 / 5  # of the reference
 
 
 @dataclass(frozen=True, eq=False)
-class Weights:
+class ImportanceWeights:
     """How many times as likely each reference example is in the window."""
 
     weights: NDArray[np.float64]
 
     @property
-    def effective(self) -> float:
+    def effective_sample_size(self) -> float:
         """Examples without weights that would be worth as much (Kish)."""
         return float(self.weights.sum() ** 2 / (self.weights**2).sum())
 
     @property
-    def moved(self) -> bool:
+    def is_outside_reference(self) -> bool:
         """Whether the window lies where the reference hardly is: collect examples, do not weight these."""
-        return self.effective < MOVED * len(self.weights)
+        return self.effective_sample_size < MIN_EFFECTIVE_SHARE * len(self.weights)
 
 
-def density(reference_features: Array, window_features: Array, seed: int = 0) -> Weights:
+def estimate_density_ratio(reference_features: AnyArray, window_features: AnyArray, seed: int = 0) -> ImportanceWeights:
     """How much likelier each reference example is in the window, by a classifier that tells the two apart.
 
     Weights are (n / m) s / (1 - s), where s comes from folds that have not seen the example; 1 on average.
     """
-    checked(reference_features, window_features)
+    validate_samples(reference_features, window_features)
     count, other = len(reference_features), len(window_features)
-    if min(count, other) < FOLDS:
-        raise ValueError(f"{count} reference and {other} window examples; give at least {FOLDS} of each")
+    if min(count, other) < FOLD_COUNT:
+        raise ValueError(f"{count} reference and {other} window examples; give at least {FOLD_COUNT} of each")
     features = np.concatenate([reference_features, window_features]).astype(np.float64)
     domain = np.repeat([0, 1], [count, other])
-    odds = _odds(StandardScaler().fit_transform(features), domain, seed)
+    odds = _out_of_fold_log_odds(StandardScaler().fit_transform(features), domain, seed)
     surprise = np.logaddexp(0, np.where(domain == 1, -odds, odds)).mean(1)
     best = odds[int(surprise.argmin()), :count]
-    return Weights(np.exp(np.clip(best, -STEEPEST, STEEPEST)) * count / other)
+    return ImportanceWeights(np.exp(np.clip(best, -MAX_ABS_LOG_ODDS, MAX_ABS_LOG_ODDS)) * count / other)
 
 
-def _odds(features: Array, domain: Labels, seed: int) -> NDArray[np.float64]:
+def _out_of_fold_log_odds(features: AnyArray, domain: IntArray, seed: int) -> NDArray[np.float64]:
     """(strengths, examples): log odds of being the window's, each by a classifier that has not seen the example."""
-    odds = np.zeros((len(STRENGTHS), len(domain)))
-    for seen, unseen in StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(features, domain):
-        for row, strength in enumerate(STRENGTHS):
+    odds = np.zeros((len(INVERSE_REGULARIZATIONS), len(domain)))
+    for seen, unseen in StratifiedKFold(FOLD_COUNT, shuffle=True, random_state=seed).split(features, domain):
+        for row, strength in enumerate(INVERSE_REGULARIZATIONS):
             classifier = LogisticRegression(C=strength, max_iter=1000).fit(features[seen], domain[seen])
             odds[row, unseen] = classifier.decision_function(features[unseen])
     return odds

@@ -4,43 +4,55 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from equipoise.config import Trial
+from equipoise.config import TrainConfig
 from equipoise.images.augment import Augment
 from equipoise.workloads.base import Split, Workload
-from equipoise.workloads.models import model
-from equipoise.workloads.vending.products import MACHINE, SOURCE, Product
-from equipoise.workloads.vending.renderer import rendered
+from equipoise.workloads.models import model_factory
+from equipoise.workloads.vending.products import MACHINE_PRODUCTS, SOURCE_PRODUCTS, Product
+from equipoise.workloads.vending.renderer import render_images
 
-SIZES = (32, 512)
-SEED = 2024
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # those that published weights expect
-SOURCE_EACH = {"train": 300, "validation": 30, "reference": 30, "test": 60}
+IMAGE_SIZE_BOUNDS_PIXELS = (32, 512)
+RENDER_SEED = 2024
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # those that published weights expect
+SOURCE_EXAMPLES_PER_CLASS = {"train": 300, "validation": 30, "reference": 30, "test": 60}
 """pictures of each of 24 classes"""
-EACH = {"train": 30, "validation": 30, "reference": 100, "test": 100}
+MACHINE_EXAMPLES_PER_CLASS = {"train": 30, "validation": 30, "reference": 100, "test": 100}
 """pictures of each of ten classes: few to learn from"""
 
 
-def vending_source(trial: Trial) -> Workload:
+def vending_source(config: TrainConfig) -> Workload:
     """24 classes, plenty of pictures: what a model learns before it meets a machine."""
-    return shown("vending-source", SOURCE, SOURCE_EACH, trial, target=0.9, seed=SEED)
+    return render_workload(
+        "vending-source", SOURCE_PRODUCTS, SOURCE_EXAMPLES_PER_CLASS, config, target=0.9, seed=RENDER_SEED
+    )
 
 
-def vending(trial: Trial) -> Workload:
+def vending(config: TrainConfig) -> Workload:
     """Ten classes, seven of them unknown to the source; thirty pictures each to learn from."""
-    return shown("vending", MACHINE, EACH, trial, target=0.9, seed=SEED + 1)
+    return render_workload(
+        "vending", MACHINE_PRODUCTS, MACHINE_EXAMPLES_PER_CLASS, config, target=0.9, seed=RENDER_SEED + 1
+    )
 
 
-def shown(
-    name: str, products: Sequence[Product], each: dict[str, int], trial: Trial, target: float, seed: int
+def render_workload(
+    name: str,
+    products: Sequence[Product],
+    examples_per_class: dict[str, int],
+    config: TrainConfig,
+    target: float,
+    seed: int,
 ) -> Workload:
     """A set of products as a workload: each split is the next stretch of one line of pictures."""
-    size = trial.size or 64
-    if not SIZES[0] <= size <= SIZES[1]:
-        raise ValueError(f"{name} renders pictures of {SIZES[0]} to {SIZES[1]} pixels a side, got --size {size}")
-    ends = np.cumsum([0, *each.values()]) * len(products)
+    size = config.image_size or 64
+    if not IMAGE_SIZE_BOUNDS_PIXELS[0] <= size <= IMAGE_SIZE_BOUNDS_PIXELS[1]:
+        raise ValueError(
+            f"{name} renders pictures of {IMAGE_SIZE_BOUNDS_PIXELS[0]} to "
+            f"{IMAGE_SIZE_BOUNDS_PIXELS[1]} pixels a side, got --image-size {size}"
+        )
+    ends = np.cumsum([0, *examples_per_class.values()]) * len(products)
     parts = {
-        part: Split(*rendered(products, np.arange(first, last), seed, size))
-        for part, first, last in zip(each, ends[:-1], ends[1:], strict=True)
+        part: Split(*render_images(products, np.arange(first, last), seed, size))
+        for part, first, last in zip(examples_per_class, ends[:-1], ends[1:], strict=True)
     }
     return Workload(
         name=name,
@@ -49,9 +61,9 @@ def shown(
         validation=parts["validation"],
         reference=parts["reference"],
         test=parts["test"],
-        model=model(trial.model or "lenet", classes=len(products), channels=3, size=size),
+        model=model_factory(config.model or "lenet", num_classes=len(products), in_channels=3, image_size=size),
         target=target,
-        mean=MEAN,
-        std=STD,
+        mean=IMAGENET_MEAN,
+        std=IMAGENET_STD,
         augment=Augment(crop=0.7),
     )

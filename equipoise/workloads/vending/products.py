@@ -11,12 +11,11 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.images import srgb
+from equipoise.images.srgb import srgb_decode
+from equipoise.type_aliases import FloatArray
 
-Array = NDArray[np.float64]
-
-FINE = 3  # samples a pixel and side while drawing
-GLYPHS, GLYPH_ROWS, GLYPH_COLUMNS = 5, 5, 3  # marks of a line, dots of a mark
+SUPERSAMPLES_PER_SIDE = 3  # samples a pixel and side while drawing
+GLYPHS_PER_LINE, DOT_ROWS_PER_GLYPH, DOT_COLUMNS_PER_GLYPH = 5, 5, 3  # marks of a line, dots of a mark
 
 
 @dataclass(frozen=True)
@@ -25,19 +24,19 @@ class Product:
 
     name: str
     family: str
-    body: str
+    body_color: str
     """colours as RRGGBB"""
-    label: str
-    mark: str
+    label_color: str
+    mark_color: str
     pattern: str
 
 
-SHARED = [
+SHARED_PRODUCTS = [
     Product("cola can", "can", "b3121d", "f2f2f2", "b3121d", "wave"),
     Product("still water", "bottle", "a8cfe0", "1f5fa8", "ffffff", "band"),
     Product("salted crisps", "bag", "d8262c", "f5c518", "d8262c", "disc"),
 ]
-NEW = [
+MACHINE_ONLY_PRODUCTS = [
     Product("cola zero can", "can", "1c1c1e", "c8202b", "f2f2f2", "wave"),
     Product("cherry cola can", "can", "8c1030", "f2f2f2", "8c1030", "wave"),
     Product("peach tea", "bottle", "d98a3d", "f4d9a0", "a03c1e", "band"),
@@ -46,7 +45,7 @@ NEW = [
     Product("paprika crisps", "bag", "c8401e", "f5c518", "7a1410", "disc"),
     Product("hazelnut bar", "bar", "6b3f22", "e0b060", "3c2012", "diagonal"),
 ]
-OTHERS = [
+SOURCE_ONLY_PRODUCTS = [
     Product("orange can", "can", "e8761a", "ffffff", "2c6e2c", "disc"),
     Product("lemon can", "can", "e6d22a", "2f7d32", "ffffff", "diagonal"),
     Product("energy can", "can", "20346e", "c0c4cc", "d11f2f", "diagonal"),
@@ -69,113 +68,120 @@ OTHERS = [
     Product("muesli bar", "bar", "4c8c2b", "f4e6b8", "6b3f22", "stripes"),
     Product("yoghurt", "cup", "f2f2f2", "d11f5f", "ffffff", "disc"),
 ]
-SOURCE = [*SHARED, *OTHERS]
-MACHINE = [*SHARED, *NEW]
+SOURCE_PRODUCTS = [*SHARED_PRODUCTS, *SOURCE_ONLY_PRODUCTS]
+MACHINE_PRODUCTS = [*SHARED_PRODUCTS, *MACHINE_ONLY_PRODUCTS]
 
 
-def sprites(products: tuple[Product, ...], side: int) -> NDArray[np.float32]:
+def draw_sprites(products: tuple[Product, ...], side_pixels: int) -> NDArray[np.float32]:
     """Each product in a square of `side` pixels: red, green, blue in linear light times cover, and cover."""
-    return np.stack([drawn(product, side) for product in products])
+    return np.stack([draw_product(product, side_pixels) for product in products])
 
 
 @lru_cache(maxsize=256)
-def drawn(product: Product, side: int) -> NDArray[np.float32]:
+def draw_product(product: Product, side_pixels: int) -> NDArray[np.float32]:
     """One product: (4, side, side)."""
-    across = (np.arange(side * FINE) + 0.5) / (side * FINE) * 2 - 1
+    across = (np.arange(side_pixels * SUPERSAMPLES_PER_SIDE) + 0.5) / (side_pixels * SUPERSAMPLES_PER_SIDE) * 2 - 1
     y, x = np.meshgrid(across, across, indexing="ij")
-    width, outside = SHAPES[product.family](x, y)
-    colours = painted(product, x / width, y) * shaded(product.family, x / width, y)[..., None]
+    width, outside = OUTLINES_BY_FAMILY[product.family](x, y)
+    colours = paint_label(product, x / width, y) * shading_gain(product.family, x / width, y)[..., None]
     cover = (outside < 0).astype(float)[..., None]
     picture = np.concatenate([colours * cover, cover], -1)
-    small = picture.reshape(side, FINE, side, FINE, 4).mean((1, 3))
+    small = picture.reshape(side_pixels, SUPERSAMPLES_PER_SIDE, side_pixels, SUPERSAMPLES_PER_SIDE, 4).mean((1, 3))
     return np.ascontiguousarray(small.transpose(2, 0, 1), dtype=np.float32)
 
 
-def box(x: Array, y: Array, width: Array | float, top: float, bottom: float, corner: float = 0.06) -> Array:
+def box_distance(
+    x: FloatArray, y: FloatArray, width: FloatArray | float, top: float, bottom: float, corner: float = 0.06
+) -> FloatArray:
     """How far a point is outside a box with round corners; negative inside."""
     middle, half = (top + bottom) / 2, (bottom - top) / 2
     dx, dy = np.abs(x) - width + corner, np.abs(y - middle) - half + corner
     return np.asarray(np.hypot(np.maximum(dx, 0), np.maximum(dy, 0)) + np.minimum(np.maximum(dx, dy), 0) - corner)
 
 
-def can(x: Array, y: Array) -> tuple[Array, Array]:
+def can_outline(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
     """A cylinder that narrows at both ends."""
     width = 0.46 - 0.08 * np.clip((np.abs(y) - 0.7) / 0.15, 0, 1)
-    return width, box(x, y, width, -0.86, 0.86, 0.04)
+    return width, box_distance(x, y, width, -0.86, 0.86, 0.04)
 
 
-def bottle(x: Array, y: Array) -> tuple[Array, Array]:
+def bottle_outline(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
     """A neck that widens into a body."""
     width = 0.13 + 0.25 / (1 + np.exp(-(y + 0.42) / 0.07))
-    return width, box(x, y, width, -0.97, 0.95, 0.05)
+    return width, box_distance(x, y, width, -0.97, 0.95, 0.05)
 
 
-def carton(x: Array, y: Array) -> tuple[Array, Array]:
+def carton_outline(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
     """A box with a gable."""
     width = np.where(y < -0.55, 0.44 - 0.5 * np.clip(-0.55 - y, 0, 0.28), 0.44)
-    return width, box(x, y, width, -0.93, 0.93, 0.01)
+    return width, box_distance(x, y, width, -0.93, 0.93, 0.01)
 
 
-def bag(x: Array, y: Array) -> tuple[Array, Array]:
+def bag_outline(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
     """A pillow with crimped ends."""
     width = 0.62 - 0.07 * y**4 + 0.015 * np.sin(40 * y) * (np.abs(y) > 0.78)
-    return width, box(x, y, width, -0.88, 0.88, 0.03)
+    return width, box_distance(x, y, width, -0.88, 0.88, 0.03)
 
 
-def bar(x: Array, y: Array) -> tuple[Array, Array]:
+def bar_outline(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
     """A long wrapper with zigzag ends."""
     width = 0.92 - 0.03 * np.abs(((y * 14) % 2) - 1)
-    return width, box(x, y, width, -0.34, 0.34, 0.02)
+    return width, box_distance(x, y, width, -0.34, 0.34, 0.02)
 
 
-def cup(x: Array, y: Array) -> tuple[Array, Array]:
+def cup_outline(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Wider at the top, with a rim."""
     width = 0.5 - 0.12 * (y + 0.6) / 1.2 + 0.05 * (y < -0.5)
-    return width, box(x, y, width, -0.6, 0.62, 0.04)
+    return width, box_distance(x, y, width, -0.6, 0.62, 0.04)
 
 
-SHAPES: dict[str, Callable[[Array, Array], tuple[Array, Array]]] = {
-    "can": can,
-    "bottle": bottle,
-    "carton": carton,
-    "bag": bag,
-    "bar": bar,
-    "cup": cup,
+OUTLINES_BY_FAMILY: dict[str, Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]] = {
+    "can": can_outline,
+    "bottle": bottle_outline,
+    "carton": carton_outline,
+    "bag": bag_outline,
+    "bar": bar_outline,
+    "cup": cup_outline,
 }
-ROUND = {"can", "bottle", "cup"}
+ROUND_FAMILIES = {"can", "bottle", "cup"}
 
 
-def shaded(family: str, x: Array, y: Array) -> Array:
+def shading_gain(family: str, x: FloatArray, y: FloatArray) -> FloatArray:
     """How much of the light from the upper left comes back from each point; `x` is -1 to 1 over the product."""
-    if family in ROUND:
-        return np.asarray(0.35 + 0.65 * np.sqrt(np.clip(1 - (x + 0.25) ** 2 / 1.7, 0, 1)) + 0.35 * lobe(x + 0.45, 0.09))
+    if family in ROUND_FAMILIES:
+        return np.asarray(
+            0.35 + 0.65 * np.sqrt(np.clip(1 - (x + 0.25) ** 2 / 1.7, 0, 1)) + 0.35 * gaussian_lobe(x + 0.45, 0.09)
+        )
     if family == "bag":
         return np.asarray(
-            0.8 + 0.12 * np.sin(3 * x + 2 * y) + 0.1 * np.sin(9 * x - 5 * y) + 0.15 * lobe(x + 0.5 * y + 0.3, 0.15)
+            0.8
+            + 0.12 * np.sin(3 * x + 2 * y)
+            + 0.1 * np.sin(9 * x - 5 * y)
+            + 0.15 * gaussian_lobe(x + 0.5 * y + 0.3, 0.15)
         )
     return np.asarray(0.95 - 0.12 * x - 0.08 * y)
 
 
-def lobe(x: Array, width: float) -> Array:
+def gaussian_lobe(x: FloatArray, width: float) -> FloatArray:
     """A soft stripe about 0."""
     return np.asarray(np.exp(-((x / width) ** 2)))
 
 
-def painted(product: Product, x: Array, y: Array) -> Array:
+def paint_label(product: Product, x: FloatArray, y: FloatArray) -> FloatArray:
     """Colours without light: body, label in its pattern, marks on it; `x` is -1 to 1 over the product."""
-    picture = np.broadcast_to(colour(product.body), (*x.shape, 3)).copy()
+    picture = np.broadcast_to(parse_hex_color(product.body_color), (*x.shape, 3)).copy()
     scale = 0.36 if product.family == "bar" else 1.0
     middle = 0.25 if product.family == "bottle" else 0.0
     v = (y - middle) / scale
     if product.family in ("can", "bottle"):
-        picture[np.abs(y) > (0.74 if product.family == "can" else 0.93)] = colour("b8bcc4")  # lid and foot
-        picture[(y < -0.82) & (product.family == "bottle")] = colour(product.mark)  # cap
-    picture[PATTERNS[product.pattern](x, v)] = colour(product.label)
-    picture[marks(product.name, x, v)] = colour(product.mark)
+        picture[np.abs(y) > (0.74 if product.family == "can" else 0.93)] = parse_hex_color("b8bcc4")  # lid and foot
+        picture[(y < -0.82) & (product.family == "bottle")] = parse_hex_color(product.mark_color)  # cap
+    picture[LABEL_PATTERNS[product.pattern](x, v)] = parse_hex_color(product.label_color)
+    picture[text_mark_mask(product.name, x, v)] = parse_hex_color(product.mark_color)
     return picture
 
 
-PATTERNS: dict[str, Callable[[Array, Array], NDArray[np.bool_]]] = {
+LABEL_PATTERNS: dict[str, Callable[[FloatArray, FloatArray], NDArray[np.bool_]]] = {
     "band": lambda x, v: np.abs(v) < 0.36,
     "disc": lambda x, v: x**2 + (v / 0.62) ** 2 < 0.62,
     "diagonal": lambda x, v: np.abs(v + 0.5 * x) < 0.3,
@@ -184,19 +190,23 @@ PATTERNS: dict[str, Callable[[Array, Array], NDArray[np.bool_]]] = {
 }
 
 
-def marks(name: str, x: Array, v: Array) -> NDArray[np.bool_]:
+def text_mark_mask(product_name: str, x: FloatArray, v: FloatArray) -> NDArray[np.bool_]:
     """A line of dots that looks like a word, always the same for a name."""
     dots = (
-        np.random.Generator(np.random.Philox(key=crc32(name.encode()))).random((GLYPH_ROWS, GLYPHS, GLYPH_COLUMNS))
+        np.random.Generator(np.random.Philox(key=crc32(product_name.encode()))).random(
+            (DOT_ROWS_PER_GLYPH, GLYPHS_PER_LINE, DOT_COLUMNS_PER_GLYPH)
+        )
         < 0.6
     )
-    line = np.concatenate([dots, np.zeros((GLYPH_ROWS, GLYPHS, 1), bool)], 2).reshape(GLYPH_ROWS, -1)
-    row = np.floor((v + 0.15) / 0.3 * GLYPH_ROWS).astype(int)
+    line = np.concatenate([dots, np.zeros((DOT_ROWS_PER_GLYPH, GLYPHS_PER_LINE, 1), bool)], 2).reshape(
+        DOT_ROWS_PER_GLYPH, -1
+    )
+    row = np.floor((v + 0.15) / 0.3 * DOT_ROWS_PER_GLYPH).astype(int)
     column = np.floor((x + 0.72) / 1.44 * line.shape[1]).astype(int)
-    inside = (row >= 0) & (row < GLYPH_ROWS) & (column >= 0) & (column < line.shape[1])
-    return np.asarray(inside & line[np.clip(row, 0, GLYPH_ROWS - 1), np.clip(column, 0, line.shape[1] - 1)])
+    inside = (row >= 0) & (row < DOT_ROWS_PER_GLYPH) & (column >= 0) & (column < line.shape[1])
+    return np.asarray(inside & line[np.clip(row, 0, DOT_ROWS_PER_GLYPH - 1), np.clip(column, 0, line.shape[1] - 1)])
 
 
-def colour(code: str) -> Array:
+def parse_hex_color(hex_code: str) -> FloatArray:
     """RRGGBB in linear light."""
-    return srgb.uncoded(np.array([int(code[i : i + 2], 16) for i in (0, 2, 4)]) / 255)
+    return srgb_decode(np.array([int(hex_code[i : i + 2], 16) for i in (0, 2, 4)]) / 255)

@@ -15,14 +15,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from equipoise import rng as keys
-from equipoise.images import camera as light
-from equipoise.images.png import through_jpeg
-from equipoise.workloads.vending.products import Product, sprites
+from equipoise.images.camera import (
+    add_veil,
+    blackbody_gain,
+    broadcast_per_image,
+    gaussian_blur,
+    gaussian_spot,
+    linear_to_srgb8,
+    sensor_noise,
+)
+from equipoise.images.png import jpeg_round_trip
+from equipoise.rng import example_uniforms
+from equipoise.workloads.vending.products import Product, draw_sprites
 
-AT_A_TIME = 32  # pictures: their planes stay in a processor's cache
-BLOTCHES = 5  # patches of the wall's texture a side
-DRAWS = (
+RENDER_BATCH_SIZE = 32  # pictures: their planes stay in a processor's cache
+TEXTURE_PATCHES_PER_SIDE = 5  # patches of the wall's texture a side
+SCENE_DRAW_NAMES = (
     *("turn", "scale", "right", "down", "squeeze", "slant"),  # the product's pose
     *("beside_left", "beside_right", "gap_left", "gap_right", "behind"),  # its neighbours
     *("wall", "wall_warmth", "shade", "shelf", "wood", "texture"),  # the ground
@@ -52,12 +60,12 @@ class Scene:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value, (low, high) = getattr(self, field.name), RANGES[field.name]
+            value, (low, high) = getattr(self, field.name), SCENE_RANGES[field.name]
             if not low <= value <= high:
                 raise ValueError(f"Scene.{field.name} must be from {low:g} to {high:g}, got {value}")
 
 
-RANGES = {
+SCENE_RANGES = {
     "kelvin": (1500, 25000),
     "exposure": (-6, 6),
     "veil": (0, 1),
@@ -68,67 +76,69 @@ RANGES = {
 }
 
 
-def rendered(
+def render_images(
     products: Sequence[Product], indices: NDArray[np.int64], seed: int, size: int, scene: Scene | None = None
 ) -> tuple[Tensor, Tensor]:
     """Pictures, uint8 (examples, 3, size, size), and which product each shows: the index modulo their number."""
     scene, labels = scene or Scene(), indices % len(products)
     parts = [
-        picture(products, indices[start : start + AT_A_TIME], seed, size, scene)
-        for start in range(0, len(indices), AT_A_TIME)
+        render_batch(products, indices[start : start + RENDER_BATCH_SIZE], seed, size, scene)
+        for start in range(0, len(indices), RENDER_BATCH_SIZE)
     ]
     return torch.cat(parts), torch.from_numpy(labels)
 
 
-def picture(products: Sequence[Product], indices: NDArray[np.int64], seed: int, size: int, scene: Scene) -> Tensor:
+def render_batch(products: Sequence[Product], indices: NDArray[np.int64], seed: int, size: int, scene: Scene) -> Tensor:
     """A few pictures at a time."""
-    table = keys.uniforms(seed, np.zeros_like(indices), indices, len(DRAWS))
-    drawn = dict(zip(DRAWS, table.T, strict=True))
-    linear = staged(atlas(tuple(products), size), indices % len(products), drawn, size)
-    return compressed(exposed(linear, drawn, scene), scene.jpeg)
+    table = example_uniforms(seed, np.zeros_like(indices), indices, len(SCENE_DRAW_NAMES))
+    drawn = dict(zip(SCENE_DRAW_NAMES, table.T, strict=True))
+    linear = compose_scene(draw_sprite_atlas(tuple(products), size), indices % len(products), drawn, size)
+    return apply_jpeg_compression(apply_exposure(linear, drawn, scene), scene.jpeg)
 
 
 @lru_cache(maxsize=8)
-def atlas(products: tuple[Product, ...], size: int) -> Tensor:
+def draw_sprite_atlas(products: tuple[Product, ...], size: int) -> Tensor:
     """Drawings of the products, as fine as the pictures that show them."""
-    return torch.from_numpy(sprites(products, size))
+    return torch.from_numpy(draw_sprites(products, size))
 
 
-def staged(drawings: Tensor, labels: NDArray[np.int64], drawn: dict[str, NDArray[np.float64]], size: int) -> Tensor:
+def compose_scene(
+    product_sprites: Tensor, labels: NDArray[np.int64], draws: dict[str, NDArray[np.float64]], size: int
+) -> Tensor:
     """What stands in front of the camera, in linear light under white."""
-    scene = ground(drawn, size)
-    darker = light.column(0.45 + 0.4 * drawn["behind"], scene)
+    scene = draw_background(draws, size)
+    darker = broadcast_per_image(0.45 + 0.4 * draws["behind"], scene)
     for side, gap, sign in (("beside_left", "gap_left", -1), ("beside_right", "gap_right", 1)):
-        other = (drawn[side] * len(drawings)).astype(np.int64)
-        right, strip = sign * (1.0 + 0.3 * drawn[gap]), beside(size, sign)
-        next_to = placed(
-            drawings.index_select(0, torch.from_numpy(other)),
+        other = (draws[side] * len(product_sprites)).astype(np.int64)
+        right, strip = sign * (1.0 + 0.3 * draws[gap]), neighbor_columns(size, sign)
+        next_to = place_sprite(
+            product_sprites.index_select(0, torch.from_numpy(other)),
             0.8,
             right,
-            0.05 * between(drawn[gap]),
+            0.05 * to_signed_range(draws[gap]),
             0 * right,
             1.0,
             columns=strip,
         )
-        scene[..., strip] = over(next_to, scene[..., strip], darker)
-    mine = placed(
-        drawings.index_select(0, torch.from_numpy(labels)),
-        0.62 + 0.3 * drawn["scale"],
-        0.16 * between(drawn["right"]),
-        0.12 * between(drawn["down"]),
-        0.24 * between(drawn["turn"]),
-        0.82 + 0.18 * drawn["squeeze"],
-        0.16 * between(drawn["slant"]),
+        scene[..., strip] = alpha_composite(next_to, scene[..., strip], darker)
+    mine = place_sprite(
+        product_sprites.index_select(0, torch.from_numpy(labels)),
+        0.62 + 0.3 * draws["scale"],
+        0.16 * to_signed_range(draws["right"]),
+        0.12 * to_signed_range(draws["down"]),
+        0.24 * to_signed_range(draws["turn"]),
+        0.82 + 0.18 * draws["squeeze"],
+        0.16 * to_signed_range(draws["slant"]),
     )
-    return rod(over(mine, scene), drawn)
+    return draw_rod(alpha_composite(mine, scene), draws)
 
 
-def between(draws: NDArray[np.float64]) -> NDArray[np.float64]:
+def to_signed_range(draws: NDArray[np.float64]) -> NDArray[np.float64]:
     """0 to 1 as -1 to 1."""
     return 2 * draws - 1
 
 
-def placed(
+def place_sprite(
     sprite: Tensor,
     scale: NDArray[np.float64] | float,
     right: NDArray[np.float64],
@@ -148,75 +158,81 @@ def placed(
     right_at = down_at[columns]
     grid = torch.empty(len(sprite), side, len(right_at), 2)
     for axis, (along, across, offset) in enumerate([(a, b, -(a * right + b * down)), (c, d, -(c * right + d * down))]):
-        by_row = light.column(across, grid) * down_at.view(1, 1, side, 1) + light.column(offset, grid)
-        torch.add(light.column(along, grid) * right_at, by_row, out=grid[:, None, :, :, axis])
+        by_row = broadcast_per_image(across, grid) * down_at.view(1, 1, side, 1) + broadcast_per_image(offset, grid)
+        torch.add(broadcast_per_image(along, grid) * right_at, by_row, out=grid[:, None, :, :, axis])
     return F.grid_sample(sprite, grid, align_corners=False)
 
 
-def beside(size: int, sign: int) -> slice:
+def neighbor_columns(size: int, sign: int) -> slice:
     """The columns in which a neighbour may stand."""
     width = math.ceil(0.37 * size)
     return slice(0, width) if sign < 0 else slice(size - width, size)
 
 
-def over(front: Tensor, back: Tensor, gain: Tensor | float = 1.0) -> Tensor:
+def alpha_composite(front: Tensor, back: Tensor, gain: Tensor | float = 1.0) -> Tensor:
     """A drawing with cover in front of a picture."""
     return (front[:, :3] * gain).add_((1 - front[:, 3:]) * back)
 
 
-def ground(drawn: dict[str, NDArray[np.float64]], size: int) -> Tensor:
+def draw_background(draws: dict[str, NDArray[np.float64]], size: int) -> Tensor:
     """Wall and shelf."""
-    count = len(drawn["wall"])
-    patches = keys.uniforms(1, np.zeros(count, np.int64), (drawn["texture"] * 2**40).astype(np.int64), BLOTCHES**2)
-    texture = torch.from_numpy(patches).float().view(count, 1, BLOTCHES, BLOTCHES)
+    count = len(draws["wall"])
+    patches = example_uniforms(
+        1, np.zeros(count, np.int64), (draws["texture"] * 2**40).astype(np.int64), TEXTURE_PATCHES_PER_SIDE**2
+    )
+    texture = torch.from_numpy(patches).float().view(count, 1, TEXTURE_PATCHES_PER_SIDE, TEXTURE_PATCHES_PER_SIDE)
     texture = F.interpolate(texture, size, mode="bilinear", align_corners=True)
     down = torch.linspace(0, 1, size).view(1, 1, size, 1)
-    grey, warmth = 0.12 + 0.4 * drawn["wall"], 0.25 * between(drawn["wall_warmth"])
-    wall = light.column(np.stack([grey * (1 + warmth), grey, grey * (1 - warmth)], 1), texture)
-    wall = wall * (1 - light.column(0.5 * drawn["shade"], texture) * down) * (0.8 + 0.4 * texture)
-    wood = light.column((0.15 + 0.35 * drawn["wood"])[:, None] * [1.0, 0.85, 0.65], texture)
-    shelf = ((down - light.column(0.8 + 0.15 * drawn["shelf"], texture)) * size).clamp(0, 1)
+    grey, warmth = 0.12 + 0.4 * draws["wall"], 0.25 * to_signed_range(draws["wall_warmth"])
+    wall = broadcast_per_image(np.stack([grey * (1 + warmth), grey, grey * (1 - warmth)], 1), texture)
+    wall = wall * (1 - broadcast_per_image(0.5 * draws["shade"], texture) * down) * (0.8 + 0.4 * texture)
+    wood = broadcast_per_image((0.15 + 0.35 * draws["wood"])[:, None] * [1.0, 0.85, 0.65], texture)
+    shelf = ((down - broadcast_per_image(0.8 + 0.15 * draws["shelf"], texture)) * size).clamp(0, 1)
     return torch.lerp(wall, wood * (0.9 + 0.2 * texture), shelf)
 
 
-def rod(scene: Tensor, drawn: dict[str, NDArray[np.float64]]) -> Tensor:
+def draw_rod(linear_image: Tensor, draws: dict[str, NDArray[np.float64]]) -> Tensor:
     """In front of half of the products, a piece of the wire that holds them."""
-    size = scene.shape[-1]
+    size = linear_image.shape[-1]
     across = torch.linspace(-1, 1, size)
-    turn = np.pi * (drawn["rod_turn"] - 0.5)
-    away = light.column(np.cos(turn), scene) * across.view(1, 1, 1, -1) + light.column(
-        np.sin(turn), scene
+    turn = np.pi * (draws["rod_turn"] - 0.5)
+    away = broadcast_per_image(np.cos(turn), linear_image) * across.view(1, 1, 1, -1) + broadcast_per_image(
+        np.sin(turn), linear_image
     ) * across.view(1, 1, -1, 1)
-    away = (away - light.column(0.5 * between(drawn["rod_place"]), scene)).abs()
-    width = light.column((0.03 + 0.07 * drawn["rod_width"]) * (drawn["rod"] < 0.5), scene)
+    away = (away - broadcast_per_image(0.5 * to_signed_range(draws["rod_place"]), linear_image)).abs()
+    width = broadcast_per_image((0.03 + 0.07 * draws["rod_width"]) * (draws["rod"] < 0.5), linear_image)
     cover = ((width - away) * (size / 2) + 0.5).clamp(0, 1) * (width > 0)
-    grey = light.column(0.1 + 0.5 * drawn["rod_grey"], scene) * (1.2 - away / width.clamp(min=1e-3)).clamp(0.3, 1.2)
-    return torch.lerp(scene, grey, cover)
+    grey = broadcast_per_image(0.1 + 0.5 * draws["rod_grey"], linear_image) * (
+        1.2 - away / width.clamp(min=1e-3)
+    ).clamp(0.3, 1.2)
+    return torch.lerp(linear_image, grey, cover)
 
 
-def exposed(scene: Tensor, drawn: dict[str, NDArray[np.float64]], asked: Scene) -> Tensor:
+def apply_exposure(linear_image: Tensor, draws: dict[str, NDArray[np.float64]], scene_settings: Scene) -> Tensor:
     """What the camera makes of it: uint8."""
-    size = scene.shape[-1]
-    mired = 1e6 / asked.kelvin + 3 * between(drawn["kelvin"])  # equal steps of these look equal
-    stops = asked.exposure + 0.12 * between(drawn["exposure"])
-    lamp = light.column(light.tint(1e6 / mired) * 2 ** stops[:, None], scene)
-    linear = scene * lamp
-    if asked.veil:
-        linear = light.veiled(linear, light.column(np.full(len(stops), asked.veil), scene), lamp)
-    if asked.highlight:
-        centre = np.stack([0.55 + 0.3 * between(drawn["spot_down"]), 0.6 * between(drawn["spot_right"])], 1)
-        linear = linear + asked.highlight * lamp * light.spot(size, size, centre, 0.35)
-    if asked.blur:
-        sigma = asked.blur * size / 64
-        linear = light.blurred(linear, sigma * (0.9 + 0.2 * drawn["blur"]), 1.1 * sigma)
-    if asked.noise:
-        grain = light.grain(drawn["noise"], linear)
-        linear = linear + (linear.clamp(min=0).add_(0.04).sqrt_().mul_(grain)).mul_(asked.noise)
-    return light.encoded(linear)
+    size = linear_image.shape[-1]
+    mired = 1e6 / scene_settings.kelvin + 3 * to_signed_range(draws["kelvin"])  # equal steps of these look equal
+    stops = scene_settings.exposure + 0.12 * to_signed_range(draws["exposure"])
+    lamp = broadcast_per_image(blackbody_gain(1e6 / mired) * 2 ** stops[:, None], linear_image)
+    linear = linear_image * lamp
+    if scene_settings.veil:
+        linear = add_veil(linear, broadcast_per_image(np.full(len(stops), scene_settings.veil), linear_image), lamp)
+    if scene_settings.highlight:
+        centre = np.stack(
+            [0.55 + 0.3 * to_signed_range(draws["spot_down"]), 0.6 * to_signed_range(draws["spot_right"])], 1
+        )
+        linear = linear + scene_settings.highlight * lamp * gaussian_spot(size, size, centre, 0.35)
+    if scene_settings.blur:
+        sigma = scene_settings.blur * size / 64
+        linear = gaussian_blur(linear, sigma * (0.9 + 0.2 * draws["blur"]), 1.1 * sigma)
+    if scene_settings.noise:
+        grain = sensor_noise(draws["noise"], linear)
+        linear = linear + (linear.clamp(min=0).add_(0.04).sqrt_().mul_(grain)).mul_(scene_settings.noise)
+    return linear_to_srgb8(linear)
 
 
-def compressed(pictures: Tensor, quality: int) -> Tensor:
+def apply_jpeg_compression(images: Tensor, quality: int) -> Tensor:
     """Through JPEG and back."""
     if quality == 100:
-        return pictures
-    return torch.stack([torch.from_numpy(through_jpeg(one, quality)) for one in pictures])
+        return images
+    return torch.stack([torch.from_numpy(jpeg_round_trip(one, quality)) for one in images])

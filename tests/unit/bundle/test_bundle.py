@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from equipoise.bundle import bundle, manifest
+from equipoise.bundle.bundle import load_bundle
 from equipoise.bundle.engines import ENGINES
-from equipoise.config import Trial
-from equipoise.images.decode import read
-from equipoise.storage import atomic as store
+from equipoise.bundle.manifest import MANIFEST_FILE, file_sha256, manifest_digest, verify_bundle
+from equipoise.config import TrainConfig
+from equipoise.images.decode import load_image
+from equipoise.storage.atomic import read_json
 from equipoise.training.loop import Training
-from jobs.publishing.publish import PublishRequest, publish
+from jobs.publishing.publish import PublishRequest, publish_bundle
 from tests.support import bundles
 
 
@@ -41,7 +42,7 @@ def pictures(count):
 
 
 def test_nobody_is_told_of_a_model_that_answers(published, tmp_path):
-    script = "import sys; from equipoise.bundle import bundle; bundle.load(sys.argv[1], 'onnxruntime')"
+    script = "import sys; from equipoise.bundle.bundle import load_bundle; load_bundle(sys.argv[1], 'onnxruntime')"
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("ORT_", "XDG_"))}
     command = (sys.executable, "-c", script, str(published))
     subprocess.run(command, env=environment | {"HOME": str(tmp_path)}, check=True)
@@ -49,16 +50,16 @@ def test_nobody_is_told_of_a_model_that_answers(published, tmp_path):
 
 
 def test_every_engine_answers_the_same(published):
-    expected = bundle.load(published, "eager").answer(pictures(50))
+    expected = load_bundle(published, "eager").predict(pictures(50))
     assert expected.scores.shape == (50, 10) and expected.features.shape == (50, 84)
     for name in ENGINES:
-        answer = bundle.load(published, name).answer(pictures(50))
+        answer = load_bundle(published, name).predict(pictures(50))
         assert answer.labels == expected.labels
         torch.testing.assert_close(answer.scores, expected.scores, rtol=0, atol=1e-5)
 
 
 def test_the_engine_chosen_is_no_slower_than_eager_at_any_batch(published):
-    engine = manifest.checked(published)["engine"]
+    engine = verify_bundle(published)["engine"]
     times = {one["engine"]: one["seconds"] for one in engine["table"]}
     assert all(times[engine["name"]][batch] <= times["eager"][batch] for batch in times["eager"])
 
@@ -68,10 +69,10 @@ import json, sys
 for name in ("jobs", "equipoise.training.loop", "equipoise.workloads", "ray"):
     sys.modules[name] = None  # an import of it fails
 import torch
-from equipoise.bundle import bundle
-held = bundle.load(sys.argv[1])
+from equipoise.bundle.bundle import load_bundle
+held = load_bundle(sys.argv[1])
 pictures = torch.randint(0, 256, (50, 1, 16, 16), dtype=torch.uint8, generator=torch.manual_seed(50))
-answer = held.answer(pictures)
+answer = held.predict(pictures)
 print(json.dumps([answer.labels, answer.scores.tolist()]))
 """
 
@@ -80,14 +81,14 @@ def test_it_answers_where_neither_jobs_nor_the_loop_can_be_imported(published, t
     done = subprocess.run([sys.executable, "-c", ELSEWHERE, published], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     labels, scores = json.loads(done.stdout)
-    here = bundle.load(published, "eager").answer(pictures(50))
+    here = load_bundle(published, "eager").predict(pictures(50))
     assert labels == here.labels
     np.testing.assert_allclose(scores, here.scores.numpy(), rtol=0, atol=1e-5)
 
 
 def test_the_reference_holds_what_was_kept_from_training(published):
-    held = bundle.load(published).reference()
-    count = manifest.checked(published)["examples"]["reference"]
+    held = load_bundle(published).load_reference_arrays()
+    count = verify_bundle(published)["examples"]["reference"]
     assert len(held["labels"]) == len(held["logits"]) == len(held["features"]) == count
     np.testing.assert_allclose(held["confusion"].sum(0), 1)
     assert (held["logits"].argmax(1) == held["labels"]).mean() > 0.5
@@ -100,36 +101,36 @@ def test_the_card_names_every_class_and_the_limits(published):
 
 
 def test_pictures_of_another_shape_or_type_are_refused(published):
-    held = bundle.load(published)
+    held = load_bundle(published)
     for wrong in (pictures(2).float(), torch.zeros(2, 3, 16, 16, dtype=torch.uint8), pictures(2)[0]):
         with pytest.raises(ValueError, match="digits takes a batch of uint8 pictures"):
-            held.answer(wrong)
+            held.predict(wrong)
 
 
 def test_photographs_by_path_and_as_bytes_are_the_pictures_of_training(published, tmp_path):
-    model = bundle.load(published)
+    model = load_bundle(published)
     wide = np.random.default_rng(0).integers(0, 256, (48, 80, 3)).astype(np.uint8)
     Image.fromarray(wide).save(tmp_path / "wide.png")
-    found = model.pictures([tmp_path / "wide.png", str(tmp_path / "wide.png"), (tmp_path / "wide.png").read_bytes()])
+    found = model.preprocess([tmp_path / "wide.png", str(tmp_path / "wide.png"), (tmp_path / "wide.png").read_bytes()])
     assert found.dtype == torch.uint8 and tuple(found.shape[1:]) == model.shape
-    assert torch.equal(found[0], read(tmp_path / "wide.png", model.shape))
+    assert torch.equal(found[0], load_image(tmp_path / "wide.png", model.shape))
     assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
-    assert len(model.answer(found).labels) == 3
-    assert len(model.pictures([])) == 0
+    assert len(model.predict(found).labels) == 3
+    assert len(model.preprocess([])) == 0
 
 
 def test_a_photograph_that_cannot_be_read_is_named(published, tmp_path):
-    model = bundle.load(published)
+    model = load_bundle(published)
     (tmp_path / "text.png").write_text("not a picture")
     for source, name in ((tmp_path / "text.png", "text.png"), (b"", "picture 0"), (tmp_path / "none.png", "none.png")):
         with pytest.raises(ValueError, match=rf"{name} cannot be read"):
-            model.pictures([source])
+            model.preprocess([source])
 
 
 def test_another_run_starts_from_a_bundle(published, run):
-    before = Trial(workload="digits", batch=32, init=str(published))
+    before = TrainConfig(workload="digits", batch_size=32, init_from=str(published))
     training = Training(before)
-    assert training.reused == training.workload.classes
+    assert training.reused_classes == training.workload.classes
     for name, value in load_file(run / "model.safetensors").items():
         assert torch.equal(training.model.state_dict()[name], value)
 
@@ -139,21 +140,21 @@ def test_whoever_runs_a_service_may_read_what_another_published(published):
 
 
 def test_scores_are_divided_by_the_temperature(published):
-    model = bundle.load(published)
-    logits, _ = model.run(pictures(20))
-    assert model.temperature == model.facts["metrics"]["temperature"] != 1
+    model = load_bundle(published)
+    logits, _ = model.run_engine(pictures(20))
+    assert model.temperature == model.manifest["metrics"]["temperature"] != 1
     expected = torch.softmax(logits / model.temperature, 1)
-    torch.testing.assert_close(model.answer(pictures(20)).scores, expected)
+    torch.testing.assert_close(model.predict(pictures(20)).scores, expected)
 
 
 def test_a_bundle_is_never_written_over(published, run):
     with pytest.raises(ValueError, match="exists already"):
-        publish(PublishRequest(run=run, out=published))
+        publish_bundle(PublishRequest(run=run, out=published))
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"has no record\.json: give the folder of a run that has ended"):
-        publish(PublishRequest(run=tmp_path, out=tmp_path / "out"))
+        publish_bundle(PublishRequest(run=tmp_path, out=tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
 
@@ -161,10 +162,10 @@ def facts_changed(change):
     """Damage to bundle.json whose digest is right again: by hand, not by accident."""
 
     def damage(folder, _):
-        facts = store.read_json(folder / manifest.FACTS)
+        facts = read_json(folder / MANIFEST_FILE)
         change(facts)
-        facts["digest"] = manifest.digest(facts)
-        (folder / manifest.FACTS).write_text(json.dumps(facts))
+        facts["digest"] = manifest_digest(facts)
+        (folder / MANIFEST_FILE).write_text(json.dumps(facts))
 
     return damage
 
@@ -218,12 +219,12 @@ def resealed(name, change):
     """Damage to a file whose digests are all right again."""
 
     def damage(folder, _):
-        facts = store.read_json(folder / manifest.FACTS)
+        facts = read_json(folder / MANIFEST_FILE)
         change(folder / name)
-        facts["files"][name] = manifest.sha256(folder / name)
+        facts["files"][name] = file_sha256(folder / name)
         facts["engine"]["name"] = "eager"
-        facts["digest"] = manifest.digest(facts)
-        (folder / manifest.FACTS).write_text(json.dumps(facts))
+        facts["digest"] = manifest_digest(facts)
+        (folder / MANIFEST_FILE).write_text(json.dumps(facts))
 
     return damage
 
@@ -255,9 +256,9 @@ DAMAGE = {
     "empty": lambda folder, draw: [path.unlink() for path in folder.iterdir()],
     "no folder": lambda folder, draw: shutil.rmtree(folder),
     "a file instead": lambda folder, draw: (shutil.rmtree(folder), folder.write_text("no")),
-    "a list": lambda folder, draw: (folder / manifest.FACTS).write_text("[]"),
-    "no JSON": lambda folder, draw: (folder / manifest.FACTS).write_text('{"schema": 1'),
-    "deep JSON": lambda folder, draw: (folder / manifest.FACTS).write_text("[" * 100_000),
+    "a list": lambda folder, draw: (folder / MANIFEST_FILE).write_text("[]"),
+    "no JSON": lambda folder, draw: (folder / MANIFEST_FILE).write_text('{"schema": 1'),
+    "deep JSON": lambda folder, draw: (folder / MANIFEST_FILE).write_text("[" * 100_000),
     "another schema": facts_changed(lambda facts: facts.update(schema=2)),
     "no schema": facts_changed(lambda facts: facts.pop("schema")),
     "no files": facts_changed(lambda facts: facts.pop("files")),
@@ -300,13 +301,13 @@ def test_damage_of_any_kind_is_refused_in_one_sentence(kind, published, tmp_path
     if told(after) == told(before):
         return  # what was drawn changed nothing
     with pytest.raises(ValueError, match=r".") as refused:
-        bundle.load(folder)
+        load_bundle(folder)
     assert len(str(refused.value).splitlines()) == 1 and str(refused.value).strip()
 
 
 def told(files):
     """Files by content; a blank behind the facts says nothing."""
-    return files | {manifest.FACTS: files.get(manifest.FACTS, b"").rstrip()}
+    return files | {MANIFEST_FILE: files.get(MANIFEST_FILE, b"").rstrip()}
 
 
 KILLED = """
@@ -327,38 +328,38 @@ def test_publishing_that_is_killed_leaves_a_whole_bundle_or_none(delay, run, tmp
         [sys.executable, "-c", KILLED, str(delay), run, out], capture_output=True, cwd=Path(__file__).parents[3]
     )
     if out.exists():
-        manifest.checked(out)
+        verify_bundle(out)
 
 
 def test_a_bundle_behind_a_url_is_read_as_one_on_disk(published):
-    held = bundle.load(f"file://{published}")
-    assert held.answer(pictures(3)).labels == bundle.load(published).answer(pictures(3)).labels
+    held = load_bundle(f"file://{published}")
+    assert held.predict(pictures(3)).labels == load_bundle(published).predict(pictures(3)).labels
 
 
 def test_a_url_that_holds_nothing_or_of_an_unknown_kind_is_refused(tmp_path):
     with pytest.raises(ValueError, match=f"{tmp_path}/nothing is not a bundle"):
-        bundle.load(f"file://{tmp_path}/nothing")
+        load_bundle(f"file://{tmp_path}/nothing")
     with pytest.raises(ValueError, match="memory://bucket/nothing cannot be read"):
-        bundle.load("memory://bucket/nothing")
+        load_bundle("memory://bucket/nothing")
     with pytest.raises(ValueError, match="nonsense:// is no object store"):
-        bundle.load("nonsense://bucket/vending")
+        load_bundle("nonsense://bucket/vending")
 
 
 def test_a_name_that_cannot_stand_in_an_address_is_refused(run, tmp_path):
     with pytest.raises(ValueError, match="cannot stand in an address"):
-        publish(PublishRequest(run=run, out=tmp_path / "out", name="my/digits x"))
+        publish_bundle(PublishRequest(run=run, out=tmp_path / "out", name="my/digits x"))
 
 
 def test_a_plan_that_is_none_is_refused_by_its_own_name(run, tmp_path):
     (tmp_path / "plan.json").write_text('{"plan": "x"}')
     for plan, words in ((tmp_path / "none", "is not there"), (tmp_path, "recommends no plan")):
         with pytest.raises(ValueError, match=words):
-            publish(PublishRequest(run=run, out=tmp_path / "out", plan=plan))
+            publish_bundle(PublishRequest(run=run, out=tmp_path / "out", plan=plan))
     assert not (tmp_path / "out").exists()
 
 
 def test_a_chain_of_stores_is_refused():
     with pytest.raises(ValueError, match="is a chain of stores"):
-        bundle.load("zip://x::file:///etc/passwd")
+        load_bundle("zip://x::file:///etc/passwd")
     with pytest.raises(ValueError, match="is not a bundle"):
-        bundle.load("a" * 5000)
+        load_bundle("a" * 5000)

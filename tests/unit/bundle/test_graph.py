@@ -6,18 +6,18 @@ import pytest
 import torch
 from torch import nn
 
-from equipoise.bundle import graph as program
-from equipoise.bundle.engines import Served
-from equipoise.training.finetune import head_of
-from equipoise.workloads.models import model
+from equipoise.bundle.engines import InferenceModule
+from equipoise.bundle.graph import collect_weights, export_model, load_program, serialize_graph
+from equipoise.training.finetune import find_classifier_layer
+from equipoise.workloads.models import model_factory
 
 MODELS = ["lenet", "mobilenet_v3_small", "resnet18", "squeezenet1_1", "shufflenet_v2_x0_5"]
 
 
 def served(name, channels=3, size=64):
     torch.manual_seed(0)
-    network = model(name, 10, channels, size)().eval()
-    return Served(network, head_of(network, 10), [0.5] * channels, [0.25] * channels).eval()
+    network = model_factory(name, 10, channels, size)().eval()
+    return InferenceModule(network, find_classifier_layer(network, 10), [0.5] * channels, [0.25] * channels).eval()
 
 
 def pictures(count, channels=3, size=64):
@@ -27,8 +27,8 @@ def pictures(count, channels=3, size=64):
 @pytest.mark.parametrize("name", MODELS)
 def test_a_program_computes_what_its_model_does_for_any_batch(name):
     network = served(name)
-    found = program.exported(network, pictures(2))
-    again = program.loaded(json.loads(json.dumps(program.to_json(found))), program.weights(found))
+    found = export_model(network, pictures(2))
+    again = load_program(json.loads(json.dumps(serialize_graph(found))), collect_weights(found))
     for count in (1, 3, 8):
         with torch.inference_mode():
             for ours, theirs in zip(again(pictures(count)), network(pictures(count)), strict=True):
@@ -49,7 +49,7 @@ class Odd(nn.Module):
 
 def test_an_operator_that_is_not_pytorchs_own_is_refused():
     with pytest.raises(ValueError, match="which a bundle cannot hold"):
-        program.to_json(program.exported(Odd(), torch.zeros(2, 1, 4, 4)))
+        serialize_graph(export_model(Odd(), torch.zeros(2, 1, 4, 4)))
 
 
 INPUT = {"input": True}
@@ -87,13 +87,13 @@ INPUT = {"input": True}
 )
 def test_what_is_no_program_is_refused(steps, words):
     with pytest.raises(ValueError, match=words):
-        program.loaded(steps, {})
+        load_program(steps, {})
 
 
 def test_no_word_of_a_program_is_run_as_code(tmp_path):
     trap = f"inplace=open({str(tmp_path / 'there')!r}, 'w'), x"
     steps = [INPUT, {"do": "relu.default", "take": [{"step": 0}], "named": {trap: 1}}, {"output": [{"step": 1}]}]
-    made = program.loaded(steps, {})
+    made = load_program(steps, {})
     with pytest.raises(RuntimeError):
         made(torch.zeros(1, 1, 2, 2))
     assert not list(tmp_path.iterdir())
@@ -111,4 +111,4 @@ def test_no_word_of_a_program_is_run_as_code(tmp_path):
 def test_arithmetic_stays_with_sizes(do, take, words):
     steps = [INPUT, {"do": do, "take": take, "named": {}}, {"output": [{"step": 1}]}]
     with pytest.raises(ValueError, match=words):
-        program.loaded(steps, {})(torch.zeros(1, 1, 2, 2))
+        load_program(steps, {})(torch.zeros(1, 1, 2, 2))

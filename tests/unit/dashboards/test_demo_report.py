@@ -4,9 +4,15 @@ import json
 
 import pytest
 
-from dashboards import demo_report as story
-from dashboards.page import html
-from equipoise.storage import atomic as store
+from dashboards.demo_report import (
+    DemoRecords,
+    build_demo_page,
+    describe_confirmation,
+    read_demo_records,
+    summarize_demo,
+)
+from dashboards.page import render_html
+from equipoise.storage.atomic import write_json
 
 SENT = {"clean": (400, 388), "drift": (400, 148), "adapted": (400, 372), "again": (400, 390)}
 RECORDS = {
@@ -51,7 +57,7 @@ RECORDS = {
 }
 
 
-def require_numbers(found: story.Story) -> None:
+def require_numbers(found: DemoRecords) -> None:
     """Shares and sums are those of the counts that were noted."""
     sent = found.story["sent"]
     for one in (one for one in sent.values() if "right" in one):
@@ -64,14 +70,14 @@ def require_numbers(found: story.Story) -> None:
 @pytest.fixture
 def demo(tmp_path):
     for name, facts in RECORDS.items():
-        store.write_json(tmp_path / name, facts)
+        write_json(tmp_path / name, facts)
     return tmp_path
 
 
 def test_each_line_is_of_its_record(demo):
-    found = story.read(demo)
+    found = read_demo_records(demo)
     require_numbers(found)
-    assert story.told(found) == {
+    assert summarize_demo(found) == {
         "plan": "2 workers x 24 at a learning rate of 0.137: about 4.51 s to the target (3.52 s to 5.53 s);"
         " the confirming run took 4.74 s: inside of what was foretold",
         "model": "97.8% right on test after 5,760 examples; answers by onnxruntime",
@@ -85,15 +91,15 @@ def test_each_line_is_of_its_record(demo):
 def test_a_plan_that_did_not_keep_its_word_is_told_so():
     confirm = RECORDS["sweep/confirm.json"]
     why = "outside of what was foretold, with 0.90 of the examples and steps that took 1.80 of the time"
-    assert why in story.confirmed({**confirm, "inside": False})
-    assert "did not reach" in story.confirmed({**confirm, "seconds": None})
+    assert why in describe_confirmation({**confirm, "inside": False})
+    assert "did not reach" in describe_confirmation({**confirm, "seconds": None})
 
 
 def test_the_page_shows_what_was_right(demo):
-    page = story.page(story.read(demo))
-    (panel,) = page.panels()
+    page = build_demo_page(read_demo_records(demo))
+    (panel,) = page.iter_panels()
     assert list(panel.figure.data[0].y) == [right / whole for whole, right in SENT.values()]
-    text = html(page)
+    text = render_html(page)
     for words in ("97.8% right on test", "1,234 requests", "sweep/curve.html", "3. c: 53 s"):
         assert words in text
-    json.dumps(story.told(story.read(demo)))
+    json.dumps(summarize_demo(read_demo_records(demo)))

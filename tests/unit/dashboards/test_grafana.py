@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from prometheus_client.metrics import MetricWrapperBase
 
-from dashboards import theme as style
-from equipoise.drift.charts.cusum import FEWEST
+from dashboards.theme import NEUTRAL_COLOR, SERIES_COLORS, __file__
+from equipoise.drift.charts.cusum import MIN_STREAM_IMAGES
 from services.monitoring.metrics import Metrics
 
-FOLDER = Path(style.__file__).parent / "grafana"
+FOLDER = Path(__file__).parent / "grafana"
 TEXTS = {name: (FOLDER / f"{name}.json").read_text() for name in ("service", "drift")}
 BOARDS = {name: json.loads(text) for name, text in TEXTS.items()}
 COLUMNS = 24  # of Grafana's grid
@@ -183,12 +183,12 @@ def test_dashboards_are_told_apart():
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
 def test_colours_are_those_of_our_pages(text):
     colours = set(re.findall(r'"(?:color|fixedColor|fill|iconColor)": "([^"]*)"', text)) - {"dash"}  # a line's fill
-    assert colours and colours <= {*style.SERIES, style.GREY}
+    assert colours and colours <= {*SERIES_COLORS, NEUTRAL_COLOR}
 
 
 def test_a_state_is_unknown_as_long_as_the_monitor_says_so():
     states = [text for text in expressions(BOARDS["drift"]) if "equipoise_drift{" in text]
-    assert [text for text in states if f"< bool {FEWEST})" in text]
+    assert [text for text in states if f"< bool {MIN_STREAM_IMAGES})" in text]
 
 
 @pytest.mark.parametrize("text", ["sum(a", "sum(a[5m)]", "a)", 'a{b="("}}'])

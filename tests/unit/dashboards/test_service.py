@@ -2,8 +2,15 @@
 
 import pytest
 
-from dashboards.page import Page, html
-from dashboards.panels import service
+from dashboards.page import Page, render_html
+from dashboards.panels.service import (
+    batch_size_counts,
+    bucket_quantile,
+    build_service_sections,
+    latency_quantiles,
+    rejections_table,
+    request_rates,
+)
 
 
 def note(time, **parts):
@@ -26,34 +33,34 @@ NOTES = [
 
 
 def test_rates_are_what_was_added_over_the_time_it_took():
-    (row,) = service.outcomes(NOTES).to_dict("records")
+    (row,) = request_rates(NOTES).to_dict("records")
     assert (row["answered"], row["refused"], row["failed"]) == (10, 2, 0.2)
 
 
 def test_a_service_that_began_anew_has_no_negative_rate():
-    (row,) = service.outcomes([NOTES[1], note(10, requests={"200": 20.0})]).to_dict("records")
+    (row,) = request_rates([NOTES[1], note(10, requests={"200": 20.0})]).to_dict("records")
     assert row["answered"] == 4
 
 
 def test_quantiles_lie_within_their_buckets():
-    (row,) = service.quantiles(NOTES).to_dict("records")
+    (row,) = latency_quantiles(NOTES).to_dict("records")
     assert row[0.5] == pytest.approx(1.0)  # 25 of 50 took less than a millisecond
     assert row[0.9] == pytest.approx(1 + 20 / 25)
-    assert service.quantile([(0.001, 0.0), (float("inf"), 4.0)], 0.5) == pytest.approx(1.0)
-    assert service.quantile([(0.001, 0.0), (float("inf"), 0.0)], 0.5) is None
+    assert bucket_quantile([(0.001, 0.0), (float("inf"), 4.0)], 0.5) == pytest.approx(1.0)
+    assert bucket_quantile([(0.001, 0.0), (float("inf"), 0.0)], 0.5) is None
 
 
 def test_sizes_of_batches_are_told_apart():
-    assert service.sizes(NOTES) == {"1": 5, "2": 3, "3 to 4": 1, "over 4": 1}
+    assert batch_size_counts(NOTES) == {"1": 5, "2": 3, "3 to 4": 1, "over 4": 1}
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_a_page_of_few_notes_is_a_page(count):
     described = [{"name": "a", "share": 0, "current": {"version": "1", "bundle": "there", "engine": "eager"}}]
-    sections = service.sections(NOTES[:count], described)
-    assert "there" in html(Page(title="service", lead="", sections=sections))
+    sections = build_service_sections(NOTES[:count], described)
+    assert "there" in render_html(Page(title="service", lead="", sections=sections))
 
 
 def test_reasons_of_refusals_are_counted():
-    assert service.refusals(NOTES).rows == [["busy", 10]]
-    assert service.refusals(NOTES[:1]) is None
+    assert rejections_table(NOTES).rows == [["busy", 10]]
+    assert rejections_table(NOTES[:1]) is None

@@ -2,10 +2,10 @@ from dataclasses import replace
 
 import pytest
 
-from dashboards import reports as pages
-from dashboards.page import html
-from dashboards.panels import training_run as run
-from equipoise.config import Trial
+from dashboards.page import render_html
+from dashboards.panels.training_run import laps_figure, laps_table
+from dashboards.reports import run_page
+from equipoise.config import TrainConfig
 from equipoise.runs.record import Lap, Record
 
 
@@ -32,19 +32,19 @@ def record():
         )
         for i in range(1, 6)
     ]
-    facts = {"machine": {}, "ended": "cap", "target": 0.9, "examples_to_target": None, "test": 0.8}
-    return Record(trial=Trial(workload="digits"), laps=laps, **facts)
+    facts = {"machine": {}, "status": "max_examples", "target": 0.9, "examples_to_target": None, "test": 0.8}
+    return Record(config=TrainConfig(workload="digits"), laps=laps, **facts)
 
 
 def test_the_table_holds_each_lap_and_the_noise_scale():
-    table = run.laps(record())
+    table = laps_table(record())
     assert table.seen.tolist() == [100, 200, 300, 400, 500]
     assert table.noise.tolist() == pytest.approx([20] * 5)
 
 
 def test_the_figure_draws_what_the_table_holds():
-    table = run.laps(record())
-    drawn = {trace.name: trace for trace in run.figure(table, target=0.9).data}
+    table = laps_table(record())
+    drawn = {trace.name: trace for trace in laps_figure(table, target=0.9).data}
     assert list(drawn["metric, validation"].x) == [200, 400]
     assert list(drawn["compute"].y) == pytest.approx([3] * 5)  # ms a step
     assert list(drawn["noise scale"].y) == pytest.approx([20] * 5)
@@ -53,12 +53,12 @@ def test_the_figure_draws_what_the_table_holds():
 def test_laps_without_norms_leave_the_noise_empty():
     plain = record()
     laps = [Lap(**{**vars(lap), "draws": 0, "local_norm": None, "total_norm": None}) for lap in plain.laps]
-    table = run.laps(Record(**{**vars(plain), "laps": laps}))
+    table = laps_table(Record(**{**vars(plain), "laps": laps}))
     assert table.noise.isna().all()
-    run.figure(table, target=0.9)
+    laps_figure(table, target=0.9)
 
 
 def test_a_run_that_failed_before_its_first_lap_has_a_page():
     empty = replace(record(), laps=[])
-    assert "nothing to draw" in html(pages.of_run(empty))
-    run.figure(run.laps(empty), 0.9)
+    assert "nothing to draw" in render_html(run_page(empty))
+    laps_figure(laps_table(empty), 0.9)

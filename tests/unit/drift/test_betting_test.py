@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from equipoise.drift.charts.baseline import FIGURES, wider
-from equipoise.drift.charts.betting_test import JUMP, Evidence
-from equipoise.drift.charts.sums import ONE
+from equipoise.drift.charts.baseline import CHARTED_FEATURES, rank_margin
+from equipoise.drift.charts.betting_test import JUMP_SHARE, BettingTest
+from equipoise.drift.charts.sums import FIXED_POINT_SCALE
 from tests.support.drift_data import known, pictures, seen
 
 POOL = 2500
@@ -15,16 +15,16 @@ def gains(seed=7, change=None):
     base, (some, labels) = known().baseline, pictures(POOL, seed)
     shown = seen(some if change is None else change(some))
     layout = base.layout
-    rows = np.stack([base.sums(shown.some([place])) for place in range(len(shown))])
-    return np.stack([layout.read(rows, "low"), layout.read(rows, "high")], 1), labels
+    rows = np.stack([base.sum_features(shown.select([place])) for place in range(len(shown))])
+    return np.stack([layout.read_part(rows, "low"), layout.read_part(rows, "high")], 1), labels
 
 
 def highest(table, places):
     """The highest value that evidence ever reaches on one stream."""
-    evidence, most = Evidence.begun(len(FIGURES)), -np.inf
+    evidence, most = BettingTest.initial(len(CHARTED_FEATURES)), -np.inf
     for step in table[places].reshape(STEPS, SIZE, 2, -1).sum(1):
-        evidence.step(*step)
-        most = max(most, evidence.value())
+        evidence.update(*step)
+        most = max(most, evidence.log_mean_wealth())
     return most
 
 
@@ -34,19 +34,19 @@ def clean():
 
 
 def test_wealth_is_moved_as_by_hand():
-    evidence = Evidence.begun(1)
-    assert evidence.value() == pytest.approx(0)
-    evidence.step(np.log([0.5]), np.log([1.5]))
+    evidence = BettingTest.initial(1)
+    assert evidence.log_mean_wealth() == pytest.approx(0)
+    evidence.update(np.log([0.5]), np.log([1.5]))
     np.testing.assert_allclose(np.exp(evidence.wealth), [[0.5 / 3, 1 / 3, 1.5 / 3]])
-    assert evidence.value() == pytest.approx(0)
-    evidence.step(np.log([0.5]), np.log([1.5]))
-    kept = (1 - JUMP) * np.array([0.5, 1, 1.5]) / 3 + JUMP / 3
+    assert evidence.log_mean_wealth() == pytest.approx(0)
+    evidence.update(np.log([0.5]), np.log([1.5]))
+    kept = (1 - JUMP_SHARE) * np.array([0.5, 1, 1.5]) / 3 + JUMP_SHARE / 3
     np.testing.assert_allclose(np.exp(evidence.wealth), [kept * [0.5, 1, 1.5]])
 
 
 def test_the_value_is_of_the_mean_wealth_over_figures():
-    evidence = Evidence(np.log([[1.0, 2, 3], [4, 5, 15]]))
-    assert evidence.value() == pytest.approx(np.log((6 + 24) / 2))
+    evidence = BettingTest(np.log([[1.0, 2, 3], [4, 5, 15]]))
+    assert evidence.log_mean_wealth() == pytest.approx(np.log((6 + 24) / 2))
 
 
 def test_bets_are_a_fair_game_at_most_while_ranks_are_uniform():
@@ -56,15 +56,15 @@ def test_bets_are_a_fair_game_at_most_while_ranks_are_uniform():
     assert rank.mean() == pytest.approx(0, abs=1e-6) and np.abs(rank).max() <= 0.5
     for sign in (-1, 1):
         assert (1 + sign * rank - base.wider).mean(0).max() <= 1
-    assert base.wider == wider(base.usual.counts.min()) and count == 600
+    assert base.wider == rank_margin(base.usual.counts.min()) and count == 600
 
 
 def test_ranks_of_tied_scores_lie_in_their_middle():
     base = known().baseline
-    place = FIGURES.index("strange")  # one value for each class, and another for what is strange
+    place = CHARTED_FEATURES.index("strange")  # one value for each class, and another for what is strange
     usual = base.ranked[place, 0]
     tied = (base.ranked[place] == usual).mean()
-    scores = np.zeros((1, len(FIGURES)))
+    scores = np.zeros((1, len(CHARTED_FEATURES)))
     scores[0, place] = usual
     assert tied > 0.1 and base.ranks(scores)[0, place] == pytest.approx(tied / 2)
 
@@ -72,7 +72,7 @@ def test_ranks_of_tied_scores_lie_in_their_middle():
 def test_bets_on_fresh_pictures_gain_nothing_on_average(clean):
     table, _ = clean
     assert np.exp(table).mean(0).max() <= 1
-    assert np.abs(table * ONE - np.rint(table * ONE)).max() == 0
+    assert np.abs(table * FIXED_POINT_SCALE - np.rint(table * FIXED_POINT_SCALE)).max() == 0
 
 
 @pytest.mark.parametrize("runs", [1, 20])

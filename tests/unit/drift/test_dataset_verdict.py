@@ -6,10 +6,10 @@ import pytest
 import torch
 from PIL import Image, ImageEnhance, ImageFilter
 
-from equipoise.drift.charts.baseline import FIGURES
+from equipoise.drift.charts.baseline import CHARTED_FEATURES
 from equipoise.drift.diagnosis import dataset_verdict as folder
-from equipoise.drift.diagnosis.dataset_verdict import ALPHA, FEWEST, judged
-from equipoise.images import camera as light
+from equipoise.drift.diagnosis.dataset_verdict import ALPHA, MIN_DATASET_IMAGES, compute_dataset_verdict
+from equipoise.images.camera import blackbody_gain, linear_to_srgb8, srgb8_to_linear
 from tests.support.drift_data import CLASSES, known, model, pictures, seen
 
 
@@ -25,7 +25,7 @@ def beside():
 
 
 def verdict(some, beside):
-    found = judged(known(), seen(some), model(some)[1].numpy(), *beside)
+    found = compute_dataset_verdict(known(), seen(some), model(some)[1].numpy(), *beside)
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert found["images"] == len(some)
     return found
@@ -50,8 +50,8 @@ def through_jpeg(image):
 
 
 def lamp(kelvin):
-    gain = torch.tensor(light.tint(np.array([float(kelvin)]))[0]).float().view(3, 1, 1)
-    return lambda shown: light.encoded(light.decoded(shown) * gain)
+    gain = torch.tensor(blackbody_gain(np.array([float(kelvin)]))[0]).float().view(3, 1, 1)
+    return lambda shown: linear_to_srgb8(srgb8_to_linear(shown) * gain)
 
 
 def noisy(shown):
@@ -60,11 +60,11 @@ def noisy(shown):
 
 
 def veiled(shown):
-    return light.encoded(light.decoded(shown) * 0.9 + 0.1)
+    return linear_to_srgb8(srgb8_to_linear(shown) * 0.9 + 0.1)
 
 
 def test_sets_without_drift_are_called_drifted_as_rarely_as_asked(beside, monkeypatch):
-    monkeypatch.setattr(folder, "PERMUTATIONS", 620)  # enough for p at the threshold, in a third of the time
+    monkeypatch.setattr(folder, "PERMUTATION_COUNT", 620)  # enough for p at the threshold, in a third of the time
     sets = [verdict(some(seed, 40 + seed % 3 * 30), beside)["state"] for seed in range(1000, 1150)]
     wrong = np.mean([state == "drift" for state in sets])
     assert set(sets) <= {"ok", "drift"} and wrong <= ALPHA + 2 * np.sqrt(ALPHA * (1 - ALPHA) / len(sets))
@@ -96,7 +96,7 @@ def test_pictures_like_the_reference_are_ok_and_as_well_told(beside):
     found = verdict(some(), beside)
     assert found["state"] == "ok" and found["cause"] is None and not found["effects"] and found["support"] is None
     assert found["accuracy"]["low"] < 0.998 < found["accuracy"]["high"]
-    assert {one["name"] for one in found["charts"]} == {*FIGURES, "shape", "classes", "features"}
+    assert {one["name"] for one in found["charts"]} == {*CHARTED_FEATURES, "shape", "classes", "features"}
     assert all(one["value"] < one["threshold"] for one in found["charts"])
 
 
@@ -117,11 +117,11 @@ def test_light_that_comes_and_goes_changes_no_mean_and_is_found_by_its_shape(bes
     assert found["state"] == "drift" and over["shape"] and not over["luminance"]
 
 
-@pytest.mark.parametrize("count", [1, FEWEST - 1, FEWEST])
+@pytest.mark.parametrize("count", [1, MIN_DATASET_IMAGES - 1, MIN_DATASET_IMAGES])
 def test_of_few_pictures_nothing_is_known(beside, count):
     found = verdict(some(count=count), beside)
-    assert found["state"] == ("unknown" if count < FEWEST else "ok")
-    if count < FEWEST:
+    assert found["state"] == ("unknown" if count < MIN_DATASET_IMAGES else "ok")
+    if count < MIN_DATASET_IMAGES:
         assert found["why"] == f"{count} pictures were given: 30 are needed" and found["accuracy"] == "unknown"
 
 

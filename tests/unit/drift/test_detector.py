@@ -4,10 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from equipoise.drift.charts.baseline import FIGURES
-from equipoise.drift.detector import LATEST, OTHERS, SCORES, Watch, chart_name
-from equipoise.drift.diagnosis.stream_verdict import FEWEST, traced, verdict
-from equipoise.images import camera as light
+from equipoise.drift.charts.baseline import CHARTED_FEATURES
+from equipoise.drift.charts.cusum import MIN_STREAM_IMAGES
+from equipoise.drift.detector import (
+    CLASS_AND_FEATURE_CHARTS,
+    MAX_REMEMBERED_STEPS,
+    SCORE_CHART_COUNT,
+    StreamDetector,
+    chart_name,
+)
+from equipoise.drift.diagnosis.stream_verdict import chart_history, compute_stream_verdict
+from equipoise.images.camera import blackbody_gain, linear_to_srgb8, srgb8_to_linear
 from tests.support.drift_data import CLASSES, COLOURS, known, pictures, seen
 
 ASKED = 20_000.0
@@ -15,31 +22,34 @@ STEP = 16
 
 
 def warmer(some):
-    gain = torch.tensor(light.tint(np.array([4500.0]))[0]).float().view(3, 1, 1)
-    return light.encoded(light.decoded(some) * gain)
+    gain = torch.tensor(blackbody_gain(np.array([4500.0]))[0]).float().view(3, 1, 1)
+    return linear_to_srgb8(srgb8_to_linear(some) * gain)
 
 
 def rows(some, size=STEP):
     """Sums of steps of pictures in order."""
     base, shown = known().baseline, seen(some)
-    return [base.sums(shown.some([*range(first, first + size)])) for first in range(0, len(shown) - size + 1, size)]
+    return [
+        base.sum_features(shown.select([*range(first, first + size)]))
+        for first in range(0, len(shown) - size + 1, size)
+    ]
 
 
 def told(watch, steps, clock=0.0):
     """The steps, one a second; which of them set off an alarm."""
-    return [place for place, row in enumerate(steps) if watch.add(row, clock + place)]
+    return [place for place, row in enumerate(steps) if watch.add_sums(row, clock + place)]
 
 
 def watched(*parts, asked=ASKED):
     """A watch that has seen parts of a stream in order."""
-    watch = Watch.begun(known(), asked)
+    watch = StreamDetector.start(known(), asked)
     for some in parts:
-        told(watch, rows(some), watch.pictures)
+        told(watch, rows(some), watch.observed_images)
     return watch
 
 
 def said(watch):
-    found = verdict(watch)
+    found = compute_stream_verdict(watch)
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     return found
 
@@ -73,24 +83,24 @@ def test_pictures_like_the_reference_are_ok():
     assert found["cause"] is None and found["since"] is None and not found["effects"]
     assert found["accuracy"]["low"] < 0.998 < found["accuracy"]["high"]
     names = [one["name"] for one in found["charts"]]
-    assert sorted(names) == sorted({*FIGURES, *OTHERS})
+    assert sorted(names) == sorted({*CHARTED_FEATURES, *CLASS_AND_FEATURE_CHARTS})
     assert all(one["value"] < one["threshold"] for one in found["charts"])
 
 
-@pytest.mark.parametrize("count", [0, STEP - 1, FEWEST - 1, FEWEST])
+@pytest.mark.parametrize("count", [0, STEP - 1, MIN_STREAM_IMAGES - 1, MIN_STREAM_IMAGES])
 def test_of_few_pictures_nothing_is_known(count):
-    watch = Watch.begun(known(), ASKED)
+    watch = StreamDetector.start(known(), ASKED)
     if count:
         told(watch, rows(clean(count), 1))
     found = said(watch)
-    assert found["state"] == ("ok" if count >= FEWEST else "unknown")
+    assert found["state"] == ("ok" if count >= MIN_STREAM_IMAGES else "unknown")
     assert found["images"] == count
-    if count < FEWEST:
+    if count < MIN_STREAM_IMAGES:
         assert found["accuracy"] == "unknown" and "64 are needed" in found["why"]
 
 
 def test_warmer_light_sets_off_one_alarm_that_says_what_and_since_when():
-    watch = Watch.begun(known(), ASKED)
+    watch = StreamDetector.start(known(), ASKED)
     steps = [*rows(clean(960)), *rows(warmer(clean(640, 43)))]
     alarms = told(watch, steps, 1000.0)
     assert len(alarms) == 1 and 60 <= alarms[0] < 66
@@ -101,7 +111,7 @@ def test_warmer_light_sets_off_one_alarm_that_says_what_and_since_when():
     assert found["since"]["alarm"]["images"] == (alarms[0] + 1) * STEP
     assert found["effects"][0]["value"] == pytest.approx(4500, rel=0.1)
     chart = next(one for one in found["charts"] if one["name"] == "red over blue")
-    red, _, blue = light.tint(np.array([4500.0]))[0]
+    red, _, blue = blackbody_gain(np.array([4500.0]))[0]
     assert chart["effect"]["value"] == pytest.approx(np.log2(red / blue), rel=0.1)
 
 
@@ -123,20 +133,22 @@ def test_what_changes_again_began_after_the_last_alarm_was_over():
 
 def test_how_high_charts_were_is_remembered_step_by_step():
     watch = watched(clean(800), warmer(clean(160, 50)))
-    found = traced(watch)
+    found = chart_history(watch)
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert found["images"] == [STEP * (place + 1) for place in range(60)]
     red = np.array(found["charts"]["red over blue"])
     assert red[:50].max() < found["threshold"][0] < red[-1]
-    assert found["charts"].keys() == watch.by_name().keys()
-    assert {name: values[-1] for name, values in found["charts"].items()} == pytest.approx(watch.by_name(), abs=1e-2)
+    assert found["charts"].keys() == watch.highest_by_name().keys()
+    assert {name: values[-1] for name, values in found["charts"].items()} == pytest.approx(
+        watch.highest_by_name(), abs=1e-2
+    )
 
 
 def test_charts_of_an_alarm_rise_to_twice_their_height_and_no_further():
     watch = watched(clean(320), warmer(clean(320, 44)))
     short = watch.values().max()
     told(watch, rows(warmer(clean(1600, 47))), 60.0)
-    assert watch.values()[:SCORES].max() <= 2.2 * watch.threshold() + short
+    assert watch.values()[:SCORE_CHART_COUNT].max() <= 2.2 * watch.threshold() + short
 
 
 @pytest.mark.parametrize("gone", [0, 2])
@@ -168,9 +180,9 @@ def test_something_new_among_the_old_is_a_new_class():
 def test_a_watch_that_is_restored_has_the_same_future_to_the_last_bit():
     steps = [*rows(clean(488, 50), 8), *rows(warmer(clean(488, 51)), 8)]
     for cut in (1, 40, 90):
-        watch, other = Watch.begun(known(), ASKED), Watch.begun(known(), ASKED)
+        watch, other = StreamDetector.start(known(), ASKED), StreamDetector.start(known(), ASKED)
         before = told(watch, steps[:cut])
-        other.restore(watch.state())
+        other.restore(watch.state_arrays())
         assert other.alarm == watch.alarm
         assert told(watch, steps[cut:], cut) == told(other, steps[cut:], cut)
         assert before or watch.alarm
@@ -178,45 +190,45 @@ def test_a_watch_that_is_restored_has_the_same_future_to_the_last_bit():
 
 
 def same(watch, other):
-    one, two = watch.state(), other.state()
+    one, two = watch.state_arrays(), other.state_arrays()
     assert one.keys() == two.keys()
     for name in one:
         np.testing.assert_array_equal(one[name], two[name], name)
-    assert verdict(watch) == verdict(other)
+    assert compute_stream_verdict(watch) == compute_stream_verdict(other)
 
 
 def test_state_is_all_that_a_watch_holds_and_what_is_of_another_form_is_refused():
     watch = watched(clean(160))
-    state = watch.state()
+    state = watch.state_arrays()
     for name in ("charts.scores", "charts.rest", "runs.share", "wealth", "rows"):
         for wrong in (state[name].astype(np.float32), state[name][..., :-1]):
             with pytest.raises(ValueError, match="another form"):
-                Watch.begun(known(), ASKED).restore(state | {name: wrong})
+                StreamDetector.start(known(), ASKED).restore(state | {name: wrong})
 
 
 def test_state_stays_small_however_many_pictures_come():
-    watch = Watch.begun(known(), ASKED)
+    watch = StreamDetector.start(known(), ASKED)
     (row,) = rows(clean(STEP))
-    told(watch, [row] * (LATEST + 20))
-    assert sum(value.nbytes for value in watch.state().values()) < 1 << 20
-    assert watch.pictures == (LATEST + 20) * STEP and len(watch.rows) == LATEST
+    told(watch, [row] * (MAX_REMEMBERED_STEPS + 20))
+    assert sum(value.nbytes for value in watch.state_arrays().values()) < 1 << 20
+    assert watch.observed_images == (MAX_REMEMBERED_STEPS + 20) * STEP and len(watch.rows) == MAX_REMEMBERED_STEPS
 
 
 def test_what_was_answered_and_not_looked_at_counts_as_answered():
-    watch, layout = Watch.begun(known(), ASKED), known().baseline.layout
+    watch, layout = StreamDetector.start(known(), ASKED), known().baseline.layout
     for row in rows(clean(320, 52)):
-        watch.add(row, 0.0)
-        assert not watch.add(layout.passed(48), 0.0)
+        watch.add_sums(row, 0.0)
+        assert not watch.add_sums(layout.pack_unobserved(48), 0.0)
     found = said(watch)
     assert found["looked_at"] == 320 and found["images"] == 320 + 48 * 20
     for row in rows(warmer(clean(320, 53))):
-        watch.add(row + layout.passed(48), 60.0)
+        watch.add_sums(row + layout.pack_unobserved(48), 60.0)
     found = said(watch)
     assert found["state"] == "drift" and found["since"]["images"] == pytest.approx(4 * 320, rel=0.2)
 
 
 def test_pictures_that_wait_for_a_step_count_once_it_is_full():
-    one, other = Watch.begun(known(), ASKED), Watch.begun(known(), ASKED)
+    one, other = StreamDetector.start(known(), ASKED), StreamDetector.start(known(), ASKED)
     told(one, rows(clean(320, 54), 1))
     told(other, rows(clean(320, 54)))
     one.times = other.times
@@ -224,11 +236,17 @@ def test_pictures_that_wait_for_a_step_count_once_it_is_full():
 
 
 def test_a_chart_has_the_name_of_what_it_looks_at():
-    assert chart_name(0) == chart_name(len(FIGURES)) == FIGURES[0]
-    assert [chart_name(SCORES + place) for place in range(3)] == ["class gone", "class more often", "features"]
+    assert chart_name(0) == chart_name(len(CHARTED_FEATURES)) == CHARTED_FEATURES[0]
+    assert [chart_name(SCORE_CHART_COUNT + place) for place in range(3)] == [
+        "class gone",
+        "class more often",
+        "features",
+    ]
     watch = watched(clean(160))
-    highest = watch.by_name()
-    assert set(highest) == {*FIGURES, *OTHERS} and max(highest.values()) == watch.values().max()
+    highest = watch.highest_by_name()
+    assert (
+        set(highest) == {*CHARTED_FEATURES, *CLASS_AND_FEATURE_CHARTS} and max(highest.values()) == watch.values().max()
+    )
 
 
 def test_every_alarm_over_every_cause_says_something_that_is_json():

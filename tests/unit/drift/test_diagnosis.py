@@ -5,12 +5,19 @@ import pytest
 import torch
 from PIL import Image, ImageEnhance, ImageFilter
 
-from equipoise.drift.charts.baseline import FIGURES
-from equipoise.drift.corruptions import NAMES, kinds, undone
-from equipoise.drift.diagnosis.effects import Moved, along, effects, nearest, weights, without
-from equipoise.drift.diagnosis.root_cause import cause
-from equipoise.drift.diagnosis.window import window
-from equipoise.images import camera as light
+from equipoise.drift.charts.baseline import CHARTED_FEATURES
+from equipoise.drift.corruptions import CAUSE_NAMES, all_corruptions, invert_corruption
+from equipoise.drift.diagnosis.effects import (
+    FeatureShift,
+    feature_weights,
+    invert_line,
+    project_on_path,
+    rank_effects,
+    subtract_effect,
+)
+from equipoise.drift.diagnosis.root_cause import diagnose_window
+from equipoise.drift.diagnosis.window import window_from_sums
+from equipoise.images.camera import blackbody_gain, linear_to_srgb8, srgb8_to_linear
 from tests.support.drift_data import known, pictures, seen
 
 # Left out: turned by quarters and mirrored, which a disc on a grey ground does not show.
@@ -34,11 +41,11 @@ def through_jpeg(quality):
 
 
 def in_light(change):
-    return lambda some: light.encoded(change(light.decoded(some)))
+    return lambda some: linear_to_srgb8(change(srgb8_to_linear(some)))
 
 
 def lamp(kelvin):
-    gain = torch.tensor(light.tint(np.array([float(kelvin)]))[0]).float().view(3, 1, 1)
+    gain = torch.tensor(blackbody_gain(np.array([float(kelvin)]))[0]).float().view(3, 1, 1)
     return in_light(lambda linear: linear * gain)
 
 
@@ -136,11 +143,11 @@ def some(seed=500, count=100):
 
 
 def found(shown):
-    return window(known(), known().baseline.sums(seen(shown)))
+    return window_from_sums(known(), known().baseline.sum_features(seen(shown)))
 
 
 def diagnosed(shown):
-    return cause(found(shown), False)
+    return diagnose_window(found(shown), False)
 
 
 @pytest.mark.parametrize(("name", "case"), [(name, case) for name, cases in CASES.items() for case in cases])
@@ -162,7 +169,7 @@ def test_the_temperature_of_light_is_found_within_a_tenth(kelvin):
 @pytest.mark.parametrize("factor", [0.5, 0.7, 1.2])  # more and red no longer fits into eight bits
 def test_exposure_is_found_in_stops_within_a_tenth(factor):
     clean, shown = some(), brightness(factor)(some())
-    stops = torch.log2(light.decoded(shown).mean() / light.decoded(clean).mean())
+    stops = torch.log2(srgb8_to_linear(shown).mean() / srgb8_to_linear(clean).mean())
     effect = diagnosed(shown).effects[0]
     assert effect.value == pytest.approx(float(stops), rel=0.1) and effect.unit == "stops"
 
@@ -192,17 +199,17 @@ def test_a_cause_undone_brings_the_figures_back(name):
     change, _ = TRUE[name]
     shown = change(some())
     effect = diagnosed(shown).effects[0]
-    back = undone(shown, name, effect.detail, effect.value)
-    before, after = (float(((found(one).scores * weights()) ** 2).sum() ** 0.5) for one in (shown, back))
-    clean = float(((found(some()).scores * weights()) ** 2).sum() ** 0.5)
+    back = invert_corruption(shown, name, effect.detail, effect.value)
+    before, after = (float(((found(one).scores * feature_weights()) ** 2).sum() ** 0.5) for one in (shown, back))
+    clean = float(((found(some()).scores * feature_weights()) ** 2).sum() ** 0.5)
     assert after < 0.5 * before and after < clean + 0.4
     assert diagnosed(back).effects == ()
 
 
 @pytest.mark.parametrize("name", ["blur", "noise", "compression", "geometry"])
 def test_what_is_lost_is_not_brought_back(name):
-    assert undone(some(count=2), name, "", 1.0) is None
-    assert undone(some(count=2), "reflection", "at -0.6 down, -0.6 right", 0.5) is None
+    assert invert_corruption(some(count=2), name, "", 1.0) is None
+    assert invert_corruption(some(count=2), "reflection", "at -0.6 down, -0.6 right", 0.5) is None
 
 
 DARK = in_light(lambda linear: linear * 0.5)
@@ -229,15 +236,15 @@ def test_two_causes_at_once_are_both_named(names):
 
 def test_the_nearest_place_on_a_path_is_worked_out_by_hand():
     path = np.array([[0.0, 0], [2, 0], [2, 4]])
-    assert nearest(np.array([1.0, 1]), path) == (0.5, 1, 4)
-    assert nearest(np.array([3.0, 3]), path) == (1.75, 1, 16)
-    assert nearest(np.array([9.0, 9]), path)[0] == 2
+    assert project_on_path(np.array([1.0, 1]), path) == (0.5, 1, 4)
+    assert project_on_path(np.array([3.0, 3]), path) == (1.75, 1, 16)
+    assert project_on_path(np.array([9.0, 9]), path)[0] == 2
 
 
 def test_a_place_along_a_figure_and_its_error_are_worked_out_by_hand():
-    assert along(np.array([0.0, 2, 4, 8]), 5.0, 0.2) == (2.25, 0.05)
-    assert along(np.array([0.0, -2, -4]), -1.0, 0.2) == (0.5, 0.1)
-    assert along(np.array([0.0, 2]), -1.0, 0.2)[0] == 0
+    assert invert_line(np.array([0.0, 2, 4, 8]), 5.0, 0.2) == (2.25, 0.05)
+    assert invert_line(np.array([0.0, -2, -4]), -1.0, 0.2) == (0.5, 0.1)
+    assert invert_line(np.array([0.0, 2]), -1.0, 0.2)[0] == 0
 
 
 def test_a_movement_that_is_a_signature_is_that_change_and_leaves_nothing():
@@ -245,20 +252,20 @@ def test_a_movement_that_is_a_signature_is_that_change_and_leaves_nothing():
     row = next(
         row for row in range(len(table.size)) if table.names[table.kind[row]][0] == "blur" and table.size[row] == 1
     )
-    moved = Moved(1e6, table.scores[row], table.shifts[row], np.ones(len(FIGURES)))
-    first = effects(moved, table)[0]
+    moved = FeatureShift(1e6, table.scores[row], table.shifts[row], np.ones(len(CHARTED_FEATURES)))
+    first = rank_effects(moved, table)[0]
     assert first.cause == "blur" and first.value == pytest.approx(1) and first.explained == pytest.approx(1)
-    np.testing.assert_allclose(without(moved, table, first).scores, 0, atol=1e-9)
+    np.testing.assert_allclose(subtract_effect(moved, table, first).scores, 0, atol=1e-9)
 
 
 def test_every_kind_of_change_does_nothing_at_no_size_and_keeps_the_form_of_pictures():
     shown = some(count=3)
-    for kind in kinds():
+    for kind in all_corruptions():
         for size in kind.sizes:
-            changed = kind.change(shown, size)
+            changed = kind.apply(shown, size)
             assert changed.shape == shown.shape and changed.dtype == torch.uint8, kind
             assert not torch.equal(changed, shown), kind
-        assert kind.cause in NAMES
+        assert kind.cause in CAUSE_NAMES
         if kind.detail not in ("red and blue swapped", "mirrored", "upside down") and kind.cause != "compression":
-            same = (kind.change(shown, kind.none).float() - shown.float()).abs().max()
+            same = (kind.apply(shown, kind.neutral_size).float() - shown.float()).abs().max()
             assert same <= 1, kind

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFilter
 
-from equipoise.drift.features.image_stats import NAMES, WHOLE, statistics
-from equipoise.images import srgb
+from equipoise.drift.features.image_stats import GLOBAL_STATISTICS, STATISTIC_NAMES, image_statistics
+from equipoise.images.srgb import srgb_encode
 
-PLACE = {name: place for place, name in enumerate(NAMES)}
-CELLS = [PLACE[name] for name in NAMES if name not in WHOLE]
+PLACE = {name: place for place, name in enumerate(STATISTIC_NAMES)}
+CELLS = [PLACE[name] for name in STATISTIC_NAMES if name not in GLOBAL_STATISTICS]
 
 
 def scene(seed=0, count=3, height=64, width=64):
@@ -19,12 +19,12 @@ def scene(seed=0, count=3, height=64, width=64):
 
 
 def coded(linear):
-    return np.rint(srgb.coded(np.clip(linear, 0, 1)) * 255).astype(np.uint8)
+    return np.rint(srgb_encode(np.clip(linear, 0, 1)) * 255).astype(np.uint8)
 
 
 def moved(before, after, *names):
     """By how much figures rise, a column a name."""
-    change = statistics(after) - statistics(before)
+    change = image_statistics(after) - image_statistics(before)
     return change[:, [PLACE[name] for name in names]]
 
 
@@ -55,14 +55,14 @@ def test_green_light_raises_green_and_leaves_red_over_blue():
 @pytest.mark.parametrize("stops", [-2, -1, 0.5, 1])
 def test_exposure_moves_luminance_by_its_stops_and_neither_colour_nor_place(stops):
     light = scene()
-    change = statistics(coded(light * 2.0**stops)) - statistics(coded(light))
+    change = image_statistics(coded(light * 2.0**stops)) - image_statistics(coded(light))
     np.testing.assert_allclose(change[:, PLACE["luminance"]], stops * np.log(2), atol=0.03)
     still = [PLACE["red over blue"], PLACE["green"], PLACE["direction"], PLACE["height"], PLACE["side"], *CELLS]
     np.testing.assert_allclose(change[:, still], 0, atol=0.06)
 
 
 def test_a_grey_picture_has_the_figures_that_one_works_out_by_hand():
-    found = statistics(np.full((1, 3, 32, 32), 128, np.uint8))[0]
+    found = image_statistics(np.full((1, 3, 32, 32), 128, np.uint8))[0]
     assert found[PLACE["luminance"]] == pytest.approx(np.log(0.2159 + 1e-3), abs=1e-3)
     assert found[PLACE["contrast"]] == pytest.approx(0, abs=1e-4)
     assert found[PLACE["black point"]] == pytest.approx(np.log(132), abs=1e-5)
@@ -93,14 +93,17 @@ def test_steps_at_every_eighth_pixel_are_blocks_and_an_even_slope_is_none_by_han
     for line, expected in ((stairs, np.log(11)), (even, 0), (even * 0, 0)):
         for picture in (np.tile(line, (32, 1)), np.tile(line, (32, 1)).T):
             shown = np.broadcast_to(picture, (1, 3, 32, 32)).astype(np.uint8)
-            assert statistics(shown)[0, PLACE["blocks"]] == pytest.approx(expected, abs=1e-6)
+            assert image_statistics(shown)[0, PLACE["blocks"]] == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_quarter_turn_changes_the_sign_of_direction_and_exchanges_places():
     stripes = np.zeros((1, 3, 32, 32))
     stripes[..., ::4] = 0.1
     stripes[:, :, :10] *= 4
-    here, there = statistics(coded(stripes + 0.1))[0], statistics(coded(np.rot90(stripes, 1, (2, 3)) + 0.1))[0]
+    here, there = (
+        image_statistics(coded(stripes + 0.1))[0],
+        image_statistics(coded(np.rot90(stripes, 1, (2, 3)) + 0.1))[0],
+    )
     assert here[PLACE["direction"]] > 0.5
     assert there[PLACE["direction"]] == pytest.approx(-here[PLACE["direction"]], abs=1e-5)
     assert here[PLACE["height"]] < -0.1 and abs(here[PLACE["side"]]) < 0.1
@@ -112,7 +115,7 @@ def test_a_bright_corner_raises_its_cell_alone(row, column):
     light = scene()
     lit = light.copy()
     lit[:, :, 16 * row : 16 * row + 16, 16 * column : 16 * column + 16] += 0.5
-    change = (statistics(coded(lit)) - statistics(coded(light)))[:, CELLS]
+    change = (image_statistics(coded(lit)) - image_statistics(coded(light)))[:, CELLS]
     place = 4 * row + column
     assert (change[:, place] > 0.5).all() and (np.delete(change, place, 1) < 0).all()
 
@@ -124,20 +127,20 @@ def test_figures_are_finite_whatever_the_picture(channels, height, width):
     shape = (2, channels, height, width)
     noise = rng.integers(0, 256, shape).astype(np.uint8)
     for pictures in (noise, np.zeros(shape, np.uint8), np.full(shape, 255, np.uint8)):
-        found = statistics(pictures)
-        assert found.shape == (2, len(NAMES)) and found.dtype == np.float32 and np.isfinite(found).all()
+        found = image_statistics(pictures)
+        assert found.shape == (2, len(STATISTIC_NAMES)) and found.dtype == np.float32 and np.isfinite(found).all()
 
 
 def test_one_channel_has_the_figures_of_a_grey_picture_of_three():
     grey = np.random.default_rng(0).integers(0, 256, (4, 1, 40, 40)).astype(np.uint8)
-    np.testing.assert_allclose(statistics(grey), statistics(grey.repeat(3, 1)), atol=1e-3)
+    np.testing.assert_allclose(image_statistics(grey), image_statistics(grey.repeat(3, 1)), atol=1e-3)
 
 
 @pytest.mark.parametrize("side", [17, 32, 100])
 def test_figures_depend_neither_on_other_pictures_nor_on_the_layout_in_memory(side):
     pictures = np.random.default_rng(0).integers(0, 256, (9, 3, side, side)).astype(np.uint8)
-    whole = statistics(pictures)
-    np.testing.assert_array_equal(whole, np.concatenate([statistics(one[None]) for one in pictures]))
-    np.testing.assert_array_equal(whole[::-1], statistics(pictures[::-1]))
+    whole = image_statistics(pictures)
+    np.testing.assert_array_equal(whole, np.concatenate([image_statistics(one[None]) for one in pictures]))
+    np.testing.assert_array_equal(whole[::-1], image_statistics(pictures[::-1]))
     last = np.ascontiguousarray(pictures.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
-    np.testing.assert_array_equal(whole, statistics(last))
+    np.testing.assert_array_equal(whole, image_statistics(last))

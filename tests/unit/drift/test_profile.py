@@ -3,12 +3,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from equipoise.drift.charts.baseline import FIGURES
-from equipoise.drift.detector import Watch
-from equipoise.drift.diagnosis.stream_verdict import verdict
-from equipoise.drift.profiling import build_profile as publishing
-from equipoise.drift.reference.profile import PREFIX, Known
-from equipoise.drift.reference.profile import known as read
+from equipoise.drift.charts.baseline import CHARTED_FEATURES
+from equipoise.drift.detector import StreamDetector
+from equipoise.drift.diagnosis.stream_verdict import compute_stream_verdict
+from equipoise.drift.profiling.build_profile import build_profile_arrays, evenly_spaced_indices, fit_label_statistics
+from equipoise.drift.reference.profile import ARRAY_PREFIX, ReferenceProfile
+from equipoise.drift.reference.profile import profile_from_arrays as read
 from tests.support.drift_data import CLASSES, known, model, pictures, seen, told
 
 
@@ -16,7 +16,7 @@ from tests.support.drift_data import CLASSES, known, model, pictures, seen, told
 def kept(tmp_path_factory):
     """What a bundle's file holds of a reference."""
     path = tmp_path_factory.mktemp("kept") / "reference.npz"
-    np.savez(path, other=np.zeros(3), **known().arrays())
+    np.savez(path, other=np.zeros(3), **known().to_arrays())
     with np.load(path, allow_pickle=False) as held:
         return dict(held)
 
@@ -26,26 +26,26 @@ def test_a_reference_that_was_kept_gives_the_same_sums_to_the_last_bit(kept):
     some, _ = pictures(200, 70)
     shown = seen(some)
     logits, features = (one.numpy() for one in model(some))
-    anew = again.baseline.seen(some.numpy(), logits, features)
-    np.testing.assert_array_equal(again.baseline.sums(anew), known().baseline.sums(shown))
-    assert again.arrays().keys() == known().arrays().keys()
-    for name, value in known().arrays().items():
-        np.testing.assert_array_equal(again.arrays()[name], value, name)
+    anew = again.baseline.extract_features(some.numpy(), logits, features)
+    np.testing.assert_array_equal(again.baseline.sum_features(anew), known().baseline.sum_features(shown))
+    assert again.to_arrays().keys() == known().to_arrays().keys()
+    for name, value in known().to_arrays().items():
+        np.testing.assert_array_equal(again.to_arrays()[name], value, name)
 
 
 def test_a_reference_that_was_kept_gives_the_same_verdict(kept):
     verdicts = []
     for held in (known(), read(kept, CLASSES, 9)):
-        watch = Watch.begun(held, 2000.0)
+        watch = StreamDetector.start(held, 2000.0)
         for first in range(0, 320, 16):
             some = pictures(16, 71 + first)[0]
-            watch.add(held.baseline.sums(seen(some // 2 if first >= 160 else some)), float(first))
-        verdicts.append(verdict(watch))
+            watch.add_sums(held.baseline.sum_features(seen(some // 2 if first >= 160 else some)), float(first))
+        verdicts.append(compute_stream_verdict(watch))
     assert verdicts[0] == verdicts[1] and verdicts[0]["cause"] == "exposure"
 
 
 def test_a_reference_is_no_larger_than_a_page_of_the_web(kept):
-    assert sum(value.nbytes for name, value in kept.items() if name.startswith(PREFIX)) < 2 << 20
+    assert sum(value.nbytes for name, value in kept.items() if name.startswith(ARRAY_PREFIX)) < 2 << 20
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,10 @@ def test_a_reference_is_no_larger_than_a_page_of_the_web(kept):
             lambda held: {name: value for name, value in held.items() if name != "drift.directions"},
             "no reference to compare with (no directions): publish again",
         ),
-        (lambda held: held | {"drift.figures": np.array([*FIGURES, "new"])}, "made by another version: publish again"),
+        (
+            lambda held: held | {"drift.figures": np.array([*CHARTED_FEATURES, "new"])},
+            "made by another version: publish again",
+        ),
         (
             lambda held: held | {"drift.directions": np.zeros((512, 128), np.float32)},
             "has 512 features and 4 classes, the model 9 features and 4 classes",
@@ -81,8 +84,8 @@ def test_a_reference_for_other_classes_is_refused_in_a_sentence(kept):
 
 @pytest.mark.parametrize("count", [1, 20, 99])
 def test_a_reference_of_few_pictures_says_so_for_good(count):
-    held = publishing.arrays(model, told(count, 72), 1.0)
-    assert [*held] == [f"{PREFIX}why not"]
+    held = build_profile_arrays(model, told(count, 72), 1.0)
+    assert [*held] == [f"{ARRAY_PREFIX}why not"]
     with pytest.raises(ValueError, match=f"^the reference has {count} pictures: 100 are needed"):
         read(held, CLASSES, 9)
 
@@ -90,21 +93,23 @@ def test_a_reference_of_few_pictures_says_so_for_good(count):
 @pytest.mark.parametrize("side", [1, 2, 7])
 def test_pictures_of_hardly_a_pixel_are_not_watched(side):
     some = told(150, 72)
-    held = publishing.arrays(model, replace(some, pictures=some.pictures[:, :, :32, :side]), 1.0)
-    assert str(held[f"{PREFIX}why not"]) == f"pictures of {side}x32 are too small to be watched: 8 pixels are needed"
+    held = build_profile_arrays(model, replace(some, pictures=some.pictures[:, :, :32, :side]), 1.0)
+    assert (
+        str(held[f"{ARRAY_PREFIX}why not"]) == f"pictures of {side}x32 are too small to be watched: 8 pixels are needed"
+    )
 
 
 def test_labels_are_told_from_what_pictures_were_called():
     some, labels = pictures(300, 73)
     shown, wrong = seen(some), (labels + (np.arange(300) % 10 == 0)) % CLASSES
-    found = publishing.labelled(shown, wrong, known().baseline.usual)
+    found = fit_label_statistics(shown, wrong, known().baseline.usual)
     np.testing.assert_allclose(found.prior, np.bincount(wrong, minlength=CLASSES) / 300)
     np.testing.assert_allclose(found.confusion.sum(0), 1)
-    assert found.confusion[0, 1] == pytest.approx(np.mean(shown.classes[wrong == 1] == 0))
+    assert found.confusion[0, 1] == pytest.approx(np.mean(shown.predicted_classes[wrong == 1] == 0))
     scores = known().baseline.usual.scores(shown)
     np.testing.assert_allclose(found.scores[2], scores[wrong == 2].mean(0), atol=1e-9)
 
 
 def test_pictures_for_trying_are_spread_over_the_reference():
-    assert publishing.evenly(10, 3).tolist() == [0, 4, 9] and publishing.evenly(3, 10).tolist() == [0, 1, 2]
-    assert isinstance(known(), Known) and known().signatures.tried == 120
+    assert evenly_spaced_indices(10, 3).tolist() == [0, 4, 9] and evenly_spaced_indices(3, 10).tolist() == [0, 1, 2]
+    assert isinstance(known(), ReferenceProfile) and known().signatures.tried == 120

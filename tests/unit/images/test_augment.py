@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from equipoise import rng as keys
-from equipoise.images.augment import Augment, homographies, shifted, viewed
+from equipoise.images.augment import Augment, homography_matrices, shift_images, warp_images
+from equipoise.rng import example_uniforms
 
 
 def pictures(count=40, channels=2, size=9):
@@ -13,7 +13,7 @@ def pictures(count=40, channels=2, size=9):
 def test_a_shift_is_a_cut_from_the_framed_picture():
     images, most = pictures(30), 3
     corners = np.random.default_rng(0).integers(0, 2 * most + 1, (30, 2))
-    moved = shifted(images, corners, most)
+    moved = shift_images(images, corners, most)
     for image, (row, column), result in zip(images, corners, moved, strict=True):
         framed = torch.zeros(2, 15, 15, dtype=torch.uint8)
         framed[:, 3:12, 3:12] = image
@@ -39,7 +39,7 @@ def test_flips_take_half_of_the_pictures_and_differ_by_epoch():
 
 
 def test_every_shift_occurs():
-    draws = keys.uniforms(0, np.zeros(2000, np.int64), np.arange(2000), 2)
+    draws = example_uniforms(0, np.zeros(2000, np.int64), np.arange(2000), 2)
     assert set((draws * 5).astype(int).flatten()) == set(range(5))
 
 
@@ -102,10 +102,10 @@ def test_a_crop_is_a_part_enlarged():
 
 
 def test_views_of_corners_that_do_not_move_change_nothing():
-    found = homographies(np.zeros((3, 4, 2)))
+    found = homography_matrices(np.zeros((3, 4, 2)))
     np.testing.assert_allclose(found, np.tile(np.eye(3), (3, 1, 1)), atol=1e-12)
     images = pictures(3, 3, 17)
-    assert torch.equal(viewed(images, found), images)
+    assert torch.equal(warp_images(images, found), images)
 
 
 def test_a_flip_within_a_crop_mirrors_what_the_crop_finds():
@@ -121,7 +121,7 @@ def test_a_flip_within_a_crop_mirrors_what_the_crop_finds():
 def test_corners_go_where_they_are_moved():
     moves = np.random.default_rng(0).uniform(-0.3, 0.3, (5, 4, 2))
     corners = np.array([[-1, -1, 1], [1, -1, 1], [1, 1, 1], [-1, 1, 1]])
-    for matrix, move in zip(homographies(moves), moves, strict=True):
+    for matrix, move in zip(homography_matrices(moves), moves, strict=True):
         moved = corners @ matrix.T
         np.testing.assert_allclose(moved[:, :2] / moved[:, 2:], corners[:, :2] + move, atol=1e-9)
 

@@ -7,14 +7,13 @@ from threading import Thread
 import numpy as np
 import pytest
 
-from equipoise.bundle import bundle
-from equipoise.captures.capture import Answered
-from equipoise.captures.store import Captures
-from jobs import adapt
-from jobs.adapt import main
-from jobs.publishing import adaptation
-from jobs.publishing import drift_verdict as verdicts
-from jobs.publishing.bundle_link import pointed
+from equipoise.bundle.bundle import load_bundle
+from equipoise.captures.capture import CapturedRequest
+from equipoise.captures.store import CaptureStore
+from jobs.adapt import AdaptOptions, load_verdict, main
+from jobs.publishing.adaptation import training_history
+from jobs.publishing.bundle_link import point_link
+from jobs.publishing.drift_verdict import Verdict
 from tests.support.bundles import published, short_run
 
 DARK = {"cause": "exposure", "detail": "darker", "value": -1.0}
@@ -51,7 +50,7 @@ def test_a_link_is_pointed_elsewhere_in_one_step_and_back(digits, tmp_path, monk
         folder.symlink_to(digits)
     link.symlink_to("old")  # as `ln -s old served` makes it
     monkeypatch.chdir(tmp_path.parent)
-    pointed(link, new)
+    point_link(link, new)
     assert link.readlink() == new
     assert run("--link", link, "--roll-back", "--dry-run") == 0 and link.readlink() == new
     assert run("--link", link, "--roll-back") == 0
@@ -79,7 +78,7 @@ def test_a_link_is_not_pointed_back_to_what_is_no_bundle(tmp_path, before, capsy
         (("--verdict", "v.json", "--out", "there/file/out"), "nothing can be written"),
         (("--verdict", "v.json", "--link", "there"), "is no link"),
         (("--verdict", "v.json", "--link", "none/link"), "no folder: make it first"),
-        (("--verdict", "v.json", "--capture", "none"), "is not a folder"),
+        (("--verdict", "v.json", "--capture-dir", "none"), "is not a folder"),
     ],
 )
 def test_what_cannot_be_is_said_in_a_sentence_before_anything_is_learned(
@@ -137,42 +136,44 @@ def test_what_would_be_done_is_said(dry):
 
 
 def test_labels_from_before_the_drift_are_none(dry, tmp_path):
-    kept, picture = Captures(str(tmp_path / "kept"), 100), np.zeros((1, 16, 16), np.uint8)
-    one = Answered(picture=picture, model="digits", version="1", label="7", scores={"7": 1.0})
+    kept, picture = CaptureStore(str(tmp_path / "kept"), 100), np.zeros((1, 16, 16), np.uint8)
+    one = CapturedRequest(picture=picture, model="digits", version="1", label="7", scores={"7": 1.0})
     kept.offer(one)
     before = datetime.now(UTC).isoformat()
     kept.offer(one)
-    for held in kept.listed(most=None):
-        kept.label(held["id"], "7", ["7"])
+    for held in kept.list_captures(limit=None):
+        kept.label_capture(held["id"], "7", ["7"])
     for at, count in ((before, 1), ("2020-01-01T00:00:00+00:00", 2)):
-        status, said = dry(DRIFT | {"since": {"at": at, "images": 5}}, "--capture", tmp_path / "kept")
+        status, said = dry(DRIFT | {"since": {"at": at, "images": 5}}, "--capture-dir", tmp_path / "kept")
         assert status == 0 and f"{count} labelled pictures" in said.out
-    status, said = dry(DRIFT | {"since": {"at": "then"}}, "--capture", tmp_path / "kept")
+    status, said = dry(DRIFT | {"since": {"at": "then"}}, "--capture-dir", tmp_path / "kept")
     assert status == 2 and "(since.at: " in said.err
-    assert sum(kept.exported(tmp_path / "out", ["7"], datetime.fromisoformat(before).timestamp()).values()) == 1
+    assert sum(kept.export_labelled(tmp_path / "out", ["7"], datetime.fromisoformat(before).timestamp()).values()) == 1
 
 
 def test_labels_of_other_models_classes_are_none(dry, tmp_path):
-    kept, picture = Captures(str(tmp_path / "kept"), 100), np.zeros((1, 16, 16), np.uint8)
+    kept, picture = CaptureStore(str(tmp_path / "kept"), 100), np.zeros((1, 16, 16), np.uint8)
     for _ in range(45):
-        kept.offer(Answered(picture=picture, model="pets", version="1", label="cat", scores={"cat": 0.5, "7": 0.5}))
-    for place, one in enumerate(kept.listed(most=None)):
-        kept.label(one["id"], "7" if place < 4 else "cat", ["cat", "7"])
-    status, said = dry(DRIFT | {"cause": "features", "effects": []}, "--capture", tmp_path / "kept")
+        kept.offer(
+            CapturedRequest(picture=picture, model="pets", version="1", label="cat", scores={"cat": 0.5, "7": 0.5})
+        )
+    for place, one in enumerate(kept.list_captures(limit=None)):
+        kept.label_capture(one["id"], "7" if place < 4 else "cat", ["cat", "7"])
+    status, said = dry(DRIFT | {"cause": "features", "effects": []}, "--capture-dir", tmp_path / "kept")
     assert status == 4 and "4 labelled pictures" in said.out
 
 
 def test_a_bundle_that_does_not_say_how_it_was_made_is_refused(digits):
-    model = bundle.load(digits)
-    for change in ({"trial": None}, {"trial": {"new": 1}}, {"remedy": {}}, {"remedy": None}):
-        changed = bundle.load(digits)
-        changed.facts = model.facts | change
+    model = load_bundle(digits)
+    for change in ({"config": None}, {"config": {"new": 1}}, {"remedy": {}}, {"remedy": None}):
+        changed = load_bundle(digits)
+        changed.manifest = model.manifest | change
         with pytest.raises(ValueError, match="publish it again"):
-            adaptation.original(changed)
+            training_history(changed)
     changes = [{"cause": "weather", "detail": "", "value": 1}]
-    model.facts = model.facts | {"remedy": {"changes": changes, "weights": None}}
+    model.manifest = model.manifest | {"remedy": {"changes": changes, "weights": None}}
     with pytest.raises(ValueError, match="publish it again"):
-        adaptation.original(model)
+        training_history(model)
 
 
 class Odd(BaseHTTPRequestHandler):
@@ -258,10 +259,10 @@ def test_a_link_says_which_bundle(digits, tmp_path, capsys):
 
 
 def test_a_verdict_is_asked_for_once(digits, tmp_path):
-    asked = adapt.Asked(bundle=str(digits))
+    asked = AdaptOptions(bundle=str(digits))
     with pytest.raises(ValueError, match="either --service"):
-        adapt.said(asked, bundle.load(digits))
+        load_verdict(asked, load_bundle(digits))
     (tmp_path / "key").touch()
     with pytest.raises(ValueError, match="holds no key"):
-        adapt.said(replace(asked, service="http://127.0.0.1:1", key=tmp_path / "key"), bundle.load(digits))
-    assert verdicts.Verdict(state="ok").effects == []
+        load_verdict(replace(asked, service="http://127.0.0.1:1", key=tmp_path / "key"), load_bundle(digits))
+    assert Verdict(state="ok").effects == []

@@ -6,31 +6,31 @@ import sys
 import numpy as np
 import pytest
 
-from equipoise.bundle import manifest
-from equipoise.captures.capture import Answered
-from equipoise.captures.store import Captures
-from equipoise.storage import atomic as store
-from equipoise.workloads.image_folder import listed
-from jobs import captures as captured
+from equipoise.bundle.manifest import REQUIRED_FILES, write_manifest
+from equipoise.captures.capture import CapturedRequest
+from equipoise.captures.store import CaptureStore
+from equipoise.storage.atomic import atomic_folder
+from equipoise.workloads.image_folder import find_labelled_images
+from jobs.captures import main
 
 
 @pytest.fixture
 def kept(tmp_path):
     """Three captures of either pool, and their ids, the most useful to label first."""
-    held = Captures(str(tmp_path / "kept"))
+    held = CaptureStore(str(tmp_path / "kept"))
     for place in range(6):
         picture = np.full((1, 16, 16), place, np.uint8)
         scores = {"3": 0.75, "8": 0.25}
         pool = ("drift", "usual")[place % 2]
-        held.offer(Answered(picture=picture, model="m", version="v", label="3", scores=scores, pool=pool))
-    return tmp_path / "kept", [one["id"] for one in held.listed()]
+        held.offer(CapturedRequest(picture=picture, model="m", version="v", label="3", scores=scores, pool=pool))
+    return tmp_path / "kept", [one["id"] for one in held.list_captures()]
 
 
 @pytest.fixture
 def call(monkeypatch, capsys):
     def called(*words):
         monkeypatch.setattr(sys, "argv", ["captured", *map(str, words)])
-        return captured.main(), *capsys.readouterr()
+        return main(), *capsys.readouterr()
 
     return called
 
@@ -43,22 +43,22 @@ def table(path, rows):
 def sealed(out, classes):
     """A bundle of which only bundle.json is looked at."""
     facts = {"name": "x", "workload": "x", "classes": classes, "input": {}, "engine": {}, "metrics": {}}
-    with store.folder(out) as folder:
-        for name in manifest.NEEDED:
+    with atomic_folder(out) as folder:
+        for name in REQUIRED_FILES:
             (folder / name).write_bytes(b"")
-        manifest.sealed(folder, facts)
+        write_manifest(folder, facts)
     return out
 
 
 def test_without_options_it_lists_what_there_is(call, kept, tmp_path):
     place, ids = kept
-    status, said, _ = call("--capture", place)
+    status, said, _ = call("--capture-dir", place)
     assert status == 0 and said.splitlines()[:2] == ["drift: 3 to label, 0 labelled", "usual: 3 to label, 0 labelled"]
     assert [line.split()[0] for line in said.splitlines()[2:]] == ids and "3 0.75" in said
     (place / "notes.txt").write_text("")
-    Captures(str(place)).label(ids[0], "8", ["8"])
-    assert "labelled 8" in call("--capture", place)[1] and "no whole capture: 1" in call("--capture", place)[1]
-    found = json.loads(call("--capture", place, "--json")[1])
+    CaptureStore(str(place)).label_capture(ids[0], "8", ["8"])
+    assert "labelled 8" in call("--capture-dir", place)[1] and "no whole capture: 1" in call("--capture-dir", place)[1]
+    found = json.loads(call("--capture-dir", place, "--json")[1])
     assert found["captures"]["drift"] == {"labelled": 1, "unlabelled": 2} and found["skipped"] == 1
     assert [one["id"] for one in found["first"]] == [*ids[1:], ids[0]]
 
@@ -66,11 +66,11 @@ def test_without_options_it_lists_what_there_is(call, kept, tmp_path):
 def test_labels_and_the_folder_to_train_on(call, kept, tmp_path):
     place, ids = kept
     rows = table(tmp_path / "labels.csv", [(ids[0], "3"), (ids[1], "8"), (ids[2], "8")])
-    status, said, _ = call("--capture", place, "--labels", rows, "--out", tmp_path / "out")
+    status, said, _ = call("--capture-dir", place, "--labels", rows, "--out", tmp_path / "out")
     assert (status, said) == (0, f"3 labelled\n{tmp_path}/out: 3 pictures (1 3, 2 8)\n")
-    names, paths, _ = listed(tmp_path / "out")
+    names, paths, _ = find_labelled_images(tmp_path / "out")
     assert names == ["3", "8"] and {path.stem for path in paths} == set(ids[:3])
-    status, said, _ = call("--capture", place, "--out", tmp_path / "more", "--json")
+    status, said, _ = call("--capture-dir", place, "--out", tmp_path / "more", "--json")
     assert json.loads(said)["exported"] == {"3": 1, "8": 2}
 
 
@@ -78,8 +78,8 @@ def test_labels_are_the_bundles_classes_where_one_is_given(call, kept, tmp_path)
     place, ids = kept
     digits = sealed(tmp_path / "digits", [str(digit) for digit in range(10)])
     rows = table(tmp_path / "labels.csv", [(ids[0], "5")])
-    assert call("--capture", place, "--labels", rows)[0] == 2
-    status, said, _ = call("--capture", place, "--labels", rows, "--bundle", digits, "--out", tmp_path / "out")
+    assert call("--capture-dir", place, "--labels", rows)[0] == 2
+    status, said, _ = call("--capture-dir", place, "--labels", rows, "--bundle", digits, "--out", tmp_path / "out")
     assert status == 0 and "1 labelled" in said and (tmp_path / "out" / "5" / f"{ids[0]}.png").is_file()
 
 
@@ -89,24 +89,24 @@ def test_what_cannot_be_is_one_sentence_and_exit_status_2(call, kept, tmp_path):
     (tmp_path / "latin.csv").write_bytes("id,label\né".encode("latin-1"))
     wrong = table(tmp_path / "wrong.csv", [(ids[0], "3"), (ids[1], "5")])
     for words, sentence in (
-        (("--capture", tmp_path / "none"), "is not a folder: give the one that the service keeps captures in"),
-        (("--capture", "nonsense://x"), "nonsense:// is no object store: give s3://"),
-        (("--capture", place, "--labels", wrong), "row 3: there is no class '5'; there are: 3, 8"),
-        (("--capture", place, "--labels", tmp_path / "no.csv"), "cannot be read (No such file or directory)"),
-        (("--capture", place, "--labels", tmp_path / "latin.csv"), "is not a text"),
-        (("--capture", tmp_path / "empty", "--labels", wrong), "holds no captures: there is nothing to label"),
-        (("--capture", place, "--labels", wrong, "--bundle", tmp_path), "is not a bundle"),
-        (("--capture", place, "--out", tmp_path / "out"), "is labelled: there is nothing to export"),
+        (("--capture-dir", tmp_path / "none"), "is not a folder: give the one that the service keeps captures in"),
+        (("--capture-dir", "nonsense://x"), "nonsense:// is no object store: give s3://"),
+        (("--capture-dir", place, "--labels", wrong), "row 3: there is no class '5'; there are: 3, 8"),
+        (("--capture-dir", place, "--labels", tmp_path / "no.csv"), "cannot be read (No such file or directory)"),
+        (("--capture-dir", place, "--labels", tmp_path / "latin.csv"), "is not a text"),
+        (("--capture-dir", tmp_path / "empty", "--labels", wrong), "holds no captures: there is nothing to label"),
+        (("--capture-dir", place, "--labels", wrong, "--bundle", tmp_path), "is not a bundle"),
+        (("--capture-dir", place, "--out", tmp_path / "out"), "is labelled: there is nothing to export"),
     ):
         status, said, error = call(*words)
         assert (status, said) == (2, "") and sentence in error and len(error.splitlines()) == 1
-    assert not (tmp_path / "out").exists() and "1 labelled" not in call("--capture", place)[1]
+    assert not (tmp_path / "out").exists() and "1 labelled" not in call("--capture-dir", place)[1]
 
 
 def test_an_export_is_never_written_over(call, kept, tmp_path):
     place, ids = kept
-    Captures(str(place)).label(ids[0], "8", ["8"])
-    assert call("--capture", place, "--out", tmp_path) == (
+    CaptureStore(str(place)).label_capture(ids[0], "8", ["8"])
+    assert call("--capture-dir", place, "--out", tmp_path) == (
         2,
         "",
         f"error: {tmp_path} exists already: give another name, or remove it\n",

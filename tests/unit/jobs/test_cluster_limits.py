@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from jobs.cluster import limits as bounds
+from jobs.cluster.limits import build_cluster_limits, main, round_up_quantity
 
 ROOT = Path(__file__).parents[3]
 
 
 def of(name):
-    return bounds.of(yaml.safe_load((ROOT / name).read_text()))
+    return build_cluster_limits(yaml.safe_load((ROOT / name).read_text()))
 
 
 def test_the_local_cluster_may_grow_to_four_slots():
@@ -40,7 +40,7 @@ def test_a_cluster_on_kubernetes_may_grow_to_its_replicas():
 
 
 def test_parts_of_a_cpu_are_rounded_up():
-    assert [bounds.whole(one) for one in ("3500m", 2, "4", 0)] == [4, 2, 4, 0]
+    assert [round_up_quantity(one) for one in ("3500m", 2, "4", 0)] == [4, 2, 4, 0]
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,6 @@ def test_parts_of_a_cpu_are_rounded_up():
 def test_what_is_no_cluster_file_is_a_sentence(tmp_path, monkeypatch, capsys, text):
     (tmp_path / "file").write_text(text)
     monkeypatch.setattr("sys.argv", ["bounds", str(tmp_path / "file")])
-    assert bounds.main() == 2
+    assert main() == 2
     said = capsys.readouterr().err
     assert said.startswith(f"error: {tmp_path}") and said.count("\n") == 1

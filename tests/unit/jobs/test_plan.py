@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from jobs import plan
+from jobs.plan import main
 
 ROWS = [(1, n, b, 0.01 + 0.001 * b + 0.02 * (n - 1) / n) for n in (1, 2, 4) for b in (16, 32, 64, 128)]
 RUNS = [(b, 0.1, s, 20_000 * (1 + b / 300) * (1 + 0.02 * s), 1) for b in (64, 128, 256, 512, 1024) for s in (0, 1, 2)]
@@ -25,7 +25,7 @@ def call(monkeypatch, tmp_path, capsys):
     def called(*words):
         monkeypatch.setattr(sys, "argv", ["plan", *map(str, words)])
         try:
-            status = plan.main()
+            status = main()
         except SystemExit as ended:
             status = ended.code
         path = tmp_path / "out" / "plan.json"
@@ -35,7 +35,7 @@ def call(monkeypatch, tmp_path, capsys):
 
 
 def test_two_tables_make_a_plan_with_all_its_parts(call, tables):
-    status, said, facts = call(*tables, "--at", "1x8", "--at-batch", 96, 2048)
+    status, said, facts = call(*tables, "--predict-at", "1x8", "--predict-batch", 96, 2048)
     assert status == 0
     assert facts["schema"] == 1
     chosen = facts["plan"]
@@ -64,7 +64,7 @@ def test_one_table_fills_its_part_alone(call, tables, keep, gone):
 
 
 def test_what_was_asked_for_is_answered_on_the_screen_too(call, tables):
-    _, said, facts = call(*tables, "--at", "1x4", "2x4", "1x64", "--at-batch", 300)
+    _, said, facts = call(*tables, "--predict-at", "1x4", "2x4", "1x64", "--predict-batch", 300)
     near, _, far = (line for line in said.out.splitlines() if line.startswith("at ") and "x" in line.split()[1])
     assert re.match(r"at 1x4: a step takes [\d.]+ ms \([\d.]+ to [\d.]+\) at 16, ", near) and "timed" not in near
     assert far.endswith("; no more than 4 workers were timed")
@@ -74,7 +74,7 @@ def test_what_was_asked_for_is_answered_on_the_screen_too(call, tables):
 
 
 def test_a_place_that_nothing_tells_of_is_left_open(call, tables):
-    _, _, facts = call(*tables, "--at", "2x4")
+    _, _, facts = call(*tables, "--predict-at", "2x4")
     assert not facts["system"]["identifiable"]
     assert facts["system"]["missing"] == ["rows of several workers on several nodes"]
     assert all(p["seconds"] is None for p in facts["system"]["predictions"] if p["nodes"] == 2)
@@ -94,17 +94,17 @@ def test_deadline_and_budget(call, tables):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--at", "4"], "nodes x workers such as 4x16"),
-        (["--at", "4x2"], "nodes x workers such as 4x16"),
-        (["--at", "1x" + "1" * 400], "nodes x workers such as 4x16"),
-        (["--at-batch", "1" + "0" * 400], "global batches must be a whole number from 1 to 1e12"),
+        (["--predict-at", "4"], "nodes x workers such as 4x16"),
+        (["--predict-at", "4x2"], "nodes x workers such as 4x16"),
+        (["--predict-at", "1x" + "1" * 400], "nodes x workers such as 4x16"),
+        (["--predict-batch", "1" + "0" * 400], "global batches must be a whole number from 1 to 1e12"),
         (["--deadline", "."], "a time such as 90s"),
         (["--deadline", "soon"], "a time such as 90s"),
         (["--deadline", "0h"], "a time such as 90s"),
         (["--budget", "3usd"], "--budget and --price belong together"),
         (["--budget", "0usd", "--price", "3"], "--budget must be an amount such as 40usd, got '0usd'"),
         (["--budget", "3usd", "--price", "nan"], "--price must be an amount such as 40usd, got 'nan'"),
-        (["--at-batch", "0"], "global batches must be a whole number from 1 to 1e12, got 0"),
+        (["--predict-batch", "0"], "global batches must be a whole number from 1 to 1e12, got 0"),
     ],
 )
 def test_what_cannot_be_asked_is_said(call, tables, words, sentence):

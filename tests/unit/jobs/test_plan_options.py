@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cli.plan_options import followed
-from jobs.train import Asked, Span
+from jobs.cli.plan_options import apply_plan
+from jobs.train import TrainOptions, WorkerRange
 
 PLAN = {"workers": 4, "batch": 16, "global_batch": 128, "lr": 0.05, "nodes": 2}
 
@@ -18,37 +18,41 @@ def path(tmp_path):
 
 
 def asked(path, *words, **more):
-    made = Asked(workload="digits", out=Path("x"), plan=path, **more)
-    return followed(made, ["--plan", str(path), *words])
+    made = TrainOptions(workload="digits", out=Path("x"), plan=path, **more)
+    return apply_plan(made, ["--plan", str(path), *words])
 
 
 def test_a_plan_is_taken_whole(path):
-    trial = asked(path).trial()
-    assert (trial.workers, trial.batch, trial.accumulate, trial.lr) == (4, 16, 2, 0.05)
+    trial = asked(path).train_config()
+    assert (trial.workers, trial.batch_size, trial.grad_accumulation, trial.lr) == (4, 16, 2, 0.05)
     assert trial.global_batch == PLAN["global_batch"]
 
 
 def test_a_sweep_s_folder_will_do(path):
-    assert asked(path.parent).trial() == asked(path).trial()
+    assert asked(path.parent).train_config() == asked(path).train_config()
 
 
 def test_no_plan_changes_nothing():
-    made = Asked(workload="digits", out=Path("x"), workers=3)
-    assert followed(made, ["--workers", "3"]) is made
+    made = TrainOptions(workload="digits", out=Path("x"), workers=3)
+    assert apply_plan(made, ["--workers", "3"]) is made
 
 
 def test_what_agrees_with_it_may_be_said_too(path):
-    span = Span.read("1:4")
+    span = WorkerRange.parse("1:4")
     found = asked(path, "--workers", "1:4", "--lr=0.05", workers=span, lr=0.05)
-    assert (found.workers, found.fewest, found.batch) == (4, 1, 16)
+    assert (found.workers, found.min_workers, found.batch_size) == (4, 1, 16)
 
 
 @pytest.mark.parametrize(
     ("words", "more", "said"),
     [
         (["--workers", "2"], {"workers": 2}, "has 4 workers and --workers asks for 2"),
-        (["--batch=32"], {"batch": 32}, "has 16 examples a worker and --batch asks for 32"),
-        (["--accumulate", "1"], {"accumulate": 1}, "has 2 micro-steps and --accumulate asks for 1"),
+        (["--batch-size=32"], {"batch_size": 32}, "has 16 examples per worker and --batch-size asks for 32"),
+        (
+            ["--grad-accumulation", "1"],
+            {"grad_accumulation": 1},
+            "has 2 micro-steps and --grad-accumulation asks for 1",
+        ),
         (["--lr", "0.1"], {"lr": 0.1}, "has 0.05 as the learning rate and --lr asks for 0.1"),
     ],
 )

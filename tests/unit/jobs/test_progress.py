@@ -1,6 +1,6 @@
 import json
 
-from jobs.cli.progress import Progress
+from jobs.cli.progress import RunProgress
 
 
 def lap(seen):
@@ -9,14 +9,14 @@ def lap(seen):
 
 def test_each_lap_is_shown_once_and_half_a_line_waits(tmp_path, capsys):
     journal = tmp_path / "laps.jsonl"
-    with Progress(journal, cap=1000) as progress:
-        progress.look()  # not there yet
+    with RunProgress(journal, max_examples=1000) as progress:
+        progress.show_new_laps()  # not there yet
         first, second = (json.dumps(lap(seen)) + "\n" for seen in (100, 200))
         journal.write_text(first + second[:20])
-        progress.look()
+        progress.show_new_laps()
         assert capsys.readouterr().out.count("\n") == 1
         journal.write_text(first + second)
-        progress.look()
+        progress.show_new_laps()
         said = capsys.readouterr().out
         assert "examples       200" in said
         assert "200/s" in said
@@ -29,13 +29,13 @@ def test_a_resumed_run_shows_only_what_is_new(tmp_path, capsys):
     journal = tmp_path / "laps.jsonl"
     texts = [json.dumps(lap(seen)) + "\n" for seen in (100, 200, 300)]
     journal.write_text("".join(texts[:2]))
-    with Progress(journal, cap=250, seen=200) as progress:
-        progress.look()
+    with RunProgress(journal, max_examples=250, examples_seen=200) as progress:
+        progress.show_new_laps()
         assert capsys.readouterr().out == ""
         fresh = tmp_path / "fresh"  # workers that start again replace the journal
         fresh.write_text("".join(texts))
         fresh.replace(journal)
-        progress.look()
+        progress.show_new_laps()
         said = capsys.readouterr().out
         assert said.count("\n") == 1
         assert "examples       300" in said

@@ -1,6 +1,6 @@
 import pytest
 
-from jobs.publishing.promotion_gate import refused, refused_shares
+from jobs.publishing.promotion_gate import label_shift_rejection_reason, rejection_reason
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ from jobs.publishing.promotion_gate import refused, refused_shares
     ],
 )
 def test_a_model_passes_that_is_better_where_it_failed_and_no_worse_elsewhere(clean, drifted, words):
-    why = refused(0.97, clean, drifted)
+    why = rejection_reason(0.97, clean, drifted)
     assert why is None if words is None else words in why
 
 
@@ -25,4 +25,4 @@ def test_a_model_passes_that_is_better_where_it_failed_and_no_worse_elsewhere(cl
     [((0.91, 0.88), (0.89, 0.94), True), ((0.91, 0.88), (0.89, 0.91), False), ((0.97, 0.97), (0.97, 0.97), True)],
 )
 def test_what_new_shares_win_is_no_less_than_what_the_old_lose(clean, drifted, passes):
-    assert (refused_shares(clean, [drifted]) is None) == passes
+    assert (label_shift_rejection_reason(clean, [drifted]) is None) == passes

@@ -15,15 +15,15 @@ from urllib.error import HTTPError
 import pytest
 import torch
 
-from equipoise.hardware import machine
-from equipoise.storage import atomic as store
-from equipoise.storage import directory as places
-from equipoise.storage import location
-from services.monitoring.webhook import post
-from services.settings import Settings
+from equipoise.hardware import describe_hardware
+from equipoise.storage.atomic import download_folder
+from equipoise.storage.directory import open_directory
+from equipoise.storage.location import reject_credentials
+from services.monitoring.webhook import post_event
+from services.settings import ReplicaSettings
 
 
-@pytest.mark.parametrize("opened", [store.local, places.opened])
+@pytest.mark.parametrize("opened", [download_folder, open_directory])
 @pytest.mark.parametrize(
     "text", ["s3://id:open-sesame@bucket/x", "ftp://:open-sesame@host/x", "http://a:open-sesame@h"]
 )
@@ -34,10 +34,10 @@ def test_a_url_with_a_password_is_refused_without_it(opened, text):
 
 
 def test_a_new_folder_of_captures_is_its_owners_alone(tmp_path):
-    places.opened(str(tmp_path / "kept")).write("one.png", b"a face")
+    open_directory(str(tmp_path / "kept")).write_file("one.png", b"a face")
     assert (tmp_path / "kept").stat().st_mode & 0o777 == 0o700
     (tmp_path / "shared").mkdir(mode=0o755)
-    places.opened(str(tmp_path / "shared")).write("one.png", b"a face")
+    open_directory(str(tmp_path / "shared")).write_file("one.png", b"a face")
     assert (tmp_path / "shared").stat().st_mode & 0o777 == 0o755
 
 
@@ -45,12 +45,12 @@ def test_a_new_folder_of_captures_is_its_owners_alone(tmp_path):
     "place", ["abfs://container@account/x", "http://host:80/a@b", "s3://bucket/a:b@c", "s3://bucket"]
 )
 def test_another_at_sign_is_no_password(place):
-    location.require_no_password(place)
+    reject_credentials(place)
 
 
 def test_an_error_of_the_arguments_does_not_show_them():
     with pytest.raises(ValueError) as raised:  # noqa: PT011 - as Ray logs it where they stand in YAML
-        Settings.model_validate({"webhook": "htps://host/open-sesame"})
+        ReplicaSettings.model_validate({"webhook": "htps://host/open-sesame"})
     assert "webhook" in str(raised.value) and "open-sesame" not in str(raised.value)
 
 
@@ -80,7 +80,7 @@ def test_a_webhook_leads_nowhere_else_and_its_error_does_not_name_it():
     thread.start()
     try:
         with pytest.raises(HTTPError) as raised:
-            post(f"http://127.0.0.1:{server.server_port}/open-sesame", {"event": "alarm"})
+            post_event(f"http://127.0.0.1:{server.server_port}/open-sesame", {"event": "alarm"})
         raised.value.close()
     finally:
         server.shutdown()
@@ -92,11 +92,11 @@ def test_a_webhook_leads_nowhere_else_and_its_error_does_not_name_it():
 
 READ = """
 import os, sys
-from services.settings import Settings
+from services.settings import ReplicaSettings
 os.setgroups([])
 os.setgid(12346)
 os.setuid(12345)
-print(Settings(keys=sys.argv[1]).secrets())
+print(ReplicaSettings(api_keys_file=sys.argv[1]).read_api_keys())
 """
 
 
@@ -123,6 +123,14 @@ def test_keys_may_be_read_by_the_group_that_root_gave_them_to(owner, mode, said)
 
 
 def test_a_record_does_not_say_whose_machine_it_was():
-    told = json.dumps(machine(torch.device("cpu")))
+    told = json.dumps(describe_hardware(torch.device("cpu")))
     assert not [one for one in (platform.node(), getpass.getuser(), str(Path.home())) if f'"{one}"' in told]
-    assert set(machine(torch.device("cpu"))) <= {"processor", "cores", "system", "python", "torch", "device", "gpu"}
+    assert set(describe_hardware(torch.device("cpu"))) <= {
+        "processor",
+        "cores",
+        "system",
+        "python",
+        "torch",
+        "device",
+        "gpu",
+    }

@@ -2,11 +2,11 @@ from importlib.util import find_spec
 
 import pytest
 
-from jobs.ray_train.trackers import callbacks
+from jobs.ray_train.trackers import build_tracker_callbacks
 
 
 def test_no_tracker_is_no_callback(tmp_path):
-    assert callbacks(None, tmp_path) == []
+    assert build_tracker_callbacks(None, tmp_path) == []
 
 
 @pytest.mark.parametrize("name", ["mlflow", "wandb"])
@@ -14,4 +14,4 @@ def test_a_tracker_that_is_not_installed_is_named(name, tmp_path):
     if find_spec(name):
         pytest.skip(f"{name} is installed here")
     with pytest.raises(ValueError, match=f"pip install {name}"):
-        callbacks(name, tmp_path)
+        build_tracker_callbacks(name, tmp_path)

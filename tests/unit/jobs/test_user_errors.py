@@ -21,12 +21,12 @@ REFUSED = [
     ((*TRAIN, "--out", f"s3://name:a/{SECRET}@bucket/x"), "has a password in it"),
     ((*TRAIN, "--out", "file://host/x"), "three slashes follow file:"),
     ((*TRAIN, "--out", "x", "--plan", URL), "has a password in it"),
-    ((*TRAIN, "--out", "x", "--init", URL), "has a password in it"),
+    ((*TRAIN, "--out", "x", "--init-from", URL), "has a password in it"),
     ((*TRAIN, "--out", "x", "--data", f"s3://name:{SECRET}@bucket/x"), "has a password in it"),
     ((*TRAIN, "--out", "x", "--data", "s3://bucket/x"), "--data takes a folder, s3://bucket/x is a URL"),
     ((*TRAIN, "--out", LONG), "File name too long"),
     ((*TRAIN, "--out", "x", "--plan", LONG), "File name too long"),
-    ((*TRAIN, "--out", "x", "--init", LONG), "File name too long"),
+    ((*TRAIN, "--out", "x", "--init-from", LONG), "File name too long"),
     ((*TRAIN, "--out", "\udcff"), "signs that cannot be written"),
     ((*SWEEP, "--out", URL), "has a password in it"),
     ((*SWEEP, "--out", "x", "--seed", str(2**63 - 500)), "seed must be below 2**63"),
@@ -39,7 +39,7 @@ REFUSED = [
     (("check", "--bundle", "x", "--images", "x", "--out", "s3://bucket/x"), "two slashes follow its kind"),
     (("adapt", "--bundle", "x", "--out", "s3://bucket/x"), "two slashes follow its kind"),
     (("adapt", "--bundle", "x", "--workers", "0"), "--workers must be 1 or more, got 0"),
-    (("captures", "--capture", URL), "has a password in it"),
+    (("captures", "--capture-dir", URL), "has a password in it"),
 ]
 
 
@@ -64,7 +64,7 @@ sys.exit({"publish": publish, "train": train}[sys.argv[0]].main())
 """
 LOCKED = (
     (("train", "--workload", "digits", "--out", "locked/x"), "locked"),
-    (("train", "--workload", "digits", "--out", "x", "--init", "locked"), "locked"),
+    (("train", "--workload", "digits", "--out", "x", "--init-from", "locked"), "locked"),
     (("publish", "--run", "locked", "--out", "x"), "locked/record.json"),
 )
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from jobs.cluster import validate as launchable
 from jobs.cluster.ray_internals import prepare_config, validate_config
+from jobs.cluster.validate import main, validate_cluster_file
 
 ROOT = Path(__file__).parents[3]
 AWS, GCP, LOCAL = ROOT / "cluster.yaml", ROOT / "cluster.gcp.yaml", ROOT / "cluster.local.yaml"
@@ -25,7 +25,7 @@ def changed(path, place, change):
 
 @pytest.mark.parametrize("path", [AWS, GCP, LOCAL])
 def test_what_is_shipped_can_be_launched(path):
-    assert launchable.wrong(path) == []
+    assert validate_cluster_file(path) == []
 
 
 TYPOS = {
@@ -114,7 +114,10 @@ TYPOS = {
 def test_keys_that_are_no_words_are_named_too(tmp_path):
     config = changed(LOCAL, ["provider"], lambda one: one.update({1: 2, "zz": 3}))
     (tmp_path / "cluster.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
-    assert [one.split(":")[0] for one in launchable.wrong(tmp_path / "cluster.yaml")] == ["provider.1", "provider.zz"]
+    assert [one.split(":")[0] for one in validate_cluster_file(tmp_path / "cluster.yaml")] == [
+        "provider.1",
+        "provider.zz",
+    ]
 
 
 @pytest.mark.parametrize("name", TYPOS)
@@ -123,7 +126,7 @@ def test_what_ray_lets_pass_is_found(name, tmp_path):
     config = changed(path, place, change)
     validate_config(prepare_config(copy.deepcopy(config)))  # Ray lets it pass
     (tmp_path / "cluster.yaml").write_text(yaml.safe_dump(config))
-    found = launchable.wrong(tmp_path / "cluster.yaml")
+    found = validate_cluster_file(tmp_path / "cluster.yaml")
     assert found and all(said in one for one in found)
 
 
@@ -148,6 +151,6 @@ def test_what_ray_lets_pass_is_found(name, tmp_path):
 def test_a_file_that_is_none_is_a_sentence(tmp_path, text, said, capsys, monkeypatch):
     (tmp_path / "cluster.yaml").write_text(text)
     monkeypatch.setattr("sys.argv", ["launchable", str(tmp_path / "cluster.yaml"), str(tmp_path / "none")])
-    assert launchable.main() == 2
+    assert main() == 2
     one, other = capsys.readouterr().err.strip().splitlines()[-2:]
     assert said in one and "none: cannot be read" in other

@@ -11,10 +11,16 @@ import ray
 import tyro
 import yaml
 
-from jobs import sweep
-from jobs.cluster import validate as launchable
-from jobs.cluster import validate_kuberay as kuberay
-from services.settings import Settings
+from jobs.cluster.validate import validate_cluster_file
+from jobs.cluster.validate_kuberay import (
+    PYTHON_TYPES_BY_KIND,
+    find_cluster_spec,
+    list_pod_groups,
+    load_kuberay_schema,
+    validate_manifests,
+)
+from jobs.sweep import SweepOptions
+from services.settings import ReplicaSettings
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using extra keyword arguments on `Field`")  # Ray Serve's schema
 
@@ -35,7 +41,7 @@ def at(held, place):
 
 @pytest.mark.parametrize("path", [CLUSTER, JOB, SERVICE, SHARED], ids=lambda path: path.stem)
 def test_what_is_shipped_fits(path):
-    assert launchable.wrong(path) == []
+    assert validate_cluster_file(path) == []
 
 
 HEAD = ["spec", "headGroupSpec", "template", "spec"]
@@ -139,7 +145,7 @@ def test_a_slip_is_found(name, tmp_path):
     manifest = copy.deepcopy(documents(path)[0])
     at(manifest, place).update(copy.deepcopy(change))
     (tmp_path / "slip.yaml").write_text(yaml.safe_dump(manifest))
-    [found, *more] = launchable.wrong(tmp_path / "slip.yaml")
+    [found, *more] = validate_cluster_file(tmp_path / "slip.yaml")
     assert said in found
     assert all(said in one for one in more)
 
@@ -159,27 +165,27 @@ def test_whatever_stands_anywhere_is_a_list_of_sentences(path, odd):
         for *above, name in places(manifest):
             other = copy.deepcopy(manifest)
             at(other, above)[name] = copy.deepcopy(odd)
-            assert all(isinstance(one, str) and "\n" not in one for one in kuberay.wrong([other]))
+            assert all(isinstance(one, str) and "\n" not in one for one in validate_manifests([other]))
 
 
 def test_a_job_may_run_on_a_cluster_that_is_there(tmp_path):
     [job] = documents(JOB)
     job["spec"] |= {"rayClusterSpec": None, "clusterSelector": {"ray.io/cluster": "equipoise"}}
-    assert kuberay.wrong([job]) == []
+    assert validate_manifests([job]) == []
 
 
 @pytest.mark.parametrize("odd", ["a text", 3, ["a list"], {"apiVersion": "v1"}, {"apiVersion": ["v1"], "kind": {}}])
 def test_what_is_no_manifest_is_a_sentence(odd):
-    [said] = kuberay.wrong([odd])
+    [said] = validate_manifests([odd])
     assert "is not known here: choose one of ray.io/v1 RayCluster" in said
 
 
 def test_the_service_takes_its_arguments_and_asks_for_a_key():
     [service] = documents(SERVICE)
     [application] = yaml.safe_load(service["spec"]["serveConfigV2"])["applications"]
-    asked = Settings.model_validate(application["args"])
-    assert asked.keys == "/keys/keys"
-    for _, group in kuberay.groups("", service["spec"]["rayClusterConfig"]):
+    asked = ReplicaSettings.model_validate(application["args"])
+    assert asked.api_keys_file == "/keys/keys"
+    for _, group in list_pod_groups("", service["spec"]["rayClusterConfig"]):
         [container] = group["template"]["spec"]["containers"]
         assert asked.port in [one["containerPort"] for one in container["ports"] if one["name"] == "serve"]
         assert {"name": "keys", "mountPath": "/keys", "readOnly": True} in container["volumeMounts"]
@@ -189,15 +195,15 @@ def test_the_job_takes_its_options():
     [job] = documents(JOB)
     words = job["spec"]["entrypoint"].split()
     assert words[:3] == ["python", "-m", "jobs.sweep"]
-    assert str(tyro.cli(sweep.Asked, args=words[3:]).out).startswith("/shared/")
+    assert str(tyro.cli(SweepOptions, args=words[3:]).out).startswith("/shared/")
 
 
 @pytest.mark.parametrize("path", [CLUSTER, JOB, SERVICE], ids=lambda path: path.stem)
 def test_the_policy_holds_for_every_pod(path):
     _, policy = documents(SHARED)
     held = policy["spec"]["podSelector"]["matchLabels"]
-    _, asked = kuberay.cluster(documents(path)[0])
-    for _, group in kuberay.groups("", asked):
+    _, asked = find_cluster_spec(documents(path)[0])
+    for _, group in list_pod_groups("", asked):
         assert group["template"]["metadata"]["labels"] == held
         assert group["template"]["spec"]["securityContext"]["runAsNonRoot"]
 
@@ -214,8 +220,8 @@ def test_the_image_is_of_our_ray_and_takes_code_along_alone():
 
 
 def test_what_is_published_is_names_and_types():
-    found = kuberay.published()
-    words = {*kuberay.TYPES, "any"}
+    found = load_kuberay_schema()
+    words = {*PYTHON_TYPES_BY_KIND, "any"}
     for shape in found["shapes"]:
         parts = [*shape.get("fields", {}).values(), *(shape[name] for name in ("each", "values") if name in shape)]
         assert all(one in words or one in range(len(found["shapes"])) for one in parts)

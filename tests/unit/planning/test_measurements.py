@@ -3,8 +3,8 @@ import os
 import pandas as pd
 import pytest
 
-from equipoise.planning import measurements as tables
-from equipoise.storage import object_store
+from equipoise.planning.measurements import read_examples_to_target, read_exchange_times, read_step_times
+from equipoise.storage.object_store import parse_location
 
 SYSTEM = "nodes,workers,batch,seconds\n1,1,8,0.1\n1,2,8,0.2\n"
 STATISTICAL = "global_batch,lr,seed,examples,reached\n8,0.1,0,500,1\n16,,1,700,0\n"
@@ -13,9 +13,9 @@ STATISTICAL = "global_batch,lr,seed,examples,reached\n8,0.1,0,500,1\n16,,1,700,0
 def test_good_tables_are_read_with_more_columns_and_without_rates(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text(SYSTEM.replace("seconds", "seconds,note").replace("0.1\n", "0.1,x\n").replace("0.2\n", "0.2,\n"))
-    assert tables.system(path).seconds.tolist() == [0.1, 0.2]
+    assert read_step_times(path).seconds.tolist() == [0.1, 0.2]
     path.write_text(STATISTICAL)
-    table = tables.statistical(path)
+    table = read_examples_to_target(path)
     assert table.examples.tolist() == [500, 700]
     assert table.lr.isna().tolist() == [False, True]
 
@@ -48,34 +48,34 @@ def test_a_slip_is_named_with_file_row_and_column(tmp_path, old, new, said):
     path = tmp_path / "system.csv"
     path.write_text(SYSTEM.replace(old, new))
     with pytest.raises(ValueError, match=f"system.csv.*{said}"):
-        tables.system(path)
+        read_step_times(path)
 
 
 def test_the_spread_of_the_pace_is_read_where_it_is_given(tmp_path):
     path = tmp_path / "system.csv"
     head, *rows = SYSTEM.splitlines()
     path.write_text("\n".join([head + ",pace_sd", *(row + ",0.05" for row in rows)]))
-    assert tables.system(path).pace_sd.tolist() == [0.05, 0.05]
+    assert read_step_times(path).pace_sd.tolist() == [0.05, 0.05]
     path.write_text("\n".join([head + ",pace_sd", rows[0] + ",-1", rows[1] + ",0"]))
     with pytest.raises(ValueError, match="row 2, column pace_sd: must be a number from 0 to 10, got '-1'"):
-        tables.system(path)
+        read_step_times(path)
 
 
 def test_reached_is_0_or_1_and_a_missing_file_is_said(tmp_path):
     path = tmp_path / "s.csv"
     path.write_text(STATISTICAL.replace("500,1", "500,yes"))
     with pytest.raises(ValueError, match=r"row 2, column reached: must be 0 or 1, got 'yes'"):
-        tables.statistical(path)
+        read_examples_to_target(path)
     with pytest.raises(ValueError, match="No such file"):
-        tables.statistical(tmp_path / "none.csv")
+        read_examples_to_target(tmp_path / "none.csv")
 
 
 def test_a_pipe_is_not_waited_for_and_a_secret_is_not_repeated(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ValueError, match="is no file"):
-        tables.system(tmp_path / "pipe")
+        read_step_times(tmp_path / "pipe")
     with pytest.raises(ValueError, match="has a password in it") as found:
-        tables.exchange(object_store.place("s3://user:secret@bucket/x.csv"), pd.DataFrame())
+        read_exchange_times(parse_location("s3://user:secret@bucket/x.csv"), pd.DataFrame())
     assert "secret" not in str(found.value)
 
 
@@ -86,7 +86,7 @@ def steps_and_exchanges(tmp_path):
 
     def read(steps):
         (tmp_path / "system.csv").write_text(steps)
-        return tables.exchange(path, tables.system(tmp_path / "system.csv"))
+        return read_exchange_times(path, read_step_times(tmp_path / "system.csv"))
 
     return read
 

@@ -4,13 +4,31 @@ import re
 import sys
 from pathlib import Path
 
-from equipoise.config import Trial
+from equipoise.config import TrainConfig
 from equipoise.training.loop import Training
-from jobs import adapt, check, plan, publish, records, sweep, train
-from jobs import captures as captured
-from jobs import contact_sheet as sheet
-from jobs.demo import __main__ as demo
+from jobs.adapt import AdaptOptions
+from jobs.captures import CapturesOptions
+from jobs.check import CheckOptions
+from jobs.contact_sheet import ContactSheetOptions
+from jobs.demo.__main__ import DemoOptions
+from jobs.plan import PlanOptions
+from jobs.publish import PublishOptions
+from jobs.records import RecordsOptions
+from jobs.sweep import SweepOptions
+from jobs.train import TrainOptions
 
+OPTIONS = (
+    TrainOptions,
+    PlanOptions,
+    SweepOptions,
+    PublishOptions,
+    ContactSheetOptions,
+    CheckOptions,
+    CapturesOptions,
+    AdaptOptions,
+    DemoOptions,
+    RecordsOptions,
+)
 README = Path(__file__).parents[3] / "README.md"
 
 
@@ -22,18 +40,14 @@ def test_the_workload_of_the_readme_is_learned(tmp_path, monkeypatch):
     [code] = [block for block in blocks("python") if "Workload(" in block]
     (tmp_path / "mine.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
-    training = Training(Trial(workload="mine:stripes", batch=16))
+    training = Training(TrainConfig(workload="mine:stripes", batch_size=16))
     assert list(training.laps())
-    assert training.ended == "reached"
+    assert training.status == "reached_target"
     sys.modules.pop("mine")
 
 
 def test_every_option_named_is_an_option():
-    names = {
-        name.replace("_", "-")
-        for job in (train, plan, sweep, publish, sheet, check, captured, adapt, demo, records)
-        for name in job.Asked.__dataclass_fields__
-    }
+    names = {name.replace("_", "-") for options in OPTIONS for name in options.__dataclass_fields__}
     known = {f"--{name}" for name in names} | {f"--no-{name}" for name in names}
     others = {"--working-dir", "--help", "--head", "--generate", "--constraint"}  # Ray's, and everybody's
     others |= {"--submission-id", "--no-wait", "--runtime-env-json", "--metadata-json"}

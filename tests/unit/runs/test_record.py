@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from equipoise.config import Trial
-from equipoise.runs.record import Lap, Record, crossing, noise_scale
+from equipoise.config import TrainConfig
+from equipoise.runs.record import Lap, Record, examples_at_target, mean_noise_scale
 
 
 def lap(seen, metric=None, **facts):
@@ -15,43 +15,43 @@ def lap(seen, metric=None, **facts):
 
 def test_a_crossing_lies_on_the_line_between_two_evaluations():
     laps = [lap(100, 0.5), lap(200), lap(300, 0.9), lap(400, 0.95)]
-    assert crossing(laps, 0.8) == pytest.approx(250)
-    assert crossing(laps, 0.9) == pytest.approx(300)
+    assert examples_at_target(laps, 0.8) == pytest.approx(250)
+    assert examples_at_target(laps, 0.9) == pytest.approx(300)
 
 
 def test_the_first_crossing_counts():
-    assert crossing([lap(100, 0.0), lap(200, 0.8), lap(300, 0.1), lap(400, 0.9)], 0.8) == pytest.approx(200)
+    assert examples_at_target([lap(100, 0.0), lap(200, 0.8), lap(300, 0.1), lap(400, 0.9)], 0.8) == pytest.approx(200)
 
 
 def test_a_target_met_at_the_first_evaluation_was_met_there_at_the_latest():
-    assert crossing([lap(100, 0.9)], 0.8) == 100
+    assert examples_at_target([lap(100, 0.9)], 0.8) == 100
 
 
 def test_no_crossing_without_an_evaluation_at_the_target():
-    assert crossing([], 0.8) is None
-    assert crossing([lap(100), lap(200, 0.79)], 0.8) is None
+    assert examples_at_target([], 0.8) is None
+    assert examples_at_target([lap(100), lap(200, 0.79)], 0.8) is None
 
 
 def test_the_noise_scale_averages_terms_by_draws_and_divides_last():
     sizes = {"local_batch": 8, "total_batch": 16}
     one = lap(100, local_norm=14, total_norm=9, draws=3, **sizes)  # 4 and 80
     other = lap(200, local_norm=22, total_norm=12, draws=1, **sizes)  # 2 and 160
-    assert noise_scale([one, lap(150), other]) == pytest.approx((3 * 80 + 160) / (3 * 4 + 2))
-    assert noise_scale([lap(100)]) is None
+    assert mean_noise_scale([one, lap(150), other]) == pytest.approx((3 * 80 + 160) / (3 * 4 + 2))
+    assert mean_noise_scale([lap(100)]) is None
 
 
 def test_a_record_survives_json():
     record = Record(
-        trial=Trial(workload="digits", lr=0.1),
+        config=TrainConfig(workload="digits", lr=0.1),
         machine={"cores": 2},
         laps=[lap(100, 0.5), lap(200, 0.9)],
-        ended="reached",
+        status="reached_target",
         target=0.8,
         examples_to_target=175.0,
         test=0.85,
     )
     facts = json.loads(json.dumps(record.to_json(), allow_nan=False))
-    assert facts["reached"] is True
+    assert facts["status"] == "reached_target"
     assert Record.from_json(facts) == record
     assert record.seconds == 1.0
     assert record.examples_per_second == 200

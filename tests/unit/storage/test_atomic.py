@@ -1,6 +1,6 @@
 import pytest
 
-from equipoise.storage import atomic as store
+from equipoise.storage.atomic import atomic_write, read_json, write_json
 
 
 @pytest.fixture(params=["disk", "bucket"])
@@ -13,20 +13,20 @@ def names(place):
 
 
 def test_json_comes_back(place):
-    store.write_json(place / "new" / "facts.json", {"a": [1, None, "é"]})
-    assert store.read_json(place / "new" / "facts.json") == {"a": [1, None, "é"]}
+    write_json(place / "new" / "facts.json", {"a": [1, None, "é"]})
+    assert read_json(place / "new" / "facts.json") == {"a": [1, None, "é"]}
     assert names(place / "new") == ["facts.json"]
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(place):
     path = place / "facts.json"
-    store.write_json(path, 1)
+    write_json(path, 1)
     with pytest.raises(ValueError, match="Out of range"):
-        store.write_json(path, float("nan"))
-    with pytest.raises(KeyError), store.whole(path) as temporary:
+        write_json(path, float("nan"))
+    with pytest.raises(KeyError), atomic_write(path) as temporary:
         temporary.write_text("half")
         raise KeyError
-    assert store.read_json(path) == 1
+    assert read_json(path) == 1
     assert names(place) == ["facts.json"]
 
 
@@ -34,4 +34,4 @@ def test_a_damaged_file_is_named(place):
     path = place / "facts.json"
     path.write_text('{"a": 1')
     with pytest.raises(ValueError, match=r"facts\.json is not JSON"):
-        store.read_json(path)
+        read_json(path)

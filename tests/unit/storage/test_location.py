@@ -1,6 +1,7 @@
 import pytest
 
-from equipoise.storage import location, object_store
+from equipoise.storage.location import validate_location
+from equipoise.storage.object_store import parse_location
 
 WITH_PASSWORDS = (
     *("s3://name:secret@bucket/x", "s3://name:sec/secret@bucket/x", "s3://secret@bucket/x"),
@@ -27,12 +28,12 @@ WITH_PASSWORDS = (
 )
 def test_what_is_no_url_of_a_store_is_refused_without_its_secrets(text, sentence):
     with pytest.raises(ValueError, match=sentence) as found:
-        location.require_plain(text)
+        validate_location(text)
     assert "secret" not in str(found.value)
     with pytest.raises(ValueError, match=sentence):
-        location.require_plain(str(object_store.place(text)))
+        validate_location(str(parse_location(text)))
 
 
 @pytest.mark.parametrize("text", ["runs/x", "/runs/x", "s3", "s3://bucket/a@b:c", "abfs://box@account/x", "None"])
 def test_what_is_plain_is_not_refused(text):
-    location.require_plain(text)
+    validate_location(text)

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from equipoise.training import comm_benchmark as wire
+from equipoise.training.comm_benchmark import time_all_reduces, time_send_recv
 from tests.support.gloo import gloo
 
 
 def took():
-    return wire.sums(1 << 22, torch.device("cpu")), wire.message(torch.device("cpu"))
+    return time_all_reduces(1 << 22, torch.device("cpu")), time_send_recv(torch.device("cpu"))
 
 
 @pytest.mark.parametrize("workers", [2, 3])

@@ -5,35 +5,35 @@ from itertools import islice
 import pytest
 import torch
 
-from equipoise.config import Trial
-from equipoise.training import sampler as stream
-from equipoise.training.dataloader import Feed
-from equipoise.workloads import workload
+from equipoise.config import TrainConfig
+from equipoise.training.dataloader import BatchLoader
+from equipoise.training.sampler import iterate_micro_batches
+from equipoise.workloads import load_workload
 
 CPU = torch.device("cpu")
 
 
 def fed(trial, places, step, count):
     """The first `count` micro-batches from `step` on."""
-    return list(islice(Feed(trial, workload(trial), CPU).training(places, step), count))
+    return list(islice(BatchLoader(trial, load_workload(trial), CPU).train_batches(places, step), count))
 
 
 @pytest.mark.parametrize("batch", [1, 32, 250])
 def test_micro_batches_are_those_of_the_stream_one_by_one(batch):
-    trial = Trial(workload="digits", workers=2, batch=batch, accumulate=2)
-    made, mine = workload(trial), range(2, 4)
-    feed, examples = Feed(trial, made, CPU), len(made.train)
-    micros = stream.micro_batches(trial.seed, examples, batch, trial.places, mine, 5)
+    trial = TrainConfig(workload="digits", workers=2, batch_size=batch, grad_accumulation=2)
+    made, mine = load_workload(trial), range(2, 4)
+    feed, examples = BatchLoader(trial, made, CPU), len(made.train)
+    micros = iterate_micro_batches(trial.seed, examples, batch, trial.num_micro_batches, mine, 5)
     for micro, (images, labels) in zip(micros, fed(trial, mine, 5, 70), strict=False):
         picked = torch.from_numpy(micro.examples)
         pictures = made.augment(made.train.pictures[picked], trial.seed, micro.epochs, micro.examples)
-        torch.testing.assert_close(images, feed.scaled(pictures), rtol=0, atol=0)
+        torch.testing.assert_close(images, feed.normalize(pictures), rtol=0, atol=0)
         assert torch.equal(labels, made.train.labels[picked])
 
 
 @pytest.mark.parametrize("step", [1, 16, 33])
 def test_a_run_that_goes_on_is_fed_what_it_would_have_been(step):
-    trial = Trial(workload="digits", batch=16)
+    trial = TrainConfig(workload="digits", batch_size=16)
     whole = fed(trial, range(1), 0, step + 80)[step:]
     for (images, labels), (expected, truth) in zip(fed(trial, range(1), step, 80), whole, strict=True):
         assert torch.equal(images, expected)

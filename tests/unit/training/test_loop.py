@@ -6,14 +6,14 @@ import pytest
 import torch
 from safetensors.torch import load, save
 
-from equipoise.config import Trial
+from equipoise.config import TrainConfig
 from equipoise.runs.record import Lap
-from equipoise.training.loop import Training, laps, no_denormals
-from equipoise.training.optimizers import Optimizer
-from equipoise.workloads import workload
+from equipoise.training.loop import Training, flush_denormals, laps
+from equipoise.training.optimizers import FusedOptimizer
+from equipoise.workloads import load_workload
 from tests.support.gloo import gloo
 
-DIGITS = Trial(workload="digits", batch=32, target=2.0)  # an accuracy that no run reaches
+DIGITS = TrainConfig(workload="digits", batch_size=32, target=2.0)  # an accuracy that no run reaches
 
 
 def weights(trial):
@@ -21,12 +21,12 @@ def weights(trial):
     training = Training(trial)
     for _ in training.laps():
         pass
-    return training.model.state_dict(), training.done
+    return training.model.state_dict(), training.finished_laps
 
 
 def first_gradients(trial):
     """Gradients as the optimizer meets them at the first step: weights that moved by them alone."""
-    trial = replace(trial, examples=trial.global_batch, warmup=0, lr=1.0, momentum=0)
+    trial = replace(trial, max_examples=trial.global_batch, warmup=0, lr=1.0, momentum=0)
     before = {name: value.clone() for name, value in Training(trial).model.state_dict().items()}
     after, _ = weights(trial)
     return {name: before[name] - after[name] for name in before}
@@ -44,10 +44,10 @@ def place(tmp_path_factory):
 
 
 def test_two_workers_accumulation_and_one_large_batch_agree_after_100_steps(place):
-    trial = replace(DIGITS, precision="fp64", examples=6400)
+    trial = replace(DIGITS, precision="fp64", max_examples=6400)
     (two, done), again = gloo(2, place, weights, replace(trial, workers=2))
-    accumulated, _ = weights(replace(trial, accumulate=2))
-    large, _ = weights(replace(trial, batch=64))
+    accumulated, _ = weights(replace(trial, grad_accumulation=2))
+    large, _ = weights(replace(trial, batch_size=64))
     assert done[-1].step == 100
     assert done[-1].workers == 2
     assert distance(two, again[0]) == 0
@@ -56,12 +56,14 @@ def test_two_workers_accumulation_and_one_large_batch_agree_after_100_steps(plac
 
 
 def test_two_workers_and_one_meet_the_same_pictures_under_every_variation(place):
-    trial = Trial(workload="tests.support.workloads:with_all_variations", batch=32, lr=0.01, target=2.0, examples=1920)
-    trial = replace(trial, precision="fp64", evaluate=1920)
+    trial = TrainConfig(
+        workload="tests.support.workloads:with_all_variations", batch_size=32, lr=0.01, target=2.0, max_examples=1920
+    )
+    trial = replace(trial, precision="fp64", eval_every=1920)
     (two, _), _ = gloo(2, place, weights, replace(trial, workers=2))
-    accumulated, _ = weights(replace(trial, accumulate=2))
-    large, _ = weights(replace(trial, batch=64))
-    plain, _ = weights(replace(trial, batch=64, augment=False))
+    accumulated, _ = weights(replace(trial, grad_accumulation=2))
+    large, _ = weights(replace(trial, batch_size=64))
+    plain, _ = weights(replace(trial, batch_size=64, augment=False))
     assert distance(two, accumulated) < 1e-10
     assert distance(two, large) < 1e-10
     assert distance(two, plain) > 0.1
@@ -72,44 +74,47 @@ def test_two_workers_and_one_meet_the_same_pictures_under_every_variation(place)
 )
 def test_layout_and_optimizer_make_no_difference_between_workers(place, changes):
     trial = replace(
-        DIGITS, precision="fp64", examples=1280, workload="tests.support.workloads:with_convolutions", **changes
+        DIGITS, precision="fp64", max_examples=1280, workload="tests.support.workloads:with_convolutions", **changes
     )
     two, _ = gloo(2, place, weights, replace(trial, workers=2))[0]
-    large, _ = weights(replace(trial, batch=64))
+    large, _ = weights(replace(trial, batch_size=64))
     assert distance(two, large) < 1e-10
 
 
 def test_workers_with_unequal_shares_agree_too(place):
-    trial = replace(DIGITS, precision="fp64", examples=2560, batch=16, workers=4)
+    trial = replace(DIGITS, precision="fp64", max_examples=2560, batch_size=16, workers=4)
     three, _ = gloo(3, place, weights, trial)[0]
     alone, _ = weights(trial)
     assert distance(three, alone) < 1e-10
 
 
 def test_dropout_belongs_to_the_place_not_to_the_worker(place):
-    trial = replace(DIGITS, workload="tests.support.workloads:with_dropout", precision="fp64", examples=6400)
+    trial = replace(DIGITS, workload="tests.support.workloads:with_dropout", precision="fp64", max_examples=6400)
     two, _ = gloo(2, place, weights, replace(trial, workers=2))[0]
-    accumulated, _ = weights(replace(trial, accumulate=2))
-    other, _ = weights(replace(trial, accumulate=2, seed=1))
+    accumulated, _ = weights(replace(trial, grad_accumulation=2))
+    other, _ = weights(replace(trial, grad_accumulation=2, seed=1))
     assert distance(two, accumulated) < 1e-10
     assert distance(two, other) > 0.1
 
 
 def test_first_gradients_agree_in_single_precision(place):
     two = gloo(2, place, first_gradients, replace(DIGITS, workers=2))[0]
-    accumulated, large = first_gradients(replace(DIGITS, accumulate=2)), first_gradients(replace(DIGITS, batch=64))
+    accumulated, large = (
+        first_gradients(replace(DIGITS, grad_accumulation=2)),
+        first_gradients(replace(DIGITS, batch_size=64)),
+    )
     assert distance(two, accumulated) < 1e-5
     assert distance(two, large) < 1e-5
 
 
 def test_batch_norm_keeps_one_model_on_all_workers(place):
-    trial = replace(DIGITS, workload="tests.support.workloads:with_batch_norm", workers=2, examples=1280)
+    trial = replace(DIGITS, workload="tests.support.workloads:with_batch_norm", workers=2, max_examples=1280)
     (one, _), (other, _) = gloo(2, place, weights, trial)
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_a_parameter_that_takes_no_part_stays_as_it_was(place):
-    trial = replace(DIGITS, workload="tests.support.workloads:with_unused", workers=2, examples=640, weight_decay=0)
+    trial = replace(DIGITS, workload="tests.support.workloads:with_unused", workers=2, max_examples=640, weight_decay=0)
     start = Training(trial).model.state_dict()
     trained, _ = gloo(2, place, weights, trial)[0]
     assert torch.equal(trained["idle.weight"], start["idle.weight"])
@@ -122,12 +127,12 @@ def resumed(trial, after):
     first = Training(trial)
     for _, _ in zip(range(after), first.laps(), strict=False):
         pass
-    kept = load(save(first.state()))
+    kept = load(save(first.state_dict()))
     second = Training(trial)
-    second.load(kept, first.done)
+    second.load_state_dict(kept, first.finished_laps)
     for _ in second.laps():
         pass
-    return second.model.state_dict(), second.done
+    return second.model.state_dict(), second.finished_laps
 
 
 @pytest.mark.parametrize(
@@ -135,13 +140,13 @@ def resumed(trial, after):
     [
         {},
         {"optimizer": "adamw", "lr": 0.002, "schedule": "cosine"},
-        {"workload": "tests.support.workloads:with_dropout", "accumulate": 2, "schedule": "one-cycle"},
+        {"workload": "tests.support.workloads:with_dropout", "grad_accumulation": 2, "schedule": "one-cycle"},
         {"workload": "tests.support.workloads:with_batch_norm", "channels_last": True},
     ],
     ids=["sgd", "adamw", "dropout", "batch-norm"],
 )
 def test_a_resumed_run_is_the_undisturbed_one_to_the_bit(changes):
-    trial = replace(DIGITS, examples=2000, **changes)
+    trial = replace(DIGITS, max_examples=2000, **changes)
     straight, laps_straight = weights(trial)
     cut, laps_cut = resumed(trial, after=3)
     assert all(torch.equal(straight[name], cut[name]) for name in straight)
@@ -149,14 +154,14 @@ def test_a_resumed_run_is_the_undisturbed_one_to_the_bit(changes):
 
 
 def test_a_resumed_run_of_three_workers_is_the_undisturbed_one_to_the_bit(place):
-    trial = replace(DIGITS, batch=16, workers=3, examples=1500)
+    trial = replace(DIGITS, batch_size=16, workers=3, max_examples=1500)
     straight, _ = gloo(3, place, weights, trial)[0]
     cut, _ = gloo(3, place, resumed, trial, 2)[0]
     assert all(torch.equal(straight[name], cut[name]) for name in straight)
 
 
 def test_laps_tell_what_was_done():
-    trial = Trial(workload="digits", batch=50, examples=1000, evaluate=300, lr=0.1, warmup=0.5)
+    trial = TrainConfig(workload="digits", batch_size=50, max_examples=1000, eval_every=300, lr=0.1, warmup=0.5)
     done = list(laps(trial))
     assert [lap.seen for lap in done] == [300, 600, 900, 1000]
     assert [lap.examples for lap in done] == [300, 300, 300, 100]
@@ -168,53 +173,54 @@ def test_laps_tell_what_was_done():
 
 
 def test_a_long_way_between_evaluations_still_yields_laps():
-    done = list(laps(Trial(workload="digits", batch=4, examples=1000, evaluate=1000)))
+    done = list(laps(TrainConfig(workload="digits", batch_size=4, max_examples=1000, eval_every=1000)))
     assert [(lap.seen, lap.metric is None) for lap in done] == [(400, True), (800, True), (1000, False)]
 
 
 def test_training_stops_where_the_target_is_crossed():
     training = Training(replace(DIGITS, target=0.8, lr=0.1))
     done = list(training.laps())
-    assert training.ended == "reached"
+    assert training.status == "reached_target"
     assert done[-1].metric >= 0.8 > max(lap.metric for lap in done[:-1])
-    assert done[-2].seen < training.crossing <= done[-1].seen
-    assert training.metric(training.workload.test) > 0.7
+    assert done[-2].seen < training.examples_to_target <= done[-1].seen
+    assert training.evaluate(training.workload.test) > 0.7
 
 
 def test_a_cap_below_the_first_evaluation_is_kept():
-    training = Training(replace(DIGITS, examples=10))
+    training = Training(replace(DIGITS, max_examples=10))
     assert [lap.seen for lap in training.laps()] == [32]
-    assert training.ended == "cap"
+    assert training.status == "max_examples"
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_loss_that_is_not_finite_ends_the_trial_and_names_the_step(place, workers):
     trial = replace(DIGITS, lr=1e4, workers=workers)
     ended, done = gloo(workers, place, ending, trial)[0]
-    assert ended.startswith("failed: the loss was ")
+    assert ended.startswith("the loss was ")
     step = int(ended.rsplit(maxsplit=1)[1])
     before = done[-1].step if done else 0
     assert before < step <= before + 100
 
 
 def test_a_metric_that_is_none_ends_the_run_and_leaves_no_lap():
-    made = workload(DIGITS)
+    made = load_workload(DIGITS)
     odd = replace(made, metric=lambda logits, labels: made.metric(logits, labels) / (len(labels) == 2))
-    training = Training(replace(DIGITS, evaluate=640), odd)
+    training = Training(replace(DIGITS, eval_every=640), odd)
     done = list(training.laps())
-    assert training.ended.startswith("failed: the metric was ") and training.ended.endswith("split at step 20")
-    assert all(lap.metric is None for lap in done) and done == training.done
+    assert training.status == "failed"
+    assert training.reason.startswith("the metric was ") and training.reason.endswith("split at step 20")
+    assert all(lap.metric is None for lap in done) and done == training.finished_laps
 
 
 def ending(trial):
     training = Training(trial)
     done = list(training.laps())
-    return training.ended, done
+    return training.reason, done
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp32", "fp64"])
 def test_every_precision_learns(precision):
-    done = list(laps(replace(DIGITS, precision=precision, examples=8000)))
+    done = list(laps(replace(DIGITS, precision=precision, max_examples=8000)))
     assert done[-1].metric > 0.6
     assert done[-1].loss < done[0].loss / 2
 
@@ -222,7 +228,7 @@ def test_every_precision_learns(precision):
 def agreed(wish):
     import torch.distributed as dist
 
-    return Training(replace(DIGITS, workers=2)).agree(wish if dist.get_rank() else 0)
+    return Training(replace(DIGITS, workers=2)).all_reduce_max(wish if dist.get_rank() else 0)
 
 
 def test_the_largest_wish_of_any_worker_holds_for_all(place):
@@ -231,32 +237,32 @@ def test_the_largest_wish_of_any_worker_holds_for_all(place):
 
 
 def test_laps_are_plain_data():
-    assert all(isinstance(lap, Lap) for lap in laps(replace(DIGITS, examples=64)))
+    assert all(isinstance(lap, Lap) for lap in laps(replace(DIGITS, max_examples=64)))
 
 
 def momentum_of_a_dead_unit():
     parameter = torch.nn.Parameter(torch.ones(16))
-    optimizer = Optimizer(DIGITS, {"weight": parameter})
+    optimizer = FusedOptimizer(DIGITS, {"weight": parameter})
     parameter.grad = torch.ones(16)
     for _ in range(1000):
         optimizer.step(0.01)
         parameter.grad.zero_()
-    return optimizer.tensors()["weight.momentum"]
+    return optimizer.state_dict()["weight.momentum"]
 
 
 def test_momentum_does_not_stay_among_the_smallest_numbers():
     assert (momentum_of_a_dead_unit() > 0).all()  # smaller than any number of full precision, and slow
-    with no_denormals():
+    with flush_denormals():
         assert (momentum_of_a_dead_unit() == 0).all()
 
 
 def test_small_numbers_are_as_before_once_a_lap_is_over():
     tiny = torch.tensor(torch.finfo(torch.float32).tiny)
-    next(laps(replace(DIGITS, examples=64)))
+    next(laps(replace(DIGITS, max_examples=64)))
     assert tiny / 2 > 0
     torch.set_flush_denormal(True)
     try:
-        next(laps(replace(DIGITS, examples=64)))
+        next(laps(replace(DIGITS, max_examples=64)))
         assert tiny / 2 == 0
     finally:
         torch.set_flush_denormal(False)

@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from equipoise.config import Trial
-from equipoise.training.optimizers import Optimizer
+from equipoise.config import TrainConfig
+from equipoise.training.optimizers import FusedOptimizer
 
 THEIRS = {
     "sgd": lambda trial, parameters: torch.optim.SGD(
@@ -29,9 +29,12 @@ def gradients(model, step):
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize("name", ["sgd", "adamw"])
 def test_steps_are_those_of_torchs_own_optimizer(name, momentum):
-    trial = Trial(workload="digits", optimizer=name, lr=0.01, momentum=momentum, weight_decay=0.1)
+    trial = TrainConfig(workload="digits", optimizer=name, lr=0.01, momentum=momentum, weight_decay=0.1)
     ours, theirs = network(), network()
-    optimizer, reference = Optimizer(trial, dict(ours.named_parameters())), THEIRS[name](trial, theirs.parameters())
+    optimizer, reference = (
+        FusedOptimizer(trial, dict(ours.named_parameters())),
+        THEIRS[name](trial, theirs.parameters()),
+    )
     for step in range(5):
         gradients(ours, step)
         gradients(theirs, step)
@@ -43,15 +46,15 @@ def test_steps_are_those_of_torchs_own_optimizer(name, momentum):
 
 @pytest.mark.parametrize("name", ["sgd", "adamw"])
 def test_moments_read_back_from_contiguous_tensors_go_on_to_the_bit(name):
-    trial = Trial(workload="digits", optimizer=name, lr=0.01)
+    trial = TrainConfig(workload="digits", optimizer=name, lr=0.01)
     model = network()
-    optimizer = Optimizer(trial, dict(model.named_parameters()))
+    optimizer = FusedOptimizer(trial, dict(model.named_parameters()))
     gradients(model, 0)
     optimizer.step(0.01)
     again = network()
     again.load_state_dict(model.state_dict())
-    later = Optimizer(trial, dict(again.named_parameters()))
-    later.load({key: value.clone().contiguous() for key, value in optimizer.tensors().items()})
+    later = FusedOptimizer(trial, dict(again.named_parameters()))
+    later.load_state_dict({key: value.clone().contiguous() for key, value in optimizer.state_dict().items()})
     for network_, stepper in ((model, optimizer), (again, later)):
         gradients(network_, 1)
         stepper.step(0.01)
@@ -62,5 +65,5 @@ def test_moments_read_back_from_contiguous_tensors_go_on_to_the_bit(name):
 def test_a_parameter_without_gradient_only_decays():
     layer = nn.Linear(2, 1, bias=False)
     before = layer.weight.detach().clone()
-    Optimizer(Trial(workload="digits", weight_decay=0.5), {"weight": layer.weight}).step(0.1)
+    FusedOptimizer(TrainConfig(workload="digits", weight_decay=0.5), {"weight": layer.weight}).step(0.1)
     torch.testing.assert_close(layer.weight.detach(), before * (1 - 0.1 * 0.5))

@@ -4,55 +4,65 @@ import numpy as np
 import pytest
 import torch
 
-from equipoise.config import Trial
-from equipoise.workloads import workload
-from equipoise.workloads.vending.products import MACHINE, OTHERS, SHARED, SOURCE, drawn
-from equipoise.workloads.vending.renderer import Scene, rendered
+from equipoise.config import TrainConfig
+from equipoise.workloads import load_workload
+from equipoise.workloads.vending.products import (
+    MACHINE_PRODUCTS,
+    SHARED_PRODUCTS,
+    SOURCE_ONLY_PRODUCTS,
+    SOURCE_PRODUCTS,
+    draw_product,
+)
+from equipoise.workloads.vending.renderer import Scene, render_images
 
 FEW = np.arange(40)
 
 
 def lit(**dials):
-    return rendered(MACHINE, FEW, 5, 64, Scene(**dials))[0].double() / 255
+    return render_images(MACHINE_PRODUCTS, FEW, 5, 64, Scene(**dials))[0].double() / 255
 
 
 def test_seven_of_ten_products_are_new_and_three_are_in_the_source():
-    assert (len(MACHINE), len(SOURCE)) == (10, 24)
-    assert {one.name for one in MACHINE} & {one.name for one in SOURCE} == {one.name for one in SHARED}
-    assert len({one.name for one in [*MACHINE, *OTHERS]}) == 31
+    assert (len(MACHINE_PRODUCTS), len(SOURCE_PRODUCTS)) == (10, 24)
+    assert {one.name for one in MACHINE_PRODUCTS} & {one.name for one in SOURCE_PRODUCTS} == {
+        one.name for one in SHARED_PRODUCTS
+    }
+    assert len({one.name for one in [*MACHINE_PRODUCTS, *SOURCE_ONLY_PRODUCTS]}) == 31
 
 
 def test_a_picture_belongs_to_its_seed_and_index_in_any_company():
-    pictures, labels = rendered(MACHINE, FEW, 5, 64)
+    pictures, labels = render_images(MACHINE_PRODUCTS, FEW, 5, 64)
     for index in (0, 17, 39):
-        alone, label = rendered(MACHINE, np.array([index]), 5, 64)
+        alone, label = render_images(MACHINE_PRODUCTS, np.array([index]), 5, 64)
         assert torch.equal(alone[0], pictures[index])
         assert int(label) == int(labels[index]) == index % 10
-    assert not torch.equal(rendered(MACHINE, FEW, 6, 64)[0], pictures)
+    assert not torch.equal(render_images(MACHINE_PRODUCTS, FEW, 6, 64)[0], pictures)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_pictures_do_not_depend_on_threads(threads):
     before = torch.get_num_threads()
-    expected = rendered(MACHINE, FEW, 5, 50)[0]
+    expected = render_images(MACHINE_PRODUCTS, FEW, 5, 50)[0]
     torch.set_num_threads(threads)
     try:
-        assert torch.equal(rendered(MACHINE, FEW, 5, 50)[0], expected)
+        assert torch.equal(render_images(MACHINE_PRODUCTS, FEW, 5, 50)[0], expected)
     finally:
         torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("size", [32, 64, 224])
 def test_any_size_shows_the_same_scene(size):
-    pictures, _ = rendered(SOURCE, FEW[:8], 3, size)
+    pictures, _ = render_images(SOURCE_PRODUCTS, FEW[:8], 3, size)
     assert pictures.shape == (8, 3, size, size) and pictures.dtype == torch.uint8
     small = torch.nn.functional.interpolate(pictures.float(), 32, mode="area")
-    reference = rendered(SOURCE, FEW[:8], 3, 32)[0].float()
+    reference = render_images(SOURCE_PRODUCTS, FEW[:8], 3, 32)[0].float()
     assert float((small - reference).abs().mean()) < 8
 
 
 def test_products_differ_from_each_other():
-    looks = np.stack([drawn(product, 48) for product in [*MACHINE, *OTHERS]]).reshape(31, -1)
+    looks = np.stack([draw_product(product, 48) for product in [*MACHINE_PRODUCTS, *SOURCE_ONLY_PRODUCTS]]).reshape(
+        31, -1
+    )
     apart = np.abs(looks[:, None] - looks[None]).mean(-1) + np.eye(31)
     assert apart.min() > 0.005
 
@@ -85,7 +95,7 @@ def test_a_dial_out_of_range_is_refused(dial, value):
 
 
 def test_splits_are_disjoint_and_balanced():
-    made = workload(Trial(workload="vending", batch=1))
+    made = load_workload(TrainConfig(workload="vending", batch_size=1))
     parts = [made.train, made.validation, made.reference, made.test]
     seen = {part.pictures[i].numpy().tobytes() for part in parts for i in range(len(part))}
     assert len(seen) == sum(map(len, parts))
@@ -95,5 +105,5 @@ def test_splits_are_disjoint_and_balanced():
 
 
 def test_a_size_that_cannot_be_drawn_is_refused():
-    with pytest.raises(ValueError, match="vending renders pictures of 32 to 512 pixels a side, got --size 8"):
-        workload(Trial(workload="vending", size=8))
+    with pytest.raises(ValueError, match="vending renders pictures of 32 to 512 pixels a side, got --image-size 8"):
+        load_workload(TrainConfig(workload="vending", image_size=8))
