@@ -2,41 +2,41 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test test-s3 test-story test-cluster lint bench bench-drift serve cluster
+.PHONY: setup demo test test-object-store test-end-to-end test-cluster lint bench bench-drift serve cluster
 
 setup: .venv/ready ## install the project and what it needs into .venv
 
-demo: .venv/ready ## the whole story: a plan, a model that is served, a light that changes, a model that works again
+demo: .venv/ready ## the whole story: find a plan, train, serve, detect a change of light, adapt
 	$(BIN)/python -m jobs.demo
 
-test: .venv/ready .venv/clients/ready .venv/browser/ready ## everything real: gloo workers, Ray, HTTP, files, a browser
+test: .venv/ready .venv/clients/ready .venv/browser/ready ## unit, contract, browser, Ray and HTTP tests; everything is real, nothing is mocked
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal tests/unit tests/contract tests/replay tests/browser
 	$(BIN)/python -m pytest tests/ray tests/serving
 
-test-s3: .venv/ready .venv/moto/ready ## results by URL, on a store of our own: trained, swept, gone on with, served, and the store away for a while
+test-object-store: .venv/ready .venv/moto/ready ## train, sweep, resume and serve on a local S3 server, also while it is down
 	$(BIN)/python -m pytest tests/object_store
 
-test-story: .venv/ready .venv/browser/ready ## the demo to its end, whether what it tells stands in its records, and models adapted again
+test-end-to-end: .venv/ready .venv/browser/ready ## the whole demo, checked against the records it writes, and adaptation end to end
 	$(BIN)/python -m pytest tests/end_to_end
 
-test-cluster: .venv/ready ## a cluster that grows for what is submitted and shrinks after, as the README has it; hosts, links, and what goes wrong
-	command -v tc > /dev/null || apt-get install --yes --no-install-recommends iproute2 > /dev/null || echo 'no iproute2 here: tests on hosts in miniature will be skipped'
+test-cluster: .venv/ready ## autoscaling, the README's cluster section, and faults between hosts in network namespaces
+	command -v tc > /dev/null || apt-get install --yes --no-install-recommends iproute2 > /dev/null || echo 'iproute2 is not available: tests in network namespaces will be skipped'
 	$(BIN)/python -m pytest tests/network
 	$(BIN)/python -m pytest -rP tests/autoscaling
 
-lint: .venv/ready ## style, types and the floors of the house
+lint: .venv/ready ## style, types, import layers and cluster files
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python -m jobs.cluster.validate cluster.yaml cluster.gcp.yaml cluster.local.yaml services/kuberay/*.yaml
 
-bench: .venv/peers .venv/servers/ready ## speed against peers, in interleaved pairs, and the search against others
+bench: .venv/peers .venv/servers/ready ## speed against other libraries, in interleaved pairs, and the search against other search methods
 	$(BIN)/python -m benchmarks.loop && $(BIN)/python -m benchmarks.augment && $(BIN)/python -m benchmarks.engines && $(BIN)/python -m benchmarks.serving && $(BIN)/python -m benchmarks.fault_tolerance && $(BIN)/python -m benchmarks.search_policies
 
-bench-drift: .venv/watchers/ready ## every figure about drift, beside the detectors of others; it takes hours
+bench-drift: .venv/watchers/ready ## every drift figure, beside other detectors; takes hours
 	$(BIN)/python -m benchmarks.drift && $(BIN)/python -m benchmarks.drift.live_service && $(BIN)/python -m benchmarks.drift.end_to_end && $(BIN)/python -m benchmarks.drift.memory && $(BIN)/python -m benchmarks.monitoring_cost
 
-serve: .venv/ready ## answer pictures by HTTP with the model published in bundles/vending; Ray keeps to loopback by that variable
+serve: .venv/ready ## serve bundles/vending over HTTP; the variable keeps Ray on loopback
 	RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 $(BIN)/serve run services.app:build bundle=bundles/vending
 
-cluster: .venv/ready ## a cluster on this machine that grows with what is submitted to it; Ctrl-C ends it
+cluster: .venv/ready ## an autoscaling cluster on this machine; Ctrl-C ends it
 	$(BIN)/python -m jobs.cluster.local cluster.local.yaml
 
 .venv/ready: pyproject.toml requirements.lock
@@ -49,32 +49,32 @@ cluster: .venv/ready ## a cluster on this machine that grows with what is submit
 	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable '.[dev,bench]'
 	touch $@
 
-# kserve's client wants other releases than Ray does, and so do the servers that ours is held against
+# kserve's client needs other releases than Ray, and so do the servers that ours is compared with
 .venv/clients/ready: .venv/ready
 	$(PYTHON) -m venv .venv/clients
 	.venv/clients/bin/python -m pip install --quiet kserve==0.21.0
 	touch $@
 
-# a store that speaks S3, on this machine; it wants another botocore than s3fs does
+# a local S3 server; it needs another botocore than s3fs
 .venv/moto/ready: .venv/ready
 	$(PYTHON) -m venv .venv/moto
 	.venv/moto/bin/python -m pip install --quiet 'moto[server]==5.2.5'
 	touch $@
 
-# a browser, and what finds on pages that some people cannot read them; where neither can be had, tests say so
+# a browser, and axe-core for accessibility checks; tests that need them are skipped where they are missing
 .venv/browser/ready: .venv/ready
-	command -v chromium > /dev/null || apt-get install --yes --no-install-recommends chromium > /dev/null || echo 'no chromium here: tests in a browser will be skipped'
-	npm install --silent --prefix .venv/browser axe-core@4.14.1 || echo 'no npm here: pages will not be tried with axe-core'
+	command -v chromium > /dev/null || apt-get install --yes --no-install-recommends chromium > /dev/null || echo 'chromium is not available: browser tests will be skipped'
+	npm install --silent --prefix .venv/browser axe-core@4.14.1 || echo 'npm is not available: axe-core checks will be skipped'
 	touch $@
 
 .venv/servers/ready: .venv/ready
 	$(PYTHON) -m venv .venv/servers
 	$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' > $$(.venv/servers/bin/python -c 'import site; print(site.getsitepackages()[0])')/torch.pth
 	.venv/servers/bin/python -m pip install --quiet litserve==0.2.19 bentoml==1.4.39
-	.venv/servers/bin/python -m pip install --quiet mlserver==1.7.1 # by itself: what it asks for and what bentoml does exclude each other on paper
+	.venv/servers/bin/python -m pip install --quiet mlserver==1.7.1 # installed by itself: its requirements conflict with bentoml's
 	touch $@
 
-# detectors of drift by others, without the bounds of which each excludes the others; torch is the project's own
+# other drift detectors, installed without their version bounds, which exclude each other; torch is the project's own
 .venv/watchers/ready: .venv/ready
 	$(PYTHON) -m venv .venv/watchers
 	$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' > $$(.venv/watchers/bin/python -c 'import site; print(site.getsitepackages()[0])')/torch.pth

@@ -55,7 +55,7 @@ def links(place: Path, budget: str) -> None:
     four = rows[rows.nodes == 4]
     off = few.fitted_seconds(StepSettings.from_table(four)) / four.seconds.to_numpy() - 1
     told = ", ".join(f"{one:+.1%} at {batch:.0f}" for one, batch in zip(off, four.batch, strict=True))
-    print(f"step time on 4 hosts, foretold from 1 and 2, over measured: {told}; {np.abs(off).max():.1%} at most")
+    print(f"step time on 4 hosts, predicted from 1 and 2, over measured: {told}; {np.abs(off).max():.1%} at most")
 
 
 def plans(place: Path, budget: str) -> None:
@@ -64,7 +64,7 @@ def plans(place: Path, budget: str) -> None:
     for rate in (FAST, SLOW):
         with lan(3, rate) as hosts, spread(hosts) as ray:
             found[rate] = swept(ray, place / f"{rate:.0f}", WIDER, budget, "--workers", "2", "--batch-size", "4:512")
-    foretell(found)
+    print_predictions(found)
     for rate in (FAST, SLOW):
         with lan(3, rate) as hosts, spread(hosts) as ray:
             seen = [{plan: trained(ray, place, found[plan]["plan"], rate, seed) for plan in found} for seed in SEEDS]
@@ -72,11 +72,12 @@ def plans(place: Path, budget: str) -> None:
         for plan in found:
             said, batch = options[found[plan]["plan"]["global_batch"]], found[plan]["plan"]["global_batch"]
             took, steps = (median(one[plan][k] for one in seen) for k in (0, 1))
-            foretold = said["seconds"]["value"], said["examples"] / batch
+            predicted = said["seconds"]["value"], said["examples"] / batch
             print(
                 f"{called(rate)}, plan of {called(plan)}: {took:.2f} s to the target in {steps:.1f} steps of"
-                f" {1e3 * median(one[plan][0] / one[plan][1] for one in seen):.1f} ms; foretold {foretold[0]:.2f} s in"
-                f" {foretold[1]:.1f} steps of {1e3 * foretold[0] / foretold[1]:.1f} ms"
+                f" {1e3 * median(one[plan][0] / one[plan][1] for one in seen):.1f} "
+                f"ms; predicted {predicted[0]:.2f} s in"
+                f" {predicted[1]:.1f} steps of {1e3 * predicted[0] / predicted[1]:.1f} ms"
             )
         other = SLOW if rate == FAST else FAST
         ratio = median(one[other][0] / one[rate][0] for one in seen)
@@ -88,7 +89,7 @@ def called(rate: float) -> str:
     return f"links of {rate:.0f} Mbit/s" if rate else "links as fast as memory"
 
 
-def foretell(found: dict[float, dict[str, Any]]) -> None:
+def print_predictions(found: dict[float, dict[str, Any]]) -> None:
     """What the closed form makes of the fast links' sweep and the slow links' rate: sqrt((a + T2) n Bc / c)."""
     critical = found[FAST]["statistical"]["critical_batch"]
     for rate, facts in found.items():

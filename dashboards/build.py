@@ -1,6 +1,7 @@
-"""An index over a folder of runs, and the page of each that has none yet: python -m dashboards.build runs/
+"""Write an index page of a folder of runs, and the pages of runs that have none.
 
-Runs leave their own pages; this writes those that are missing or older than what they show.
+For example: python -m dashboards.build runs/. Runs and sweeps write their own pages; this command adds those that are
+missing or older than their data.
 """
 
 import argparse
@@ -13,22 +14,22 @@ from dashboards.page import to_plain_json, write_page
 from dashboards.panels.experiment_index import build_index_page, comparison_entry, page_link_finder, row_cells
 from dashboards.reports import write_pages
 
-MAX_WRITTEN_PAGES = 200  # written at once: of two thousand runs the index is enough, and a page weighs 2 MB
+MAX_WRITTEN_PAGES = 200  # per call: a page takes 2 MB, and for two thousand runs the index is enough
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit status: 0 the index was written, 2 it cannot be."""
-    asked = argparse.ArgumentParser(prog="python -m dashboards.build", description=__doc__)
-    asked.add_argument("folder", type=Path, help="folder of runs, such as runs/")
-    asked.add_argument("--out", type=Path, help="file to write; FOLDER/index.html if not given")
-    given = asked.parse_args(arguments)
-    out = given.out or given.folder / "index.html"
+    """Write the index and return the exit status: 0 it was written, 2 it cannot be."""
+    parser = argparse.ArgumentParser(prog="python -m dashboards.build", description=__doc__)
+    parser.add_argument("folder", type=Path, help="folder of runs, such as runs/")
+    parser.add_argument("--out", type=Path, help="file to write the index to (default: FOLDER/index.html)")
+    options = parser.parse_args(arguments)
+    out = options.out or options.folder / "index.html"
     try:
-        if not given.folder.is_dir():
-            raise ValueError(f"{given.folder} is no folder: give one that holds runs")
+        if not options.folder.is_dir():
+            raise ValueError(f"cannot read {options.folder}: it is not a folder; give one that holds runs")
         if not out.name or (out.exists() and not out.is_file()):
-            raise ValueError(f"--out {out} is no file: give a name such as index.html")
-        print(f"written to {build_index(given.folder, out)}")  # noqa: T201
+            raise ValueError(f"cannot write --out {out}: it is not a file; give a file name such as index.html")
+        print(f"written to {build_index(options.folder, out)}")  # noqa: T201
     except OSError as error:
         print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)  # noqa: T201
         return 2
@@ -39,20 +40,20 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def build_index(root: Path, out: Path) -> Path:
-    """The index and the pages that it leads to."""
-    found, room = [], MAX_WRITTEN_PAGES
-    for one in find_experiments(root):
-        new = room > 0 and is_page_stale(one)
-        room -= new
-        found.append(refresh_page(one, new))
-    return write_page(build_index_page(found, root, page_link_finder(out)), out)
+    """Write the index and the missing pages that it links to, and return the path of the index."""
+    experiments, remaining = [], MAX_WRITTEN_PAGES
+    for experiment in find_experiments(root):
+        write = remaining > 0 and is_page_stale(experiment)
+        remaining -= write
+        experiments.append(refresh_page(experiment, write))
+    return write_page(build_index_page(experiments, root, page_link_finder(out)), out)
 
 
 def refresh_page(experiment: Experiment, write: bool) -> Experiment:
-    """The experiment with its page, if it can be shown; otherwise why not."""
+    """Write an experiment's pages if `write`; return the experiment, marked as unreadable if it cannot be shown."""
     try:
         if write:
-            with suppress(OSError):  # where nothing can be written the page of before is led to, if there is one
+            with suppress(OSError):  # in a read-only folder the index links to the old page, if there is one
                 write_pages(experiment)
         to_plain_json([comparison_entry(experiment), row_cells(experiment)])
     except READ_ERRORS as error:
@@ -61,7 +62,7 @@ def refresh_page(experiment: Experiment, write: bool) -> Experiment:
 
 
 def is_page_stale(experiment: Experiment) -> bool:
-    """Whether its page is missing, or older than what it shows."""
+    """Return whether an experiment's page is missing, or older than the data it shows."""
     page = experiment.page_path
     return not experiment.problem and (page is None or page.stat().st_mtime < experiment.modified)
 

@@ -1,4 +1,4 @@
-"""The story of a demo: what it left in records, in words and on a page."""
+"""Report of a demo, from the records that it wrote: in words and as a page."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,19 +15,19 @@ from equipoise.storage.atomic import read_json
 JsonMapping = Mapping[str, Any]
 STORY_FILE = "story.json"
 EMPTY_STORY_JSON: JsonMapping = {"demo": 1, "chapters": [], "sent": {}}
-"""of a story that has not begun"""
+"""story.json of a demo that has just started"""
 PHASE_TITLES = {
-    "clean": "all is well",
-    "drift": "the light changed",
-    "adapted": "adapted",
+    "clean": "original light",
+    "drift": "new light",
+    "adapted": "adapted, new light",
     "again": "adapted, old light",
 }
-"""of what was sent, in the order in which it is told"""
+"""titles of the phases in which requests were sent, in order"""
 
 
 @dataclass(frozen=True)
 class DemoRecords:
-    """The records of a demo; every number that is told of it stands in one of them."""
+    """Records of a demo, which contain every number of its report."""
 
     story: JsonMapping
     plan: JsonMapping
@@ -38,80 +38,79 @@ class DemoRecords:
 
 
 def is_demo_folder(folder: Path) -> bool:
-    """Whether a folder is a demo's."""
+    """Return whether a folder holds the story.json of a demo."""
     try:
-        found = read_json(folder / STORY_FILE)
+        story = read_json(folder / STORY_FILE)
     except (ValueError, OSError):
         return False
-    return isinstance(found, dict) and EMPTY_STORY_JSON.keys() <= found.keys()
+    return isinstance(story, dict) and EMPTY_STORY_JSON.keys() <= story.keys()
 
 
 def read_demo_records(folder: Path) -> DemoRecords:
-    """From where each chapter left it."""
-    places = ("sweep/plan", "sweep/confirm", "vending/record", "bundles/vending/bundle", "drift/verdict")
-    return DemoRecords(read_json(folder / STORY_FILE), *(read_json(folder / f"{place}.json") for place in places))
+    """Read the records that the chapters of a demo wrote."""
+    names = ("sweep/plan", "sweep/confirm", "vending/record", "bundles/vending/bundle", "drift/verdict")
+    return DemoRecords(read_json(folder / STORY_FILE), *(read_json(folder / f"{name}.json") for name in names))
 
 
 def describe_planned(plan: JsonMapping) -> str:
-    """What a sweep came to."""
-    one = plan["plan"]
-    took = one["seconds"]
+    """Return the plan of a sweep in words: cluster shape, batch size, learning rate and predicted time."""
+    chosen = plan["plan"]
+    seconds = chosen["seconds"]
     return (
-        f"{format_cluster_shape(one['nodes'], one['workers'])} x {one['batch']} "
-        "at a learning rate of "
-        f"{one['lr']:.3g}: about"
-        f" {format_seconds(took['value'])} to the target ({format_seconds(took['low'])} "
-        f"to {format_seconds(took['high'])})"
+        f"{format_cluster_shape(chosen['nodes'], chosen['workers'])} x {chosen['batch']}"
+        f" at a learning rate of {chosen['lr']:.3g}: predicted {format_seconds(seconds['value'])} to the target"
+        f" ({format_seconds(seconds['low'])} to {format_seconds(seconds['high'])})"
     )
 
 
 def describe_confirmation(confirmation: JsonMapping) -> str:
-    """How the plan kept its word."""
+    """Return the result of the confirmation run in words, against the predicted interval."""
     if confirmation["seconds"] is None:
-        return "the confirming run did not reach the target"
-    took = f"the confirming run took {format_seconds(confirmation['seconds'])}"
+        return "the confirmation run did not reach the target"
+    took = f"confirmation run: {format_seconds(confirmation['seconds'])}"
     if confirmation["inside"]:
-        return f"{took}: inside of what was foretold"
+        return f"{took}, inside the predicted interval"
     examples, step = (confirmation[name] for name in ("examples", "step"))
     return (
-        f"{took}: outside of what was foretold, with {examples['ratio']:.2f} of the examples and steps that took"
-        f" {step['ratio']:.2f} of the time"
+        f"{took}, outside the predicted interval, with {examples['ratio']:.2f} times the predicted examples and"
+        f" {step['ratio']:.2f} times the predicted time per step"
     )
 
 
 def describe_fine_tuning(run: JsonMapping, bundle: JsonMapping) -> str:
-    """What was fine-tuned and published."""
+    """Return the result of fine-tuning in words: test accuracy, examples and engine of the bundle."""
     seen, engine = run["laps"][-1]["seen"], bundle["engine"]["name"]
-    return f"{format_percent(bundle['metrics']['accuracy'])} right on test after {seen:,} examples; answers by {engine}"
+    return f"test accuracy {format_percent(bundle['metrics']['accuracy'])} after {seen:,} examples; engine {engine}"
 
 
 def describe_verdict(verdict: JsonMapping) -> str:
-    """The verdict."""
-    return f"{verdict['cause']}, for the last {verdict['since']['images']:,} of {verdict['images']:,} requests"
+    """Return the cause of a drift verdict in words, and since when."""
+    return f"cause: {verdict['cause']}, for the last {verdict['since']['images']:,} of {verdict['images']:,} requests"
 
 
 def describe_recovery(story: JsonMapping) -> str:
-    """What it took, and what came back."""
+    """Return in words what the adaptation took, and how much accuracy it recovered."""
     sent = story["sent"]
-    meanwhile = f"{sent['meanwhile']['requests']:,} requests meanwhile, {sent['meanwhile']['unanswered']} unanswered"
-    back = (
-        f"{describe_answers(sent['adapted'])} under the new light, {describe_answers(sent['again'])} under the old one"
+    meanwhile, answers = sent["meanwhile"], [describe_answers(sent[name]) for name in ("adapted", "again")]
+    return (
+        f"{story['labels']} labels, {meanwhile['requests']:,} requests in the meantime,"
+        f" {meanwhile['unanswered']} unanswered; {answers[0]} under the new light, {answers[1]} under the old light:"
+        f" {format_recovered(story)} of the lost accuracy recovered"
     )
-    return f"{story['labels']} labels, {meanwhile}; {back}: {format_recovered(story)} of what was lost is back"
 
 
 def format_recovered(story: JsonMapping) -> str:
-    """A share; chance may make it more than all."""
+    """Format the recovered share of the lost accuracy; chance may bring it above 100 %, which reads `all`."""
     return format_percent(story["regained"]) if story["regained"] < 1 else "all"
 
 
 def describe_answers(traffic: JsonMapping) -> str:
-    """How customers fared."""
-    return f"{format_percent(traffic['accuracy'])} of {traffic['requests']:,} right"
+    """Return the accuracy of the answers to the requests of one phase in words."""
+    return f"{format_percent(traffic['accuracy'])} of {traffic['requests']:,} answers correct"
 
 
 def summarize_demo(records: DemoRecords) -> dict[str, str]:
-    """All of it in a line for each chapter."""
+    """Return the summary of a demo, one line per chapter."""
     sent = records.story["sent"]
     return {
         "plan": f"{describe_planned(records.plan)}; {describe_confirmation(records.confirm)}",
@@ -123,34 +122,35 @@ def summarize_demo(records: DemoRecords) -> dict[str, str]:
 
 
 def accuracy_figure(traffic_by_phase: Mapping[str, JsonMapping]) -> go.Figure:
-    """What was right, chapter by chapter."""
+    """Draw the accuracy of the answers in each phase as bars."""
     values = [traffic_by_phase[name]["accuracy"] for name in PHASE_TITLES]
-    drawn = go.Figure()
-    drawn.add_bar(
+    figure = go.Figure()
+    figure.add_bar(
         x=list(PHASE_TITLES.values()),
         y=values,
         text=[format_percent(value) for value in values],
         textposition="outside",
         marker_color=[BLUE, ORANGE, GREEN, GREEN],
     )
-    drawn.update_yaxes(title_text="requests answered right", tickformat=".0%", range=[0, 1.1])
-    return apply_theme(drawn).update_layout(showlegend=False)
+    figure.update_yaxes(title_text="requests answered correctly", tickformat=".0%", range=[0, 1.1])
+    return apply_theme(figure).update_layout(showlegend=False)
 
 
 def build_demo_page(records: DemoRecords) -> Page:
-    """With the way to the page of each chapter."""
-    says = "Of the pictures sent in each part of the story, how many the service knew."
-    shown = Panel(name="right", figure=accuracy_figure(records.story["sent"]), caption=says)
+    """Build the page of a demo, with links to the pages of its chapters."""
+    caption = "Share of requests that the service answered correctly, in each phase of the demo."
+    panel = Panel(name="right", figure=accuracy_figure(records.story["sent"]), caption=caption)
     chapters = zip(records.story["chapters"], summarize_demo(records).values(), strict=True)
-    sections = [Section(title="What customers saw", paragraphs=[f"{records.verdict['why']}."], parts=[shown])]
-    for at, (one, line) in enumerate(chapters, 1):
-        sections.append(Section(title=f"{at}. {one['title']}: {format_seconds(one['seconds'])}", paragraphs=[line]))
+    sections = [Section(title="Accuracy of the answers", paragraphs=[f"{records.verdict['why']}."], parts=[panel])]
+    for number, (chapter, line) in enumerate(chapters, 1):
+        title = f"{number}. {chapter['title']}: {format_seconds(chapter['seconds'])}"
+        sections.append(Section(title=title, paragraphs=[line]))
     links = [
-        Link("the curve", "sweep/curve.html"),
+        Link("the trade-off", "sweep/curve.html"),
         Link("how it scales", "sweep/scaling.html"),
         Link("the fine-tuning", "vending/run.html"),
         Link("the drift", "drift/drift.html"),
         Link("all experiments", "experiments.html"),
     ]
-    lead = f"Told in {format_seconds(records.story['seconds'])}."
-    return Page(title="Equipoise: the whole story", lead=lead, sections=sections, links=links)
+    lead = f"The demo took {format_seconds(records.story['seconds'])}."
+    return Page(title="Equipoise: demo", lead=lead, sections=sections, links=links)

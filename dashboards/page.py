@@ -1,4 +1,4 @@
-"""A page: one HTML file that holds all it needs, opens without network, and draws itself."""
+"""Page of sections, panels and tables, rendered as one self-contained HTML file that needs no network."""
 
 import base64
 import gzip
@@ -23,33 +23,33 @@ TableCell = str | float | int | None
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """A figure, what is to be seen on it in a sentence, and the numbers behind it."""
+    """Plotly figure with a caption, the numbers behind it, and perhaps a deadline slider."""
 
     kind: ClassVar[str] = "panel"
     name: str
-    """of the panel within its page, in letters and dashes"""
+    """HTML id of the panel, unique within its page: letters and dashes"""
     figure: go.Figure
     caption: str
     data_table: "Table | None" = None
     slider: Mapping[str, Any] | None = None
-    """of a front: what a deadline may be, and the plans among which it chooses"""
+    """deadline slider of a Pareto front: its range, and the plans to choose from"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Rows, which a click on a column's name sorts."""
+    """Table that a click on a column's name sorts."""
 
     kind: ClassVar[str] = "table"
     name: str
     columns: Sequence[str]
     rows: Sequence[Sequence["TableCell | Link"]]
     row_labels: Sequence[str] = ()
-    """of each row, what it is called where two are compared; none: they are not"""
+    """name of each row for the comparison of two rows; empty: rows cannot be compared"""
 
 
 @dataclass(frozen=True)
 class Link:
-    """A cell that leads to another page."""
+    """Table cell or navigation entry that links to another page."""
 
     text: str
     href: str
@@ -57,24 +57,24 @@ class Link:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageGallery:
-    """A row of pictures."""
+    """Row of images with a caption below each."""
 
     kind: ClassVar[str] = "pictures"
     name: str
     captioned_pngs: Sequence[tuple[bytes, str]]
-    """PNG and what stands below it"""
+    """PNG data and caption of each image"""
     caption: str
 
     def data_urls(self) -> list[tuple[str, str]]:
-        """As they stand in HTML."""
+        """Return each image as a data URL, with its caption."""
         return [
-            (f"data:image/png;base64,{base64.b64encode(png).decode()}", words) for png, words in self.captioned_pngs
+            (f"data:image/png;base64,{base64.b64encode(png).decode()}", caption) for png, caption in self.captioned_pngs
         ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class FactList:
-    """A few names, each with what it is."""
+    """List of a few facts, each a name with its value."""
 
     kind: ClassVar[str] = "facts"
     name: str
@@ -83,7 +83,7 @@ class FactList:
 
 @dataclass(frozen=True, kw_only=True)
 class Note:
-    """A sentence that must be read."""
+    """Highlighted sentence, such as a warning."""
 
     kind: ClassVar[str] = "note"
     name: str
@@ -95,7 +95,7 @@ SectionPart = Panel | Table | ImageGallery | FactList | Note
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A heading, what there is to say, and what there is to see."""
+    """Section of a page: heading, paragraphs, and panels or tables."""
 
     title: str
     paragraphs: Sequence[str] = ()
@@ -104,55 +104,55 @@ class Section:
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """All of it, from top to bottom."""
+    """Content of a page, from top to bottom."""
 
     title: str
     lead: str
     sections: Sequence[Section]
     links: Sequence[Link] = ()
-    """to pages that belong to it"""
+    """links to related pages"""
     live_url: str | None = None
-    """where it asks for what is new; None for a file"""
+    """URL from which an open page fetches updates; None for a page in a file"""
     comparison_entries: Mapping[str, Any] = field(default_factory=dict)
-    """by pick: what is held side by side"""
+    """facts and curve of each table row that can be compared, by row label"""
 
     def iter_panels(self) -> Iterator[Panel]:
-        """Its panels, in order."""
+        """Return the panels of all sections, in order."""
         return (part for section in self.sections for part in section.parts if isinstance(part, Panel))
 
 
 def render_html(page: Page) -> str:
-    """The whole file."""
+    """Render a page as a self-contained HTML file."""
     parts = {"drawing": load_plotly_script(), "data": gzip_base64(json.dumps(build_page_data(page)))}
     return escape_surrogates(load_templates().get_template("page.html").render(page=page, **parts))
 
 
 def build_page_data(page: Page) -> dict[str, Any]:
-    """What its script draws, and answers clicks with."""
-    found: dict[str, Any] = to_plain_json(
+    """Build the data of the page's script: figures, sliders and rows to compare."""
+    data: dict[str, Any] = to_plain_json(
         {"figures": figures_to_json(page), "sliders": sliders_to_json(page), "compared": page.comparison_entries}
     )
-    return found
+    return data
 
 
 def to_plain_json(value: Any) -> Any:
-    """As JSON has it: neither NaN nor infinities, which would keep the whole page from being read."""
+    """Replace NaN and infinities by null, and lone surrogates in strings: a browser could not parse the page's data."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {escape_surrogates(str(name)): to_plain_json(one) for name, one in value.items()}
+        return {escape_surrogates(str(name)): to_plain_json(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [to_plain_json(one) for one in value]
+        return [to_plain_json(item) for item in value]
     return escape_surrogates(value) if isinstance(value, str) else value
 
 
 def escape_surrogates(text: str) -> str:
-    """Letters that no encoding has, as names of files and damaged records may hold them, in other letters."""
+    """Escape lone surrogates, which UTF-8 cannot encode but file names and damaged records may contain."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def build_live_update(page: Page) -> dict[str, Any]:
-    """What a live page takes over: what its script draws, and the rest of its contents."""
+    """Build the update of an open page: data of its script, and the HTML of its contents."""
     return {
         "lead": escape_surrogates(page.lead),
         **build_page_data(page),
@@ -161,39 +161,39 @@ def build_live_update(page: Page) -> dict[str, Any]:
 
 
 def write_page(page: Page, path: Path) -> Path:
-    """The page as a file."""
+    """Write a page to a file, atomically, and return its path."""
     with atomic_write(path) as temporary:
         temporary.write_text(render_html(page), encoding="utf-8")
     return path
 
 
 def figures_to_json(page: Page) -> dict[str, Any]:
-    """By name, as Plotly's script takes them."""
-    options = {"validate": False, "remove_uids": True, "engine": "json"}  # orjson refuses names that are no text
+    """Return the figures by panel name, as JSON for plotly.js."""
+    options = {"validate": False, "remove_uids": True, "engine": "json"}  # orjson rejects keys that are not valid text
     return {panel.name: json.loads(to_json(panel.figure, **options)) for panel in page.iter_panels()}
 
 
 def sliders_to_json(page: Page) -> dict[str, Any]:
-    """By name of the panel below which they stand."""
+    """Return the deadline sliders by panel name."""
     return {panel.name: dict(panel.slider) for panel in page.iter_panels() if panel.slider}
 
 
 @cache
 def load_plotly_script() -> str:
-    """Plotly's script, which is the same for all pages."""
+    """Return plotly.js, compressed; it is the same for all pages."""
     return gzip_base64(get_plotlyjs())
 
 
 def gzip_base64(text: str) -> str:
-    """Pressed, in letters: a page is a third as large as with its script in the open."""
+    """Compress text with gzip and encode it as base64, which makes a page a third as large."""
     return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
 
 
 @cache
 def load_templates() -> Environment:
-    """Everything that is put into a page is escaped."""
+    """Load the templates, with escaping of everything that is inserted into a page."""
     files = PackageLoader("dashboards")
-    made = Environment(
+    environment = Environment(
         loader=files,
         autoescape=True,
         undefined=StrictUndefined,
@@ -201,14 +201,14 @@ def load_templates() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.globals["asset"] = lambda name: Markup(files.get_source(made, name)[0])  # noqa: S704 - our own files
-    made.tests["link"] = lambda cell: isinstance(cell, Link)
-    made.filters["cell"] = format_cell
-    return made
+    environment.globals["asset"] = lambda name: Markup(files.get_source(environment, name)[0])  # noqa: S704 - our own files
+    environment.tests["link"] = lambda cell: isinstance(cell, Link)
+    environment.filters["cell"] = format_cell
+    return environment
 
 
 def format_cell(value: TableCell) -> str:
-    """What stands in a table."""
+    """Format the value of a table cell; None becomes a dash."""
     if value is None:
         return "-"
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""The pages of runs, sweeps and checks, put together from panels."""
+"""Pages of runs, sweeps and drift checks, composed of panels."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,79 +12,86 @@ from dashboards.panels.tradeoff import build_tradeoff_panels
 from dashboards.panels.training_run import build_run_panels, run_facts
 from dashboards.plan_tables import format_cluster_shape
 from dashboards.theme import format_interval, format_seconds
-from equipoise.formatting import format_number
+from equipoise.formatting import format_number, pluralize
 from equipoise.runs.record import Record
 
 PARAMETER_LABELS = {
-    "a": "a step takes, whatever its batch",
-    "c": "and for each example",
-    "local_alpha": "a message within a node",
-    "local_volume": "to send all gradients once within a node",
-    "between_alpha": "a message between nodes",
-    "between_volume": "to send all gradients once between nodes",
-    "g": "overlap: 1 is none",
+    "a": "fixed time of a step",
+    "c": "additional time per example",
+    "local_alpha": "latency of a message within a node",
+    "local_volume": "time to send all gradients once within a node",
+    "between_alpha": "latency of a message between nodes",
+    "between_volume": "time to send all gradients once between nodes",
+    "g": "overlap exponent (1: no overlap)",
 }
-"""of the parameters that a step's time is fitted with"""
+"""labels of the fitted parameters of a step's time"""
 
 
 def run_page(record: Record) -> Page:
-    """One run."""
-    trial = record.config
-    lead = f"Trained on {record.machine.get('device', 'a machine')}; seed {trial.seed}; target {record.target:g}."
+    """Build the page of one training run."""
+    config = record.config
+    lead = f"Trained on {record.machine.get('device', 'a machine')}; seed {config.seed}; target {record.target:g}."
     parts: list[SectionPart] = [FactList(name="facts", facts=run_facts(record))]
     if record.laps:
         parts += build_run_panels(record)
     else:
-        parts.append(Note(name="nothing", text="It ended before its first lap: there is nothing to draw."))
-    title = f"{trial.workload}: {trial.workers} x {trial.batch_size}, lr {trial.lr:g}"
+        parts.append(Note(name="nothing", text="The run ended before its first lap: there is nothing to draw."))
+    title = f"{config.workload}: {config.workers} x {config.batch_size}, lr {config.lr:g}"
     return Page(title=title, lead=lead, sections=[Section(title="Run", parts=parts)])
 
 
 def tradeoff_page(sweep: Sweep, name: str) -> Page:
-    """The trade-off of a sweep, and its plan."""
-    facts = sweep.plan
-    drawn = build_tradeoff_panels(facts, sweep.step_times, sweep.examples_to_target)
+    """Build the page of a sweep's trade-off and plan."""
+    plan = sweep.plan
+    panels = build_tradeoff_panels(plan, sweep.step_times, sweep.examples_to_target)
     sections = [
         Section(
-            title="The plan", paragraphs=plan_paragraphs(facts), parts=[*warning_notes(facts), *plan_fact_lists(sweep)]
+            title="The plan", paragraphs=plan_paragraphs(plan), parts=[*warning_notes(plan), *plan_fact_lists(sweep)]
         )
     ]
     titles = {
-        "curves": "System, statistics, and their product",
+        "curves": "Time per example, examples to the target, and their product",
         "front": "Time against cost",
-        "heat": "Workers and batch",
+        "heat": "Workers and batch size",
         "rates": "Learning rates",
     }
-    sections += [Section(title=titles[panel.name], parts=[panel]) for panel in drawn]
+    sections += [Section(title=titles[panel.name], parts=[panel]) for panel in panels]
     sections += (
         [Section(title="Trials so far", parts=[trials_table(sweep.unfinished_trials)])]
         if sweep.unfinished_trials
         else []
     )
     workload = sweep.trial.get("workload", "measurements")
-    trials = f", from {sweep.num_trials} trials" if sweep.num_trials else ""
+    trials = f", from {pluralize(sweep.num_trials, 'trial')}" if sweep.num_trials else ""
     links = [Link("how it scales", "scaling.html")]
-    return Page(title=f"Curve: {name}", lead=f"The trade-off of {workload}{trials}.", sections=sections, links=links)
+    return Page(
+        title=f"Trade-off: {name}",
+        lead=f"Trade-off between speed and cost of {workload}{trials}.",
+        sections=sections,
+        links=links,
+    )
 
 
 def trials_table(trials: Sequence[Record]) -> Table:
-    """How each trial stands."""
+    """Return the table of trials with their status, examples seen and latest metric."""
     rows: list[list[TableCell]] = []
-    for one in trials:
-        metrics = [lap.metric for lap in one.laps if lap.metric is not None]
-        seen = one.laps[-1].seen if one.laps else 0
+    for trial in trials:
+        config = trial.config
+        metrics = [lap.metric for lap in trial.laps if lap.metric is not None]
+        seen = trial.laps[-1].seen if trial.laps else 0
         metric = metrics[-1] if metrics else None
-        rows.append([one.config.global_batch, one.config.lr, one.config.seed, one.outcome, seen, metric])
-    return Table(name="trials", columns=["global batch", "lr", "seed", "state", "examples", "metric"], rows=rows)
+        rows.append([config.global_batch, config.lr, config.seed, trial.outcome, seen, metric])
+    return Table(name="trials", columns=["global batch", "lr", "seed", "status", "examples", "metric"], rows=rows)
 
 
 def scaling_page(sweep: Sweep, name: str) -> Page:
-    """How a sweep's workload scales."""
-    titles = {"speedup": "Speed-up", "parts": "Where the time goes"}
-    drawn = [Section(title=titles[one.name], parts=[one]) for one in build_scaling_panels(sweep.plan, sweep.step_times)]
-    words = describe_bottleneck(sweep.plan) or ["There is no plan yet: what binds cannot be told."]
-    sections = [Section(title="What binds", paragraphs=words, parts=fit_fact_lists(sweep.plan)), *drawn]
-    lead, links = "What more workers bring, and what it costs.", [Link("the trade-off", "curve.html")]
+    """Build the page of how a sweep's workload scales over workers."""
+    titles = {"speedup": "Speed-up", "parts": "Time of a step"}
+    panels = build_scaling_panels(sweep.plan, sweep.step_times)
+    bottleneck = describe_bottleneck(sweep.plan) or ["There is no plan yet, so the bottleneck is unknown."]
+    sections = [Section(title="Bottleneck", paragraphs=bottleneck, parts=fit_fact_lists(sweep.plan))]
+    sections += [Section(title=titles[panel.name], parts=[panel]) for panel in panels]
+    lead, links = "Speed-up by more workers, and the time of a step.", [Link("the trade-off", "curve.html")]
     return Page(title=f"Scaling: {name}", lead=lead, sections=sections, links=links)
 
 
@@ -95,9 +102,9 @@ def drift_page(
     chart_history: Mapping[str, Any] | None = None,
     events: Sequence[Mapping[str, Any]] = (),
 ) -> Page:
-    """The verdict on a folder of pictures, or on requests with what charts were like."""
-    lead = f"{verdict.get('folder', 'pictures')} against {verdict.get('bundle', 'a bundle')}"
-    title = f"Drift: {verdict.get('model', 'pictures')}, {verdict['state']}"
+    """Build the page of a verdict on a folder of images, or on requests with the history of their charts."""
+    lead = f"{verdict.get('folder', 'images')} compared with the reference of {verdict.get('bundle', 'a bundle')}"
+    title = f"Drift: {verdict.get('model', 'images')}, {verdict['state']}"
     return Page(
         title=title,
         lead=lead,
@@ -106,72 +113,71 @@ def drift_page(
 
 
 def plan_paragraphs(plan_json: Mapping[str, Any]) -> list[str]:
-    """The plan, and what comes next."""
-    chosen, second = plan_json["plan"], plan_json.get("runner_up")
+    """Return the plan, its reason and the runner-up in words."""
+    chosen, runner_up = plan_json["plan"], plan_json.get("runner_up")
     if not chosen:
-        return ["There is no plan: what is missing is said below."]
+        return ["There is no plan: the notes below say what is missing."]
     rate = "" if chosen["lr"] is None else f" at a learning rate of {chosen['lr']:.3g}"
-    took = chosen["seconds"]
-    words = [
-        f"Train on {format_cluster_shape(chosen['nodes'], chosen['workers'])} "
-        f"with {chosen['batch']} examples "
-        f"each{rate}: about"
-        f" {format_seconds(took['value'])} to the target ({format_seconds(took['low'])} "
-        f"to {format_seconds(took['high'])},"
-        f" four times of five), for {format_number(chosen['worker_seconds'])} worker-seconds.",
-        f"Why: {chosen['why']}.",
+    shape, seconds = format_cluster_shape(chosen["nodes"], chosen["workers"]), chosen["seconds"]
+    paragraphs = [
+        f"Train on {shape} with {chosen['batch']} examples each{rate}"
+        f": predicted {format_seconds(seconds['value'])} to the target"
+        f" (80 % interval: {format_seconds(seconds['low'])} to {format_seconds(seconds['high'])}),"
+        f" at a cost of {format_number(chosen['worker_seconds'])} worker-seconds.",
+        f"Reason: {chosen['why']}.",
     ]
-    if second:
-        where = format_cluster_shape(second["nodes"], second["workers"])
-        words.append(f"Runner-up: {where} x {second['batch']}, {format_seconds(second['seconds']['value'])}.")
-    return words
+    if runner_up:
+        shape = format_cluster_shape(runner_up["nodes"], runner_up["workers"])
+        runner_up_time = format_seconds(runner_up["seconds"]["value"])
+        paragraphs.append(f"Runner-up: {shape} x {runner_up['batch']}, predicted {runner_up_time} to the target.")
+    return paragraphs
 
 
 def warning_notes(plan_json: Mapping[str, Any]) -> list[SectionPart]:
-    """What to beware of."""
-    return [Note(name=f"note-{place}", text=words) for place, words in enumerate(plan_json.get("warnings", []))]
+    """Return the warnings of a plan as notes."""
+    return [Note(name=f"note-{index}", text=text) for index, text in enumerate(plan_json.get("warnings", []))]
 
 
 def plan_fact_lists(sweep: Sweep) -> list[SectionPart]:
-    """Numbers of the fit, and how the confirming run went."""
+    """Return the fitted critical batch and minimum examples, and the result of the confirmation run."""
     statistical = sweep.plan["statistical"] or {}
-    found = {
+    facts = {
         "critical batch": format_interval(statistical.get("critical_batch"), "examples"),
-        "fewest examples": format_interval(statistical.get("min_examples")),
+        "minimum examples to the target": format_interval(statistical.get("min_examples")),
     }
     if sweep.confirmation:
-        found |= confirmation_facts(sweep.confirmation)
-    return [FactList(name="fit", facts=found)]
+        facts |= confirmation_facts(sweep.confirmation)
+    return [FactList(name="fit", facts=facts)]
 
 
 def fit_fact_lists(plan_json: Mapping[str, Any]) -> list[SectionPart]:
-    """Parameters of a step's time."""
+    """Return the fitted parameters of a step's time, and what to measure for further predictions."""
     system = plan_json["system"]
     if not system:
         return []
-    found = {
+    facts = {
         PARAMETER_LABELS.get(name, name): f"{value:.3g}" if name == "g" else format_seconds(value)
         for name, value in system["parameters"].items()
     }
     missing: list[SectionPart] = [
-        Note(name=f"missing-{at}", text=f"To predict further, measure {one}.")
-        for at, one in enumerate(system.get("missing", []))
+        Note(name=f"missing-{index}", text=f"To predict further, measure {measurement}.")
+        for index, measurement in enumerate(system.get("missing", []))
     ]
-    return [FactList(name="parameters", facts={**found, "mean error": f"{system['error']:.1%}"}), *missing]
+    return [FactList(name="parameters", facts={**facts, "mean error": f"{system['error']:.1%}"}), *missing]
 
 
 def confirmation_facts(confirmation: Mapping[str, Any]) -> dict[str, str]:
-    """How a plan kept its word."""
-    foretold = confirmation["foretold"]
-    took = "did not reach the target" if confirmation["seconds"] is None else format_seconds(confirmation["seconds"])
-    return {
-        "confirming run": took,
-        "foretold": f"{format_seconds(foretold['low'])} to {format_seconds(foretold['high'])}",
-    }
+    """Return the result of the confirmation run, against the predicted interval."""
+    seconds, predicted = confirmation["seconds"], confirmation["predicted"]
+    interval = f"predicted {format_seconds(predicted['low'])} to {format_seconds(predicted['high'])}"
+    if seconds is None:
+        return {"confirmation run": f"did not reach the target ({interval})"}
+    side = "inside" if predicted["low"] <= seconds <= predicted["high"] else "outside"
+    return {"confirmation run": f"{format_seconds(seconds)}, {side} the {interval}"}
 
 
 def build_page(experiment: Experiment, page_name: str) -> Page:
-    """One of the pages that an experiment has."""
+    """Build one of the pages of an experiment, by its name in `PAGES_BY_KIND`."""
     if isinstance(experiment.content, Record):
         return run_page(experiment.content)
     if isinstance(experiment.content, Sweep):
@@ -182,7 +188,7 @@ def build_page(experiment: Experiment, page_name: str) -> Page:
 
 
 def write_pages(experiment: Experiment) -> list[Path]:
-    """Write an experiment's pages beside what it holds."""
+    """Write an experiment's pages into its folder, and return their paths."""
     return [
         write_page(build_page(experiment, name), experiment.path / f"{name}.html")
         for name in PAGES_BY_KIND.get(experiment.kind, ())

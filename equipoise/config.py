@@ -1,4 +1,4 @@
-"""Every option of a training run."""
+"""Options of a training run."""
 
 import math
 from dataclasses import dataclass
@@ -14,57 +14,59 @@ class TrainConfig:
     """Options of a training run. Two runs with equal options are the same experiment."""
 
     workload: str
-    """digits, fashion-mnist, cifar10, folder, vending, vending-source, or module:attribute of your own"""
+    """what to learn: digits, fashion-mnist, cifar10, folder, vending, vending-source, or your own module:attribute"""
     model: str | None = None
-    """lenet or any torchvision classifier (resnet18, ...); the workload's own if not given"""
+    """lenet or any torchvision classifier (resnet18, ...); by default the workload's own model"""
     data: str = "data"
-    """folder that holds the data set, or receives it"""
+    """folder that contains the data set, or that it is downloaded to"""
     image_size: int | None = None
-    """pixels a side that pictures are brought to; the workload's own if not given"""
+    """side in pixels that images are resized to; by default the workload's own size"""
     init_from: str | None = None
-    """start from what another model has learned: a bundle, a run, or torchvision for its published weights"""
+    """initial weights to fine-tune: a bundle, a run, or torchvision for its published weights"""
     reuse_head: bool = True
-    """take over the classifier's rows of classes that the other model knows by name"""
+    """copy the classifier's weights of classes that the --init-from model has under the same name"""
     freeze_stages: int = 0
-    """stages at the bottom of the model that learn nothing more"""
+    """number of stages at the bottom of the model to freeze"""
     body_lr_scale: float | None = None
-    """learning rate of all but the classifier, as a fraction of --lr; 0.1 with --init-from, else 1"""
+    """learning rate of all layers but the classifier, as a fraction of --lr; by default 0.1 with --init-from, else 1"""
     workers: int = 1
-    """processes that share every global batch"""
+    """number of worker processes that share each global batch"""
     batch_size: int = 32
     """examples per worker and micro-step"""
     grad_accumulation: int = 1
-    """micro-steps summed before gradients are exchanged"""
+    """micro-steps whose gradients are accumulated before they are exchanged"""
     lr: float = 0.05
     """learning rate after warm-up"""
     seed: int = 0
-    """of the first weights, the order of examples, augmentation and dropout"""
+    """seed of the initial weights, the order of examples, augmentation and dropout"""
     optimizer: OptimizerName = "sgd"
+    """optimizer of the weights"""
     momentum: float = 0.9
-    """of SGD; AdamW keeps its usual betas"""
+    """momentum of SGD; AdamW keeps its default betas"""
     weight_decay: float = 0.0
+    """weight decay of the optimizer"""
     schedule: ScheduleName = "constant"
-    """of the learning rate after warm-up"""
+    """schedule of the learning rate after warm-up"""
     warmup: float = 1.0
-    """passes over the training split in which the learning rate rises from 0"""
+    """epochs over which the learning rate rises from 0 to --lr"""
     precision: Precision = "fp32"
-    """bf16 is autocast: weights and sums stay fp32"""
+    """number format of training; bf16 is autocast: weights and sums stay in fp32"""
     compile: bool = False
-    """compile the model (torch.compile)"""
+    """compile the model with torch.compile"""
     channels_last: bool = False
-    """lay pictures out with the channels last"""
+    """store images in channels-last memory format"""
     augment: bool = True
-    """vary the training pictures as the workload says"""
+    """apply the workload's augmentation to training images"""
     threads: int = 1
-    """CPU threads of one worker"""
+    """CPU threads per worker"""
     target: float | None = None
-    """stop when the validation metric crosses this; the workload's own if not given"""
+    """validation metric at which training stops; by default the workload's own target"""
     max_examples: int | None = None
-    """stop after this many examples; 50 passes if not given"""
+    """number of examples after which training stops; by default 50 epochs"""
     eval_every: int | None = None
-    """examples between evaluations; a quarter of a pass if not given"""
+    """examples between evaluations; by default a quarter of an epoch"""
     noise_scale_every: int = 100
-    """steps between two looks at the noise scale on one worker, which cost a step each; 0 is never"""
+    """steps between measurements of the noise scale on a single worker, each at the cost of a step; 0 for never"""
 
     def __post_init__(self) -> None:
         for name in (
@@ -104,10 +106,10 @@ class TrainConfig:
 
     @property
     def num_micro_batches(self) -> int:
-        """Micro-batches in a global batch; each has a place, whichever worker computes it."""
+        """Number of micro-batches in a global batch; each has an index, whichever worker computes it."""
         return self.workers * self.grad_accumulation
 
     @property
     def global_batch(self) -> int:
-        """Examples that one optimizer step averages over."""
+        """Number of examples that one optimizer step averages over."""
         return self.num_micro_batches * self.batch_size

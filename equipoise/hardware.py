@@ -1,4 +1,4 @@
-"""What the measurements were taken on."""
+"""Description of the machine that measurements were taken on."""
 
 import os
 import platform
@@ -9,7 +9,7 @@ import torch
 
 
 def describe_hardware(device: torch.device) -> dict[str, Any]:
-    """Facts that a reader of timings needs. No name or address: records are passed around."""
+    """Describe the hardware and software that timings depend on, without host name or address."""
     facts: dict[str, Any] = {
         "processor": cpu_name(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
@@ -24,7 +24,7 @@ def describe_hardware(device: torch.device) -> dict[str, Any]:
 
 
 def cpu_name() -> str:
-    """The processor's name as its maker gives it, or its architecture."""
+    """Return the processor's model name, or its architecture where the name is unknown."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Type aliases that many modules share."""
+"""Type aliases shared by many modules."""
 
 from typing import Any
 

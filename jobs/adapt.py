@@ -1,10 +1,14 @@
-"""Bring back a model that works after a drift: from its verdict, and pictures that were labelled, to a new bundle.
+"""Adapt a model to a drift: fine-tune it from the drift's verdict and labelled images, and publish a new bundle.
 
-What is done follows the cause. Light and camera: the model learns on with its own training pictures under that change,
-and with the labelled ones. Classes in other shares: it expects them so. A lens out of focus: clean it. A gate compares
-old and new on clean and on drifted pictures that neither has learned from, and refuses what is no better.
+What is done follows the cause. Light and camera: the model is fine-tuned on its own training images under that change
+and on the labelled ones. New class shares: the prior of its classifier is shifted. A lens out of focus: clean it. A
+gate compares the old and the new model on clean and on drifted images that neither has learned from, and refuses a
+model that is no better. Only a model that passes is written to --out, and --link is then pointed to it.
 
-Exit status: 0 adapted, or nothing to do; 2 asked for what cannot be; 3 refused by the gate; 4 a person must act first.
+An interrupted command publishes nothing: run it again, and it starts over.
+
+Exit status: 0 adapted, or nothing to do; 2 wrong options or files; 3 refused by the gate; 4 a person must act first;
+143 stopped.
 """
 
 import os
@@ -34,11 +38,11 @@ from jobs.publishing.promotion_gate import passes_gate
 from jobs.publishing.publish import PublishRequest, publish_bundle
 
 ADVICE_BY_CAUSE = {
-    "blur": "clean or focus the lens: what is out of focus is lost, and learning on blurred pictures costs sharp ones",
-    "new class": "label the pictures that look like nothing before (GET /capture), and train with a class for them",
-    "features": "no change of light or camera explains it: label 30 pictures or more, and give them by --capture-dir",
+    "blur": "clean or focus the lens: lost detail is gone, and training on blurred images costs accuracy on sharp ones",
+    "new class": "label the images that look like nothing before (GET /capture), and train with a class for them",
+    "features": "no change of light or camera explains it: label 30 images or more and give them with --capture-dir",
 }
-MIN_LABELS = 30  # without a cause that says what changed
+MIN_LABELS = 30  # labelled images needed where the cause does not say what changed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,35 +50,36 @@ class AdaptOptions:
     __doc__ = __doc__
 
     bundle: str | None = None
-    """the model that drifted away from its requests: a folder or URL; what --link points to if not given"""
+    """folder or URL of the bundle whose requests have drifted; the one that --link points to if not given"""
     out: Path | None = None
-    """folder of the new bundle; must not exist"""
+    """folder for the new bundle; must not exist"""
     service: str | None = None
-    """address of the running service, such as http://127.0.0.1:8000: the verdict is its /drift"""
+    """URL of the running service, such as http://127.0.0.1:8000, to read the verdict from its /drift"""
     verdict: Path | None = None
-    """a file instead: what /drift said, or jobs.check with --json"""
+    """file with the verdict instead: a reply of /drift, or the output of jobs.check --json"""
     capture_dir: str | None = None
-    """folder or URL of requests that were kept; the labelled ones among them are used"""
+    """folder or URL of the captured requests, of which the labelled ones are used"""
     data: str | None = None
-    """folder of the workload's files; where the model was trained if not given"""
+    """folder of the workload's files; the one the model was trained with if not given"""
     link: Path | None = None
-    """a link to the bundle that the service watches: it is pointed to the new one if the gate lets it pass"""
+    """symbolic link to the bundle that the service watches; pointed to the new bundle if the gate lets it pass"""
     key: Path | None = None
     """file with the service's API key"""
     epochs: int = 12
-    """over the pictures that it learns on with"""
+    """passes over the images that the model is fine-tuned on"""
     workers: int = 1
+    """processes that share every global batch"""
     dry_run: bool = False
-    """say what would be done, and change nothing"""
+    """print what would be done and change nothing"""
     roll_back: bool = False
-    """point --link to the bundle before again"""
+    """point --link back to the previous bundle and do nothing else"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status says what came of it."""
-    asked = tyro.cli(AdaptOptions, args=arguments)
+    """Run the command and return its exit status."""
+    options = tyro.cli(AdaptOptions, args=arguments)
     try:
-        return roll_back_link(asked) if asked.roll_back else adapt_bundle(asked)
+        return roll_back_link(options) if options.roll_back else adapt_bundle(options)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -84,9 +89,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def roll_back_link(options: AdaptOptions) -> int:
-    """To the bundle before."""
+    """Point the link back to the previous bundle and return the exit status."""
     if options.link is None:
-        raise ValueError("--roll-back takes --link: the link that the service watches")
+        raise ValueError("cannot roll back: --link is missing; give the link that the service watches")
     target = read_previous_target(options.link)
     if options.dry_run:
         print(f"dry run: {options.link} would point to {target}")
@@ -96,41 +101,45 @@ def roll_back_link(options: AdaptOptions) -> int:
 
 
 def adapt_bundle(options: AdaptOptions) -> int:
-    """The whole way."""
+    """Read the verdict, decide what to do about it, do it, and return the exit status."""
     validate_options(options)
     model = load_bundle(str(options.bundle or options.link))
-    found = load_verdict(options, model)
-    if found.state != "drift":
-        print(f"nothing to adapt to: {found.why or found.state}")
+    verdict = load_verdict(options, model)
+    if verdict.state != "drift":
+        print(f"nothing to adapt to: {verdict.why or verdict.state}")
         return 0
-    require_matching_bundle(found, model)
-    labels = count_labels(options.capture_dir, model, found)
-    print(f"{found.why or found.cause}; {labels} labelled pictures")
-    if found.cause in ADVICE_BY_CAUSE and not (found.cause == "features" and labels >= MIN_LABELS):
-        print(f"{found.cause}: {ADVICE_BY_CAUSE[found.cause]}")
+    require_matching_bundle(verdict, model)
+    label_count = count_labels(options.capture_dir, model, verdict)
+    print(f"{verdict.why or verdict.cause}; {label_count} labelled images")
+    if verdict.cause in ADVICE_BY_CAUSE and not (verdict.cause == "features" and label_count >= MIN_LABELS):
+        print(f"{verdict.cause}: {ADVICE_BY_CAUSE[verdict.cause]}")
         return 4
-    remedy = build_recipe(model, found, options.data)
-    if remedy.drift == DriftCondition() and labels < MIN_LABELS:
-        raise ValueError(f"the verdict does not say how much of {found.cause}: label {MIN_LABELS} pictures or more")
-    print(describe_condition(remedy.drift, labels))
+    recipe = build_recipe(model, verdict, options.data)
+    if recipe.drift == DriftCondition() and label_count < MIN_LABELS:
+        raise ValueError(
+            f"cannot adapt: the verdict gives no size for {verdict.cause}; label {MIN_LABELS} images or more"
+        )
+    print(describe_condition(recipe.drift, label_count))
     if options.dry_run:
         print("dry run: nothing was changed")
         return 0
     if options.out is None:
-        raise ValueError("--out is not given: say where the new bundle shall lie")
-    return run_adaptation(options, model, remedy, found)
+        raise ValueError("cannot publish: --out is missing; give the folder for the new bundle")
+    return run_adaptation(options, model, recipe, verdict)
 
 
 def validate_options(options: AdaptOptions) -> None:
-    """Refuse what would fail once all is learned."""
-    for name, value in (("passes", options.epochs), ("workers", options.workers)):
+    """Refuse options that would fail only after training."""
+    for name, value in (("epochs", options.epochs), ("workers", options.workers)):
         if value < 1:
-            raise ValueError(f"--{name} must be 1 or more, got {value}")
+            raise ValueError(f"--{name} must be at least 1, got {value}")
     validate_locations(
         options.bundle, options.out, options.verdict, options.capture_dir, options.data, options.link, options.key
     )
     if options.bundle is None and options.link is None:
-        raise ValueError("give --bundle with the model, or --link with the link that the service watches")
+        raise ValueError(
+            "no model to adapt: give --bundle with its bundle, or --link with the link the service watches"
+        )
     if options.out is not None:
         require_new_folder(options.out.absolute())
     if options.link is not None:
@@ -140,41 +149,41 @@ def validate_options(options: AdaptOptions) -> None:
 
 
 def require_new_folder(out: Path) -> None:
-    """Refuse a folder that is there, cannot be made, or would lie in a bundle."""
+    """Refuse a folder that exists, cannot be created, or would lie inside a bundle."""
     if out.exists() or out.is_symlink():
-        raise ValueError(f"--out {out} is there already: choose another")
-    above = next(folder for folder in out.parents if folder.exists())
-    if not above.is_dir() or not os.access(above, os.W_OK):
-        raise ValueError(f"--out {out} cannot be made: nothing can be written to {above}")
+        raise ValueError(f"cannot create --out {out}: it already exists; choose another folder")
+    parent = next(folder for folder in out.parents if folder.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise ValueError(f"cannot create --out {out}: {parent} is not a writable folder; choose another")
     if (out.parent / MANIFEST_FILE).exists():
-        raise ValueError(f"--out {out} would lie in the bundle {out.parent}, which it would spoil: choose another")
+        raise ValueError(f"cannot create --out {out}: it would damage the bundle {out.parent}; choose another folder")
 
 
 def load_verdict(options: AdaptOptions, model: Bundle) -> Verdict:
-    """The verdict: of the service, or of a file."""
+    """Load the verdict from the service or from a file, whichever the options name."""
     if options.service is not None and options.verdict is None:
         return fetch_verdict(options.service, options.key, model)
     if options.verdict is not None and options.service is None:
         return read_verdict(options.verdict)
-    raise ValueError("give either --service with the service's address or --verdict with a file")
+    raise ValueError("cannot read a verdict: give either --service with the service's URL or --verdict with a file")
 
 
 def run_adaptation(options: AdaptOptions, model: Bundle, recipe: AdaptationRecipe, verdict: Verdict) -> int:
-    """Learn on, be judged, and be published."""
-    with tempfile.TemporaryDirectory(prefix="equipoise-adapt-") as name:
-        place = Path(name)
-        recipe = prepare_recipe(options.capture_dir, model, recipe, verdict, place)
-        if not train_adapted_model(model, recipe, place, options.epochs, options.workers):
+    """Fine-tune the model, put it through the gate, publish it and return the exit status."""
+    with tempfile.TemporaryDirectory(prefix="equipoise-adapt-") as folder_name:
+        work_folder = Path(folder_name)
+        recipe = prepare_recipe(options.capture_dir, model, recipe, verdict, work_folder)
+        if not train_adapted_model(model, recipe, work_folder, options.epochs, options.workers):
             print("stopped: nothing was published", file=sys.stderr)
             return 143
         publish_bundle(
-            PublishRequest(run=place / "run", out=place / "bundle", name=model.name, native=False),
-            build_bundle_facts(recipe, read_json(place / "run" / "record.json")["config"]),
+            PublishRequest(run=work_folder / "run", out=work_folder / "bundle", name=model.name, native=False),
+            build_bundle_facts(recipe, read_json(work_folder / "run" / "record.json")["config"]),
         )
-        if not passes_gate(model, load_bundle(place / "bundle"), recipe, place):
+        if not passes_gate(model, load_bundle(work_folder / "bundle"), recipe, work_folder):
             return 3
         with atomic_folder(Path(str(options.out)).absolute()) as folder:
-            for file in (place / "bundle").iterdir():
+            for file in (work_folder / "bundle").iterdir():
                 (folder / file.name).write_bytes(file.read_bytes())
     print(f"{options.out}: published")
     if options.link:

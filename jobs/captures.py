@@ -1,4 +1,11 @@
-"""Requests kept for labelling: list them, give them labels, and export what is labelled as a folder to train on."""
+"""List the requests kept for labelling, label them, and export the labelled ones as a folder to train on.
+
+Without --labels and --out it only lists the captures. --labels writes labels into the captures, --out writes the
+labelled images as OUT/CLASS/ID.png. If a row of --labels is wrong, no label is given; the exported folder appears only
+when it is complete. An interrupted command can be run again.
+
+Exit status: 0 done; 2 wrong options or files.
+"""
 
 import json
 import sys
@@ -15,7 +22,7 @@ from equipoise.captures.store import CaptureStore
 from equipoise.storage.atomic import download_folder
 from jobs.cli.paths import describe_os_error, require_capture_folder, validate_locations
 
-MAX_LISTED_CAPTURES = 10  # captures shown
+MAX_LISTED_CAPTURES = 10  # captures printed one by one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,104 +32,106 @@ class CapturesOptions:
     capture_dir: str
     """folder or URL (s3://...) of the captures"""
     labels: Path | None = None
-    """CSV of id,label: labels to give, all of them or none"""
+    """CSV of id,label with the labels to give; one wrong row and none is given"""
     bundle: str | None = None
-    """whose classes labels are from; all classes that captures were scored for if not given"""
+    """bundle whose classes the labels must be among; all classes that captures have scores for if not given"""
     out: Path | None = None
-    """folder for labelled captures, OUT/CLASS/ID.png, to train on by --workload folder; must not exist"""
+    """folder for the labelled captures, OUT/CLASS/ID.png, to train on with --workload folder; must not exist"""
     json: bool = False
-    """print JSON"""
+    """print JSON instead of text"""
 
 
 def main() -> int:
-    """Exit status: 0 done, 2 asked for what cannot be."""
-    asked = tyro.cli(CapturesOptions)
+    """Run the command and return its exit status."""
+    options = tyro.cli(CapturesOptions)
     try:
-        found = label_and_export_captures(asked)
+        result = label_and_export_captures(options)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except OSError as error:
         print(f"error: {describe_os_error(error)}", file=sys.stderr)
         return 2
-    print(json.dumps(found, indent=1) if asked.json else format_result(found))
+    print(json.dumps(result, indent=1) if options.json else format_result(result))
     return 0
 
 
 def label_and_export_captures(options: CapturesOptions) -> dict[str, Any]:
-    """What was labelled and exported, or what there is if neither was asked for."""
+    """Label and export captures as requested and return the counts, or a summary if neither was requested."""
     validate_locations(options.capture_dir, options.labels, options.bundle, options.out)
     require_capture_folder(options.capture_dir)
     captures = CaptureStore(options.capture_dir)
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     if options.labels:
-        found["labelled"] = captures.label_from_csv(
+        result["labelled"] = captures.label_from_csv(
             read_labels_csv(options.labels), allowed_labels(captures, options.bundle)
         )
     if options.out:
-        of = load_bundle_classes(options.bundle) if options.bundle else None
-        found |= {
-            "exported": captures.export_labelled(options.out, of),
+        classes = load_bundle_classes(options.bundle) if options.bundle else None
+        result |= {
+            "exported": captures.export_labelled(options.out, classes),
             "out": str(options.out),
             "skipped": captures.skipped_files,
         }
-    return found or summarize_captures(captures)
+    return result or summarize_captures(captures)
 
 
 def read_labels_csv(path: Path) -> str:
-    """The text of a CSV."""
+    """Read the text of a CSV of labels."""
     try:
         return path.read_text("utf-8-sig")
     except OSError as error:
-        raise ValueError(f"--labels {path} cannot be read ({error.strerror}): give a CSV of id,label") from None
+        raise ValueError(f"cannot read --labels {path}: {error.strerror}; give a CSV of id,label") from None
     except UnicodeDecodeError:
-        raise ValueError(f"--labels {path} is not a text: give a CSV of id,label, in UTF-8") from None
+        raise ValueError(f"cannot read --labels {path}: it is not UTF-8 text; give a CSV of id,label") from None
 
 
 def allowed_labels(captures: CaptureStore, bundle_location: str | None) -> list[str]:
-    """Names that a label may have."""
+    """Return the class names that a label may be: the bundle's, or all that captures have scores for."""
     if bundle_location:
         return load_bundle_classes(bundle_location)
-    found = list(dict.fromkeys(name for one in captures.list_captures(limit=None) for name in one["scores"]))
-    if not found:
-        raise ValueError(f"{captures.location} holds no captures: there is nothing to label")
-    return found
+    names = list(dict.fromkeys(name for capture in captures.list_captures(limit=None) for name in capture["scores"]))
+    if not names:
+        raise ValueError(
+            f"cannot label captures: {captures.location} holds none; give the folder that a service filled"
+        )
+    return names
 
 
 def load_bundle_classes(bundle_location: str) -> list[str]:
-    """Of a bundle, in a folder or behind a URL."""
+    """Read the class names of a bundle in a folder or behind a URL."""
     names: list[str] = verify_bundle(download_folder(bundle_location))["classes"]
     return names
 
 
 def summarize_captures(captures: CaptureStore) -> dict[str, Any]:
-    """What there is."""
-    held = captures.list_captures(limit=None)
-    counts = Counter((one["pool"], one["label_given"] is not None) for one in held)
+    """Count the captures by pool and label, and list the ones most useful to label."""
+    listed = captures.list_captures(limit=None)
+    counts = Counter((capture["pool"], capture["label_given"] is not None) for capture in listed)
     pools = {pool: {"labelled": counts[pool, True], "unlabelled": counts[pool, False]} for pool in CAPTURE_POOLS}
-    return {"captures": pools, "skipped": captures.skipped_files, "first": held[:MAX_LISTED_CAPTURES]}
+    return {"captures": pools, "skipped": captures.skipped_files, "first": listed[:MAX_LISTED_CAPTURES]}
 
 
 def format_result(result: dict[str, Any]) -> str:
-    """For people."""
+    """Format the result as terminal text."""
     lines = []
     if "labelled" in result:
         lines.append(f"{result['labelled']} labelled")
     if "exported" in result:
         counts = ", ".join(f"{count} {name}" for name, count in result["exported"].items())
-        lines.append(f"{result['out']}: {sum(result['exported'].values())} pictures ({counts})")
+        lines.append(f"{result['out']}: {sum(result['exported'].values())} images ({counts})")
     for pool, counts in result.get("captures", {}).items():
         lines.append(f"{pool}: {counts['unlabelled']} to label, {counts['labelled']} labelled")
-    lines += [format_capture(one) for one in result.get("first", [])]
+    lines += [format_capture(capture) for capture in result.get("first", [])]
     if result.get("skipped"):
-        lines.append(f"files passed over that are no whole capture: {result['skipped']}")
+        lines.append(f"files skipped because they are not complete captures: {result['skipped']}")
     return "\n".join(lines)
 
 
 def format_capture(capture: dict[str, Any]) -> str:
-    """A capture, on a line."""
-    given = f", labelled {capture['label_given']}" if capture["label_given"] is not None else ""
-    return f"  {capture['id']}  {capture['pool']:5}  {capture['label']} {capture['score']:.2f}{given}"
+    """Format a capture as one line: id, pool, predicted label with its score, and label given."""
+    label_given = f", labelled {capture['label_given']}" if capture["label_given"] is not None else ""
+    return f"  {capture['id']}  {capture['pool']:5}  {capture['label']} {capture['score']:.2f}{label_given}"
 
 
 if __name__ == "__main__":

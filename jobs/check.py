@@ -1,6 +1,10 @@
-"""Say whether pictures look like those that a bundle was judged on, and if not, what changed.
+"""Check whether images look like the reference of a bundle, and if they do not, name what changed.
 
-Exit status: 0 they do, 3 they drifted, 4 nobody can tell, 2 asked for what cannot be.
+Each cause found is checked by undoing it on the images: it is proved if little of the drift is left. The verdict is
+printed; --out also writes verdict.json and drift.html, a page that shows the images that changed most. The command
+changes nothing else and can be run again at any time, which replaces both files.
+
+Exit status: 0 no drift; 2 wrong options or files; 3 drift; 4 the images do not allow a verdict.
 """
 
 import json
@@ -31,8 +35,8 @@ from equipoise.workloads.image_folder import IMAGE_SUFFIXES
 from jobs.cli.paths import describe_os_error, validate_locations
 
 EXIT_STATUS_BY_STATE = {"ok": 0, "drift": 3, "unknown": 4}
-PREDICT_BATCH_SIZE = 64  # pictures
-MAX_REMAINING_SHARE = 0.3  # of what differed, at most, is left once a cause has been undone that is proved by it
+PREDICT_BATCH_SIZE = 64  # images
+MAX_REMAINING_SHARE = 0.3  # of the drift, left after a cause was undone: with more the cause is not proved
 MAX_LISTED_CHARTS = 6  # charts
 
 
@@ -43,50 +47,50 @@ class CheckOptions:
     bundle: str
     """folder or URL of a published model"""
     images: Path
-    """folder of pictures, at any depth"""
+    """folder of images, at any depth"""
     json: bool = False
     """print one JSON object instead of a table"""
     out: Path | None = None
-    """folder for verdict.json and a page with the pictures that show what changed; none if not given"""
+    """folder for verdict.json and drift.html, a page with the images that changed most; none if not given"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status says what was found."""
-    asked = tyro.cli(CheckOptions, args=arguments)
+    """Run the command and return its exit status, which tells the verdict."""
+    options = tyro.cli(CheckOptions, args=arguments)
     try:
-        validate_locations(asked.bundle, asked.images, asked.out)
-        model = load_bundle(asked.bundle)
-        found = check_image_folder(model, asked.images)
-        if asked.out:
-            write_drift_report(asked, model, found)
+        validate_locations(options.bundle, options.images, options.out)
+        model = load_bundle(options.bundle)
+        verdict = check_image_folder(model, options.images)
+        if options.out:
+            write_drift_report(options, model, verdict)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except OSError as error:
         print(f"error: {describe_os_error(error)}", file=sys.stderr)
         return 2
-    print(json.dumps(found, allow_nan=False) if asked.json else format_verdict_table(found))
-    return EXIT_STATUS_BY_STATE[found["state"]]
+    print(json.dumps(verdict, allow_nan=False) if options.json else format_verdict_table(verdict))
+    return EXIT_STATUS_BY_STATE[verdict["state"]]
 
 
 def check_image_folder(model: Bundle, image_folder: Path) -> dict[str, Any]:
-    """The verdict on a folder."""
-    paths, pictures = find_images(image_folder), {}
+    """Return the verdict on a folder of images, with the names of the images that changed most."""
+    paths, images = find_images(image_folder), {}
     for path in paths:
         try:
-            pictures[path] = model.preprocess([path])[0]
+            images[path] = model.preprocess([path])[0]
         except ValueError as error:
-            print(f"note: {error}; left out", file=sys.stderr)
-    if not pictures:
-        raise ValueError(f"none of the {len(paths)} pictures under {image_folder} can be read")
-    found = diagnose_images(model, torch.stack([*pictures.values()]))
-    names = [path.relative_to(image_folder).as_posix() for path in pictures]
-    moved = [names[place] for place in found.get("moved", [])]
-    return found | {"unread": len(paths) - len(pictures), "moved": moved}
+            print(f"note: {error}; image skipped", file=sys.stderr)
+    if not images:
+        raise ValueError(f"cannot check {image_folder}: none of its {len(paths)} images can be read")
+    verdict = diagnose_images(model, torch.stack([*images.values()]))
+    names = [path.relative_to(image_folder).as_posix() for path in images]
+    moved = [names[index] for index in verdict.get("moved", [])]
+    return verdict | {"unread": len(paths) - len(images), "moved": moved}
 
 
 def write_drift_report(options: CheckOptions, model: Bundle, verdict: dict[str, Any]) -> None:
-    """The verdict and its page in a folder."""
+    """Write verdict.json and its page drift.html to the output folder."""
     out = options.out or Path()
     facts = verdict | {"bundle": options.bundle, "folder": str(options.images), "model": model.name}
     write_json(out / "verdict.json", facts)
@@ -98,90 +102,95 @@ def write_drift_report(options: CheckOptions, model: Bundle, verdict: dict[str, 
 
 
 def find_images(image_folder: Path) -> list[Path]:
-    """Pictures under a folder."""
+    """Return the paths of the images below a folder, sorted."""
     if not image_folder.is_dir():
-        raise ValueError(f"--images {image_folder} is not a folder: give one with pictures")
+        raise ValueError(f"cannot read --images {image_folder}: it is not a folder; give a folder of images")
     paths = sorted(path for path in image_folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
     if not paths:
-        raise ValueError(f"--images {image_folder} holds no picture ({', '.join(IMAGE_SUFFIXES)})")
+        raise ValueError(
+            f"cannot check --images {image_folder}: it holds no image ({', '.join(IMAGE_SUFFIXES)}); give another"
+        )
     return paths
 
 
 def diagnose_images(model: Bundle, images: Tensor) -> dict[str, Any]:
-    """On pictures as the model takes them."""
-    kept = model.load_reference_arrays()
+    """Return the verdict on preprocessed images, with the proof of its causes."""
+    reference = model.load_reference_arrays()
     _, features = predict_in_batches(model, images[:1])
     try:
-        held = profile_from_arrays(kept, len(model.classes), features.shape[1])
+        profile = profile_from_arrays(reference, len(model.classes), features.shape[1])
     except ValueError as error:
         return build_verdict("unknown", str(error), len(images), None, [], None)
-    found = diagnose_without_proof(model, held, kept, images)
-    return with_class_names(found, model.classes) | {"proof": verify_by_inversion(model, held, kept, images, found)}
+    verdict = diagnose_without_proof(model, profile, reference, images)
+    proof = verify_by_inversion(model, profile, reference, images, verdict)
+    return with_class_names(verdict, model.classes) | {"proof": proof}
 
 
 def diagnose_without_proof(
     model: Bundle, profile: ReferenceProfile, reference: dict[str, Any], images: Tensor
 ) -> dict[str, Any]:
-    """The verdict, without proof."""
+    """Return the verdict on preprocessed images, without undoing its causes."""
     logits, features = predict_in_batches(model, images)
-    base = profile.baseline
-    told = LabelledOutputs(images, logits, features, logits.argmax(1))
-    seen = extract_features(told, base.random_fourier, base.temperature)
-    return compute_dataset_verdict(profile, seen, features, reference["features"], reference["logits"].argmax(1))
+    baseline = profile.baseline
+    outputs = LabelledOutputs(images, logits, features, logits.argmax(1))
+    image_features = extract_features(outputs, baseline.random_fourier, baseline.temperature)
+    return compute_dataset_verdict(
+        profile, image_features, features, reference["features"], reference["logits"].argmax(1)
+    )
 
 
 def predict_in_batches(model: Bundle, images: Tensor) -> tuple[Any, Any]:
-    """What the model says, a few at a time."""
-    parts = [model.run_engine(some) for some in images.split(PREDICT_BATCH_SIZE)]
-    return tuple(torch.cat([part[place] for part in parts]).numpy() for place in (0, 1))  # type: ignore[return-value]
+    """Return the model's logits and features of images, computed in batches of PREDICT_BATCH_SIZE."""
+    parts = [model.run_engine(batch) for batch in images.split(PREDICT_BATCH_SIZE)]
+    return tuple(torch.cat([part[index] for part in parts]).numpy() for index in (0, 1))  # type: ignore[return-value]
 
 
 def verify_by_inversion(
     model: Bundle, profile: ReferenceProfile, reference: Any, images: Tensor, verdict: dict[str, Any]
 ) -> Any:
-    """The causes undone on the pictures, and how much of what differed is left then; null where they cannot be."""
-    changed = images
+    """Undo the verdict's causes on the images and return the share of the drift left; None if one cannot be undone."""
+    restored = images
     for effect in verdict["effects"]:
-        back = invert_corruption(changed, effect["cause"], effect["detail"], effect["value"])
-        if back is None:
+        inverted = invert_corruption(restored, effect["cause"], effect["detail"], effect["value"])
+        if inverted is None:
             return None
-        changed = back
+        restored = inverted
     if not verdict["effects"]:
         return None
-    again = diagnose_without_proof(model, profile, reference, changed)
-    left = chart_excess_norm(again) / max(chart_excess_norm(verdict), 1e-9)
-    return {"left": round(left, 4), "proved": left <= MAX_REMAINING_SHARE, "state": again["state"]}
+    new_verdict = diagnose_without_proof(model, profile, reference, restored)
+    left = chart_excess_norm(new_verdict) / max(chart_excess_norm(verdict), 1e-9)
+    return {"left": round(left, 4), "proved": left <= MAX_REMAINING_SHARE, "state": new_verdict["state"]}
 
 
 def chart_excess_norm(verdict: dict[str, Any]) -> float:
-    """How far charts are above what chance gives."""
-    return float(np.sqrt(sum(max(one["value"] - one["threshold"], 0) for one in verdict["charts"])))
+    """Return the Euclidean norm of the charts' excess over their alarm thresholds."""
+    return float(np.sqrt(sum(max(chart["value"] - chart["threshold"], 0) for chart in verdict["charts"])))
 
 
 def format_verdict_table(verdict: dict[str, Any]) -> str:
-    """For people."""
+    """Format the verdict as terminal text, with a table of its highest charts."""
     lines = [f"{verdict['state']}: {verdict['why']}"]
     if verdict["accuracy"] != "unknown":
         low, value, high = (verdict["accuracy"][name] for name in ("low", "value", "high"))
         lines.append(f"accuracy about {value:.0%} ({low:.0%} to {high:.0%})")
     elif verdict["state"] == "drift":
-        lines.append("accuracy unknown: label 30 to 100 of these pictures to learn it")
+        lines.append("accuracy unknown: label 30 to 100 of these images to measure it")
     if verdict.get("proof"):
-        lines.append(f"undone on these pictures, {verdict['proof']['left']:.0%} of the drift is left")
+        lines.append(f"after undoing the causes on these images, {verdict['proof']['left']:.0%} of the drift is left")
     if verdict.get("support") and verdict["support"]["moved"]:
-        lines.append(
-            f"only {verdict['support']['share']:.0%} of the reference is like these pictures: collect and label some"
-        )
-    lines.append(f"{'chart':18}{'value':>8}{'alarm at':>10}   effect")
-    for one in verdict["charts"][:MAX_LISTED_CHARTS]:
-        lines.append(f"{one['name']:18}{one['value']:8.1f}{one['threshold']:10.1f}   {format_effect(one['effect'])}")
+        share = verdict["support"]["share"]
+        lines.append(f"only {share:.0%} of the reference is like these images: collect more like them and label them")
+    lines.append(f"{'chart':18}{'value':>8}{'alarm threshold':>17}   effect")
+    for chart in verdict["charts"][:MAX_LISTED_CHARTS]:
+        effect = format_effect(chart["effect"])
+        lines.append(f"{chart['name']:18}{chart['value']:8.1f}{chart['threshold']:17.1f}   {effect}")
     return "\n".join(lines)
 
 
 def format_effect(effect: dict[str, Any]) -> str:
-    """An effect with its interval."""
-    ends = "" if effect["low"] is None else f" ({format_number(effect['low'])} to {format_number(effect['high'])})"
-    return f"{format_number(effect['value'])}{ends} {effect['unit']}"
+    """Format an effect's size with its interval and unit."""
+    interval = "" if effect["low"] is None else f" ({format_number(effect['low'])} to {format_number(effect['high'])})"
+    return f"{format_number(effect['value'])}{interval} {effect['unit']}"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,10 @@
-"""A contact sheet: pictures of a workload in the first column, beside each what augmentation makes of it."""
+"""Draw a contact sheet: images of a workload in the first column, and what augmentation makes of each beside it.
+
+With --scene-setting it shows rendered vending images instead, one value of that setting per column. The sheet is
+written to --out as a PNG; the same command draws the same sheet again and replaces it.
+
+Exit status: 0 done; 2 wrong options or files.
+"""
 
 import sys
 from dataclasses import dataclass, field, fields, replace
@@ -19,7 +25,7 @@ from equipoise.workloads import Workload, load_workload
 from equipoise.workloads.vending.products import MACHINE_PRODUCTS, SOURCE_PRODUCTS
 from equipoise.workloads.vending.renderer import Scene, render_images
 
-GAP_PIXELS = 2  # pixels between pictures
+GAP_PIXELS = 2  # pixels between images
 SCENE_SETTING_VALUES: dict[str, list[Any]] = {
     "kelvin": [6500, 2500, 3200, 4000, 5000, 8000, 12000],
     "exposure": [0, -2, -1, -0.5, 0.5, 1, 2],
@@ -39,80 +45,86 @@ class ContactSheetOptions:
     workload: str
     """vending, digits, ... or module:attribute of your own"""
     out: Path
-    """the sheet, a PNG"""
+    """PNG file to write"""
     rows: int = 8
+    """number of images, one to a row"""
     columns: int = 8
+    """number of columns: the image itself and its variations, or values of --scene-setting"""
     augment: Augment = field(default_factory=Augment)
-    """the variations to show; the workload's own if none is given"""
+    """augmentation to show; the workload's own if none is given"""
     scene_setting: Literal["kelvin", "exposure", "veil", "highlight", "blur", "noise", "jpeg"] | None = None
-    """of the vending workloads: show this part of the scene turned, not augmentation"""
+    """setting of the rendered scene to vary, instead of showing augmentation; for the vending workloads only"""
     seed: int = 0
+    """seed of the augmentation, or of the rendered scenes"""
     data: str = "data"
     """folder of the workload's files"""
     image_size: int | None = None
-    """pixels a side; the workload's own if not given"""
+    """pixels per side of an image; the workload's own if not given"""
 
     def validate(self) -> None:
-        """Refuse what makes no sheet."""
-        for name, least, most in (("rows", 1, 200), ("columns", 1, 200), ("seed", 0, 2**31), ("size", 8, 1024)):
+        """Refuse values that are out of range."""
+        for name, low, high in (("rows", 1, 200), ("columns", 1, 200), ("seed", 0, 2**31), ("image_size", 8, 1024)):
             value = getattr(self, name)
-            if value is not None and not least <= value <= most:
-                raise ValueError(f"--{name} must be from {least} to {most}, got {value}")
+            if value is not None and not low <= value <= high:
+                raise ValueError(f"--{name.replace('_', '-')} must be from {low} to {high}, got {value}")
 
 
 def main() -> int:
-    """Exit status: 0 done, 2 asked for what cannot be."""
-    asked = tyro.cli(ContactSheetOptions)
+    """Run the command and return its exit status."""
+    options = tyro.cli(ContactSheetOptions)
     try:
-        asked.validate()
-        shown = render_scene_grid(asked) if asked.scene_setting else render_augmented_grid(asked)
-        with atomic_write(asked.out) as temporary:
-            Image.fromarray(tile_images(shown)).save(temporary, "PNG")
+        options.validate()
+        images = render_scene_grid(options) if options.scene_setting else render_augmented_grid(options)
+        with atomic_write(options.out) as temporary:
+            Image.fromarray(tile_images(images)).save(temporary, "PNG")
     except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(asked.out)
+    print(options.out)
     return 0
 
 
 def render_augmented_grid(options: ContactSheetOptions) -> Tensor:
-    """Training pictures, each followed by its variations: (rows, columns, channels, height, width)."""
-    made: Workload = load_workload(
+    """Return training images, each followed by its variations: (rows, columns, channels, height, width)."""
+    workload: Workload = load_workload(
         TrainConfig(workload=options.workload, data=options.data, image_size=options.image_size, batch_size=1)
     )
-    chosen = np.linspace(0, len(made.train) - 1, min(options.rows, len(made.train))).astype(np.int64)
-    pictures = torch.stack([made.train.pictures[int(index)] for index in chosen])
-    vary = options.augment if has_augmentation(options.augment) else made.augment
-    epochs = range(options.columns - 1) if vary else []
-    changed = [vary(pictures, options.seed, np.full_like(chosen, epoch), chosen) for epoch in epochs if vary]
-    return torch.stack([pictures, *changed], 1)
+    indices = np.linspace(0, len(workload.train) - 1, min(options.rows, len(workload.train))).astype(np.int64)
+    images = torch.stack([workload.train.pictures[int(index)] for index in indices])
+    augment = options.augment if has_augmentation(options.augment) else workload.augment
+    epochs = range(options.columns - 1) if augment else []
+    varied = [augment(images, options.seed, np.full_like(indices, epoch), indices) for epoch in epochs if augment]
+    return torch.stack([images, *varied], 1)
 
 
 def has_augmentation(augment: Augment) -> bool:
-    """Whether any variation is asked for."""
-    return any(getattr(augment, one.name) != one.default for one in fields(augment))
+    """Return whether any option of the augmentation differs from its default."""
+    return any(getattr(augment, option.name) != option.default for option in fields(augment))
 
 
 def render_scene_grid(options: ContactSheetOptions) -> Tensor:
-    """Pictures under one scene, then with one of its dials turned: (rows, columns, channels, height, width)."""
+    """Return rendered images, one scene setting per column: (rows, columns, channels, height, width)."""
     if options.workload not in PRODUCTS_BY_WORKLOAD:
-        raise ValueError(f"--scene-setting is for {' and '.join(PRODUCTS_BY_WORKLOAD)}, not for {options.workload}")
+        raise ValueError(
+            f"cannot use --scene-setting with --workload {options.workload}: it is not rendered; "
+            f"choose {' or '.join(PRODUCTS_BY_WORKLOAD)}"
+        )
     products = PRODUCTS_BY_WORKLOAD[options.workload]
     scenes = [
         replace(Scene(), **{str(options.scene_setting): value})
         for value in SCENE_SETTING_VALUES[str(options.scene_setting)][: options.columns]
     ]
-    rows = [
+    columns = [
         render_images(products, np.arange(options.rows), options.seed, options.image_size or 64, scene)[0]
         for scene in scenes
     ]
-    return torch.stack(rows, 1)
+    return torch.stack(columns, 1)
 
 
 def tile_images(images: Tensor) -> NDArray[np.uint8]:
-    """(rows, columns, channels, height, width) as one picture with gaps."""
+    """Return images (rows, columns, channels, height, width) as one image, with gaps between them."""
     rows, columns, channels, height, width = images.shape
-    paper = np.full(
+    canvas = np.full(
         (rows * (height + GAP_PIXELS) - GAP_PIXELS, columns * (width + GAP_PIXELS) - GAP_PIXELS, channels),
         255,
         np.uint8,
@@ -120,8 +132,8 @@ def tile_images(images: Tensor) -> NDArray[np.uint8]:
     for row in range(rows):
         for column in range(columns):
             top, left = row * (height + GAP_PIXELS), column * (width + GAP_PIXELS)
-            paper[top : top + height, left : left + width] = images[row, column].permute(1, 2, 0).numpy()
-    return paper[..., 0] if channels == 1 else paper
+            canvas[top : top + height, left : left + width] = images[row, column].permute(1, 2, 0).numpy()
+    return canvas[..., 0] if channels == 1 else canvas
 
 
 if __name__ == "__main__":

@@ -1,6 +1,10 @@
-"""Recommend a plan from measurements: two tables in, plan.json out.
+"""Recommend workers, batch size and learning rate from tables of measured step times and examples to the target.
 
-Either table may be missing; then only the other part is filled in.
+Writes plan.json and pages that show it to --out, and prints the plan with its alternatives. With only one of the two
+tables, only its part of plan.json is filled in and no plan is recommended. The same command writes the same files
+again.
+
+Exit status: 0 plan.json was written; 1 the object store did not answer; 2 wrong options, tables or files.
 """
 
 import re
@@ -21,28 +25,30 @@ SECONDS_PER_UNIT = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def parse_duration(text: str) -> float:
-    """Seconds, from `90`, `90s`, `15m`, `2h` or `1d`."""
-    found = re.fullmatch(r"([0-9]+\.?[0-9]*(?:e[+-]?[0-9]+)?)\s*([smhd]?)", text)
-    value = float(found[1]) * SECONDS_PER_UNIT[found[2] or "s"] if found else 0.0
+    """Parse a duration such as `90`, `90s`, `15m`, `2h` or `1d` and return it in seconds."""
+    match = re.fullmatch(r"([0-9]+\.?[0-9]*(?:e[+-]?[0-9]+)?)\s*([smhd]?)", text)
+    value = float(match[1]) * SECONDS_PER_UNIT[match[2] or "s"] if match else 0.0
     if not 0 < value < float("inf"):
-        raise ValueError(f"a time such as 90s, 15m or 2h was asked for, got {text!r}")
+        raise ValueError(f"cannot parse the duration {text!r}: give a time such as 90s, 15m or 2h")
     return value
 
 
 def parse_dollars(flag: str, text: str) -> float:
-    """Dollars, from `40usd` or `40`."""
-    found = re.fullmatch(r"\$?([0-9]+(?:\.[0-9]+)?)\s*(usd)?", text.lower())
-    if not found or not 0 < float(found[1]) < float("inf"):
+    """Parse an amount such as `40usd` or `40` and return it in dollars."""
+    match = re.fullmatch(r"\$?([0-9]+(?:\.[0-9]+)?)\s*(usd)?", text.lower())
+    if not match or not 0 < float(match[1]) < float("inf"):
         raise ValueError(f"{flag} must be an amount such as 40usd, got {text[:40]!r}")
-    return float(found[1])
+    return float(match[1])
 
 
 def parse_cluster_shape(text: str) -> ClusterShape:
-    """Nodes x workers of all nodes, from `4x16`."""
-    found = re.fullmatch(r"([1-9][0-9]{0,8})x([1-9][0-9]{0,8})", text)
-    if not found or int(found[1]) > int(found[2]):
-        raise ValueError(f"nodes x workers such as 4x16 were asked for, with a worker a node at least, got {text!r}")
-    return ClusterShape(int(found[1]), int(found[2]))
+    """Parse a cluster shape such as `4x16`: nodes x workers of all nodes."""
+    match = re.fullmatch(r"([1-9][0-9]{0,8})x([1-9][0-9]{0,8})", text)
+    if not match or int(match[1]) > int(match[2]):
+        raise ValueError(
+            f"cannot parse the cluster shape {text!r}: give nodes x workers such as 4x16, at least one worker per node"
+        )
+    return ClusterShape(int(match[1]), int(match[2]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,58 +56,64 @@ class PlanOptions:
     __doc__ = __doc__
 
     out: PathOrUrl
-    """folder or URL for plan.json"""
+    """folder or URL for plan.json and its pages"""
     system: PathOrUrl | None = None
-    """table of nodes, workers, batch, seconds (of one step)"""
+    """CSV of nodes, workers, batch, seconds (of one optimizer step)"""
     exchange: PathOrUrl | None = None
-    """table of nodes, workers, kind (sum or message), bytes, seconds of exchanges by themselves; --system then needs a
+    """CSV of nodes, workers, kind (sum or message), bytes, seconds of exchanges timed alone; --system then needs a
     column gradient_bytes"""
     statistical: PathOrUrl | None = None
-    """table of global_batch, lr, seed, examples, reached"""
+    """CSV of global_batch, lr, seed, examples, reached (1 if the target was reached, else 0)"""
     predict_at: tuple[str, ...] = ()
-    """places to predict and to plan for beside those measured: nodes x workers of all nodes, such as 1x1 4x16"""
+    """cluster shapes to predict and plan for beside those measured: nodes x workers of all nodes, such as 1x1 4x16"""
     predict_batch: tuple[int, ...] = ()
-    """global batches to predict and to plan for beside those measured"""
+    """global batches to predict and plan for beside those measured"""
     deadline: str | None = None
-    """take the cheapest plan that ends within this time: 90s, 15m, 2h"""
+    """recommend the cheapest plan that finishes within this time: 90s, 15m, 2h"""
     budget: str | None = None
-    """take the fastest plan that costs no more than this: 40usd"""
+    """recommend the fastest plan that costs no more than this: 40usd"""
     price: str | None = None
-    """what a worker costs an hour: 3.06usd"""
+    """price of one worker for an hour: 3.06usd"""
 
     def validate(self) -> None:
-        """Refuse what makes no request."""
+        """Refuse options that do not fit together or are out of range."""
         if self.system is None and self.statistical is None:
-            raise ValueError("a plan needs measurements: give --system, --statistical or both")
+            raise ValueError("cannot plan without measurements: give --system, --statistical or both")
         if self.exchange and not self.system:
-            raise ValueError("--exchange says more of what --system tells: give both")
+            raise ValueError("cannot use --exchange alone: it refines the step times of --system; give both")
         if (self.budget is None) != (self.price is None):
-            raise ValueError("--budget and --price belong together: what may be spent, and what a worker costs an hour")
+            raise ValueError(
+                "--budget and --price belong together: give the amount to spend and the price of a worker-hour"
+            )
         for batch in self.predict_batch:
             if not 1 <= batch <= MAX_COUNT:
                 raise ValueError(f"global batches must be {COUNT_COLUMN.description}, got {batch}")
 
     def request(self) -> PlanRequest:
-        """Read the tables and say what the plan must keep."""
-        at, deadline, budget = tuple(self.cluster_shapes), self.deadline_seconds, self.budget_seconds
+        """Read the tables and add the limits that the plan must keep."""
+        shapes, deadline, budget = tuple(self.cluster_shapes), self.deadline_seconds, self.budget_seconds
         measured = read_request(system=self.system, exchange=self.exchange, statistical=self.statistical)
         return replace(
-            measured, places=at, batches=self.predict_batch, deadline_seconds=deadline, budget_seconds=budget
+            measured,
+            cluster_shapes=shapes,
+            global_batches=self.predict_batch,
+            deadline_seconds=deadline,
+            budget_seconds=budget,
         )
 
     @property
     def cluster_shapes(self) -> list[ClusterShape]:
-        """Those of --predict-at."""
+        """Cluster shapes of --predict-at, parsed."""
         return [parse_cluster_shape(text) for text in self.predict_at]
 
     @property
     def deadline_seconds(self) -> float | None:
-        """The time there is."""
+        """Seconds of --deadline; None if it is not given."""
         return None if self.deadline is None else parse_duration(self.deadline)
 
     @property
     def budget_seconds(self) -> float | None:
-        """Worker-seconds that the budget buys."""
+        """Worker-seconds that --budget buys at --price; None if they are not given."""
         return (
             None
             if self.budget is None or self.price is None
@@ -110,14 +122,14 @@ class PlanOptions:
 
 
 def main() -> int:
-    """Exit status: 0 a plan was written, 2 asked for what cannot be."""
-    asked = tyro.cli(PlanOptions)
+    """Run the command and return its exit status."""
+    options = tyro.cli(PlanOptions)
     try:
-        asked.validate()
-        validate_locations(asked.out, asked.system, asked.exchange, asked.statistical)
-        request = asked.request()
-        facts = build_plan_document(request)
-        write_json(asked.out / "plan.json", facts)
+        options.validate()
+        validate_locations(options.out, options.system, options.exchange, options.statistical)
+        request = options.request()
+        document = build_plan_document(request)
+        write_json(options.out / "plan.json", document)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -127,14 +139,15 @@ def main() -> int:
     print(
         "\n".join(
             [
-                format_plan(facts),
+                format_plan(document),
                 *format_predictions(
-                    facts, dict(zip(asked.predict_at, asked.cluster_shapes, strict=True)), asked.predict_batch
+                    document, dict(zip(options.predict_at, options.cluster_shapes, strict=True)), options.predict_batch
                 ),
             ]
         )
     )
-    print(f"written to {asked.out / 'plan.json'}, drawn on {write_plan_pages(request, facts, asked.out)[0]}")
+    page = write_plan_pages(request, document, options.out)[0]
+    print(f"wrote {options.out / 'plan.json'} and {page}")
     return 0
 
 

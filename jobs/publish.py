@@ -1,7 +1,11 @@
-"""Publish the model of a run as a bundle: a folder that services load, and that answers without the training code.
+"""Publish the model of a finished run as a bundle: a folder that services load without the training code.
 
-The model is exported, every engine is timed and compared with PyTorch's eager one, and the fastest that answers the
-same is recorded, with what the model is, how well it does, and what later requests are compared with.
+The model is exported, every engine is timed and compared with eager PyTorch, and the fastest one that gives the same
+answers is chosen. The bundle in --out holds the programs and weights, a manifest (bundle.json), a model card (card.md)
+and the reference that later requests are compared with to detect drift. --out appears only when it is complete: after
+an interruption run the same command again.
+
+Exit status: 0 published; 1 the object store did not answer; 2 wrong options or files; 143 stopped.
 """
 
 import signal
@@ -26,27 +30,27 @@ class PublishOptions:
     out: PathOrUrl
     """folder or URL of the bundle; must not exist"""
     name: str | None = None
-    """of the model in the service; the workload's if not given"""
+    """name of the model in the service; the workload's name if not given"""
     plan: PathOrUrl | None = None
-    """plan.json that the run was made by"""
+    """plan.json that the run was trained with, or the folder of a sweep; kept in the bundle"""
     drift: bool = True
-    """find out what requests without drift look like, and what each cause of drift would do: it takes half a minute"""
+    """profile the reference so that the service can detect drift and name its cause; takes about half a minute"""
     native: bool = True
-    """time AOTInductor's native code beside the engines: it takes a compiler and about a minute"""
+    """also time native code of AOTInductor, for comparison only; needs a C++ compiler and about a minute"""
 
     def request(self) -> PublishRequest:
-        """Say what is published, and where."""
+        """Return the options as a request of `publish_bundle`."""
         return PublishRequest(
             run=self.run, out=self.out, name=self.name, plan=self.plan, drift=self.drift, native=self.native
         )
 
 
 def main() -> int:
-    """Exit status: 0 published, 1 storage stayed away, 2 asked for what cannot be, 143 stopped."""
-    asked = tyro.cli(PublishOptions)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what was begun is taken away
+    """Run the command and return its exit status."""
+    options = tyro.cli(PublishOptions)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the unfinished folder is removed
     try:
-        told(publish_bundle(asked.request()), asked.out)
+        print_published(publish_bundle(options.request()), options.out)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -54,7 +58,7 @@ def main() -> int:
         print("stopped: nothing was published", file=sys.stderr)
         return 143
     except StoreUnavailable as error:
-        print(f"error: {error}: nothing was published", file=sys.stderr)
+        print(f"error: {error}; nothing was published", file=sys.stderr)
         return 1
     except OSError as error:
         print(f"error: {describe_os_error(error)}", file=sys.stderr)
@@ -62,10 +66,10 @@ def main() -> int:
     return 0
 
 
-def told(published: Published, out: Path) -> None:
-    """Print what the engines measured, and which one was chosen."""
+def print_published(published: Published, out: Path) -> None:
+    """Print the measurements of the engines, the one chosen and the accuracy."""
     print(format_engine_table(published.results))
-    print(f"{out}: {published.engine}, for {published.why}; accuracy {published.accuracy:.4f} on the test split")
+    print(f"{out}: engine {published.engine}, because {published.why}; accuracy {published.accuracy:.4f} on test")
     record = published.record
     if not record.reached:
         print(

@@ -1,6 +1,9 @@
-"""List what was measured: a row for each record below a folder, of runs and of a sweep's trials.
+"""List the records of all runs and sweep trials below a folder, one row each, on the screen or as a CSV.
 
-On the screen, or as a CSV. Files that are no whole record are named, and cost no other its row.
+A record.json that is damaged or incomplete is named on stderr and skipped; all others keep their rows. Nothing but the
+CSV of --out is written, which appears only when it is complete; the same command replaces it.
+
+Exit status: 0 listed; 2 wrong options or files.
 """
 
 import sys
@@ -14,7 +17,7 @@ from equipoise.formatting import pluralize
 from equipoise.runs.listing import RecordListing, list_records
 from equipoise.storage.atomic import atomic_write
 
-MAX_PRINTED_ROWS = 100  # rows on the screen; a table has them all
+MAX_PRINTED_ROWS = 100  # rows on the screen; the CSV has all
 MAX_LISTED_DAMAGED_FILES = 10  # damaged files
 
 
@@ -23,16 +26,16 @@ class RecordsOptions:
     __doc__ = __doc__
 
     folder: Annotated[Path, tyro.conf.Positional]
-    """of runs and sweeps, however deep"""
+    """folder of runs and sweeps, which may lie at any depth"""
     out: Path | None = None
-    """CSV to write, instead of showing rows"""
+    """CSV file to write instead of printing the rows"""
 
 
 def main() -> int:
-    """Exit status: 0 listed, 2 asked for what cannot be."""
-    asked = tyro.cli(RecordsOptions)
+    """Run the command and return its exit status."""
+    options = tyro.cli(RecordsOptions)
     try:
-        report_records(asked)
+        report_records(options)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -40,47 +43,50 @@ def main() -> int:
 
 
 def report_records(options: RecordsOptions) -> None:
-    """Rows where they were asked for, and what is damaged in a sentence."""
+    """Print the records or write them to a CSV, and name damaged files on stderr."""
     if not options.folder.is_dir():
-        raise ValueError(f"{options.folder} is no folder: give one that holds runs or sweeps")
+        raise ValueError(f"cannot list {options.folder}: it is not a folder; give one that holds runs or sweeps")
     if options.out and options.out.is_dir():
-        raise ValueError(f"--out {options.out} is a folder: give a file, such as records.csv")
-    found = list_records(options.folder)
+        raise ValueError(f"cannot write --out {options.out}: it is a folder; give a file such as records.csv")
+    records = list_records(options.folder)
     if options.out:
-        write_records_csv(found, options.out)
+        write_records_csv(records, options.out)
     else:
-        print_record_rows(found)
-    if found.damaged_files:
-        print(describe_damaged_files(found.damaged_files), file=sys.stderr)
+        print_record_rows(records)
+    if records.damaged_files:
+        print(describe_damaged_files(records.damaged_files), file=sys.stderr)
 
 
 def write_records_csv(records: RecordListing, out: Path) -> None:
-    """A CSV that is whole or not there."""
+    """Write the records to a CSV, completely or not at all, and print their number."""
     try:
         with atomic_write(out) as temporary:
             records.rows.to_csv(temporary, index=False)
     except OSError as error:
-        raise ValueError(f"--out {out} cannot be written: {error.strerror}") from error
+        raise ValueError(f"cannot write --out {out}: {error.strerror}; give another file") from error
     print(f"{pluralize(len(records.rows), 'record')} in {out}")
 
 
 def print_record_rows(records: RecordListing) -> None:
-    """The first rows."""
+    """Print the first MAX_PRINTED_ROWS records and the number of all."""
     rows = records.rows.head(MAX_PRINTED_ROWS)
     if len(rows):
         print(rows.to_string(index=False, na_rep=""))
     more = len(records.rows) - len(rows)
     print(
-        pluralize(len(records.rows), "record") + (f", {more:,} of them not shown: --out has them all" if more else "")
+        pluralize(len(records.rows), "record")
+        + (f", {more:,} of them not shown: write all to a CSV with --out" if more else "")
     )
 
 
 def describe_damaged_files(reason_by_file: dict[str, str]) -> str:
-    """What was passed over, and the first of it by name."""
-    names = [f"{path if path.isprintable() else repr(path)} ({why})" for path, why in sorted(reason_by_file.items())]
+    """Describe the skipped files in one line, with the reasons of the first MAX_LISTED_DAMAGED_FILES."""
+    names = [
+        f"{path if path.isprintable() else repr(path)} ({reason})" for path, reason in sorted(reason_by_file.items())
+    ]
     more = f", and {len(names) - MAX_LISTED_DAMAGED_FILES:,} more" if len(names) > MAX_LISTED_DAMAGED_FILES else ""
-    named = f"{pluralize(len(names), 'file')}: {', '.join(names[:MAX_LISTED_DAMAGED_FILES])}{more}"
-    return f"passed over, for they are no whole records: {named}"
+    files = f"{pluralize(len(names), 'file')}: {', '.join(names[:MAX_LISTED_DAMAGED_FILES])}{more}"
+    return f"skipped, because they are not complete records: {files}"
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Map both curves of a workload on a cluster, recommend a plan, and confirm it.
+"""Measure step times and examples to the target on a cluster, recommend a plan, and confirm it.
 
-Times steps over workers and batch (one group of workers for each number), searches
-examples to the target over global batch, learning rate and seed, multiplies, and trains
-once with the plan. The same command again goes on where it was cut off.
+Times steps over workers and batch size (one group of workers for each number), searches
+the examples to the target over global batch, learning rate and seed, multiplies both, and
+trains once with the plan. Run again, the same command resumes an interrupted sweep.
 """
 
 import math
@@ -13,7 +13,6 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import pandas as pd
 import ray.train
 import tyro
@@ -23,8 +22,7 @@ from dashboards.experiments import load_experiment
 from dashboards.reports import write_pages
 from equipoise.config import OptimizerName, Precision, TrainConfig
 from equipoise.planning.search import UNBOUNDED_LR, GridSearch, LrBounds, Search
-from equipoise.planning.step_time_fit import StepTimeFit, fit_step_time
-from equipoise.planning.step_time_model import StepSettings
+from equipoise.planning.step_time_fit import fit_step_time
 from equipoise.runs.folder import claim_run_folder, require_same_config, require_writable
 from equipoise.storage.atomic import atomic_write
 from equipoise.storage.retry import StoreUnavailable
@@ -45,19 +43,15 @@ from jobs.ray_train.run import describe_initialization, require_usable_locations
 from jobs.ray_train.stopping import RESUME_HINT, last_error_line
 from jobs.ray_train.trackers import build_tracker_callbacks
 from jobs.ray_tune.confirmation import CONFIRMATION_SEED_OFFSET, run_confirmation, write_plan
+from jobs.ray_tune.fastest_workers import FastestWorkers
+from jobs.ray_tune.pace_drift import add_pace_noise, estimate_pace_drift
 from jobs.ray_tune.single_worker_trial import depends_on_batch_split
 from jobs.ray_tune.step_timing import TimingTables, max_repeat_error, time_batch_ladders
-from jobs.ray_tune.tuner import (
-    FINISHED_TRIAL_COLUMNS,
-    PruneStopper,
-    SearchAdapter,
-    SweepTrials,
-    estimate_pace_drift,
-    load_finished_trials,
-)
+from jobs.ray_tune.trial_records import FINISHED_TRIAL_COLUMNS, load_finished_trials
+from jobs.ray_tune.tuner import PruneStopper, SearchAdapter, SweepTrials
 
 MAX_SEEDS = 1000
-MIN_TRIAL_BUDGET_SHARE = 0.4  # of the budget is for trials, however long the timing of steps took
+MIN_TRIAL_BUDGET_SHARE = 0.4  # fraction of the budget left for trials, however long the timing of steps took
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,83 +61,84 @@ class SweepOptions:
     workload: str
     """digits, fashion-mnist, cifar10, folder, vending, vending-source, or module:attribute of your own"""
     out: PathOrUrl
-    """folder or URL for tables, records, plan.json and the confirming run"""
+    """folder or URL for tables, records, plan.json and the confirmation run"""
     workers: tuple[int, ...] = (1, 2)
     """numbers of workers to choose from"""
     batch_size: str = "8:512"
-    """batches per worker to choose from, LEAST:MOST, in octaves"""
+    """batch sizes per worker to choose from, MIN:MAX, in steps of a factor of 2"""
     lr: str = "0.05"
-    """learning rate to start the search from at a batch of 32, or the range to stay in: 0.01:0.5"""
+    """learning rate at a batch size of 32 to start the search from, or MIN:MAX to stay in, such as 0.01:0.5"""
     budget_seconds: float = 120.0
-    """time for timing steps and for trials; those under way are then stopped, and what was found is planned with"""
+    """seconds for timing steps and for trials; then running trials are stopped, and the finished ones make the plan"""
     exhaustive: bool = False
-    """try every batch with five learning rates and all seeds, however long that takes"""
+    """try every global batch with five learning rates and all seeds, however long that takes"""
     seeds: int = 5
-    """of each setting of an exhaustive sweep"""
+    """number of seeds for each setting of an exhaustive sweep"""
     trials: Literal["accumulated", "real"] = "accumulated"
-    """one worker stands for all by taking their parts in turn, or every trial runs on its real workers"""
+    """one worker processes the parts of all workers in turn (accumulated), or a trial runs on all its workers (real)"""
     track: Literal["tensorboard", "mlflow", "wandb"] | None = None
-    """show the trials in this tracker too"""
+    """experiment tracker that also shows the trials"""
     seed: int = 0
-    """of the first trials; further ones count on from here"""
+    """seed of the first trial of each setting; further trials use the following seeds"""
     model: str | None = None
     """lenet or any torchvision classifier; the workload's own if not given"""
     data: str = "data"
-    """folder of the workload's files"""
+    """folder that holds the data set, or receives it"""
     image_size: int | None = None
-    """pixels a side of its pictures; the workload's own if not given"""
+    """side length in pixels that images are resized to; the workload's own if not given"""
     init_from: str | None = None
-    """start trials from what another model has learned: a bundle, a run, or torchvision for its published weights"""
+    """start trials from the weights of a bundle or a run, or from torchvision's published weights (torchvision)"""
     reuse_head: bool = True
-    """take over the classifier's rows of classes that the other model knows by name"""
+    """reuse the pretrained classifier's rows for classes of the same name"""
     freeze_stages: int = 0
-    """stages at the bottom of the model that learn nothing more"""
+    """number of stages, from the bottom of the model, whose weights stay fixed"""
     body_lr_scale: float | None = None
-    """learning rate of all but the classifier, as a share of the trial's; 0.1 with --init-from, else 1"""
+    """learning rate of all layers but the classifier, as a fraction of the trial's; 0.1 with --init-from, else 1"""
     optimizer: OptimizerName = "sgd"
     momentum: float = 0.9
     weight_decay: float = 0.0
     precision: Precision = "fp32"
     augment: bool = True
     threads: int = 1
-    """of each worker"""
+    """CPU threads of each worker"""
     target: float | None = None
-    """metric on the validation split at which a trial has learned enough; the workload's own if not given"""
+    """validation metric at which a trial has reached its target; the workload's own if not given"""
     max_examples: int | None = None
-    """cap of a trial; 50 passes if not given"""
+    """examples after which a trial stops without reaching the target; 50 epochs if not given"""
     eval_every: int | None = None
-    """examples between evaluations; a quarter of a pass if not given"""
+    """examples between evaluations; a quarter of an epoch if not given"""
 
     def base_config(self) -> TrainConfig:
-        """The trial that all others vary."""
+        """Build the options that all trials share; each trial replaces batch size, learning rate and seed."""
         names = {field.name for field in fields(TrainConfig)} - {"workers", "batch_size"}
         shared = {name: getattr(self, name) for name in names if hasattr(self, name)}
-        start, _ = self.initial_lr_and_bounds()
-        trial = TrainConfig(**shared | {"lr": start})
+        initial_lr, _ = self.initial_lr_and_bounds()
+        trial = TrainConfig(**shared | {"lr": initial_lr})
         return replace(trial, **resolve_trial_paths(trial))
 
     def batches_per_worker(self) -> list[int]:
-        """Batches per worker, in octaves."""
-        found = re.fullmatch(r"([1-9][0-9]{0,8}):([1-9][0-9]{0,8})", self.batch_size)
-        if not found or int(found[1]) > int(found[2]):
-            raise ValueError(f"batch must be LEAST:MOST such as 8:512, got {self.batch_size!r}")
-        least, most = int(found[1]), int(found[2])
-        return [least * 2**k for k in range(int(math.log2(most / least)) + 1)]
+        """Return the batch sizes per worker, each twice the one before."""
+        match = re.fullmatch(r"([1-9][0-9]{0,8}):([1-9][0-9]{0,8})", self.batch_size)
+        if not match or int(match[1]) > int(match[2]):
+            raise ValueError(f"batch-size must be MIN:MAX such as 8:512, got {self.batch_size!r}")
+        smallest, largest = int(match[1]), int(match[2])
+        return [smallest * 2**k for k in range(int(math.log2(largest / smallest)) + 1)]
 
     def batches_by_workers(self, max_global_batch: int) -> dict[int, list[int]]:
-        """Batches to time, by number of workers: those whose global batch is no more than `most` examples."""
-        found = {
+        """Return the batch sizes to time by number of workers, up to a global batch of `max_global_batch`."""
+        batches_by_workers = {
             n: [batch for batch in self.batches_per_worker() if n * batch <= max_global_batch]
             for n in sorted(set(self.workers))
         }
-        if not any(found.values()):
+        if not any(batches_by_workers.values()):
             raise ValueError(
-                f"no batch of {self.batch_size} fits the {max_global_batch} training examples: choose smaller ones"
+                f"no --batch-size of {self.batch_size} fits the {max_global_batch} training examples: "
+                "choose smaller ones"
             )
-        return {workers: batches for workers, batches in found.items() if batches}
+        return {workers: batches for workers, batches in batches_by_workers.items() if batches}
 
     def initial_lr_and_bounds(self) -> tuple[float, LrBounds]:
-        """The learning rate to start from, and those allowed."""
+        """Return the learning rate to start from, and the bounds of the search."""
         try:
             numbers = [float(part) for part in self.lr.split(":")]
         except ValueError:
@@ -152,32 +147,31 @@ class SweepOptions:
             return numbers[0], UNBOUNDED_LR
         if len(numbers) == 2 and 0 < numbers[0] <= numbers[1] < math.inf:
             return math.sqrt(numbers[0] * numbers[1]), (numbers[0], numbers[1])
-        raise ValueError(f"lr must be a number above 0 such as 0.05, or LEAST:MOST such as 0.01:0.5, got {self.lr!r}")
+        raise ValueError(f"lr must be a number above 0 such as 0.05, or MIN:MAX such as 0.01:0.5, got {self.lr!r}")
 
     def trial_deadline(self, start: float, now: float) -> float:
-        """When trials end, of a sweep that began at `start` and has timed its steps by `now`."""
+        """Return the Unix time at which trials end: the sweep began at `start` and has timed its steps by `now`."""
         return max(start + self.budget_seconds, now + MIN_TRIAL_BUDGET_SHARE * self.budget_seconds)
 
     def validate(self) -> None:
-        """Refuse what makes no sweep."""
+        """Refuse options that make no valid sweep."""
         if not self.workers or min(self.workers) < 1:
             raise ValueError(f"workers must be numbers of at least 1, got {self.workers}")
         if not 1 <= self.seeds <= MAX_SEEDS:
             raise ValueError(f"seeds must be from 1 to {MAX_SEEDS:,}, got {self.seeds}")
-        TrainConfig(
-            workload=self.workload, seed=self.seed + CONFIRMATION_SEED_OFFSET + MAX_SEEDS
-        )  # the last that trials may need
+        last_seed = self.seed + CONFIRMATION_SEED_OFFSET + MAX_SEEDS
+        TrainConfig(workload=self.workload, seed=last_seed)  # refuses one that is too large
         if not 0 < self.budget_seconds < math.inf:
             raise ValueError(f"budget-seconds must be a finite number above 0, got {self.budget_seconds}")
 
 
 def main() -> int:
-    """Exit status: 0 a plan was found and confirmed, 1 not, 2 asked for what cannot be."""
-    asked = tyro.cli(SweepOptions)
+    """Run the command and return its exit status: 0 plan confirmed, 1 not, 2 invalid options, 143 stopped."""
+    options = tyro.cli(SweepOptions)
     try:
-        asked.validate()
-        validate_locations(asked.out)
-        return run_sweep(asked)
+        options.validate()
+        validate_locations(options.out)
+        return run_sweep(options)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -191,31 +185,32 @@ def main() -> int:
         print(f"error: {describe_os_error(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("stopped: the same command goes on", file=sys.stderr)
+        print("stopped; the same command resumes the sweep", file=sys.stderr)
         shutdown_and_exit(143)
 
 
 def run_sweep(options: SweepOptions) -> int:
-    """The whole way from a workload to a confirmed plan."""
+    """Time steps, run trials, write the plan and confirm it; return the exit status."""
     base, out = options.base_config(), options.out.absolute()
     warn_if_temporary_folder(options.out)
     require_usable_locations(base, out)
-    made = load_workload(base)
-    if beginning := describe_initialization(base, made):
-        print(beginning, flush=True)
-    ladders = options.batches_by_workers(len(made.train))
+    workload = load_workload(base)
+    if initialization := describe_initialization(base, workload):
+        print(initialization, flush=True)
+    batches_by_workers = options.batches_by_workers(len(workload.train))
+    max_workers = max(batches_by_workers)
     callbacks = build_tracker_callbacks(options.track, out)
     require_writable(out)
     require_same_config(out, base)
-    load_finished_trials(out / "trials", base)  # what is damaged there is said before a cluster is waited for
+    load_finished_trials(out / "trials", base)  # refuses damaged files before waiting for a cluster
     connect_to_cluster()
     _, gpu = require_slots(max(options.workers), base.threads)
     set_worker_group_timeout(elastic=False)
     with claim_run_folder(out, base):
-        wait_for_slots(max(ladders), base.threads, gpu)  # before the clock runs, and for all groups of workers at once
-        slots = max(max(ladders), total_slots(base.threads, gpu))  # trials let a cluster grow no further than that
+        wait_for_slots(max_workers, base.threads, gpu)  # once for all groups of workers, before the budget starts
+        slots = max(max_workers, total_slots(base.threads, gpu))  # trials do not make the cluster grow further
         start = time.time()
-        steps, exchanges = time_steps_and_exchanges(base, ladders, out, gpu)
+        steps, exchanges = time_steps_and_exchanges(base, batches_by_workers, out, gpu)
         share = exchanges.bytes / steps.gradient_bytes.iloc[0]
         fastest = FastestWorkers(fit_step_time(steps, exchanges.assign(share=share)))
         trials = SweepTrials(
@@ -225,16 +220,15 @@ def run_sweep(options: SweepOptions) -> int:
             slots=slots,
             gpu=gpu,
             real_workers=options.trials == "real",
-            max_unsplit_batch=0 if depends_on_batch_split(made.model()) else int(steps.batch.max()),
+            max_unsplit_batch=0 if depends_on_batch_split(workload.model()) else int(steps.batch.max()),
             deadline=math.inf if options.exhaustive else options.trial_deadline(start, time.time()),
         )
         run_search(options, trials, fastest, callbacks)
-        write_csv(
-            add_pace_noise(steps, estimate_pace_drift(load_finished_trials(trials.folder, base))), out / "system.csv"
-        )
-        facts = write_plan(out)
-        print(format_plan(facts))
-        status = run_confirmation(base, out, facts)
+        pace_drift = estimate_pace_drift(load_finished_trials(trials.folder, base))
+        write_csv(add_pace_noise(steps, pace_drift), out / "system.csv")
+        plan_document = write_plan(out)
+        print(format_plan(plan_document))
+        status = run_confirmation(base, out, plan_document)
         print(f"  pages      {', '.join(map(str, write_pages(load_experiment(out))))}")
         return status
 
@@ -242,10 +236,10 @@ def run_sweep(options: SweepOptions) -> int:
 def time_steps_and_exchanges(
     base: TrainConfig, batches_by_workers: dict[int, list[int]], out: Path, gpu: bool
 ) -> TimingTables:
-    """Steps and exchanges, left in tables."""
+    """Time steps and exchanges, and write them to system.csv and exchange.csv."""
     rows, exchanges = time_batch_ladders(base, batches_by_workers, out / "system", gpu)
-    if (apart := max_repeat_error(rows)) is not None:
-        print(f"the same setting timed twice differed by {apart:.1%} at most", flush=True)
+    if (repeat_error := max_repeat_error(rows)) is not None:
+        print(f"two timings of the same setting differed by {repeat_error:.1%} at most", flush=True)
     steps = rows[~rows["repeat"]].drop(columns="repeat")
     write_csv(steps, out / "system.csv")
     if len(exchanges):
@@ -253,60 +247,42 @@ def time_steps_and_exchanges(
     return TimingTables(steps, exchanges)
 
 
-class FastestWorkers:
-    """For each global batch, the workers that take a step with it soonest, and the seconds they take."""
-
-    def __init__(self, step_time_fit: StepTimeFit) -> None:
-        self.seconds_by_batch: dict[int, float] = {}
-        self.workers_by_batch: dict[int, int] = {}
-        at = StepSettings.from_table(step_time_fit.rows.sort_values(["workers", "batch"]))
-        for workers, batch, seconds in zip(
-            *(part.tolist() for part in (*at[1:], step_time_fit.shrunk_seconds(at))), strict=True
-        ):
-            whole = int(workers * batch)
-            if seconds < self.seconds_by_batch.get(whole, math.inf):
-                self.seconds_by_batch[whole], self.workers_by_batch[whole] = seconds, int(workers)
-
-    def step_seconds(self, global_batch: int) -> float:
-        """Seconds of a step."""
-        return self.seconds_by_batch[global_batch]
-
-
 def run_search(
     options: SweepOptions, sweep_trials: SweepTrials, fastest_workers: FastestWorkers, callbacks: list[Callback]
 ) -> None:
-    """Trials over global batch, learning rate and seed, as the policy asks for them; a table of what they found."""
+    """Run the trials that the search suggests, and write their results to statistical.csv."""
     sweep_trials.folder.mkdir(exist_ok=True)
     batches = sorted(fastest_workers.seconds_by_batch)
-    start, bounds = options.initial_lr_and_bounds()
-    start *= math.sqrt(batches[0] / 32)
-    step, grid = fastest_workers.step_seconds, options.exhaustive
-    search = GridSearch(batches, start, step, options.seeds, bounds) if grid else Search(batches, start, step, bounds)
-    with SweepStatus(sweep_trials.workers_by_batch, sweep_trials.deadline) as board:
-        policy = SearchAdapter(search, sweep_trials, board)
-        sweep_trials.build_tuner(policy, None if grid else PruneStopper(policy), callbacks).fit()
-    found = policy.finished_trials.assign(seed=policy.finished_trials.seed + sweep_trials.base.seed).sort_values(
-        FINISHED_TRIAL_COLUMNS[:3]
+    initial_lr, bounds = options.initial_lr_and_bounds()
+    initial_lr *= math.sqrt(batches[0] / 32)
+    step_seconds = fastest_workers.step_seconds
+    search = (
+        GridSearch(batches, initial_lr, step_seconds, options.seeds, bounds)
+        if options.exhaustive
+        else Search(batches, initial_lr, step_seconds, bounds)
     )
-    if len(found) < 2:
-        ended = "no trial" if found.empty else "one trial"
-        remedy = "give a larger --budget-seconds; what is there is not repeated"
-        raise ValueError(f"{ended} ended within {options.budget_seconds:g} s, and a curve needs two: {remedy}")
-    print(f"{len(found)} trials, {int(found.reached.sum())} of them reached the target", flush=True)
+    with SweepStatus(sweep_trials.workers_by_batch, sweep_trials.deadline) as status:
+        adapter = SearchAdapter(search, sweep_trials, status)
+        stopper = None if options.exhaustive else PruneStopper(adapter)
+        sweep_trials.build_tuner(adapter, stopper, callbacks).fit()
+    trials = adapter.finished_trials.assign(seed=adapter.finished_trials.seed + sweep_trials.base.seed)
+    trials = trials.sort_values(FINISHED_TRIAL_COLUMNS[:3])
+    if len(trials) < 2:
+        count = "no trial" if trials.empty else "one trial"
+        remedy = "give a larger --budget-seconds, finished trials are not repeated"
+        raise ValueError(
+            f"cannot fit a curve: {count} ended within {options.budget_seconds:g} s and two are needed; {remedy}"
+        )
+    print(f"{len(trials)} trials, {int(trials.reached.sum())} of them reached the target", flush=True)
     if sweep_trials.train_seconds:
-        whole = (sweep_trials.trial_seconds + sweep_trials.startup_seconds) / sweep_trials.train_seconds - 1
-        longer = f"they took {whole:.0%} longer than their training and evaluating"
-        print(f"{longer}, with {sweep_trials.startup_seconds:.0f} s in which their processes started", flush=True)
-    write_csv(found, sweep_trials.folder.parent / "statistical.csv")
-
-
-def add_pace_noise(step_rows: pd.DataFrame, pace_drift: float) -> pd.DataFrame:
-    """The timed steps, with how far a later run may differ: it drifts between them and what was timed, both ways."""
-    return step_rows.assign(pace_sd=np.hypot(step_rows.pace_sd, math.sqrt(2) * pace_drift))
+        overhead = (sweep_trials.trial_seconds + sweep_trials.startup_seconds) / sweep_trials.train_seconds - 1
+        startup = f"{sweep_trials.startup_seconds:.0f} s to start processes"
+        print(f"they took {overhead:.0%} longer than training and evaluation alone, including {startup}", flush=True)
+    write_csv(trials, sweep_trials.folder.parent / "statistical.csv")
 
 
 def write_csv(rows: pd.DataFrame, path: Path) -> None:
-    """Rows as a file that is whole or not there."""
+    """Write rows to a CSV file that is either complete or absent."""
     with atomic_write(path) as temporary:
         rows.to_csv(temporary, index=False)
 

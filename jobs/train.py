@@ -1,7 +1,7 @@
-"""Train one trial on a Ray cluster, with as many workers as asked.
+"""Train one model on a Ray cluster, with as many workers as requested.
 
-Leaves record.json, model.safetensors and checkpoints/ in --out. The same command again
-goes on where the run was cut off, or says that it is finished.
+Writes record.json, model.safetensors and checkpoints/ to --out. Run again, the same
+command resumes an interrupted run, or says that the run is finished.
 """
 
 import sys
@@ -26,24 +26,24 @@ SIGTERM_EXIT_STATUS = 143  # the exit status of a process that SIGTERM ended
 
 
 class WorkerRange(int):
-    """A number of workers, and the fewest to go on with when some are lost."""
+    """Number of workers, with the minimum to continue with when nodes are lost."""
 
     min_workers: int
 
     @classmethod
     def parse(cls, text: str) -> "WorkerRange":
-        """From `4`, or `1:4`."""
-        fewest, _, most = text.rpartition(":")
-        span = cls(most)
-        span.min_workers = int(fewest or most)
-        if not 1 <= span.min_workers <= span:
-            raise ValueError(f"workers must be at least 1, and a range must rise, got {text}")
-        return span
+        """Parse `4` or `1:4`, the minimum before the number."""
+        minimum, _, maximum = text.rpartition(":")
+        workers = cls(maximum)
+        workers.min_workers = int(minimum or maximum)
+        if not 1 <= workers.min_workers <= workers:
+            raise ValueError(f"workers must be at least 1, and the first number of a range the smaller one, got {text}")
+        return workers
 
 
 WORKER_RANGE_SPEC = tyro.constructors.PrimitiveConstructorSpec(
     nargs=1,
-    metavar="N|FEWEST:N",
+    metavar="N|MIN:N",
     instance_from_str=lambda texts: WorkerRange.parse(texts[0]),
     is_instance=lambda value: isinstance(value, int),
     str_from_instance=lambda value: [str(value)],
@@ -55,36 +55,36 @@ class TrainOptions(TrainConfig):
     __doc__ = __doc__
 
     workers: Annotated[int, WORKER_RANGE_SPEC] = 1
-    """processes that share every global batch; 1:4 goes on with as few as 1 when nodes are lost"""
+    """processes that share every global batch; 1:4 continues with as few as 1 when nodes are lost"""
     out: PathOrUrl
-    """folder or URL for the record, the model and checkpoints; with several nodes, one that all of them reach"""
+    """folder or URL for the record, the model and checkpoints; with several nodes, one that all of them can write to"""
     plan: PathOrUrl | None = None
-    """take workers, batch, accumulation and learning rate from this plan.json, or from the folder of a sweep"""
+    """plan.json, or folder of a sweep, to take workers, batch size, gradient accumulation and learning rate from"""
 
     def train_config(self) -> TrainConfig:
-        """What is asked, without where to put it."""
-        asked = {field.name: getattr(self, field.name) for field in fields(TrainConfig)}
-        return TrainConfig(**{**asked, "workers": int(self.workers)})
+        """Return the options of the training run alone, without --out and --plan."""
+        options = {field.name: getattr(self, field.name) for field in fields(TrainConfig)}
+        return TrainConfig(**{**options, "workers": int(self.workers)})
 
     @property
     def min_workers(self) -> int:
-        """Workers without which the run waits."""
+        """Number of workers below which the run waits for nodes."""
         return self.workers.min_workers if isinstance(self.workers, WorkerRange) else self.workers
 
 
 def main() -> int:
-    """Exit status: 0 ended as it should, 1 failed, 2 asked for what cannot be, 143 stopped."""
-    asked = tyro.cli(TrainOptions)
+    """Run the command and return its exit status: 0 finished, 1 failed, 2 invalid options, 143 stopped."""
+    options = tyro.cli(TrainOptions)
     try:
-        validate_locations(asked.out, asked.plan)
-        warn_if_temporary_folder(asked.out)
-        asked = apply_plan(asked)
-        trial, out = asked.train_config(), asked.out.absolute()
-        require_usable_locations(trial, out)
-        if record := load_finished_run(out, trial):
-            print(f"{out} holds this trial, and it has ended: nothing to do")
+        validate_locations(options.out, options.plan)
+        warn_if_temporary_folder(options.out)
+        options = apply_plan(options)
+        config, out = options.train_config(), options.out.absolute()
+        require_usable_locations(config, out)
+        if record := load_finished_run(out, config):
+            print(f"{out} already holds this run, which has ended: nothing to do")
         else:
-            record = train_on_cluster(trial, out, asked.min_workers)
+            record = train_on_cluster(config, out, options.min_workers)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -95,33 +95,33 @@ def main() -> int:
         print(f"error: {describe_os_error(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("stopped before the training began", file=sys.stderr)
+        print("stopped before training started", file=sys.stderr)
         return SIGTERM_EXIT_STATUS
     if record is None:
-        print(f"stopped; the same command goes on from the last checkpoint in {out}")
+        print(f"stopped; the same command resumes from the last checkpoint in {out}")
         return SIGTERM_EXIT_STATUS
     print(format_summary(record, out))
     try:
         print(f"  page       {write_run_page(record, out)}")
     except OSError as error:
-        print(f"note: no page was written: {describe_os_error(error)}", file=sys.stderr)
+        print(f"note: cannot write the page of the run: {describe_os_error(error)}", file=sys.stderr)
     return 1 if record.failed else 0
 
 
 def format_summary(record: Record, out: Path) -> str:
-    """The record in a few lines."""
-    trial = record.config
-    crossed = f"{record.examples_to_target:,.0f} examples" if record.examples_to_target else "not reached"
+    """Format the record as a few lines of text."""
+    config = record.config
+    target = f"{record.examples_to_target:,.0f} examples" if record.examples_to_target else "not reached"
     noise = mean_noise_scale(record.laps)
     return "\n".join(
         [
-            f"{trial.workload}: {trial.workers} worker{'s' * (trial.workers > 1)} "
-            f"x {trial.batch_size} x {trial.grad_accumulation}"
-            f" = {trial.global_batch} examples a step, lr {trial.lr:g}, seed {trial.seed}",
+            f"{config.workload}: {config.workers} worker{'s' * (config.workers > 1)} "
+            f"x {config.batch_size} x {config.grad_accumulation}"
+            f" = {config.global_batch} examples per step, lr {config.lr:g}, seed {config.seed}",
             f"  ended      {record.outcome} after {record.laps[-1].seen if record.laps else 0:,} examples"
             f" in {record.seconds:.1f} s of training ({record.examples_per_second:,.0f} examples/s)",
-            f"  target     {record.target:g} on validation: {crossed}",
-            f"  test       {'not taken' if record.test is None else format(record.test, '.4f')}",
+            f"  target     {record.target:g} on validation: {target}",
+            f"  test       {'not measured' if record.test is None else format(record.test, '.4f')}",
             f"  noise      {'not measurable' if noise is None else f'about {noise:,.0f} examples'}",
             f"  record     {out / 'record.json'}",
         ]

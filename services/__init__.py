@@ -1,1 +1,1 @@
-"""Long-lived Ray Serve applications: the predictor, HTTP in and labels out."""
+"""Ray Serve applications: the predictor, which answers images with labels over HTTP, and the pages of runs."""

@@ -1,26 +1,26 @@
-"""How much one client may ask of a replica."""
+"""Limits on what clients may send to a replica."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Beyond these a request is refused, with a sentence that names the limit."""
+    """Limits beyond which a request is rejected, with a sentence that names the limit."""
 
     body_bytes: int = 8 << 20
-    """of one request"""
+    """bytes in the body of one request"""
     bodies_bytes: int = 32 << 20
-    """of all requests that are being read at a time"""
+    """bytes in the bodies of all requests that are being read at the same time"""
     read_seconds: float = 10.0
-    """for a request to arrive"""
+    """seconds for a request to arrive completely"""
     wait_seconds: float = 10.0
-    """from its arrival to its turn"""
+    """seconds from the arrival of a request to the start of its batch"""
     waiting: int = 128
-    """requests that wait for their turn"""
+    """requests of one model that wait for a batch"""
     pixels: int = 4_000_000
-    """of an encoded picture: what it says of itself, before it is decoded"""
+    """pixels of an encoded image, as its header gives them before it is decoded"""
     batch: int = 32
-    """pictures that a model is given at once"""
+    """images that a model computes in one batch"""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

@@ -1,4 +1,4 @@
-"""Pages of runs and sweeps as they go: serve run services.pages:build runs=runs port=8080."""
+"""Serve live pages of training runs and sweeps: serve run services.pages:build runs=runs port=8080."""
 
 import asyncio
 import sys
@@ -25,88 +25,89 @@ from services.http.server import HttpServer
 from services.routes.status_page import CONTENT_SECURITY_POLICY
 from services.settings import ListenSettings
 
-SHUTDOWN_SECONDS = 10.0  # for requests under way, at the end
-INDEX_CACHE_FACTOR = 9  # times what the index took, until it is made again: a tenth of a processor, however many look
+SHUTDOWN_SECONDS = 10.0  # for open requests when the server stops
+INDEX_CACHE_FACTOR = 9  # cached for 9 times its build time: at most a tenth of a processor, however many clients
 
 
 class PagesSettings(ListenSettings):
-    """What may follow `services.pages:build` as NAME=VALUE, or stand under `args` in YAML."""
+    """Arguments of `services.pages:build`, as NAME=VALUE on the command line or under `args` in YAML."""
 
     runs: str = Field("runs", min_length=1)
-    """folder below which runs and sweeps lie"""
+    """folder that holds runs and sweeps, at any depth"""
     port: int = Field(8080, ge=1, le=65535)
 
     @field_validator("runs")
     @classmethod
     def make_runs_absolute(cls, folder: str) -> str:
-        """The whole path: a replica works in another folder."""
+        """Make the path absolute, because a replica has another working directory."""
         return str(Path(folder).absolute())
 
 
 def build(args: dict[str, Any]) -> Application:
-    """The application. Of an argument that cannot be, the command line is told in a sentence."""
-    by_hand = not ray.is_initialized()
+    """Build the application; on a wrong argument the command line prints one sentence and exits with status 2."""
+    from_command_line = not ray.is_initialized()
     try:
-        asked = validate_settings(args)
+        settings = validate_settings(args)
     except ValueError as error:
-        if not by_hand:  # within a deployment from YAML, which shows what is raised
+        if not from_command_line:  # a deployment from YAML shows the exception itself
             raise
         print(f"error: {format_validation_error(error, PagesSettings)}", file=sys.stderr)  # noqa: T201
         sys.exit(2)
     start_serve_without_proxy()
-    if by_hand:
-        print_address(asked)
+    if from_command_line:
+        print_address(settings)
     deployment = serve.deployment(PagesServer, name="Pages").options(ray_actor_options={"num_cpus": 0})
-    return deployment.bind(asked.model_dump())
+    return deployment.bind(settings.model_dump())
 
 
 def validate_settings(args: dict[str, Any]) -> PagesSettings:
-    """What is asked for, if it can be."""
-    asked = PagesSettings.model_validate(args)
+    """Return the settings; refuse wrong arguments and files that cannot be used."""
+    settings = PagesSettings.model_validate(args)
     try:
-        there = Path(asked.runs).is_dir()
+        is_folder = Path(settings.runs).is_dir()
     except OSError:
-        there = False
-    if not there:
-        raise ValueError(f"runs={asked.runs} is no folder: give one below which runs lie")
-    asked.read_api_keys()
-    asked.require_tls()
-    return asked
+        is_folder = False
+    if not is_folder:
+        raise ValueError(f"runs={settings.runs} is not a folder: give the folder that holds the runs")
+    settings.read_api_keys()
+    settings.require_tls()
+    return settings
 
 
 class PagesServer:
-    """Makes a page anew when it is looked at; the index, of thousands of runs, only as often as it costs little."""
+    """HTTP server that builds each page on request; the index, which may list thousands of runs, is cached."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        asked = PagesSettings(**settings)
-        self.runs_root, self.auth = Path(asked.runs), ApiKeyAuth(asked.read_api_keys())
+        parsed = PagesSettings(**settings)
+        self.runs_root, self.auth = Path(parsed.runs), ApiKeyAuth(parsed.read_api_keys())
         routes = [("/", self.serve_index), ("/live", self.serve_index), ("/{name:path}.html", self.serve_page)]
         routes += [("/{name:path}.html/live", self.serve_page)]
         handlers: Any = {RequestRejected: handle_rejected, HTTPException: handle_not_found}
         self.app = Starlette(
-            routes=[Route(path, self.auth(one), methods=["GET"]) for path, one in routes], exception_handlers=handlers
+            routes=[Route(path, self.auth(endpoint), methods=["GET"]) for path, endpoint in routes],
+            exception_handlers=handlers,
         )
         self.index_lock = threading.Lock()
-        self.cached_index: tuple[float, Any] = (0.0, None)  # the index, and until when it is new enough
-        self.http_server = HttpServer(asked.host, asked.port, asked.certfile, asked.keyfile)
+        self.cached_index: tuple[float, Any] = (0.0, None)  # time until which the index may be reused, and the index
+        self.http_server = HttpServer(parsed.host, parsed.port, parsed.certfile, parsed.keyfile)
         self.http_server.start(lambda _: self.app)
 
     async def serve_index(self, request: Request) -> Response:
-        """All there is."""
+        """Answer with the index of all runs and sweeps."""
         return await asyncio.to_thread(self._index_response, request)
 
     async def serve_page(self, request: Request) -> Response:
-        """A run's or a sweep's."""
+        """Answer with a page of one run or sweep."""
         return await asyncio.to_thread(self._page_response, request)
 
     def _index_response(self, request: Request) -> Response:
         with self.index_lock:
-            begun = time.monotonic()
-            until, page = self.cached_index
-            if begun >= until:
+            started_at = time.monotonic()
+            expires_at, page = self.cached_index
+            if started_at >= expires_at:
                 page = self._build_index()
-                spent = time.monotonic() - begun
-                self.cached_index = begun + spent * (1 + INDEX_CACHE_FACTOR), page
+                build_seconds = time.monotonic() - started_at
+                self.cached_index = started_at + build_seconds * (1 + INDEX_CACHE_FACTOR), page
         return page_response(page, "live", request)
 
     def _build_index(self) -> Any:
@@ -114,11 +115,11 @@ class PagesServer:
         from dashboards.experiments import find_experiments
         from dashboards.panels.experiment_index import build_index_page
 
-        found = [refresh_page(one, write=False) for one in find_experiments(self.runs_root)]
+        experiments = [refresh_page(experiment, write=False) for experiment in find_experiments(self.runs_root)]
         return build_index_page(
-            found,
+            experiments,
             self.runs_root,
-            lambda one: next((f"{name}.html" for name in one.page_names(self.runs_root) if not one.problem), None),
+            lambda page: next((f"{name}.html" for name in page.page_names(self.runs_root) if not page.problem), None),
         )
 
     def _page_response(self, request: Request) -> Response:
@@ -126,30 +127,30 @@ class PagesServer:
         from dashboards.reports import build_page
 
         name = request.path_params["name"]
-        one = experiment_at(self.runs_root, Path(name).parent)
-        if one is None or name not in one.page_names(self.runs_root):
+        experiment = experiment_at(self.runs_root, Path(name).parent)
+        if experiment is None or name not in experiment.page_names(self.runs_root):
             raise HTTPException(404)
-        if one.problem:
-            raise page_cannot_be_shown(name, one.problem)
+        if experiment.problem:
+            raise page_cannot_be_shown(name, experiment.problem)
         try:
-            page = build_page(one, name.rpartition("/")[2])
+            page = build_page(experiment, name.rpartition("/")[2])
         except READ_ERRORS as error:
-            raise page_cannot_be_shown(name, mark_unreadable(one, error).problem) from None
+            raise page_cannot_be_shown(name, mark_unreadable(experiment, error).problem) from None
         return page_response(page, f"{name.rpartition('/')[2]}.html/live", request)
 
     def check_health(self) -> None:
-        """Raises if nothing answers here any more."""
+        """Raise RuntimeError if the HTTP server has stopped; Ray then replaces this replica."""
         if not self.http_server.is_alive:
-            raise RuntimeError("the HTTP server has ended")
+            raise RuntimeError("the HTTP server has stopped")
 
     def __del__(self) -> None:
-        """Ray's way to say that it is over."""
+        """Stop the server; Ray deletes the object when it shuts the replica down."""
         if http_server := getattr(self, "http_server", None):
             http_server.close(SHUTDOWN_SECONDS)
 
 
 def page_response(page: Any, live_url: str, request: Request) -> Response:
-    """The page, or what is new on it."""
+    """Return a page as HTML, or for its `/live` URL the JSON that updates an open page."""
     from dataclasses import replace
 
     from dashboards.page import build_live_update, render_html
@@ -161,13 +162,13 @@ def page_response(page: Any, live_url: str, request: Request) -> Response:
 
 
 async def handle_rejected(_: Request, error: Exception) -> Response:
-    """A sentence."""
+    """Answer a rejected request with its HTTP status and a sentence as JSON."""
     if not isinstance(error, RequestRejected):
         raise error
     return json_response({"error": error.message}, error.status, WWW_AUTHENTICATE if error.status == 401 else None)
 
 
 async def handle_not_found(request: Request, error: Exception) -> Response:
-    """Where there is nothing."""
+    """Answer a request for an unknown page with a sentence as JSON."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     return json_response({"error": page_is_unknown(request.url.path).message}, status)

@@ -1,7 +1,7 @@
-"""A replica: it holds models, and listens for requests by itself.
+"""Replica of the prediction service: it holds models and listens for HTTP requests by itself.
 
-Ray places it, watches its health, restarts it and scales it. No picture goes through Ray: a proxy or a handle would
-cost several times the CPU of the answer itself.
+Ray places, health-checks, restarts and scales it. Images do not pass through Ray: a proxy or a handle would cost
+several times the CPU time of the answer itself.
 """
 
 import asyncio
@@ -35,13 +35,13 @@ logger = logging.getLogger("equipoise.service")
 
 
 class Replica:
-    """One replica."""
+    """Deployment class of the prediction service: models, HTTP server, drift observer and capture store."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         import torch
 
         self.settings = ReplicaSettings(**settings)
-        torch.set_num_threads(1)  # as engines were timed; replicas are as many as cores
+        torch.set_num_threads(1)  # engines were timed so; there are as many replicas as cores
         self.limits = self.settings.limits
         configure_logger(logger.name, logging.WARNING, create_stderr_handler())
         prepare_metrics_folder()
@@ -51,9 +51,9 @@ class Replica:
         self.capture_store = (
             CaptureStore(self.settings.capture_dir, self.settings.max_captures) if self.settings.capture_dir else None
         )
-        keeper = CaptureSampler(self.capture_store) if self.capture_store else None
+        capture_sampler = CaptureSampler(self.capture_store) if self.capture_store else None
         self.observer = (
-            DriftObserver(self.metrics, self.drift_client, self.settings.report_seconds, keeper)
+            DriftObserver(self.metrics, self.drift_client, self.settings.report_seconds, capture_sampler)
             if self.drift_client
             else None
         )
@@ -64,29 +64,29 @@ class Replica:
         self.swap_lock = asyncio.Lock()
         self.watch_task: asyncio.Task[None] | None = None
         self.last_busy_sample = (time.monotonic(), 0.0)
-        asked = self.settings
-        self.http_server = HttpServer(asked.host, asked.port, asked.certfile, asked.keyfile)
+        listen = self.settings
+        self.http_server = HttpServer(listen.host, listen.port, listen.certfile, listen.keyfile)
 
     async def reconfigure(self, user_config: dict[str, Any]) -> None:
-        """Swap to the bundles that are wanted now; requests go on meanwhile."""
+        """Swap to the bundles of a new user_config while requests continue to be answered."""
         async with self.swap_lock:
             try:
-                self.model_specs = {name: ModelSpec(**one) for name, one in user_config.items()}
+                self.model_specs = {name: ModelSpec(**spec) for name, spec in user_config.items()}
             except (TypeError, ValueError) as error:
-                self._reject_swap(f"user_config is not a list of models by name, each with its bundle ({error})")
+                self._reject_swap(f"user_config must map the name of each model to its bundle: {error}")
             else:
                 await asyncio.to_thread(self._apply_specs)
         if not self.background_tasks:
-            tasks = [
+            coroutines = [
                 self.metrics_history.collect_snapshots(),
                 *([self.observer.report_every_tick()] if self.observer else []),
             ]
-            self.background_tasks = [asyncio.create_task(one) for one in tasks]
+            self.background_tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
         if self.settings.reload_seconds and self.watch_task is None:
             self.watch_task = asyncio.create_task(self._watch_bundles(self.settings.reload_seconds))
 
     async def _watch_bundles(self, seconds: float) -> None:
-        """Swap whenever another bundle lies under the same name."""
+        """Swap bundles in whenever they were replaced under the same name."""
         while True:
             await asyncio.sleep(seconds)
             try:
@@ -94,10 +94,10 @@ class Replica:
                     if await asyncio.to_thread(self._bundles_changed):
                         await asyncio.to_thread(self._apply_specs)
             except Exception:  # a store that cannot be reached now may be reached later
-                logger.exception("the bundles cannot be looked at")
+                logger.exception("cannot check the bundles for changes")
 
     def _bundles_changed(self) -> bool:
-        """Whether another bundle is there; while one is being replaced there is none, and nothing changes yet."""
+        """Return whether a bundle was replaced; not yet while one is being replaced, and so is missing."""
         now = bundle_fingerprints(self.model_specs)
         return now != self.fingerprints and None not in now.values()
 
@@ -108,56 +108,56 @@ class Replica:
             return
         try:
             self.application.model_registry.apply_specs(self.model_specs)
-        except ValueError as error:  # what answered goes on to answer
+        except ValueError as error:  # the present bundles continue to answer
             self._reject_swap(str(error))
             return
         self.application.model_registry.load_error = None
         self.metrics.bundle_swaps.labels("done").inc()
 
     def _reject_swap(self, reason: str) -> None:
-        """Say that nothing changed; a replica that has nothing to answer with does not start."""
+        """Log that no bundle was swapped; raise ValueError if the replica has no bundle yet."""
         if self.application is None:
             raise ValueError(reason)
         self.application.model_registry.load_error = reason
-        logger.error("nothing was swapped: %s", reason)
+        logger.error("no bundle was swapped: %s", reason)
         self.metrics.bundle_swaps.labels("refused").inc()
 
     def record_autoscaling_stats(self) -> dict[str, float]:
-        """How much of the time since the last call was spent computing."""
+        """Return the fraction of the time since the last call that was spent computing."""
         if self.application is None:
             return {BUSY_METRIC_NAME: 0.0}
-        before, self.last_busy_sample = (
-            self.last_busy_sample,
-            (time.monotonic(), self.application.model_registry.busy_seconds()),
-        )
-        seconds, busy = (now - then for now, then in zip(self.last_busy_sample, before, strict=True))
+        last_sample = self.last_busy_sample
+        self.last_busy_sample = time.monotonic(), self.application.model_registry.busy_seconds()
+        seconds, busy = (now - then for now, then in zip(self.last_busy_sample, last_sample, strict=True))
         return {BUSY_METRIC_NAME: max(0.0, busy) / max(seconds, 1e-9)}
 
     def _create_application(self, loop: asyncio.AbstractEventLoop) -> HttpApplication:
-        models = ModelRegistry(self.limits, loop, self.observer or self.metrics, self.observer is not None)
-        models.apply_specs(self.model_specs)
+        registry = ModelRegistry(self.limits, loop, self.observer or self.metrics, self.observer is not None)
+        registry.apply_specs(self.model_specs)
         gc.collect()
-        gc.freeze()  # what is there now stays: to look through it again and again would hold up requests
+        gc.freeze()  # what exists now stays: collecting it again and again would delay requests
         path = self.settings.access_log
-        accesses = configure_logger("equipoise.access", logging.INFO, create_access_log_handler(path)) if path else None
+        access_log = (
+            configure_logger("equipoise.access", logging.INFO, create_access_log_handler(path)) if path else None
+        )
         return HttpApplication(
-            models,
+            registry,
             self.limits,
             self.metrics,
             self.settings.read_api_keys(),
-            accesses,
+            access_log,
             self.drift_client,
             self.capture_store,
             self.metrics_history,
         )
 
     def check_health(self) -> None:
-        """Raises if nothing answers here any more."""
+        """Raise RuntimeError if the HTTP server has stopped; Ray then replaces this replica."""
         if self.application is not None and not self.http_server.is_alive:
-            raise RuntimeError("the HTTP server has ended")
+            raise RuntimeError("the HTTP server has stopped")
 
     def __del__(self) -> None:
-        """Ray's way to say that a replica is to end: those under way are answered first."""
+        """Answer open requests, then stop; Ray deletes the object when it shuts the replica down."""
         if application := getattr(self, "application", None):
             application.draining = True
         if http_server := getattr(self, "http_server", None):
@@ -165,13 +165,13 @@ class Replica:
 
 
 def create_drift_client(settings: ReplicaSettings) -> DriftClient | None:
-    """The way to the monitor, if drift is watched for."""
+    """Create the client of the drift monitor; return None if drift detection is off."""
     if not settings.drift:
         return None
-    state = settings.state_dir or str(Path(gettempdir()) / f"equipoise-drift-{settings.port}")
+    state_dir = settings.state_dir or str(Path(gettempdir()) / f"equipoise-drift-{settings.port}")
     return DriftClient(
         f"equipoise-drift-{settings.port}",
-        state,
+        state_dir,
         settings.requests_per_false_alarm,
         settings.report_seconds,
         settings.webhook,
@@ -179,11 +179,11 @@ def create_drift_client(settings: ReplicaSettings) -> DriftClient | None:
 
 
 def create_access_log_handler(path: str) -> logging.Handler:
-    """Into a file that may be moved away at any time; replicas of a machine share it."""
+    """Create the handler of the access log, a file that replicas share and that may be rotated at any time."""
     return WatchedFileHandler(path, encoding="utf-8")
 
 
 def bundle_fingerprints(model_specs: dict[str, ModelSpec]) -> dict[str, str | None]:
-    """Which file lies where each bundle is described, now."""
-    paths = {path for one in model_specs.values() for path in one.bundle_paths()}
+    """Return the present fingerprint of each bundle's manifest by bundle path; None where it is missing."""
+    paths = {path for spec in model_specs.values() for path in spec.bundle_paths()}
     return {path: file_fingerprint(f"{path.rstrip('/')}/{MANIFEST_FILE}") for path in paths}

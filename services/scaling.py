@@ -1,7 +1,7 @@
-"""How many replicas there should be: as many as keep each of them busy for most of the time, and no more.
+"""Autoscaling policy: the fewest replicas with which each is busy for at most 70 % of the time.
 
-Ray counts what passes its own proxies and handles, and sees no request here. Replicas tell how much of the time they
-compute; a number of open requests would say how many clients there are rather than how much work.
+Ray counts the requests that pass its own proxies and handles, and sees none here. So replicas report the fraction of
+time for which they compute; a number of open requests would depend on the number of clients rather than on the work.
 """
 
 import math
@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ray.serve.config import AutoscalingContext
 
-TARGET_BUSY_FRACTION = 0.7  # of the time: beyond it requests wait for each other
-BUSY_METRIC_NAME = "busy"  # what replicas call it
+TARGET_BUSY_FRACTION = 0.7  # of the time; above it requests wait for each other
+BUSY_METRIC_NAME = "busy"  # name of the metric that replicas report
 
 
 def policy(context: "AutoscalingContext") -> tuple[int, dict[str, Any]]:
-    """Ray's question, and our answer; its own delays and bounds are applied to that."""
+    """Return the number of replicas to Ray's autoscaler, which then applies its own delays and bounds."""
     busy = (context.aggregated_metrics or {}).get(BUSY_METRIC_NAME, {})
     return required_replicas([*busy.values()], context.target_num_replicas), {}
 
 
 def required_replicas(busy_fractions: list[float], current: int) -> int:
-    """How many it takes, of what each computed lately as a share of the time; as many as now if nobody said."""
+    """Return the replicas needed for the load that each replica's busy fraction shows; `current` without reports."""
     return max(1, math.ceil(sum(busy_fractions) / TARGET_BUSY_FRACTION - 1e-9)) if busy_fractions else current

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from equipoise.planning.examples_to_target import SettingRuns, expected_examples
 from equipoise.planning.measurements import read_examples_to_target
 from equipoise.planning.search import GRID_LR_REACH_OCTAVES, round_to_half_octave
+from equipoise.planning.setting_runs import SettingRuns, expected_examples
 from equipoise.planning.step_time_fit import StepTimeFit, fit_step_time
 
 DATA = Path(__file__).parents[2] / "tests" / "data"

@@ -9,8 +9,8 @@ from benchmarks.search_policies.ground_truth import Choice, Truth, first_rate
 from equipoise.planning.examples_to_target import fit_examples_curve
 from equipoise.planning.plan import ClusterShape, enumerate_options, rank_options
 from equipoise.planning.search import GRID_LR_REACH_OCTAVES, PRUNE_FACTOR, Search, Suggestion
-from jobs.ray_tune.tuner import FINISHED_TRIAL_COLUMNS
-from jobs.sweep import FastestWorkers
+from jobs.ray_tune.fastest_workers import FastestWorkers
+from jobs.ray_tune.trial_records import FINISHED_TRIAL_COLUMNS
 
 SLOTS = 2
 LADDER_SECONDS = 1.0  # that timing a batch takes a worker: five laps of 0.1 s, and what settles first

@@ -1,6 +1,7 @@
-"""An index over many experiments: sortable, and two of them side by side."""
+"""Index page of many experiments: a sortable table, with a comparison of two side by side."""
 
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +15,7 @@ from dashboards.page import FactList, Link, Note, Page, Section, SectionPart, Ta
 from dashboards.panels.training_run import run_facts
 from dashboards.plan_tables import candidate_plans
 from dashboards.theme import format_interval
-from equipoise.formatting import format_number
+from equipoise.formatting import format_number, pluralize
 from equipoise.runs.record import Record
 
 INDEX_TITLE = "Experiments"
@@ -30,66 +31,64 @@ INDEX_COLUMNS = (
     "seconds",
     "examples",
 )
-MAX_CURVE_POINTS = 60  # of a curve, where two are compared
+MAX_CURVE_POINTS = 60  # of a curve in a comparison
 
 
 def build_index_page(
     experiments: Sequence[Experiment], root: Path, find_link: Callable[[Experiment], str | None]
 ) -> Page:
-    """Of all that was found below a folder; `lead_to` says where the page of each is, if it has one."""
+    """Build the index page of experiments below a folder; `find_link` returns the URL of one's page, or None."""
     if not experiments:
-        words = f"There is nothing of ours below {root}: sweeps and runs leave their records in their --out."
-        return Page(
-            title=INDEX_TITLE, lead="", sections=[Section(title="Nothing yet", parts=[Note(name="none", text=words)])]
-        )
-    names = [experiment_name(one, root) for one in experiments]
+        text = f"There are no runs or sweeps below {root}: they write their records to the folder given as --out."
+        empty = Section(title="No experiments yet", parts=[Note(name="none", text=text)])
+        return Page(title=INDEX_TITLE, lead="", sections=[empty])
+    names = [experiment_name(experiment, root) for experiment in experiments]
     rows = []
-    for one, label in zip(experiments, names, strict=True):
-        to = find_link(one)
-        rows.append([Link(label, quote(os.fsencode(to))) if to else label, *row_cells(one)])
+    for experiment, name in zip(experiments, names, strict=True):
+        url = find_link(experiment)
+        rows.append([Link(name, quote(os.fsencode(url))) if url else name, *row_cells(experiment)])
     parts: list[SectionPart] = [FactList(name="counts", facts=count_by_kind(experiments))]
     parts += [Table(name="experiments", columns=INDEX_COLUMNS, rows=rows, row_labels=names)]
-    wrong = [
-        Note(name=f"wrong-{at}", text=f"{experiment_name(one, root)}: {one.problem}")
-        for at, one in enumerate(experiments)
-        if one.problem
+    problems = [
+        Note(name=f"wrong-{index}", text=f"{name}: {experiment.problem}")
+        for index, (experiment, name) in enumerate(zip(experiments, names, strict=True))
+        if experiment.problem
     ]
-    sections = [Section(title="All", parts=parts)]
-    sections += [Section(title="Not whole", parts=wrong)] if wrong else []
-    compared = {label: comparison_entry(one) for one, label in zip(experiments, names, strict=True)}
-    return Page(
-        title=INDEX_TITLE, lead=f"{len(experiments)} below {root}", sections=sections, comparison_entries=compared
-    )
+    sections = [Section(title="All experiments", parts=parts)]
+    sections += [Section(title="Incomplete or unreadable", parts=problems)] if problems else []
+    entries = {name: comparison_entry(experiment) for experiment, name in zip(experiments, names, strict=True)}
+    lead = f"{pluralize(len(experiments), 'experiment')} below {root}"
+    return Page(title=INDEX_TITLE, lead=lead, sections=sections, comparison_entries=entries)
 
 
 def page_link_finder(out: Path) -> Callable[[Experiment], str | None]:
-    """Leads from a file to the page that lies beside an experiment."""
-    return lambda one: os.path.relpath(one.page_path, out.parent) if one.page_path else None
+    """Return a function from an experiment to the path of its page relative to the index file, None without a page."""
+    return lambda experiment: os.path.relpath(experiment.page_path, out.parent) if experiment.page_path else None
 
 
 def experiment_name(experiment: Experiment, root: Path) -> str:
-    """Where it lies."""
+    """Return the path of an experiment below the root, as its name."""
     return experiment.path.relative_to(root).as_posix()
 
 
 def count_by_kind(experiments: Sequence[Experiment]) -> dict[str, str]:
-    """How many there are of each kind."""
-    kinds = sorted({one.kind for one in experiments})
-    return {f"{kind}s" if kind != "?" else kind: str(sum(one.kind == kind for one in experiments)) for kind in kinds}
+    """Return the number of experiments of each kind."""
+    counts = Counter(experiment.kind for experiment in experiments)
+    return {f"{kind}s" if kind != "?" else kind: str(count) for kind, count in sorted(counts.items())}
 
 
 def row_cells(experiment: Experiment) -> list[Any]:
-    """A row, after the name."""
-    came = (
+    """Return the cells of an experiment's row after its name."""
+    outcome = (
         ["", None, None, None, experiment.problem[:60], None, None]
         if experiment.problem
         else outcome_cells(experiment.content)
     )
-    return [experiment.kind, format_modified(experiment.modified), *came]
+    return [experiment.kind, format_modified(experiment.modified), *outcome]
 
 
 def format_modified(seconds: float) -> str:
-    """When; nothing of a time that no calendar has."""
+    """Format seconds since 1970 as date and time in UTC; an empty string if out of the calendar's range."""
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
     except (ValueError, OverflowError, OSError):
@@ -97,14 +96,14 @@ def format_modified(seconds: float) -> str:
 
 
 def outcome_cells(content: Any) -> list[Any]:
-    """Workload, workers, batch, learning rate, what came of it, seconds, examples to the target."""
+    """Return workload, workers, batch size, learning rate, outcome, seconds and examples to the target."""
     if isinstance(content, Record):
-        trial = content.config
+        config = content.config
         return [
-            trial.workload,
-            trial.workers,
-            trial.batch_size,
-            trial.lr,
+            config.workload,
+            config.workers,
+            config.batch_size,
+            config.lr,
             content.status,
             content.seconds,
             content.examples_to_target,
@@ -113,45 +112,45 @@ def outcome_cells(content: Any) -> list[Any]:
         workload, chosen = content.trial.get("workload", ""), content.plan["plan"]
         if not chosen:
             return [workload, None, None, None, "no plan", None, None]
-        told = ["plan", chosen["seconds"]["value"], chosen.get("examples")]
-        return [workload, chosen["workers"], chosen["batch"], chosen["lr"], *told]
+        outcome = ["plan", chosen["seconds"]["value"], chosen.get("examples")]
+        return [workload, chosen["workers"], chosen["batch"], chosen["lr"], *outcome]
     if "state" in content:
-        said = content["state"] + (f": {content['cause']}" if content.get("cause") else "")
-        return ["", None, None, None, said, None, content["images"]]
+        verdict = content["state"] + (f": {content['cause']}" if content.get("cause") else "")
+        return ["", None, None, None, verdict, None, content["images"]]
     accuracy = content["metrics"].get("accuracy") if isinstance(content["metrics"], Mapping) else None
-    said = "published" if not isinstance(accuracy, float) else f"published, accuracy {accuracy:.4f}"
-    return [content["name"], None, None, None, said, None, None]
+    published = "published" if not isinstance(accuracy, float) else f"published, accuracy {accuracy:.4f}"
+    return [content["name"], None, None, None, published, None, None]
 
 
 def comparison_entry(experiment: Experiment) -> dict[str, Any]:
-    """What is shown of it beside another."""
+    """Return the facts, and perhaps a curve, that are shown of an experiment beside another."""
     if experiment.problem:
-        return {"facts": {"kind": experiment.kind, "not whole": experiment.problem}}
+        return {"facts": {"kind": experiment.kind, "problem": experiment.problem}}
     if isinstance(experiment.content, Record):
         return {"facts": run_facts(experiment.content), "curve": metric_curve(experiment.content)}
     if isinstance(experiment.content, Sweep):
         return {"facts": sweep_facts(experiment.content), "curve": time_to_target_curve(experiment.content)}
     texts = [format_number(value) if isinstance(value, float) else str(value) for value in row_cells(experiment)]
-    return {"facts": {label: text for label, text in zip(INDEX_COLUMNS[1:], texts, strict=True) if text != "None"}}
+    return {"facts": {column: text for column, text in zip(INDEX_COLUMNS[1:], texts, strict=True) if text != "None"}}
 
 
 def metric_curve(record: Record) -> dict[str, Any] | None:
-    """The metric over examples seen."""
+    """Return the validation metric over examples seen, up to `MAX_CURVE_POINTS`; None without evaluations."""
     laps = [lap for lap in record.laps if lap.metric is not None]
     if not laps:
         return None
-    some = [laps[place] for place in np.unique(np.linspace(0, len(laps) - 1, MAX_CURVE_POINTS).astype(int))]
-    points = {"x": [lap.seen for lap in some], "y": [round(lap.metric or 0.0, 5) for lap in some]}
+    sampled = [laps[index] for index in np.unique(np.linspace(0, len(laps) - 1, MAX_CURVE_POINTS).astype(int))]
+    points = {"x": [lap.seen for lap in sampled], "y": [round(lap.metric or 0.0, 5) for lap in sampled]}
     return points | {"across": "examples seen", "up": "metric, validation"}
 
 
 def sweep_facts(sweep: Sweep) -> dict[str, str]:
-    """The plan of a sweep."""
+    """Return the plan of a sweep in words."""
     chosen = sweep.plan["plan"]
-    found = {"workload": str(sweep.trial.get("workload", "-")), "trials": str(sweep.num_trials)}
+    facts = {"workload": str(sweep.trial.get("workload", "-")), "trials": str(sweep.num_trials)}
     if not chosen:
-        return found | {"plan": "none"}
-    return found | {
+        return facts | {"plan": "none"}
+    return facts | {
         "workers x batch": f"{chosen['workers']} x {chosen['batch']}",
         "learning rate": format_number(chosen["lr"]),
         "time to the target": format_interval(chosen["seconds"], "s"),
@@ -161,10 +160,10 @@ def sweep_facts(sweep: Sweep) -> dict[str, str]:
 
 
 def time_to_target_curve(sweep: Sweep) -> dict[str, Any] | None:
-    """The least time to the target over the global batch."""
+    """Return the shortest predicted time to the target by global batch; None without plans."""
     plans = candidate_plans(sweep.plan)
     if plans.empty:
         return None
-    least = plans.groupby("global_batch")["seconds"].min()
-    points = {"x": [int(batch) for batch in least.index], "y": [float(value) for value in least]}
+    shortest = plans.groupby("global_batch")["seconds"].min()
+    points = {"x": [int(batch) for batch in shortest.index], "y": [float(value) for value in shortest]}
     return points | {"across": "global batch, examples", "up": "seconds to the target"}

@@ -1,4 +1,4 @@
-"""Plans against each other: time against cost, and time over workers and batch."""
+"""Panels that compare plans: time against cost with the Pareto front, and time by workers and batch size."""
 
 import numpy as np
 import plotly.graph_objects as go
@@ -9,24 +9,24 @@ from equipoise.type_aliases import JsonObject
 
 
 def pareto_figure(plan_json: JsonObject) -> go.Figure:
-    """Time against cost; what nothing beats is joined, its knee and the cheapest within a deadline are marked."""
-    plans, along = candidate_plans(plan_json), candidate_plans({**plan_json, "options": plan_json["front"]})
+    """Draw time against cost of every plan, the Pareto front with its knee, and the cheapest plan within a deadline."""
+    plans, front = candidate_plans(plan_json), candidate_plans({**plan_json, "options": plan_json["front"]})
     figure = go.Figure()
     hover = format_plans(plans)
     marker = {
         "color": NEUTRAL_COLOR,
-        "symbol": ["circle" if one else "circle-open" for one in plans.measured],
+        "symbol": ["circle" if measured else "circle-open" for measured in plans.measured],
         "size": 7,
     }
     figure.add_scatter(
         x=plans.seconds, y=plans.worker_seconds, mode="markers", marker=marker, text=hover, name="every plan"
     )
     figure.add_scatter(
-        x=along.seconds,
-        y=along.worker_seconds,
+        x=front.seconds,
+        y=front.worker_seconds,
         mode="lines+markers",
         line_color=BLUE,
-        text=format_plans(along),
+        text=format_plans(front),
         name="the front",
     )
     if knee := plan_json.get("knee"):
@@ -35,7 +35,7 @@ def pareto_figure(plan_json: JsonObject) -> go.Figure:
             y=[knee["worker_seconds"]],
             mode="markers",
             marker={"symbol": "diamond-open", "size": 16, "color": ORANGE, "line_width": 2},
-            name="its knee",
+            name="knee of the front",
         )
     figure.add_scatter(
         x=[],
@@ -50,31 +50,31 @@ def pareto_figure(plan_json: JsonObject) -> go.Figure:
 
 
 def build_deadline_slider(plan_json: JsonObject) -> JsonObject | None:
-    """What a slider chooses among; None where there is no choice."""
-    along = candidate_plans({**plan_json, "options": plan_json["front"]})
-    if len(along) < 2:
+    """Build the deadline slider of the Pareto front; None if the front has fewer than two plans."""
+    front = candidate_plans({**plan_json, "options": plan_json["front"]})
+    if len(front) < 2:
         return None
     plans = [
         {"words": words, "seconds": seconds, "worker_seconds": cost}
-        for words, seconds, cost in zip(format_plans(along), along.seconds, along.worker_seconds, strict=True)
+        for words, seconds, cost in zip(format_plans(front), front.seconds, front.worker_seconds, strict=True)
     ]
-    low, high = float(along.seconds.min()), float(along.seconds.max())
+    low, high = float(front.seconds.min()), float(front.seconds.max())
     start = plan_json["knee"]["seconds"]["value"] if plan_json.get("knee") else high
-    told = {"label": "a deadline", "plans": plans, "mark": len(pareto_figure(plan_json).data) - 1}
-    return told | {"low": low * 0.9, "high": high * 1.1, "value": start}
+    slider = {"label": "deadline", "plans": plans, "mark": len(pareto_figure(plan_json).data) - 1}
+    return slider | {"low": low * 0.9, "high": high * 1.1, "value": start}
 
 
 def time_heatmap_figure(plan_json: JsonObject) -> go.Figure:
-    """Time to the target over workers and batch: dark is fast."""
+    """Draw the time to the target by workers and batch size per worker, dark blue for fast."""
     plans = candidate_plans(plan_json).sort_values("nodes").drop_duplicates(["workers", "batch"])
-    square = plans.pivot_table(index="workers", columns="batch", values="seconds")
-    texts = [["" if np.isnan(value) else format_seconds(value) for value in row] for row in square.to_numpy()]
-    values = np.log10(square.to_numpy(dtype=float))
+    grid = plans.pivot_table(index="workers", columns="batch", values="seconds")
+    texts = [["" if np.isnan(value) else format_seconds(value) for value in row] for row in grid.to_numpy()]
+    values = np.log10(grid.to_numpy(dtype=float))
     figure = go.Figure(
         go.Heatmap(
             z=values,
-            x=[f"{batch:,}" for batch in square.columns],
-            y=[str(workers) for workers in square.index],
+            x=[f"{batch:,}" for batch in grid.columns],
+            y=[str(workers) for workers in grid.index],
             text=texts,
             texttemplate="%{text}",
             textfont={"color": "#ffffff"},
@@ -85,6 +85,6 @@ def time_heatmap_figure(plan_json: JsonObject) -> go.Figure:
             ygap=2,
         )
     )
-    figure.update_xaxes(title_text="batch of a worker, examples", type="category")
+    figure.update_xaxes(title_text="batch size per worker, examples", type="category")
     figure.update_yaxes(title_text="workers", type="category")
-    return apply_theme(figure, 160 + 44 * len(square))
+    return apply_theme(figure, 160 + 44 * len(grid))

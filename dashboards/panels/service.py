@@ -1,4 +1,4 @@
-"""How a service does: rate, latency, batch sizes, refusals, versions; from counts that were noted now and then."""
+"""Panels of a service: rate, latency, batch sizes, refusals and versions, from snapshots of its metrics."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -15,55 +15,56 @@ from equipoise.formatting import format_number
 MetricsSnapshot = Mapping[str, Any]
 
 QUANTILE_COLORS = {0.5: BLUE, 0.9: AMBER, 0.99: ORANGE}
-MAX_MARKED_POINTS = 40  # points, which are marked: a line alone would not show those without neighbours
+MAX_MARKED_POINTS = 40  # up to so many points get markers: a line alone would not show isolated points
+TIME_COLUMNS = ("time", "seconds")  # of the tables of increases, beside a column per label
 OUTCOME_COLORS = {"answered": BLUE, "refused": AMBER, "failed": ORANGE}
 
 
 def snapshot_deltas(snapshots: Sequence[MetricsSnapshot], metric: str) -> pd.DataFrame:
-    """What was added from one note to the next, a column for each name, over the time of the later one.
+    """Return the increase of a metric from each snapshot to the next, a column per label.
 
-    Where a count fell, the service had begun anew: then all of it is new.
+    Where a count fell, the service had restarted: then the whole count is the increase.
     """
     rows = []
     for before, after in pairwise(snapshots):
-        was, now = before[metric], after[metric]
-        added = {name: value - was.get(name, 0) if value >= was.get(name, 0) else value for name, value in now.items()}
-        moment = datetime.fromtimestamp(after["time"], UTC)
-        rows.append({"time": moment, "seconds": after["time"] - before["time"], **added})
+        old, new = before[metric], after[metric]
+        added = {name: value - old.get(name, 0) if value >= old.get(name, 0) else value for name, value in new.items()}
+        time = datetime.fromtimestamp(after["time"], UTC)
+        rows.append({"time": time, "seconds": after["time"] - before["time"], **added})
     return pd.DataFrame(rows, columns=list(dict.fromkeys(["time", "seconds", *(name for row in rows for name in row)])))
 
 
 def request_rates(snapshots: Sequence[MetricsSnapshot]) -> pd.DataFrame:
-    """Requests a second, by what came of them."""
+    """Return the requests per second by outcome: answered, refused, failed."""
     table = snapshot_deltas(snapshots, "requests")
-    found = table[["time", "seconds"]].copy()
+    rates = table[["time", "seconds"]].copy()
     for name in OUTCOME_COLORS:
-        columns = [one for one in table.columns if one not in ("time", "seconds") and classify_status(one) == name]
-        found[name] = table[columns].fillna(0).sum(axis=1) / table.seconds
-    return found
+        columns = [label for label in table.columns if label not in TIME_COLUMNS and classify_status(label) == name]
+        rates[name] = table[columns].fillna(0).sum(axis=1) / table.seconds
+    return rates
 
 
 def classify_status(status: str) -> str:
-    """What a status means; a 503 is a refusal and no failure."""
+    """Return the outcome that an HTTP status stands for; a 503 counts as refused, not as failed."""
     if status.startswith("4") or status == "503":
         return "refused"
     return "failed" if status.startswith("5") else "answered"
 
 
 def latency_quantiles(snapshots: Sequence[MetricsSnapshot]) -> pd.DataFrame:
-    """Milliseconds of predictions, by quantile: within the buckets that were counted."""
+    """Return latency quantiles of predictions in milliseconds, interpolated within the histogram's buckets."""
     table = snapshot_deltas(snapshots, "seconds")
-    bounds = sorted((float(name), name) for name in table.columns if name not in ("time", "seconds"))
+    bounds = sorted((float(name), name) for name in table.columns if name not in TIME_COLUMNS)
     rows = []
     for _, row in table.iterrows():
         counts = [(bound, float(row[name])) for bound, name in bounds]
-        found: dict[Any, Any] = {"time": row["time"], **{q: bucket_quantile(counts, q) for q in QUANTILE_COLORS}}
-        rows.append(found)
+        quantiles: dict[Any, Any] = {q: bucket_quantile(counts, q) for q in QUANTILE_COLORS}
+        rows.append({"time": row["time"], **quantiles})
     return pd.DataFrame(rows, columns=["time", *QUANTILE_COLORS])
 
 
 def bucket_quantile(cumulative_counts: Sequence[tuple[float, float]], q: float) -> float | None:
-    """In milliseconds, of cumulative counts up to each bound; in the last bucket, its lower bound."""
+    """Return a quantile in milliseconds from cumulative counts by upper bound; in the last bucket its lower bound."""
     total = cumulative_counts[-1][1] if cumulative_counts else 0.0
     if not total > 0:
         return None
@@ -78,17 +79,17 @@ def bucket_quantile(cumulative_counts: Sequence[tuple[float, float]], q: float) 
 
 
 def batch_size_counts(snapshots: Sequence[MetricsSnapshot]) -> dict[str, float]:
-    """Batches by how many pictures were computed at once, since the service began."""
-    held = snapshots[-1]["batches"] if snapshots else {}
-    found, before, below = {}, 0.0, 0
-    for bound, name in sorted((float(name), name) for name in held):
-        found[format_bucket(below, bound)] = held[name] - before
-        before, below = held[name], below if bound == float("inf") else int(bound)
-    return found
+    """Return the number of computed batches by size, since the service started."""
+    cumulative = snapshots[-1]["batches"] if snapshots else {}
+    counts, before, below = {}, 0.0, 0
+    for bound, name in sorted((float(name), name) for name in cumulative):
+        counts[format_bucket(below, bound)] = cumulative[name] - before
+        before, below = cumulative[name], below if bound == float("inf") else int(bound)
+    return counts
 
 
 def format_bucket(lower: int, upper: float) -> str:
-    """A bucket in words."""
+    """Return a bucket in words, such as `3 to 4` or `over 4`."""
     if upper == float("inf"):
         return f"over {lower}"
     return f"{upper:.0f}" if upper == lower + 1 else f"{lower + 1} to {upper:.0f}"
@@ -97,94 +98,95 @@ def format_bucket(lower: int, upper: float) -> str:
 def time_series_figure(
     table: pd.DataFrame, colors: Mapping[Any, str], axis_title: str, label_format: str = "{}"
 ) -> go.Figure:
-    """Columns over time."""
+    """Draw the columns of a table over time, one line each."""
     figure = go.Figure()
     mode = "lines" if len(table) > MAX_MARKED_POINTS else "lines+markers"
-    for name, shade in colors.items():
+    for name, color in colors.items():
         if name in table:
-            figure.add_scatter(x=table.time, y=table[name], mode=mode, line_color=shade, name=label_format.format(name))
+            figure.add_scatter(x=table.time, y=table[name], mode=mode, line_color=color, name=label_format.format(name))
     figure.update_yaxes(title_text=axis_title, rangemode="tozero")
     figure.update_xaxes(title_text="time, UTC")
     return apply_theme(figure, 300)
 
 
 def version_rates_figure(snapshots: Sequence[MetricsSnapshot]) -> go.Figure:
-    """Pictures a second, by version of each model."""
+    """Draw the images per second by model version."""
     table = snapshot_deltas(snapshots, "pictures")
-    names = [name for name in table.columns if name not in ("time", "seconds")]
+    names = [name for name in table.columns if name not in TIME_COLUMNS]
     rates = pd.DataFrame({"time": table.time, **{name: table[name].fillna(0) / table.seconds for name in names}})
-    return time_series_figure(rates, {name: series_color(at) for at, name in enumerate(names)}, "pictures/s")
+    return time_series_figure(rates, {name: series_color(index) for index, name in enumerate(names)}, "images/s")
 
 
 def service_facts(snapshots: Sequence[MetricsSnapshot]) -> dict[str, str]:
-    """How it stands."""
+    """Return the state of a service in numbers: requests by outcome, rate and latency."""
     if not snapshots:
-        return {"requests": "none were counted yet"}
+        return {"requests": "none yet"}
     last = snapshots[-1]
-    counted = dict.fromkeys(OUTCOME_COLORS, 0)
+    counts = dict.fromkeys(OUTCOME_COLORS, 0)
     for status, count in last["requests"].items():
-        counted[classify_status(status)] += int(count)
-    found = {name: f"{count:,}" for name, count in counted.items()}
+        counts[classify_status(status)] += int(count)
+    facts = {name: f"{count:,}" for name, count in counts.items()}
     if len(snapshots) > 1:
-        found["rate now"] = f"{format_number(float(request_rates(snapshots[-2:]).answered.iloc[-1]))} requests/s"
-        slow = latency_quantiles(snapshots)[0.99].dropna()
-        found["p99 lately"] = f"{format_number(float(slow.iloc[-1]))} ms" if len(slow) else "-"
-    return found
+        facts["current rate"] = f"{format_number(float(request_rates(snapshots[-2:]).answered.iloc[-1]))} requests/s"
+        p99 = latency_quantiles(snapshots)[0.99].dropna()
+        facts["recent p99 latency"] = f"{format_number(float(p99.iloc[-1]))} ms" if len(p99) else "-"
+    return facts
 
 
 def rejections_table(snapshots: Sequence[MetricsSnapshot]) -> Table | None:
-    """By reason."""
-    held = snapshots[-1]["refused"] if snapshots else {}
-    rows = [[reason, int(count)] for reason, count in sorted(held.items(), key=lambda one: -one[1]) if count]
-    return Table(name="refusals", columns=["refused for", "requests"], rows=rows) if rows else None
+    """Return the number of refused requests by reason; None if there are none."""
+    counts = snapshots[-1]["refused"] if snapshots else {}
+    rows = [[reason, int(count)] for reason, count in sorted(counts.items(), key=lambda item: -item[1]) if count]
+    return Table(name="refusals", columns=["reason", "requests"], rows=rows) if rows else None
 
 
 def models_table(model_statuses: Sequence[Mapping[str, Any]]) -> Table:
-    """Which bundles answer."""
+    """Return the bundles of each model with their role and share of the answers."""
     rows = []
-    for one in model_statuses:
+    for model in model_statuses:
         for role in ("current", "canary", "shadow"):
-            if role in one:
-                share = one["share"] if role == "canary" else 1 if role == "current" else 0
-                held = one[role]
-                rows.append([one["name"], role, held["version"], held["engine"], f"{share:.0%}", held["bundle"]])
-    return Table(name="models", columns=["model", "role", "version", "engine", "answers", "bundle"], rows=rows)
+            if role in model:
+                share = model["share"] if role == "canary" else 1 if role == "current" else 0
+                version = model[role]
+                cells = [version["version"], version["engine"], f"{share:.0%}", version["bundle"]]
+                rows.append([model["name"], role, *cells])
+    return Table(name="models", columns=["model", "role", "version", "engine", "share of answers", "bundle"], rows=rows)
 
 
 def build_service_sections(
     snapshots: Sequence[MetricsSnapshot], model_statuses: Sequence[Mapping[str, Any]]
 ) -> list[Section]:
-    """All there is to see."""
+    """Build the sections of a service's page."""
     parts: list[SectionPart] = [FactList(name="service", facts=service_facts(snapshots)), models_table(model_statuses)]
-    found = [Section(title="Service", parts=parts)]
+    sections = [Section(title="Service", parts=parts)]
     panels = [
         Panel(
             name="rate",
             figure=time_series_figure(request_rates(snapshots), OUTCOME_COLORS, "requests/s"),
-            caption="Requests by what came of them.",
+            caption="Requests by outcome.",
         ),
         Panel(
             name="latency",
             figure=time_series_figure(latency_quantiles(snapshots), QUANTILE_COLORS, "ms", "{:.0%}"),
-            caption="From the head of a prediction's request to its answer: half, nine of ten and 99 of 100 take less.",
+            caption="Latency of predictions, from the request's headers to its answer: 50th, 90th and 99th percentile.",
         ),
-        Panel(name="versions", figure=version_rates_figure(snapshots), caption="Pictures answered, by version."),
+        Panel(name="versions", figure=version_rates_figure(snapshots), caption="Images answered, by model version."),
         Panel(
             name="batches",
             figure=batch_sizes_figure(snapshots),
-            caption="Pictures that were computed at once, since it began.",
+            caption="Batches by the number of images computed at once, since the service started.",
         ),
     ]
-    found.append(Section(title="Requests", parts=panels))
+    sections.append(Section(title="Requests", parts=panels))
     if table := rejections_table(snapshots):
-        found.append(Section(title="Refusals", parts=[table]))
-    return found
+        sections.append(Section(title="Refusals", parts=[table]))
+    return sections
 
 
 def batch_sizes_figure(snapshots: Sequence[MetricsSnapshot]) -> go.Figure:
-    """Bars of `batch_size_counts`."""
-    held = batch_size_counts(snapshots)
-    figure = go.Figure(go.Bar(x=[*held], y=[*held.values()], marker_color=BLUE, name="batches"))
-    figure.update_xaxes(title_text="pictures at once", type="category")
+    """Draw the number of batches by size as bars."""
+    counts = batch_size_counts(snapshots)
+    figure = go.Figure(go.Bar(x=[*counts], y=[*counts.values()], marker_color=BLUE, name="batches"))
+    figure.update_xaxes(title_text="images computed at once", type="category")
     figure.update_yaxes(title_text="batches", rangemode="tozero")
     return apply_theme(figure, 300)

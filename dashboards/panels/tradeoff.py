@@ -1,6 +1,6 @@
-"""The trade-off: time of an example, examples to the target, and their product, over the batch.
+"""Panels of the trade-off: time per example, examples to the target, and their product, by global batch.
 
-Of plan.json and the two tables that it was made from; either may be missing.
+They are drawn from plan.json and the two tables that it was made from; either table may be missing.
 """
 
 from collections.abc import Iterable
@@ -33,39 +33,39 @@ from dashboards.theme import (
 )
 from equipoise.type_aliases import JsonObject
 
-ROW_TITLES = ("time of an example", "examples to the target", "time to the target")
-MIN_TICK_RATIO = 1.3  # a factor between two batches, below which ticks would touch
-MAX_PLOT_LINES = 6  # places with a line each: more would have no colours of their own
+ROW_TITLES = ("time per example", "examples to the target", "time to the target")
+MIN_TICK_RATIO = 1.3  # between the batches of two ticks, whose labels would overlap otherwise
+MAX_PLOT_LINES = 6  # one per colour of the palette
 
 
 def tradeoff_figure(plan_json: JsonObject, step_times: pd.DataFrame | None, trials: pd.DataFrame | None) -> go.Figure:
-    """The three panels, one above the other, over the global batch."""
+    """Draw time per example, examples to the target, and time to the target, one above the other by global batch."""
     figure = make_subplots(rows=3, shared_xaxes=True, vertical_spacing=0.07, subplot_titles=ROW_TITLES)
     predicted, plans = predicted_step_times(plan_json), candidate_plans(plan_json)
-    known = group_by_cluster_shape(measured_step_times(step_times)) if step_times is not None else {}
-    places, fits, times = (
-        shapes_to_draw(plan_json) or [*known][:MAX_PLOT_LINES],
+    measured = group_by_cluster_shape(measured_step_times(step_times)) if step_times is not None else {}
+    shapes, fits, times = (
+        shapes_to_draw(plan_json) or [*measured][:MAX_PLOT_LINES],
         group_by_cluster_shape(predicted),
         group_by_cluster_shape(plans),
     )
-    for at, one in enumerate(places):
-        name = format_cluster_shape(*one)
-        if one in fits:
-            add_interval(figure, 1, fits[one], "seconds", at, name, 1000)
-        if one in known:
-            add_measurements(figure, known[one], at, name, one not in fits)
-        if one in times:
-            add_time_to_target(figure, times[one], at, name)
+    for index, shape in enumerate(shapes):
+        name = format_cluster_shape(*shape)
+        if shape in fits:
+            add_interval(figure, 1, fits[shape], "seconds", index, name, 1000)
+        if shape in measured:
+            add_measurements(figure, measured[shape], index, name, shape not in fits)
+        if shape in times:
+            add_time_to_target(figure, times[shape], index, name)
     if trials is not None:
         add_trials(figure, mark_best_lr(trials))
     if plan_json["statistical"]:
-        add_interval(figure, 2, predicted_examples(plan_json), "examples", len(places), "fit", 1)
+        add_interval(figure, 2, predicted_examples(plan_json), "examples", len(shapes), "fit", 1)
     if plan_json["plan"]:
         add_plan(figure, plan_json["plan"])
-    units = ("ms of an example", "examples", "seconds")
-    steps_taken = [*predicted.seconds, *(value for one in known.values() for value in one.seconds)]
-    taught = [*predicted_examples(plan_json).examples, *(trials.examples if trials is not None else ())]
-    columns: tuple[Iterable[float], ...] = ([1000 * value for value in steps_taken], taught, plans.seconds)
+    units = ("ms per example", "examples", "seconds")
+    seconds = [*predicted.seconds, *(value for table in measured.values() for value in table.seconds)]
+    examples = [*predicted_examples(plan_json).examples, *(trials.examples if trials is not None else ())]
+    columns: tuple[Iterable[float], ...] = ([1000 * value for value in seconds], examples, plans.seconds)
     for row, (unit, values) in enumerate(zip(units, columns, strict=True), 1):
         set_log_axis(figure, "y", values, unit, row=row, col=1)
     figure.update_xaxes(type="log", showspikes=True, spikemode="across", spikethickness=1)
@@ -73,7 +73,7 @@ def tradeoff_figure(plan_json: JsonObject, step_times: pd.DataFrame | None, tria
         predicted,
         predicted_examples(plan_json),
         plans,
-        *known.values(),
+        *measured.values(),
         *([trials] if trials is not None else []),
     ]
     batches = sorted({batch for table in tables for batch in table.global_batch})
@@ -83,36 +83,36 @@ def tradeoff_figure(plan_json: JsonObject, step_times: pd.DataFrame | None, tria
 
 
 def shapes_to_draw(plan_json: JsonObject) -> list[tuple[int, int]]:
-    """Places that get a line: all if they are few, otherwise those of the front, the plan's first, and the smallest."""
-    chosen = [(one["nodes"], one["workers"]) for one in [plan_json["plan"], *plan_json["front"]] if one]
-    every = [
+    """Return up to `MAX_PLOT_LINES` cluster shapes to draw: that of the plan, of the front, then the smallest."""
+    chosen = [(plan["nodes"], plan["workers"]) for plan in [plan_json["plan"], *plan_json["front"]] if plan]
+    shapes = [
         *group_by_cluster_shape(predicted_step_times(plan_json)),
         *group_by_cluster_shape(candidate_plans(plan_json)),
     ]
-    return sorted([*dict.fromkeys([*chosen, *sorted(every)])][:MAX_PLOT_LINES])
+    return sorted([*dict.fromkeys([*chosen, *sorted(shapes)])][:MAX_PLOT_LINES])
 
 
 def thin_ticks(batches: list[int]) -> list[int]:
-    """Batches whose ticks do not touch."""
-    found: list[int] = []
+    """Return the values, in ascending order, whose tick labels do not overlap on a logarithmic axis."""
+    ticks: list[int] = []
     for batch in batches:
-        if not found or batch >= MIN_TICK_RATIO * found[-1]:
-            found.append(batch)
-    return found
+        if not ticks or batch >= MIN_TICK_RATIO * ticks[-1]:
+            ticks.append(batch)
+    return ticks
 
 
 def add_interval(
     figure: go.Figure, row: int, table: pd.DataFrame, column: str, color_index: int, label: str, scale: float
 ) -> None:
-    """A line and its interval."""
-    shade = series_color(color_index)
-    sides = table.dropna(subset=["low", "high"])
+    """Add a predicted line with the band of its interval."""
+    color = series_color(color_index)
+    bounded = table.dropna(subset=["low", "high"])
     figure.add_scatter(
-        x=[*sides.global_batch, *sides.global_batch[::-1]],
-        y=[*sides.high * scale, *sides.low[::-1] * scale],
+        x=[*bounded.global_batch, *bounded.global_batch[::-1]],
+        y=[*bounded.high * scale, *bounded.low[::-1] * scale],
         mode="lines",
         fill="toself",
-        fillcolor=translucent_color(shade),
+        fillcolor=translucent_color(color),
         line_width=0,
         hoverinfo="skip",
         showlegend=False,
@@ -124,7 +124,7 @@ def add_interval(
         x=table.global_batch,
         y=table[column] * scale,
         mode="lines",
-        line={"color": shade, "dash": "dot"},
+        line={"color": color, "dash": "dot"},
         name=label,
         legendgroup=label,
         hovertemplate="%{y:.3g} predicted",
@@ -134,7 +134,7 @@ def add_interval(
 
 
 def add_measurements(figure: go.Figure, table: pd.DataFrame, series_index: int, label: str, show_legend: bool) -> None:
-    """Steps that were timed; `alone` where no line says whose they are."""
+    """Add marks of measured step times, with a legend entry if no predicted line has one."""
     figure.add_scatter(
         x=table.global_batch,
         y=table.seconds * 1000,
@@ -150,19 +150,19 @@ def add_measurements(figure: go.Figure, table: pd.DataFrame, series_index: int, 
 
 
 def add_trials(figure: go.Figure, trials: pd.DataFrame) -> None:
-    """Trials at the best rate of their batch; an arrow upwards where the target was not reached."""
+    """Add the trials at the best learning rate of their batch; a triangle where the target was not reached."""
     best = trials[trials.best]
     kinds = (("trials", best[best.reached == 1], "circle"), ("not reached", best[best.reached == 0], "triangle-up"))
-    for words, here, symbol in kinds:
+    for name, rows, symbol in kinds:
         marker = {"color": NEUTRAL_COLOR, "symbol": symbol, "size": 7}
-        hover = [f"lr {lr:.3g}, seed {seed}" for lr, seed in zip(here.lr, here.seed, strict=True)]
+        hover = [f"lr {lr:.3g}, seed {seed}" for lr, seed in zip(rows.lr, rows.seed, strict=True)]
         figure.add_scatter(
-            x=here.global_batch, y=here.examples, mode="markers", marker=marker, name=words, text=hover, row=2, col=1
+            x=rows.global_batch, y=rows.examples, mode="markers", marker=marker, name=name, text=hover, row=2, col=1
         )
 
 
 def add_time_to_target(figure: go.Figure, table: pd.DataFrame, series_index: int, label: str) -> None:
-    """Time to the target of one place, with its interval: filled marks where both factors were measured."""
+    """Add the time to the target of one cluster shape with its interval; filled marks if both factors were measured."""
     symbols = [series_symbol(series_index, bool(measured)) for measured in table.measured]
     figure.add_scatter(
         x=table.global_batch,
@@ -180,7 +180,7 @@ def add_time_to_target(figure: go.Figure, table: pd.DataFrame, series_index: int
 
 
 def add_plan(figure: go.Figure, plan: JsonObject) -> None:
-    """The plan."""
+    """Add the chosen plan as a star, and a vertical line at its global batch."""
     figure.add_scatter(
         x=[plan["global_batch"]],
         y=[plan["seconds"]["value"]],
@@ -194,16 +194,20 @@ def add_plan(figure: go.Figure, plan: JsonObject) -> None:
 
 
 def lr_figure(trials: pd.DataFrame) -> go.Figure:
-    """Learning rates that were tried at each batch; the best is joined, hollow where it is the last that was tried."""
+    """Draw the learning rates tried at each batch; a line joins the best, hollow where no rate beyond it was tried."""
     table, figure = lr_ratios(trials), go.Figure()
-    known = table.best & (table.reached > 0)
-    tried, best = table[~known], table[known]
+    is_best = table.best & (table.reached > 0)
+    tried, best = table[~is_best], table[is_best]
     figure.add_scatter(
         x=tried.global_batch,
         y=tried.lr,
         mode="markers",
-        marker={"color": NEUTRAL_COLOR, "size": 7, "symbol": ["circle" if one > 0 else "x" for one in tried.reached]},
-        text=[format_lr_hover(*one) for one in zip(tried.more, tried.reached, tried.trials, strict=True)],
+        marker={
+            "color": NEUTRAL_COLOR,
+            "size": 7,
+            "symbol": ["circle" if reached > 0 else "x" for reached in tried.reached],
+        },
+        text=[format_lr_hover(*row) for row in zip(tried.more, tried.reached, tried.trials, strict=True)],
         name="tried",
     )
     figure.add_scatter(
@@ -211,8 +215,11 @@ def lr_figure(trials: pd.DataFrame) -> go.Figure:
         y=best.lr,
         mode="lines+markers",
         line_color=BLUE,
-        marker={"size": 11, "symbol": ["circle" if one else "circle-open" for one in best.inside]},
-        text=["rates on both sides were tried" if one else "the last rate that was tried" for one in best.inside],
+        marker={"size": 11, "symbol": ["circle" if inside else "circle-open" for inside in best.inside]},
+        text=[
+            "lower and higher rates were tried" if inside else "the lowest or highest rate tried"
+            for inside in best.inside
+        ],
         name="best",
     )
     figure.update_xaxes(title_text="global batch, examples", type="log")
@@ -222,46 +229,53 @@ def lr_figure(trials: pd.DataFrame) -> go.Figure:
 
 
 def format_lr_hover(examples_ratio: float, reached: float, trials: int) -> str:
-    """A rate that is not the best."""
+    """Return the hover text of a learning rate that is not the best of its batch."""
     if not reached:
         return f"{trials} trial{'s' * (trials > 1)}, none reached the target"
-    return f"{examples_ratio:.2f} of the best's examples ({trials} trial{'s' * (trials > 1)}, {reached:.0%} reached)"
+    return (
+        f"{examples_ratio:.2f} times the examples of the best rate"
+        f" ({trials} trial{'s' * (trials > 1)}, {reached:.0%} reached the target)"
+    )
 
 
 def build_tradeoff_panels(
     plan_json: JsonObject, step_times: pd.DataFrame | None, trials: pd.DataFrame | None
 ) -> list[Panel]:
-    """All that can be drawn of what is there."""
-    found = []
+    """Build the panels for which there is data."""
+    panels = []
     if plan_json["system"] or plan_json["statistical"] or step_times is not None or trials is not None:
-        says = (
-            "A larger batch takes less time an example and needs more examples; their product, the time to the target,"
-            " has a lowest point. Filled marks were measured, dotted lines and hollow marks predicted; bands and bars"
-            " hold four of five."
+        caption = (
+            "A larger batch takes less time per example but needs more examples; the product, the time to the target,"
+            " has a minimum. Filled marks were measured; dotted lines and hollow marks were predicted; bands and bars"
+            " are 80 % intervals."
         )
-        found.append(
+        panels.append(
             Panel(
                 name="curves",
                 figure=tradeoff_figure(plan_json, step_times, trials),
-                caption=says,
+                caption=caption,
                 data_table=plans_table(plan_json),
             )
         )
     if plan_json["front"]:
-        says = "Each point is a plan; no other is faster and cheaper than one of the front. Hollow ones are predicted."
-        found.append(
-            Panel(name="front", figure=pareto_figure(plan_json), caption=says, slider=build_deadline_slider(plan_json))
+        caption = (
+            "Each point is a plan; none is both faster and cheaper than one on the front. Hollow points were predicted."
         )
-        says = "Seconds to the target for workers and the batch of each; dark blue is fast."
-        found.append(Panel(name="heat", figure=time_heatmap_figure(plan_json), caption=says))
+        panels.append(
+            Panel(
+                name="front", figure=pareto_figure(plan_json), caption=caption, slider=build_deadline_slider(plan_json)
+            )
+        )
+        caption = "Time to the target by workers and batch size per worker; dark blue is fast."
+        panels.append(Panel(name="heat", figure=time_heatmap_figure(plan_json), caption=caption))
     if trials is not None and (pd.to_numeric(trials.lr, errors="coerce") > 0).any():
-        says = "The best learning rate of each batch; hollow where it is the last that was tried on its side."
-        found.append(Panel(name="rates", figure=lr_figure(trials), caption=says))
-    return found
+        caption = "The best learning rate of each batch; hollow where it is the lowest or highest rate tried."
+        panels.append(Panel(name="rates", figure=lr_figure(trials), caption=caption))
+    return panels
 
 
 def plans_table(plan_json: JsonObject) -> Table | None:
-    """Every plan, the fastest first."""
+    """Return the table of every plan, the fastest first; None without plans."""
     plans = candidate_plans(plan_json).sort_values("seconds")
     if plans.empty:
         return None

@@ -1,4 +1,4 @@
-"""One run: what it learned, how fast it went, how noisy its gradients were."""
+"""Panels of one training run: loss and metric, throughput, time of a step, and gradient noise scale."""
 
 from dataclasses import fields
 
@@ -11,11 +11,11 @@ from dashboards.theme import BLUE, GREEN, NEUTRAL_COLOR, ORANGE, apply_theme, fo
 from equipoise.formatting import format_number
 from equipoise.runs.record import Lap, Record, mean_noise_scale
 
-LAPS_PER_NOISE_POINT = 20  # that a point of the noise scale averages over: single draws say little
+LAPS_PER_NOISE_POINT = 20  # laps that a point of the noise scale averages over: single draws say little
 
 
 def laps_table(record: Record) -> pd.DataFrame:
-    """The laps as a table, with the noise scale averaged over the laps before."""
+    """Return the laps as a table, with the noise scale averaged over up to `LAPS_PER_NOISE_POINT` laps."""
     table = pd.DataFrame([vars(lap) for lap in record.laps], columns=[field.name for field in fields(Lap)])
     terms = pd.DataFrame(
         [(*lap.noise_terms(), lap.draws) if lap.noise_terms() else (0.0, 0.0, 0) for lap in record.laps],  # type: ignore[misc]
@@ -27,7 +27,7 @@ def laps_table(record: Record) -> pd.DataFrame:
 
 
 def laps_figure(table: pd.DataFrame, target: float) -> go.Figure:
-    """The table of `laps_table` as four panels over examples seen."""
+    """Draw the table of `laps_table` as four panels over the examples seen."""
     panels = make_subplots(
         rows=4, shared_xaxes=True, vertical_spacing=0.05, specs=[[{"secondary_y": True}], *[[{}]] * 3]
     )
@@ -36,18 +36,18 @@ def laps_figure(table: pd.DataFrame, target: float) -> go.Figure:
     add_line(panels, 1, evaluated.seen, evaluated.metric, "metric, validation", BLUE, secondary_y=True)
     panels.add_hline(target, line_dash="dot", line_color=BLUE, row=1, col=1, secondary_y=True)
     add_line(panels, 2, table.seen, table.examples / table.seconds, "examples/s", BLUE)
-    for part, colour in (("compute", BLUE), ("exchange", ORANGE), ("data", GREEN)):
-        spent = table[f"{part}_seconds"] / table.steps * 1000
-        if not spent.any():  # one worker exchanges nothing
+    for part, color in (("compute", BLUE), ("exchange", ORANGE), ("data", GREEN)):
+        milliseconds = table[f"{part}_seconds"] / table.steps * 1000
+        if not milliseconds.any():  # a single worker has no exchange
             continue
-        panels.add_bar(x=table.seen, y=spent, name=part, marker_color=colour, row=3, col=1)
+        panels.add_bar(x=table.seen, y=milliseconds, name=part, marker_color=color, row=3, col=1)
     add_line(panels, 4, table.seen, table.noise, "noise scale", BLUE)
     panels.update_yaxes(title_text="loss", row=1, col=1, secondary_y=False)
-    shares = {"range": [0, 1.02], "dtick": 0.25, "tickmode": "auto"}
-    panels.update_yaxes(title_text="metric", **shares, row=1, col=1, secondary_y=True)
+    axis = {"range": [0, 1.02], "dtick": 0.25, "tickmode": "auto"}
+    panels.update_yaxes(title_text="metric", **axis, row=1, col=1, secondary_y=True)
     panels.update_yaxes(title_text="examples/s", rangemode="tozero", row=2, col=1)
-    panels.update_yaxes(title_text="ms a step", row=3, col=1)
-    set_log_axis(panels, "y", table.noise.dropna(), "noise, examples", row=4, col=1)
+    panels.update_yaxes(title_text="ms per step", row=3, col=1)
+    set_log_axis(panels, "y", table.noise.dropna(), "noise scale, examples", row=4, col=1)
     panels.update_xaxes(title_text="examples seen", row=4, col=1)
     return apply_theme(panels, 860).update_layout(barmode="stack", bargap=0, legend={"y": 1.02, "traceorder": "normal"})
 
@@ -61,33 +61,33 @@ def add_line(
     color: str,
     **axis_options: bool,
 ) -> None:
-    """A line in a row of the panels."""
+    """Add a line to one row of the panels."""
     mode = "lines" if len(x) > 2 else "lines+markers"
     figure.add_scatter(x=x, y=y, name=name, mode=mode, line_color=color, row=row, col=1, **axis_options)
 
 
 def run_facts(record: Record) -> dict[str, str]:
-    """What came of it, in words."""
-    trial, noise = record.config, mean_noise_scale(record.laps)
+    """Return the settings and results of a run in words."""
+    config, noise = record.config, mean_noise_scale(record.laps)
     return {
-        "workload": trial.workload,
+        "workload": config.workload,
         "status": record.outcome,
-        "workers x batch": f"{trial.workers} x {trial.batch_size}"
-        + (f" x {trial.grad_accumulation}" * (trial.grad_accumulation > 1)),
-        "learning rate": f"{trial.lr:g}",
+        "workers x batch": f"{config.workers} x {config.batch_size}"
+        + (f" x {config.grad_accumulation}" * (config.grad_accumulation > 1)),
+        "learning rate": f"{config.lr:g}",
         "examples to the target": format_number(record.examples_to_target),
-        "training": format_seconds(record.seconds),
-        "rate": f"{format_number(record.examples_per_second)} examples/s",
-        "test": format_number(record.test),
+        "training time": format_seconds(record.seconds),
+        "throughput": f"{format_number(record.examples_per_second)} examples/s",
+        "test metric": format_number(record.test),
         "noise scale": "not measurable" if noise is None else f"about {format_number(noise)} examples",
     }
 
 
 def build_run_panels(record: Record) -> list[Panel]:
-    """The laps, drawn."""
+    """Build the panel of a run's laps."""
     table = laps_table(record)
-    says = "Loss and metric, rate, where the time of a step goes, and the noise scale of the gradients, as it learned."
+    caption = "Loss and metric, throughput, time of a step by part, and gradient noise scale during training."
     columns = ["seen", "loss", "metric", "examples", "seconds", "compute_seconds", "exchange_seconds", "data_seconds"]
     rows = [[None if pd.isna(value) else value for value in row] for row in table[columns].itertuples(index=False)]
-    numbers = Table(name="laps", columns=[name.replace("_", " ") for name in columns], rows=rows)
-    return [Panel(name="laps-panel", figure=laps_figure(table, record.target), caption=says, data_table=numbers)]
+    data_table = Table(name="laps", columns=[name.replace("_", " ") for name in columns], rows=rows)
+    return [Panel(name="laps-panel", figure=laps_figure(table, record.target), caption=caption, data_table=data_table)]

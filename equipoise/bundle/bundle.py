@@ -1,6 +1,6 @@
-"""A published model as a folder, which answers pictures without the code that trained it.
+"""A published model as a folder, which predicts the classes of images without the code that trained it.
 
-What is read from it is JSON, safetensors, ONNX and NumPy arrays, none of which run anything their writer chose.
+A bundle holds only JSON, safetensors, ONNX and NumPy arrays: loading it cannot run code that its author chose.
 """
 
 import io
@@ -21,25 +21,29 @@ from equipoise.images.decode import PILLOW_MODES, load_image
 from equipoise.images.png import PILLOW_ERRORS
 from equipoise.storage.atomic import download_folder
 
-MAX_REFERENCE_BYTES = 1 << 30  # bytes, unpacked
+MAX_REFERENCE_BYTES = 1 << 30  # after decompression
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a model says of pictures."""
+    """Labels, calibrated scores and features that a model predicts for a batch of images."""
 
     labels: list[str]
+    """predicted class of each image"""
     scores: Tensor
-    """calibrated probabilities: one row a picture, which adds up to 1"""
+    """calibrated class probabilities, (images, classes); each row sums to 1"""
     features: Tensor
-    """what the classifier saw: the penultimate layer"""
+    """input of the classification head (penultimate layer), (images, features)"""
 
 
 class Bundle:
-    """A published model, ready to answer."""
+    """Published model, verified and loaded, ready to predict."""
 
     def __init__(self, folder: Path, engine_name: str | None = None) -> None:
-        """Refuses what is not a whole bundle; `engine` is for comparisons, its own is the fastest."""
+        """Verify and load the bundle in `folder`; refuse one that is incomplete, changed or does not run.
+
+        `engine_name` overrides the engine chosen at publication (the fastest), for comparisons.
+        """
         self.folder = folder
         self.manifest = verify_bundle(folder)
         self.name: str = self.manifest["name"]
@@ -49,73 +53,83 @@ class Bundle:
         self.temperature = parse_temperature(self.manifest)
         self.engine_name = engine_name or self.manifest["engine"].get("name")
         if not isinstance(self.engine_name, str) or self.engine_name not in ENGINES:
-            raise ValueError(f"{folder} asks for the engine {self.engine_name!r}; there are: {', '.join(ENGINES)}")
+            raise ValueError(
+                f"cannot load {folder}: unknown engine {self.engine_name!r}; choose one of: {', '.join(ENGINES)}"
+            )
         try:
             self.run_engine = ENGINES[self.engine_name](folder)
             for count in (1, 2):
                 validate_output(
                     *self.run_engine(torch.zeros(count, *self.shape, dtype=torch.uint8)), count, len(self.classes)
                 )
-        except Exception as error:  # whatever an engine raises of a program that its facts do not fit
+        except Exception as error:  # an engine may raise anything for a program that does not fit the manifest
             reason = next(iter(str(error).strip().splitlines()), "")
-            raise ValueError(f"{folder} does not run ({type(error).__name__}: {reason}): publish again") from error
+            raise ValueError(f"cannot run {folder}: {type(error).__name__}: {reason}; publish it again") from error
 
     def predict(self, pictures: Tensor) -> Prediction:
-        """Labels, scores and features of uint8 pictures (n, channels, height, width)."""
-        wanted = f"{self.name} takes a batch of uint8 pictures (n, {', '.join(map(str, self.shape))})"
+        """Return labels, scores and features of uint8 images (n, channels, height, width)."""
+        expected = f"{self.name} takes a batch of uint8 images (n, {', '.join(map(str, self.shape))})"
         if not isinstance(pictures, Tensor):
-            raise ValueError(f"{wanted}, got {type(pictures).__name__}: make it with `pictures`")
+            raise ValueError(f"{expected}, got {type(pictures).__name__}: make a tensor with `preprocess`")
         if pictures.dtype != torch.uint8 or tuple(pictures.shape[1:]) != self.shape or pictures.ndim != 4:
-            raise ValueError(f"{wanted}, got {pictures.dtype} {tuple(pictures.shape)}")
+            raise ValueError(f"{expected}, got {pictures.dtype} {tuple(pictures.shape)}")
         logits, features = self.run_engine(pictures)
-        labels = [self.classes[place] for place in logits.argmax(1).tolist()]
+        labels = [self.classes[index] for index in logits.argmax(1).tolist()]
         return Prediction(labels, self.probabilities(logits), features)
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        """Probabilities that are as often right as they say: divided by the temperature found on validation."""
+        """Return calibrated probabilities: softmax of the logits over the temperature fitted on validation."""
         return torch.softmax(logits / self.temperature, 1)
 
     def preprocess(self, sources: Sequence[str | Path | bytes]) -> Tensor:
-        """Photographs, by their paths or as bytes, as the pictures that `answer` takes."""
+        """Decode photographs, given as paths or bytes, into the uint8 batch that `predict` takes."""
         if self.shape[0] not in PILLOW_MODES:
-            raise ValueError(f"{self.name} takes {self.shape[0]} channels, and photographs have 1 or 3: give tensors")
+            raise ValueError(
+                f"cannot decode photographs for {self.name}: it takes {self.shape[0]} channels and photographs have 1 "
+                "or 3; give tensors"
+            )
         if isinstance(sources, str | Path | bytes):
-            raise ValueError(f"give {self.name} a list of pictures, not one {type(sources).__name__}")
-        made = torch.empty(len(sources), *self.shape, dtype=torch.uint8)
-        for place, source in enumerate(sources):
+            raise ValueError(
+                f"cannot decode photographs for {self.name}: got one {type(sources).__name__}; give a list"
+            )
+        images = torch.empty(len(sources), *self.shape, dtype=torch.uint8)
+        for index, source in enumerate(sources):
             try:
-                made[place] = load_image(io.BytesIO(source) if isinstance(source, bytes) else Path(source), self.shape)
+                file = io.BytesIO(source) if isinstance(source, bytes) else Path(source)
+                images[index] = load_image(file, self.shape)
             except PILLOW_ERRORS as error:
-                name = f"picture {place}" if isinstance(source, bytes) else str(source)
-                raise ValueError(f"{name} cannot be read ({error}): give PNG, JPEG, WebP or the like") from None
-        return made
+                name = f"image {index}" if isinstance(source, bytes) else str(source)
+                raise ValueError(
+                    f"cannot read {name}: {error}; give PNG, JPEG, WebP or another common format"
+                ) from None
+        return images
 
     def load_reference_arrays(self) -> dict[str, NDArray[Any]]:
-        """What the model said of the pictures kept for comparison."""
+        """Load the arrays of the reference split: what the model predicted on images kept for comparison."""
         path = self.folder / REFERENCE_FILE
         try:
-            with zipfile.ZipFile(path) as whole:
-                if sum(member.file_size for member in whole.infolist()) > MAX_REFERENCE_BYTES:
-                    raise ValueError(f"it unpacks to more than {MAX_REFERENCE_BYTES} bytes")
-            with np.load(path, allow_pickle=False) as held:
-                return dict(held)
+            with zipfile.ZipFile(path) as archive:
+                if sum(member.file_size for member in archive.infolist()) > MAX_REFERENCE_BYTES:
+                    raise ValueError(f"it decompresses to more than {MAX_REFERENCE_BYTES} bytes")
+            with np.load(path, allow_pickle=False) as arrays:
+                return dict(arrays)
         except (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile) as error:
-            raise ValueError(f"{path} cannot be read ({error}): publish again") from None
+            raise ValueError(f"cannot read {path}: {error}; publish the bundle again") from None
 
 
 def load_bundle(path: str | Path, engine_name: str | None = None) -> Bundle:
-    """The bundle in a folder, on this disk or behind a URL such as s3://bucket/vending."""
+    """Load the bundle in a local folder or behind a URL such as s3://bucket/vending."""
     return Bundle(download_folder(path), engine_name)
 
 
 def validate_output(logits: Any, features: Any, image_count: int, class_count: int) -> None:
-    """Refuse what is no answer to `count` pictures."""
+    """Refuse an engine's output unless it is finite scores and features of `image_count` images."""
     for name, value, width in (("scores", logits, class_count), ("features", features, None)):
         if not isinstance(value, Tensor) or not value.is_floating_point() or value.ndim != 2:
-            raise ValueError(f"its {name} are no table of numbers")
+            raise ValueError(f"its {name} are not a two-dimensional tensor of floats")
         if len(value) != image_count or (width is not None and value.shape[1] != width):
             raise ValueError(
-                f"it answers {image_count} pictures with {name} of {tuple(value.shape)} for {class_count} classes"
+                f"for {image_count} images and {class_count} classes it returns {name} of shape {tuple(value.shape)}"
             )
         if not torch.isfinite(value).all():
-            raise ValueError(f"its {name} are not finite")
+            raise ValueError(f"its {name} are not all finite")

@@ -1,4 +1,4 @@
-"""Ways to run a published model. Each takes uint8 pictures and gives scores before softmax, and features."""
+"""Engines that run a published model: each takes uint8 images and returns logits and features."""
 
 import importlib
 import os
@@ -20,7 +20,7 @@ Engine = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 class EagerEngine:
-    """PyTorch, operator by operator."""
+    """Engine that runs the program with eager PyTorch, operator by operator."""
 
     def __init__(self, folder: Path, use_onednn: bool = True) -> None:
         self.program = load_program(read_json(folder / PROGRAM_FILE), load_file(folder / WEIGHTS_FILE))
@@ -37,11 +37,13 @@ class EagerEngine:
 
 
 class OnnxEngine:
-    """onnxruntime, one thread, no thread spinning beside it."""
+    """Engine that runs model.onnx with onnxruntime on one thread, without spinning threads."""
 
     def __init__(self, folder: Path) -> None:
-        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # it tells its maker of each model otherwise
-        onnxruntime: Any = importlib.import_module("onnxruntime")  # half a second that other engines need not pay
+        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # otherwise it reports each loaded model to its vendor
+        onnxruntime: Any = importlib.import_module(
+            "onnxruntime"
+        )  # takes half a second, which other engines need not pay
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
@@ -63,15 +65,15 @@ ENGINES: dict[str, Callable[[Path], Engine]] = {
 
 
 class InferenceModule(nn.Module):
-    """A model with its preprocessing in front and its features beside the scores."""
+    """Model with its normalization in front, which returns its features beside the logits."""
 
     def __init__(self, model: nn.Module, head_name: str | None, mean: Any, std: Any) -> None:
         super().__init__()
         self.model = model
-        deviation = torch.tensor(std, dtype=torch.float64).view(-1, 1, 1)
-        centre = torch.tensor(mean, dtype=torch.float64).view(-1, 1, 1)
-        self.gain = nn.Buffer((1 / (255 * deviation)).float())
-        self.offset = nn.Buffer((-centre / deviation).float())
+        std_column = torch.tensor(std, dtype=torch.float64).view(-1, 1, 1)
+        mean_column = torch.tensor(mean, dtype=torch.float64).view(-1, 1, 1)
+        self.gain = nn.Buffer((1 / (255 * std_column)).float())
+        self.offset = nn.Buffer((-mean_column / std_column).float())
         self.captured_features: list[Tensor] = []
         if head_name:
             self.model.get_submodule(head_name).register_forward_pre_hook(self._capture_features)
@@ -80,7 +82,7 @@ class InferenceModule(nn.Module):
         self.captured_features[:] = inputs[:1]
 
     def forward(self, pictures: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores and features of uint8 pictures."""
+        """Return logits and features of uint8 images."""
         logits = self.model(pictures.float() * self.gain + self.offset)
         features = self.captured_features.pop() if self.captured_features else logits
         return logits, features.mean((2, 3)) if features.ndim == 4 else features
@@ -88,10 +90,10 @@ class InferenceModule(nn.Module):
 
 @contextmanager
 def without_onednn() -> Iterator[None]:
-    """PyTorch's own kernels: a tiny convolution costs oneDNN ten times the work itself."""
-    before = torch._C._get_mkldnn_enabled()
+    """Use PyTorch's own kernels inside the context: oneDNN takes ten times as long for a tiny convolution."""
+    was_enabled = torch._C._get_mkldnn_enabled()
     torch._C._set_mkldnn_enabled(False)
     try:
         yield
     finally:
-        torch._C._set_mkldnn_enabled(before)
+        torch._C._set_mkldnn_enabled(was_enabled)

@@ -1,7 +1,7 @@
-"""A model as operations in JSON: what torch.export found in it, without the code that made it.
+"""A model as a list of operations in JSON: the graph that torch.export traced, without the code that built the model.
 
-torch.export's own archive may hold pickles that run whatever their writer liked; this holds names of ATen
-operators and their arguments, and no file is opened by any of them.
+torch.export's own archive may hold pickles, which run any code that their author chose; a program holds only names of
+ATen operators and their arguments, and none of the allowed operators opens a file.
 """
 
 import operator
@@ -23,7 +23,7 @@ TORCH_TYPE_NAMES: dict[type, str] = {
 }
 SIZE_ARITHMETIC = {name: getattr(operator, name) for name in ("getitem", "add", "sub", "mul", "floordiv", "mod", "neg")}
 CHECK_OPERATORS = {"_assert_scalar", "_assert_tensor_metadata", "sym_constrain_range_for_size", "sym_constrain_range"}
-MAX_COMPUTED_SIZE = 1 << 40  # of sizes that a program reckons with
+MAX_COMPUTED_SIZE = 1 << 40  # largest result of a program's arithmetic on sizes
 Instruction = Callable[[list[Any], Tensor], Any]
 OPERATOR_NAMES_TEXT = """
     abs adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool2d add addmm amax amin arange argmax avg_pool1d
@@ -39,56 +39,56 @@ OPERATOR_NAMES_TEXT = """
     upsample_nearest2d var view view_as where zero zeros zeros_like
 """
 ALLOWED_OPERATORS = frozenset(OPERATOR_NAMES_TEXT.split())
-"""of ATen, by their names without the underscore that says in place: arithmetic on tensors, each of which checks what
-it is given; nothing that reads memory as it comes, calls a kernel's inside or opens a file"""
+"""names of ATen operators without the underscore of in-place variants: arithmetic on tensors that checks its arguments;
+none reads uninitialized memory, exposes the internals of a kernel or opens a file"""
 
 
 def export_model(model: nn.Module, example: Tensor) -> ExportedProgram:
-    """The operations of `model` for batches of any size, found by running it on `example` (two pictures at least)."""
+    """Trace the operations of `model` for any batch size by running it on `example` (at least two images)."""
     with torch.no_grad():
         return torch.export.export(model.eval(), (example,), dynamic_shapes=({0: Dim("batch", min=1)},), strict=False)
 
 
 def serialize_graph(program: ExportedProgram) -> list[dict[str, Any]]:
-    """Its operations in order, each with what it takes; weights by their names in `collect_weights`."""
+    """Return a program's operations in order, each with its arguments; weights by their names in `collect_weights`."""
     weights = {
-        one.arg.name: one.target for one in program.graph_signature.input_specs if one.kind != InputKind.USER_INPUT
+        spec.arg.name: spec.target for spec in program.graph_signature.input_specs if spec.kind != InputKind.USER_INPUT
     }
-    numbers: dict[fx.Node, int] = {}
-    steps: list[dict[str, Any]] = []
+    indices: dict[fx.Node, int] = {}
+    instructions: list[dict[str, Any]] = []
     for node in program.graph.nodes:
         if node.op == "placeholder":
-            step = {"weight": weights[node.name]} if node.name in weights else {"input": True}
+            instruction = {"weight": weights[node.name]} if node.name in weights else {"input": True}
         elif node.op == "output":
-            step = {"output": encode_argument(node.args[0], numbers)}
+            instruction = {"output": encode_argument(node.args[0], indices)}
         elif is_check_node(node):
             continue
         else:
-            named = {name: encode_argument(value, numbers) for name, value in node.kwargs.items()}
-            step = {
+            keywords = {name: encode_argument(value, indices) for name, value in node.kwargs.items()}
+            instruction = {
                 "do": operator_name(node.target),
-                "take": [encode_argument(one, numbers) for one in node.args],
-                "named": named,
+                "take": [encode_argument(argument, indices) for argument in node.args],
+                "named": keywords,
             }
-        numbers[node] = len(steps)
-        steps.append(step)
-    return steps
+        indices[node] = len(instructions)
+        instructions.append(instruction)
+    return instructions
 
 
 def collect_weights(program: ExportedProgram) -> dict[str, Tensor]:
-    """Parameters, buffers and constants by name."""
-    held = {**program.state_dict, **program.constants}
-    used = [one.target for one in program.graph_signature.input_specs if one.kind != InputKind.USER_INPUT]
-    return {name: held[name].detach().clone().contiguous() for name in used if name is not None}
+    """Return the parameters, buffers and constants that a program uses, by name."""
+    tensors = {**program.state_dict, **program.constants}
+    used = [spec.target for spec in program.graph_signature.input_specs if spec.kind != InputKind.USER_INPUT]
+    return {name: tensors[name].detach().clone().contiguous() for name in used if name is not None}
 
 
 def is_check_node(node: fx.Node) -> bool:
-    """Whether a node only checks what export assumed."""
+    """Return whether a node only checks an assumption of torch.export."""
     return isinstance(node.target, torch._ops.OpOverload) and node.target._opname in CHECK_OPERATORS
 
 
 def operator_name(target: Any) -> str:
-    """An operator as NAME.OVERLOAD, or a word of arithmetic on sizes."""
+    """Return an operator as NAME.OVERLOAD, or as a key of `SIZE_ARITHMETIC`."""
     if (
         isinstance(target, torch._ops.OpOverload)
         and target.namespace == "aten"
@@ -98,146 +98,150 @@ def operator_name(target: Any) -> str:
     for name, function in SIZE_ARITHMETIC.items():
         if target is function:
             return name
-    raise ValueError(f"the model uses {target}, which a bundle cannot hold: only common operators of PyTorch's own are")
+    raise ValueError(f"cannot store the model in a bundle: it uses {target}; use only common operators of PyTorch")
 
 
 def encode_argument(value: Any, node_indices: Mapping[fx.Node, int]) -> Any:
-    """An argument as JSON."""
+    """Return an operator's argument in its JSON form."""
     if isinstance(value, fx.Node):
         return {"step": node_indices[value]}
     if isinstance(value, list | tuple):
-        return [encode_argument(one, node_indices) for one in value]
+        return [encode_argument(item, node_indices) for item in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
     for kind, name in TORCH_TYPE_NAMES.items():
         if isinstance(value, kind):
             return {name: str(value).removeprefix("torch.")}
-    raise ValueError(f"the model gives an operator {value!r}, which a bundle cannot hold")
+    raise ValueError(f"cannot store the model in a bundle: it calls an operator with {value!r}, which has no JSON form")
 
 
 class Program:
-    """A function of pictures that does the steps of a bundle."""
+    """Function of a batch of images that executes the instructions of a bundle."""
 
     def __init__(self, instructions: list[Instruction], last_uses: list[list[int]]) -> None:
-        """`last_uses`: for each step the numbers of those whose results are of no use after it."""
+        """Keep the instructions; `last_uses` lists, for each, the results that no later instruction needs."""
         self.instructions = instructions
         self.last_uses = last_uses
 
     def __call__(self, pictures: Tensor) -> Any:
-        """What the last step gives: scores and features."""
-        found: list[Any] = []
-        for step, over in zip(self.instructions, self.last_uses, strict=True):
-            found.append(step(found, pictures))
-            for number in over:
-                found[number] = None
-        return found[-1]
+        """Return the result of the last instruction: logits and features."""
+        results: list[Any] = []
+        for instruction, unneeded in zip(self.instructions, self.last_uses, strict=True):
+            results.append(instruction(results, pictures))
+            for index in unneeded:
+                results[index] = None
+        return results[-1]
 
 
 def load_program(instructions: Any, weights: Mapping[str, Tensor]) -> Program:
-    """The program of a bundle; refuses what is not a list of known operators on what came before."""
+    """Build a bundle's program; refuse instructions that are not allowed operators on earlier results."""
     try:
-        made = [build_instruction(step, number, weights) for number, step in enumerate(instructions)]
-        uses = [sorted(set(find_result_indices(step))) for step in instructions]
+        built = [build_instruction(instruction, weights) for instruction in instructions]
+        uses = [sorted(set(find_result_indices(instruction))) for instruction in instructions]
     except (KeyError, IndexError, TypeError, AttributeError, RuntimeError, RecursionError) as error:
-        raise ValueError(f"the bundle's program is not one ({type(error).__name__}: {error})") from None
+        raise ValueError(
+            f"cannot load the bundle's program: {type(error).__name__}: {error}; publish it again"
+        ) from None
     if not instructions or "output" not in instructions[-1] or sum("input" in step for step in instructions) != 1:
-        raise ValueError("the bundle's program does not lead from pictures to an output")
-    for number, used in enumerate(uses):
-        if used and not 0 <= used[0] <= used[-1] < number:
-            raise ValueError(f"step {number} of the bundle's program takes what is not there yet")
-    last = {one: number for number, used in enumerate(uses) for one in used}
+        raise ValueError("cannot load the bundle's program: it must have one input and end with an output")
+    for index, used in enumerate(uses):
+        if used and not 0 <= used[0] <= used[-1] < index:
+            raise ValueError(
+                f"cannot load the bundle's program: step {index} uses a result that is not computed before it"
+            )
+    last_use = {result: index for index, used in enumerate(uses) for result in used}
     return Program(
-        made, [[one for one, number in last.items() if number == place] for place in range(len(instructions))]
+        built, [[result for result, last in last_use.items() if last == index] for index in range(len(instructions))]
     )
 
 
-def build_instruction(instruction: dict[str, Any], index: int, weights: Mapping[str, Tensor]) -> Instruction:
-    """One step, ready to be done on the results of those before it."""
+def build_instruction(instruction: dict[str, Any], weights: Mapping[str, Tensor]) -> Instruction:
+    """Return one instruction as a function of the earlier results and the images."""
     if "input" in instruction:
-        return lambda found, pictures: pictures
+        return lambda results, pictures: pictures
     if "weight" in instruction:
         weight = weights[instruction["weight"]]
-        return lambda found, pictures: weight
+        return lambda results, pictures: weight
     if "output" in instruction:
-        ends = [*decode_argument(instruction["output"])]
-        return lambda found, pictures: tuple(resolve_argument(end, found) for end in ends)
-    function, taken = lookup_operator(instruction["do"]), decode_argument(instruction["take"])
-    named = {str(name): decode_argument(value) for name, value in instruction["named"].items()}
-    return lambda found, pictures: function(
-        *[resolve_argument(one, found) for one in taken],
-        **{name: resolve_argument(one, found) for name, one in named.items()},
+        outputs = [*decode_argument(instruction["output"])]
+        return lambda results, pictures: tuple(resolve_argument(output, results) for output in outputs)
+    function, arguments = lookup_operator(instruction["do"]), decode_argument(instruction["take"])
+    keywords = {str(name): decode_argument(value) for name, value in instruction["named"].items()}
+    return lambda results, pictures: function(
+        *[resolve_argument(value, results) for value in arguments],
+        **{name: resolve_argument(value, results) for name, value in keywords.items()},
     )
 
 
 @dataclass(frozen=True)
 class ResultRef:
-    """What the step of a number gave."""
+    """Reference to the result of the instruction at an index."""
 
     index: int
 
 
 def resolve_argument(value: Any, results: list[Any]) -> Any:
-    """An argument with the results it stands for."""
+    """Return an argument with its references replaced by the results."""
     if isinstance(value, ResultRef):
         return results[value.index]
-    return [resolve_argument(one, results) for one in value] if isinstance(value, list) else value
+    return [resolve_argument(item, results) for item in value] if isinstance(value, list) else value
 
 
 def find_result_indices(value: Any) -> Iterator[int]:
-    """The numbers of the steps whose results a step takes."""
+    """Yield the indices of the instructions whose results an instruction uses."""
     if isinstance(value, dict):
         if value.keys() == {"step"}:
             yield value["step"]
         else:
-            for one in value.values():
-                yield from find_result_indices(one)
+            for item in value.values():
+                yield from find_result_indices(item)
     elif isinstance(value, list):
-        for one in value:
-            yield from find_result_indices(one)
+        for item in value:
+            yield from find_result_indices(item)
 
 
 def lookup_operator(name: str) -> Callable[..., Any]:
-    """The operator of a name."""
+    """Return the allowed operator with a name from a bundle's program."""
     if name in SIZE_ARITHMETIC:
         return partial(apply_size_arithmetic, name)
     base, _, overload = name.partition(".")
     if base.removesuffix("_") not in ALLOWED_OPERATORS:
-        raise ValueError(f"the bundle's program asks for the operator {name!r}, which no bundle of this version holds")
-    found: Any = getattr(getattr(torch.ops.aten, base), overload)
-    if not isinstance(found, torch._ops.OpOverload):
-        raise ValueError(f"the bundle's program asks for the operator {name!r}, which there is not")
-    return found
+        raise ValueError(f"cannot load the bundle's program: the operator {name!r} is not allowed in this version")
+    overloaded: Any = getattr(getattr(torch.ops.aten, base), overload)
+    if not isinstance(overloaded, torch._ops.OpOverload):
+        raise ValueError(f"cannot load the bundle's program: there is no operator {name!r} in PyTorch")
+    return overloaded
 
 
 def apply_size_arithmetic(name: str, *values: Any) -> Any:
-    """Arithmetic on sizes, which stay sizes; or one of several results."""
+    """Compute with sizes, bounded by `MAX_COMPUTED_SIZE`; `getitem` selects one of several results."""
     if name == "getitem":
-        results, place = values
-        if not isinstance(results, list | tuple) or not isinstance(place, int):
-            raise ValueError("the bundle's program takes a part of what has none")
-        return results[place]
+        results, index = values
+        if not isinstance(results, list | tuple) or not isinstance(index, int):
+            raise ValueError("cannot run the bundle's program: getitem needs a list of results and an integer index")
+        return results[index]
     if not all(isinstance(value, int | float) for value in values):
-        raise ValueError(f"the bundle's program does {name} with what is no number")
-    found = SIZE_ARITHMETIC[name](*values)
-    if abs(found) > MAX_COMPUTED_SIZE:
-        raise ValueError(f"the bundle's program comes to a size of over {MAX_COMPUTED_SIZE}")
-    return found
+        raise ValueError(f"cannot run the bundle's program: {name} needs numbers")
+    result = SIZE_ARITHMETIC[name](*values)
+    if abs(result) > MAX_COMPUTED_SIZE:
+        raise ValueError(f"cannot run the bundle's program: it computes a size above {MAX_COMPUTED_SIZE}")
+    return result
 
 
 def decode_argument(value: Any) -> Any:
-    """An argument from JSON."""
+    """Return an operator's argument from its JSON form."""
     if isinstance(value, list):
-        return [decode_argument(one) for one in value]
+        return [decode_argument(item) for item in value]
     if not isinstance(value, dict):
         return value
-    [(kind, held)] = value.items()
+    [(kind, content)] = value.items()
     if kind == "step":
-        if not isinstance(held, int) or isinstance(held, bool):
-            raise ValueError(f"the bundle's program names step {held!r}")
-        return ResultRef(held)
+        if not isinstance(content, int) or isinstance(content, bool):
+            raise ValueError(f"cannot load the bundle's program: {content!r} is not the index of a step")
+        return ResultRef(content)
     if kind == "device":
-        return torch.device("cpu") if held == "cpu" else torch.device(held)
-    found = getattr(torch, held)
-    if kind not in TORCH_TYPE_NAMES.values() or TORCH_TYPE_NAMES.get(type(found)) != kind:
-        raise ValueError(f"the bundle's program gives {held!r} as a {kind}")
-    return found
+        return torch.device("cpu") if content == "cpu" else torch.device(content)
+    constant = getattr(torch, content)
+    if kind not in TORCH_TYPE_NAMES.values() or TORCH_TYPE_NAMES.get(type(constant)) != kind:
+        raise ValueError(f"cannot load the bundle's program: {content!r} is not a {kind}")
+    return constant

@@ -1,6 +1,6 @@
-"""bundle.json: what a bundle says of itself, with the digest of each of its files and one of its own.
+"""Manifest of a bundle (bundle.json): its metadata, the digest of each file, and a digest of the manifest itself.
 
-A folder that is not whole, not ours or changed since it was published is refused in a sentence.
+A folder that is incomplete, not a bundle or changed since it was published is refused with a one-sentence error.
 """
 
 import hashlib
@@ -26,85 +26,102 @@ MANIFEST_TYPES: dict[str, type] = {
     "metrics": dict,
     "files": dict,
 }
-"""what bundle.json must hold for a bundle to be loaded"""
+"""keys that bundle.json must hold for a bundle to be loaded, with their types"""
 
 
 def verify_bundle(folder: Path) -> dict[str, Any]:
-    """Return the facts of a bundle whose every file is as it was published, and refuse any other folder."""
+    """Return the manifest of a bundle whose files are all as published; refuse any other folder."""
     try:
-        there = (folder / MANIFEST_FILE).is_file()
-    except OSError as error:  # a name that no file system takes
+        has_manifest = (folder / MANIFEST_FILE).is_file()
+    except OSError as error:  # a name that is too long for the file system
         raise ValueError(f"{str(folder)[:80]} is not a bundle ({error.strerror})") from None
-    if not there:
+    if not has_manifest:
         raise ValueError(f"{folder} is not a bundle: it has no {MANIFEST_FILE}; publish one with jobs.publish")
-    facts = read_json(folder / MANIFEST_FILE)
-    if not isinstance(facts, dict) or "schema" not in facts:
-        raise ValueError(f"{folder / MANIFEST_FILE} is not a bundle's: it names no schema")
-    if facts["schema"] != BUNDLE_SCHEMA_VERSION:
+    manifest = read_json(folder / MANIFEST_FILE)
+    if not isinstance(manifest, dict) or "schema" not in manifest:
+        raise ValueError(f"cannot load {folder / MANIFEST_FILE}: it has no schema version; give the folder of a bundle")
+    if manifest["schema"] != BUNDLE_SCHEMA_VERSION:
         raise ValueError(
-            f"{folder} was written in schema {facts['schema']!r}, and this version reads {BUNDLE_SCHEMA_VERSION}"
+            f"cannot load {folder}: it has schema {manifest['schema']!r} and this version reads "
+            f"{BUNDLE_SCHEMA_VERSION}; publish it again"
         )
-    if facts.get("digest") != manifest_digest(facts):
-        raise ValueError(f"{folder / MANIFEST_FILE} was changed since it was published: publish again")
+    if manifest.get("digest") != manifest_digest(manifest):
+        raise ValueError(
+            f"cannot load {folder / MANIFEST_FILE}: it was changed since it was published; publish it again"
+        )
     for name, kind in MANIFEST_TYPES.items():
-        if not isinstance(facts.get(name), kind):
-            raise ValueError(f"{folder / MANIFEST_FILE} lacks {name}, or has it in another form")
-    if not all(isinstance(name, str) for name in facts["classes"]) or len(set(facts["classes"])) < len(
-        facts["classes"]
-    ):
-        raise ValueError(f"{folder / MANIFEST_FILE} names classes that are no texts, or one twice: publish again")
-    if strange := {path.name for path in folder.iterdir()} - facts["files"].keys() - {MANIFEST_FILE}:
-        raise ValueError(f"{folder} holds what was not published with it, {min(strange)}: take that away")
-    if missing := REQUIRED_FILES - facts["files"].keys():
-        raise ValueError(f"{folder} lacks {', '.join(sorted(missing))}: publish again")
-    for name, expected in facts["files"].items():
-        require_unchanged_file(folder, name, expected)
-    return facts
+        if not isinstance(manifest.get(name), kind):
+            raise ValueError(
+                f"cannot load {folder / MANIFEST_FILE}: {name} is missing or not a {kind.__name__}; publish it again"
+            )
+    classes = manifest["classes"]
+    if not all(isinstance(name, str) for name in classes) or len(set(classes)) < len(classes):
+        raise ValueError(
+            f"cannot load {folder / MANIFEST_FILE}: its class names are not strings or not unique; publish it again"
+        )
+    if extra := {path.name for path in folder.iterdir()} - manifest["files"].keys() - {MANIFEST_FILE}:
+        raise ValueError(
+            f"cannot load {folder}: it holds {min(extra)}, which was not published with it; remove that file"
+        )
+    if missing := REQUIRED_FILES - manifest["files"].keys():
+        raise ValueError(f"cannot load {folder}: {', '.join(sorted(missing))} is missing; publish it again")
+    for name, expected_sha256 in manifest["files"].items():
+        require_unchanged_file(folder, name, expected_sha256)
+    return manifest
 
 
 def require_unchanged_file(folder: Path, name: str, expected_sha256: str) -> None:
-    """Refuse a file that is missing, elsewhere or changed."""
+    """Refuse a bundle's file that is missing, changed, a link or outside of the folder."""
     if Path(name).name != name or name.startswith("."):
-        raise ValueError(f"{folder} names a file outside of itself, {name!r}")
+        raise ValueError(
+            f"cannot load {folder}: its manifest lists {name!r}, which is not a file in the bundle; publish it again"
+        )
     if (folder / name).is_symlink():
-        raise ValueError(f"{folder / name} is a link: copy the bundle whole")
+        raise ValueError(f"cannot load {folder / name}: it is a symbolic link; copy the whole bundle with its files")
     if not (folder / name).is_file():
-        raise ValueError(f"{folder} lacks {name}: copy the bundle whole, or publish again")
+        raise ValueError(f"cannot load {folder}: {name} is missing; copy the whole bundle or publish it again")
     if file_sha256(folder / name) != expected_sha256:
-        raise ValueError(f"{folder / name} was changed since it was published: copy it again, or publish again")
+        raise ValueError(
+            f"cannot load {folder / name}: it was changed since it was published; copy or publish the bundle again"
+        )
 
 
 def manifest_digest(manifest: Mapping[str, Any]) -> str:
-    """Return one digest for all facts, and by them for all files."""
+    """Return the SHA-256 of a manifest without its own digest; it covers the files through their digests."""
     text = json.dumps({name: value for name, value in manifest.items() if name != "digest"}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def file_sha256(path: Path) -> str:
-    """Return the digest of a file's bytes."""
+    """Return the SHA-256 of a file's content in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
-    """Write bundle.json, with the digests of the files that are there."""
+    """Write bundle.json with the digests of all files in the folder."""
     files = {path.name: file_sha256(path) for path in sorted(folder.iterdir())}
-    whole = {"schema": BUNDLE_SCHEMA_VERSION, **manifest, "files": files}
-    write_json(folder / MANIFEST_FILE, whole | {"digest": manifest_digest(whole)})
+    complete = {"schema": BUNDLE_SCHEMA_VERSION, **manifest, "files": files}
+    write_json(folder / MANIFEST_FILE, complete | {"digest": manifest_digest(complete)})
 
 
 def parse_input_shape(manifest: dict[str, Any]) -> tuple[int, ...]:
-    """Return channels, height and width of the pictures that a model takes."""
+    """Return channels, height and width in pixels of the images that a model takes."""
     shape = tuple(manifest["input"].get(side) for side in ("channels", "height", "width"))
-    most = (MAX_IMAGE_CHANNELS, MAX_IMAGE_SIDE_PIXELS, MAX_IMAGE_SIDE_PIXELS)
-    if not all(type(side) is int and 1 <= side <= end for side, end in zip(shape, most, strict=True)):
-        raise ValueError(f"{MANIFEST_FILE} asks for pictures of {shape}: each side must be from 1 to its most, {most}")
+    limits = (MAX_IMAGE_CHANNELS, MAX_IMAGE_SIDE_PIXELS, MAX_IMAGE_SIDE_PIXELS)
+    if not all(type(side) is int and 1 <= side <= limit for side, limit in zip(shape, limits, strict=True)):
+        raise ValueError(
+            f"cannot load {MANIFEST_FILE}: its input shape is {shape}; channels, height and width must be integers "
+            f"from 1 to {limits}"
+        )
     return shape
 
 
 def parse_temperature(manifest: dict[str, Any]) -> float:
-    """Return by what scores are divided before softmax."""
-    found = manifest["metrics"].get("temperature")
-    if not isinstance(found, int | float) or not 0 < found < math.inf:
-        raise ValueError(f"{MANIFEST_FILE} has a temperature of {found!r}: it must be a number above 0")
-    return float(found)
+    """Return the calibration temperature by which the logits are divided before softmax."""
+    temperature = manifest["metrics"].get("temperature")
+    if not isinstance(temperature, int | float) or not 0 < temperature < math.inf:
+        raise ValueError(
+            f"cannot load {MANIFEST_FILE}: its temperature is {temperature!r}; it must be a finite number above 0"
+        )
+    return float(temperature)

@@ -1,4 +1,4 @@
-"""One request kept for labelling, as two files: its picture, and what is known of it."""
+"""One request kept for labelling (a capture) as two files: its image as PNG and its metadata as JSON."""
 
 import json
 import math
@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-CAPTURE_POOLS = ("drift", "usual")  # the more useful to label first
-KEY_DIGITS = 17  # of a key: as many as tell any two floats below 1 apart
-STALE_CAPTURE_SECONDS = 3600.0  # seconds after which half a capture is no longer one being written
+CAPTURE_POOLS = ("drift", "usual")  # in the order in which labels are most useful
+KEY_DIGITS = 17  # decimals of a key: enough to distinguish any two float64 from 0.1 to 1
+STALE_CAPTURE_SECONDS = 3600.0  # age at which half a capture is a leftover, not one being written
 CAPTURE_ID_PATTERN = re.compile("[0-9a-f]{16}")
 FILE_STEM_PATTERN = r"(drift|usual)-([01]\.[0-9]{17})-([0-9a-f]{16})"
 METADATA_FILE_PATTERN = re.compile(rf"{FILE_STEM_PATTERN}(-labelled)?\.json")
@@ -24,47 +24,49 @@ TEXT_FIELD_TYPES = {"model": str, "version": str, "label": str, "source": str | 
 
 @dataclass(frozen=True, kw_only=True)
 class CapturedRequest:
-    """A request as it was answered."""
+    """Request as the model answered it."""
 
     picture: ArrayLike
-    """uint8 (channels, height, width) of 1 or 3 channels, not on a GPU: as the model took it"""
+    """the model's input: uint8 (channels, height, width) of 1 or 3 channels, not on a GPU"""
     model: str
     version: str
     label: str
-    """the class predicted"""
+    """predicted class"""
     scores: Mapping[str, float]
     """calibrated probability of each class"""
     source: str | None = None
+    """where the request came from, if its X-Source header says so"""
     pool: str = "usual"
-    """drift: answered while a verdict said drift; usual: any other"""
+    """'drift' for a request answered while the verdict was drift, 'usual' for any other"""
     extra_weight: float = 0.0
-    """added to the weight: how much more a label would help than the score tells"""
+    """added to the sampling weight: usefulness of a label beyond what the score indicates"""
 
     def __post_init__(self) -> None:
         values = np.asarray(self.picture)
         if values.dtype != np.uint8 or values.ndim != 3 or values.shape[0] not in (1, 3) or not values.size:
-            found = f"{values.dtype} {values.shape}"
-            raise ValueError(f"a capture is a uint8 picture (1 or 3 channels, height, width), got {found}")
+            raise ValueError(
+                f"a captured image must be uint8 (1 or 3 channels, height, width), got {values.dtype} {values.shape}"
+            )
         if self.pool not in CAPTURE_POOLS:
-            raise ValueError(f"there is no pool {self.pool!r}; there are: {', '.join(CAPTURE_POOLS)}")
+            raise ValueError(f"unknown capture pool {self.pool!r}; choose one of: {', '.join(CAPTURE_POOLS)}")
         if self.label not in self.scores or not math.isfinite(sum(self.scores.values())):
-            raise ValueError(f"the scores of a capture must be finite, with one for its label {self.label!r}")
+            raise ValueError(f"the scores of a capture must be finite and include one for its label {self.label!r}")
         if not 0 <= self.extra_weight < math.inf:
-            raise ValueError(f"useful must be a finite number from 0, got {self.extra_weight}")
+            raise ValueError(f"extra_weight must be a finite number of at least 0, got {self.extra_weight}")
 
     @property
     def score(self) -> float:
-        """Calibrated probability of the class predicted."""
+        """Calibrated probability of the predicted class."""
         return float(self.scores[self.label])
 
     @property
     def weight(self) -> float:
-        """How useful a label would be: from 1, of an answer that is certain, to 5 and what was added."""
+        """Sampling weight: 1 for a certain prediction, up to 5 for an uncertain one, plus `extra_weight`."""
         return 1 + 4 * max(0.0, 1 - self.score) + self.extra_weight
 
 
 class CaptureName(NamedTuple):
-    """What the name of a capture's files tells of it."""
+    """Pool, key, id and labelling state of a capture, as encoded in its file names."""
 
     pool: str
     key: float
@@ -73,23 +75,23 @@ class CaptureName(NamedTuple):
 
     @property
     def stem(self) -> str:
-        """Of both its files."""
+        """Common file name of the PNG and the JSON, without suffix."""
         return f"{self.pool}-{self.key:.{KEY_DIGITS}f}-{self.id}" + "-labelled" * self.labelled
 
 
 def new_capture_id() -> str:
-    """The second in which it was drawn, and chance: both in hexadecimal digits."""
+    """Return a new id: the current second and 32 random bits, 8 hexadecimal digits each."""
     return f"{int(time.time()):08x}{secrets.token_hex(4)}"
 
 
 def is_stale_file(file_name: str) -> bool:
-    """Whether a file is half of a capture whose writing or removal ended long ago, by a kill."""
-    found = LEFTOVER_FILE_PATTERN.fullmatch(file_name)
-    return found is not None and int(found[3][:8], 16) < time.time() - STALE_CAPTURE_SECONDS
+    """Return whether a file is half of a capture older than an hour, whose writing or removal was killed."""
+    match = LEFTOVER_FILE_PATTERN.fullmatch(file_name)
+    return match is not None and int(match[3][:8], 16) < time.time() - STALE_CAPTURE_SECONDS
 
 
 def capture_metadata(request: CapturedRequest, name: CaptureName) -> dict[str, Any]:
-    """What is known of a capture before it is labelled."""
+    """Return the metadata of a new capture, which has no label yet."""
     return {
         "id": name.id,
         "at": time.time(),
@@ -97,7 +99,7 @@ def capture_metadata(request: CapturedRequest, name: CaptureName) -> dict[str, A
         "version": request.version,
         "label": request.label,
         "score": request.score,
-        "scores": {one: float(score) for one, score in request.scores.items()},
+        "scores": {class_name: float(score) for class_name, score in request.scores.items()},
         "source": request.source,
         "pool": name.pool,
         "key": name.key,
@@ -106,23 +108,23 @@ def capture_metadata(request: CapturedRequest, name: CaptureName) -> dict[str, A
 
 
 def encode_metadata(metadata: dict[str, Any]) -> bytes:
-    """As JSON that any reader takes."""
+    """Encode metadata as standard JSON, which has no NaN or infinity."""
     return (json.dumps(metadata, indent=1, allow_nan=False) + "\n").encode()
 
 
 def parse_metadata(name: CaptureName, content: bytes | None) -> dict[str, Any] | None:
-    """What is known of a capture, or None if its JSON is damaged or another's."""
+    """Return the metadata of a capture, or None if its JSON is damaged or belongs to another capture."""
     try:
-        facts = json.loads(content or b"")
-        same = (facts["id"], facts["pool"], facts["key"]) == (name.id, name.pool, name.key)
-        texts = all(isinstance(facts[one], kind) for one, kind in TEXT_FIELD_TYPES.items())
-        finite = math.isfinite(sum([facts["at"], facts["score"], *facts["scores"].values()]))
-        labelled = (facts["label_given"] is not None) == name.labelled
+        metadata = json.loads(content or b"")
+        same_capture = (metadata["id"], metadata["pool"], metadata["key"]) == (name.id, name.pool, name.key)
+        valid_texts = all(isinstance(metadata[field], kind) for field, kind in TEXT_FIELD_TYPES.items())
+        finite = math.isfinite(sum([metadata["at"], metadata["score"], *metadata["scores"].values()]))
+        same_state = (metadata["label_given"] is not None) == name.labelled
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
-    return facts if same and texts and finite and labelled else None
+    return metadata if same_capture and valid_texts and finite and same_state else None
 
 
 def labelling_priority(name: CaptureName) -> tuple[bool, int, float]:
-    """Sorts what is best labelled first to the front."""
+    """Return a sort key that puts the captures most useful to label first."""
     return name.labelled, CAPTURE_POOLS.index(name.pool), -name.key

@@ -1,11 +1,11 @@
-"""Requests kept for labelling: a bounded sample that any number of replicas fill without talking to each other.
+"""Store of requests kept for labelling: a bounded sample that many replicas fill without communicating.
 
 Weighted reservoir sampling (Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006): a request
 draws the key u**(1/weight), u uniform, and the largest keys stay. Which keys are largest does not depend on who drew
-them, so that each replica writes its own, looks at the names that are there, and removes the smallest beyond the cap.
+them: each replica writes its own captures, lists the file names, and removes the smallest keys beyond the limit.
 
-A capture is POOL-KEY-ID.png and, written last, POOL-KEY-ID.json. Once labelled it is written anew under the name
-POOL-KEY-ID-labelled, which no replica removes: one that makes room at that moment takes the old files only.
+A capture is POOL-KEY-ID.png and, written last, POOL-KEY-ID.json. Once labelled it is written again under the name
+POOL-KEY-ID-labelled, which no replica removes: a replica that makes room at that moment removes only the old files.
 """
 
 import csv
@@ -39,22 +39,20 @@ from equipoise.images.png import encode_png, is_valid_png
 from equipoise.storage.atomic import atomic_folder
 from equipoise.storage.directory import open_directory
 
-CAPTURE_RETRY_SECONDS = 30.0  # seconds without a try after one that failed
-KEY_REFRESH_SECONDS = (
-    600.0  # seconds after which the keys to beat are looked up again: captures may have been taken away by hand
-)
-MAX_CLASSES_IN_MESSAGE = 20  # classes named in a sentence
+CAPTURE_RETRY_SECONDS = 30.0  # pause after a failed attempt to write
+KEY_REFRESH_SECONDS = 600.0  # age at which the minimum keys are read again: captures may have been removed by hand
+MAX_CLASSES_IN_MESSAGE = 20
 
 
-class CaptureNotFound(ValueError):  # noqa: N818  # it reads as a sentence where it is caught
-    """There is no such capture."""
+class CaptureNotFound(ValueError):  # noqa: N818  # reads as a sentence where it is caught
+    """Error of a request for a capture that does not exist or is damaged."""
 
 
 class CaptureStore:
-    """The captures of one place: a folder, or a URL such as s3://bucket/captures.
+    """Captures in one location: a folder, or a URL such as s3://bucket/captures.
 
-    A place that cannot be written to is found out by the first `offer`, and told in `trouble`: it stops no service.
-    Half of `most` is for each pool, and neither takes the other's room. Threads may share one.
+    A location that is not writable stops no service: the first `offer` notices it and explains it in `last_error`.
+    Each pool may fill half of `max_captures`; neither uses the room of the other. Threads may share a store.
     """
 
     def __init__(
@@ -66,33 +64,36 @@ class CaptureStore:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if max_captures < len(CAPTURE_POOLS):
-            raise ValueError(f"captures need room for one in each pool: most must be at least 2, got {max_captures}")
+            raise ValueError(
+                f"max_captures must be at least {len(CAPTURE_POOLS)}, one for each pool "
+                f"({', '.join(CAPTURE_POOLS)}), got {max_captures}"
+            )
         self.location, self.pool_capacity = location, max_captures // len(CAPTURE_POOLS)
         self.last_error: str | None = None
-        """one sentence on why the last try failed"""
+        """one sentence on why the last attempt to write failed; None after a success"""
         self.skipped_files = 0
-        """files of the last `listed` or `exported` that are no whole capture"""
+        """files that the last `list_captures` or `export_labelled` skipped because they are not a complete capture"""
         self._directory = open_directory(location)
         self._rng, self._clock = np.random.default_rng(seed), clock
-        self._min_keys = dict.fromkeys(CAPTURE_POOLS, 0.0)  # the keys to beat
+        self._min_keys = dict.fromkeys(CAPTURE_POOLS, 0.0)  # a new capture needs a larger key
         self._refresh_at = self._retry_at = -math.inf
 
     def offer(self, request: CapturedRequest) -> bool:
-        """Whether the request was kept. It never raises, and costs no look at the place if its key is too small."""
+        """Return whether the request was kept; never raise, and access no files if its key is too small."""
         if self._clock() < self._retry_at:
             return False
         try:
             return self._try_capture(request)
-        except Exception as error:  # a request is answered whatever becomes of its capture
-            why = getattr(error, "strerror", None) or first_error_line(error)  # the place is named already
-            self.last_error = f"captures cannot be kept in {self.location} ({why}): make it one to write to"
+        except Exception as error:  # requests are answered even if captures cannot be written
+            reason = getattr(error, "strerror", None) or first_error_line(error)  # without the path: it is named below
+            self.last_error = f"cannot write captures to {self.location}: {reason}; make it writable"
             self._retry_at = self._clock() + CAPTURE_RETRY_SECONDS
             return False
 
     def _draw_key(self, weight: float) -> float:
-        """As it will be read from the name."""
-        drawn: float = (1 - self._rng.random()) ** (1 / weight)
-        return round(drawn, KEY_DIGITS)
+        """Draw the key of a weight, rounded as in a file name."""
+        key: float = (1 - self._rng.random()) ** (1 / weight)
+        return round(key, KEY_DIGITS)
 
     def _try_capture(self, request: CapturedRequest) -> bool:
         key = self._draw_key(request.weight)
@@ -107,37 +108,38 @@ class CaptureStore:
         return key >= self._min_keys[request.pool]
 
     def _evict(self) -> None:
-        """Make room in each pool, and remember what is to beat in it."""
-        whole, others = self._scan_files()
+        """Remove the smallest keys of each pool beyond its room and old leftovers; update the minimum keys."""
+        complete, others = self._scan_files()
         for pool in CAPTURE_POOLS:
-            self._min_keys[pool] = self._evict_pool([one for one in whole if one.pool == pool])
-        for name in others:
-            if is_stale_file(name):
-                self._directory.remove_file(name)
+            self._min_keys[pool] = self._evict_pool([capture for capture in complete if capture.pool == pool])
+        for file_name in others:
+            if is_stale_file(file_name):
+                self._directory.remove_file(file_name)
         self._refresh_at = self._clock() + KEY_REFRESH_SECONDS
 
     def _evict_pool(self, captures: list[CaptureName]) -> float:
-        """The key to beat in a pool, once the smallest beyond its room are gone; what is labelled stays."""
-        room = max(0, self.pool_capacity - sum(one.labelled for one in captures))
-        free = sorted((one for one in captures if not one.labelled), key=lambda one: one.key, reverse=True)
-        for one in free[room:]:
-            self._remove_files(one)
+        """Remove the smallest keys beyond a pool's room, except labelled captures; return the key to exceed next."""
+        room = max(0, self.pool_capacity - sum(capture.labelled for capture in captures))
+        unlabelled = [capture for capture in captures if not capture.labelled]
+        unlabelled.sort(key=lambda capture: capture.key, reverse=True)
+        for capture in unlabelled[room:]:
+            self._remove_files(capture)
         if room == 0:
             return math.inf
-        return free[room - 1].key if len(free) >= room else 0.0
+        return unlabelled[room - 1].key if len(unlabelled) >= room else 0.0
 
     def _scan_files(self) -> tuple[list[CaptureName], set[str]]:
-        """Captures that are whole, and the names of all other files."""
-        names = set(self._directory.list_files())
-        matches = filter(None, map(METADATA_FILE_PATTERN.fullmatch, names))
-        found = [CaptureName(one[1], float(one[2]), one[3], bool(one[4])) for one in matches]
-        found = [one for one in found if f"{one.stem}.png" in names]
-        labelled = {one.id for one in found if one.labelled}
-        whole = [one for one in found if one.labelled or one.id not in labelled]
-        return whole, names.difference(*((f"{one.stem}.png", f"{one.stem}.json") for one in whole))
+        """Return the complete captures, and the names of all other files."""
+        files = set(self._directory.list_files())
+        matches = filter(None, map(METADATA_FILE_PATTERN.fullmatch, files))
+        names = [CaptureName(match[1], float(match[2]), match[3], bool(match[4])) for match in matches]
+        names = [name for name in names if f"{name.stem}.png" in files]
+        labelled = {name.id for name in names if name.labelled}
+        complete = [name for name in names if name.labelled or name.id not in labelled]
+        return complete, files.difference(*((f"{name.stem}.png", f"{name.stem}.json") for name in complete))
 
     def _write_files(self, name: CaptureName, png: bytes, metadata: dict[str, Any]) -> None:
-        """Both files, or none."""
+        """Write both files of a capture, or none."""
         try:
             self._directory.write_file(f"{name.stem}.png", png)
             self._directory.write_file(f"{name.stem}.json", encode_metadata(metadata))
@@ -147,140 +149,150 @@ class CaptureStore:
             raise
 
     def _remove_files(self, name: CaptureName) -> None:
-        """Both files, if they are there: first the one that makes it a capture."""
+        """Remove both files of a capture if they exist: first the JSON, without which it is not a capture."""
         self._directory.remove_file(f"{name.stem}.json")
         self._directory.remove_file(f"{name.stem}.png")
 
     def list_captures(self, pool: str | None = None, limit: int | None = 100) -> list[dict[str, Any]]:
-        """What is known of each capture, the most useful to label first; all of them if `most` is None."""
-        whole, others = self._scan_files()
-        wanted = sorted((one for one in whole if pool in (None, one.pool)), key=labelling_priority)
-        limit, found, self.skipped_files = len(wanted) if limit is None else limit, list[dict[str, Any]](), len(others)
-        while wanted and len(found) < limit:
-            part, wanted = wanted[: limit - len(found)], wanted[limit - len(found) :]
-            held = self._directory.read_files([f"{one.stem}.json" for one in part])
-            good = [facts for one in part if (facts := parse_metadata(one, held.get(f"{one.stem}.json")))]
-            found, self.skipped_files = found + good, self.skipped_files + len(part) - len(good)
-        return found
+        """Return the metadata of up to `limit` captures (None: all), the most useful to label first."""
+        complete, others = self._scan_files()
+        names = sorted((name for name in complete if pool in (None, name.pool)), key=labelling_priority)
+        limit, self.skipped_files = len(names) if limit is None else limit, len(others)
+        listed: list[dict[str, Any]] = []
+        while names and len(listed) < limit:
+            part, names = names[: limit - len(listed)], names[limit - len(listed) :]
+            contents = self._directory.read_files([f"{name.stem}.json" for name in part])
+            valid = [metadata for name in part if (metadata := parse_metadata(name, contents.get(f"{name.stem}.json")))]
+            listed, self.skipped_files = listed + valid, self.skipped_files + len(part) - len(valid)
+        return listed
 
     def read_png(self, capture_id: str) -> bytes:
-        """A PNG."""
+        """Read the image of a capture as PNG bytes."""
         return self._find_capture(capture_id)[2]
 
     def label_capture(self, capture_id: str, class_name: str, classes: Sequence[str]) -> dict[str, Any]:
-        """What is known of a capture, now that it is called `name`; another label given before is replaced."""
+        """Give a capture a label, replacing an earlier one, and return its metadata."""
         require_class(class_name, classes)
-        found, known, picture = self._find_capture(capture_id)
-        known["label_given"] = class_name
-        if found.labelled:
-            self._directory.write_file(f"{found.stem}.json", encode_metadata(known))
+        name, metadata, png = self._find_capture(capture_id)
+        metadata["label_given"] = class_name
+        if name.labelled:
+            self._directory.write_file(f"{name.stem}.json", encode_metadata(metadata))
         else:
-            self._write_files(found._replace(labelled=True), picture, known)
-            self._remove_files(found)
-        return known
+            self._write_files(name._replace(labelled=True), png, metadata)
+            self._remove_files(name)
+        return metadata
 
     def _find_capture(self, capture_id: str) -> tuple[CaptureName, dict[str, Any], bytes]:
-        """One capture."""
+        """Return the name, metadata and PNG of a capture."""
         require_capture_id(capture_id)
-        for _ in range(2):  # a label may be given between the listing and the reading: then it has another name
-            if held := self._read_captures([one for one in self._scan_files()[0] if one.id == capture_id]):
-                return held[0]
+        for _ in range(2):  # a label given between the listing and the reading changes the file names
+            if captures := self._read_captures([name for name in self._scan_files()[0] if name.id == capture_id]):
+                return captures[0]
         raise CaptureNotFound(not_found_message(capture_id))
 
     def _read_captures(self, names: Sequence[CaptureName]) -> list[tuple[CaptureName, dict[str, Any], bytes]]:
-        """Those of `names` that are not damaged."""
-        held = self._directory.read_files([f"{one.stem}.{kind}" for one in names for kind in ("json", "png")])
-        known = [(one, parse_metadata(one, held.get(f"{one.stem}.json")), held.get(f"{one.stem}.png")) for one in names]
-        return [(one, facts, picture) for one, facts, picture in known if facts and picture and is_valid_png(picture)]
+        """Return the name, metadata and PNG of those captures in `names` that are not damaged."""
+        contents = self._directory.read_files([f"{name.stem}.{suffix}" for name in names for suffix in ("json", "png")])
+        captures = []
+        for name in names:
+            metadata, png = parse_metadata(name, contents.get(f"{name.stem}.json")), contents.get(f"{name.stem}.png")
+            if metadata and png and is_valid_png(png):
+                captures.append((name, metadata, png))
+        return captures
 
     def label_from_csv(self, csv_text: str, classes: Sequence[str]) -> int:
-        """How many labels a CSV of id,label gave: all of them, or none if a row is wrong."""
-        asked, given = parse_label_csv(csv_text), dict[str, tuple[int, str]]()
-        ids = {capture_id for _, capture_id, _ in asked}
-        there = {one.id for one, _, _ in self._read_captures([one for one in self._scan_files()[0] if one.id in ids])}
-        for row, capture_id, name in asked:
+        """Apply the labels of a CSV of id,label and return their number; apply none if a row is wrong."""
+        rows, labels = parse_label_csv(csv_text), dict[str, tuple[int, str]]()
+        ids = {capture_id for _, capture_id, _ in rows}
+        captures = self._read_captures([name for name in self._scan_files()[0] if name.id in ids])
+        existing = {name.id for name, _, _ in captures}
+        for row, capture_id, class_name in rows:
             try:
                 require_capture_id(capture_id)
-                require_class(name, classes)
+                require_class(class_name, classes)
             except ValueError as error:
                 raise ValueError(f"row {row}: {error}") from None
-            if capture_id not in there:
+            if capture_id not in existing:
                 raise ValueError(f"row {row}: {not_found_message(capture_id)}")
-            if capture_id in given:
-                raise ValueError(f"row {row}: {capture_id} has a label in row {given[capture_id][0]} already")
-            given[capture_id] = row, name
-        for capture_id, (_, name) in given.items():
-            self.label_capture(capture_id, name, classes)
-        return len(given)
+            if capture_id in labels:
+                raise ValueError(f"row {row}: {capture_id} already has a label in row {labels[capture_id][0]}")
+            labels[capture_id] = row, class_name
+        for capture_id, (_, class_name) in labels.items():
+            self.label_capture(capture_id, class_name, classes)
+        return len(labels)
 
     def export_labelled(self, out: Path, classes: Sequence[str] | None = None, since: float = 0) -> dict[str, int]:
-        """Labelled captures written as out/CLASS/ID.png, for --workload folder: how many of each class.
+        """Write labelled captures as out/CLASS/ID.png, for --workload folder, and return their count by class.
 
-        Labels that are none of `classes` are left out: several models may keep their captures in one place. So are
-        requests from before `since`, in seconds since 1970.
+        Labels that are not in `classes` are left out, because several models may share a location; so are requests
+        from before `since`, in seconds since 1970.
         """
-        whole, others = self._scan_files()
-        labelled = [one for one in whole if one.labelled]
-        held = self._read_captures(sorted(labelled))
-        self.skipped_files = len(others) + len(labelled) - len(held)
-        wanted = [one for one in held if classes is None or one[1]["label_given"] in classes]
-        wanted = [one for one in wanted if one[1]["at"] >= since]
-        counts = Counter(known["label_given"] for _, known, _ in wanted)
+        complete, others = self._scan_files()
+        labelled = [name for name in complete if name.labelled]
+        captures = self._read_captures(sorted(labelled))
+        self.skipped_files = len(others) + len(labelled) - len(captures)
+        selected = [
+            (metadata["label_given"], name.id, png)
+            for name, metadata, png in captures
+            if (classes is None or metadata["label_given"] in classes) and metadata["at"] >= since
+        ]
+        counts = Counter(label for label, _, _ in selected)
         if not counts:
             among = "" if classes is None else f" as {format_class_list(classes)}"
             raise ValueError(f"no capture in {self.location} is labelled{among}: there is nothing to export")
-        for name in counts:
-            require_folder_name(name)
+        for label in counts:
+            require_folder_name(label)
         with atomic_folder(out) as folder:
-            for name in counts:
-                (folder / name).mkdir()
-            for one, known, picture in wanted:
-                (folder / known["label_given"] / f"{one.id}.png").write_bytes(picture)
+            for label in counts:
+                (folder / label).mkdir()
+            for label, capture_id, png in selected:
+                (folder / label / f"{capture_id}.png").write_bytes(png)
         return dict(sorted(counts.items()))
 
 
 def parse_label_csv(csv_text: str) -> list[tuple[int, str, str]]:
-    """Row number (the header's is 1), id and label of each row of a CSV."""
-    lines = csv.reader(io.StringIO(csv_text.removeprefix("\ufeff"), newline=""), skipinitialspace=True)
+    """Return row number (the header is row 1), id and label of each row of a CSV."""
+    reader = csv.reader(io.StringIO(csv_text.removeprefix("\ufeff"), newline=""), skipinitialspace=True)
     try:
-        found = list(enumerate(lines, 1))
+        rows = list(enumerate(reader, 1))
     except csv.Error as error:
-        raise ValueError(f"row {lines.line_num} is not CSV ({error})") from None
-    head = found[0][1] if found else []
-    if [one.strip() for one in head] != ["id", "label"]:
-        raise ValueError(f"row 1 must be id,label, got {','.join(head)[:80]!r}")
-    for row, cells in found:
+        raise ValueError(f"row {reader.line_num} is not CSV ({error})") from None
+    header = rows[0][1] if rows else []
+    if [cell.strip() for cell in header] != ["id", "label"]:
+        raise ValueError(f"row 1 must be id,label, got {','.join(header)[:80]!r}")
+    for row, cells in rows:
         if len(cells) not in (0, 2):
-            raise ValueError(f"row {row} has {len(cells)} columns, not the two of id,label")
-    return [(row, cells[0].strip(), cells[1]) for row, cells in found[1:] if cells]
+            raise ValueError(f"row {row} has {len(cells)} columns, expected two: id,label")
+    return [(row, cells[0].strip(), cells[1]) for row, cells in rows[1:] if cells]
 
 
 def require_capture_id(capture_id: str) -> None:
-    """Refuse what never was the id of a capture: no path is made of it."""
+    """Refuse a string that is not a capture's id, so that none becomes part of a path."""
     if not CAPTURE_ID_PATTERN.fullmatch(capture_id):
-        raise CaptureNotFound(f"{capture_id[:40]!r} is no id of a capture: one has 16 hexadecimal digits")
+        raise CaptureNotFound(f"{capture_id[:40]!r} is not a capture id: an id has 16 hexadecimal digits")
 
 
 def not_found_message(capture_id: str) -> str:
-    """Why it cannot be given."""
-    return f"there is no capture {capture_id}: it was removed to make room, is damaged, or never was"
+    """Return the message for a capture that cannot be found."""
+    return f"there is no capture {capture_id}: it was removed to make room, is damaged, or never existed"
 
 
 def require_class(class_name: str, classes: Sequence[str]) -> None:
-    """Refuse a label that the model does not know."""
+    """Refuse a label that is not one of the model's classes."""
     if class_name not in classes:
         raise ValueError(f"there is no class {class_name[:40]!r}; there are: {format_class_list(classes)}")
 
 
 def format_class_list(classes: Sequence[str]) -> str:
-    """The first classes, for a sentence."""
+    """Format up to `MAX_CLASSES_IN_MESSAGE` class names and the number of others."""
     more = f" and {len(classes) - MAX_CLASSES_IN_MESSAGE} more" if len(classes) > MAX_CLASSES_IN_MESSAGE else ""
     return ", ".join(classes[:MAX_CLASSES_IN_MESSAGE]) + more
 
 
 def require_folder_name(class_name: str) -> None:
-    """Refuse a class that cannot name a folder, or whose folder the folder workload would pass over."""
-    if not class_name or class_name.startswith((".", "__")) or any(mark in class_name for mark in "/\\\0"):
+    """Refuse a class whose name cannot be a folder's, or is skipped by the folder workload."""
+    if not class_name or class_name.startswith((".", "__")) or any(character in class_name for character in "/\\\0"):
         raise ValueError(
-            f"class {class_name[:40]!r} cannot be the name of a folder: no dot or __ first, no slash, not empty"
+            f"cannot export class {class_name[:40]!r}: a folder cannot have this name; "
+            "rename the class (not empty, no slash, no leading dot or __)"
         )

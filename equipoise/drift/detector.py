@@ -1,6 +1,6 @@
-"""The watch over one stream of requests: sums in, charts on, and whether something changed.
+"""Drift detector of one stream of requests: sums update the charts, and a chart over its threshold raises an alarm.
 
-It is moved by sums alone, in order; two watches that were given the same sums are in the same state to the last bit.
+Its state depends only on the sums and their order; two detectors that were given the same sums are bit-equal.
 """
 
 from collections.abc import Mapping
@@ -25,18 +25,16 @@ from equipoise.drift.charts.sums import FixedPointSums
 from equipoise.drift.reference.profile import ReferenceProfile
 from equipoise.type_aliases import FloatArray
 
-MAX_REMEMBERED_STEPS = 512  # steps that are remembered one by one, to tell since when
-CLEAR_MARGIN = np.log(10)  # by so much charts must fall below their threshold before an alarm is over
+MAX_REMEMBERED_STEPS = 512  # latest steps that are kept one by one, to locate the change
+CLEAR_MARGIN = np.log(10)  # by which charts must fall below their threshold before an alarm is over
 SCORE_CHART_COUNT = 2 * len(SHIFT_SIZES) * len(CHARTED_FEATURES)
 CLASS_AND_FEATURE_CHARTS = ("class gone", "class more often", *("features",) * 3)
-
-
 CHART_NAMES = tuple(dict.fromkeys((*CHARTED_FEATURES, *CLASS_AND_FEATURE_CHARTS)))
-"""of charts; several may share one"""
+"""names of charts; several charts may share one"""
 
 
 def chart_name(chart_index: int) -> str:
-    """What a chart looks at, by its place among the values."""
+    """Return the name of a chart, given its index among the values."""
     return (
         CHARTED_FEATURES[chart_index % len(CHARTED_FEATURES)]
         if chart_index < SCORE_CHART_COUNT
@@ -46,46 +44,47 @@ def chart_name(chart_index: int) -> str:
 
 @dataclass(frozen=True)
 class Alarm:
-    """A chart that was too high."""
+    """Alarm of a chart that exceeded its threshold."""
 
     observed_images: int
-    """seen until then"""
+    """images observed until then"""
     unix_seconds: float
-    """seconds since 1970"""
+    """time in seconds since 1970"""
     chart_index: int
-    """its place among the values"""
+    """index of the chart among the values"""
 
 
 @dataclass(eq=False)
 class StreamDetector:
-    """The state of one stream."""
+    """Detector of one stream: charts, latest steps and alarm."""
 
     profile: ReferenceProfile
     run_length: float
-    """clean pictures to a false alarm, as asked"""
+    """requested mean number of images without drift per false alarm"""
     charts: CusumState
     evidence: BettingTest
     pending: FixedPointSums
-    """pictures too few for a step"""
+    """sums of images that are too few for a step"""
     ends: NDArray[np.int64]
-    """pictures looked at until the end of each of the latest steps"""
+    """(steps,) images observed until the end of each of the latest steps"""
     asked: NDArray[np.int64]
-    """pictures answered until then, looked at or not"""
+    """(steps,) images answered until then, observed or not"""
     times: FloatArray
-    """seconds since 1970, of the same"""
+    """(steps,) time of each of the latest steps in seconds since 1970"""
     rows: FixedPointSums
-    """their sums, without features"""
+    """(steps, integers) sums of the latest steps, without Fourier features"""
     zero: NDArray[np.int64]
-    """(charts of scores, then of classes) pictures seen when each was last at nothing"""
+    """(score charts, then class charts) images observed when each chart was last 0"""
     trace: NDArray[np.float32]
-    """how high the charts of each name were after each of the latest steps, and the threshold"""
+    """(steps, names + 1) highest chart of each name after each of the latest steps, and the threshold"""
     alarm: Alarm | None = None
+    """current alarm, if any"""
     over: int = 0
-    """pictures seen when the last alarm was over: what changed since, changed after that"""
+    """images observed when the last alarm ended: a later change began after that"""
 
     @classmethod
     def start(cls, profile: ReferenceProfile, run_length: float) -> "StreamDetector":
-        """Before the first request."""
+        """Create the detector before the first request."""
         layout = profile.baseline.layout
         state = initial_cusum_state(
             build_cusum_parameters(profile.baseline.usual), layout.statistic_count, layout.fourier_count
@@ -99,21 +98,21 @@ class StreamDetector:
 
     @property
     def observed_images(self) -> int:
-        """Pictures that charts have seen."""
+        """Number of images that the charts have seen."""
         return int(self.ends[-1]) if len(self.ends) else 0
 
     @property
     def answered_images_in_steps(self) -> int:
-        """Pictures that were answered until the last step."""
+        """Number of images answered until the end of the last step."""
         return int(self.asked[-1]) if len(self.asked) else 0
 
     @property
     def answered_images(self) -> int:
-        """Pictures that were answered, those included that are too few for a step."""
+        """Number of images answered, including those still too few for a step."""
         return self.answered_images_in_steps + int(self.pending[self.profile.baseline.layout.slices["all"]][0])
 
     def add_sums(self, sums: FixedPointSums, unix_seconds: float) -> bool:
-        """Some more pictures; whether they set off an alarm."""
+        """Add the sums of some images and return whether they raised an alarm."""
         layout = self.profile.baseline.layout
         self.pending = self.pending + sums
         size = int(self.pending[layout.slices["classes"]].sum())
@@ -136,104 +135,101 @@ class StreamDetector:
         counts, scores, waves, low, high = (
             layout.read_part(row, name) for name in ("classes", "scores", "waves", "low", "high")
         )
-        usual = counts @ self.profile.baseline.usual.waves
-        self.charts.update(StepSums(counts[None], scores[None], (waves - usual)[None]))
+        expected = counts @ self.profile.baseline.usual.waves
+        self.charts.update(StepSums(counts[None], scores[None], (waves - expected)[None]))
         self.evidence.update(low, high)
 
     def _check_alarm(self, unix_seconds: float) -> bool:
-        """Whether a chart is too high, and none was before."""
+        """Return whether a chart exceeds its threshold while no alarm is active, and record the alarm."""
         values, threshold = self.values(), self.threshold()
-        most = values.max()
-        self.charts.limit(2 * self._chart_thresholds())  # or what rose for an hour would take an hour to come down
-        left = self.values() if most > threshold else values
-        self.trace = np.concatenate([self.trace, build_trace_row(left, threshold)])[-MAX_REMEMBERED_STEPS:]
-        if self.alarm is not None and most < threshold - CLEAR_MARGIN:
+        highest = values.max()
+        self.charts.limit(2 * self._chart_thresholds())  # or a chart that rose for an hour would take an hour to fall
+        limited = self.values() if highest > threshold else values
+        self.trace = np.concatenate([self.trace, build_trace_row(limited, threshold)])[-MAX_REMEMBERED_STEPS:]
+        if self.alarm is not None and highest < threshold - CLEAR_MARGIN:
             self.alarm, self.over = None, self.observed_images
-        if self.alarm is not None or most < threshold or self.observed_images < MIN_STREAM_IMAGES:
+        if self.alarm is not None or highest < threshold or self.observed_images < MIN_STREAM_IMAGES:
             return False
         self.alarm = Alarm(self.observed_images, unix_seconds, int(values.argmax()))
         return True
 
     def values(self) -> FloatArray:
-        """(charts,) as logarithms of how many clean pictures it takes one by itself to be so high."""
+        """Return (charts,): each chart as the logarithm of its own run length, in images without drift."""
         return np.asarray(
             self.profile.calibration.scale_values(self.charts.values(), *self._step_size_and_run_length())[0]
         )
 
     def highest_by_name(self) -> dict[str, float]:
-        """The highest value of each name's charts."""
+        """Return the highest value among the charts of each name."""
         return dict(zip(CHART_NAMES, highest_by_chart_name(self.values()).tolist(), strict=True))
 
     def threshold(self) -> float:
-        """What the highest must reach for an alarm."""
+        """Return the value of the highest chart at which an alarm is raised."""
         return float(self.profile.calibration.threshold(self.run_length, *self._step_size_and_run_length())[0])
 
     def _chart_thresholds(self) -> FloatArray:
-        """(charts,) the same, for each as it comes."""
+        """Return (charts,) the alarm threshold in the unscaled values of each chart."""
         return np.asarray(
             self.profile.calibration.chart_thresholds(self.run_length, *self._step_size_and_run_length())[0]
         )
 
     def _step_size_and_run_length(self) -> tuple[FloatArray, FloatArray]:
-        """How many pictures the last step had, and how long runs are."""
+        """Return the size of the last step and the class run length, both in images."""
         size = np.diff(self.ends[-2:])[0] if len(self.ends) > 1 else max(self.observed_images, MIN_STEP_IMAGES)
         return np.array([float(size)]), self.charts.runs.mean_run_length()
 
     def state_arrays(self) -> dict[str, NDArray[Any]]:
-        """All that changes, for a file."""
-        found = {name: getattr(self, name) for name in ("pending", "ends", "asked", "times", "rows", "zero", "trace")}
-        found |= {f"charts.{one.name}": getattr(self.charts, one.name) for one in self._saved_chart_fields()}
-        found |= {f"runs.{one.name}": getattr(self.charts.runs, one.name) for one in fields(self.charts.runs)}
+        """Return the state by name, to be stored in a file."""
+        arrays = {name: getattr(self, name) for name in ("pending", "ends", "asked", "times", "rows", "zero", "trace")}
+        arrays |= {f"charts.{field.name}": getattr(self.charts, field.name) for field in self._saved_chart_fields()}
+        arrays |= {f"runs.{field.name}": getattr(self.charts.runs, field.name) for field in fields(self.charts.runs)}
         alarm = self.alarm
-        found["alarm"] = np.array(
+        arrays["alarm"] = np.array(
             [] if alarm is None else [alarm.observed_images, alarm.unix_seconds, alarm.chart_index], np.float64
         )
-        return found | {"wealth": self.evidence.wealth, "over": np.array(self.over)}
+        return arrays | {"wealth": self.evidence.wealth, "over": np.array(self.over)}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Go on where `state` was; it must be of the same reference."""
+        """Restore a state returned by `state_arrays`; it must come from the same reference."""
         for name in ("pending", "ends", "asked", "times", "rows", "zero", "trace"):
             setattr(self, name, validate_state_array(arrays[name], getattr(self, name)))
-        for one in self._saved_chart_fields():
-            setattr(
-                self.charts,
-                one.name,
-                validate_state_array(arrays[f"charts.{one.name}"], getattr(self.charts, one.name)),
-            )
-        for one in fields(self.charts.runs):
-            setattr(
-                self.charts.runs,
-                one.name,
-                validate_state_array(arrays[f"runs.{one.name}"], getattr(self.charts.runs, one.name)),
-            )
+        for field in self._saved_chart_fields():
+            state = validate_state_array(arrays[f"charts.{field.name}"], getattr(self.charts, field.name))
+            setattr(self.charts, field.name, state)
+        for field in fields(self.charts.runs):
+            state = validate_state_array(arrays[f"runs.{field.name}"], getattr(self.charts.runs, field.name))
+            setattr(self.charts.runs, field.name, state)
         self.evidence.wealth = validate_state_array(arrays["wealth"], self.evidence.wealth)
         self.over = int(arrays["over"])
         alarm = arrays["alarm"].tolist()
         self.alarm = Alarm(int(alarm[0]), alarm[1], int(alarm[2])) if alarm else None
 
     def _saved_chart_fields(self) -> list[Any]:
-        return [one for one in fields(self.charts) if one.name not in ("rules", "streams", "runs")]
+        return [field for field in fields(self.charts) if field.name not in ("rules", "streams", "runs")]
 
 
 def highest_by_chart_name(values: FloatArray) -> FloatArray:
-    """Of the charts of each name."""
-    found = np.concatenate(
+    """Return the highest value among the charts of each name, in the order of CHART_NAMES."""
+    highest = np.concatenate(
         [
             values[:SCORE_CHART_COUNT].reshape(-1, len(CHARTED_FEATURES)).max(0),
             np.full(len(CHART_NAMES) - len(CHARTED_FEATURES), -np.inf),
         ]
     )
-    np.maximum.at(found, [CHART_NAMES.index(name) for name in CLASS_AND_FEATURE_CHARTS], values[SCORE_CHART_COUNT:])
-    return found
+    np.maximum.at(highest, [CHART_NAMES.index(name) for name in CLASS_AND_FEATURE_CHARTS], values[SCORE_CHART_COUNT:])
+    return highest
 
 
 def build_trace_row(values: FloatArray, threshold: float) -> NDArray[np.float32]:
-    """A row of the trace."""
+    """Build a row of the trace: the highest value of each chart name, then the threshold."""
     return np.append(highest_by_chart_name(values), threshold)[None].astype(np.float32)
 
 
 def validate_state_array(array: NDArray[Any], expected: NDArray[Any]) -> NDArray[Any]:
-    """What was kept, if it has the form of what is there; the first axis of what grows may differ."""
+    """Return a copy of a saved array; refuse another dtype or shape, except for the length of the first axis."""
     if array.dtype != expected.dtype or array.shape[1:] != expected.shape[1:]:
-        raise ValueError(f"the state kept is of another form ({array.dtype} {array.shape})")
+        raise ValueError(
+            f"cannot restore the detector state: an array is {array.dtype} {array.shape}, "
+            f"expected {expected.dtype} {expected.shape} except for the length of the first axis"
+        )
     return array.copy()

@@ -1,4 +1,4 @@
-"""Colour changes of pictures as one matrix a picture: brightness, contrast, saturation and hue in a single pass."""
+"""Colour jitter as one matrix per image: brightness, contrast, saturation and hue in a single pass."""
 
 import numpy as np
 import torch
@@ -7,17 +7,17 @@ from torch import Tensor
 from equipoise.type_aliases import FloatArray
 
 RGB_TO_LUMA = np.array([0.299, 0.587, 0.114])
-"""what red, green and blue give to grey"""
+"""weights of red, green and blue in grey"""
 RGB_TO_YIQ = np.array([RGB_TO_LUMA, [0.596, -0.274, -0.322], [0.211, -0.523, 0.312]])
-"""grey, and the plane in which hue is an angle"""
+"""matrix from RGB to grey and the chroma plane, in which hue is an angle"""
 
 
 def apply_color_jitter(
     images: Tensor, brightness: FloatArray, contrast: FloatArray, saturation: FloatArray, hue: FloatArray
 ) -> Tensor:
-    """Each picture with its factors of brightness, contrast and saturation, and its turn of hue, in this order.
+    """Change brightness, contrast, saturation and hue of each image by its own amounts, in this order.
 
-    Values are not clamped in between, which is what makes it one matrix; hue turns about grey and keeps it.
+    Values are not clamped in between, so that one matrix per image is enough; hue rotates about grey and keeps it.
     """
     if images.shape[1] == 1:
         matrices = (brightness * contrast)[:, None, None]
@@ -26,20 +26,20 @@ def apply_color_jitter(
         matrices = (brightness * contrast)[:, None, None] * (hue_matrices(hue) @ saturation_matrices(saturation))
         mean = torch.einsum("nc,c->n", images.mean((2, 3)), torch.from_numpy(RGB_TO_LUMA).to(images))
     else:
-        raise ValueError(f"colours are changed in pictures of 1 or 3 channels, these have {images.shape[1]}")
+        raise ValueError(f"cannot change colours: images must have 1 or 3 channels, these have {images.shape[1]}")
     offset = torch.from_numpy((1 - contrast) * brightness).to(images) * mean
-    changed = torch.bmm(torch.from_numpy(matrices).to(images), images.flatten(2)) + offset[:, None, None]
-    return changed.view_as(images)
+    jittered = torch.bmm(torch.from_numpy(matrices).to(images), images.flatten(2)) + offset[:, None, None]
+    return jittered.view_as(images)
 
 
 def saturation_matrices(factors: FloatArray) -> FloatArray:
-    """3x3 matrices that move each pixel from its grey by a factor."""
-    away = 1 - factors[:, None, None]
-    return np.asarray(factors[:, None, None] * np.eye(3) + away * np.ones((3, 1)) * RGB_TO_LUMA)
+    """Return 3x3 matrices that scale each pixel's distance from its grey by a factor."""
+    grey_weight = 1 - factors[:, None, None]
+    return np.asarray(factors[:, None, None] * np.eye(3) + grey_weight * np.ones((3, 1)) * RGB_TO_LUMA)
 
 
 def hue_matrices(turns: FloatArray) -> FloatArray:
-    """3x3 matrices that turn hue about grey, by turns of the circle."""
+    """Return 3x3 matrices that rotate hue about grey by turns of the colour circle."""
     cos, sin, zero, one = (
         np.cos(2 * np.pi * turns),
         np.sin(2 * np.pi * turns),

@@ -1,4 +1,4 @@
-"""Pictures as the bytes of a PNG, and through JPEG and back: without torch, for those who keep or send them."""
+"""Encode images as PNG, check PNGs and apply JPEG compression, without importing torch."""
 
 import io
 
@@ -7,14 +7,14 @@ from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
 PILLOW_ERRORS = (OSError, ValueError, SyntaxError, RuntimeError, Image.DecompressionBombError)
-"""what Pillow raises on damage"""
+"""exceptions that Pillow raises for damaged images"""
 
 
 def encode_png(picture: ArrayLike) -> bytes:
-    """Return a uint8 picture (channels, height, width) as a PNG."""
-    held = io.BytesIO()
-    as_image(picture).save(held, "PNG")
-    return held.getvalue()
+    """Return a uint8 image (channels, height, width) as PNG bytes."""
+    buffer = io.BytesIO()
+    as_image(picture).save(buffer, "PNG")
+    return buffer.getvalue()
 
 
 def is_valid_png(png: bytes) -> bool:
@@ -28,14 +28,14 @@ def is_valid_png(png: bytes) -> bool:
 
 
 def jpeg_round_trip(picture: ArrayLike, quality: int) -> NDArray[np.uint8]:
-    """Return a uint8 picture (channels, height, width) as it is after JPEG compression."""
-    held = io.BytesIO()
+    """Return a uint8 image (channels, height, width) after JPEG compression of a quality from 1 to 100."""
+    buffer = io.BytesIO()
     image = as_image(picture)
-    image.save(held, "JPEG", quality=quality)
-    return np.array(Image.open(held)).reshape(image.height, image.width, -1).transpose(2, 0, 1)
+    image.save(buffer, "JPEG", quality=quality)
+    return np.array(Image.open(buffer)).reshape(image.height, image.width, -1).transpose(2, 0, 1)
 
 
 def as_image(picture: ArrayLike) -> Image.Image:
-    """Return Pillow's image of a uint8 picture (channels, height, width) of 1 or 3 channels."""
+    """Return a uint8 image (channels, height, width) of 1 or 3 channels as a Pillow image."""
     values = np.ascontiguousarray(np.asarray(picture).transpose(1, 2, 0))
     return Image.fromarray(values if values.shape[2] == 3 else values[..., 0])

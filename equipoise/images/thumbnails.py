@@ -1,4 +1,4 @@
-"""Pictures as small as a page takes them."""
+"""Thumbnails of images for pages."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -9,26 +9,26 @@ from PIL import Image
 
 from equipoise.images.png import encode_png
 
-MAX_THUMBNAILS_PER_ROW = 12  # pictures of a row
-MAX_THUMBNAIL_SIDE_PIXELS = 64  # pixels, at most
+MAX_THUMBNAILS_PER_ROW = 12
+MAX_THUMBNAIL_SIDE_PIXELS = 64
 
 CaptionedPngs = list[tuple[bytes, str]]
-"""PNG, and what is said of it"""
+"""pairs of PNG bytes and caption"""
 
 
 def make_thumbnail(png: bytes) -> bytes:
-    """The same picture, no larger than a page takes it."""
-    with Image.open(io.BytesIO(png)) as picture:
-        if max(picture.size) <= MAX_THUMBNAIL_SIDE_PIXELS:
+    """Return a PNG scaled down to at most 64 pixels per side; return a smaller one unchanged."""
+    with Image.open(io.BytesIO(png)) as image:
+        if max(image.size) <= MAX_THUMBNAIL_SIDE_PIXELS:
             return png
-        picture.thumbnail((MAX_THUMBNAIL_SIDE_PIXELS, MAX_THUMBNAIL_SIDE_PIXELS))
-        held = io.BytesIO()
-        picture.save(held, "PNG")
-        return held.getvalue()
+        image.thumbnail((MAX_THUMBNAIL_SIDE_PIXELS, MAX_THUMBNAIL_SIDE_PIXELS))
+        buffer = io.BytesIO()
+        image.save(buffer, "PNG")
+        return buffer.getvalue()
 
 
 def reference_thumbnails(reference_arrays: Mapping[str, Any], classes: Sequence[str]) -> CaptionedPngs:
-    """Some of the pictures that a bundle keeps of its reference, from the first to the last, with what they show."""
+    """Return evenly spaced images of a bundle's reference as thumbnails, captioned with their classes."""
     pictures = reference_arrays.get("pictures")
     if pictures is None or not len(pictures):
         return []
@@ -37,5 +37,5 @@ def reference_thumbnails(reference_arrays: Mapping[str, Any], classes: Sequence[
         if "places" in reference_arrays
         else None
     )
-    places = np.linspace(0, len(pictures) - 1, min(len(pictures), MAX_THUMBNAILS_PER_ROW)).astype(int)
-    return [(make_thumbnail(encode_png(pictures[place])), labels[place] if labels else "") for place in places]
+    indices = np.linspace(0, len(pictures) - 1, min(len(pictures), MAX_THUMBNAILS_PER_ROW)).astype(int)
+    return [(make_thumbnail(encode_png(pictures[index])), labels[index] if labels else "") for index in indices]

@@ -1,10 +1,10 @@
-"""What to train with: time to the target over workers and batch, and what it costs.
+"""Plans: time to the target, and its cost, over workers and batch.
 
     seconds = E(B) / B * T(nodes, workers, batch),   B = workers * batch
 
-Time and cost (worker-seconds) pull apart, so the answer is a front between them, its knee,
-and the best for what was asked: the fastest, the cheapest within a deadline, or the fastest
-within a budget.
+Time and cost (worker-seconds) conflict, so the answer is the Pareto front between them, its knee,
+and the best option within the given limits: the fastest, the cheapest within a deadline, or the
+fastest within a budget.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,11 +18,11 @@ from equipoise.planning.step_time_fit import INTERVAL_QUANTILES, StepTimeFit
 from equipoise.planning.step_time_model import StepSettings, compute_and_exchange_seconds
 from equipoise.type_aliases import FloatArray
 
-COMBINED_DRAWS = 400  # draws of step times and of examples, multiplied
+COMBINED_DRAWS = 400  # pairs of a draw of the step time and a draw of the examples
 
 
 class ClusterShape(NamedTuple):
-    """Workers on nodes; `workers` counts those of all nodes."""
+    """Number of nodes, and of workers on all nodes together."""
 
     nodes: int
     workers: int
@@ -30,7 +30,7 @@ class ClusterShape(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOption:
-    """One way to train to the target, with what it takes."""
+    """One setting that trains to the target, with its predicted time and cost."""
 
     nodes: int
     workers: int
@@ -38,37 +38,37 @@ class PlanOption:
     lr: float | None
     examples: float
     step_seconds: float
-    """seconds of an optimizer step"""
+    """seconds per optimizer step"""
     component_seconds: tuple[float, float]
-    """seconds of computing and of the exchange, each alone"""
+    """seconds of computing and of the exchange per step, each without overlap"""
     seconds_draws: FloatArray = field(repr=False)
-    """seconds to the target on average over seeds, as each draw has it"""
+    """seconds to the target, averaged over seeds, in each draw"""
     run_log_sd: float
     """standard deviation of a single run about that average, in log seconds"""
     degrees_of_freedom: float
-    """degrees of freedom with which that is known"""
+    """degrees of freedom of `run_log_sd`"""
     measured: bool
-    """whether both factors were measured at this very setting"""
+    """true if the step time and the examples were both measured at this setting"""
 
     @property
     def global_batch(self) -> int:
-        """Examples of one step."""
+        """Examples per optimizer step."""
         return self.workers * self.batch
 
     @property
     def seconds(self) -> float:
-        """To the target."""
+        """Seconds to the target."""
         return self.examples / self.global_batch * self.step_seconds
 
     @property
     def worker_seconds(self) -> float:
-        """What it costs: seconds times workers."""
+        """Cost: seconds to the target times workers."""
         return self.seconds * self.workers
 
     def to_json(self) -> dict[str, Any]:
-        """As an entry of plan.json; the interval is that of a single run."""
-        single = np.random.default_rng(self.global_batch).standard_t(self.degrees_of_freedom, COMBINED_DRAWS)
-        low, high = np.quantile(self.seconds_draws * np.exp(self.run_log_sd * single), INTERVAL_QUANTILES)
+        """Build the entry of plan.json; its interval is that of a single run."""
+        noise = np.random.default_rng(self.global_batch).standard_t(self.degrees_of_freedom, COMBINED_DRAWS)
+        low, high = np.quantile(self.seconds_draws * np.exp(self.run_log_sd * noise), INTERVAL_QUANTILES)
         return {
             "nodes": self.nodes,
             "workers": self.workers,
@@ -90,72 +90,74 @@ class PlanOption:
 def enumerate_options(
     step_fit: StepTimeFit, curve: ExamplesCurve, shapes: Iterable[ClusterShape], global_batches: Iterable[int]
 ) -> list[PlanOption]:
-    """Every place with every global batch that it can hold and that both curves can tell of."""
+    """Build an option for each shape and each global batch that it can split evenly and both fits can predict."""
     low, high = step_fit.rows.batch.min(), step_fit.rows.batch.max()
-    found = []
+    options = []
     for nodes, workers in sorted(set(shapes)):
-        for whole in sorted(set(global_batches)):
-            batch, rest = divmod(whole, workers)
+        for global_batch in sorted(set(global_batches)):
+            batch, remainder = divmod(global_batch, workers)
             if (
-                rest
+                remainder
                 or not low <= batch <= high
                 or step_fit.missing_measurements(nodes, workers, batch)
-                or curve.missing_measurements(whole)
+                or curve.missing_measurements(global_batch)
             ):
                 continue
-            found.append(build_option(step_fit, curve, ClusterShape(nodes, workers), batch))
-    return found
+            options.append(build_option(step_fit, curve, ClusterShape(nodes, workers), batch))
+    return options
 
 
 def build_option(step_fit: StepTimeFit, curve: ExamplesCurve, shape: ClusterShape, batch: int) -> PlanOption:
-    """One setting with its time to the target."""
-    at = StepSettings(*(np.array([value], float) for value in (*shape, batch)))
-    whole = shape.workers * batch
-    examples, drawn = curve.examples_at(whole), curve.sample_examples(whole)
-    if examples is None or drawn is None:
+    """Build the option of one setting, with its time to the target."""
+    settings = StepSettings(*(np.array([value], float) for value in (*shape, batch)))
+    global_batch = shape.workers * batch
+    examples, example_draws = curve.examples_at(global_batch), curve.sample_examples(global_batch)
+    if examples is None or example_draws is None:
         raise ValueError(
-            f"the examples at a global batch of {whole} are not known: {curve.missing_measurements(whole)}"
+            f"cannot predict the examples to the target at a global batch of {global_batch}:"
+            f" measure {curve.missing_measurements(global_batch)}"
         )
-    scatter, freedom = curve.seed_noise_at(whole)
-    rng = np.random.default_rng(whole)
-    steps = rng.choice(step_fit.sample_seconds(at)[:, 0], COMBINED_DRAWS)
+    seed_noise, freedom = curve.seed_noise_at(global_batch)
+    rng = np.random.default_rng(global_batch)
+    step_draws = rng.choice(step_fit.sample_seconds(settings)[:, 0], COMBINED_DRAWS)
     rows = step_fit.rows
-    here = rows[(rows.nodes == shape.nodes) & (rows.workers == shape.workers) & (rows.batch == batch)]
-    step = float(step_fit.shrunk_seconds(at)[0])
-    beyond = step / float(step_fit.fitted_seconds(at)[0])  # what was measured there, over the fit
+    measured_rows = rows[(rows.nodes == shape.nodes) & (rows.workers == shape.workers) & (rows.batch == batch)]
+    step = float(step_fit.shrunk_seconds(settings)[0])
+    correction = step / float(step_fit.fitted_seconds(settings)[0])  # of the fit, by the measurement of this setting
     compute, exchange = (
-        float(part[0]) * beyond for part in compute_and_exchange_seconds(step_fit.form, step_fit.parameters, at)
+        float(part[0]) * correction
+        for part in compute_and_exchange_seconds(step_fit.form, step_fit.parameters, settings)
     )
-    steps *= beyond
+    step_draws *= correction
     return PlanOption(
         nodes=shape.nodes,
         workers=shape.workers,
         batch=batch,
-        lr=curve.lr_at(whole),
+        lr=curve.lr_at(global_batch),
         examples=examples,
         step_seconds=step,
         component_seconds=(compute, exchange),
-        seconds_draws=rng.choice(drawn, COMBINED_DRAWS) / whole * steps,
-        run_log_sd=float(np.hypot(scatter, step_fit.pace_sd)),
+        seconds_draws=rng.choice(example_draws, COMBINED_DRAWS) / global_batch * step_draws,
+        run_log_sd=float(np.hypot(seed_noise, step_fit.pace_sd)),
         degrees_of_freedom=freedom,
-        measured=bool(len(here)) and whole in curve.batch_summary.index,
+        measured=bool(len(measured_rows)) and global_batch in curve.batch_summary.index,
     )
 
 
 def find_pareto_front(options: Sequence[PlanOption]) -> list[PlanOption]:
-    """Options that no other beats in both time and cost, the fastest first."""
-    best: list[PlanOption] = []
-    for one in sorted(options, key=lambda option: (option.seconds, option.worker_seconds)):
-        if not best or one.worker_seconds < best[-1].worker_seconds:
-            best.append(one)
-    return best
+    """Return the options that no other beats in both time and cost, the fastest first."""
+    front: list[PlanOption] = []
+    for option in sorted(options, key=lambda option: (option.seconds, option.worker_seconds)):
+        if not front or option.worker_seconds < front[-1].worker_seconds:
+            front.append(option)
+    return front
 
 
 def find_knee(front: Sequence[PlanOption]) -> PlanOption | None:
-    """Where the front bends most: furthest from the line between its ends, in logs. None with fewer than three."""
+    """Return the option furthest from the line between the ends of the front, in logs; None with fewer than three."""
     if len(front) < 3:
         return None
-    points = np.log([[one.seconds, one.worker_seconds] for one in front])
+    points = np.log([[option.seconds, option.worker_seconds] for option in front])
     scaled = (points - points.min(0)) / np.ptp(points, axis=0)
     return front[int(np.argmin(scaled.sum(1)))]
 
@@ -163,32 +165,32 @@ def find_knee(front: Sequence[PlanOption]) -> PlanOption | None:
 def rank_options(
     options: Sequence[PlanOption], deadline: float | None = None, budget: float | None = None
 ) -> list[PlanOption]:
-    """Options that keep a deadline (seconds) and a budget (worker-seconds), the best first.
+    """Return the options within a deadline (seconds) and a budget (worker-seconds), the best first.
 
     With a deadline the cheapest is best, otherwise the fastest.
     """
     kept = [
-        one
-        for one in options
-        if (deadline is None or one.seconds <= deadline) and (budget is None or one.worker_seconds <= budget)
+        option
+        for option in options
+        if (deadline is None or option.seconds <= deadline) and (budget is None or option.worker_seconds <= budget)
     ]
     if deadline is None:
-        return sorted(kept, key=lambda one: (one.seconds, one.worker_seconds))
-    return sorted(kept, key=lambda one: (one.worker_seconds, one.seconds))
+        return sorted(kept, key=lambda option: (option.seconds, option.worker_seconds))
+    return sorted(kept, key=lambda option: (option.worker_seconds, option.seconds))
 
 
 def find_runner_up(ranked_options: Sequence[PlanOption]) -> PlanOption | None:
-    """The best that is another plan and not only another place for the same workers."""
+    """Return the best option that differs from the first in workers or batch, and not only in nodes."""
     others = (
-        one
-        for one in ranked_options
-        if (one.workers, one.batch) != (ranked_options[0].workers, ranked_options[0].batch)
+        option
+        for option in ranked_options
+        if (option.workers, option.batch) != (ranked_options[0].workers, ranked_options[0].batch)
     )
     return next(others, None)
 
 
 def find_bottleneck(option: PlanOption, curve: ExamplesCurve) -> str:
-    """What keeps this option from being faster: `noise` past the critical batch, else the longer part of a step."""
+    """Return what limits the speed: `noise` past the critical batch, else the longer part of a step."""
     critical = curve.critical_batch
     if critical and option.global_batch > critical[0]:
         return "noise"
@@ -196,73 +198,77 @@ def find_bottleneck(option: PlanOption, curve: ExamplesCurve) -> str:
 
 
 def probability_faster(first: PlanOption, second: PlanOption) -> float:
-    """Share of draws in which the first is the faster one."""
+    """Return the share of draws in which the first option is the faster one."""
     return float(np.mean(first.seconds_draws < second.seconds_draws))
 
 
 def explain_option(option: PlanOption, runner_up_option: PlanOption | None, curve: ExamplesCurve) -> str:
-    """The reason in words."""
+    """Explain in one sentence why to take an option, and how clearly it beats the runner-up."""
     compute, exchange = option.component_seconds
-    least = curve.min_examples
-    more = (
-        f", {option.examples / least[0] - 1:.0%} more than the fewest possible" if least and curve.identifiable else ""
-    )
+    min_examples = curve.min_examples
+    excess = ""
+    if min_examples and curve.identifiable:
+        excess = f", {option.examples / min_examples[0] - 1:.0%} more than the fewest possible"
     text = (
-        f"a step of {option.global_batch} examples takes {option.step_seconds * 1000:.3g} "
-        f"ms ({compute * 1000:.3g} computing,"
-        f" {exchange * 1000:.3g} exchanging, as far as they do not overlap) and {option.examples:,.0f} examples"
-        f" reach the target{more}; {BOTTLENECK_TEXT[find_bottleneck(option, curve)]}"
+        f"a step of {option.global_batch} examples takes {option.step_seconds * 1000:.3g} ms"
+        f" ({compute * 1000:.3g} ms computing, {exchange * 1000:.3g} ms exchanging, before overlap)"
+        f" and {option.examples:,.0f} examples reach the target{excess};"
+        f" {BOTTLENECK_TEXT[find_bottleneck(option, curve)]}"
     )
     if runner_up_option is None:
         return text
-    surely = probability_faster(option, runner_up_option)
-    told = "well apart" if surely >= 0.9 else "hardly apart: more seeds would tell"
+    probability = probability_faster(option, runner_up_option)
+    clarity = "clearly apart" if probability >= 0.9 else "not clearly apart: measure more seeds"
     return (
-        f"{text}; next comes {runner_up_option.workers} x {runner_up_option.batch}, "
-        f"{runner_up_option.seconds / option.seconds - 1:+.0%} in time,"
-        f" slower in {surely:.0%} of draws ({told})"
+        f"{text}; the runner-up is {runner_up_option.workers} x {runner_up_option.batch},"
+        f" {runner_up_option.seconds / option.seconds - 1:+.0%} in time,"
+        f" slower in {probability:.0%} of draws ({clarity})"
     )
 
 
 BOTTLENECK_TEXT = {
-    "compute": "computing takes most of a step: faster workers help, or more of them as far as the exchange lets",
+    "compute": "computing takes most of a step: faster workers help, or more of them until the exchange dominates",
     "exchange": "the exchange takes most of a step: a larger batch or a faster network helps",
-    "noise": "most of each further example in the batch is wasted: a smaller batch teaches more an example",
+    "noise": "most of each further example in the batch is wasted: a smaller batch learns more per example",
 }
 
 
 def collect_warnings(option: PlanOption | None, step_fit: StepTimeFit, curve: ExamplesCurve) -> list[str]:
-    """What a reader should know before believing the plan, and what to measure."""
-    said = []
-    fails = [batch for batch in curve.left_out_batches if curve.missing_measurements(batch)]
-    turned = [batch for batch in curve.left_out_batches if batch not in fails]
-    if fails:
-        said.append(f"left out: at global batches {format_batches(fails)} most runs were cut off before the target")
-    if turned:
-        said.append(
-            f"left out of the curve: at global batches {format_batches(turned)} more examples are needed than beyond"
+    """Return sentences on the limits of the plan, and on what to measure next."""
+    warnings = []
+    failed = [batch for batch in curve.left_out_batches if curve.missing_measurements(batch)]
+    turned_up = [batch for batch in curve.left_out_batches if batch not in failed]
+    if failed:
+        warnings.append(
+            f"left out: at global batches {format_batches(failed)} most runs were cut off before the target"
+        )
+    if turned_up:
+        warnings.append(
+            f"left out of the curve: global batches {format_batches(turned_up)} need more examples than larger batches"
         )
     if not curve.identifiable:
-        said.append(
-            "the critical batch is not identifiable: measure three global batches or more, some several times larger"
+        warnings.append(
+            "the critical batch is not identifiable: measure at least three global batches, some several times larger"
             f" than {max(curve.batch_summary.index):,.0f}, with three seeds each"
         )
     if not step_fit.form.has_batch_term:
-        said.append("only one batch per worker was timed: computing cannot be split; time a second one")
+        warnings.append(
+            "only one batch per worker was timed, so how computing grows with it is unknown: time a second one"
+        )
     if option is None:
-        return said
+        return warnings
     largest, smallest = max(curve.batch_summary.index), min(curve.batch_summary.index)
     if option.global_batch == largest:
-        said.append(f"the plan sits at the largest batch measured ({largest:,.0f}): measure {2 * largest:,.0f}")
+        warnings.append(f"the plan sits at the largest batch measured ({largest:,.0f}): measure {2 * largest:,.0f}")
     if option.global_batch == smallest and len(curve.batch_summary) > 1:
-        said.append(f"the plan sits at the smallest batch measured ({smallest:,.0f}): measure {smallest / 2:,.0f}")
+        warnings.append(f"the plan sits at the smallest batch measured ({smallest:,.0f}): measure {smallest / 2:,.0f}")
     if option.batch == step_fit.rows.batch.max() and option.global_batch != largest:
-        said.append(
+        warnings.append(
             f"the plan sits at the largest batch per worker timed ({option.batch:,}): time {2 * option.batch:,}"
         )
-    return said
+    return warnings
 
 
 def format_batches(batches: Iterable[float]) -> str:
-    """Batches in words."""
+    """Format batches as a comma-separated list with thousands separators."""
     return ", ".join(f"{batch:,.0f}" for batch in batches)

@@ -1,12 +1,12 @@
-"""The forms that the time of one optimizer step may have, over nodes, workers and batch.
+"""Model of the time of one optimizer step over nodes, workers and batch, in several forms.
 
-    T1 = a + c * batch                                  computing
-    T2 = 2 (p - 1) alpha + 2 (p - 1) / p * volume       an exchange in a ring of p workers
-    T  = (T1^g + T2^g)^(1/g)                            g above 1: they overlap; below: they stand in each other's way
+    T1 = a + c * batch                                  compute
+    T2 = 2 (p - 1) alpha + 2 (p - 1) / p * volume       exchange: all-reduce in a ring of p workers
+    T  = (T1^g + T2^g)^(1/g)                            g above 1: they overlap; below 1: they slow each other down
 
-`volume` is the gradient's bytes times the seconds a byte takes. Inside a node and between
-nodes the ring has an alpha and a volume of its own. A ring may hold all workers
-(`ring_all_reduce_seconds`), or first those of a node and then one of each node (`two rings`).
+`alpha` is the seconds per message, `volume` the gradient's bytes times the seconds per byte; both differ
+inside a node (`local`) and between nodes (`between`). The exchange is one ring of all workers, or, with
+`two_rings`, a ring inside each node followed by a ring of one worker per node.
 """
 
 from typing import NamedTuple
@@ -16,32 +16,33 @@ import pandas as pd
 
 from equipoise.type_aliases import FloatArray
 
-NETWORK_LEVELS = ("local", "between")  # of the exchange: inside a node, and between nodes
+NETWORK_LEVELS = ("local", "between")  # inside a node, and between nodes
 
 
 class StepTimeForm(NamedTuple):
-    """Which parameters a fit has."""
+    """Form of the model: which parameters are fitted."""
 
     two_rings: bool = False
+    """true for a ring inside each node and one between nodes, false for one ring of all workers"""
     local_terms: tuple[str, ...] = ()
-    """of the exchange inside a node: alpha and volume, volume alone, or none"""
+    """fitted parameters of the exchange inside a node: alpha and volume, volume alone, or none"""
     between_terms: tuple[str, ...] = ()
-    """of the exchange between nodes"""
+    """fitted parameters of the exchange between nodes: alpha and volume, volume alone, or none"""
     has_overlap: bool = False
-    """whether g is fitted; otherwise 1: nothing overlaps"""
+    """true if g is fitted; otherwise g is 1 and nothing overlaps"""
     has_batch_term: bool = True
-    """whether the part of computing that grows with the batch is told apart"""
+    """true if c is fitted; otherwise computing does not depend on the batch"""
 
     @property
     def parameter_names(self) -> list[str]:
-        """Parameters in the order of their vector."""
+        """Names of the fitted parameters, in the order of the parameter vector."""
         names = ["a", *(["c"] if self.has_batch_term else [])]
         names += [f"local_{name}" for name in self.local_terms] + [f"between_{name}" for name in self.between_terms]
         return names + ["g"] * self.has_overlap
 
 
 class StepSettings(NamedTuple):
-    """Settings whose step time is asked for: arrays of one length."""
+    """Settings to predict step times for, as arrays of equal length."""
 
     nodes: FloatArray
     workers: FloatArray
@@ -49,26 +50,28 @@ class StepSettings(NamedTuple):
 
     @classmethod
     def from_table(cls, rows: pd.DataFrame) -> "StepSettings":
-        """The settings of a table."""
+        """Build the arrays from a table with the columns nodes, workers and batch."""
         return cls(*(rows[name].to_numpy(float) for name in ("nodes", "workers", "batch")))
 
 
 def ring_all_reduce_seconds(workers: FloatArray, alpha: float, volume: FloatArray | float) -> FloatArray:
-    """Seconds in which `size` workers sum what takes `volume` seconds to send once, at `alpha` seconds a message."""
+    """Return the seconds of a ring all-reduce of a gradient that takes `volume` seconds to send once."""
     return 2 * (workers - 1) * alpha + 2 * (workers - 1) / workers * volume
 
 
 def compute_and_exchange_seconds(
     form: StepTimeForm, parameters: dict[str, float], settings: StepSettings, byte_share: FloatArray | float = 1.0
 ) -> tuple[FloatArray, FloatArray]:
-    """Seconds of computing and of the exchange, each alone; `share` of the gradient's bytes is exchanged."""
-    known = dict.fromkeys(("c", "local_alpha", "local_volume", "between_alpha", "between_volume"), 0.0) | parameters
-    compute = known["a"] + known["c"] * settings.batch
-    local = known["local_alpha"], known["local_volume"] * byte_share
-    between = known["between_alpha"], known["between_volume"] * byte_share
+    """Return the seconds of computing and of exchanging `byte_share` of the gradient, each without overlap."""
+    values = dict.fromkeys(("c", "local_alpha", "local_volume", "between_alpha", "between_volume"), 0.0) | parameters
+    compute = values["a"] + values["c"] * settings.batch
+    local = values["local_alpha"], values["local_volume"] * byte_share
+    between = values["between_alpha"], values["between_volume"] * byte_share
     if form.two_rings:
-        inside = np.ceil(settings.workers / settings.nodes)
-        return compute, ring_all_reduce_seconds(inside, *local) + ring_all_reduce_seconds(settings.nodes, *between)
+        workers_per_node = np.ceil(settings.workers / settings.nodes)
+        return compute, ring_all_reduce_seconds(workers_per_node, *local) + ring_all_reduce_seconds(
+            settings.nodes, *between
+        )
     return compute, np.where(
         settings.nodes > 1,
         ring_all_reduce_seconds(settings.workers, *between),
@@ -77,11 +80,11 @@ def compute_and_exchange_seconds(
 
 
 def overlapped_seconds(compute: FloatArray, exchange: FloatArray, g: float) -> FloatArray:
-    """Seconds of a step whose parts overlap as `g` says: 1 is their sum, 10 nearly the longer of both."""
+    """Return the seconds of a step whose parts overlap with exponent g: 1 is their sum, 10 nearly the longer one."""
     longer, shorter = np.maximum(compute, exchange), np.minimum(compute, exchange)
     return np.asarray(longer * (1 + (shorter / longer) ** g) ** (1 / g))
 
 
 def step_seconds(form: StepTimeForm, parameters: dict[str, float], settings: StepSettings) -> FloatArray:
-    """Seconds of a step."""
+    """Return the seconds per optimizer step at each setting."""
     return overlapped_seconds(*compute_and_exchange_seconds(form, parameters, settings), parameters.get("g", 1.0))

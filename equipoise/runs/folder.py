@@ -1,4 +1,4 @@
-"""The folder of one run: whose it is, whether it can be written, and what came of it."""
+"""Folder of one training run: its lock, the trial it belongs to, and the record it holds."""
 
 import fcntl
 import os
@@ -18,65 +18,75 @@ LOCK_FILE_NAME = ".lock"
 
 
 def load_finished_run(out: Path, config: TrainConfig) -> Record | None:
-    """The record that `out` holds of `trial`, if the trial has ended; refuses a folder of something else."""
+    """Load the record of a finished run from its folder, or None before that; refuse a folder of something else."""
     require_same_config(out, config)
     path = out / "record.json"
     if not path.exists():
         return None
     record = read_record(path)
     if record.config != config:
-        raise ValueError(f"{path} is of another trial than {out / 'trial.json'}: choose another --out, or remove it")
+        raise ValueError(
+            f"cannot use {path}: it records another trial than {out / 'trial.json'}; choose another --out, or remove it"
+        )
     return record
 
 
 def read_record(path: Path) -> Record:
-    """The record in a file, or one sentence on why it is none."""
-    facts = read_json(path)
-    if not isinstance(facts, dict) or facts.get("schema") != RECORD_SCHEMA:
+    """Read the record of a run; raise ValueError with one sentence if the file holds none."""
+    contents = read_json(path)
+    if not isinstance(contents, dict) or contents.get("schema") != RECORD_SCHEMA:
         raise ValueError(
-            f"{path} is no record of schema {RECORD_SCHEMA}: remove it to train again from the last checkpoint"
+            f"cannot read {path}: it is not a record of schema {RECORD_SCHEMA};"
+            " remove it to train again from the last checkpoint"
         )
     try:
-        return Record.from_json(facts)
+        return Record.from_json(contents)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            f"{path} is damaged ({type(error).__name__}: {error}): remove it to train again from the last checkpoint"
+            f"cannot read {path}: it is damaged ({type(error).__name__}: {error});"
+            " remove it to train again from the last checkpoint"
         ) from error
 
 
 def require_same_config(out: Path, config: TrainConfig) -> None:
-    """Refuse a folder that holds another trial, or files that no run of ours wrote."""
-    asked = out / "trial.json"
-    if not asked.exists():
+    """Refuse a folder that holds another trial, or files that no training run wrote."""
+    path = out / "trial.json"
+    if not path.exists():
         if not out.is_dir() or not any(out.iterdir()):
             return
-        raise ValueError(f"{out} is not empty and holds no run: choose another --out")
-    held = read_json(asked)
-    if not isinstance(held, dict):
-        raise ValueError(f"{asked} does not hold a trial: choose another --out, or remove {out}")
-    wanted = asdict(config)
-    other = [f"{name} is {held.get(name)}, asked {wanted[name]}" for name in wanted if held.get(name) != wanted[name]]
-    if other:
-        raise ValueError(f"{out} holds another trial ({'; '.join(other)}): choose another --out, or remove it")
+        raise ValueError(f"cannot write to {out}: it is not empty and holds no run; choose another --out")
+    stored = read_json(path)
+    if not isinstance(stored, dict):
+        raise ValueError(f"cannot read {path}: it does not hold a trial; choose another --out, or remove {out}")
+    differences = [
+        f"{name} is {stored.get(name)}, requested {value}"
+        for name, value in asdict(config).items()
+        if stored.get(name) != value
+    ]
+    if differences:
+        raise ValueError(
+            f"cannot resume {out}: it holds another trial ({'; '.join(differences)});"
+            " choose another --out, or remove it"
+        )
 
 
 def require_writable(out: Path) -> None:
-    """Refuse a folder that cannot be made or written, without making it."""
+    """Refuse a folder that cannot be created or written, without creating it."""
     if isinstance(out, RemotePath):
         require_writable_url(out)
         return
     try:
-        there = next(place for place in (out, *out.parents) if place.exists())
+        existing = next(folder for folder in (out, *out.parents) if folder.exists())
     except OSError as error:  # such as a name that is too long
         raise ValueError(f"cannot write to {str(out)[:80]}...: {error.strerror}") from error
-    if not there.is_dir():
-        raise ValueError(f"cannot write to {out}: {there} is a file, not a folder")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise ValueError(f"cannot write to {out}: no permission to write in {there}")
+    if not existing.is_dir():
+        raise ValueError(f"cannot write to {out}: {existing} is a file, not a folder")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise ValueError(f"cannot write to {out}: no permission to write in {existing}")
 
 
 def require_writable_url(out: RemotePath) -> None:
-    """Refuse what is behind a URL if nothing can be put there, as none of its bucket, or without credentials."""
+    """Refuse a URL that cannot be written to, for example without its bucket or without credentials."""
     validate_location(str(out))
     probe = out / f".probe.{os.getpid()}"
     try:
@@ -89,7 +99,7 @@ def require_writable_url(out: RemotePath) -> None:
 
 @contextmanager
 def claim_run_folder(out: Path, config: TrainConfig) -> Iterator[None]:
-    """Make the folder, say whose it is, and keep other commands out while this one writes there."""
+    """Create the folder, write its trial.json, and lock it against other commands while this one writes there."""
     try:
         write_json(out / "trial.json", asdict(config))
     except OSError as error:  # a read-only or full file system, which permissions do not show
@@ -100,8 +110,10 @@ def claim_run_folder(out: Path, config: TrainConfig) -> Iterator[None]:
 
 @contextmanager
 def lock_folder(out: Path) -> Iterator[None]:
-    """Keep other commands out of a folder. The lock is the operating system's: it goes with the process, however that
-    ends. Behind a URL there is none."""
+    """Lock a folder against other commands; a URL is not locked.
+
+    The lock belongs to the operating system, which releases it however the process ends.
+    """
     if isinstance(out, RemotePath):
         yield
         return
@@ -113,5 +125,7 @@ def lock_folder(out: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise ValueError(f"another command is writing to {out}: wait for it, or choose another --out") from None
+            raise ValueError(
+                f"cannot write to {out}: another command is writing there; wait for it, or choose another --out"
+            ) from None
         yield

@@ -1,6 +1,6 @@
-"""Many records as one table: a row each, without the objects that one record is read into.
+"""Table of all records below a folder, one row each, read without building a Record of every file.
 
-What is no whole record is named beside the table and costs no other its row.
+Damaged files are listed beside the table and do not affect the other rows.
 """
 
 import os
@@ -16,7 +16,7 @@ from equipoise.config import TrainConfig
 from equipoise.runs.record import RECORD_SCHEMA
 
 NON_RECORD_FOLDERS = ("tune", "checkpoints", "system")
-"""folders of a sweep or a run that hold no records"""
+"""folders inside a sweep or a run that hold no records"""
 RECORD_COLUMNS = {
     "path": "str",
     "workload": "str",
@@ -35,33 +35,33 @@ RECORD_COLUMNS = {
     "seconds": "float64",
     "test": "float64",
 }
-"""in order, with what they hold; `examples` were seen in all, `seconds` are of training"""
+"""columns in order, with their types; `examples` counts all examples seen, `seconds` the time spent training"""
 NULLABLE_COLUMNS = ("model", "examples_to_target", "test")
-"""what a record may leave open"""
+"""columns that may be null in a record"""
 TYPE_CHECKS: dict[str, Callable[[Any], bool]] = {
     "str": lambda value: isinstance(value, str),
     "int64": lambda value: isinstance(value, int) and value.bit_length() < 64,
     "float64": lambda value: isinstance(value, float | int),
 }
 CHECKED_ROW_TYPES: set[tuple[type, ...]] = set()
-"""types of rows that were looked at column by column"""
+"""types of rows that have passed the check column by column, so that it runs once per combination"""
 INT64_LIMIT = 1 << 63
-READ_CHUNK_BYTES = 1 << 16  # bytes of a file that are read at once
+READ_CHUNK_BYTES = 1 << 16  # bytes per read call
 CONFIG_DEFAULTS = {field.name: field.default for field in fields(TrainConfig)}
-"""of what was asked by an earlier release, which knew fewer options"""
+"""values of options that the release which wrote a record did not have"""
 
 
 class RecordListing(NamedTuple):
-    """What lies below a folder."""
+    """Records and damaged files below a folder."""
 
     rows: pd.DataFrame
-    """with the columns of `RECORD_COLUMNS`, in the order of paths"""
+    """one row per record with the columns of `RECORD_COLUMNS`, sorted by path"""
     damaged_files: dict[str, str]
-    """files that are no whole record, by path, and why not"""
+    """reason why each damaged file is not a record, by path"""
 
 
 def list_records(root: Path) -> RecordListing:
-    """All records below a folder: those of runs, and those of a sweep's trials."""
+    """List all records below a folder: those of runs, and those of the trials of sweeps."""
     rows, damaged = [], {}
     for file in find_record_files(str(root)):
         try:
@@ -71,45 +71,46 @@ def list_records(root: Path) -> RecordListing:
         except ValueError as error:
             damaged[file.path] = str(error)
         except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
-            damaged[file.path] = f"not made as a record is: {type(error).__name__}: {error}"
+            damaged[file.path] = f"not a record: {type(error).__name__}: {error}"
     table = pd.DataFrame(sorted(rows), columns=[*RECORD_COLUMNS])
     return RecordListing(table.astype({name: kind for name, kind in RECORD_COLUMNS.items() if kind != "str"}), damaged)
 
 
 def find_record_files(folder: str, in_trials_folder: bool = False) -> Iterator[os.DirEntry[str]]:
-    """What should be records, below a folder that holds a sweep's trials or not."""
+    """Yield the files below a folder that should be records, by their names."""
     with os.scandir(folder) as entries:
-        for one in entries:
-            if one.name.startswith("."):
+        for entry in entries:
+            if entry.name.startswith("."):
                 continue
-            if one.is_dir(follow_symlinks=False):
-                if one.name not in NON_RECORD_FOLDERS:
-                    yield from find_record_files(one.path, one.name == "trials")
-            elif one.name == "record.json" or (in_trials_folder and one.name.endswith(".json")):
-                yield one
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name not in NON_RECORD_FOLDERS:
+                    yield from find_record_files(entry.path, entry.name == "trials")
+            elif entry.name == "record.json" or (in_trials_folder and entry.name.endswith(".json")):
+                yield entry
 
 
 def parse_json_file(file: os.DirEntry[str]) -> Any:
-    """What a file holds."""
+    """Parse the JSON in a file."""
     if not file.is_file():
-        raise ValueError("it is no file")  # a pipe would be waited for
-    place = os.open(file.path, os.O_RDONLY)  # a file of Python's asks the system twice as much for each
+        raise ValueError("it is not a regular file")  # reading a pipe would block
+    descriptor = os.open(file.path, os.O_RDONLY)  # open() would make twice as many system calls per file
     try:
-        held = os.read(place, READ_CHUNK_BYTES)
-        while part := os.read(place, READ_CHUNK_BYTES):
-            held += part
+        content = os.read(descriptor, READ_CHUNK_BYTES)
+        while chunk := os.read(descriptor, READ_CHUNK_BYTES):
+            content += chunk
     finally:
-        os.close(place)
-    return orjson.loads(held)
+        os.close(descriptor)
+    return orjson.loads(content)
 
 
 def record_json_to_row(path: str, record_json: Any) -> tuple[object, ...]:
-    """A record in the order of `RECORD_COLUMNS`; raises what is wrong with it."""
+    """Return the values of a record in the order of `RECORD_COLUMNS`; raise an error if one is missing or invalid."""
     if record_json["schema"] != RECORD_SCHEMA:
-        raise ValueError(f"it is no record of schema {RECORD_SCHEMA}")
+        raise ValueError(f"it is not a record of schema {RECORD_SCHEMA}")
     config, laps = CONFIG_DEFAULTS | record_json["config"], record_json["laps"]
     workers, batch_size, grad_accumulation = config["workers"], config["batch_size"], config["grad_accumulation"]
-    found = (
+    global_batch, examples = workers * batch_size * grad_accumulation, laps[-1]["seen"] if laps else 0
+    row = (
         path,
         config["workload"],
         config["model"],
@@ -117,24 +118,22 @@ def record_json_to_row(path: str, record_json: Any) -> tuple[object, ...]:
         workers,
         batch_size,
         grad_accumulation,
-        workers * batch_size * grad_accumulation,
+        global_batch,
         config["lr"],
         config["seed"],
         record_json["status"],
         record_json["target"],
         record_json["examples_to_target"],
-        laps[-1]["seen"] if laps else 0,
+        examples,
         sum([lap["seconds"] for lap in laps]),
         record_json["test"],
     )
-    counts, kinds = (
-        (workers, batch_size, grad_accumulation, found[7], config["seed"], found[13]),
-        tuple(map(type, found)),
-    )
-    if kinds in CHECKED_ROW_TYPES and min(counts) > -INT64_LIMIT and max(counts) < INT64_LIMIT:  # as it mostly is
-        return found
-    for value, (name, kind) in zip(found, RECORD_COLUMNS.items(), strict=True):
+    counts = (workers, batch_size, grad_accumulation, global_batch, config["seed"], examples)
+    row_types = tuple(map(type, row))
+    if row_types in CHECKED_ROW_TYPES and min(counts) > -INT64_LIMIT and max(counts) < INT64_LIMIT:  # the usual case
+        return row
+    for value, (name, kind) in zip(row, RECORD_COLUMNS.items(), strict=True):
         if not (TYPE_CHECKS[kind](value) or (value is None and name in NULLABLE_COLUMNS)):
-            raise ValueError(f"its {name} is {str(value)[:40]!r}")
-    CHECKED_ROW_TYPES.add(kinds)
-    return found
+            raise ValueError(f"invalid {name}: {str(value)[:40]!r}")
+    CHECKED_ROW_TYPES.add(row_types)
+    return row

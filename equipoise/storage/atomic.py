@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written under a temporary name, then renamed, or put in one piece behind a URL."""
+"""Atomic files and folders: written under a temporary name, then renamed, or put in one piece behind a URL."""
 
 import atexit
 import json
@@ -16,10 +16,10 @@ from equipoise.storage.retry import without_retries
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` to write to; it takes the name `path` if nothing was raised."""
+    """Yield a temporary path to write to; it is renamed to `path` if the block raises nothing."""
     if isinstance(path, RemotePath):
-        with tempfile.TemporaryDirectory(prefix="equipoise-") as beside:
-            yield (copy := Path(beside, path.name))
+        with tempfile.TemporaryDirectory(prefix="equipoise-") as folder:
+            yield (copy := Path(folder, path.name))
             path.upload_from(copy)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -33,20 +33,21 @@ def atomic_write(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(out: Path, last_file: str = "") -> Iterator[Path]:
-    """A folder to fill beside `out`: it takes that name once all is in it, and goes if anything is raised.
+    """Yield a temporary folder to fill; it is renamed to `out` after the block, or removed if the block raises.
 
-    Behind a URL files come one by one, and `last` after all others: without it the folder is none yet.
+    Behind a URL files are uploaded one by one and `last_file` after all others: readers take the folder for complete
+    once it is there.
     """
     if isinstance(out, RemotePath):
         with upload_folder(out, last_file) as temporary:
             yield temporary
         return
     if os.path.lexists(out):
-        raise ValueError(f"{out} exists already: give another name, or remove it")
+        raise ValueError(f"cannot write {out}: it exists already; give another name, or remove it")
     out.parent.mkdir(parents=True, exist_ok=True)
-    for left in out.parent.glob(f".{out.name}.*"):  # of a process that was killed
-        if left.suffix[1:].isdigit() and not Path(f"/proc/{left.suffix[1:]}").exists():
-            shutil.rmtree(left, ignore_errors=True)
+    for leftover in out.parent.glob(f".{out.name}.*"):  # from a process that was killed
+        if leftover.suffix[1:].isdigit() and not Path(f"/proc/{leftover.suffix[1:]}").exists():
+            shutil.rmtree(leftover, ignore_errors=True)
     temporary = out.with_name(f".{out.name}.{os.getpid()}")
     temporary.mkdir()
     try:
@@ -58,81 +59,81 @@ def atomic_folder(out: Path, last_file: str = "") -> Iterator[Path]:
 
 @contextmanager
 def upload_folder(out: RemotePath, last_file: str) -> Iterator[Path]:
-    """A folder of this disk to fill, which goes behind a URL."""
+    """Yield a temporary local folder to fill; its files are uploaded after the block."""
     if out.exists():
-        raise ValueError(f"{out} exists already: give another name, or remove it")
+        raise ValueError(f"cannot write {out}: it exists already; give another name, or remove it")
     with tempfile.TemporaryDirectory(prefix="equipoise-") as temporary:
         yield Path(temporary)
-        for one in sorted(Path(temporary).iterdir(), key=lambda one: (one.name == last_file, one.name)):
-            (out / one.name).upload_from(one)
+        for file in sorted(Path(temporary).iterdir(), key=lambda file: (file.name == last_file, file.name)):
+            (out / file.name).upload_from(file)
 
 
 @contextmanager
 def open_local_copy(path: Path) -> Iterator[Path]:
-    """A file of this disk that holds what `path` does: itself, or a copy for the length of the block."""
+    """Yield a local file with the content of `path`: the file itself, or a copy that lives as long as the block."""
     if not isinstance(path, RemotePath):
         require_regular_file(path)
-        path.open("rb").close()  # readers of other kinds have no word for a file that only others may read
+        path.open("rb").close()  # raises PermissionError here, which the parsers of other libraries do not
         yield path
         return
-    with tempfile.TemporaryDirectory(prefix="equipoise-") as beside:
-        path.download_to(copy := Path(beside, path.name))
+    with tempfile.TemporaryDirectory(prefix="equipoise-") as folder:
+        path.download_to(copy := Path(folder, path.name))
         yield copy
 
 
 def write_json(path: Path, contents: Any) -> None:
-    """`facts` as JSON that any reader takes: a NaN is refused, not written."""
+    """Write contents atomically as strict JSON; raise ValueError for NaN and Infinity."""
     text = json.dumps(contents, indent=1, allow_nan=False)
     with atomic_write(path) as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
 
 
 def read_json(path: Path) -> Any:
-    """What `path` holds, or one sentence on why it cannot be read."""
+    """Read the JSON in a file; raise ValueError with one sentence if it is not valid."""
     require_regular_file(path)
     try:
         return json.loads(path.read_text(encoding="utf-8"), parse_constant=reject_nan)
     except (ValueError, RecursionError, IsADirectoryError) as error:
-        why = f"{path} is not JSON ({error}): it was damaged, or another program wrote it"
-        raise ValueError(f"{why}; put back what it was, or remove it") from None
+        reason = f"it is not valid JSON ({error}), so it is damaged or another program wrote it"
+        raise ValueError(f"cannot read {path}: {reason}; restore it, or remove it") from None
 
 
 def reject_nan(_: str) -> Any:
-    """Refuse NaN and Infinity, which JSON has no words for and Python takes."""
-    raise ValueError("a number in it is none")
+    """Refuse NaN and Infinity, which Python accepts although JSON does not have them."""
+    raise ValueError("NaN and Infinity are not allowed")
 
 
 def require_regular_file(path: Path) -> None:
-    """Refuse what would be waited for, such as a pipe."""
+    """Refuse a path that exists and is not a regular file, since reading a pipe would block."""
     if not isinstance(path, RemotePath) and path.exists() and not path.is_file():
-        raise ValueError(f"{path} is no file")
+        raise ValueError(f"cannot read {path}: it is not a regular file")
 
 
 def file_fingerprint(path: str) -> str | None:
-    """What is another once the file behind a path or URL is; None while there is none."""
-    place = parse_location(path)
-    if isinstance(place, RemotePath):
+    """Return a string that changes whenever the file behind a path or URL does; None while there is no file."""
+    location = parse_location(path)
+    if isinstance(location, RemotePath):
         with without_retries():
-            return place.checksum()
+            return location.checksum()
     try:
-        found = place.stat()
+        status = location.stat()
     except OSError:
         return None
-    return f"{found.st_ino} {found.st_mtime_ns} {found.st_size}"
+    return f"{status.st_ino} {status.st_mtime_ns} {status.st_size}"
 
 
 def download_folder(path: str | Path) -> Path:
-    """A folder on this disk that holds what `path` does: itself, or a copy of what is behind a URL (s3://, gs://)."""
-    place = parse_location(str(path))
-    if not isinstance(place, RemotePath):
-        return place
+    """Return a local folder with the files of `path`: the folder itself, or a copy of what is behind a URL."""
+    location = parse_location(str(path))
+    if not isinstance(location, RemotePath):
+        return location
     copy = Path(tempfile.mkdtemp(prefix="equipoise-"))
     atexit.register(shutil.rmtree, copy, ignore_errors=True)
     try:
         with without_retries():
-            names = [one for one in place.iterdir() if one.is_file()]
-        for one in names:
-            one.download_to(copy / one.name)
+            files = [file for file in location.iterdir() if file.is_file()]
+        for file in files:
+            file.download_to(copy / file.name)
     except OSError as error:
-        raise ValueError(f"{path} cannot be read ({type(error).__name__}: {error})") from None
+        raise ValueError(f"cannot read {path}: {type(error).__name__}: {error}") from None
     return copy

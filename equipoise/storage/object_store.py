@@ -1,7 +1,7 @@
-"""A path behind a URL: s3://bucket/runs/x, read and written as a folder on this disk is.
+"""Paths behind a URL such as s3://bucket/runs/x, with the interface of a local pathlib.Path.
 
-All that is asked of the store waits while the store is away (`retry`). Credentials come from where its client looks
-for them (environment, files, the machine's role), never from the URL (`location`).
+Each request is retried while the store is unavailable (see `retry`). Credentials come from where the store's client
+looks for them (environment, files, the machine's role), never from the URL (see `location`).
 """
 
 import fnmatch
@@ -15,35 +15,35 @@ from equipoise.storage.location import validate_location
 from equipoise.storage.retry import retry_while_unavailable
 
 FILESYSTEM_OPTIONS: dict[str, dict[str, Any]] = {
-    # other processes write too, so nothing listed is kept; waiting and trying again is ours, so that it has one bound
+    # no cache of listings, since other processes write too; no retries of the client, so that `retry` alone bounds them
     "s3": {"use_listings_cache": False, "config_kwargs": {"retries": {"max_attempts": 0}}}
 }
-BASE_WRITE_SECONDS = 15.0
-MIN_WRITE_BYTES_PER_SECOND = 1e6  # bytes a second
+BASE_WRITE_SECONDS = 15.0  # timeout of one write attempt, plus the time below
+MIN_WRITE_BYTES_PER_SECOND = 1e6  # rate assumed for the timeout
 
 ActionResult = TypeVar("ActionResult")
 
 
 class RemotePath(PosixPath):
-    """A path of which every question goes to the store behind it; there are no folders to be made or kept."""
+    """Path in an object store: each call asks the store, and folders need not be created."""
 
     @property
     def filesystem(self) -> Any:
-        """fsspec's file system of the store."""
+        """File system of the store, an instance of fsspec."""
         return open_filesystem(str(self))[0]
 
     @property
     def key(self) -> str:
-        """What the store calls it."""
-        found: str = open_filesystem(str(self))[1]
-        return found
+        """Name of the object inside the store, bucket included."""
+        key: str = open_filesystem(str(self))[1]
+        return key
 
     def __str__(self) -> str:
         kind, *rest = self.parts
         return f"{kind}//{'/'.join(rest)}"
 
     def __fspath__(self) -> NoReturn:
-        raise TypeError(f"{self} is behind a URL, and no file of this machine")
+        raise TypeError(f"cannot open {self} as a local file: it is behind a URL")
 
     def is_absolute(self) -> bool:
         return True
@@ -64,14 +64,14 @@ class RemotePath(PosixPath):
         return self._with_retries(lambda: bool(self.filesystem.isdir(self.key)))
 
     def iterdir(self) -> Generator["RemotePath", None, None]:
-        found = self._with_retries(lambda: self.filesystem.ls(self.key, detail=False))
-        names = {str(one).rstrip("/").rpartition("/")[2] for one in found if str(one).strip("/") != self.key.strip("/")}
+        paths = [str(path) for path in self._with_retries(lambda: self.filesystem.ls(self.key, detail=False))]
+        names = {path.rstrip("/").rpartition("/")[2] for path in paths if path.strip("/") != self.key.strip("/")}
         yield from (self / name for name in sorted(names))
 
     def glob(self, pattern: str, **_: Any) -> Generator["RemotePath", None, None]:
-        """Of names in this folder alone."""
-        with suppress(FileNotFoundError):  # as pathlib has it
-            yield from (one for one in self.iterdir() if fnmatch.fnmatchcase(one.name, pattern))
+        """Yield the paths directly in this folder whose names match a pattern."""
+        with suppress(FileNotFoundError):  # as pathlib does
+            yield from (path for path in self.iterdir() if fnmatch.fnmatchcase(path.name, pattern))
 
     def read_bytes(self) -> bytes:
         return self._with_retries(lambda: bytes(self.filesystem.cat_file(self.key)))
@@ -103,23 +103,23 @@ class RemotePath(PosixPath):
                 raise
 
     def mkdir(self, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
-        """An object store has no folders: a name may hold slashes."""
+        """Do nothing: an object store has no folders, only names with slashes."""
 
     def stat(self, **_: Any) -> NoReturn:
-        raise OSError(f"{self} is behind a URL, which tells no more than whether it is there")
+        raise OSError(f"cannot stat {self}: it is behind a URL, where only its existence is known")
 
     def checksum(self) -> str | None:
-        """What is another once its content is; None while there is none."""
+        """Return a string that changes with the content of the object; None while there is no object."""
         with suppress(FileNotFoundError):
             return self._with_retries(lambda: str(self.filesystem.checksum(self.key)))
         return None
 
     def download_to(self, local_path: Path) -> None:
-        """Its content as a file of this disk."""
+        """Download the object to a local file."""
         self._with_retries(lambda: self.filesystem.get_file(self.key, str(local_path)))
 
     def upload_from(self, local_path: Path) -> None:
-        """A file of this disk as its content, in one put."""
+        """Upload a local file as the object, in one put."""
         self._with_retries(
             lambda: self.filesystem.put_file(
                 str(local_path), self.key, **write_timeout_options(self.filesystem, local_path.stat().st_size)
@@ -127,36 +127,36 @@ class RemotePath(PosixPath):
         )
 
     def _with_retries(self, action: Callable[[], ActionResult]) -> ActionResult:
-        validate_location(str(self))  # before its name may stand in what is said
+        validate_location(str(self))  # first, since messages repeat the location
         return retry_while_unavailable(action, str(self))
 
 
 def parse_location(location: str) -> Path:
-    """A path as it was given on a command line: of this disk, or behind a URL. Nothing is looked at yet."""
-    kind, found, rest = location.partition("://")
-    if not found:
+    """Parse a local path or a URL into a path, without accessing it."""
+    scheme, separator, rest = location.partition("://")
+    if not separator:
         return Path(location)
-    if kind == "file":
-        return Path(rest if rest.startswith("/") else location)  # the second is refused by `location.require_plain`
+    if scheme == "file":
+        return Path(rest if rest.startswith("/") else location)  # the latter is refused by `validate_location`
     return RemotePath(location)
 
 
 def open_filesystem(location: str) -> tuple[Any, str]:
-    """fsspec's file system of a URL, and its name for what is behind."""
+    """Open the fsspec file system of a URL; return it with the object's name inside the store."""
     validate_location(location)
-    kind = location.partition("://")[0]
+    scheme = location.partition("://")[0]
     fsspec: Any = importlib.import_module("fsspec")
     try:
-        files, key = fsspec.core.url_to_fs(location, **FILESYSTEM_OPTIONS.get(kind, {}))
+        filesystem, key = fsspec.core.url_to_fs(location, **FILESYSTEM_OPTIONS.get(scheme, {}))
     except ImportError as error:
-        raise ValueError(f"{location} cannot be reached ({error}): pip install what {kind}:// needs") from None
-    if hasattr(files, "retries"):
-        files.retries = 1  # s3fs's own five attempts, of 15 s each, would multiply ours
-    return files, key
+        raise ValueError(f"cannot open {location}: {error}; pip install the package for {scheme}://") from None
+    if hasattr(filesystem, "retries"):
+        filesystem.retries = 1  # s3fs's own five attempts, of 15 s each, would multiply those of `retry`
+    return filesystem, key
 
 
 def write_timeout_options(filesystem: Any, size_bytes: int) -> dict[str, float]:
-    """The time one attempt to write may take: aiohttp waits for a server's "100 Continue" without any of its own."""
+    """Return the timeout of one attempt to write, since aiohttp has none for a server's "100 Continue"."""
     return (
         {"timeout": BASE_WRITE_SECONDS + size_bytes / MIN_WRITE_BYTES_PER_SECOND}
         if getattr(filesystem, "async_impl", False)

@@ -1,4 +1,4 @@
-"""Waiting for a store that does not answer: for PATIENCE seconds at most, and with a word in the log."""
+"""Retries while an object store does not answer, for a bounded time and with a warning in the log."""
 
 import logging
 import os
@@ -11,64 +11,64 @@ from typing import TypeVar
 
 RETRY_SECONDS_VARIABLE = "EQUIPOISE_STORE_RETRY_SECONDS"
 DEFAULT_RETRY_SECONDS = 120.0
-MAX_RETRY_PAUSE_SECONDS = 5.0  # between two attempts; one attempt at s3:// takes 15 s at most
+MAX_RETRY_PAUSE_SECONDS = 5.0  # between two attempts; one attempt at s3:// takes at most 15 s
 PERMANENT_ERRORS = (ValueError, TypeError, ImportError, NotImplementedError, PermissionError, FileExistsError)
-"""errors that no waiting mends; a store's own are told by `is_permanent_error`"""
+"""errors that retries cannot resolve; `is_permanent_error` also recognises those of a store's client"""
 PATH_STATE_ERRORS = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
-"""answers, which only those who asked can judge"""
+"""answers of the store about a path, which the caller handles"""
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
-retries_disabled: ContextVar[bool] = ContextVar("hurried", default=False)
-"""whether each question is asked once, as it is within `without_retries`"""
+retries_disabled: ContextVar[bool] = ContextVar("retries_disabled", default=False)
+"""true inside `without_retries`, where each request is made once"""
 
 
-class StoreUnavailable(OSError):  # noqa: N818 # a state, which every edge tells apart
-    """A store did not answer for as long as it was waited for."""
+class StoreUnavailable(OSError):  # noqa: N818 # a state of the store rather than an error of the caller
+    """Raised when a store did not answer within the retry time."""
 
 
 @contextmanager
 def without_retries() -> Iterator[None]:
-    """Within, each question is asked once, and not again."""
-    before = retries_disabled.set(True)
+    """Make each request once, without retries, inside the block."""
+    token = retries_disabled.set(True)
     try:
         yield
     finally:
-        retries_disabled.reset(before)
+        retries_disabled.reset(token)
 
 
 def retry_while_unavailable(action: Callable[[], T], location: str) -> T:
-    """What `action` returns; it is tried again while the store is away, up to a bound."""
+    """Return the result of `action`, retried while the store is unavailable, up to the retry time."""
     seconds = 0.0 if retries_disabled.get() else read_retry_seconds()
-    start, pause, told = time.monotonic(), 0.25, False
+    start, pause, has_warned = time.monotonic(), 0.25, False
     while True:
         try:
-            found = action()
+            result = action()
         except PATH_STATE_ERRORS:
             raise
         except Exception as error:
             if is_permanent_error(error):
-                raise ValueError(f"{location} cannot be used ({redacted_error_reason(error)})") from error
+                raise ValueError(f"cannot use {location}: {redacted_error_reason(error)}") from error
             if time.monotonic() + pause > start + seconds:
                 raise StoreUnavailable(f"{location} does not answer ({redacted_error_reason(error)})") from error
-            if not told:
+            if not has_warned:
                 logger.warning(
-                    "%s does not answer (%s): it is waited for, %g s at most",
+                    "%s does not answer (%s): retrying for up to %g s",
                     location,
                     redacted_error_reason(error),
                     seconds,
                 )
-            told = True
+            has_warned = True
         else:
-            if told:
-                logger.warning("%s answers again, after %.0f s", location, time.monotonic() - start)
-            return found
+            if has_warned:
+                logger.warning("%s answers again after %.0f s", location, time.monotonic() - start)
+            return result
         time.sleep(pause)
         pause = min(2 * pause, MAX_RETRY_PAUSE_SECONDS)
 
 
 def read_retry_seconds() -> float:
-    """Seconds, as the environment says."""
+    """Read the retry time in seconds from the environment."""
     text = os.environ.get(RETRY_SECONDS_VARIABLE, str(DEFAULT_RETRY_SECONDS))
     with suppress(ValueError):
         if 0 <= float(text) < float("inf"):
@@ -77,16 +77,16 @@ def read_retry_seconds() -> float:
 
 
 def is_permanent_error(error: Exception) -> bool:
-    """Whether waiting would not mend it. Clients of stores have exceptions of their own for missing credentials."""
+    """Return whether retries cannot resolve an error; missing credentials are recognised by the exception's name."""
     if type(error).__name__ in ("UnicodeError", "EndpointConnectionError"):
         return False
-    known = isinstance(error, PERMANENT_ERRORS) or re.search(
+    is_known = isinstance(error, PERMANENT_ERRORS) or re.search(
         "Credential|Profile|Region|Param|Token", type(error).__name__
     )
-    return bool(known) or getattr(error, "errno", None) == 22  # EINVAL: what was asked cannot be
+    return bool(is_known) or getattr(error, "errno", None) == 22  # EINVAL: the request itself is invalid
 
 
 def redacted_error_reason(error: Exception) -> str:
-    """What a store's client says, in a line without secrets."""
+    """Return the message of a store's client in one line of at most 300 characters, without secrets."""
     text = " ".join(str(error).split()) or type(error).__name__
     return re.sub(r"//[^/@\s]*@", "//", re.sub(r"\?[^\s\"']*", "", text))[:300]

@@ -1,4 +1,4 @@
-"""Starts a model from what another one has learned: which weights it takes over, which stay, which learn slowly."""
+"""Initialize a model from pretrained weights: which weights are reused, frozen or trained at a lower rate."""
 
 import importlib
 import json
@@ -16,17 +16,15 @@ from equipoise.storage.object_store import parse_location
 
 TORCHVISION_WEIGHTS = "torchvision"
 BUNDLE_WEIGHTS_FILE = "weights.safetensors"
-WEIGHTS_FILES = (BUNDLE_WEIGHTS_FILE, "model.safetensors")  # of a bundle, of a run
-DEFAULT_BODY_LR = 0.1  # share of the learning rate for what has learned before
-REUSED_ROW_NORM = (
-    0.5  # length of rows taken over, in lengths of drawn ones: the best of 0.3, 0.5 and 1 on shared classes
-)
+WEIGHTS_FILES = (BUNDLE_WEIGHTS_FILE, "model.safetensors")  # in a bundle, in a run
+DEFAULT_BODY_LR = 0.1  # fraction of the learning rate for pretrained layers
+REUSED_ROW_NORM = 0.5  # norm of reused rows over that of random ones: the best of 0.3, 0.5 and 1 on shared classes
 NORM_LAYERS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
 
 
 @dataclass(frozen=True)
 class PretrainedWeights:
-    """The weights of a model, and the classes that the rows of its head stand for."""
+    """Weights of a trained model, and the classes that the rows of its classifier stand for."""
 
     origin: str
     tensors: dict[str, Tensor]
@@ -34,7 +32,7 @@ class PretrainedWeights:
 
 
 def load_pretrained(config: TrainConfig) -> PretrainedWeights | None:
-    """What `trial` starts from; None if from nothing."""
+    """Return the weights that --init-from names, or None without that option."""
     if config.init_from is None:
         return None
     return (
@@ -45,41 +43,42 @@ def load_pretrained(config: TrainConfig) -> PretrainedWeights | None:
 
 
 def load_from_run_or_bundle(folder: Path) -> PretrainedWeights:
-    """The model of a bundle or of a run."""
+    """Read the weights and classes of the model in a bundle or a run."""
     path = next((folder / name for name in WEIGHTS_FILES if (folder / name).is_file()), None)
     if path is None:
         raise ValueError(
             f"--init-from {folder} holds no model: give a bundle or a finished run, or {TORCHVISION_WEIGHTS}"
         )
     try:
-        with open_local_copy(path) as file, safe_open(file, "pt") as held:
-            tensors = {name: held.get_tensor(name) for name in held.keys()}  # noqa: SIM118  # not a mapping
-            classes = json.loads((held.metadata() or {}).get("classes", "[]"))
-        if path.name == BUNDLE_WEIGHTS_FILE:  # there the model is a part of what is served
+        with open_local_copy(path) as file, safe_open(file, "pt") as stored:
+            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118  # not a mapping
+            classes = json.loads((stored.metadata() or {}).get("classes", "[]"))
+        if path.name == BUNDLE_WEIGHTS_FILE:  # the served program holds the model under a prefix
             classes = json.loads((folder / "bundle.json").read_text())["classes"]
             tensors = {name.removeprefix("model."): value for name, value in tensors.items()}
     except PermissionError:
         raise
     except (SafetensorError, ValueError, OSError, KeyError, TypeError, RecursionError) as error:
-        remedy = "it was damaged, or another program wrote it"
-        raise ValueError(f"--init-from {path} cannot be read ({error}): {remedy}") from None
+        reason = "the file is damaged or was written by another program"
+        raise ValueError(f"cannot read --init-from {path}: {reason} ({error})") from None
     if not isinstance(classes, list):
-        raise ValueError(f"--init-from {path} names its classes as {classes!r}, which is no list: it was damaged")
+        raise ValueError(
+            f"cannot read --init-from {path}: its classes are {classes!r}, not a list; the file is damaged"
+        )
     return PretrainedWeights(str(folder), tensors, classes)
 
 
 def load_torchvision_weights(config: TrainConfig) -> PretrainedWeights:
-    """torchvision's weights for the trial's model: from the data folder, else downloaded into it."""
+    """Load torchvision's weights for the configured model from the data folder, downloading them if needed."""
     if config.model is None or config.model == "lenet":
         raise ValueError(
-            f"--init-from {TORCHVISION_WEIGHTS} needs --model with one of "
-            f"torchvision's, such as resnet18; got {config.model}"
+            f"--init-from {TORCHVISION_WEIGHTS} needs a torchvision --model such as resnet18, got {config.model}"
         )
     models: Any = importlib.import_module("torchvision.models")
     try:
         weights = models.get_model_weights(config.model).DEFAULT
     except ValueError as error:
-        raise ValueError(f"--init-from {TORCHVISION_WEIGHTS}: {error}") from None
+        raise ValueError(f"cannot use --init-from {TORCHVISION_WEIGHTS}: {error}") from None
     path = Path(config.data) / "weights" / weights.url.rpartition("/")[2]
     try:
         tensors = torch.hub.load_state_dict_from_url(
@@ -87,9 +86,8 @@ def load_torchvision_weights(config: TrainConfig) -> PretrainedWeights:
         )
     except (OSError, RuntimeError) as error:
         raise ValueError(
-            f"--init-from {TORCHVISION_WEIGHTS}: {path} is not there or "
-            f"damaged, and could not be downloaded ({error}): "
-            f"put {weights.url} there"
+            f"cannot load --init-from {TORCHVISION_WEIGHTS}: {path} is missing or damaged, and downloading it failed "
+            f"({error}); put {weights.url} there"
         ) from error
     return PretrainedWeights(f"{TORCHVISION_WEIGHTS}'s {config.model}", tensors, list(weights.meta["categories"]))
 
@@ -97,30 +95,30 @@ def load_torchvision_weights(config: TrainConfig) -> PretrainedWeights:
 def initialize_from_pretrained(
     model: nn.Module, pretrained: PretrainedWeights, classes: list[str], reuse_head: bool
 ) -> list[str]:
-    """Give `model` the weights learned before; the classes whose rows of the head it took over, by their names.
+    """Copy the pretrained weights into `model`; return the classes whose rows of the classifier were reused.
 
-    Rows of other classes stay as they were drawn.
+    Classes are matched by name. Rows of other classes keep their random initialization.
     """
-    head, own = find_classifier_layer(model, len(classes)), model.state_dict()
-    rows = {name: value for name, value in own.items() if name.rpartition(".")[0] == head}
+    head, weights = find_classifier_layer(model, len(classes)), model.state_dict()
+    rows = {name: value for name, value in weights.items() if name.rpartition(".")[0] == head}
     with torch.no_grad():
-        for name in own.keys() - rows.keys():
-            own[name].copy_(find_matching_tensor(pretrained, name, own[name]))
-        same = [name for name in classes if name in pretrained.classes] if reuse_head else []
-        learned_rows = {name: pretrained.tensors.get(name) for name in rows}
-        if not same or not all(has_matching_rows(learned_rows[name], rows[name], pretrained.classes) for name in rows):
-            return []  # a head of another make has no rows to take over
-        softer = {name: value for name, value in learned_rows.items() if value is not None}
-        if len(same) < len(classes):
-            softer = rescale_reused_rows(softer, mean_row_norm(rows[f"{head}.weight"]), f"{head}.weight")
-        for name, value in softer.items():
-            for label in same:
+        for name in weights.keys() - rows.keys():
+            weights[name].copy_(find_matching_tensor(pretrained, name, weights[name]))
+        shared = [label for label in classes if label in pretrained.classes] if reuse_head else []
+        old_rows = {name: pretrained.tensors.get(name) for name in rows}
+        if not shared or not all(has_matching_rows(old_rows[name], rows[name], pretrained.classes) for name in rows):
+            return []  # a classifier of another shape has no rows to reuse
+        reused = {name: value for name, value in old_rows.items() if value is not None}
+        if len(shared) < len(classes):
+            reused = rescale_reused_rows(reused, mean_row_norm(rows[f"{head}.weight"]), f"{head}.weight")
+        for name, value in reused.items():
+            for label in shared:
                 rows[name][classes.index(label)] = value[pretrained.classes.index(label)]
-    return same
+    return shared
 
 
 def has_matching_rows(pretrained_rows: Tensor | None, head_rows: Tensor, classes: list[str]) -> bool:
-    """Whether rows learned before are of the same kind, one for each class."""
+    """Return whether the pretrained rows have the shape of the new ones, with one row per pretrained class."""
     return (
         pretrained_rows is not None
         and pretrained_rows.shape[1:] == head_rows.shape[1:]
@@ -129,80 +127,90 @@ def has_matching_rows(pretrained_rows: Tensor | None, head_rows: Tensor, classes
 
 
 def rescale_reused_rows(rows: dict[str, Tensor], drawn_norm: float, weight_name: str) -> dict[str, Tensor]:
-    """Rows as they are wanted beside others that have yet to learn, whose length is `drawn`: centred and shorter.
+    """Center reused rows and scale them to fit beside random rows of the mean norm `drawn_norm`.
 
-    Softmax sees differences only, so what all rows have in common goes. Rows that have learned are several times as
-    long as drawn ones: as they are, new classes have to outshout them, and then outshout them where they were right.
+    Softmax only sees differences, so the mean of all rows is removed. Trained rows are several times as long as
+    random ones: unscaled, new classes would have to outgrow them, and would then win where the old ones were right.
     """
-    centred = {name: value - value.mean(0) for name, value in rows.items()}
-    share = REUSED_ROW_NORM * drawn_norm / max(mean_row_norm(centred[weight_name]), 1e-12)
-    return {name: share * value for name, value in centred.items()}
+    centered = {name: value - value.mean(0) for name, value in rows.items()}
+    factor = REUSED_ROW_NORM * drawn_norm / max(mean_row_norm(centered[weight_name]), 1e-12)
+    return {name: factor * value for name, value in centered.items()}
 
 
 def mean_row_norm(rows: Tensor) -> float:
-    """The mean length of rows."""
+    """Return the mean Euclidean norm of the rows."""
     return float(rows.flatten(1).norm(dim=1).mean())
 
 
 def find_matching_tensor(pretrained: PretrainedWeights, name: str, expected: Tensor) -> Tensor:
-    """The tensor of a name, for a place of that shape. Weights for colours serve grey by their sum."""
+    """Return the pretrained tensor `name`, required to have the shape of `expected`.
+
+    For a model of gray images the weights of the three color channels are summed.
+    """
     value = pretrained.tensors.get(name)
     if value is not None and value.ndim == 4 and value.shape[1] == 3 and expected.shape[1] == 1:
         value = value.sum(1, keepdim=True)
     if value is None or value.shape != expected.shape:
-        found = "missing" if value is None else str([*value.shape])
+        actual = "missing" if value is None else str([*value.shape])
         raise ValueError(
-            f"--init-from {pretrained.origin} is another model: its {name} is {found}, here it is {[*expected.shape]}; "
+            f"--init-from {pretrained.origin} holds another model: "
+            f"its {name} is {actual}, here it is {[*expected.shape]}; "
             "give the --model and --image-size it was trained with"
         )
     return value
 
 
 def find_classifier_layer(model: nn.Module, num_classes: int) -> str:
-    """The name of the layer whose rows are the classes: the last one with weights."""
+    """Return the name of the classifier, the last linear or convolutional layer, with one row per class."""
     weighted = [(name, module) for name, module in model.named_modules() if isinstance(module, nn.Linear | nn.Conv2d)]
     name, layer = weighted[-1] if weighted else ("", None)
     if layer is None or len(layer.weight) != num_classes:
-        raise ValueError(f"the model's last layer, {name or 'none'}, has no row for each of {num_classes} classes")
+        raise ValueError(
+            f"cannot find the classifier: the last linear or convolutional layer ({name or 'none'}) "
+            f"does not have {num_classes} rows, one per class"
+        )
     return name
 
 
 def list_stages(model: nn.Module) -> list[tuple[str, list[nn.Module]]]:
-    """The parts of a model with weights, from the bottom up, each with the norms that follow it."""
-    found: list[tuple[str, list[nn.Module]]] = []
+    """List the stages of a model from the bottom up: each layer or block with weights, and the norms that follow it."""
+    stages: list[tuple[str, list[nn.Module]]] = []
     for name, module in flatten_children(model, ""):
-        if found and isinstance(module, NORM_LAYERS):
-            found[-1][1].append(module)
+        if stages and isinstance(module, NORM_LAYERS):
+            stages[-1][1].append(module)
         elif any(True for _ in module.parameters()):
-            found.append((name, [module]))
-    return found
+            stages.append((name, [module]))
+    return stages
 
 
 def flatten_children(module: nn.Module, prefix: str) -> list[tuple[str, nn.Module]]:
-    """Children, with those of sequences in their place."""
-    found: list[tuple[str, nn.Module]] = []
+    """List the children of a module by name, replacing each `nn.Sequential` by its own children."""
+    children: list[tuple[str, nn.Module]] = []
     for name, child in module.named_children():
-        whole = f"{prefix}{name}"
-        found += flatten_children(child, f"{whole}.") if isinstance(child, nn.Sequential) else [(whole, child)]
-    return found
+        path = f"{prefix}{name}"
+        children += flatten_children(child, f"{path}.") if isinstance(child, nn.Sequential) else [(path, child)]
+    return children
 
 
 def freeze_stages(model: nn.Module, count: int) -> list[nn.Module]:
-    """The modules of the lowest `count` stages, whose weights no longer learn."""
-    found = list_stages(model)
-    if count >= max(len(found), 1):
-        names = ", ".join(name for name, _ in found)
+    """Freeze the weights of the lowest `count` stages, and return the modules of these stages."""
+    stages = list_stages(model)
+    if count >= max(len(stages), 1):
+        names = ", ".join(name for name, _ in stages)
         raise ValueError(
-            f"--freeze-stages {count} leaves nothing to learn: the model has {len(found)} stages ({names})"
+            f"--freeze-stages {count} leaves nothing to train: the model has {len(stages)} stages ({names})"
         )
-    held = [module for _, modules in found[:count] for module in modules]
-    for module in held:
+    frozen = [module for _, modules in stages[:count] for module in modules]
+    for module in frozen:
         module.requires_grad_(False)
-    return held
+    return frozen
 
 
 def build_lr_scales(model: nn.Module, config: TrainConfig, num_classes: int) -> dict[str, float]:
-    """For each weight its share of the learning rate: what has learned before learns slowly, the head does not."""
+    """Return each weight's fraction of the learning rate: 1 for the classifier, less for pretrained layers.
+
+    Empty if all weights learn at the full rate.
+    """
     body = config.body_lr_scale if config.body_lr_scale is not None else DEFAULT_BODY_LR if config.init_from else 1.0
     if body == 1:
         return {}

@@ -1,10 +1,10 @@
-"""Averages gradients over workers while backward still runs.
+"""Average gradients over workers while backward still runs.
 
 Gradients fill flat buckets in the order in which backward yields them; a full bucket is
 summed over workers in the background. Buckets never change, so the sums of a resumed
-run are the sums of the undisturbed one to the bit, on any number of workers (DDP lays
-its buckets out anew after its first step). The two squared norms of the noise scale
-are taken here because only here does a worker's own gradient exist.
+run equal those of an uninterrupted one to the bit, on any number of workers (DDP rebuilds
+its buckets after its first step). The two squared norms for the noise scale are taken
+here, because a worker's own gradient exists nowhere else.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,13 +16,11 @@ from torch import Tensor, nn
 from equipoise.training.gradient_norms import GradientNorms
 
 FIRST_BUCKET_BYTES, BUCKET_BYTES = 1 << 20, 25 << 20  # a small first bucket starts the exchange early; DDP's sizes
-MAX_ALL_TO_ALL_BYTES = (
-    1 << 18
-)  # of all workers together; beyond it a ring of many small messages is faster than one round
+MAX_ALL_TO_ALL_BYTES = 1 << 18  # over all workers; above it a ring of small messages is faster than one all-to-all
 
 
 class GradientBucket:
-    """Some parameters' gradients, in one flat tensor."""
+    """Flat tensor that holds the gradients of several parameters."""
 
     def __init__(self, parameters: list[nn.Parameter], workers: int) -> None:
         self.parameters = parameters
@@ -30,32 +28,32 @@ class GradientBucket:
         small = uses_all_to_all(self.flat_gradients.nbytes, workers, self.flat_gradients.device)
         self.received_rows = self.flat_gradients.new_zeros(workers, len(self.flat_gradients)) if small else None
         pieces = self.flat_gradients.split([p.numel() for p in parameters])
-        # laid out as the parameter is: fused optimizers walk both in the order of memory
+        # same memory layout as the parameter, because fused optimizers walk both in memory order
         self.gradient_views = [
             piece.as_strided(p.shape, p.stride()) for piece, p in zip(pieces, parameters, strict=True)
         ]
         self.num_missing = len(parameters)
 
     def copy_gradient(self, index: int) -> None:
-        """Move a gradient in as it arrives: to hold it until the bucket is full costs page faults, 8 % on ResNet-18."""
+        """Copy a gradient in as it arrives: keeping it until the bucket is full costs page faults, 8 % on ResNet-18."""
         parameter, view = self.parameters[index], self.gradient_views[index]
         parameter.grad = view.zero_() if parameter.grad is None else view.copy_(parameter.grad)
         self.num_missing -= 1
 
     def start_exchange(self) -> dist.Work:
-        """Begin to sum over workers. What is small goes to all at once: gloo's ring spends its time on waking up."""
+        """Start to sum over workers; small buckets by one all-to-all, as gloo's ring spends its time on wake-ups."""
         if self.received_rows is None:
             return dist.all_reduce(self.flat_gradients, async_op=True)
         copies = self.flat_gradients.repeat(len(self.received_rows))
         return dist.all_to_all_single(self.received_rows.view(-1), copies, async_op=True)  # type: ignore[return-value]  # async
 
     def sum_received_rows(self) -> None:
-        """Sum the rows that came, in the order of ranks: every worker to the same bits."""
+        """Sum the received rows in the order of ranks, so that every worker gets the same bits."""
         if self.received_rows is not None:
             torch.sum(self.received_rows, 0, out=self.flat_gradients)
 
     def fill_missing(self) -> None:
-        """Move in what took no part in the last micro-step: zero, or what earlier micro-steps summed."""
+        """Copy in gradients without a part in the last micro-step: zero, or the sum of earlier micro-steps."""
         views, gradients = [], []
         for parameter, view in zip(self.parameters, self.gradient_views, strict=True):
             if parameter.grad is None:
@@ -69,35 +67,36 @@ class GradientBucket:
 
 
 class GradientAllReduce:
-    """Sums the gradients of all workers: `arm` before the last micro-step's backward, `start` and `finish` after it.
+    """Sum of the gradients of all workers, overlapped with the backward pass of the last micro-batch.
 
-    With one worker it only keeps large gradients in place. Workers whose loss is already divided by the size
-    of the global batch end up with its mean gradient.
+    Call `begin_last_micro_batch` before that backward pass, `launch_remaining` and `wait_for_sums` after it.
+    With one worker it only keeps large gradients in place. If each worker divides its loss by the size of the
+    global batch, all workers end up with the mean gradient.
     """
 
     def __init__(self, parameters: Sequence[nn.Parameter], workers: int) -> None:
         self.workers = workers
-        # alone, a large model's gradients are kept too: memory asked for anew each step is 3 % of ResNet-18's time
-        kept = workers > 1 or has_large_gradients(parameters)
-        backwards = parameters[::-1] if kept else []  # the last layer's gradient comes first
-        self.buckets = [GradientBucket(group, workers) for group in assign_buckets(backwards)]
+        # one worker keeps large gradients too: allocating them at each step takes 3 % of ResNet-18's time
+        uses_buckets = workers > 1 or has_large_gradients(parameters)
+        backward_order = parameters[::-1] if uses_buckets else []  # the last layer's gradient comes first
+        self.buckets = [GradientBucket(group, workers) for group in assign_buckets(backward_order)]
         self.pending_works: list[dist.Work] = []
         self.is_last_micro_batch = False
         self.gradient_norms: GradientNorms | None = None
-        if len(self.buckets) > 1 or workers == 1:  # a single bucket is not full before backward ends
+        if len(self.buckets) > 1 or workers == 1:  # a single bucket is only full when backward ends
             for bucket in self.buckets:
                 for index, parameter in enumerate(bucket.parameters):
                     parameter.register_post_accumulate_grad_hook(self._gradient_hook(bucket, index))
 
     def begin_last_micro_batch(self, gradient_norms: GradientNorms | None) -> None:
-        """From here on a gradient that arrives is the step's last one; `norms` receives this step's."""
+        """Treat gradients from now on as the last ones of the step; `gradient_norms` receives their norms."""
         self.is_last_micro_batch = True
         self.gradient_norms = gradient_norms
         for bucket in self.buckets:
             bucket.num_missing = len(bucket.parameters)
 
     def launch_remaining(self) -> None:
-        """Send what backward has not sent yet: there is time for something else before `finish`."""
+        """Launch the buckets that backward has not launched; other work fits in before `wait_for_sums`."""
         self.is_last_micro_batch = False
         if self.workers > 1:
             self._launch_until(len(self.buckets))
@@ -108,7 +107,7 @@ class GradientAllReduce:
     def wait_for_sums(self) -> None:
         """Wait until every parameter's gradient is the sum over workers."""
         if not self.pending_works:
-            return  # alone
+            return  # one worker
         for bucket, work in zip(self.buckets, self.pending_works, strict=True):
             work.wait()
             bucket.sum_received_rows()
@@ -119,13 +118,13 @@ class GradientAllReduce:
             self.gradient_norms.num_draws += 1
 
     def _gradient_hook(self, bucket: GradientBucket, index: int) -> Callable[[Tensor], None]:
-        def arrived(_: Tensor) -> None:
+        def on_gradient(_: Tensor) -> None:
             if self.is_last_micro_batch:
                 bucket.copy_gradient(index)
                 if not bucket.num_missing and self.workers > 1:
                     self._launch_ready()
 
-        return arrived
+        return on_gradient
 
     def _launch_ready(self) -> None:
         ready = len(self.pending_works)
@@ -134,7 +133,7 @@ class GradientAllReduce:
         self._launch_until(ready)
 
     def _launch_until(self, end: int) -> None:
-        """Start every bucket before `until`, in order: all workers must sum the same one at a time."""
+        """Launch the buckets before `end` in order, because all workers must sum the same bucket at a time."""
         for bucket in self.buckets[len(self.pending_works) : end]:
             if bucket.num_missing:
                 bucket.fill_missing()
@@ -144,17 +143,17 @@ class GradientAllReduce:
 
 
 def uses_all_to_all(size_bytes: int, workers: int, device: torch.device) -> bool:
-    """Whether so many bytes go to all at once, instead of around a ring."""
+    """Return whether a sum of `size_bytes` per worker goes by one all-to-all instead of around a ring."""
     return size_bytes * workers <= MAX_ALL_TO_ALL_BYTES and device.type == "cpu"
 
 
 def has_large_gradients(parameters: Sequence[nn.Parameter]) -> bool:
-    """Whether gradients on a CPU are large enough for their memory to go back to the system after each step."""
+    """Return whether gradients on a CPU are so large that the allocator returns their memory after each step."""
     return sum(p.nbytes for p in parameters if p.device.type == "cpu") > FIRST_BUCKET_BYTES
 
 
 def assign_buckets(parameters: Sequence[nn.Parameter]) -> list[list[nn.Parameter]]:
-    """`parameters` in order, cut into buckets of one type and at most their size."""
+    """Split the parameters, in order, into buckets of one dtype and limited size."""
     groups: list[list[nn.Parameter]] = []
     room = 0
     for parameter in parameters:

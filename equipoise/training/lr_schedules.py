@@ -1,20 +1,18 @@
-"""The learning rate over a run, as a share of the one asked for."""
+"""The learning rate over a run, as a fraction of the configured one."""
 
 import math
 
 from equipoise.config import ScheduleName
 
-ONE_CYCLE_WARMUP, ONE_CYCLE_START_SCALE = (
-    0.3,
-    1 / 25,
-)  # of one-cycle: the part of the run that rises, and the share it rises from
+ONE_CYCLE_WARMUP = 0.3  # fraction of the run in which the learning rate rises
+ONE_CYCLE_START_SCALE = 1 / 25  # fraction of the learning rate that it rises from
 
 
 def lr_scale(schedule: ScheduleName, examples_seen: int, warmup_examples: float, max_examples: int) -> float:
-    """Share of the learning rate for the step that ends at `seen` examples of at most `cap`.
+    """Return the fraction of the learning rate for the step that ends at `examples_seen` of `max_examples`.
 
     It is a function of examples, not of epochs or steps: every global batch meets the
-    same curve, and a resumed run needs only its place on it.
+    same curve, and a resumed run needs only its position on it.
     """
     if schedule == "one-cycle":
         top = ONE_CYCLE_WARMUP * max_examples
@@ -31,5 +29,5 @@ def lr_scale(schedule: ScheduleName, examples_seen: int, warmup_examples: float,
 
 
 def cosine_decay(position: float, length: float) -> float:
-    """Half a cosine from 1 down to 0."""
+    """Return half a cosine from 1 at position 0 down to 0 at `length`."""
     return 0.5 * (1 + math.cos(math.pi * min(1.0, position / length))) if length > 0 else 0.0

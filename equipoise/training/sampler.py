@@ -1,4 +1,4 @@
-"""Which examples a worker sees, and when."""
+"""Order of examples: which ones a worker sees at each step."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -15,7 +15,7 @@ from equipoise.workloads import Split
 
 
 class MicroBatch(NamedTuple):
-    """One micro-batch by its examples. The epoch is of each example: a batch may span two."""
+    """Indices of the examples in a micro-batch, each with its epoch, because a batch may span two."""
 
     step: int
     micro_index: int
@@ -24,7 +24,7 @@ class MicroBatch(NamedTuple):
 
 
 def rank_micro_batches(num_micro_batches: int, rank: int, workers: int) -> range:
-    """The places of the global batch that fall to a worker: a run of them, as equal as they go."""
+    """Return the consecutive micro-batches of a global batch that fall to a worker, as evenly as possible."""
     if workers > num_micro_batches:
         raise ValueError(
             f"{workers} workers cannot share {num_micro_batches} micro-batches: start at most {num_micro_batches}"
@@ -35,57 +35,57 @@ def rank_micro_batches(num_micro_batches: int, rank: int, workers: int) -> range
 def iterate_micro_batches(
     seed: int, num_examples: int, batch_size: int, num_micro_batches: int, micro_indices: range, step: int
 ) -> Iterator[MicroBatch]:
-    """Micro-batches from `step` on, without end, for the worker that computes the places `mine`.
+    """Yield micro-batches from `step` on, without end, for the worker that computes those in `micro_indices`.
 
-    Epoch after epoch of shuffled examples are one long line, cut into global batches and
-    these into places. So nothing is dropped or padded at an epoch's end, and the line is
-    the same for any number of workers.
+    The shuffled examples of one epoch after another form one sequence, cut into global batches
+    and these into micro-batches. So nothing is dropped or padded at the end of an epoch, and
+    the sequence is the same for any number of workers.
     """
-    epoch, line = -1, np.empty(0, np.int64)
+    epoch, order = -1, np.empty(0, np.int64)
     while True:
-        for place in micro_indices:
-            start = (step * num_micro_batches + place) * batch_size
-            first, offset = divmod(start, num_examples)
-            if first != epoch:
-                epoch, line = first, epoch_permutation(seed, first, num_examples)
-            picked = line[offset : offset + batch_size]
+        for micro_index in micro_indices:
+            start = (step * num_micro_batches + micro_index) * batch_size
+            start_epoch, offset = divmod(start, num_examples)
+            if start_epoch != epoch:
+                epoch, order = start_epoch, epoch_permutation(seed, start_epoch, num_examples)
+            examples = order[offset : offset + batch_size]
             epochs = np.empty(batch_size, np.int64)
             epochs.fill(epoch)  # np.full takes five times as long
-            while (missing := batch_size - len(picked)) > 0:
-                epochs[len(picked) :] += 1
-                epoch, line = epoch + 1, epoch_permutation(seed, epoch + 1, num_examples)
-                picked = np.concatenate([picked, line[:missing]])
-            yield MicroBatch(step, place, epochs, picked)
+            while (missing := batch_size - len(examples)) > 0:
+                epochs[len(examples) :] += 1
+                epoch, order = epoch + 1, epoch_permutation(seed, epoch + 1, num_examples)
+                examples = np.concatenate([examples, order[:missing]])
+            yield MicroBatch(step, micro_index, epochs, examples)
         step += 1
 
 
 def group_micro_batches(
     micros: Iterator[MicroBatch], group_size: int
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Epochs and examples of `count` micro-batches at a time."""
+    """Yield the epochs and examples of `group_size` micro-batches at a time."""
     while group := list(islice(micros, group_size)):
         yield np.concatenate([micro.epochs for micro in group]), np.concatenate([micro.examples for micro in group])
 
 
 class _BatchDataset(Dataset[tuple[Tensor, Tensor]]):
-    """A split asked for whole batches, so that a loader's workers decode them side by side."""
+    """Dataset whose items are whole batches, so that the worker processes of a DataLoader decode them in parallel."""
 
     def __init__(self, split: Split) -> None:
         self.split = split
 
     def __getitem__(self, examples: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        pictures = [self.split.pictures[int(i)] for i in examples]
+        pictures = [self.split.pictures[int(index)] for index in examples]
         return torch.stack(pictures), self.split.labels[torch.from_numpy(examples)]
 
 
 def read_batches(
     split: Split, index_arrays: Iterable[NDArray[np.int64]], num_readers: int
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Pictures and labels of each index array in turn: indexed in memory, or decoded ahead by `readers` processes."""
+    """Yield images and labels of each index array: indexed in memory, or decoded ahead by `num_readers` processes."""
     if not isinstance(split.pictures, Tensor):
-        # batch_size None: what the sampler yields is one index, and here that is a whole batch
+        # with batch_size None each value of the sampler is one index, which here stands for a whole batch
         yield from DataLoader(_BatchDataset(split), sampler=index_arrays, batch_size=None, num_workers=num_readers)
         return
     for examples in index_arrays:
-        chosen = torch.from_numpy(examples).to(split.labels.device)
-        yield split.pictures.index_select(0, chosen), split.labels.index_select(0, chosen)
+        indices = torch.from_numpy(examples).to(split.labels.device)
+        yield split.pictures.index_select(0, indices), split.labels.index_select(0, indices)

@@ -1,4 +1,4 @@
-"""What a worker notes while it trains, made into a lap once all workers have told theirs."""
+"""Measurements of a worker while it trains, combined over all workers into a lap."""
 
 import time
 from collections import defaultdict
@@ -17,9 +17,9 @@ TimeMark = float | torch.cuda.Event
 
 
 class StepTimer:
-    """A stopwatch that reads the device's time, not that at which work was handed to it, and the gradient norms.
+    """Timer of a worker's steps by the device's clock, not by when work was queued, and holder of its gradient norms.
 
-    Marks are cheap; what lies between them is summed by name, and read once a lap.
+    Marks are cheap; the spans between them are summed by name and read once per lap.
     """
 
     def __init__(self, config: TrainConfig, rank: int, workers: int, device: torch.device) -> None:
@@ -28,7 +28,7 @@ class StepTimer:
         self.gradient_norms = GradientNorms()
 
     def mark(self) -> TimeMark:
-        """This moment: of the clock on a CPU, of the device's stream on a GPU."""
+        """Return the current moment: of the clock on a CPU, of the device's stream on a GPU."""
         if self.device.type != "cuda":
             return time.perf_counter()
         event = torch.cuda.Event(enable_timing=True)
@@ -36,7 +36,7 @@ class StepTimer:
         return event
 
     def record_span(self, name: str, start: TimeMark) -> TimeMark:
-        """Count the time since a mark under `name`; the mark that ends it."""
+        """Record the time since mark `start` under `name`, and return the mark that ends it."""
         end = self.mark()
         self.spans.append((name, start, end))
         return end
@@ -44,13 +44,14 @@ class StepTimer:
     def finish_lap(
         self, losses: Tensor, step: int, lr: float, all_reduce_sum: Callable[[Tensor], Tensor]
     ) -> tuple[Lap, Tensor]:
-        """The lap that ended at `step`, and the mean loss of each of its steps.
+        """Return the lap that ended at `step`, and the mean loss of each of its steps.
 
-        `losses` are this worker's parts of these means; `summed` adds a tensor up over all workers.
+        `losses` are this worker's parts of these means; `all_reduce_sum` sums a tensor over all workers.
         """
-        own = self._pop_seconds()
+        seconds_by_span = self._pop_seconds()
         local, total, draws = self.gradient_norms.pop_sums()
-        columns = [own["lap"] - own["probe"], own["data"], own["compute"], own["exchange"], local, total]
+        lap_seconds = seconds_by_span["lap"] - seconds_by_span["probe"]
+        columns = [lap_seconds, *(seconds_by_span[name] for name in ("data", "compute", "exchange")), local, total]
         table = torch.zeros(self.workers, len(columns), dtype=torch.float64)
         table[self.rank] = torch.tensor(columns, dtype=torch.float64)
         shared = all_reduce_sum(torch.cat([losses.double(), table.flatten().to(self.device)])).cpu()
@@ -73,7 +74,7 @@ class StepTimer:
         return lap, losses
 
     def _pop_seconds(self) -> dict[str, float]:
-        """Seconds by name since the last reading, once the device has done all its work."""
+        """Return the seconds by span name since the last call, after the device has finished its work."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         seconds: dict[str, float] = defaultdict(float)
@@ -83,21 +84,24 @@ class StepTimer:
         return seconds
 
     def _noise_fields(self, norms: Tensor, draws: int) -> dict[str, Any]:
-        """What a lap tells of the noise scale, from each worker's sums of local and total norms."""
+        """Return a lap's fields for the noise scale, from each worker's sums of local and total norms."""
         if not norms.isfinite().all():
             return {}
-        places = self.config.num_micro_batches
-        shares = torch.tensor([len(rank_micro_batches(places, rank, self.workers)) for rank in range(self.workers)])
-        small, big = float(self.config.batch_size // 2), self.config.batch_size // 2 * 2  # one worker compares halves
-        if self.workers > 1:  # what was summed is a worker's part of the mean: scaled here to the worker's own mean
-            norms[:, 0] *= (places / shares) ** 2
+        micros = self.config.num_micro_batches
+        shares = torch.tensor([len(rank_micro_batches(micros, rank, self.workers)) for rank in range(self.workers)])
+        small, big = (
+            float(self.config.batch_size // 2),
+            self.config.batch_size // 2 * 2,
+        )  # one worker compares the halves of a batch
+        if self.workers > 1:  # a worker summed its part of the global mean: scale it to the worker's own mean
+            norms[:, 0] *= (micros / shares) ** 2
             small, big = self.config.batch_size / float((1 / shares).mean()), self.config.global_batch
         local, total = (norms.mean(0) / draws).tolist()
         return {"local_norm": local, "total_norm": total, "local_batch": small, "total_batch": big, "draws": draws}
 
 
 def elapsed_seconds(start: TimeMark, end: TimeMark) -> float:
-    """Seconds from one mark to another of the same meter."""
+    """Return the seconds between two marks of the same timer."""
     if isinstance(start, torch.cuda.Event) and isinstance(end, torch.cuda.Event):
         return float(start.elapsed_time(end)) / 1000
     return float(end) - float(start)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What can be learned, by name."""
+"""Workloads by name: the built-in ones and users' own as module:attribute."""
 
 import importlib
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from equipoise.workloads.image_folder import image_folder
 from equipoise.workloads.validation import call_user_code, validate_workload
 from equipoise.workloads.vending import vending, vending_source
 
-__all__ = ["WORKLOADS", "Split", "Workload", "workload"]
+__all__ = ["WORKLOADS", "Split", "Workload", "load_workload"]
 
 WORKLOADS: dict[str, Callable[[TrainConfig], Workload]] = {
     "digits": digits,
@@ -25,23 +25,28 @@ WORKLOADS: dict[str, Callable[[TrainConfig], Workload]] = {
 
 
 def load_workload(config: TrainConfig) -> Workload:
-    """The workload that `trial` names, checked against what the trial asks of it."""
-    found = find_workload_factory(config.workload)
-    return validate_workload(call_user_code(config.workload, lambda: found(config)), config)
+    """Build the workload that `config` names, and check that its parts fit each other and the config."""
+    factory = find_workload_factory(config.workload)
+    return validate_workload(call_user_code(config.workload, lambda: factory(config)), config)
 
 
 def find_workload_factory(name: str) -> Callable[[TrainConfig], Workload]:
-    """The function behind a workload's name, or behind a user's module:attribute."""
+    """Return the function that builds a workload, by its name or a user's module:attribute."""
     if name in WORKLOADS:
         return WORKLOADS[name]
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
-        raise ValueError(f"no workload {name!r}; there are: {', '.join(sorted(WORKLOADS))}, or give module:attribute")
-    found = getattr(
+        raise ValueError(
+            f"there is no workload {name!r}; choose one of: {', '.join(sorted(WORKLOADS))}, or give module:attribute"
+        )
+    factory = getattr(
         call_user_code(f"importing workload {name!r}", lambda: importlib.import_module(module)), attribute, None
     )
-    if found is None:
-        raise ValueError(f"no workload {name!r}: module {module!r} has no {attribute!r}")
-    if not callable(found):
-        raise ValueError(f"workload {name!r} is a {type(found).__name__}; give a function from a Trial to a Workload")
-    return found  # type: ignore[no-any-return]  # a user's own: what it returns is checked
+    if factory is None:
+        raise ValueError(f"there is no workload {name!r}: module {module!r} has no {attribute!r}")
+    if not callable(factory):
+        raise ValueError(
+            f"workload {name!r} is a {type(factory).__name__}; give a function that takes a TrainConfig and returns a "
+            "Workload"
+        )
+    return factory  # type: ignore[no-any-return]  # a user's own: its result is checked

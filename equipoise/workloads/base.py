@@ -1,4 +1,4 @@
-"""The one seam for what is learned: data in four splits, a model, a loss, a metric, a target."""
+"""Definition of a workload: data in four splits, a model, a loss, a metric and a target."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,77 +13,80 @@ from torch.nn import functional as F
 from equipoise.config import TrainConfig
 from equipoise.images.augment import Augment
 
-MAX_EPOCHS = 50  # over the training split, until a trial gives up
+MAX_EPOCHS = 50  # default limit of a training run that does not reach its target
 
 
 class ImageSequence(Protocol):
-    """Pictures that are read when they are asked for."""
+    """Sequence of images that are read on access."""
 
     def __len__(self) -> int: ...
 
     def __getitem__(self, index: int, /) -> Tensor:
-        """One picture: uint8 (channels, height, width)."""
+        """Return one image: uint8 (channels, height, width)."""
 
 
 @dataclass(frozen=True)
 class Split:
-    """Examples that serve one purpose."""
+    """Images and labels of one split of the data."""
 
     pictures: Tensor | ImageSequence
-    """uint8 (examples, channels, height, width), or read one at a time"""
+    """images as uint8 (examples, channels, height, width), or a sequence that reads one at a time"""
     labels: Tensor
-    """int64 (examples,)"""
+    """index of the class of each example, int64 (examples,)"""
 
     def __len__(self) -> int:
         return len(self.labels)
 
 
 def top1_correct(logits: Tensor, labels: Tensor) -> Tensor:
-    """1 for each example whose highest score is its label's, else 0: the mean is the accuracy."""
+    """Return 1 for each example whose highest score is its label's, else 0; the mean is the top-1 accuracy."""
     return (logits.argmax(1) == labels).double()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """What is learned. Pictures reach the model as (uint8 / 255 - mean) / std, channel by channel."""
+    """Learning task: splits, model, loss, metric, target, augmentation.
+
+    Images reach the model as (uint8 / 255 - mean) / std, channel by channel.
+    """
 
     name: str
     classes: Sequence[str]
     train: Split
     validation: Split
-    """decides when to stop"""
+    """measures the metric that decides when to stop"""
     reference: Split
-    """kept from training, to know later what normal looks like"""
+    """held out from training: the reference profile of drift detection"""
     test: Split
-    """reported once"""
+    """evaluated once, at the end"""
     model: Callable[[], nn.Module]
-    """a new model, its weights drawn from torch's generator"""
+    """builds a new model with weights drawn from torch's default generator"""
     target: float
-    """of the metric on the validation split"""
+    """value of the metric on the validation split at which training stops"""
     mean: Sequence[float]
     std: Sequence[float]
     augment: Augment | None = None
     loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy
-    """(logits, labels) to the mean loss of a batch"""
+    """maps (logits, labels) to the mean loss of a batch"""
     metric: Callable[[Tensor, Tensor], Tensor] = top1_correct
-    """(logits, labels) to a figure an example, whose mean is the metric; higher is better"""
+    """maps (logits, labels) to one value per example, whose mean is the metric; higher is better"""
     false_alarm_split: Split | None = None
-    """pictures like those of the reference, to count false alarms of drift on; the validation split if not given"""
+    """examples distributed as the reference, to count false drift alarms on; the validation split if not given"""
 
     def max_examples(self, config: TrainConfig) -> int:
-        """Examples after which `trial` gives up."""
+        """Return the number of examples after which training stops without reaching the target."""
         return config.max_examples or MAX_EPOCHS * len(self.train)
 
     def eval_interval(self, config: TrainConfig) -> int:
-        """Examples between evaluations; a quarter of a pass if not asked for."""
+        """Return the number of examples between evaluations; by default a quarter of an epoch."""
         return config.eval_every or max(1, len(self.train) // 4)
 
 
 def stratified_split(labels: NDArray[np.int64], fractions: Sequence[float], seed: int = 0) -> list[NDArray[np.int64]]:
-    """Indices dealt into disjoint parts: the first is what `shares`, for the others, leave over.
+    """Deal indices into disjoint parts: one per fraction, preceded by a first part that takes the rest.
 
-    Class by class, so that every part has the classes in proportion as far as whole
-    pictures allow; always the same for the same labels.
+    The split is stratified: every part has the classes in proportion as far as whole examples allow. It is always the
+    same for the same labels and seed.
     """
     rng = np.random.Generator(np.random.Philox(key=seed))
     bounds = np.cumsum([1 - sum(fractions), *fractions])
@@ -97,6 +100,6 @@ def stratified_split(labels: NDArray[np.int64], fractions: Sequence[float], seed
 
 
 def select_examples(pictures: Tensor, labels: Tensor, indices: NDArray[np.int64]) -> Split:
-    """The examples of `indices`, in memory."""
-    chosen = torch.from_numpy(indices)
-    return Split(pictures[chosen], labels[chosen])
+    """Return the examples at `indices` as an in-memory split."""
+    selected = torch.from_numpy(indices)
+    return Split(pictures[selected], labels[selected])

@@ -1,4 +1,4 @@
-"""CIFAR-10: 60,000 photographs in ten classes, 32x32 (Krizhevsky, 2009)."""
+"""Workload cifar10: CIFAR-10, 60,000 photographs in ten classes, 32x32 (Krizhevsky, 2009)."""
 
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,15 @@ CIFAR10_FILES = ["cifar-10-python.tar.gz"]
 
 
 def cifar10(config: TrainConfig) -> Workload:
-    """Ten classes; the published test set is the test split, the rest is dealt from the training set."""
+    """Build the CIFAR-10 workload: the published test set is the test split, the others share the training set."""
     size = config.image_size or 32
-    known, unseen = load_torchvision_dataset("CIFAR10", Path(config.data), CIFAR10_FILES)
-    (pictures, labels), (test_pictures, test_labels) = dataset_to_tensors(known, size), dataset_to_tensors(unseen, size)
+    train_set, test_set = load_torchvision_dataset("CIFAR10", Path(config.data), CIFAR10_FILES)
+    pictures, labels = dataset_to_tensors(train_set, size)
+    test_pictures, test_labels = dataset_to_tensors(test_set, size)
     train, validation, reference = stratified_split(labels.numpy(), (0.1, 0.1))
     return Workload(
         name="cifar10",
-        classes=known.classes,
+        classes=train_set.classes,
         train=select_examples(pictures, labels, train),
         validation=select_examples(pictures, labels, validation),
         reference=select_examples(pictures, labels, reference),
@@ -36,7 +37,6 @@ def cifar10(config: TrainConfig) -> Workload:
 
 
 def dataset_to_tensors(dataset: Any, size: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Pictures with the channels first, and labels."""
-    return resize_images(torch.from_numpy(dataset.data).permute(0, 3, 1, 2).contiguous(), size), torch.tensor(
-        dataset.targets
-    )
+    """Return images as (examples, channels, size, size), and labels."""
+    pictures = torch.from_numpy(dataset.data).permute(0, 3, 1, 2).contiguous()
+    return resize_images(pictures, size), torch.tensor(dataset.targets)

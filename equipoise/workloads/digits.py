@@ -1,4 +1,4 @@
-"""Handwritten digits, 8x8, embedded: the 1,797 pictures that scikit-learn carries."""
+"""Workload digits: the 1,797 handwritten digits, 8x8, that come with scikit-learn."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,8 +14,8 @@ from equipoise.workloads.models import model_factory
 
 
 def digits(config: TrainConfig) -> Workload:
-    """Ten classes; LeNet passes 0.96 on validation within ten passes or so. Pictures are enlarged to 16x16."""
-    size = config.image_size or 16  # twice their own: LeNet takes no less than 12
+    """Build the digits workload, enlarged to 16x16; LeNet reaches 0.96 on validation within about ten epochs."""
+    size = config.image_size or 16  # twice the original 8: LeNet needs at least 12
     images, classes = read_sklearn_digits()
     small = torch.from_numpy(images).float()[:, None] * (255 / 16)
     pictures = torch.nn.functional.interpolate(small, size, mode="bilinear").round().to(torch.uint8)
@@ -37,9 +37,12 @@ def digits(config: TrainConfig) -> Workload:
 
 
 def read_sklearn_digits() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Pictures of 0 to 16 and their classes, from scikit-learn's file; its import would cost every worker a second."""
-    found = find_spec("sklearn")
-    if found is None or found.origin is None:
-        raise ValueError("the digits come with scikit-learn, which is not installed: pip install scikit-learn")
-    table = np.loadtxt(Path(found.origin).parent / "datasets" / "data" / "digits.csv.gz", delimiter=",")
+    """Read images with values from 0 to 16 and their classes from scikit-learn's file.
+
+    The file is read without importing scikit-learn, which would cost every worker a second.
+    """
+    spec = find_spec("sklearn")
+    if spec is None or spec.origin is None:
+        raise ValueError("cannot load the digits: scikit-learn is not installed; run pip install scikit-learn")
+    table = np.loadtxt(Path(spec.origin).parent / "datasets" / "data" / "digits.csv.gz", delimiter=",")
     return table[:, :-1].reshape(-1, 8, 8), table[:, -1].astype(np.int64)

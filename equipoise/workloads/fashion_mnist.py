@@ -1,4 +1,4 @@
-"""Fashion-MNIST: 70,000 pictures of clothing, 28x28, grey (Xiao et al., 2017)."""
+"""Workload fashion-mnist: 70,000 grey images of clothing, 28x28 (Xiao et al., 2017)."""
 
 from pathlib import Path
 
@@ -20,20 +20,19 @@ FASHION_MNIST_FILES = [
 
 
 def fashion_mnist(config: TrainConfig) -> Workload:
-    """Ten classes; the published test set is the test split, the rest is dealt from the training set."""
+    """Build the Fashion-MNIST workload: the published test set is the test split, the others share the training set."""
     size = config.image_size or 28
-    known, unseen = load_torchvision_dataset("FashionMNIST", Path(config.data), FASHION_MNIST_FILES)
-    train, validation, reference = stratified_split(known.targets.numpy(), (0.1, 0.1))
-    pictures = resize_images(known.data[:, None], size)
+    train_set, test_set = load_torchvision_dataset("FashionMNIST", Path(config.data), FASHION_MNIST_FILES)
+    train, validation, reference = stratified_split(train_set.targets.numpy(), (0.1, 0.1))
+    pictures, labels = resize_images(train_set.data[:, None], size), train_set.targets
+    test_pictures, test_labels = resize_images(test_set.data[:, None], size), test_set.targets
     return Workload(
         name="fashion-mnist",
-        classes=known.classes,
-        train=select_examples(pictures, known.targets, train),
-        validation=select_examples(pictures, known.targets, validation),
-        reference=select_examples(pictures, known.targets, reference),
-        test=select_examples(
-            resize_images(unseen.data[:, None], size), unseen.targets, stratified_split(unseen.targets.numpy(), ())[0]
-        ),
+        classes=train_set.classes,
+        train=select_examples(pictures, labels, train),
+        validation=select_examples(pictures, labels, validation),
+        reference=select_examples(pictures, labels, reference),
+        test=select_examples(test_pictures, test_labels, stratified_split(test_labels.numpy(), ())[0]),
         model=model_factory(config.model or "lenet", num_classes=10, in_channels=1, image_size=size),
         target=0.88,
         mean=(0.286,),

@@ -1,4 +1,4 @@
-"""Your own photographs: one folder a class, any size, any format that Pillow reads."""
+"""Workload folder: your own photographs, one folder per class, any size, any format that Pillow reads."""
 
 import sys
 from collections.abc import Sequence
@@ -20,24 +20,24 @@ from equipoise.workloads.base import Split, Workload, select_examples, stratifie
 from equipoise.workloads.models import model_factory
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
-MAX_IN_MEMORY_BYTES = 2 << 30  # decoded; a folder above this is read while training
+MAX_IN_MEMORY_BYTES = 2 << 30  # decoded size; larger folders are read while training
 
 
 def image_folder(config: TrainConfig) -> Workload:
-    """Classes are the names of the folders in --data. Corrupt pictures are left out, named and counted."""
+    """Build the workload of --data, whose folders are the classes; report corrupt images and leave them out."""
     root, size = Path(config.data), config.image_size or 64
     classes, paths, labels = find_labelled_images(root)
-    streams = len(paths) * 3 * size * size > MAX_IN_MEMORY_BYTES
-    readable, pictures = check_headers(paths, size) if streams else decode_images(paths, size)
-    warn_unreadable([path for path, good in zip(paths, readable, strict=True) if not good], len(paths))
+    is_streamed = len(paths) * 3 * size * size > MAX_IN_MEMORY_BYTES
+    readable, pictures = check_headers(paths, size) if is_streamed else decode_images(paths, size)
+    warn_unreadable([path for path, is_readable in zip(paths, readable, strict=True) if not is_readable], len(paths))
     labels = labels[readable]
     require_examples_per_class(root, classes, labels)
-    known = torch.from_numpy(labels)
+    label_tensor = torch.from_numpy(labels)
     parts = stratified_split(labels, (0.15, 0.1, 0.15))
     train, validation, reference, test = (
-        select_examples(pictures, known, part)
+        select_examples(pictures, label_tensor, part)
         if isinstance(pictures, Tensor)
-        else Split(LazyImages([pictures[i] for i in part], size), known[torch.from_numpy(part)])
+        else Split(LazyImages([pictures[i] for i in part], size), label_tensor[torch.from_numpy(part)])
         for part in parts
     )
     return Workload(
@@ -49,7 +49,7 @@ def image_folder(config: TrainConfig) -> Workload:
         test=test,
         model=model_factory(config.model or "resnet18", num_classes=len(classes), in_channels=3, image_size=size),
         target=0.9,
-        mean=(0.485, 0.456, 0.406),  # of ImageNet, for photographs in general
+        mean=(0.485, 0.456, 0.406),  # of ImageNet, typical of photographs
         std=(0.229, 0.224, 0.225),
         augment=Augment(shift=size // 16, flip=True),
     )
@@ -57,7 +57,7 @@ def image_folder(config: TrainConfig) -> Workload:
 
 @dataclass(frozen=True)
 class LazyImages:
-    """Photographs decoded when they are asked for. One found damaged is replaced by the next, and named."""
+    """Sequence of photographs decoded on access; a damaged one is reported and replaced by the next."""
 
     paths: Sequence[Path]
     image_size: int
@@ -70,50 +70,52 @@ class LazyImages:
             try:
                 return load_image(path, (3, self.image_size, self.image_size))
             except PILLOW_ERRORS as error:
-                print(f"cannot read {path} ({error}); the next picture stands in for it", file=sys.stderr)  # noqa: T201
-        raise ValueError(f"none of {len(self.paths)} pictures can be read")
+                print(f"cannot read {path}: {error}; using the next image instead", file=sys.stderr)  # noqa: T201
+        raise ValueError(f"cannot read any of {len(self.paths)} images: all are damaged or missing")
 
 
 def find_labelled_images(root: Path) -> tuple[list[str], list[Path], NDArray[np.int64]]:
-    """Class names, every picture's path, and its class's place among the names."""
+    """Return the class names, the path of each image, and the index of its class."""
     if not root.is_dir():
-        raise ValueError(f"--data {root} is not a folder: give one that holds a folder of pictures for each class")
+        raise ValueError(f"--data {root} is not a folder: give one that holds a folder of images for each class")
     classes = sorted(
         entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith((".", "__"))
     )
     if len(classes) < 2:
-        found = f"one folder only ({classes[0]})" if classes else "no folder"
-        raise ValueError(f"--data {root} holds {found}: it needs a folder of pictures for each of two classes or more")
-    found_paths = [(path, label) for label, name in enumerate(classes) for path in list_image_files(root / name)]
-    return classes, [path for path, _ in found_paths], np.array([label for _, label in found_paths], np.int64)
+        content = f"only one folder ({classes[0]})" if classes else "no folder"
+        raise ValueError(
+            f"--data {root} holds {content}: it needs one folder of images per class, for at least two classes"
+        )
+    labelled = [(path, label) for label, name in enumerate(classes) for path in list_image_files(root / name)]
+    return classes, [path for path, _ in labelled], np.array([label for _, label in labelled], np.int64)
 
 
 def list_image_files(folder: Path) -> list[Path]:
-    """Pictures below a folder, by name."""
+    """Return the paths of all images below a folder in sorted order, without hidden ones."""
     files = (path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
     return sorted(path for path in files if not any(part.startswith(".") for part in path.relative_to(folder).parts))
 
 
 def decode_images(paths: Sequence[Path], size: int) -> tuple[NDArray[np.bool_], Tensor]:
-    """Which pictures can be read, and those pictures."""
+    """Decode images; return which paths are readable, and the images of those."""
 
-    def attempt(path: Path) -> Tensor | None:
+    def try_load(path: Path) -> Tensor | None:
         try:
             return load_image(path, (3, size, size))
         except PILLOW_ERRORS:
             return None
 
     with ThreadPoolExecutor() as pool:
-        tried = list(pool.map(attempt, paths))
-    good = [picture for picture in tried if picture is not None]
-    readable = np.array([picture is not None for picture in tried], bool)
-    return readable, torch.stack(good) if good else torch.empty(0, 3, size, size, dtype=torch.uint8)
+        loaded = list(pool.map(try_load, paths))
+    images = [image for image in loaded if image is not None]
+    readable = np.array([image is not None for image in loaded], bool)
+    return readable, torch.stack(images) if images else torch.empty(0, 3, size, size, dtype=torch.uint8)
 
 
 def check_headers(paths: Sequence[Path], size: int) -> tuple[NDArray[np.bool_], list[Path]]:
-    """Which pictures have a readable header, and their paths: decoding waits until they are needed."""
+    """Return which images have a readable header, and the paths of those; they are decoded later, on access."""
 
-    def opens(path: Path) -> bool:
+    def has_readable_header(path: Path) -> bool:
         try:
             with Image.open(path):
                 return True
@@ -121,20 +123,22 @@ def check_headers(paths: Sequence[Path], size: int) -> tuple[NDArray[np.bool_], 
             return False
 
     with ThreadPoolExecutor() as pool:
-        readable = np.array(list(pool.map(opens, paths)), bool)
-    return readable, [path for path, good in zip(paths, readable, strict=True) if good]
+        readable = np.array(list(pool.map(has_readable_header, paths)), bool)
+    return readable, [path for path, is_readable in zip(paths, readable, strict=True) if is_readable]
 
 
 def warn_unreadable(corrupt: Sequence[Path], total: int) -> None:
-    """Name the pictures left out."""
+    """Print a warning that counts and names the images left out."""
     if corrupt:
         names = ", ".join(map(str, corrupt[:5])) + (", ..." if len(corrupt) > 5 else "")
-        print(f"left out {len(corrupt)} of {total} pictures that cannot be read: {names}", file=sys.stderr)  # noqa: T201
+        print(f"left out {len(corrupt)} of {total} images that cannot be read: {names}", file=sys.stderr)  # noqa: T201
 
 
 def require_examples_per_class(root: Path, classes: Sequence[str], labels: NDArray[np.int64]) -> None:
-    """Refuse classes too small to be dealt into four parts."""
+    """Refuse classes with fewer than 8 images, which cannot be split into four parts."""
     counts = np.bincount(labels, minlength=len(classes))
-    few = [f"{name} ({count})" for name, count in zip(classes, counts, strict=True) if count < 8]
-    if few:
-        raise ValueError(f"--data {root} has classes with fewer than 8 readable pictures: {', '.join(few)}: add some")
+    small = [f"{name} ({count})" for name, count in zip(classes, counts, strict=True) if count < 8]
+    if small:
+        raise ValueError(
+            f"--data {root} has classes with fewer than 8 readable images: {', '.join(small)}; add images to them"
+        )

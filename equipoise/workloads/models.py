@@ -1,4 +1,4 @@
-"""Models by name: LeNet, and every classifier of torchvision, fitted to the pictures at hand."""
+"""Models by name: LeNet and every classifier of torchvision, adapted to classes, channels and size of the images."""
 
 import importlib
 from collections.abc import Callable
@@ -11,13 +11,13 @@ from equipoise.formatting import first_error_line
 
 
 class LeNet(nn.Module):
-    """LeNet-5 of the textbooks: two convolutions, average pooling, three dense layers; ReLU for sigmoid."""
+    """LeNet-5 as in textbooks: two convolutions, average pooling, three dense layers; ReLU instead of sigmoid."""
 
     def __init__(self, num_classes: int, in_channels: int, image_size: int) -> None:
         super().__init__()
-        left = (image_size // 2 - 4) // 2  # pixels a side after the second pooling
-        if left < 1:
-            raise ValueError(f"needs pictures of 12 pixels a side at least, got {image_size}")
+        side = (image_size // 2 - 4) // 2  # pixels per side after the second pooling
+        if side < 1:
+            raise ValueError(f"it needs images of at least 12 pixels per side, got {image_size}")
         self.body = nn.Sequential(
             nn.Conv2d(in_channels, 6, 5, padding=2),
             nn.ReLU(),
@@ -26,13 +26,13 @@ class LeNet(nn.Module):
             nn.ReLU(),
             nn.AvgPool2d(2),
             nn.Flatten(),
-            nn.Linear(16 * left * left, 120),
+            nn.Linear(16 * side * side, 120),
             nn.ReLU(),
             nn.Linear(120, 84),
             nn.ReLU(),
         )
         self.head = nn.Linear(84, num_classes)
-        self.to(memory_format=torch.channels_last)  # a tenth to a quarter less time on a CPU
+        self.to(memory_format=torch.channels_last)  # saves a tenth to a quarter of the time on a CPU
 
     def forward(self, images: Tensor) -> Tensor:
         logits: Tensor = self.head(self.body(images))
@@ -40,16 +40,16 @@ class LeNet(nn.Module):
 
 
 def list_model_names() -> list[str]:
-    """Names that `model_factory` knows."""
+    """Return the names that `model_factory` accepts."""
     return ["lenet", *import_torchvision_models().list_models(module=import_torchvision_models())]
 
 
 def model_factory(name: str, num_classes: int, in_channels: int, image_size: int) -> Callable[[], nn.Module]:
-    """A function that makes the model anew, tried once on one picture so that a misfit is known at once."""
+    """Return a function that builds a new model, tested on one image so that a mismatch is found early."""
     if name != "lenet" and name not in list_model_names():
-        raise ValueError(f"no model {name!r}; there are: {', '.join(list_model_names())}")
+        raise ValueError(f"there is no model {name!r}; choose one of: {', '.join(list_model_names())}")
 
-    def made() -> nn.Module:
+    def build_model() -> nn.Module:
         if name == "lenet":
             return LeNet(num_classes, in_channels, image_size)
         network: nn.Module = import_torchvision_models().get_model(
@@ -59,36 +59,36 @@ def model_factory(name: str, num_classes: int, in_channels: int, image_size: int
 
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
-            shape = made().eval()(torch.zeros(1, in_channels, image_size, image_size)).shape
+            shape = build_model().eval()(torch.zeros(1, in_channels, image_size, image_size)).shape
     except (RuntimeError, ValueError, AssertionError) as error:
-        why = first_error_line(error)
+        reason = first_error_line(error)
         raise ValueError(
-            f"model {name} does not take {in_channels}x{image_size}x{image_size} pictures: {why}"
+            f"model {name} does not take {in_channels}x{image_size}x{image_size} images: {reason}"
         ) from error
     if tuple(shape) != (1, num_classes):
-        raise ValueError(f"model {name} answers with shape {tuple(shape)}, not with {num_classes} scores a picture")
-    return made
+        raise ValueError(f"model {name} returns shape {tuple(shape)} for one image, expected (1, {num_classes})")
+    return build_model
 
 
 def import_torchvision_models() -> Any:
-    """torchvision's models, whose import takes seconds that LeNet need not pay."""
+    """Import torchvision's models, which takes seconds that LeNet does not need."""
     return importlib.import_module("torchvision.models")
 
 
 def extra_model_kwargs(name: str, image_size: int) -> dict[str, object]:
-    """What some models must be told so that they are plain classifiers of pictures of this size."""
+    """Return the arguments that make a torchvision model a plain classifier of images of this size."""
     if name.startswith("vit_"):
         return {"image_size": image_size}
     if name in ("googlenet", "inception_v3"):
-        return {"aux_logits": False, "init_weights": True}  # their second heads are for a loss of their own
+        return {"aux_logits": False, "init_weights": True}  # their auxiliary heads need a loss of their own
     return {}
 
 
 def adapt_input_channels(network: nn.Module, in_channels: int) -> nn.Module:
-    """`network` with its first convolution reading `channels` instead of three."""
+    """Replace the first convolution of `network` by one that reads `in_channels` channels."""
     for path, layer in network.named_modules():
         if isinstance(layer, nn.Conv2d):
-            fresh = nn.Conv2d(
+            convolution = nn.Conv2d(
                 in_channels,
                 layer.out_channels,
                 layer.kernel_size,  # type: ignore[arg-type]  # torch's own attribute is wider than its argument
@@ -96,6 +96,6 @@ def adapt_input_channels(network: nn.Module, in_channels: int) -> nn.Module:
                 padding=layer.padding,  # type: ignore[arg-type]
                 bias=layer.bias is not None,
             )
-            network.set_submodule(path, fresh)
+            network.set_submodule(path, convolution)
             return network
-    raise ValueError("it has no convolution to adapt to the channels")
+    raise ValueError(f"it has no convolution to adapt to {in_channels} channels")

@@ -1,4 +1,4 @@
-"""Tries a workload before anything is started for it, so that what is wrong with it is said in one sentence."""
+"""Check a workload before anything is started for it, and report what is wrong in one sentence."""
 
 import math
 import traceback
@@ -16,34 +16,35 @@ WORKLOAD_SPLITS = ("train", "validation", "reference", "test")
 
 
 def call_user_code(description: str, function: Callable[[], object]) -> object:
-    """What a user's code returns; whatever it raises becomes a sentence that says where."""
+    """Return the result of a user's function; turn any exception into a ValueError with a one-line message."""
     try:
         return function()
     except (Exception, SystemExit) as error:
-        if isinstance(error, ValueError) and (told := " ".join(str(error).split())):
-            raise ValueError(told) from error
+        if isinstance(error, ValueError) and (message := " ".join(str(error).split())):
+            raise ValueError(message) from error
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
-        theirs = [frame for frame in frames if frame.filename != __file__]
-        where = f" ({theirs[-1].filename}, line {theirs[-1].lineno})" if theirs else ""
+        user_frames = [frame for frame in frames if frame.filename != __file__]
+        location = f" ({user_frames[-1].filename}, line {user_frames[-1].lineno})" if user_frames else ""
         raise ValueError(
-            f"{description} raised {type(error).__name__}: {first_error_line(error, 'no message')}{where}"
+            f"{description} raised {type(error).__name__}: {first_error_line(error, 'no message')}{location}"
         ) from error
 
 
 def validate_workload(workload: object, config: TrainConfig) -> Workload:
-    """`made`, if it is a workload whose parts fit each other and the trial."""
+    """Return `workload` if its parts fit each other and the config; refuse it otherwise."""
     name = config.workload
     if not isinstance(workload, Workload):
-        raise ValueError(f"{name} made a {type(workload).__name__}; it must return an equipoise.workloads.Workload")
+        raise ValueError(f"{name} returned a {type(workload).__name__}; it must return an equipoise.workloads.Workload")
     call_user_code(f"{name}: its classes", lambda: len(workload.classes))
     for part in WORKLOAD_SPLITS:
-        what = f"{name}: its {part} split"
-        call_user_code(what, partial(check_split, what, getattr(workload, part), len(workload.classes)))
+        description = f"{name}: its {part} split"
+        split = getattr(workload, part)
+        call_user_code(description, partial(check_split, description, split, len(workload.classes)))
     if config.global_batch > len(workload.train):
         raise ValueError(
             f"the global batch is {config.global_batch} ({config.workers} workers "
             f"x {config.batch_size} x {config.grad_accumulation}), "
-            f"but the training split of {name} holds {len(workload.train)} examples: choose a smaller --batch-size"
+            f"but the training split of {name} holds {len(workload.train)} examples; choose a smaller --batch-size"
         )
     if not isinstance(workload.target, int | float) or not math.isfinite(workload.target):
         raise ValueError(f"{name}: its target is {workload.target!r}; it must be a finite number")
@@ -53,16 +54,16 @@ def validate_workload(workload: object, config: TrainConfig) -> Workload:
 
 
 def check_split(description: str, split: Split, class_count: int) -> None:
-    """Refuse a split whose labels do not fit its pictures or the classes."""
+    """Refuse a split whose labels do not fit its images or the classes."""
     labels = split.labels
     if not isinstance(labels, Tensor) or labels.dtype != torch.int64 or labels.ndim != 1:
-        raise ValueError(f"{description} must have labels as a tensor of int64, one number a picture")
+        raise ValueError(f"{description} must have labels as a tensor of int64, one number per image")
     if len(split.pictures) != len(labels):
         raise ValueError(
-            f"{description} has {len(split.pictures)} pictures and {len(labels)} labels: give as many of both"
+            f"{description} has {len(split.pictures)} images and {len(labels)} labels; give one label per image"
         )
     if not len(labels):
-        raise ValueError(f"{description} is empty: every split needs a picture at least")
+        raise ValueError(f"{description} is empty; every split needs at least one image")
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= class_count:
         raise ValueError(
@@ -72,7 +73,7 @@ def check_split(description: str, split: Split, class_count: int) -> None:
     picture = split.pictures[0]
     if picture.dtype != torch.uint8 or picture.ndim != 3:
         raise ValueError(
-            f"{description} must have pictures as uint8 (channels, height, "
+            f"{description} must have images as uint8 (channels, height, "
             f"width), got {picture.dtype} {tuple(picture.shape)}"
         )
 
@@ -80,27 +81,32 @@ def check_split(description: str, split: Split, class_count: int) -> None:
 def check_normalization(name: str, workload: Workload) -> None:
     """Refuse a mean or standard deviation that does not fit the channels."""
     channels = workload.train.pictures[0].shape[0]
-    for values, what in ((workload.mean, "mean"), (workload.std, "std")):
+    for values, quantity in ((workload.mean, "mean"), (workload.std, "std")):
         if len(values) not in (1, channels) or not all(math.isfinite(value) for value in values):
-            raise ValueError(f"{name}: its {what} is {values}; it needs a number for each of {channels} channels")
+            raise ValueError(
+                f"{name}: its {quantity} is {values}; it needs one finite number, or one per channel: "
+                f"the images have {channels} channels"
+            )
     if any(value <= 0 for value in workload.std):
         raise ValueError(f"{name}: its std is {workload.std}; every number must be above 0")
 
 
 def check_model(name: str, workload: Workload) -> None:
-    """Refuse a model, loss or metric that does not take the pictures and labels."""
+    """Refuse a model, loss or metric that does not fit the images and labels."""
     labels = torch.stack([workload.train.labels.min(), workload.train.labels.max()])
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         model = call_user_code(f"{name}: its model()", workload.model)
         if not isinstance(model, nn.Module):
-            raise ValueError(f"{name}: its model() made a {type(model).__name__}; it must make a new torch.nn.Module")
+            raise ValueError(
+                f"{name}: its model() returned a {type(model).__name__}; it must return a new torch.nn.Module"
+            )
         if not any(parameter.requires_grad for parameter in model.parameters()):
-            raise ValueError(f"{name}: its model has nothing that learns: give it parameters that need a gradient")
+            raise ValueError(f"{name}: its model has no trainable parameters; give it some that require a gradient")
         shapes = {tuple(getattr(workload, part).pictures[0].shape) for part in WORKLOAD_SPLITS[1:]}
         for shape in [*shapes, tuple(workload.train.pictures[0].shape)]:
-            logits = call_user_code(f"{name}: its model on pictures of {shape}", partial(probe_model, model, shape))
+            logits = call_user_code(f"{name}: its model on images of {shape}", partial(probe_model, model, shape))
         if not isinstance(logits, Tensor) or len(logits) != 2:
-            raise ValueError(f"{name}: its model must answer with a row of scores a picture")
+            raise ValueError(f"{name}: its model must return one row of scores per image")
         loss = call_user_code(
             f"{name}: its loss on scores of {tuple(logits.shape)}", lambda: workload.loss(logits, labels)
         )
@@ -110,9 +116,9 @@ def check_model(name: str, workload: Workload) -> None:
             f"{name}: its metric on scores of {tuple(logits.shape)}", lambda: workload.metric(logits, labels)
         )
         if not isinstance(metric, Tensor) or metric.shape != (2,) or not metric.isfinite().all():
-            raise ValueError(f"{name}: its metric must be a finite number a picture, got {metric}")
+            raise ValueError(f"{name}: its metric must be one finite number per image, got {metric}")
 
 
 def probe_model(model: nn.Module, shape: Sequence[int]) -> object:
-    """What a model makes of two pictures of a shape."""
+    """Run a model in evaluation mode on two random images of a shape."""
     return model.eval()(torch.rand(2, *shape))

@@ -1,4 +1,4 @@
-"""What is given on a command line where a folder is asked for: a path of this disk, or a URL."""
+"""Command-line options that take a path on this machine or the URL of an object store."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,29 +10,31 @@ from equipoise.storage.object_store import parse_location
 
 
 def parse_path_or_url(text: str) -> Path:
-    """It; an empty word would be taken for the folder at hand."""
+    """Parse a command-line path or URL; refuse an empty string, which would mean the current folder."""
     if not text.strip():
-        raise ValueError("a path or a URL was asked for, got nothing")
+        raise ValueError("got an empty string: give a path or a URL")
     return parse_location(text)
 
 
 def validate_locations(*locations: Path | str | None) -> None:
-    """Refuse, before anything is done, places that hold a secret or are not written as one."""
-    for one in locations:
-        validate_location(str(one or ""))
+    """Refuse locations that contain a secret or are malformed; to be called before anything else is done."""
+    for location in locations:
+        validate_location(str(location or ""))
 
 
 def require_capture_folder(location: str) -> None:
-    """Refuse a folder of captures that is not there; whether a store holds anything is seen by listing it."""
+    """Refuse a local folder of captures that does not exist; for a URL, listing it shows what it holds."""
     if "://" not in location and not Path(location).is_dir():
-        raise ValueError(f"--capture-dir {location} is not a folder: give the one that the service keeps captures in")
+        raise ValueError(
+            f"cannot read --capture-dir {location}: it is not a folder; give the one where the service keeps captures"
+        )
 
 
 def describe_os_error(error: OSError) -> str:
-    """Why a place cannot be read or written, in a sentence."""
+    """Describe in one sentence why a path cannot be read or written."""
     if error.filename is None or error.strerror is None:
         return str(error)
-    return f"{str(error.filename)[:200]} cannot be used ({error.strerror}): see to it, or give another"
+    return f"cannot use {str(error.filename)[:200]}: {error.strerror}; fix that or give another path"
 
 
 PathOrUrl = Annotated[

@@ -1,4 +1,4 @@
-"""A plan for people: in words, with what was asked besides, and on pages beside plan.json."""
+"""A plan as terminal text and as pages beside plan.json, with the predictions that were requested."""
 
 from pathlib import Path
 from typing import Any
@@ -9,25 +9,23 @@ from equipoise.formatting import pluralize
 from equipoise.planning.document import PlanRequest
 from equipoise.planning.plan import ClusterShape
 
-EXTRAPOLATION_WARNING_FACTOR = (
-    2  # times the most workers that were timed: what is foretold beyond is told with a warning
-)
+EXTRAPOLATION_WARNING_FACTOR = 2  # times the most workers timed: predictions for more carry a warning
 
 
 def format_plan(plan_document: dict[str, Any]) -> str:
-    """The plan as a short table, the reason, and the warnings."""
+    """Format the plan as a table of its alternatives, the reason for it, the network and the warnings."""
     lines = []
     if plan_document["front"]:
         lines.append("   nodes workers  batch  global       lr     seconds (80 %)            worker-seconds")
-    for one in plan_document["front"][:12]:
-        mark = "*" if plan_document["plan"] and is_same_setting(one, plan_document["plan"]) else " "
-        bend = "  knee" if plan_document["knee"] and is_same_setting(one, plan_document["knee"]) else ""
-        lr = "" if one["lr"] is None else f"{one['lr']:.4g}"
-        took = one["seconds"]
+    for option in plan_document["front"][:12]:
+        mark = "*" if plan_document["plan"] and is_same_setting(option, plan_document["plan"]) else " "
+        knee = "  knee" if plan_document["knee"] and is_same_setting(option, plan_document["knee"]) else ""
+        lr = "" if option["lr"] is None else f"{option['lr']:.4g}"
+        seconds = option["seconds"]
         lines.append(
-            f" {mark} {one['nodes']:>5} {one['workers']:>7} {one['batch']:>6} {one['global_batch']:>7} {lr:>8}"
-            f"  {took['value']:>9,.4g} ({took['low']:,.4g} to {took['high']:,.4g})"
-            f"  {one['worker_seconds']:>12,.4g}{bend}"
+            f" {mark} {option['nodes']:>5} {option['workers']:>7} {option['batch']:>6} {option['global_batch']:>7}"
+            f" {lr:>8}  {seconds['value']:>9,.4g} ({seconds['low']:,.4g} to {seconds['high']:,.4g})"
+            f"  {option['worker_seconds']:>12,.4g}{knee}"
         )
     if chosen := plan_document["plan"]:
         lines.append(
@@ -44,17 +42,17 @@ def format_plan(plan_document: dict[str, Any]) -> str:
 
 
 def write_plan_pages(request: PlanRequest, plan_document: dict[str, Any], out: Path) -> list[Path]:
-    """Write the plan's pages into a folder and return where they are."""
-    found = Sweep(plan=plan_document, step_times=request.system, examples_to_target=request.statistical)
-    return write_pages(Experiment(kind="plan", path=out, content=found))
+    """Write the plan's pages to a folder and return their paths."""
+    sweep = Sweep(plan=plan_document, step_times=request.system, examples_to_target=request.statistical)
+    return write_pages(Experiment(kind="plan", path=out, content=sweep))
 
 
 def format_predictions(
     plan_document: dict[str, Any], shape_by_text: dict[str, ClusterShape], global_batches: tuple[int, ...]
 ) -> list[str]:
-    """What was asked by --predict-at (as it was written, and what it means) and --predict-batch, a line each."""
+    """Format the predictions of --predict-at (keyed by their text) and --predict-batch, a line each."""
     return [
-        *(f"at {text}: {format_step_time(plan_document['system'], place)}" for text, place in shape_by_text.items()),
+        *(f"at {text}: {format_step_time(plan_document['system'], shape)}" for text, shape in shape_by_text.items()),
         *(
             f"at a global batch of {batch:,}: {format_examples_to_target(plan_document['statistical'], batch)}"
             for batch in global_batches
@@ -63,53 +61,56 @@ def format_predictions(
 
 
 def format_step_time(system_part: dict[str, Any] | None, shape: ClusterShape) -> str:
-    """The time of a step there."""
+    """Format the predicted step time on a cluster shape, or the measurements that are missing for it."""
     if system_part is None:
         return "needs --system"
     rows = system_part["predictions"]
-    here = [row for row in rows if (row["nodes"], row["workers"]) == shape and row["seconds"] is not None]
-    if not here:
+    matching = [row for row in rows if (row["nodes"], row["workers"]) == shape and row["seconds"] is not None]
+    if not matching:
         return f"needs {', '.join(system_part['missing'])}"
-    most = max(row["workers"] for row in rows if row["measured"])
-    beyond = (
-        f"; no more than {pluralize(most, 'worker')} were timed"
-        if shape.workers > EXTRAPOLATION_WARNING_FACTOR * most
+    max_timed = max(row["workers"] for row in rows if row["measured"])
+    warning = (
+        f"; no more than {pluralize(max_timed, 'worker')} were timed"
+        if shape.workers > EXTRAPOLATION_WARNING_FACTOR * max_timed
         else ""
     )
-    times = ", ".join(f"{format_milliseconds(row)} at {row['batch']}" for row in here)
-    return f"a step takes {times} examples a worker{beyond}"
+    times = ", ".join(f"{format_milliseconds(row)} at {row['batch']}" for row in matching)
+    return f"a step takes {times} examples per worker{warning}"
 
 
 def format_examples_to_target(statistical_part: dict[str, Any] | None, global_batch: int) -> str:
-    """The examples that it takes with it."""
+    """Format the predicted examples to the target at a global batch, or what is missing for it."""
     if statistical_part is None:
         return "needs --statistical"
     for row in statistical_part["predictions"]:
         if row["global_batch"] == global_batch and row["examples"] is not None:
             return f"{row['examples']:,.0f} examples ({row['low']:,.0f} to {row['high']:,.0f})"
-    return "needs more global batches, or rates at which this one trains"
+    return "needs measurements of more global batches, or learning rates that reach the target with this one"
 
 
 def format_milliseconds(row: dict[str, Any]) -> str:
-    """Of a step, with the interval."""
+    """Format the seconds of a step with their interval as milliseconds."""
     value, low, high = (f"{1000 * row[name]:,.4g}" for name in ("seconds", "low", "high"))
     return f"{value} ms ({low} to {high})"
 
 
 def format_link(level: str, link: dict[str, Any]) -> str:
-    """What joins workers, as networks are spoken of."""
+    """Format the fitted rate of a network link in Mbit/s and its delay per message in milliseconds."""
     rate, delay = link["bytes_a_second"], link["alpha_seconds"]
     megabits = [f"{8e-6 * rate[name]:,.3g}" for name in ("value", "low", "high")]
-    where = "between nodes" if level == "between" else "inside a node"
-    return f"{where}: {megabits[0]} Mbit/s ({megabits[1]} to {megabits[2]}), {1e3 * delay['value']:.2g} ms a message"
+    where = "between nodes" if level == "between" else "within a node"
+    return f"{where}: {megabits[0]} Mbit/s ({megabits[1]} to {megabits[2]}), {1e3 * delay['value']:.2g} ms per message"
 
 
 def link_rate_is_known(link: dict[str, Any]) -> bool:
-    """Whether its rate is: within one machine the exchange is often all calls and no bytes."""
+    """Return whether a link's rate is known within a factor of two.
+
+    Within one machine it often is not: the time of an exchange is that of its calls, not of its bytes.
+    """
     rate = link.get("bytes_a_second")
     return "alpha_seconds" in link and rate is not None and rate["high"] < 2 * rate["low"]
 
 
 def is_same_setting(first: dict[str, Any], second: dict[str, Any]) -> bool:
-    """Whether two entries are the same setting."""
+    """Return whether two options have the same nodes, workers and batch size."""
     return all(first[name] == second[name] for name in ("nodes", "workers", "batch"))

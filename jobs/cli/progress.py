@@ -1,4 +1,4 @@
-"""What a person sees while a trial runs: a bar on a terminal, a line a lap elsewhere."""
+"""Progress of a training run: a bar on a terminal, elsewhere a line for each lap."""
 
 import json
 import os
@@ -15,11 +15,11 @@ from tqdm import tqdm
 from equipoise.storage.object_store import RemotePath
 from equipoise.storage.retry import without_retries
 
-JOURNAL_POLL_SECONDS = 2.0  # between two looks at a journal behind a URL
+JOURNAL_POLL_SECONDS = 2.0  # between two reads of a journal behind a URL
 
 
 def follow_run(journal: Path, max_examples: int, examples_seen: int = 0) -> "RunProgress":
-    """Progress by a journal, wherever it is."""
+    """Build the progress display of a run from its lap journal, local or behind a URL."""
     return (
         RemoteRunProgress(journal, max_examples, examples_seen)
         if isinstance(journal, RemotePath)
@@ -28,14 +28,14 @@ def follow_run(journal: Path, max_examples: int, examples_seen: int = 0) -> "Run
 
 
 class FileOffset(NamedTuple):
-    """How far a file has been read."""
+    """Position up to which a file has been read."""
 
     inode: int
     offset: int
 
 
 class RunProgress:
-    """Follows the laps that a trial writes to its journal."""
+    """Progress display that follows the laps which a run writes to its journal."""
 
     def __init__(self, journal: Path, max_examples: int, examples_seen: int = 0) -> None:
         self.journal = journal
@@ -53,43 +53,46 @@ class RunProgress:
             self.bar.close()
 
     def show_new_laps(self) -> None:
-        """Show the laps that came since the last look."""
+        """Show the laps written since the last call."""
         for lap in self._read_new_laps():
             self.examples_seen = lap["seen"]
             metric = "" if lap["metric"] is None else f"  metric {lap['metric']:.4f}"
             if self.bar is not None:
-                if not self.bar.n:  # the rate is of training, without the cluster's start or what an earlier run did
+                if not self.bar.n:  # the rate leaves out the cluster's start and the part before a resume
                     self.bar.reset()
                     self.bar.initial = self.bar.n = self.examples_seen - lap["examples"]
                 self.bar.set_postfix_str(f"loss {lap['loss']:.3f}{metric}")
                 self.bar.update(self.examples_seen - self.bar.n)
             else:
                 rate = lap["examples"] / lap["seconds"]
-                left = max(0, self.max_examples - self.examples_seen) / rate
+                seconds_left = max(0, self.max_examples - self.examples_seen) / rate
                 print(
                     f"step {lap['step']:>6}  examples {self.examples_seen:>9,}  "
                     f"{rate:>9,.0f}/s  loss {lap['loss']:.4f}{metric}"
-                    f"  {left:,.0f} s left at most",
+                    f"  {seconds_left:,.0f} s left at most",
                     flush=True,
                 )
 
     def _read_new_laps(self) -> Iterator[dict[str, Any]]:
-        """Laps beyond what was shown; workers that start again write the journal anew, as another file."""
+        """Yield laps not yet shown.
+
+        Workers that restart write the journal anew as another file, which is then read from its start.
+        """
         if not self.journal.exists():
             return
         with self.journal.open("rb") as file:
             inode = os.fstat(file.fileno()).st_ino
             file.seek(self.read_position.offset if inode == self.read_position.inode else 0)
-            for text in file:
-                if not text.endswith(b"\n"):
+            for line in file:
+                if not line.endswith(b"\n"):
                     break
                 self.read_position = FileOffset(inode, file.tell())
-                if (lap := json.loads(text))["seen"] > self.examples_seen:
+                if (lap := json.loads(line))["seen"] > self.examples_seen:
                     yield lap
 
 
 class RemoteRunProgress(RunProgress):
-    """Follows a journal behind a URL: read whole every other second, by a thread, for an answer may take its time."""
+    """Progress display for a journal behind a URL, read whole every 2 s in a thread because the store may be slow."""
 
     def __init__(self, journal: RemotePath, max_examples: int, examples_seen: int = 0) -> None:
         super().__init__(journal, max_examples, examples_seen)
@@ -105,22 +108,24 @@ class RemoteRunProgress(RunProgress):
         super().__exit__(kind, error, at)
 
     def _read_journal(self) -> str:
-        """All of it; nothing where the store does not answer."""
+        """Read the whole journal; return an empty string if there is none yet or the store does not answer."""
         try:
             with without_retries():
-                found = self.journal.read_text()
+                text = self.journal.read_text()
         except FileNotFoundError:
-            found = ""
+            text = ""
         except (OSError, ValueError) as error:
             if not self.store_unavailable:
-                print(f"note: {error}; the run goes on, and waits for it where it must", file=sys.stderr, flush=True)
+                print(
+                    f"note: {error}; the run continues, and waits where it needs the store", file=sys.stderr, flush=True
+                )
             self.store_unavailable = True
             return ""
         self.store_unavailable = False
-        return found
+        return text
 
     def _read_new_laps(self) -> Iterator[dict[str, Any]]:
-        """Laps beyond what was shown, of the last reading that is done."""
+        """Yield laps not yet shown from the last read that has finished, and start the next read when it is due."""
         if self.pending_text is None and time.monotonic() > self.next_read_at:
             self.pending_text = self.pool.submit(self._read_journal)
         if self.pending_text is None or not self.pending_text.done():
@@ -130,6 +135,6 @@ class RemoteRunProgress(RunProgress):
             None,
             time.monotonic() + JOURNAL_POLL_SECONDS,
         )
-        for one in text.splitlines():
-            if (lap := json.loads(one))["seen"] > self.examples_seen:
+        for line in text.splitlines():
+            if (lap := json.loads(line))["seen"] > self.examples_seen:
                 yield lap

@@ -1,4 +1,4 @@
-"""How a search stands, as a table that stays in place on a terminal and as a line a trial otherwise."""
+"""Status of a sweep: a table updated in place on a terminal, elsewhere a line for each finished trial."""
 
 import sys
 import time
@@ -12,7 +12,7 @@ from equipoise.planning.search import SettingResult
 
 
 class SweepStatus:
-    """Shown while trials run; entered before the first and left after the last."""
+    """Status display of a sweep, as a context manager around its trials."""
 
     def __init__(self, workers_by_batch: dict[int, int], deadline: float) -> None:
         self.workers_by_batch, self.deadline = workers_by_batch, deadline
@@ -30,11 +30,11 @@ class SweepStatus:
             self.live.stop()
 
     def __getstate__(self) -> dict[str, object]:
-        """Without the terminal: Tune keeps a copy of all that it was given."""
+        """Return the state without the terminal display, because Tune pickles what it is given."""
         return {**self.__dict__, "live": None}
 
     def show(self, finished_trials: pd.DataFrame, running_count: int, setting_results: list[SettingResult]) -> None:
-        """The state after a trial ended."""
+        """Show the counts of trials, the two best settings and the time left."""
         facts = {
             "trials": f"{len(finished_trials)} done, {running_count} running",
             "best so far": self.format_setting(setting_results[0]) if setting_results else "none yet",
@@ -48,16 +48,16 @@ class SweepStatus:
             print("; ".join(f"{name} {fact}" for name, fact in facts.items() if fact), flush=True)
 
     def format_setting(self, result: SettingResult) -> str:
-        """A setting with its time."""
+        """Format a setting with its time to the target and its number of seeds."""
         workers = self.workers_by_batch[result.global_batch]
-        time = f"{result.seconds:.3g} s" if result.seconds < float("inf") else "not there yet"
+        time_text = f"{result.seconds:.3g} s" if result.seconds < float("inf") else "target not reached yet"
         seeds = f"{result.num_seeds} seed{'s' * (result.num_seeds > 1)}"
-        return f"{workers} x {result.global_batch // workers} at lr {result.lr:.3g}: {time} ({seeds})"
+        return f"{workers} x {result.global_batch // workers} at lr {result.lr:.3g}: {time_text} ({seeds})"
 
 
 def build_key_value_table(text_by_name: dict[str, str]) -> Table:
-    """Facts by name."""
+    """Build a table of two columns, names and their texts."""
     table = Table.grid(padding=(0, 2))
-    for name, fact in text_by_name.items():
-        table.add_row(name, fact)
+    for name, text in text_by_name.items():
+        table.add_row(name, text)
     return table

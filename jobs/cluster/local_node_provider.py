@@ -1,4 +1,4 @@
-"""Nodes of a cluster that is all on one machine, as Ray's autoscaler starts and ends them."""
+"""Node provider with which Ray's autoscaler starts and stops nodes that are processes of one machine."""
 
 import json
 from typing import Any
@@ -16,17 +16,17 @@ from jobs.cluster.ray_internals import FakeMultiNodeProvider, Node, RayParams, r
 
 
 class LocalNodeProvider(FakeMultiNodeProvider):
-    """Ray's provider for its own tests, with a folder of each node's own for what jobs bring along.
+    """Ray's provider for its own tests, changed so that each node has its own folder for runtime environments.
 
-    Its nodes share one, and each that unpacks a job's working directory there removes it first: a job that waited
-    for nodes lost the folder that it ran in when they came.
+    The nodes of Ray's provider share one folder, and each node removes a job's working directory there before it
+    unpacks it: a job that waited for nodes lost the folder that it ran in when they started.
     """
 
     def _create_node_with_resources_and_labels(
         self, node_config: Any, tags: dict[str, str], count: int, resources: dict[str, float], labels: dict[str, str]
     ) -> None:
-        own = {"CPU", "GPU", "object_store_memory"}
-        others = {name: value for name, value in resources.items() if name not in own}
+        standard = {"CPU", "GPU", "object_store_memory"}
+        custom_resources = {name: value for name, value in resources.items() if name not in standard}
         with self.lock:
             name = self._next_hex_node_id()
             params = RayParams(
@@ -37,7 +37,7 @@ class LocalNodeProvider(FakeMultiNodeProvider):
                 num_cpus=resources.get("CPU", 0),
                 num_gpus=resources.get("GPU", 0),
                 object_store_memory=resources.get("object_store_memory"),
-                resources=others,
+                resources=custom_resources,
                 labels=labels,
                 redis_address=self._gcs_address,
                 gcs_address=self._gcs_address,
@@ -47,14 +47,14 @@ class LocalNodeProvider(FakeMultiNodeProvider):
                     "RAY_OVERRIDE_NODE_ID_FOR_TESTING": name,
                     "RAY_CLOUD_INSTANCE_ID": name,
                     "RAY_NODE_TYPE_NAME": tags[TAG_RAY_USER_NODE_TYPE],
-                    ray_constants.RESOURCES_ENVIRONMENT_VARIABLE: json.dumps(others),
+                    ray_constants.RESOURCES_ENVIRONMENT_VARIABLE: json.dumps(custom_resources),
                     ray_constants.LABELS_ENVIRONMENT_VARIABLE: json.dumps(labels),
                 },
             )
             node = Node(params, head=False, shutdown_at_exit=False, spawn_reaper=False)
-            known = {
+            standard_tags = {
                 TAG_RAY_NODE_KIND: NODE_KIND_WORKER,
                 TAG_RAY_NODE_NAME: name,
                 TAG_RAY_NODE_STATUS: STATUS_UP_TO_DATE,
             }
-            self._nodes[name] = {"tags": known | tags, "node": node}
+            self._nodes[name] = {"tags": standard_tags | tags, "node": node}

@@ -1,7 +1,7 @@
-"""A Ray of one's own for the length of a block, and the commands that are run on it; nothing of it stays.
+"""Private Ray head node for the length of a block, with the commands that run on it; no process outlives the block.
 
-Every command leads a process group, and whatever ends the block ends them all: Ctrl-C, SIGTERM, an error. The last
-resort is the kernel's: a child is told to end when its parent is gone.
+Every command leads a process group, and whatever ends the block (Ctrl-C, SIGTERM, an error) ends all groups. If this
+process is killed, the kernel still sends SIGTERM to each child when its parent is gone.
 """
 
 import ctypes
@@ -29,21 +29,21 @@ from jobs.cluster.processes import (
 )
 
 ENVIRONMENT_BIN = Path(sys.executable).parent
-RAY_TEMP_ROOT, RAY_TEMP_PREFIX = Path("/tmp"), "eq-"  # noqa: S108 - of Ray's folder: paths of its sockets must be short
+RAY_TEMP_ROOT, RAY_TEMP_PREFIX = Path("/tmp"), "eq-"  # noqa: S108 - short, because Ray's socket paths lie below it
 PR_SET_PDEATHSIG = 1
 
 
 @dataclass
 class PrivateRay:
-    """A running head node, and the commands a user would give it."""
+    """Running head node, and the commands that were started on it."""
 
     environment: dict[str, str]
     head_pid: int
-    """the head's process id"""
+    """process id of the head"""
     processes: list[subprocess.Popen[Any]] = field(default_factory=list)
 
     def start_command(self, *command: str, log: Path | None = None, cwd: Path | None = None) -> subprocess.Popen[str]:
-        """A command, under way; what it says goes into `log` if given."""
+        """Start a command on this Ray; its output goes to `log` if given, else to pipes."""
         process = spawn_process(command, self.environment, log, cwd)
         self.processes.append(process)
         return process
@@ -52,42 +52,43 @@ class PrivateRay:
 def spawn_process(
     command: tuple[str, ...], environment: dict[str, str], log: Path | None, cwd: Path | None = None
 ) -> subprocess.Popen[str]:
-    """A process that leads a group of its own and does not outlive this one."""
-    said = log.open("w") if log else subprocess.PIPE
+    """Start a process that leads its own process group and does not outlive this process."""
+    output = log.open("w") if log else subprocess.PIPE
     try:
-        with block_signals() as before:  # what a signal raises in the midst of a fork is lost
-            return subprocess.Popen(  # noqa: S603 - the commands of whoever asks
+        with block_signals() as signal_mask:  # an exception that a signal raises during a fork is lost
+            return subprocess.Popen(  # noqa: S603 - the callers choose the commands
                 command,
                 cwd=cwd,
                 env=environment,
                 stdin=subprocess.DEVNULL,
-                stdout=said,
+                stdout=output,
                 stderr=subprocess.STDOUT if log else subprocess.PIPE,
                 text=True,
                 start_new_session=True,
-                preexec_fn=partial(die_with_parent, before),
+                preexec_fn=partial(die_with_parent, signal_mask),
             )
     finally:
         if log:
-            said.close()  # type: ignore[union-attr] # a file then
+            output.close()  # type: ignore[union-attr] # a file here
 
 
 @contextmanager
 def start_private_ray(
     slots: int, *ray_start_arguments: str, gcs_port: int = 0, dashboard_port: int = 0, **variables: str
 ) -> Iterator[PrivateRay]:
-    """A head node in a folder of its own, with these variables in its environment and in its commands'.
+    """Start a head node in its own folder, with these variables in its environment and in that of its commands.
 
-    Ports are free ones unless given, and all of them are loopback's; `more` are further words for `ray start`.
+    Ports are on loopback, and free ones unless given; `ray_start_arguments` are appended to `ray start`.
     """
-    with TemporaryDirectory(prefix=RAY_TEMP_PREFIX, dir=RAY_TEMP_ROOT, ignore_cleanup_errors=True) as place:
+    with TemporaryDirectory(prefix=RAY_TEMP_PREFIX, dir=RAY_TEMP_ROOT, ignore_cleanup_errors=True) as folder:
         ports = find_free_ports(4)
         gcs_port, dashboard_port, client, agent = gcs_port or ports[0], dashboard_port or ports[1], *ports[2:]
-        environment, log = os.environ | LOOPBACK_ENV | variables, Path(place, "head.log")
+        environment, log = os.environ | LOOPBACK_ENV | variables, Path(folder, "head.log")
         command = (
             *(str(ENVIRONMENT_BIN / "ray"), "start", "--head", "--block", "--disable-usage-stats"),
             "--node-ip-address=127.0.0.1",
-            *(f"--num-cpus={slots}", f"--temp-dir={place}", f"--port={gcs_port}", f"--dashboard-port={dashboard_port}"),
+            *(f"--num-cpus={slots}", f"--temp-dir={folder}"),
+            *(f"--port={gcs_port}", f"--dashboard-port={dashboard_port}"),
             *(f"--ray-client-server-port={client}", f"--dashboard-agent-listen-port={agent}"),
             *("--min-worker-port=0", "--max-worker-port=0", *ray_start_arguments),
         )
@@ -96,35 +97,33 @@ def start_private_ray(
             "RAY_ADDRESS": f"127.0.0.1:{gcs_port}",
             "RAY_API_SERVER_ADDRESS": f"http://127.0.0.1:{dashboard_port}",
         }
-        made = PrivateRay(environment | addresses, head.pid)
+        private_ray = PrivateRay(environment | addresses, head.pid)
         try:
-            wait_until(
-                lambda: head.poll() is not None or Path(place, "ray_current_cluster").exists(), 120, "Ray's start"
-            )
+            address_file = Path(folder, "ray_current_cluster")
+            wait_until(lambda: head.poll() is not None or address_file.exists(), 120, "Ray's start")
             if head.poll() is not None:
-                raise RuntimeError(f"Ray does not start: {log.read_text()[-2000:]}")
-            yield made
+                raise RuntimeError(f"cannot start Ray: {log.read_text()[-2000:]}")
+            yield private_ray
         finally:
             with block_signals():
-                terminate_process_groups(made.processes)
-                while below := (
-                    find_process_tree(head.pid) if head.poll() is None else find_raylets(place)
-                ):  # then nodes it lost
-                    kill_processes({pid: read_start_time(pid) for pid in below})
+                terminate_process_groups(private_ray.processes)
+                # once the head is gone, its nodes may be left without a parent
+                while pids := find_process_tree(head.pid) if head.poll() is None else find_raylets(folder):
+                    kill_processes({pid: read_start_time(pid) for pid in pids})
                     head.poll()
 
 
 def die_with_parent(signal_mask: set[int]) -> None:
-    """Of a child: hear signals, and end when the parent is gone, however that went."""
+    """Restore the signal mask in a child process, and have the kernel end it when its parent is gone."""
     signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 @contextmanager
 def block_signals() -> Iterator[set[int]]:
-    """Who wants us to stop is heard afterwards; gives what was not heard before."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    """Hold back SIGINT, SIGTERM and SIGHUP until the end of the block; yield the signals blocked before it."""
+    previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
     try:
-        yield {int(number) for number in before}
+        yield {int(number) for number in previous_mask}
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous_mask)

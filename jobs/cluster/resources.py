@@ -1,4 +1,4 @@
-"""The Ray cluster that a job runs on: found or started, and asked what it can hold."""
+"""Connect to or start the Ray cluster that a job runs on, and count the workers that it can hold."""
 
 import logging
 import os
@@ -15,32 +15,32 @@ NodeResources = dict[str, float]
 
 
 def connect_to_cluster() -> None:
-    """Join the cluster at hand (RAY_ADDRESS, a submitted job's, one running here) or start one on this machine."""
-    # controllers of groups of workers look at them, and let reports pass, this often; their own 2 s are 2 s a report
+    """Join a cluster (RAY_ADDRESS, that of a submitted job, or one on this machine), or else start one here."""
+    # a controller polls its workers and passes their reports on this often; with the default, 2 s, a report takes 2 s
     os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.2")
     if not ray.is_initialized():
-        # a dashboard for the length of one job would take as long to start as all the rest
+        # for one job a dashboard would take as long to start as everything else
         ray.init(logging_level=logging.WARNING, log_to_driver=False, include_dashboard=False)
     if len(node_resources()) == 1 and not autoscaler_node_types():
-        # what watches nodes that are about to be taken away starts beside the workers and slows their first seconds
+        # the watcher for nodes about to be preempted starts beside the workers and slows their first seconds
         os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")
 
 
 def set_worker_group_timeout(elastic: bool) -> int:
-    """How often a group of workers may fail to find its places before a run is given up; how long it waits is set.
+    """Set how long a worker group waits for its slots; return how often it may fail to get them before a run fails.
 
-    One that can go on with fewer does not wait long for a node that was lost, and tries with what is there; others
-    get the time in which a cluster that grows starts one for it: Ray Train waits a minute, machines take three to five.
+    An elastic group waits only briefly for a lost node and continues with the workers that are left. Others wait as
+    long as an autoscaling cluster takes to start a node: Ray Train waits a minute, machines take three to five.
     """
-    seconds, times = (10, 60) if elastic else (600 if autoscaler_node_types() else 60, 3)
+    seconds, attempts = (10, 60) if elastic else (600 if autoscaler_node_types() else 60, 3)
     os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] = str(seconds)
-    return times
+    return attempts
 
 
 def shutdown_and_exit(status: int) -> NoReturn:
-    """End this process at once: what it still runs on the cluster ends with it, and so does a cluster started for it.
+    """Exit this process at once; its work on the cluster ends too, and so does a cluster that was started for it.
 
-    `ray.shutdown` would make a thread that waits for Ray end the process, with a status of its own.
+    With `ray.shutdown`, a thread that waits for Ray would end the process with another exit status.
     """
     kill_own_ray()
     sys.stdout.flush()
@@ -49,67 +49,67 @@ def shutdown_and_exit(status: int) -> NoReturn:
 
 
 def node_resources() -> list[NodeResources]:
-    """Resources of each node."""
+    """Return the resources of each node that is alive."""
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
 def autoscaler_node_types() -> list[tuple[NodeResources, int]]:
-    """Resources of a node of each kind that an autoscaler may add, and how many of it; empty where none is known.
+    """Return (resources of a node, maximum count) of each node type that the autoscaler may add; empty if unknown.
 
-    Ray itself leaves the place empty: `jobs.cluster.limits` fills it.
+    Ray itself does not set these limits: `jobs.cluster.limits` does.
     """
     config = state.get_cluster_config()
-    return [(dict(one.resources), one.max_count) for one in config.node_group_configs] if config else []
+    return [(dict(group.resources), group.max_count) for group in config.node_group_configs] if config else []
 
 
 def slots_on_node(node: NodeResources, threads: int, gpu: bool) -> int:
-    """Workers that a node can hold."""
-    held = int(node.get("CPU", 0)) // threads
-    return min(held, int(node.get("GPU", 0))) if gpu else held
+    """Return the number of workers that a node can hold."""
+    slots = int(node.get("CPU", 0)) // threads
+    return min(slots, int(node.get("GPU", 0))) if gpu else slots
 
 
 def total_slots(threads: int, gpu: bool) -> int:
-    """Workers that the nodes there are can hold, idle or not."""
+    """Return the number of workers that the present nodes can hold, busy or not."""
     return sum(slots_on_node(node, threads, gpu) for node in node_resources())
 
 
 def free_slots(threads: int, gpu: bool) -> int:
-    """Workers that find room at once."""
+    """Return the number of workers that can be placed at once."""
     return sum(slots_on_node(node, threads, gpu) for node in state.available_resources_per_node().values())
 
 
 def max_slots(threads: int, gpu: bool) -> int:
-    """Workers that the cluster can hold when it has grown as far as it may."""
+    """Return the number of workers that the cluster can hold when it has grown as far as it may."""
     grown = sum(count * slots_on_node(node, threads, gpu) for node, count in autoscaler_node_types())
-    if grown:  # no more of all kinds together than fit the number of nodes
+    if grown:  # the bound on all nodes together may be lower than the sum over their types
         grown = min(grown, slots_on_node(state.get_max_resources_from_cluster_config() or {}, threads, gpu))
     return max(grown, total_slots(threads, gpu))
 
 
 def format_slots(workers: int, threads: int, gpu: bool, qualifier: str = "") -> str:
-    """That many slots, in words."""
+    """Format a number of worker slots, such as '3 slots of 1 CPU and a GPU'."""
     return f"{pluralize(workers, f'{qualifier}slot')} of {threads} CPU{' and a GPU' * gpu}"
 
 
 def describe_cluster() -> str:
-    """Which cluster this is, in words."""
+    """Return the address of the cluster and its number of nodes as text."""
     nodes = len(node_resources())
     return f"Ray at {ray.get_runtime_context().gcs_address}, {pluralize(nodes, 'node')}"
 
 
 def require_slots(workers: int, threads: int) -> tuple[int, bool]:
-    """How many workers the cluster can hold, and whether each gets a GPU; refuses at once more than that."""
+    """Return how many workers the cluster can hold and whether each gets a GPU; refuse a run that needs more."""
     gpu = any(node.get("GPU", 0) for node in [*node_resources(), *(node for node, _ in autoscaler_node_types())])
-    room = max_slots(threads, gpu)
-    if workers > room:
-        blind = not total_slots(1, False) and not autoscaler_node_types()
+    capacity = max_slots(threads, gpu)
+    if workers > capacity:
+        limits_unknown = not total_slots(1, False) and not autoscaler_node_types()
+        remedy = "; if it autoscales, run python -m jobs.cluster.limits on its head to tell jobs its limits"
         raise ValueError(
-            f"{workers} workers were asked for and the cluster holds {format_slots(room, threads, gpu)} at most: "
-            "choose fewer --workers or fewer --threads, or add nodes (--grad-accumulation gives the same global batch)"
-            + blind
-            * "; if it grows by itself, python -m jobs.cluster.limits on its head tells jobs how far"
+            f"cannot run {pluralize(workers, 'worker')}: the cluster holds at most "
+            f"{format_slots(capacity, threads, gpu)}; choose fewer --workers or fewer --threads, or add nodes "
+            f"(--grad-accumulation gives the same global batch){remedy * limits_unknown}"
         )
-    return room, gpu
+    return capacity, gpu
 
 
 def warn_if_temporary_folder(out: Path) -> None:

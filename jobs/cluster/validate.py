@@ -1,8 +1,10 @@
-"""Check a cluster file before `ray up` spends money on it: python -m jobs.cluster.validate cluster.yaml
+"""Check a cluster file before `ray up` spends money on it.
 
-Ray checks the frame and lets pass what stands under `provider` and `node_config`, which only the cloud reads; that is
-held against the clouds' own descriptions here. And it must not open what Equipoise keeps shut. Manifests for KubeRay
-are known too.
+    python -m jobs.cluster.validate cluster.yaml
+
+Ray checks only the outer structure: `provider` and `node_config` are read by the cloud alone, so they are checked here
+against the clouds' own API descriptions. A file must also not open what Equipoise keeps closed: Ray without a token, or
+a dashboard on a public address. KubeRay manifests can be checked too.
 """
 
 import argparse
@@ -35,26 +37,26 @@ PROVIDER_KEYS = {
     "gcp": COMMON_PROVIDER_KEYS | {"project_id", "gcp_credentials"},
     "external": {"type", "module", "launch_multiple", "head_node_id"},  # nodes on this machine, by jobs.cluster.local
 }
-"""what Ray 2.58 reads of each"""
+"""keys under `provider` that Ray 2.58 reads, by provider type"""
 MAPPING_KEYS = ("provider", "available_node_types", "docker", "auth", "file_mounts")
 LOCAL_PROVIDER = "jobs.cluster.local_node_provider.Local"
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost")
 
 
 def main() -> int:
-    """Exit status: 0 all can be launched, 2 something cannot."""
-    asked = argparse.ArgumentParser(prog="python -m jobs.cluster.validate", description=__doc__)
-    asked.add_argument("files", nargs="+", type=Path)
-    found = [f"{path}: {one}" for path in asked.parse_args().files for one in validate_cluster_file(path)]
-    for one in found:
-        print(f"error: {one}", file=sys.stderr)
-    if not found:
-        print("nothing wrong was found")
-    return 2 if found else 0
+    """Print every problem of the given files; return exit status 0 if there are none, else 2."""
+    parser = argparse.ArgumentParser(prog="python -m jobs.cluster.validate", description=__doc__)
+    parser.add_argument("files", nargs="+", type=Path)
+    problems = [f"{path}: {text}" for path in parser.parse_args().files for text in validate_cluster_file(path)]
+    for problem in problems:
+        print(f"error: {problem}", file=sys.stderr)
+    if not problems:
+        print("no problems found")
+    return 2 if problems else 0
 
 
 def validate_cluster_file(path: Path) -> list[str]:
-    """All that is, in sentences."""
+    """Return the problems of a cluster file or a KubeRay manifest, one sentence each."""
     try:
         documents = load_yaml_documents(path)
     except ValueError as error:
@@ -62,104 +64,100 @@ def validate_cluster_file(path: Path) -> list[str]:
     if is_kubernetes_manifest(documents):
         return validate_manifests(documents)
     if len(documents) > 1:
-        return [f"holds {len(documents)} documents: `ray up` takes one"]
+        return [f"the file holds {len(documents)} YAML documents: `ray up` takes one"]
     config: Any = documents[0] if documents else None
-    if said := [*check_mappings(config)] or find_ray_errors(config) or [*check_required_keys(config)]:
-        return said
-    kind = config["provider"]["type"]
-    if kind not in PROVIDER_KEYS:
-        return [f"provider.type: {kind} is not known here: choose {' or '.join(PROVIDER_KEYS)}"]
-    odd = sorted(map(str, set(config["provider"]) - PROVIDER_KEYS[kind]))
-    found = [
-        f"provider.{name}: Ray reads no such key; it reads {', '.join(sorted(PROVIDER_KEYS[kind]))}" for name in odd
-    ]
-    for name, node in config["available_node_types"].items():
-        found += [
-            f"available_node_types.{name}.node_config{one}"
-            for one in NODE_CHECKS_BY_PROVIDER[kind](node["node_config"])
-        ]
-    if kind == "external":  # jobs.cluster.local starts it, by no command of the file's
-        return [*found, *check_provider_module(config), *check_images(config)]
-    return [*found, *check_start_commands(config), *check_limits_command(config), *check_images(config)]
+    if problems := [*check_mappings(config)] or find_ray_errors(config) or [*check_required_keys(config)]:
+        return problems
+    provider = config["provider"]["type"]
+    if provider not in PROVIDER_KEYS:
+        return [f"provider.type: {provider} is not supported here: choose {' or '.join(PROVIDER_KEYS)}"]
+    known_keys = ", ".join(sorted(PROVIDER_KEYS[provider]))
+    unknown_keys = sorted(map(str, set(config["provider"]) - PROVIDER_KEYS[provider]))
+    problems = [f"provider.{key}: Ray reads no such key; it reads {known_keys}" for key in unknown_keys]
+    for name, node_type in config["available_node_types"].items():
+        node_problems = NODE_CHECKS_BY_PROVIDER[provider](node_type["node_config"])
+        problems += [f"available_node_types.{name}.node_config{problem}" for problem in node_problems]
+    if provider == "external":  # jobs.cluster.local starts it, and runs none of the file's commands
+        return [*problems, *check_provider_module(config), *check_images(config)]
+    return [*problems, *check_start_commands(config), *check_limits_command(config), *check_images(config)]
 
 
 def check_mappings(config: Any) -> Iterator[str]:
-    """What is no mapping where there has to be one: Ray would fall over it."""
+    """Report values that are not mappings where Ray, which would crash on them, expects mappings."""
     if not isinstance(config, dict):
-        yield f"holds {describe_yaml_value(config)}: a cluster file is a mapping that begins with cluster_name"
+        yield f"the file holds {describe_yaml_value(config)}: a cluster file is a mapping that begins with cluster_name"
         return
-    places = {name: config.get(name) for name in MAPPING_KEYS if name in config}
-    if isinstance(kinds := config.get("available_node_types"), dict):
-        places |= {f"available_node_types.{name}": one for name, one in kinds.items()}
-    for name, one in places.items():
-        if not isinstance(one, dict):
-            yield f"{name} has to be a mapping, and is {describe_yaml_value(one)}"
+    values = {name: config.get(name) for name in MAPPING_KEYS if name in config}
+    if isinstance(node_types := config.get("available_node_types"), dict):
+        values |= {f"available_node_types.{name}": node_type for name, node_type in node_types.items()}
+    for name, value in values.items():
+        if not isinstance(value, dict):
+            yield f"{name} must be a mapping, but is {describe_yaml_value(value)}"
 
 
 def check_required_keys(config: JsonObject) -> Iterator[str]:
-    """What has to be there, and Ray fills in for some providers only."""
+    """Report missing keys that Ray fills in for some providers only."""
     yield from (f"{name} is missing" for name in ("available_node_types", "head_node_type") if name not in config)
 
 
 def describe_yaml_value(value: Any) -> str:
-    """What YAML holds, in words."""
+    """Describe a YAML value in a few words for an error message."""
     return "nothing" if value is None else "a list" if isinstance(value, list) else repr(value)[:40]
 
 
 def find_ray_errors(config: Any) -> list[str]:
-    """Ray's own word, the first line of it."""
+    """Return the first line of the error that Ray's own validation raises, or an empty list."""
     from jobs.cluster.ray_internals import prepare_config, validate_config  # loaded only where a file is checked
 
-    logging.getLogger("ray.autoscaler._private.util").setLevel(logging.ERROR)  # it drops lines that it added itself
+    logging.getLogger("ray.autoscaler._private.util").setLevel(logging.ERROR)  # it warns of keys that it added itself
     try:
         validate_config(prepare_config(copy.deepcopy(config)))
         return []
-    except Exception as error:  # it raises what it likes
-        said = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error).strip()
-        return [f"Ray refuses it: {(said or type(error).__name__).splitlines()[0]}"]
+    except Exception as error:  # Ray raises exceptions of many types here
+        message = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error).strip()
+        return [f"Ray rejects it: {(message or type(error).__name__).splitlines()[0]}"]
 
 
 def check_ec2(node_config: JsonObject) -> Iterator[str]:
-    """What EC2 would not take of an instance, by its own description."""
+    """Report what EC2 would reject in an instance's configuration, by the API description in boto3."""
     from botocore.loaders import Loader
     from botocore.model import ServiceModel
     from botocore.validate import ParamValidator
 
     ec2 = ServiceModel(Loader().load_service_model("ec2", "service-2"))
-    asked = {
-        name: value for name, value in node_config.items() if name != "SubnetIds"
-    }  # Ray's, which chooses one of them
-    asked |= {"MinCount": 1, "MaxCount": 1}
-    report = ParamValidator().validate(asked, ec2.operation_model("RunInstances").input_shape).generate_report()
+    # SubnetIds is a key of Ray's, which chooses one of them
+    parameters = {name: value for name, value in node_config.items() if name != "SubnetIds"}
+    parameters |= {"MinCount": 1, "MaxCount": 1}
+    report = ParamValidator().validate(parameters, ec2.operation_model("RunInstances").input_shape).generate_report()
     yield from (f": {' '.join(line.split())}" for line in report.splitlines() if line.strip())
-    kinds = ec2.shape_for("InstanceType").enum
-    if node_config.get("InstanceType") not in kinds:
-        yield f".InstanceType: {node_config.get('InstanceType')!r} is no instance type that boto3 knows"
+    instance_types = ec2.shape_for("InstanceType").enum
+    if node_config.get("InstanceType") not in instance_types:
+        yield f".InstanceType: {node_config.get('InstanceType')!r} is not an instance type that boto3 knows"
 
 
 def check_compute_engine(node_config: JsonObject) -> Iterator[str]:
-    """What Compute Engine has no field for, by its own description."""
-    place = files("googleapiclient.discovery_cache") / "documents" / "compute.v1.json"
-    schemas: JsonObject = json.loads(place.read_text(encoding="utf-8"))["schemas"]
+    """Report fields that Compute Engine does not have, by Google's API description."""
+    path = files("googleapiclient.discovery_cache") / "documents" / "compute.v1.json"
+    schemas: JsonObject = json.loads(path.read_text(encoding="utf-8"))["schemas"]
     yield from find_unknown_fields(node_config, schemas["Instance"], schemas, "")
 
 
 def find_unknown_fields(value: Any, schema: JsonObject, schemas: JsonObject, path: str) -> Iterator[str]:
-    """Fields without a place in a schema."""
+    """Report the fields of a value, at any depth, that its schema does not have."""
     schema = schemas[schema["$ref"]] if "$ref" in schema else schema
     if isinstance(value, list):
-        for at, one in enumerate(value):
-            yield from find_unknown_fields(one, schema.get("items", {}), schemas, f"{path}[{at}]")
+        for index, item in enumerate(value):
+            yield from find_unknown_fields(item, schema.get("items", {}), schemas, f"{path}[{index}]")
     elif isinstance(value, dict) and "properties" in schema:
-        for name, one in value.items():
+        for name, item in value.items():
             if name not in schema["properties"]:
                 yield f"{path}.{name}: Compute Engine has no such field"
             else:
-                yield from find_unknown_fields(one, schema["properties"][name], schemas, f"{path}.{name}")
+                yield from find_unknown_fields(item, schema["properties"][name], schemas, f"{path}.{name}")
 
 
 def check_no_keys(node_config: JsonObject) -> Iterator[str]:
-    """What a node on this machine would not take: anything."""
+    """Report every key, because nodes on this machine read none."""
     yield from (f".{name}: nodes on this machine read no such key" for name in node_config)
 
 
@@ -167,43 +165,43 @@ NODE_CHECKS_BY_PROVIDER = {"aws": check_ec2, "gcp": check_compute_engine, "exter
 
 
 def check_start_commands(config: JsonObject) -> Iterator[str]:
-    """Commands that let in who knows no token, or who comes from elsewhere."""
+    """Report commands that start Ray without a token, or with a dashboard that other machines can reach."""
     for part in ("head_start_ray_commands", "worker_start_ray_commands"):
         starts = [command for command in config.get(part, []) if "ray start" in command]
         if not starts:
-            yield f"{part}: no command starts Ray: Ray's own, which asks for no token, would be used"
+            yield f"{part}: no command starts Ray: Ray's default command, which requires no token, would be used"
         for command in starts:
             if "RAY_AUTH_MODE=token" not in command:
-                yield f"{part}: whoever reaches a port may run code: start Ray with RAY_AUTH_MODE=token"
+                yield f"{part}: anyone who reaches a port can run code: start Ray with RAY_AUTH_MODE=token"
             host = re.search(r"--dashboard-host[= ](\S+)", command)
             if host and host[1] not in LOOPBACK_HOSTS:
-                yield f"{part}: the dashboard listens on {host[1]}: keep to 127.0.0.1, and reach it by ray dashboard"
+                yield f"{part}: the dashboard listens on {host[1]}: keep to 127.0.0.1, and reach it with ray dashboard"
 
 
 def check_limits_command(config: JsonObject) -> Iterator[str]:
-    """A head that keeps from jobs how far its cluster may grow: they would refuse whatever needs more nodes."""
+    """Report a head that does not set the cluster's limits: jobs that need more nodes would be refused."""
     commands = " ".join(config.get("head_start_ray_commands", []))
     if "ray start" in commands and "jobs.cluster.limits" not in commands:
         yield (
             "head_start_ray_commands: jobs cannot tell how far the cluster may grow: "
-            "run python -m jobs.cluster.limits there"
+            "add a command that runs python -m jobs.cluster.limits"
         )
 
 
 def check_provider_module(config: JsonObject) -> Iterator[str]:
-    """Code that a file would have run here."""
+    """Report a provider module of others, whose code would run on this machine."""
     if (module := config["provider"].get("module")) != LOCAL_PROVIDER:
-        yield f"provider.module: {module} would be run on this machine, of which only {LOCAL_PROVIDER} is known here"
+        yield f"provider.module: {module} would run on this machine, where only {LOCAL_PROVIDER} is allowed"
 
 
 def check_images(config: JsonObject) -> Iterator[str]:
-    """Images that are another Ray than ours, or another tomorrow."""
+    """Report images that do not pin the installed version of Ray, and a head on which work could run."""
     docker = config.get("docker", {})
     for name in ("image", "head_image", "worker_image"):
         if (image := docker.get(name)) and f":{ray.__version__}-py" not in image:
-            yield f"docker.{name}: {image} is not of Ray {ray.__version__}, which this project is installed with"
+            yield f"docker.{name}: {image} does not have Ray {ray.__version__}, the version installed here"
     if config["available_node_types"][config["head_node_type"]]["resources"].get("CPU") != 0:
-        yield f"available_node_types.{config['head_node_type']}.resources: give it CPU: 0, so that no work runs there"
+        yield f"available_node_types.{config['head_node_type']}.resources: set CPU: 0, so that no work runs there"
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Whether KubeRay's manifests mean what they say, and keep shut what Equipoise keeps shut.
+"""Check KubeRay manifests against the published schemas, the operator's own rules and Equipoise's security rules.
 
-kuberay_schema.json has the names and types that KubeRay and Kubernetes publish: a field that is none of them is refused
-by
-`kubectl apply`, or worse, is not. What a cluster's operator would find only once it is there is looked at here too.
+kuberay_schema.json has the names and types that KubeRay and Kubernetes publish: `kubectl apply` rejects a field that is
+not among them or, worse, ignores it. Rules that KubeRay's operator applies only once it has the manifest are checked
+here too.
 """
 
 import difflib
@@ -19,9 +19,9 @@ import yaml
 from equipoise.type_aliases import JsonObject
 
 CLUSTER_SPEC_PATHS = {"RayCluster": "spec", "RayJob": "spec.rayClusterSpec", "RayService": "spec.rayClusterConfig"}
-"""where each kind says what its cluster is"""
+"""path of the cluster's definition in each kind of manifest"""
 MAX_NAME_LETTERS = {"RayCluster": 53, "RayJob": 47, "RayService": 47}
-"""letters of a name, which pods and services carry on"""
+"""maximum length of a name; names of pods and services are built from it"""
 NAME_PATTERN = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 QUANTITY_PATTERN = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?")
 PYTHON_TYPES_BY_KIND: dict[str, tuple[type, ...]] = {
@@ -37,37 +37,41 @@ PYTHON_TYPES_BY_KIND: dict[str, tuple[type, ...]] = {
 
 
 def is_kubernetes_manifest(documents: list[Any]) -> bool:
-    """Whether they are Kubernetes' at all."""
-    return any(isinstance(one, dict) and "apiVersion" in one for one in documents)
+    """Return whether any of the YAML documents is a Kubernetes manifest."""
+    return any(isinstance(document, dict) and "apiVersion" in document for document in documents)
 
 
 def validate_manifests(documents: list[Any]) -> list[str]:
-    """All that is, in sentences."""
-    return [sentence for one in documents if one is not None for sentence in validate_manifest(one)]
+    """Return the problems of all manifests of a file, one sentence each."""
+    return [problem for document in documents if document is not None for problem in validate_manifest(document)]
 
 
 @cache
 def load_kuberay_schema() -> JsonObject:
-    """What manifests may say."""
-    found: JsonObject = json.loads((files("jobs.cluster") / "kuberay_schema.json").read_text(encoding="utf-8"))
-    return found
+    """Load the fields that KubeRay and Kubernetes publish for each supported kind of manifest."""
+    schema: JsonObject = json.loads((files("jobs.cluster") / "kuberay_schema.json").read_text(encoding="utf-8"))
+    return schema
 
 
 def validate_manifest(manifest: Any) -> list[str]:
-    """What is wrong with one of them."""
-    known = load_kuberay_schema()["kinds"]
-    named = f"{manifest.get('apiVersion')} {manifest.get('kind')}" if isinstance(manifest, dict) else "no mapping"
-    if named not in known:
-        return [f"{named} is not known here: choose one of {', '.join(known)}"]
-    if found := [*check_schema(manifest, known[named], manifest["kind"])]:
-        return found
+    """Return the problems of one manifest, one sentence each."""
+    kinds = load_kuberay_schema()["kinds"]
+    kind = (
+        f"{manifest.get('apiVersion')} {manifest.get('kind')}"
+        if isinstance(manifest, dict)
+        else "a document that is no mapping"
+    )
+    if kind not in kinds:
+        return [f"{kind} is not supported here: choose one of {', '.join(kinds)}"]
+    if problems := [*check_schema(manifest, kinds[kind], manifest["kind"])]:
+        return problems
     if manifest["kind"] not in CLUSTER_SPEC_PATHS:
         return []
     return [*check_operator_rules(manifest), *check_security(manifest), *check_serve_config(manifest)]
 
 
 def check_schema(value: Any, schema: Any, path: str) -> Iterator[str]:
-    """Fields that there are not, values of another type, and what has to be there."""
+    """Report unknown fields, values of a wrong type and missing fields, at any depth."""
     if isinstance(schema, int):
         schema = load_kuberay_schema()["shapes"][schema]
     if schema == "any":
@@ -82,18 +86,18 @@ def check_schema(value: Any, schema: Any, path: str) -> Iterator[str]:
         else "mapping"
     )
     if not matches_kind(value, kind):
-        yield f"{path}: {value!r} is no {kind}{suggest_correction(value, kind)}"
+        yield f"{path}: {value!r} is not of type {kind}{suggest_correction(value, kind)}"
     elif kind == "any" and value not in schema["one of"]:
-        yield f"{path}: {value!r} is none of {', '.join(map(repr, schema['one of']))}"
+        yield f"{path}: {value!r} is not one of {', '.join(map(repr, schema['one of']))}"
     elif kind == "list":
-        for at, one in enumerate(value):
-            yield from check_schema(one, schema["each"], f"{path}[{at}]")
+        for index, item in enumerate(value):
+            yield from check_schema(item, schema["each"], f"{path}[{index}]")
     elif kind == "mapping":
         yield from check_mapping_fields(value, schema, path)
 
 
 def matches_kind(value: Any, kind: str) -> bool:
-    """Whether it is of that type, as YAML has read it."""
+    """Return whether a value, as YAML parsed it, is of a type of the schema."""
     if kind == "quantity" and not QUANTITY_PATTERN.fullmatch(str(value)):
         return False
     return kind == "any" or (
@@ -102,134 +106,135 @@ def matches_kind(value: Any, kind: str) -> bool:
 
 
 def suggest_correction(value: Any, kind: str) -> str:
-    """What to write instead, where that is known."""
-    if kind in ("string", "quantity") and isinstance(value, bool | int | float):  # YAML took a text for something else
+    """Return the end of an error message that says what to write instead; empty where that is unknown."""
+    if kind in ("string", "quantity") and isinstance(value, bool | int | float):  # YAML parsed a string as this
         return f": write {json.dumps(str(value).lower() if isinstance(value, bool) else str(value))}"
     return ", such as 500m, 2 or 8Gi" if kind == "quantity" else ""
 
 
 def check_mapping_fields(value: JsonObject, schema: JsonObject, path: str) -> Iterator[str]:
-    """The same of what a mapping holds."""
+    """Report missing and unknown fields of a mapping, and the problems of its values."""
     for name in schema.get("required", []):
         if value.get(name) is None:
             yield f"{path}.{name} is missing"
-    for name, one in value.items():
-        if one is None:  # as if it were left out
+    for name, item in value.items():
+        if item is None:  # the same as a missing field
             continue
         if "values" in schema or name in schema["fields"]:
-            yield from check_schema(
-                one, schema["values"] if "values" in schema else schema["fields"][name], f"{path}.{name}"
-            )
+            item_schema = schema["values"] if "values" in schema else schema["fields"][name]
+            yield from check_schema(item, item_schema, f"{path}.{name}")
         else:
-            near = difflib.get_close_matches(str(name), schema["fields"], 1)
-            yield f"{path}.{name}: there is no such field{f', perhaps {near[0]}' if near else ''}"
+            matches = difflib.get_close_matches(str(name), schema["fields"], 1)
+            yield f"{path}.{name}: there is no such field{f'; did you mean {matches[0]}?' if matches else ''}"
 
 
 def find_cluster_spec(manifest: JsonObject) -> tuple[str, JsonObject | None]:
-    """Where a manifest says what its cluster is, and that."""
-    held: Any = manifest
+    """Return the path and value of the cluster's definition in a manifest; None where it defines no cluster."""
+    value: Any = manifest
     for name in (path := CLUSTER_SPEC_PATHS[manifest["kind"]]).split("."):
-        held = held.get(name) or {}
-    return f"{manifest['kind']}.{path}", held or None
+        value = value.get(name) or {}
+    return f"{manifest['kind']}.{path}", value or None
 
 
 def list_pod_groups(path: str, cluster_spec: JsonObject) -> Iterator[tuple[str, JsonObject]]:
-    """Its head and its groups of workers."""
+    """Yield the path and definition of the head and of each group of workers."""
     yield f"{path}.headGroupSpec", cluster_spec["headGroupSpec"]
-    for at, one in enumerate(cluster_spec.get("workerGroupSpecs") or []):
-        yield f"{path}.workerGroupSpecs[{at}]", one
+    for index, group in enumerate(cluster_spec.get("workerGroupSpecs") or []):
+        yield f"{path}.workerGroupSpecs[{index}]", group
 
 
 def group_containers(group: JsonObject) -> list[JsonObject]:
-    """Of each of its pods; the first one is Ray's."""
+    """Return the containers of each pod of a group; the first one runs Ray."""
     pod: JsonObject = (group.get("template") or {}).get("spec") or {}
     return pod.get("containers") or []
 
 
 def check_operator_rules(manifest: JsonObject) -> Iterator[str]:
-    """What KubeRay's operator would say once it is there, where no schema can."""
+    """Report what KubeRay's operator would reject later and no schema can express."""
     kind, name = manifest["kind"], manifest["metadata"].get("name") or ""
     if not NAME_PATTERN.fullmatch(name) or len(name) > MAX_NAME_LETTERS[kind]:
         yield (
-            f"{kind}.metadata.name: {name!r} is no name: small letters, digits and -, {MAX_NAME_LETTERS[kind]} at most"
+            f"{kind}.metadata.name: {name!r} is not a valid name: "
+            f"use lowercase letters, digits and -, {MAX_NAME_LETTERS[kind]} at most"
         )
-    spec, (where, asked) = manifest["spec"], find_cluster_spec(manifest)
-    if asked is None:
+    spec, (path, cluster_spec) = manifest["spec"], find_cluster_spec(manifest)
+    if cluster_spec is None:
         if not spec.get("clusterSelector"):
-            yield f"{where} is missing: say what the cluster is, or name one by clusterSelector"
+            yield f"{path} is missing: define a cluster there, or select an existing one with clusterSelector"
         return
     if spec.get("ttlSecondsAfterFinished") and not spec.get("shutdownAfterJobFinishes"):
-        yield f"{kind}.spec.ttlSecondsAfterFinished: there is nothing to wait for without shutdownAfterJobFinishes"
-    for place, group in list_pod_groups(where, asked):
+        yield f"{kind}.spec.ttlSecondsAfterFinished: this has no effect without shutdownAfterJobFinishes"
+    for group_path, group in list_pod_groups(path, cluster_spec):
         if not group_containers(group):
-            yield f"{place}.template.spec.containers: give one at least"
+            yield f"{group_path}.template.spec.containers: give at least one"
         if group.get("maxReplicas") is not None and (group.get("minReplicas") or 0) > group["maxReplicas"]:
-            yield f"{place}: minReplicas {group['minReplicas']} is above maxReplicas {group['maxReplicas']}"
+            yield f"{group_path}: minReplicas {group['minReplicas']} is above maxReplicas {group['maxReplicas']}"
 
 
 def check_security(manifest: JsonObject) -> Iterator[str]:
-    """A cluster without a token, of another Ray than ours, or with work on its head."""
-    where, asked = find_cluster_spec(manifest)
-    if asked is None:
+    """Report a cluster without a token, with another version of Ray, with work on its head or without known limits."""
+    path, cluster_spec = find_cluster_spec(manifest)
+    if cluster_spec is None:
         return
-    if (asked.get("authOptions") or {}).get("mode") != "token":
-        yield f"{where}.authOptions: whoever reaches a port may run code: set mode: token"
-    if asked.get("rayVersion") != ray.__version__:
-        yield f"{where}.rayVersion: {asked.get('rayVersion')} is not {ray.__version__}, which is installed here"
-    if (asked["headGroupSpec"].get("rayStartParams") or {}).get("num-cpus") != "0":
-        yield f'{where}.headGroupSpec.rayStartParams: give it num-cpus: "0", so that no work runs there'
-    started = [str(one.get("lifecycle")) for one in group_containers(asked["headGroupSpec"])[:1]]
-    grows = asked.get("enableInTreeAutoscaling") and manifest["kind"] != "RayService"
-    if grows and any("jobs.cluster.limits" not in one for one in started):
+    if (cluster_spec.get("authOptions") or {}).get("mode") != "token":
+        yield f"{path}.authOptions: anyone who reaches a port can run code: set mode: token"
+    if cluster_spec.get("rayVersion") != ray.__version__:
+        yield f"{path}.rayVersion: {cluster_spec.get('rayVersion')} is not {ray.__version__}, which is installed here"
+    if (cluster_spec["headGroupSpec"].get("rayStartParams") or {}).get("num-cpus") != "0":
+        yield f'{path}.headGroupSpec.rayStartParams: set num-cpus: "0", so that no work runs there'
+    hooks = [str(container.get("lifecycle")) for container in group_containers(cluster_spec["headGroupSpec"])[:1]]
+    autoscales = cluster_spec.get("enableInTreeAutoscaling") and manifest["kind"] != "RayService"
+    if autoscales and any("jobs.cluster.limits" not in hook for hook in hooks):
         yield (
-            f"{where}.headGroupSpec: jobs cannot tell how far it may grow: "
-            "have postStart run python -m jobs.cluster.limits"
+            f"{path}.headGroupSpec: jobs cannot tell how far the cluster may grow: "
+            "let postStart run python -m jobs.cluster.limits"
         )
-    for place, group in list_pod_groups(where, asked):
+    for group_path, group in list_pod_groups(path, cluster_spec):
         for container in group_containers(group)[:1]:
             image = container.get("image") or "none"
             if ray.__version__ not in image.rpartition(":")[2]:
-                yield f"{place}: the tag of image {image} does not say that it is of Ray {ray.__version__}"
+                yield f"{group_path}: the tag of image {image} does not name Ray {ray.__version__}"
 
 
 def check_serve_config(manifest: JsonObject) -> Iterator[str]:
-    """What Ray Serve would not take of its part, or would pass over."""
+    """Report what Ray Serve would reject or ignore in its part of a RayService."""
     from ray.serve.schema import ServeDeploySchema
 
     if manifest["kind"] != "RayService":
         return
-    where = "RayService.spec.serveConfigV2"
+    path = "RayService.spec.serveConfigV2"
     try:
         config = yaml.safe_load(manifest["spec"].get("serveConfigV2") or "")
-        kept = ServeDeploySchema.model_validate(config).model_dump(exclude_unset=True, mode="json")
+        parsed = ServeDeploySchema.model_validate(config).model_dump(exclude_unset=True, mode="json")
     except yaml.YAMLError as error:
-        yield f"{where} is no YAML: {' '.join(str(error).split())}"
+        yield f"{path} is not valid YAML: {' '.join(str(error).split())}"
     except ValueError as error:
-        yield f"{where}: Ray Serve refuses it: {' '.join(str(error).split())}"
+        yield f"{path}: Ray Serve rejects it: {' '.join(str(error).split())}"
     else:
-        yield from (f"{where}{one}: Ray Serve knows no such field" for one in find_dropped_fields(config, kept))
-        if kept.get("proxy_location") == "Disabled":
+        yield from (f"{path}{field}: Ray Serve has no such field" for field in find_dropped_fields(config, parsed))
+        if parsed.get("proxy_location") == "Disabled":
             yield from check_readiness_probe(manifest)
 
 
 def check_readiness_probe(manifest: JsonObject) -> Iterator[str]:
-    """Workers that KubeRay would wait for without end: it asks for Ray's proxy unless it is told what else to ask."""
-    where, asked = find_cluster_spec(manifest)
-    if asked is None:
+    """Report workers without a readiness probe: KubeRay's default probes Ray's proxy and would wait forever."""
+    path, cluster_spec = find_cluster_spec(manifest)
+    if cluster_spec is None:
         return
-    for place, group in list_pod_groups(where, asked):
+    for group_path, group in list_pod_groups(path, cluster_spec):
         for container in group_containers(group)[:1]:
-            if not container.get("readinessProbe") and group is not asked["headGroupSpec"]:
-                yield f"{place}: without Ray's proxy no pod is ready unless a readinessProbe says when: ask for /ready"
+            if not container.get("readinessProbe") and group is not cluster_spec["headGroupSpec"]:
+                yield f"{group_path}: without Ray's proxy no pod becomes ready: add a readinessProbe that gets /ready"
 
 
 def find_dropped_fields(config: Any, parsed: Any, path: str = "") -> Iterator[str]:
-    """Fields that were given and are not kept."""
+    """Yield the paths of fields that the configuration has and its parsed form does not."""
     if isinstance(config, dict) and isinstance(parsed, dict):
-        for name, one in config.items():
-            yield from (
-                find_dropped_fields(one, parsed[name], f"{path}.{name}") if name in parsed else [f"{path}.{name}"]
-            )
+        for name, value in config.items():
+            if name in parsed:
+                yield from find_dropped_fields(value, parsed[name], f"{path}.{name}")
+            else:
+                yield f"{path}.{name}"
     elif isinstance(config, list) and isinstance(parsed, list):
-        for at, (one, other) in enumerate(zip(config, parsed, strict=False)):
-            yield from find_dropped_fields(one, other, f"{path}[{at}]")
+        for index, (item, parsed_item) in enumerate(zip(config, parsed, strict=False)):
+            yield from find_dropped_fields(item, parsed_item, f"{path}[{index}]")

@@ -1,4 +1,4 @@
-"""YAML of others, whatever it holds: its documents, or one sentence on why it cannot be read."""
+"""Read YAML files of unknown content: return their documents, or raise one sentence on why they cannot be read."""
 
 from pathlib import Path
 from typing import Any
@@ -7,12 +7,12 @@ import yaml
 
 from equipoise.storage.atomic import require_regular_file
 
-# what PyYAML's own constructors let through: a date that is none, a number of 5,000 digits, lists without end
+# PyYAML's constructors also raise these: for an invalid date, a number of 5,000 digits, very deep lists
 YAML_ERRORS = (OSError, ValueError, LookupError, AttributeError, TypeError, RecursionError, yaml.YAMLError)
 
 
 def load_yaml_documents(path: Path) -> list[Any]:
-    """All of a file."""
+    """Return all documents of a YAML file; raise ValueError with one sentence if it cannot be read."""
     try:
         require_regular_file(path)
         return list(yaml.safe_load_all(path.read_text(encoding="utf-8")))

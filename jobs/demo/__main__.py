@@ -1,7 +1,10 @@
-"""The whole story on embedded data: a sweep and its plan, a model that is published and served, a light that changes,
-a verdict, and a model that works again. It leaves runs/demo/index.html.
+"""Run the whole workflow on built-in data: sweep, plan, train, publish, serve, detect a drift and adapt to it.
 
-python -m jobs.demo [--out runs/demo] [--keep]
+Every chapter runs the commands that a user would give, on a private Ray cluster, while simulated clients send
+images. It takes a few minutes and leaves its records, logs and pages in --out; start at --out/index.html. It does not
+resume: the same command replaces what an earlier demo left there.
+
+Exit status: 0 done; 1 a chapter failed; 2 wrong options or files; 143 stopped.
 """
 
 import shutil
@@ -42,88 +45,95 @@ class DemoOptions:
     __doc__ = __doc__
 
     out: Path = Path("runs/demo")
-    """folder for all that it leaves; that of an earlier demo is begun anew"""
+    """folder for all that it writes; one that holds an earlier demo is emptied first"""
     keep: bool = False
-    """leave the service up at the end, until Ctrl-C"""
+    """keep the service running at the end, until Ctrl-C"""
 
 
 def main() -> int:
-    """Exit status: 0 the story came to its end, 1 a chapter failed, 2 asked for what cannot be, 143 stopped."""
-    asked = tyro.cli(DemoOptions)
+    """Run the command and return its exit status."""
+    options = tyro.cli(DemoOptions)
     for number in STOP_SIGNALS:
-        if signal.getsignal(number) != signal.SIG_IGN:
+        # nohup ignores SIGHUP on purpose; a script's `&` ignores SIGINT, which must end the demo all the same
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, raise_keyboard_interrupt)
-    out = asked.out.absolute()
-    with ExitStack() as held:
+    out = options.out.absolute()
+    with ExitStack() as stack:
         try:
             require_demo_folder(out)
-            held.enter_context(lock_folder(out))
+            stack.enter_context(lock_folder(out))
         except ValueError as error:
             print(f"error: {error}", file=sys.stderr)
             return 2
         try:
             clear_demo_folder(out)
-            return run_demo(out, asked.keep)
+            return run_demo(out, options.keep)
         except KeyboardInterrupt:
             print("\nstopped: nothing is left running", file=sys.stderr)
             return 143
-        except (RuntimeError, OSError, *READ_ERRORS) as error:  # foreign: records that do not hold what is to be told
-            known = isinstance(error, RuntimeError | OSError | ValueError)
-            print(f"\nthe story ends here: {error if known else repr(error)}", file=sys.stderr)
+        except (RuntimeError, OSError, *READ_ERRORS) as error:  # the last: records that lack what the page shows
+            has_message = isinstance(error, RuntimeError | OSError | ValueError)
+            print(f"\nerror: the demo failed: {error if has_message else repr(error)}", file=sys.stderr)
             return 1
 
 
 def raise_keyboard_interrupt(_number: int, _: FrameType | None) -> None:
-    """To be ended, or to lose the terminal, is as Ctrl-C; who asks again meanwhile is not heard."""
+    """Treat SIGTERM and SIGHUP as Ctrl-C, and ignore further signals while the demo is shutting down."""
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
 def require_demo_folder(out: Path) -> None:
-    """Make the folder; refuse one that is no demo's."""
+    """Create the output folder; refuse one that holds something other than a demo."""
     try:
         if out.exists() and not out.is_dir():
-            raise ValueError(f"--out {out} is a file: choose a folder")
+            raise ValueError(f"cannot use --out {out}: it is a file; choose a folder")
         out.mkdir(parents=True, exist_ok=True)
         others = {file.name for file in out.iterdir()} - {LOCK_FILE_NAME}
     except OSError as error:
-        raise ValueError(f"--out {out} cannot be written to ({error.strerror}): choose another") from None
+        raise ValueError(f"cannot write to --out {out}: {error.strerror}; choose another folder") from None
     if others and not is_demo_folder(out):
-        raise ValueError(f"--out {out} is not empty and of no demo: choose another")
+        raise ValueError(f"cannot use --out {out}: it is not empty and holds no demo; choose another folder")
 
 
 def clear_demo_folder(out: Path) -> None:
-    """Without what an earlier demo left there."""
+    """Remove what an earlier demo left in the folder, and start an empty story."""
     for file in out.iterdir():
         if file.is_dir() and not file.is_symlink():
             shutil.rmtree(file)
-        elif file.name not in (LOCK_FILE_NAME, STORY_FILE):  # the sign that the folder is ours stays to the end
+        elif file.name not in (
+            LOCK_FILE_NAME,
+            STORY_FILE,
+        ):  # STORY_FILE marks the folder as ours until it is overwritten
             file.unlink()
     (out / "logs").mkdir()
     write_json(out / STORY_FILE, EMPTY_STORY_JSON)
 
 
 def run_demo(out: Path, keep_service: bool) -> int:
-    """Every chapter, then the page."""
-    begun = time.monotonic()
-    with start_private_ray(RAY_SLOTS) as scene:
-        story = DemoState(out, scene, SimulatedClients(find_free_ports(1)[0]))
-        for place, title in enumerate(CHAPTERS, 1):
-            print(f"[{place}/{len(CHAPTERS)}] {title} ...", flush=True)
-            print(*(f"      {line}" for line in run_chapter(story, title)), sep="\n", flush=True)
-        story.story["seconds"] = time.monotonic() - begun
-        write_json(out / STORY_FILE, story.story)
+    """Run every chapter, write the page and return the exit status."""
+    start = time.monotonic()
+    with start_private_ray(RAY_SLOTS) as private_ray:
+        state = DemoState(out, private_ray, SimulatedClients(find_free_ports(1)[0]))
+        for number, title in enumerate(CHAPTERS, 1):
+            print(f"[{number}/{len(CHAPTERS)}] {title} ...", flush=True)
+            print(*(f"      {line}" for line in run_chapter(state, title)), sep="\n", flush=True)
+        state.story["seconds"] = time.monotonic() - start
+        write_json(out / STORY_FILE, state.story)
         print(*write_summary_page(out), sep="\n", flush=True)
         if keep_service:
-            print(f"\nthe service stays up at http://127.0.0.1:{story.clients.port}/ until Ctrl-C", flush=True)
+            print(f"\nthe service keeps running at http://127.0.0.1:{state.clients.port}/ until Ctrl-C", flush=True)
             with suppress(KeyboardInterrupt):
                 signal.pause()
     return 0
 
 
 def run_chapter(state: DemoState, title: str) -> list[str]:
-    """What is to be said of it; what it found is noted even if a later one fails."""
+    """Run a chapter, record its title and seconds, and return its lines for the terminal.
+
+    The story is saved first, so that the results of earlier chapters survive a failure of this one.
+    """
     start = time.monotonic()
     write_json(state.out / STORY_FILE, state.story)
     lines = CHAPTERS[title](state)
@@ -133,20 +143,20 @@ def run_chapter(state: DemoState, title: str) -> list[str]:
 
 
 def write_summary_page(out: Path) -> list[str]:
-    """The page, what was found, and what to try next."""
-    found = read_demo_records(out)
+    """Write the pages and return the closing lines: the results and what to try next."""
+    records = read_demo_records(out)
     build_index(out, out / "experiments.html")
-    index = write_page(build_demo_page(found), out / "index.html")
+    index = write_page(build_demo_page(records), out / "index.html")
     return [
         "",
-        f"Found in {found.story['seconds']:.0f} s:",
-        *(f"  {name:8}{line}" for name, line in summarize_demo(found).items()),
+        f"Results after {records.story['seconds']:.0f} s:",
+        *(f"  {name:8}{line}" for name, line in summarize_demo(records).items()),
         f"  page    {index}",
         "",
         "Try next:",
-        f"  .venv/bin/python -m jobs.sweep --workload folder --data photos --out {out.parent}/photos  # your pictures",
-        f"  .venv/bin/serve run services.pages:build runs={out.parent}  # the pages of all of them, live",
-        f"  .venv/bin/serve run services.app:build bundle={out / 'bundles' / 'adapted'}  # then send it a picture",
+        f"  .venv/bin/python -m jobs.sweep --workload folder --data photos --out {out.parent}/photos  # your images",
+        f"  .venv/bin/serve run services.pages:build runs={out.parent}  # live pages of all runs",
+        f"  .venv/bin/serve run services.app:build bundle={out / 'bundles' / 'adapted'}  # then send it an image",
     ]
 
 

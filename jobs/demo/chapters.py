@@ -1,4 +1,4 @@
-"""The chapters of the demo: each runs the commands a user would give, and leaves records."""
+"""Chapters of the demo: each runs the commands that a user would give, and leaves its records."""
 
 import sys
 from collections.abc import Callable
@@ -26,87 +26,87 @@ from jobs.cluster.private_ray import ENVIRONMENT_BIN, PrivateRay
 from jobs.cluster.processes import wait_until
 from jobs.demo.traffic import SimulatedClients
 
-EVENING_SCENE = Scene(kelvin=4000, veil=0.1, highlight=0.3)  # a warmer light, and a table that reflects
+EVENING_SCENE = Scene(kelvin=4000, veil=0.1, highlight=0.3)  # warmer light, and a table that reflects it
 IMAGES_PER_SCENE, LABEL_COUNT = 400, 100
-MAX_LABEL_ROUNDS = 10  # of customers, until that many of their pictures are kept
+MAX_LABEL_ROUNDS = 10  # rounds of requests until LABEL_COUNT drifted images are captured
 SWEEP_ARGUMENTS = ("--workload", "digits", "--workers", "1", "2", "--budget-seconds", "40")
 SOURCE_ARGUMENTS = (
     *("--workload", "vending-source", "--batch-size", "32", "--lr", "0.05", "--schedule", "cosine"),
     *("--max-examples", "16000", "--target", "0.985"),
 )
 VENDING_ARGUMENTS = ("--workload", "vending", "--batch-size", "32", "--lr", "0.1", "--target", "0.97")
-PAUSE_SECONDS = 0.1  # seconds between customers while the machine learns on: it has two cores
+PAUSE_SECONDS = 0.1  # between requests during fine-tuning, which shares two cores with the service
 
 
 @dataclass
 class DemoState:
-    """What happened so far."""
+    """State of the demo: its folder, Ray cluster, simulated clients and story so far."""
 
     out: Path
     private_ray: PrivateRay
     clients: SimulatedClients
     story: dict[str, Any] = field(default_factory=lambda: deepcopy(dict(EMPTY_STORY_JSON)))
-    """what no other record has: what was sent, and what came back"""
+    """contents of story.json: chapters, requests sent and accuracy of the answers, which no other record holds"""
 
     def run_job(self, name: str, *arguments: object, ok_statuses: tuple[int, ...] = (0,)) -> None:
-        """A job, as a user would call it, to its end; what it says goes into logs/."""
+        """Run a command of `jobs` to its end with its output in logs/; raise if it exits with another status."""
         module, log = name.partition("-")[0], self.out / "logs" / f"{name}.log"
         status = self.private_ray.start_command(
             sys.executable, "-m", f"jobs.{module}", *map(str, arguments), log=log
         ).wait()
         if status not in ok_statuses:
-            last = "\n".join(log.read_text(errors="replace").strip().splitlines()[-5:])
-            raise RuntimeError(f"jobs.{module} ended with {status}; {log} has all of it:\n{last}")
+            tail = "\n".join(log.read_text(errors="replace").strip().splitlines()[-5:])
+            raise RuntimeError(f"jobs.{module} exited with status {status}; see {log}, which ends:\n{tail}")
 
     def send_images(self, name: str, scene: Scene | None = None) -> None:
-        """Customers come, and what they got is noted."""
-        missed = len(self.clients.failure_reasons)
-        right = self.clients.count_correct(IMAGES_PER_SCENE, scene)
+        """Send images to the service, and record in the story how many it answered correctly."""
+        failures_before = len(self.clients.failure_reasons)
+        correct = self.clients.count_correct(IMAGES_PER_SCENE, scene)
         self.story["sent"][name] = {
             "light": asdict(scene or Scene()),
             "requests": IMAGES_PER_SCENE,
-            "right": right,
-            "accuracy": right / IMAGES_PER_SCENE,
-            "unanswered": len(self.clients.failure_reasons) - missed,
+            "right": correct,
+            "accuracy": correct / IMAGES_PER_SCENE,
+            "unanswered": len(self.clients.failure_reasons) - failures_before,
         }
 
     def recorded_accuracy(self, name: str) -> float:
-        """Share that was right of what was sent."""
+        """Return the recorded accuracy of the answers to one set of images."""
         return float(self.story["sent"][name]["accuracy"])
 
     def wait_for_verdict(self, state: str) -> dict[str, Any]:
-        """What the service says of all requests, once it says that."""
+        """Wait up to 60 s for a verdict of this state that covers all requests sent, and return it."""
 
-        def found() -> dict[str, Any] | None:
-            said: dict[str, Any] = self.clients.request_service("GET", "/drift")
-            counted = said["images"] >= self.clients.answers_by_version[said["version"]]
-            return said if said["state"] == state and counted else None
+        def expected_verdict() -> dict[str, Any] | None:
+            verdict: dict[str, Any] = self.clients.request_service("GET", "/drift")
+            is_complete = verdict["images"] >= self.clients.answers_by_version[verdict["version"]]
+            return verdict if verdict["state"] == state and is_complete else None
 
-        said: dict[str, Any] = wait_until(found, 60, f"a verdict of {state}")
-        return said
+        verdict: dict[str, Any] = wait_until(expected_verdict, 60, f"a verdict of {state}")
+        return verdict
 
     def read_record(self, *path_parts: str) -> dict[str, Any]:
-        """A record that was left."""
-        found: dict[str, Any] = read_json(self.out.joinpath(*path_parts))
-        return found
+        """Read a JSON record below the demo's folder."""
+        record: dict[str, Any] = read_json(self.out.joinpath(*path_parts))
+        return record
 
 
 def sweep_and_confirm(state: DemoState) -> list[str]:
-    """How many workers, what batch, what rate?"""
+    """Sweep for workers, batch size and learning rate, and confirm the plan with a run."""
     state.run_job("sweep", *SWEEP_ARGUMENTS, "--out", state.out / "sweep", ok_statuses=(0, 1))
-    found = state.read_record("sweep", "plan.json")
-    if found["plan"] is None:
-        raise RuntimeError(f"the sweep came to no plan: {'; '.join(found['warnings'])}")
-    confirm = state.read_record("sweep", "confirm.json")
-    return [describe_planned(found), f"why: {found['plan']['why']}", describe_confirmation(confirm)]
+    document = state.read_record("sweep", "plan.json")
+    if document["plan"] is None:
+        raise RuntimeError(f"the sweep found no plan: {'; '.join(document['warnings'])}")
+    confirmation = state.read_record("sweep", "confirm.json")
+    return [describe_planned(document), f"why: {document['plan']['why']}", describe_confirmation(confirmation)]
 
 
 def fine_tune_and_publish(state: DemoState) -> list[str]:
-    """Fine-tune what has seen other products, and publish it."""
-    source, run, made = state.out / "source", state.out / "vending", state.out / "bundles" / "vending"
+    """Train on other products, fine-tune on the vending machine's, and publish the model."""
+    source, run, bundle = state.out / "source", state.out / "vending", state.out / "bundles" / "vending"
     state.run_job("train-source", *SOURCE_ARGUMENTS, "--out", source)
     state.run_job("train-vending", *VENDING_ARGUMENTS, "--init-from", source, "--out", run)
-    state.run_job("publish", "--run", run, "--out", made, "--no-native")
+    state.run_job("publish", "--run", run, "--out", bundle, "--no-native")
     return [
         describe_fine_tuning(
             state.read_record("vending", "record.json"), state.read_record("bundles", "vending", "bundle.json")
@@ -115,85 +115,86 @@ def fine_tune_and_publish(state: DemoState) -> list[str]:
 
 
 def start_service(state: DemoState) -> list[str]:
-    """Serve it, and send what it knows."""
+    """Serve the bundle and send it images like those it was trained on."""
     link, port = state.out / "bundles" / "served", state.clients.port
     link.symlink_to("vending")
-    words = {"bundle": link, "port": port, "reload_seconds": 1, "report_seconds": 0.1, "state_dir": state.out / "state"}
-    words |= {"capture_dir": state.out / "kept", "max_captures": 4 * LABEL_COUNT}
+    settings: dict[str, Any] = {"bundle": link, "port": port, "reload_seconds": 1, "report_seconds": 0.1}
+    settings |= {"state_dir": state.out / "state"}
+    settings |= {"capture_dir": state.out / "kept", "max_captures": 4 * LABEL_COUNT}
     command = (
         str(ENVIRONMENT_BIN / "serve"),
         "run",
         "services.app:build",
-        *(f"{name}={value}" for name, value in words.items()),
+        *(f"{name}={value}" for name, value in settings.items()),
     )
     log = state.out / "logs" / "serve.log"
     process = state.private_ray.start_command(*command, log=log)
-    wait_until(lambda: process.poll() is not None or state.clients.is_ready(), 120, "the service's start")
+    wait_until(lambda: process.poll() is not None or state.clients.is_ready(), 120, "the service to start")
     if process.poll() is not None:
-        raise RuntimeError(f"the service does not start: {log} says why")
+        raise RuntimeError(f"cannot start the service: see {log}")
     state.send_images("clean")
-    found = state.wait_for_verdict("ok")
+    verdict = state.wait_for_verdict("ok")
     return [
-        f"{describe_answers(state.story['sent']['clean'])}; the verdict is {found['state']}",
-        f"http://127.0.0.1:{port}/ shows requests and drift while this goes on",
+        f"{describe_answers(state.story['sent']['clean'])}; the verdict is {verdict['state']}",
+        f"http://127.0.0.1:{port}/ shows requests and drift while the demo runs",
     ]
 
 
 def change_light(state: DemoState) -> list[str]:
-    """The light gets warmer, the table reflects."""
+    """Send images under warmer light with reflections, and wait for the verdict of drift."""
     state.send_images("drift", EVENING_SCENE)
-    found = state.wait_for_verdict("drift")
-    save_verdict(state, found)
-    return [f"{describe_answers(state.story['sent']['drift'])}; {describe_verdict(found)}", f"why: {found['why']}"]
+    verdict = state.wait_for_verdict("drift")
+    save_verdict(state, verdict)
+    return [f"{describe_answers(state.story['sent']['drift'])}; {describe_verdict(verdict)}", f"why: {verdict['why']}"]
 
 
 def save_verdict(state: DemoState, verdict: dict[str, Any]) -> None:
-    """The verdict and its page, kept."""
-    model, asked = load_bundle(str(state.out / "bundles" / "vending")), state.clients
+    """Write the verdict and its page to the folder drift/."""
+    model, clients = load_bundle(str(state.out / "bundles" / "vending")), state.clients
     moved = [
-        (make_thumbnail(asked.request_service("GET", f"/capture/{one['id']}")), one["label"])
-        for one in asked.list_drift_captures(MAX_THUMBNAILS_PER_ROW)
+        (make_thumbnail(clients.request_service("GET", f"/capture/{capture['id']}")), capture["label"])
+        for capture in clients.list_drift_captures(MAX_THUMBNAILS_PER_ROW)
     ]
     write_json(state.out / "drift" / "verdict.json", verdict)
-    trace, events = (
-        asked.request_service("GET", "/drift/charts"),
-        asked.request_service("GET", "/drift/history")["events"],
-    )
-    page = drift_page(verdict, moved, reference_thumbnails(model.load_reference_arrays(), model.classes), trace, events)
+    chart_history = clients.request_service("GET", "/drift/charts")
+    events = clients.request_service("GET", "/drift/history")["events"]
+    reference_images = reference_thumbnails(model.load_reference_arrays(), model.classes)
+    page = drift_page(verdict, moved, reference_images, chart_history, events)
     write_page(page, state.out / "drift" / "drift.html")
 
 
 def adapt_and_swap(state: DemoState) -> list[str]:
-    """A hundred labels, and a model that learns on while customers come."""
-    asked, link = state.clients, state.out / "bundles" / "served"
+    """Label a hundred images, then adapt the model and swap it in while requests keep coming."""
+    clients, link = state.clients, state.out / "bundles" / "served"
     for _ in range(MAX_LABEL_ROUNDS):
-        if len(asked.list_drift_captures(LABEL_COUNT)) == LABEL_COUNT:
+        if len(clients.list_drift_captures(LABEL_COUNT)) == LABEL_COUNT:
             break
-        asked.count_correct(LABEL_COUNT, EVENING_SCENE)
-    state.story["labels"] = asked.label_captures(LABEL_COUNT)
-    before, answered, missed = asked.served_version(), asked.answers_by_version.total(), len(asked.failure_reasons)
-    with asked.send_in_background(EVENING_SCENE, PAUSE_SECONDS):
-        words = ("--service", f"http://127.0.0.1:{asked.port}", "--capture-dir", state.out / "kept", "--link", link)
-        state.run_job("adapt", *words, "--out", state.out / "bundles" / "adapted")
-        wait_until(lambda: asked.served_version() != before, 60, "the swap")
+        clients.count_correct(LABEL_COUNT, EVENING_SCENE)
+    state.story["labels"] = clients.label_captures(LABEL_COUNT)
+    old_version = clients.served_version()
+    answers_before, failures_before = clients.answers_by_version.total(), len(clients.failure_reasons)
+    with clients.send_in_background(EVENING_SCENE, PAUSE_SECONDS):
+        service = ("--service", f"http://127.0.0.1:{clients.port}", "--capture-dir", state.out / "kept")
+        state.run_job("adapt", *service, "--link", link, "--out", state.out / "bundles" / "adapted")
+        wait_until(lambda: clients.served_version() != old_version, 60, "the swap")
     meanwhile = {
-        "requests": asked.answers_by_version.total() - answered,
-        "unanswered": len(asked.failure_reasons) - missed,
+        "requests": clients.answers_by_version.total() - answers_before,
+        "unanswered": len(clients.failure_reasons) - failures_before,
     }
     state.story["sent"]["meanwhile"] = meanwhile
     state.send_images("adapted", EVENING_SCENE)
     state.send_images("again")
     lost = state.recorded_accuracy("clean") - state.recorded_accuracy("drift")
     if lost <= 0:
-        raise RuntimeError("the light cost nothing: there was nothing to bring back")
+        raise RuntimeError("the new light cost no accuracy: there is nothing to recover")
     state.story["regained"] = (state.recorded_accuracy("adapted") - state.recorded_accuracy("drift")) / lost
     return [describe_recovery(state.story)]
 
 
 CHAPTERS: dict[str, Callable[[DemoState], list[str]]] = {
-    "sweep digits for a plan, and confirm it": sweep_and_confirm,
-    "fine-tune a vending machine's eye, and publish it": fine_tune_and_publish,
-    "serve it to customers": start_service,
+    "sweep digits for a plan and confirm it": sweep_and_confirm,
+    "fine-tune a classifier of vending products and publish it": fine_tune_and_publish,
+    "serve it to simulated clients": start_service,
     "the light changes": change_light,
-    "adapt to it, and swap while customers come": adapt_and_swap,
+    "adapt to it and swap the model under load": adapt_and_swap,
 }

@@ -1,4 +1,4 @@
-"""Those who stand before the vending machine: they send pictures, and know what is on them."""
+"""Simulated clients of a vending service: they send rendered images and know what each of them shows."""
 
 import io
 import json
@@ -21,109 +21,109 @@ from equipoise.workloads.vending.renderer import Scene, render_images
 
 IMAGE_PIXELS = 64
 MAX_CONCURRENT_REQUESTS = 4
-BACKGROUND_IMAGE_COUNT = 200  # pictures that are sent again and again while something else happens
+BACKGROUND_IMAGE_COUNT = 200  # images sent in turn, again and again, as background load
 PRODUCT_NAMES = [product.name for product in MACHINE_PRODUCTS]
 
 
 @dataclass
 class SimulatedClients:
-    """Of one service."""
+    """Clients of one service on this machine, with counts of its answers."""
 
     port: int
     seed: int = 7
     rendered_count: int = 0
-    """pictures so far: nobody takes the same twice"""
+    """images rendered so far, so that none is rendered twice"""
     label_by_pixels: dict[bytes, str] = field(default_factory=dict)
-    """what pictures show, by their pixels"""
+    """true label of every image sent, by its pixels"""
     answers_by_version: Counter[str] = field(default_factory=Counter)
-    """pictures, by the version that answered"""
+    """number of answers by version of the bundle"""
     failure_reasons: list[str] = field(default_factory=list)
-    """why requests were not answered"""
+    """errors of the requests that were not answered"""
 
     def request_service(
         self, method: str, path: str, body: bytes | None = None, content_type: str = "application/json"
     ) -> Any:
-        """A reply; a broken connection is tried once more, as clients do."""
-        for last in (False, True):
+        """Send a request and return the reply, a PNG or parsed JSON; retry a broken connection once, as clients do."""
+        for is_last_try in (False, True):
             connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
             try:
                 connection.request(method, path, body, {"content-type": content_type})
                 reply = connection.getresponse()
                 data = reply.read()
                 if reply.status != 200:
-                    raise ValueError(f"{method} {path}: {reply.status} {data[:200]!r}")
+                    raise ValueError(f"{method} {path} answers {reply.status}: {data[:200]!r}")
                 return data if reply.headers["content-type"] == "image/png" else json.loads(data)
             except (OSError, HTTPException):
-                if last:
+                if is_last_try:
                     raise
             finally:
                 connection.close()
         return None
 
     def is_ready(self) -> bool:
-        """Whether the service answers."""
+        """Return whether the service says that it is ready."""
         try:
             return bool(self.request_service("GET", "/ready")["ready"])
         except (OSError, HTTPException, ValueError):
             return False
 
     def served_version(self) -> str:
-        """Of the bundle that answers."""
+        """Return the version of the bundle that currently answers."""
         return str(self.request_service("GET", "/models")["models"][0]["current"]["version"])
 
     def predict_label(self, image: Tensor) -> str | None:
-        """What the service says of a picture."""
+        """Return the label that the service predicts for an image; None, with the reason recorded, if it fails."""
         try:
-            found = self.request_service("POST", "/predict", encode_png(image), "image/png")
+            prediction = self.request_service("POST", "/predict", encode_png(image), "image/png")
         except (OSError, HTTPException, ValueError) as error:
             self.failure_reasons.append(repr(error))
             return None
-        self.answers_by_version[found["version"]] += 1
-        return str(found["label"])
+        self.answers_by_version[prediction["version"]] += 1
+        return str(prediction["label"])
 
     def count_correct(self, count: int, scene: Scene | None = None) -> int:
-        """Of so many new pictures, how many the service knew."""
-        pictures, names = self.render_images(count, scene)
+        """Send `count` new images, up to four at a time, and return how many were labelled correctly."""
+        images, names = self.render_images(count, scene)
         with ThreadPoolExecutor(MAX_CONCURRENT_REQUESTS) as pool:
-            said = list(pool.map(self.predict_label, pictures))
-        return sum(one == name for one, name in zip(said, names, strict=True))
+            labels = list(pool.map(self.predict_label, images))
+        return sum(label == name for label, name in zip(labels, names, strict=True))
 
     def render_images(self, count: int, scene: Scene | None = None) -> tuple[Tensor, list[str]]:
-        """New ones, and what they show."""
-        places = np.arange(self.rendered_count, self.rendered_count + count)
+        """Render new images and return them with the names of the products that they show."""
+        indices = np.arange(self.rendered_count, self.rendered_count + count)
         self.rendered_count += count
-        found, labels = render_images(MACHINE_PRODUCTS, places, self.seed, IMAGE_PIXELS, scene)
+        images, labels = render_images(MACHINE_PRODUCTS, indices, self.seed, IMAGE_PIXELS, scene)
         names = [PRODUCT_NAMES[int(label)] for label in labels]
-        self.label_by_pixels |= {picture.numpy().tobytes(): name for picture, name in zip(found, names, strict=True)}
-        return found, names
+        self.label_by_pixels |= {image.numpy().tobytes(): name for image, name in zip(images, names, strict=True)}
+        return images, names
 
     def list_drift_captures(self, max_captures: int) -> list[dict[str, Any]]:
-        """Requests from the drift that the service kept, the most useful first."""
+        """List requests that the service captured during the drift, the most useful to label first."""
         return list(self.request_service("GET", f"/capture?pool=drift&limit={max_captures}")["captures"])
 
     def label_captures(self, max_captures: int) -> int:
-        """Say of kept pictures what they really show; how many were told."""
-        kept = self.list_drift_captures(max_captures)
-        for one in kept:
-            pixels = np.asarray(Image.open(io.BytesIO(self.request_service("GET", f"/capture/{one['id']}"))))
+        """Give captured images their true labels and return the number labelled."""
+        captures = self.list_drift_captures(max_captures)
+        for capture in captures:
+            pixels = np.asarray(Image.open(io.BytesIO(self.request_service("GET", f"/capture/{capture['id']}"))))
             name = self.label_by_pixels[pixels.transpose(2, 0, 1).copy().tobytes()]
-            self.request_service("POST", f"/capture/{one['id']}/label", json.dumps({"label": name}).encode())
-        return len(kept)
+            self.request_service("POST", f"/capture/{capture['id']}/label", json.dumps({"label": name}).encode())
+        return len(captures)
 
     @contextmanager
     def send_in_background(self, scene: Scene, pause_seconds: float = 0.0) -> Iterator[None]:
-        """They come and go meanwhile, one after the other, with a pause of seconds between them."""
-        pictures, _ = self.render_images(BACKGROUND_IMAGE_COUNT, scene)
+        """Send images one after the other while the block runs, with a pause between them."""
+        images, _ = self.render_images(BACKGROUND_IMAGE_COUNT, scene)
         stop = Event()
 
-        def come() -> None:
+        def send_images() -> None:
             while True:
-                for picture in pictures:
+                for image in images:
                     if stop.wait(pause_seconds):
                         return
-                    self.predict_label(picture)
+                    self.predict_label(image)
 
-        thread = Thread(target=come, daemon=True)
+        thread = Thread(target=send_images, daemon=True)
         thread.start()
         try:
             yield

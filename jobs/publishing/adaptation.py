@@ -1,4 +1,4 @@
-"""Learn on after a drift: what is to be done about it, and the run that does it."""
+"""Adapt a model after a drift: choose the recipe for the verdict's cause, and train the model with it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -34,125 +34,129 @@ from equipoise.workloads import load_workload
 from jobs.publishing.drift_verdict import Verdict
 from jobs.ray_train.run import train_on_cluster
 
-VALIDATION_SHARE = 0.3  # of the labelled pictures judge and are not learned from
-MAX_LISTED_CLASSES = 3  # classes whose shares changed most
+VALIDATION_SHARE = 0.3  # of the labelled images, held out from training to judge the model
+MAX_LISTED_CLASSES = 3  # classes listed, those whose shares changed most
 
 
 def build_recipe(model: Bundle, verdict: Verdict, data: str | None) -> AdaptationRecipe:
-    """Choose what is to be done, on top of what was done before; `data` is where the workload's files lie now."""
-    trial, before = training_history(model)
-    changes = tuple(CorruptionAmount(one.cause, one.detail, one.value) for one in verdict.effects)
+    """Build the recipe for a verdict, on top of earlier adaptations; `data` is where the workload's files lie now."""
+    config, before = training_history(model)
+    changes = tuple(CorruptionAmount(effect.cause, effect.detail, effect.value) for effect in verdict.effects)
     return AdaptationRecipe(
-        workload=trial.workload,
-        data=str(Path(data or trial.data).absolute()),
+        workload=config.workload,
+        data=str(Path(data or config.data).absolute()),
         drift=DriftCondition(changes, label_shift_by_class(model, verdict) if verdict.cause == "label shift" else None),
         before=before,
     )
 
 
 def training_history(model: Bundle) -> tuple[TrainConfig, DriftCondition]:
-    """Return how the model learned first, and what it was adapted to since."""
+    """Return the config that the model was first trained with, and the condition it has been adapted to since."""
     try:
         before = DriftCondition.from_json(model.manifest["remedy"]) if "remedy" in model.manifest else DriftCondition()
-        _ = [one.corruption for one in before.changes]
+        _ = [change.corruption for change in before.changes]  # refuses unknown corruptions
         return TrainConfig(**model.manifest["config"]), before
     except (KeyError, TypeError, ValueError) as error:
-        why = f"{model.folder} does not say how its model was made, or as another version does ({error!r})"
-        raise ValueError(f"{why}: publish it again") from None
+        raise ValueError(
+            f"cannot adapt {model.folder}: its manifest does not say how the model was trained, or is of another"
+            f" version ({error!r}); publish it again"
+        ) from None
 
 
 def label_shift_by_class(model: Bundle, verdict: Verdict) -> dict[str, float]:
-    """Estimate, by class, how much oftener it comes than in the reference."""
-    called = np.array([verdict.classes.get(name, 0) for name in model.classes], np.float64)
-    return dict(zip(model.classes, label_shift_weights(load_profile(model), called).tolist(), strict=True))
+    """Estimate each class's share of requests relative to its share of the reference."""
+    predicted_counts = np.array([verdict.classes.get(name, 0) for name in model.classes], np.float64)
+    return dict(zip(model.classes, label_shift_weights(load_profile(model), predicted_counts).tolist(), strict=True))
 
 
 def load_profile(model: Bundle) -> ReferenceProfile:
-    """Return what the bundle knows of its reference."""
+    """Load the reference profile of a bundle."""
     _, features = model.run_engine(torch.zeros(1, *model.shape, dtype=torch.uint8))
     return profile_from_arrays(model.load_reference_arrays(), len(model.classes), features.shape[1])
 
 
 def count_labels(capture: str | None, model: Bundle, verdict: Verdict) -> int:
-    """Count the labelled pictures among those kept since the drift began, of classes that the model knows."""
+    """Count the captures since the drift began that are labelled with one of the model's classes."""
     if capture is None:
         return 0
-    kept = CaptureStore(capture).list_captures(limit=None)
-    return sum(one["label_given"] in model.classes and one["at"] >= verdict.onset_seconds for one in kept)
+    captures = CaptureStore(capture).list_captures(limit=None)
+    return sum(row["label_given"] in model.classes and row["at"] >= verdict.onset_seconds for row in captures)
 
 
 def describe_condition(condition: DriftCondition, label_count: int) -> str:
-    """Say in words what will be done."""
+    """Describe in words what the adaptation to a condition will do."""
     if condition.weights:
-        most = sorted(condition.weights.items(), key=lambda one: -abs(np.log(one[1])))[:MAX_LISTED_CLASSES]
-        return "expects classes anew: " + ", ".join(f"{name} {weight:.2g} times as often" for name, weight in most)
-    words = [
-        f"{one.cause} {one.detail} {format_number(one.value)} {one.corruption.unit}".replace("  ", " ")
-        for one in condition.changes
+        listed = sorted(condition.weights.items(), key=lambda item: -abs(np.log(item[1])))[:MAX_LISTED_CLASSES]
+        return "expects new class shares: " + ", ".join(
+            f"{name} {weight:.2g} times as often" for name, weight in listed
+        )
+    changes = [
+        f"{change.cause} {change.detail} {format_number(change.value)} {change.corruption.unit}".replace("  ", " ")
+        for change in condition.changes
     ]
-    light = f"the training pictures under {' and '.join(words)}" if words else "the training pictures"
     low, high = AMOUNT_SHARE_RANGE
-    return f"learns on with {light}, from {low:.0%} to {high:.0%} of it, and {label_count} labels"
+    drift = f" under {' and '.join(changes)}, at {low:.0%} to {high:.0%} of that size," if changes else ""
+    return f"fine-tunes on the training images{drift} and {label_count} labelled images"
 
 
 def prepare_recipe(
     capture: str | None, model: Bundle, recipe: AdaptationRecipe, verdict: Verdict, work_folder: Path
 ) -> AdaptationRecipe:
-    """Put the remedy and its labelled pictures into a folder, with its changes fitted to them if there are enough."""
+    """Write the recipe and its labelled images to a folder, its changes fitted to them if there are enough."""
     if capture and count_labels(capture, model, verdict):
-        kept = CaptureStore(capture).export_labelled(
+        count_by_class = CaptureStore(capture).export_labelled(
             work_folder / LABELLED_FOLDER, model.classes, verdict.onset_seconds
         )
-        held = sum(kept.values())
-        recipe = replace(recipe, train=held - round(VALIDATION_SHARE * held))
+        count = sum(count_by_class.values())
+        recipe = replace(recipe, train=count - round(VALIDATION_SHARE * count))
     base = load_base_workload(recipe, model.manifest["config"])
-    few, labels = load_labelled_images(work_folder / LABELLED_FOLDER, base)
+    images, labels = load_labelled_images(work_folder / LABELLED_FOLDER, base)
     if len(labels) >= MIN_DRIFTED_IMAGES and recipe.drift.changes:
-        lately = apply_corruptions(load_images(base.validation), recipe.before.changes)
-        fit = CorruptionFit(lately, base.validation.labels.numpy(), few, labels.numpy())
+        clean_images = apply_corruptions(load_images(base.validation), recipe.before.changes)
+        fit = CorruptionFit(clean_images, base.validation.labels.numpy(), images, labels.numpy())
         recipe = replace(recipe, drift=DriftCondition(tuple(fit_corruption_amounts(recipe.drift.changes, fit))))
         print(describe_condition(recipe.drift, len(labels)))
     recipe.write(work_folder)
     return recipe
 
 
-def train_adapted_model(model: Bundle, recipe: AdaptationRecipe, work_folder: Path, passes: int, workers: int) -> bool:
-    """Leave a run in the folder whose model is the remedy's, and return False if it was stopped."""
-    trial = build_adaptation_config(model, work_folder, passes, workers)
+def train_adapted_model(model: Bundle, recipe: AdaptationRecipe, work_folder: Path, epochs: int, workers: int) -> bool:
+    """Train by the recipe into the run folder below `work_folder`; return False if training was stopped."""
+    config = build_adaptation_config(model, work_folder, epochs, workers)
     if recipe.drift.weights is None:
-        return train_on_cluster(trial, work_folder / "run") is not None
-    net = load_workload(trial).model()
+        return train_on_cluster(config, work_folder / "run") is not None
+    net = load_workload(config).model()
     initialize_from_pretrained(net, load_from_run_or_bundle(model.folder), model.classes, reuse_head=True)
     head = net.get_submodule(find_classifier_layer(net, len(model.classes)))
     shift_class_prior(head, model.temperature, np.array([recipe.drift.weights[name] for name in model.classes]))
     (work_folder / "run").mkdir()
     weights = {name: value.contiguous() for name, value in net.state_dict().items()}
     save_file(weights, work_folder / "run" / "model.safetensors")
-    here = describe_hardware(torch.device("cpu"))
+    hardware = describe_hardware(torch.device("cpu"))
     record = Record(
-        config=trial, machine=here, laps=[], status="max_examples", target=1, examples_to_target=None, test=None
+        config=config, machine=hardware, laps=[], status="max_examples", target=1, examples_to_target=None, test=None
     )
     write_json(work_folder / "run" / "record.json", record.to_json())
     return True
 
 
-def build_adaptation_config(model: Bundle, work_folder: Path, passes: int, workers: int) -> TrainConfig:
-    """Build the trial that learns on: with the plan's batch, if the model was made by one."""
-    facts = {name: value for name, value in model.manifest["config"].items() if name != "grad_accumulation"}
-    before = TrainConfig(**facts)
+def build_adaptation_config(model: Bundle, work_folder: Path, epochs: int, workers: int) -> TrainConfig:
+    """Build the config of the fine-tuning, with the plan's batch size if the model was trained by a plan."""
+    options = {name: value for name, value in model.manifest["config"].items() if name != "grad_accumulation"}
+    first_config = TrainConfig(**options)
     plan = (model.manifest.get("plan") or {}).get("plan") or {}
-    batch = int(plan.get("batch", before.batch_size))
-    trial = replace(
-        before,
+    batch_size = int(plan.get("batch", first_config.batch_size))
+    config = replace(
+        first_config,
         workload=ADAPTED_WORKLOAD,
         data=str(work_folder),
         init_from=str(model.folder.absolute()),
         workers=workers,
-        batch_size=batch,
+        batch_size=batch_size,
         schedule="cosine",
         target=None,
         body_lr_scale=0.1,
         freeze_stages=0,
     )
-    length = len(load_workload(trial).train)
-    return replace(trial, max_examples=passes * length, eval_every=passes * length)
+    length = len(load_workload(config).train)
+    return replace(config, max_examples=epochs * length, eval_every=epochs * length)

@@ -1,4 +1,4 @@
-"""Verdicts on drift as others write them: by a running service, or in a file."""
+"""Read verdicts on drift from a running service or from a file."""
 
 import json
 from http.client import HTTPException
@@ -16,11 +16,11 @@ from equipoise.storage.atomic import read_json
 from equipoise.storage.location import reject_credentials
 
 SERVICE_TIMEOUT_SECONDS = 20.0
-MAX_REPLY_BYTES = 1 << 24  # of a reply
+MAX_REPLY_BYTES = 1 << 24
 
 
 class Effect(BaseModel):
-    """What changed, and how much of it."""
+    """Cause of a drift with its detail and size."""
 
     model_config = ConfigDict(allow_inf_nan=False)
 
@@ -30,13 +30,13 @@ class Effect(BaseModel):
 
 
 class Onset(BaseModel):
-    """When it began."""
+    """Time at which a drift began."""
 
     at: AwareDatetime
 
 
 class Verdict(BaseModel):
-    """What is read of one; the rest is for people."""
+    """The parts of a verdict that an adaptation needs; other keys are ignored."""
 
     state: Literal["ok", "drift", "unknown"]
     why: str = ""
@@ -49,46 +49,50 @@ class Verdict(BaseModel):
 
     @property
     def onset_seconds(self) -> float:
-        """Seconds since 1970; 0 where nobody says."""
+        """Seconds since 1970 at which the drift began; 0 if the verdict does not say."""
         return self.since.at.timestamp() if self.since else 0.0
 
 
 def read_verdict(path: Path) -> Verdict:
-    """Of a file."""
+    """Read a verdict from a JSON file."""
     return parse_verdict(read_json(path), f"--verdict {path}")
 
 
 def fetch_verdict(service_url: str, key_file: Path | None, bundle: Bundle) -> Verdict:
-    """What the service says of the model."""
+    """Fetch the verdict on a bundle's model from the /drift of a running service."""
     reject_credentials(service_url)
     if not service_url.startswith(("http://", "https://")):
-        raise ValueError(f"--service {service_url!r} is no address: give one such as http://127.0.0.1:8000")
-    shown = read_api_key(key_file) if key_file else None
+        raise ValueError(
+            f"cannot use --service {service_url!r}: it is not an HTTP URL; give one such as http://127.0.0.1:8000"
+        )
+    api_key = read_api_key(key_file) if key_file else None
     address = f"{service_url.rstrip('/')}/drift?model={quote(bundle.name)}"
     try:
-        headers = {"authorization": f"Bearer {shown}"} if shown else {}
+        headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
         request = Request(address, headers=headers)  # noqa: S310 - the address is a user's
         with urlopen(request, timeout=SERVICE_TIMEOUT_SECONDS) as reply:  # noqa: S310
-            found = json.loads(reply.read(MAX_REPLY_BYTES))
+            document = json.loads(reply.read(MAX_REPLY_BYTES))
     except HTTPError as error:
-        raise ValueError(f"{address} answers {error.code}: {read_error_message(error)}") from None
+        raise ValueError(f"cannot get a verdict: {address} answers {error.code}: {read_error_message(error)}") from None
     except (OSError, HTTPException, ValueError) as error:
-        raise ValueError(f"{address} gives no verdict ({error}): is it the address of the service?") from None
-    return parse_verdict(found, address)
+        raise ValueError(
+            f"cannot get a verdict from {address}: {error}; check that it is the URL of the service"
+        ) from None
+    return parse_verdict(document, address)
 
 
 def read_api_key(key_file: Path) -> str:
-    """The first of the keys in a file."""
+    """Read the first API key in a file."""
     if not key_file.is_file():
-        raise ValueError(f"--key {key_file} is no file: write the service's API key into one")
-    words = key_file.read_text(errors="replace").split()
-    if not words or not words[0].isascii() or not words[0].isprintable():
-        raise ValueError(f"--key {key_file} holds no key: write one into it")
-    return words[0]
+        raise ValueError(f"cannot read --key {key_file}: it is not a file; give one that holds the service's API key")
+    keys = key_file.read_text(errors="replace").split()
+    if not keys or not keys[0].isascii() or not keys[0].isprintable():
+        raise ValueError(f"cannot read --key {key_file}: it holds no key; write the service's API key into it")
+    return keys[0]
 
 
 def read_error_message(error: HTTPError) -> str:
-    """Why a request was refused, if the service says so."""
+    """Return the service's reason for refusing a request, or else the HTTP reason."""
     try:
         return str(json.loads(error.read(MAX_REPLY_BYTES))["error"])
     except (ValueError, KeyError, TypeError, OSError, HTTPException):
@@ -96,27 +100,42 @@ def read_error_message(error: HTTPError) -> str:
 
 
 def parse_verdict(document: object, origin: str) -> Verdict:
-    """A verdict, if it is one."""
+    """Validate a JSON document as a verdict; `origin` names its source in errors."""
     try:
         verdict = Verdict.model_validate(document)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "it"
-        why = f"{origin} is no verdict ({place}: {first['msg']})"
-        raise ValueError(f"{why}: give what /drift says, or jobs.check with --json") from None
+        key = ".".join(map(str, first["loc"])) or "document"
+        raise ValueError(
+            f"cannot use {origin}: it is not a verdict ({key}: {first['msg']}); give a reply of /drift, or the output"
+            " of jobs.check --json"
+        ) from None
     if verdict.state == "drift" and verdict.cause not in CAUSE_NAMES:
-        raise ValueError(f"{origin} names the cause {verdict.cause!r}; there are: {', '.join(CAUSE_NAMES)}")
+        raise ValueError(
+            f"cannot use {origin}: unknown cause {verdict.cause!r}; choose one of: {', '.join(CAUSE_NAMES)}"
+        )
     return verdict
 
 
 def require_matching_bundle(verdict: Verdict, bundle: Bundle) -> None:
-    """Refuse a verdict on another model, or one that cannot be of its pictures."""
+    """Refuse a verdict on another model, or with classes or causes that this model cannot have."""
     for name, theirs, ours in (("model", verdict.model, bundle.name), ("version", verdict.version, bundle.version)):
         if theirs is not None and theirs != ours:
-            raise ValueError(f"the verdict is on {name} {theirs}, --bundle is {ours}: give the bundle that was served")
-    if strange := verdict.classes.keys() - set(bundle.classes):
-        raise ValueError(f"the verdict counts a class {min(strange)!r} that the model does not know")
-    there = {(one.cause, one.detail) for one in all_corruptions() if bundle.shape[0] == 3 or not one.requires_color}
-    for one in verdict.effects:
-        if (one.cause, one.detail) not in there:
-            raise ValueError(f"the verdict tells of {one.cause} {one.detail!r}, which the model's pictures cannot show")
+            raise ValueError(
+                f"cannot use the verdict: it is on {name} {theirs}, --bundle is {ours}; give the bundle that was served"
+            )
+    if unknown := verdict.classes.keys() - set(bundle.classes):
+        raise ValueError(
+            f"cannot use the verdict: --bundle lacks its class {min(unknown)!r}; give the bundle that was served"
+        )
+    possible = {
+        (corruption.cause, corruption.detail)
+        for corruption in all_corruptions()
+        if bundle.shape[0] == 3 or not corruption.requires_color
+    }
+    for effect in verdict.effects:
+        if (effect.cause, effect.detail) not in possible:
+            raise ValueError(
+                f"cannot use the verdict: it names {effect.cause} {effect.detail!r}, which this model's"
+                " images cannot show"
+            )

@@ -1,4 +1,4 @@
-"""The programs of a model: as engines load them, as ONNX, and as native code for comparison."""
+"""Export a model's programs: as safe JSON, as ONNX, and as native code for comparison."""
 
 import logging
 import sys
@@ -18,29 +18,30 @@ from equipoise.storage.atomic import write_json
 
 
 def export_programs(inference_module: InferenceModule, example_images: Tensor, folder: Path) -> None:
-    """Write the model's programs and weights."""
+    """Write the model's programs and weights to a folder; a model that ONNX cannot express goes without it."""
     try:
-        found = export_model(inference_module, example_images)
+        program = export_model(inference_module, example_images)
     except Exception as error:
         reason = str(error).strip().splitlines()[0]
-        raise ValueError(f"the model cannot be exported ({type(error).__name__}: {reason})") from error
-    write_json(folder / PROGRAM_FILE, serialize_graph(found))
-    save_file(collect_weights(found), folder / WEIGHTS_FILE)
-    (folder / WEIGHTS_FILE).chmod(0o644)  # safetensors keeps files to their owner
+        raise ValueError(f"cannot export the model: {type(error).__name__}: {reason}") from error
+    write_json(folder / PROGRAM_FILE, serialize_graph(program))
+    save_file(collect_weights(program), folder / WEIGHTS_FILE)
+    (folder / WEIGHTS_FILE).chmod(0o644)  # safetensors makes files readable by their owner alone
     with silence_exporters():
         try:
-            onnx: Any = torch.onnx.export(found, (), None, dynamo=True, verbose=False)
+            onnx: Any = torch.onnx.export(program, (), None, dynamo=True, verbose=False)
             onnx.save(str(folder / ONNX_FILE))
-        except Exception as error:  # the exporter raises what it likes; the other engines do without it
+        except Exception as error:  # the exporter may raise anything; the other engines work without it
             (folder / ONNX_FILE).unlink(missing_ok=True)
             print(
-                f"note: the model is not in ONNX ({type(error).__name__}: {str(error).strip()[:200]})", file=sys.stderr
+                f"note: cannot export the model to ONNX: {type(error).__name__}: {str(error).strip()[:200]}",
+                file=sys.stderr,
             )
 
 
 @contextmanager
 def silence_exporters() -> Iterator[None]:
-    """Silence the exporters' remarks on their own insides."""
+    """Silence the exporters' warnings about their own internals."""
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     logging.getLogger("onnxscript").setLevel(logging.ERROR)
     with warnings.catch_warnings():
@@ -49,7 +50,7 @@ def silence_exporters() -> Iterator[None]:
 
 
 def compile_aotinductor(inference_module: InferenceModule, example_images: Tensor, scratch: Path) -> Engine:
-    """Compile the model to native code by AOTInductor, for the comparison."""
+    """Compile the model to native code with AOTInductor and return it as an engine, for comparison only."""
     with silence_exporters():
         path = torch._inductor.aoti_compile_and_package(
             export_model(inference_module, example_images[:2]), package_path=str(scratch / "model.pt2")

@@ -1,4 +1,4 @@
-"""Whether an adapted model may take the place of the one before."""
+"""Gate between an adapted model and its publication: compare it with the old model on held-out images."""
 
 from pathlib import Path
 
@@ -16,14 +16,14 @@ from equipoise.drift.adaptation.workload import (
 )
 from equipoise.workloads import Split
 
-MAX_CLEAN_ACCURACY_LOSS = 0.005  # accuracy that may be lost on clean pictures
-MIN_RECOVERED_SHARE = 0.5  # share of the accuracy lost by the drift, that must come back
+MAX_CLEAN_ACCURACY_LOSS = 0.005  # accuracy that may be lost on clean images
+MIN_RECOVERED_SHARE = 0.5  # of the accuracy lost to the drift, that must come back
 
 
 def passes_gate(old_bundle: Bundle, new_bundle: Bundle, recipe: AdaptationRecipe, work_folder: Path) -> bool:
-    """Whether the new model is better where the old one fails, and no worse where it did not."""
+    """Return whether the new model is better where the old one fails and no worse elsewhere; print both accuracies."""
     base = load_base_workload(recipe, old_bundle.manifest["config"])
-    few, labels = load_labelled_images(work_folder / LABELLED_FOLDER, base)
+    images, labels = load_labelled_images(work_folder / LABELLED_FOLDER, base)
     clean = {"clean": apply_condition(base.test, recipe.before)}
     if recipe.before != DriftCondition():
         clean["at first"] = base.test
@@ -31,57 +31,65 @@ def passes_gate(old_bundle: Bundle, new_bundle: Bundle, recipe: AdaptationRecipe
         {"drifted": apply_condition(base.test, recipe.combined_condition)} if recipe.drift != DriftCondition() else {}
     )
     if recipe.train is not None and len(labels) > recipe.train:
-        drifted["labelled"] = Split(few[recipe.train :], labels[recipe.train :])
+        drifted["labelled"] = Split(images[recipe.train :], labels[recipe.train :])
     rows = {
-        name: (measure_accuracy(old_bundle, one), measure_accuracy(new_bundle, one))
-        for name, one in (clean | drifted).items()
+        name: (measure_accuracy(old_bundle, split), measure_accuracy(new_bundle, split))
+        for name, split in (clean | drifted).items()
     }
     for name, (before, after) in rows.items():
         print(f"{name:10} {before:7.2%} -> {after:7.2%}")
-    usual, now = ([rows[name] for name in part] for part in (clean, drifted))
-    why = (
-        label_shift_rejection_reason(rows["clean"], now)
+    clean_pairs, drifted_pairs = ([rows[name] for name in part] for part in (clean, drifted))
+    reason = (
+        label_shift_rejection_reason(rows["clean"], drifted_pairs)
         if recipe.drift.weights
-        else rejection_reason(rows["clean"][0], usual, now)
+        else rejection_reason(rows["clean"][0], clean_pairs, drifted_pairs)
     )
-    if why:
-        print(f"refused: {why}")
-    return why is None
+    if reason:
+        print(f"refused: {reason}")
+    return reason is None
 
 
 def rejection_reason(
     clean_accuracy: float, clean_pairs: list[tuple[float, float]], drifted_pairs: list[tuple[float, float]]
 ) -> str | None:
-    """The reason, by accuracies before and after; None if there is none. Where little was lost, none may be lost."""
+    """Return why the new model is refused, from accuracies before and after; None if it passes.
+
+    Where the drift cost at most MAX_CLEAN_ACCURACY_LOSS, the new model may lose no more than that either.
+    """
     if not drifted_pairs:
-        return "nothing shows the drift: label some pictures of it"
+        return "no held-out images show the drift; label some that do"
     worst = max(before - after for before, after in clean_pairs)
     if worst > MAX_CLEAN_ACCURACY_LOSS:
-        return f"{worst:.2%} lost on clean pictures, where {MAX_CLEAN_ACCURACY_LOSS:.2%} may be"
+        return f"{worst:.2%} accuracy lost on clean images; at most {MAX_CLEAN_ACCURACY_LOSS:.2%} is allowed"
     for before, after in drifted_pairs:
         lost = clean_accuracy - before
         if after - before < (
             MIN_RECOVERED_SHARE * lost if lost > MAX_CLEAN_ACCURACY_LOSS else -MAX_CLEAN_ACCURACY_LOSS
         ):
             return (
-                f"{after - before:.2%} came back of {lost:.2%} that the drift "
-                f"took, where {MIN_RECOVERED_SHARE:.0%} must"
+                f"{after - before:.2%} regained of {lost:.2%} accuracy lost to the drift; "
+                f"at least {MIN_RECOVERED_SHARE:.0%} of it must be regained"
             )
     return None
 
 
 def measure_accuracy(model: Bundle, split: Split) -> float:
-    """Accuracy."""
-    pictures = load_images(split)
-    called = torch.cat([model.run_engine(some)[0].argmax(1) for some in pictures.split(64)])
-    return float((called == split.labels).double().mean())
+    """Return the top-1 accuracy of a bundle on a split."""
+    images = load_images(split)
+    predicted = torch.cat([model.run_engine(batch)[0].argmax(1) for batch in images.split(64)])
+    return float((predicted == split.labels).double().mean())
 
 
 def label_shift_rejection_reason(
     clean_pair: tuple[float, float], drifted_pairs: list[tuple[float, float]]
 ) -> str | None:
-    """The same where only classes come in other shares: what is expected more costs where it comes no more."""
-    lost, won = clean_pair[0] - clean_pair[1], min(after - before for before, after in drifted_pairs)
+    """Return why a model adapted to new class shares is refused; None if it passes.
+
+    It must gain at least as much under the new shares as it loses under the old ones.
+    """
+    lost, gained = clean_pair[0] - clean_pair[1], min(after - before for before, after in drifted_pairs)
     return (
-        None if won >= max(lost, 0) else f"{lost:.2%} lost with the old shares of classes, {won:.2%} won with the new"
+        None
+        if gained >= max(lost, 0)
+        else f"{lost:.2%} accuracy lost under the old class shares, but only {gained:.2%} gained under the new ones"
     )

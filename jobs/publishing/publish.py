@@ -1,4 +1,4 @@
-"""Make a bundle of a run: its programs, the fastest engine, how well it does, and what requests are compared with."""
+"""Publish a run as a bundle: its programs, the fastest engine, its evaluation and the reference for drift."""
 
 import platform
 import re
@@ -34,102 +34,113 @@ from jobs.cli.paths import validate_locations
 from jobs.publishing.export import compile_aotinductor, export_programs
 from jobs.publishing.model_card import render_model_card
 
-MAX_COMPARED_IMAGES = 1000  # pictures of the test split on which engines are compared
-MAX_PROFILE_IMAGES = 20_000  # pictures of the reference from which drift is told
-MAX_REFERENCE_IMAGES = 200  # pictures of the reference that travel with the bundle, to be shown beside others
+MAX_COMPARED_IMAGES = 1000  # images of the test split on which engines are timed and compared
+MAX_PROFILE_IMAGES = 20_000  # images of the reference that the drift profile is built from
+MAX_REFERENCE_IMAGES = 200  # images of the reference kept in the bundle, to be shown on pages
 HELD_OUT_SPLITS = ("validation", "reference", "test")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PublishRequest:
-    """What is published, and where."""
+    """Run to publish, the bundle to write and what to include."""
 
     run: Path
     """folder or URL of a finished run"""
     out: Path
     """folder or URL of the bundle; must not exist"""
     name: str | None = None
-    """of the model in the service; the workload's if not given"""
+    """name of the model in the service; the workload's name if not given"""
     plan: Path | None = None
-    """plan.json that the run was made by"""
+    """plan.json that the run was trained with, or the folder of a sweep"""
     drift: bool = True
-    """find out what requests without drift look like, and what each cause of drift would do"""
+    """profile the reference so that a service can detect drift and name its cause"""
     native: bool = True
-    """time AOTInductor's native code beside the engines"""
+    """also time native code of AOTInductor, for comparison only"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """What came of it."""
+    """Outcome of a publication: the run, the engines and the accuracy."""
 
     record: Record
-    """of the run"""
+    """record of the run"""
     results: list[EngineResult]
-    """of all engines"""
+    """measurements of all engines"""
     engine: str
-    """the one chosen"""
+    """name of the engine chosen"""
     why: str
+    """reason for choosing it"""
     accuracy: float
-    """on the test split"""
+    """accuracy on the test split"""
 
 
 def publish_bundle(request: PublishRequest, extra_manifest: dict[str, Any] | None = None) -> Published:
-    """Make a bundle of a run; `more` facts are of who asks for it."""
+    """Publish a run as a bundle; `extra_manifest` adds keys to its bundle.json."""
     if request.name is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", request.name):
-        raise ValueError(f"--name {request.name!r} cannot stand in an address: use letters, digits, dots and dashes")
+        raise ValueError(
+            f"cannot use --name {request.name!r} in a URL: give up to 100 letters, digits, dots, dashes and underscores"
+        )
     validate_locations(request.run, request.plan, request.out)
     record = load_publishable_record(request.run)
     plan = load_plan_document(request.plan)
     with atomic_folder(request.out.absolute(), last_file=MANIFEST_FILE) as folder:
-        made = load_workload(record.config)
-        served = InferenceModule(*load_model(request.run, made), made.mean, made.std).eval()
-        export_programs(served, example_batch(made.test), folder)
-        results = benchmark_bundle_engines(served, made.test, folder, request.native)
-        engine, why = select_engine([one for one in results if one.engine in ENGINES])
-        parts = {part: getattr(made, part) for part in HELD_OUT_SPLITS} | {
-            "apart": made.false_alarm_split or made.validation
+        workload = load_workload(record.config)
+        model = InferenceModule(*load_model(request.run, workload), workload.mean, workload.std).eval()
+        export_programs(model, example_batch(workload.test), folder)
+        results = benchmark_bundle_engines(model, workload.test, folder, request.native)
+        engine, why = select_engine([result for result in results if result.engine in ENGINES])
+        splits = {name: getattr(workload, name) for name in HELD_OUT_SPLITS} | {
+            "false alarms": workload.false_alarm_split or workload.validation
         }
-        answers = {part: predict_split(ENGINES[engine](folder), split) for part, split in parts.items()}
-        heat = fit_temperature(*answers["validation"][::2])
-        found = evaluate_predictions(*answers["test"][::2], list(made.classes), heat)
-        kept = build_reference_arrays(made, answers["reference"], heat)
+        outputs = {name: predict_split(ENGINES[engine](folder), split) for name, split in splits.items()}
+        temperature = fit_temperature(*outputs["validation"][::2])
+        evaluation = evaluate_predictions(*outputs["test"][::2], list(workload.classes), temperature)
+        arrays = build_reference_arrays(workload, outputs["reference"], temperature)
         if request.drift:
-            usual, apart = (sample_profile_outputs(parts[part], *answers[part]) for part in ("reference", "apart"))
-            kept |= build_profile_arrays(ENGINES[engine](folder), usual, heat, apart)
-        np.savez_compressed(folder / REFERENCE_FILE, **kept)
-        facts = build_manifest(request.name, record, made, found) | {"engine": build_engine_entry(engine, why, results)}
-        facts |= (extra_manifest or {}) | {"plan": plan}
-        (folder / MODEL_CARD_FILE).write_text(render_model_card(facts), encoding="utf-8")
-        write_manifest(folder, facts)
-    return Published(record=record, results=results, engine=engine, why=why, accuracy=found.accuracy)
+            reference, held_out = (
+                sample_profile_outputs(splits[name], *outputs[name]) for name in ("reference", "false alarms")
+            )
+            arrays |= build_profile_arrays(ENGINES[engine](folder), reference, temperature, held_out)
+        np.savez_compressed(folder / REFERENCE_FILE, **arrays)
+        manifest = build_manifest(request.name, record, workload, evaluation)
+        manifest |= {"engine": build_engine_entry(engine, why, results)} | (extra_manifest or {}) | {"plan": plan}
+        (folder / MODEL_CARD_FILE).write_text(render_model_card(manifest), encoding="utf-8")
+        write_manifest(folder, manifest)
+    return Published(record=record, results=results, engine=engine, why=why, accuracy=evaluation.accuracy)
 
 
 def load_plan_document(plan_location: Path | None) -> Any:
-    """Read the plan of a file, or of the folder of a sweep."""
+    """Read a plan.json, or the one in the folder of a sweep; refuse one that recommends no plan."""
     if plan_location is None:
         return None
     file = plan_location / "plan.json" if plan_location.is_dir() else plan_location
     if not file.is_file():
-        raise ValueError(f"--plan {plan_location} is not there: give the plan.json of a sweep or of jobs.plan")
-    facts = read_json(file)
-    if not isinstance(facts, dict) or not isinstance(facts.get("plan"), dict):
-        raise ValueError(f"--plan {plan_location} recommends no plan: give the plan.json of a sweep or of jobs.plan")
-    return facts
+        raise ValueError(
+            f"cannot read --plan {plan_location}: no such file; give the plan.json of a sweep or of jobs.plan"
+        )
+    document = read_json(file)
+    if not isinstance(document, dict) or not isinstance(document.get("plan"), dict):
+        raise ValueError(
+            f"cannot use --plan {plan_location}: it recommends no plan; give the plan.json of a sweep or of jobs.plan"
+        )
+    return document
 
 
 def load_publishable_record(run_folder: Path) -> Record:
-    """Read the record of a run that has a model."""
+    """Read the record of a run; refuse a run that is unfinished, failed or without a model."""
     for name in ("record.json", "model.safetensors"):
         if not (run_folder / name).is_file():
-            raise ValueError(f"--run {run_folder} has no {name}: give the folder of a run that has ended")
+            raise ValueError(f"cannot publish --run {run_folder}: it has no {name}; give the folder of a finished run")
     record = read_record(run_folder / "record.json")
     if record.failed:
-        raise ValueError(f"--run {run_folder} {record.outcome}: give one that has ended well")
+        raise ValueError(
+            f"cannot publish --run {run_folder}: {record.outcome}; give a run that finished without failing"
+        )
     return record
 
 
 def load_model(run_folder: Path, workload: Workload) -> tuple[nn.Module, str | None]:
-    """Load the run's model, and find the layer before which its features are taken, if it has one."""
+    """Load the run's model, and name its classification head, whose input is the features; None if it has none."""
     model = workload.model()
     try:
         with open_local_copy(run_folder / "model.safetensors") as file:
@@ -137,7 +148,7 @@ def load_model(run_folder: Path, workload: Workload) -> tuple[nn.Module, str | N
     except (RuntimeError, ValueError, OSError, SafetensorError) as error:
         reason = str(error).strip().splitlines()[-1].strip()
         raise ValueError(
-            f"--run {run_folder} does not hold the weights of {workload.name}'s model ({reason})"
+            f"cannot publish --run {run_folder}: its weights do not fit the model of {workload.name} ({reason})"
         ) from None
     try:
         return model.float().eval(), find_classifier_layer(model, len(workload.classes))
@@ -146,49 +157,53 @@ def load_model(run_folder: Path, workload: Workload) -> tuple[nn.Module, str | N
 
 
 def example_batch(split: Split) -> Tensor:
-    """Return two pictures to export the model with."""
+    """Return two images to export the model with."""
     return sample_images(split, 2)
 
 
 def sample_images(split: Split, max_count: int) -> Tensor:
-    """Return up to `most` pictures, evenly over the split."""
+    """Return up to `max_count` images, evenly spaced over a split."""
     return torch.stack([split.pictures[int(index)] for index in evenly_spaced_indices(split, max_count)])
 
 
 def evenly_spaced_indices(split: Split, max_count: int) -> NDArray[np.int64]:
-    """Return up to `most` places, evenly over the split."""
+    """Return up to `max_count` indices, evenly spaced over a split."""
     return np.linspace(0, len(split) - 1, min(max_count, len(split))).astype(np.int64)
 
 
 def benchmark_bundle_engines(
     inference_module: InferenceModule, test_split: Split, folder: Path, include_native: bool
 ) -> list[EngineResult]:
-    """Time all engines on the test split; AOTInductor beside them, though it is never shipped: it is native code."""
-    some = sample_images(test_split, MAX_COMPARED_IMAGES)
+    """Time all engines on images of the test split.
+
+    AOTInductor may be timed beside them but is never part of a bundle, because it is native code.
+    """
+    images = sample_images(test_split, MAX_COMPARED_IMAGES)
 
     @torch.inference_mode()
-    def truth(batch: Tensor) -> tuple[Tensor, Tensor]:
+    def compute_exact(batch: Tensor) -> tuple[Tensor, Tensor]:
         logits, features = inference_module(batch)
         return logits, features
 
     makers: dict[str, Callable[[], Engine]] = {name: partial(make, folder) for name, make in ENGINES.items()}
     with tempfile.TemporaryDirectory() as scratch:
         if include_native:
-            makers["aotinductor"] = partial(compile_aotinductor, inference_module, some, Path(scratch))
-        return benchmark_engines(makers, truth, some)
+            makers["aotinductor"] = partial(compile_aotinductor, inference_module, images, Path(scratch))
+        return benchmark_engines(makers, compute_exact, images)
 
 
 def predict_split(engine: Engine, split: Split) -> tuple[Any, Any, Any]:
-    """Return scores before softmax, features and labels of a split."""
+    """Return an engine's logits and features of a split, and the split's labels."""
     parts = [
-        engine(torch.stack([split.pictures[int(i)] for i in chunk])) for chunk in torch.arange(len(split)).split(64)
+        engine(torch.stack([split.pictures[int(index)] for index in batch]))
+        for batch in torch.arange(len(split)).split(64)
     ]
-    logits, features = (torch.cat([part[place] for part in parts]).numpy() for place in (0, 1))
+    logits, features = (torch.cat([part[index] for part in parts]).numpy() for index in (0, 1))
     return logits, features, split.labels.numpy()
 
 
 def build_reference_arrays(workload: Workload, outputs: tuple[Any, Any, Any], temperature: float) -> dict[str, Any]:
-    """Collect what later requests are compared with: the model's answers on examples it has not learned from."""
+    """Build the arrays of reference.npz: the model's outputs on the reference split, which it was not trained on."""
     logits, features, labels = outputs
     return {
         "logits": logits.astype(np.float32),
@@ -202,29 +217,29 @@ def build_reference_arrays(workload: Workload, outputs: tuple[Any, Any, Any], te
 
 
 def sample_profile_outputs(split: Split, logits: Any, features: Any, labels: Any) -> LabelledOutputs:
-    """Pick some pictures of a split, with what was answered of them."""
-    some = evenly_spaced_indices(split, MAX_PROFILE_IMAGES)
-    held = torch.stack([split.pictures[int(index)] for index in some])
-    return LabelledOutputs(held, logits[some], features[some], labels[some])
+    """Return up to MAX_PROFILE_IMAGES images of a split with the model's outputs for them."""
+    indices = evenly_spaced_indices(split, MAX_PROFILE_IMAGES)
+    images = torch.stack([split.pictures[int(index)] for index in indices])
+    return LabelledOutputs(images, logits[indices], features[indices], labels[indices])
 
 
 def build_manifest(name: str | None, record: Record, workload: Workload, evaluation: Evaluation) -> dict[str, Any]:
-    """Build the facts of bundle.json but for its engine."""
+    """Build the contents of bundle.json except its engine and plan."""
     channels, height, width = workload.test.pictures[0].shape
-    trial: TrainConfig = record.config
+    config: TrainConfig = record.config
     return {
         "name": name or workload.name,
-        "workload": trial.workload,
+        "workload": config.workload,
         "classes": list(workload.classes),
         "input": {"type": "uint8", "channels": channels, "height": height, "width": width},
         "preprocessing": {
-            "picture": "upright by EXIF, the middle square, bilinear to the input's size, RGB or grey by its channels",
+            "picture": "upright by EXIF, center square, bilinear to the input's size, RGB or grayscale by its channels",
             "mean": list(workload.mean),
             "std": list(workload.std),
         },
-        "examples": {part: len(getattr(workload, part)) for part in ("train", *HELD_OUT_SPLITS)},
+        "examples": {name: len(getattr(workload, name)) for name in ("train", *HELD_OUT_SPLITS)},
         "metrics": asdict(evaluation),
-        "config": asdict(trial),
+        "config": asdict(config),
         "parameters": sum(value.numel() for value in workload.model().parameters()),
         "target": record.target,
         "published": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -237,5 +252,5 @@ def build_manifest(name: str | None, record: Record, workload: Workload, evaluat
 
 
 def build_engine_entry(engine: str, reason: str, engine_results: list[EngineResult]) -> dict[str, Any]:
-    """Describe the engine chosen, why, and what all of them measured."""
-    return {"name": engine, "why": reason, "table": [asdict(one) for one in engine_results]}
+    """Build the manifest entry of the engine chosen: its name, the reason and all measurements."""
+    return {"name": engine, "why": reason, "table": [asdict(result) for result in engine_results]}

@@ -1,4 +1,4 @@
-"""Where Ray Train keeps what it keeps: in a folder, or behind a URL by the same client, and patience, as all else."""
+"""Storage of Ray Train: a folder, or a URL through the same client and retries as all other access to a store."""
 
 import io
 import os
@@ -18,14 +18,14 @@ T = TypeVar("T")
 
 
 def build_ray_storage_config(location: Path) -> dict[str, Any]:
-    """What a `RunConfig` is told."""
+    """Return the storage options of `ray.train.RunConfig` for a folder or URL."""
     if not isinstance(location, RemotePath):
         return {"storage_path": str(location)}
     return {"storage_path": location.key, "storage_filesystem": PyFileSystem(RetryingFileSystem(str(location)))}
 
 
 class RetryingFileSystem(FSSpecHandler):
-    """A store as Arrow, and by it Ray, asks for it. It travels as its URL: every process finds its own credentials."""
+    """Arrow file system for Ray over an object store, pickled as its URL: every process finds its own credentials."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -42,7 +42,7 @@ class RetryingFileSystem(FSSpecHandler):
         return hash(self.url)
 
     def create_dir(self, path: str, recursive: bool) -> None:
-        """An object store has no folders; fsspec would make a bucket that is missing."""
+        """Do nothing: an object store has no folders, and fsspec would create a missing bucket."""
 
     def get_file_info(self, paths: list[str]) -> Any:
         return self._retry(lambda: super(RetryingFileSystem, self).get_file_info(paths))
@@ -51,11 +51,11 @@ class RetryingFileSystem(FSSpecHandler):
         return self._retry(lambda: super(RetryingFileSystem, self).get_file_info_selector(selector))
 
     def delete_dir(self, path: str) -> None:
-        with suppress(FileNotFoundError):  # gone by an attempt that was not answered
+        with suppress(FileNotFoundError):  # deleted by an earlier attempt whose answer was lost
             self._retry(lambda: super(RetryingFileSystem, self).delete_dir(path))
 
     def open_input_stream(self, path: str) -> PythonFile:
-        """Fetched whole: a stream that breaks off could not be asked again."""
+        """Download the whole file first, because a stream that breaks off cannot be retried."""
         descriptor, copy = tempfile.mkstemp(prefix="equipoise-")
         os.close(descriptor)
         try:
@@ -74,7 +74,7 @@ class RetryingFileSystem(FSSpecHandler):
 
 
 class UploadOnClose(io.FileIO):
-    """A file of this disk that is sent in one put when it is closed."""
+    """Local temporary file that is uploaded in one request when it is closed."""
 
     def __init__(self, target: RemotePath) -> None:
         descriptor, copy = tempfile.mkstemp(prefix="equipoise-")
@@ -82,7 +82,7 @@ class UploadOnClose(io.FileIO):
         super().__init__(descriptor, "w")
 
     def close(self) -> None:
-        """Send it, and take it away."""
+        """Upload the file and delete the local copy."""
         if self.closed:
             return
         super().close()

@@ -26,60 +26,60 @@ from jobs.ray_train.stopping import StopWhenStoreUnavailable, stop_on_signal
 from jobs.ray_train.trainer import LeanTorchTrainer, build_trainer
 from jobs.ray_train.worker import train_worker
 
-MAX_WORKER_GROUP_FAILURES = (
-    3  # of the group of workers, each from the last checkpoint; losing a node to its owner is not counted
-)
+MAX_WORKER_GROUP_FAILURES = 3  # restarts of the workers from the last checkpoint; preempted nodes are not counted
 
 
 def train_on_cluster(config: TrainConfig, out: Path, min_workers: int | None = None) -> Record | None:
-    """Train `trial` on the cluster into `out` and return its record, or None if it was stopped."""
-    made = load_workload(config)  # made here too, so that what is wrong with it is known at once
-    if beginning := describe_initialization(config, made):
-        print(beginning, flush=True)
+    """Train on the cluster into `out` and return the record, or None if the run was stopped."""
+    workload = load_workload(config)  # loaded here too, so that errors show at once
+    if initialization := describe_initialization(config, workload):
+        print(initialization, flush=True)
     require_writable(out)
-    before = find_last_lap(out, made.model)
+    last_lap = find_last_lap(out, workload.model)
     connect_to_cluster()
     _, gpu = require_slots(min_workers or config.workers, config.threads)
     with claim_run_folder(out, config):
-        start = f"going on after step {before.step}" if before else "from the start"
-        print(f"{describe_cluster()}: {start}, once its workers are up ({config.workers} asked for)", flush=True)
-        needs = min_workers or config.workers, config.threads, gpu
-        wait_for_slots(*needs)
-        facts = fit_with_progress(
-            build_run_trainer(config, out, needs[0], gpu),
+        start = f"resuming after step {last_lap.step}" if last_lap else "training from the start"
+        print(f"{describe_cluster()}: {start}, once the workers are up ({config.workers} requested)", flush=True)
+        required = min_workers or config.workers, config.threads, gpu
+        wait_for_slots(*required)
+        record = fit_with_progress(
+            build_run_trainer(config, out, required[0], gpu),
             out,
-            made.max_examples(config),
-            before,
-            LostWorkersNotice(*needs),
+            workload.max_examples(config),
+            last_lap,
+            LostWorkersNotice(*required),
         )
-        if facts is None:
+        if record is None:
             return None
-        write_json(out / "record.json", facts)
-        return Record.from_json(facts)
+        write_json(out / "record.json", record)
+        return Record.from_json(record)
 
 
 def require_usable_locations(config: TrainConfig, out: Path) -> None:
-    """Refuse URLs that hold secrets, and one to which nothing can be written, before anything of them is kept."""
+    """Refuse URLs that contain secrets, a URL as --data, and an --out that cannot be written."""
     validate_locations(config.init_from, config.data, out)
     if isinstance(parse_location(config.data), RemotePath):
-        raise ValueError(f"--data takes a folder, {config.data} is a URL: copy what it holds to where all nodes see it")
+        raise ValueError(
+            f"--data takes a folder, {config.data} is a URL: copy its files to a folder that all nodes can read"
+        )
     if isinstance(out, RemotePath):
         require_writable_url(out)
 
 
 def describe_initialization(config: TrainConfig, workload: Workload) -> str:
-    """Say what the model starts from, or return "" if from nothing; refuse what it cannot start from."""
+    """Return a line on the pretrained weights of the model, or "" without any; refuse weights that do not fit."""
     model, classes = workload.model(), list(workload.classes)
     freeze_stages(model, config.freeze_stages)
-    if (before := load_pretrained(config)) is None:
+    if (pretrained := load_pretrained(config)) is None:
         return ""
-    same = initialize_from_pretrained(model, before, classes, config.reuse_head)
-    known = f": {', '.join(same)}" if same else ""
-    return f"starting from {before.origin}, with the classifier's rows of {len(same)} of {len(classes)} classes{known}"
+    reused = initialize_from_pretrained(model, pretrained, classes, config.reuse_head)
+    rows = f"{len(reused)} of {len(classes)} classes" + (f": {', '.join(reused)}" if reused else "")
+    return f"starting from {pretrained.origin}, reusing the classifier rows of {rows}"
 
 
 def build_run_trainer(config: TrainConfig, out: Path, min_workers: int, gpu: bool) -> LeanTorchTrainer:
-    """Build the trainer of a run: what it keeps, and how often a lost group of workers starts again."""
+    """Build the trainer of a run, which keeps two checkpoints and restarts failed workers."""
     return build_trainer(
         train_worker,
         {"config": asdict(config), "places": resolve_trial_paths(config), "out": str(out)},
@@ -97,13 +97,13 @@ def build_run_trainer(config: TrainConfig, out: Path, min_workers: int, gpu: boo
 
 
 def resolve_trial_paths(config: TrainConfig) -> dict[str, Any]:
-    """Return the options of `trial` that name files, as workers find them from their own working directory."""
-    start = (
+    """Return --data and --init-from as absolute paths, because workers have their own working directory."""
+    init_from = (
         config.init_from
         if config.init_from in (None, TORCHVISION_WEIGHTS)
         else str(parse_location(config.init_from).absolute())
     )
-    return {"data": str(Path(config.data).absolute()), "init_from": start}
+    return {"data": str(Path(config.data).absolute()), "init_from": init_from}
 
 
 def fit_with_progress(
@@ -113,21 +113,21 @@ def fit_with_progress(
     last_lap: Lap | None,
     lost_workers_notice: LostWorkersNotice,
 ) -> dict[str, Any] | None:
-    """Run the trainer, show its progress meanwhile, and return what the workers return."""
+    """Run the trainer, show its progress meanwhile, and return the record of its workers."""
     seen = last_lap.seen if last_lap else 0
     with (
         ThreadPoolExecutor(1) as pool,
         follow_run(out / LAP_JOURNAL_FILE, max_examples, seen) as progress,
         stop_on_signal(out / STOP_FILE),
     ):
-        running = pool.submit(trainer.fit)
-        while wait([running], timeout=0.2).not_done:
+        future = pool.submit(trainer.fit)
+        while wait([future], timeout=0.2).not_done:
             progress.show_new_laps()
             lost_workers_notice.check_cluster()
-    facts: dict[str, Any] | None = running.result().return_value
-    return facts
+    record: dict[str, Any] | None = future.result().return_value
+    return record
 
 
 def write_run_page(record: Record, out: Path) -> Path:
-    """Write the record as a page that opens without network, and return its path."""
+    """Write the record as a page that opens without a network, and return its path."""
     return write_page(run_page(record), out / "run.html")

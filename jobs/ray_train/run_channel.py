@@ -1,7 +1,7 @@
-"""Between a worker and those outside: the laps that they look at, and the word by which they stop it.
+"""Channel between the workers and the driver of a run: finished laps go out, a request to stop comes in.
 
-In a folder that all nodes share, lap by lap. Behind a URL, where nothing can be appended to and an answer may be long
-in coming, by a thread beside the training: what cannot be told is told later, and training never waits for it.
+In a shared folder, laps are appended one by one. At a URL, where files cannot be appended to and answers may be slow,
+a thread beside the training writes them: what cannot be sent is sent later, and training never waits for it.
 """
 
 import json
@@ -16,24 +16,24 @@ from equipoise.storage.atomic import atomic_write
 from equipoise.storage.object_store import RemotePath
 from equipoise.storage.retry import without_retries
 
-STOP_FILE = "stop"  # in the run's folder: the driver's word to all workers, on whatever node they are
+STOP_FILE = "stop"  # in the run's folder: the driver creates it to stop all workers, on whatever node they are
 LAP_JOURNAL_FILE = "laps.jsonl"
-CHANNEL_SYNC_SECONDS = 1.0  # at a URL
-CHANNEL_CLOSE_SECONDS = 20.0  # for the last laps to get there
+CHANNEL_SYNC_SECONDS = 1.0  # between two exchanges with a URL
+CHANNEL_CLOSE_SECONDS = 20.0  # limit for sending the last laps
 
 
 @contextmanager
 def open_run_channel(out: Path, laps: list[Lap], rank: int) -> Iterator["LocalRunChannel | RemoteRunChannel"]:
-    """Those of a worker that has `done` laps so far, until the end of the block."""
-    found = RemoteRunChannel(out, laps, rank) if isinstance(out, RemotePath) else LocalRunChannel(out, laps, rank)
+    """Open the channel of a worker that has finished `laps`, and close it after the `with` block."""
+    channel = RemoteRunChannel(out, laps, rank) if isinstance(out, RemotePath) else LocalRunChannel(out, laps, rank)
     try:
-        yield found
+        yield channel
     finally:
-        found.close()
+        channel.close()
 
 
 class LocalRunChannel:
-    """In a folder: every worker sees the word by itself."""
+    """Channel in a folder, where every worker checks for the stop file itself."""
 
     def __init__(self, out: Path, laps: list[Lap], rank: int) -> None:
         self.out, self.is_first_worker = out, rank == 0
@@ -42,60 +42,60 @@ class LocalRunChannel:
                 temporary.write_text("".join(format_journal_line(lap) for lap in laps))
 
     def append_lap(self, lap: Lap) -> None:
-        """Append a lap; a reader may see half of the last line."""
+        """Append a lap to the journal; a reader may see half of the last line."""
         if self.is_first_worker:
             with (self.out / LAP_JOURNAL_FILE).open("a") as file:
                 file.write(format_journal_line(lap))
 
     def stop_requested(self) -> bool:
-        """Whether the word is there."""
+        """Return whether the driver has asked the workers to stop."""
         return (self.out / STOP_FILE).exists()
 
     def close(self) -> None:
-        """Nothing is kept back."""
+        """Do nothing: every lap has been written already."""
 
 
 class RemoteRunChannel:
-    """Behind a URL: the first worker speaks and hears for all."""
+    """Channel at a URL, which only the first worker reads and writes."""
 
     def __init__(self, out: RemotePath, laps: list[Lap], rank: int) -> None:
         self.out, self.journal_lines = out, [format_journal_line(lap) for lap in laps]
-        self.sent_lap_count = -1  # laps that were sent
+        self.sent_lap_count = -1  # laps in the journal at the URL; -1 before the first write
         self.stop_seen, self.closing = False, Event()
         self.thread = Thread(target=self._sync_until_closed, daemon=True) if rank == 0 else None
         if self.thread:
             self.thread.start()
 
     def append_lap(self, lap: Lap) -> None:
-        """Keep a lap to be sent."""
+        """Queue a lap to be sent by the thread."""
         self.journal_lines.append(format_journal_line(lap))
 
     def stop_requested(self) -> bool:
-        """Whether the word was there at the last look."""
+        """Return whether the stop file was there at the last check."""
         return self.stop_seen
 
     def close(self) -> None:
-        """Send the last laps, if the store takes them by and by."""
+        """Send the last laps, waiting a limited time for the store."""
         self.closing.set()
         if self.thread:
             self.thread.join(CHANNEL_CLOSE_SECONDS)
 
     def _sync_until_closed(self) -> None:
-        """Until the end, once a second, and once more."""
-        over = False
-        while not over:
-            over = self.closing.wait(CHANNEL_SYNC_SECONDS)
-            with suppress(OSError, ValueError), without_retries():  # those who look on can wait
+        """Write laps and look for the stop file every second, and once more when the channel is closed."""
+        closed = False
+        while not closed:
+            closed = self.closing.wait(CHANNEL_SYNC_SECONDS)
+            with suppress(OSError, ValueError), without_retries():  # the journal can wait for the next time
                 self._write_journal()
                 self.stop_seen = self.stop_seen or (self.out / STOP_FILE).exists()
 
     def _write_journal(self) -> None:
-        """Write the journal anew, if there is more to tell."""
-        if (laps := len(self.journal_lines)) > self.sent_lap_count:
-            (self.out / LAP_JOURNAL_FILE).write_text("".join(self.journal_lines[:laps]))
-            self.sent_lap_count = laps
+        """Write the whole journal again if laps were added."""
+        if (lap_count := len(self.journal_lines)) > self.sent_lap_count:
+            (self.out / LAP_JOURNAL_FILE).write_text("".join(self.journal_lines[:lap_count]))
+            self.sent_lap_count = lap_count
 
 
 def format_journal_line(lap: Lap) -> str:
-    """A lap as a line of JSON."""
+    """Format a lap as one line of JSON."""
     return json.dumps(asdict(lap)) + "\n"

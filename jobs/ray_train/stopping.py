@@ -1,4 +1,4 @@
-"""End a run before its time: asked to by a signal, or given up because its workers failed."""
+"""End a run early: stopped by a signal, or because its workers failed."""
 
 import signal
 import sys
@@ -13,78 +13,77 @@ import ray.train
 
 from equipoise.storage.retry import StoreUnavailable, without_retries
 
-RESUME_HINT = "the same command goes on once it does"
+RESUME_HINT = "the same command resumes once the store answers"
 
 
 @contextmanager
 def stop_on_signal(stop_file: Path) -> Iterator[None]:
-    """Have SIGTERM and Ctrl-C ask the workers, by the file `word`, to leave a checkpoint and end.
+    """Make SIGTERM and Ctrl-C create `stop_file`, which asks the workers to save a checkpoint and end.
 
     Enter it after `ray.init`, which sets handlers of its own. A second signal ends the job at once.
     """
     stop_file.unlink(missing_ok=True)
-    leaving: list[Thread] = []
+    writers: list[Thread] = []
 
-    def ask(number: int, _: FrameType | None) -> None:
-        for signum, handler in before.items():
+    def request_stop(number: int, _: FrameType | None) -> None:
+        for signum, handler in previous_handlers.items():
             signal.signal(signum, handler)
-        leaving.append(
-            Thread(target=write_stop_file, args=(stop_file,))
-        )  # a store may take its time, and this interrupts all else
-        leaving[0].start()
-        print("stopping: the workers leave a checkpoint first", file=sys.stderr, flush=True)
+        # a thread, because a store may be slow and a signal handler interrupts everything else
+        writers.append(Thread(target=write_stop_file, args=(stop_file,)))
+        writers[0].start()
+        print("stopping: the workers save a checkpoint first", file=sys.stderr, flush=True)
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    previous_handlers = {signum: signal.signal(signum, request_stop) for signum in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:
-        for signum, handler in before.items():
+        for signum, handler in previous_handlers.items():
             signal.signal(signum, handler)
-        if leaving:
-            leaving[0].join()
+        if writers:
+            writers[0].join()
             with suppress(OSError, ValueError), without_retries():  # the next command removes it if this one cannot
                 stop_file.unlink(missing_ok=True)
 
 
 def write_stop_file(stop_file: Path) -> None:
-    """Write the file that stops the workers; where that fails, the run ends as soon as it needs the store."""
+    """Create the file that stops the workers; if that fails, the run ends as soon as it needs the store."""
     with suppress(OSError, ValueError):
         stop_file.touch()
 
 
 class StopWhenStoreUnavailable(ray.train.UserCallback):
-    """End a run whose worker could not reach the store.
+    """Callback that ends a run when a worker could not reach the store.
 
-    The worker has already waited for it, and a group of workers that starts again would wait anew.
+    The worker has already waited for the store, and restarted workers would wait all over again.
     """
 
     def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
-        """Raise what the store did: Ray does not try again after an error of a callback."""
+        """Raise the store's error: Ray does not restart workers after an error in a callback."""
         for error in worker_exceptions.values():
-            if (found := find_store_error(error)) is not None:
-                raise found
+            if (store_error := find_store_error(error)) is not None:
+                raise store_error
 
 
 def find_store_error(error: BaseException | None) -> StoreUnavailable | None:
-    """Return the unreachable store behind an error, however Ray wrapped it, or None."""
+    """Return the `StoreUnavailable` behind an error, however Ray wrapped it, or None."""
     while error is not None and not isinstance(error, StoreUnavailable):
-        inside = [getattr(error, name, None) for name in ("_base_exc", "controller_failure", "cause")]
-        error = next((one for one in inside if isinstance(one, BaseException)), error.__cause__)
+        causes = [getattr(error, name, None) for name in ("_base_exc", "controller_failure", "cause")]
+        error = next((cause for cause in causes if isinstance(cause, BaseException)), error.__cause__)
     return error
 
 
 def describe_failure(error: BaseException) -> str:
-    """Say in a sentence why a run was given up, and how to go on."""
-    if (found := find_store_error(error)) is not None:
-        return f"{found}: {RESUME_HINT}"
+    """Return a sentence that says why a run failed and how to resume it."""
+    if (store_error := find_store_error(error)) is not None:
+        return f"{store_error}: {RESUME_HINT}"
     return (
-        f"training was given up, at last by: {last_error_line(error)}; "
-        "the same command goes on from its last checkpoint"
+        f"training failed, the last error is: {last_error_line(error)}; "
+        "the same command resumes from the last checkpoint"
     )
 
 
 def last_error_line(error: BaseException) -> str:
-    """Return the last line of what a worker raised, for people; Ray's log has the rest."""
+    """Return the last line of a worker's error; Ray's log has the whole traceback."""
     failures = list(getattr(error, "worker_failures", {}).values())
     lines = str(failures[0] if failures else error).strip().splitlines()
     return lines[-1] if lines else type(error).__name__

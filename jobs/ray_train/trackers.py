@@ -1,4 +1,4 @@
-"""Where else the trials of a sweep are shown, by Ray Tune's own callbacks."""
+"""Experiment trackers that show the trials of a sweep, through Ray Tune's own callbacks."""
 
 import importlib.util
 from pathlib import Path
@@ -11,18 +11,20 @@ TRACKER_PROJECT = "equipoise"
 
 
 def build_tracker_callbacks(tracker: str | None, out: Path) -> list[Callback]:
-    """The callbacks of a tracker; one sentence where it is not installed."""
+    """Build the Ray Tune callbacks of a tracker; refuse one that is not installed or cannot write to `out`."""
     if tracker is None:
         return []
     if isinstance(out, RemotePath) and tracker != "wandb":
-        raise ValueError(f"--track {tracker} writes files beside the results, which a URL takes none of: give a folder")
+        raise ValueError(
+            f"--track {tracker} writes files beside the results, which a URL cannot hold: give a folder as --out"
+        )
     if tracker == "tensorboard":
         from ray.tune.logger import TBXLoggerCallback  # comes with ray[tune]
 
         return [TBXLoggerCallback()]
     if importlib.util.find_spec(tracker) is None:
         raise ValueError(
-            f"--track {tracker}: the package is not here; install it beside equipoise (pip install {tracker})"
+            f"--track {tracker} needs the package {tracker}: install it beside equipoise (pip install {tracker})"
         )
     if tracker == "mlflow":
         from ray.air.integrations.mlflow import MLflowLoggerCallback

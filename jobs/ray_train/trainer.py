@@ -1,4 +1,4 @@
-"""Build Ray Train's trainer: where workers run and what each holds, without the helpers that no job here needs."""
+"""Build Ray Train's trainer: where workers run and what each reserves, without helpers that are not needed here."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,15 +11,15 @@ from equipoise.config import TrainConfig
 from jobs.cluster.ray_internals import DatasetsCallback, PlacementGroupCleanerCallback, RayTrainCallback
 from jobs.ray_train.arrow_filesystem import build_ray_storage_config
 
-# Ray Data, whose imports slow the first steps of the workers beside it; and who frees the places of a run that fell: it
-# asks the dashboard, which a Ray started for one job has none of, and dies where several Rays are. A job's places end
-# with it, and a sweep frees those of its trials
+# Ray Data slows the first steps of the workers by its imports. The cleaner of placement groups asks the dashboard,
+# which a Ray started for one job does not have, and fails where several Rays run; it is not needed, because placement
+# groups end with their job, and a sweep removes those of its trials.
 SKIPPED_CALLBACKS = DatasetsCallback, PlacementGroupCleanerCallback
-RESIZE_CHECK_SECONDS = 20.0  # how often an elastic run looks for more workers; Ray learns of new nodes no oftener
+RESIZE_CHECK_SECONDS = 20.0  # interval in which an elastic run looks for more workers; Ray sees new nodes no sooner
 
 
 class LeanTorchTrainer(TorchTrainer):
-    """Start no processes beside the workers that no job here needs."""
+    """Trainer without Ray's default callbacks that are not needed here."""
 
     def _create_default_callbacks(self) -> list[RayTrainCallback]:
         callbacks: list[RayTrainCallback] = super()._create_default_callbacks()

@@ -1,4 +1,4 @@
-"""Ray's side of the loop: carries laps and state out of the process and decides nothing."""
+"""Training loop inside a Ray Train worker: report laps, save checkpoints and stop on request."""
 
 import json
 import tempfile
@@ -24,34 +24,33 @@ CONTINUE_TRAINING, SAVE_CHECKPOINT, STOP_TRAINING = range(3)
 
 
 def train_worker(loop_config: dict[str, Any]) -> dict[str, Any] | None:
-    """Train, resuming from the last checkpoint; rank 0 returns the record, or None if it was stopped."""
+    """Train from the last checkpoint on; return the record, or None if the run was stopped."""
     config, out = TrainConfig(**loop_config["config"]), parse_location(loop_config["out"])
     torch.set_num_threads(config.threads)
     training = Training(replace(config, **loop_config["places"]), device=ray.train.torch.get_device())
     if checkpoint := train.get_checkpoint():
         with checkpoint.as_directory() as folder:
             restore_training(training, Path(folder))
-    pace = CheckpointPacer()
-    with open_run_channel(out, training.finished_laps, training.rank) as seen:
+    pacer = CheckpointPacer()
+    with open_run_channel(out, training.finished_laps, training.rank) as channel:
         for lap in training.laps():
-            seen.append_lap(lap)
-            wish = training.all_reduce_max(
-                STOP_TRAINING if seen.stop_requested() else SAVE_CHECKPOINT if pace.is_due() else CONTINUE_TRAINING
+            channel.append_lap(lap)
+            action = training.all_reduce_max(
+                STOP_TRAINING if channel.stop_requested() else SAVE_CHECKPOINT if pacer.is_due() else CONTINUE_TRAINING
             )
-            if wish != CONTINUE_TRAINING:
-                with pace.measure_save():
+            if action != CONTINUE_TRAINING:
+                with pacer.measure_save():
                     report_checkpoint(training)
-                    training.all_reduce_max(
-                        CONTINUE_TRAINING
-                    )  # Ray lets the others go before the first has stored it: their clocks ran
-            if wish == STOP_TRAINING and training.status is None:
+                    # Ray lets the other workers continue before the first has saved: their lap would include the wait
+                    training.all_reduce_max(CONTINUE_TRAINING)
+            if action == STOP_TRAINING and training.status is None:
                 return None
     return finish_run(training, config, out)
 
 
 def finish_run(training: Training, config: TrainConfig, out: Path) -> dict[str, Any]:
-    """The record of a training that ended; leaves its last state and its weights."""
-    assert training.status is not None  # noqa: S101 - its laps are over
+    """Save the last checkpoint and the weights of a run that ended, and return its record as JSON."""
+    assert training.status is not None  # noqa: S101 - the last lap has ended
     failed = training.status == "failed"
     test = None if failed else training.evaluate(training.workload.test)
     if not failed:
@@ -59,8 +58,8 @@ def finish_run(training: Training, config: TrainConfig, out: Path) -> dict[str, 
     if training.rank == 0 and not failed:
         weights = {name: value.cpu().contiguous() for name, value in training.model.state_dict().items()}
         with atomic_write(out / "model.safetensors") as temporary:
-            facts = {"classes": json.dumps(list(training.workload.classes))}
-            temporary.write_bytes(save(weights, facts))  # save_file would leave it readable by its owner alone
+            metadata = {"classes": json.dumps(list(training.workload.classes))}
+            temporary.write_bytes(save(weights, metadata))  # save_file would make it readable by its owner only
     return Record(
         config=config,
         machine=describe_hardware(training.device),
@@ -74,7 +73,7 @@ def finish_run(training: Training, config: TrainConfig, out: Path) -> dict[str, 
 
 
 def report_checkpoint(training: Training) -> None:
-    """Hand Ray a checkpoint. A barrier over all workers: the loop's clock is stopped here."""
+    """Report a checkpoint to Ray: a barrier over all workers, outside the timed laps."""
     metrics = {"step": training.step, "seen": training.examples_seen}
     if training.rank:
         train.report(metrics)
@@ -86,6 +85,6 @@ def report_checkpoint(training: Training) -> None:
 
 
 def restore_training(training: Training, folder: Path) -> None:
-    """Go on from what `report_checkpoint` kept."""
+    """Restore the state and the laps that `report_checkpoint` saved."""
     laps = [Lap(**lap) for lap in read_json(folder / LAPS_FILE)]
     training.load_state_dict(load_file(folder / TRAINING_STATE_FILE), laps)

@@ -1,4 +1,4 @@
-"""How a trial of a sweep runs on real workers: by Ray Train inside Tune."""
+"""Trial of a sweep on all of its workers, by Ray Train inside Ray Tune."""
 
 import os
 import time
@@ -18,30 +18,28 @@ from equipoise.training.loop import Training
 from jobs.ray_train.trainer import build_trainer
 from jobs.ray_tune.single_worker_trial import TUNE_REPORT_SECONDS, collect_trial_metrics, write_trial_record
 
-LAUNCHER_RESOURCES = {
-    "CPU": 0,
-    "memory": 1,
-}  # of the process that only starts real workers: any part of a CPU would be theirs
+# of the process that only starts the workers: any fraction of a CPU would be taken from them
+LAUNCHER_RESOURCES = {"CPU": 0, "memory": 1}
 
 
 def run_multi_worker_trial(config: dict[str, Any]) -> None:
-    """One trial on as many workers as it asks for."""
-    os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.2")  # a report waits for the controller's next look
+    """Run one trial by Ray Train on all of its workers."""
+    os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.2")  # a report waits for the controller's next check
     trial, path = TrainConfig(**config["trial"]), parse_location(config["path"])
-    place = path.parents[1] / "real" / path.stem
+    folder = path.parents[1] / "real" / path.stem
     build_trainer(
-        run_multi_worker_loop, config, trial, place, gpu=config["gpu"], callbacks=[TuneReportCallback()]
+        run_multi_worker_loop, config, trial, folder, gpu=config["gpu"], callbacks=[TuneReportCallback()]
     ).fit()
 
 
 def run_multi_worker_loop(config: dict[str, Any]) -> None:
-    """One of the workers of a real trial."""
+    """Train in one of the workers of a trial, reporting to Tune at intervals."""
     trial = TrainConfig(**config["trial"])
     torch.set_num_threads(trial.threads)
     training, start = Training(trial, device=get_device()), time.monotonic()
     for _ in training.laps():
-        due = int(training.status is not None or time.monotonic() > start + TUNE_REPORT_SECONDS)
-        if training.all_reduce_max(due):
+        report_is_due = training.status is not None or time.monotonic() > start + TUNE_REPORT_SECONDS
+        if training.all_reduce_max(int(report_is_due)):
             report_to_tune(training, parse_location(config["path"]), time.monotonic() - start)
             start = time.monotonic()
     if training.status in (None, "failed"):
@@ -49,13 +47,13 @@ def run_multi_worker_loop(config: dict[str, Any]) -> None:
 
 
 def report_to_tune(training: Training, path: Path, train_seconds: float) -> None:
-    """Write the record and tell Tune; a barrier over all workers."""
+    """Write the record and report the metrics to Tune; a barrier over all workers."""
     if training.rank == 0:
         write_trial_record(training, path)
-    places = get_current_placement_group()
-    ray.train.report(collect_trial_metrics(training, train_seconds) | {"places": places.id.hex() if places else ""})
+    group = get_current_placement_group()
+    ray.train.report(collect_trial_metrics(training, train_seconds) | {"places": group.id.hex() if group else ""})
 
 
 def release_placement_group(group_id: str) -> None:
-    """What the workers of a trial held, once it ended: Ray Train itself frees it only where a trial went to its end."""
+    """Free the resources of a trial's workers; Ray Train does so only for trials that were not stopped."""
     remove_placement_group(PlacementGroup(ray.PlacementGroupID.from_hex(group_id)))

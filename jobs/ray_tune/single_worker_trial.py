@@ -1,7 +1,7 @@
-"""How a trial of a sweep runs on one worker that stands for all of them.
+"""Trial of a sweep on a single worker that stands for all of them.
 
-Trials take seconds, so their processes are kept and given the next trial, and import no more than they
-need. What a trial measured is written by the trial itself as it goes.
+Trials take seconds, so their processes are reused for the next trial and import no more than they need.
+Each trial writes its own record while it runs.
 """
 
 import time
@@ -21,21 +21,21 @@ from equipoise.storage.object_store import parse_location
 from equipoise.training.loop import Training
 from equipoise.workloads import Workload, load_workload
 
-TUNE_REPORT_SECONDS = 0.5  # between two words with the driver
+TUNE_REPORT_SECONDS = 0.5  # between two reports to the driver
 
 
 class SingleWorkerTrial(tune.Trainable):
-    """One trial on one worker, a turn at a time."""
+    """Ray Tune trainable that runs a trial on one worker, half a second per step."""
 
     cached_workload: tuple[TrainConfig, Workload] | None = None
 
     def setup(self, config: dict[str, Any]) -> None:
-        """The first trial of this process."""
+        """Set up the first trial of this process."""
         self.reset_config(config)
         self.is_first_trial = True
 
     def reset_config(self, config: dict[str, Any]) -> bool:
-        """The next trial of this process."""
+        """Set up the next trial of this process."""
         self.is_first_trial, self.started_at = False, time.monotonic()
         trial = TrainConfig(**config["trial"])
         torch.set_num_threads(trial.threads)
@@ -46,19 +46,19 @@ class SingleWorkerTrial(tune.Trainable):
         return True
 
     def step(self) -> dict[str, Any]:
-        """Laps for half a second, and what came of them."""
+        """Train laps for half a second, write the record, and return the metrics."""
         training, start = self.training, time.monotonic()
         while training.status is None and time.monotonic() < start + TUNE_REPORT_SECONDS:
             next(self.laps, None)
-        busy = time.monotonic() - start
+        train_seconds = time.monotonic() - start
         write_trial_record(training, self.path)
-        return collect_trial_metrics(training, busy) | {
+        return collect_trial_metrics(training, train_seconds) | {
             "fresh": self.is_first_trial,
             "since": time.monotonic() - self.started_at,
         }
 
     def _load_cached_workload(self, trial: TrainConfig) -> Workload:
-        """Made once for all trials of a process: they differ in what no data depends on."""
+        """Return the workload, loaded once per process: trials differ only in options that no data depends on."""
         common = replace(trial, batch_size=1, grad_accumulation=1, lr=0.0, seed=0)
         if self.cached_workload is None or self.cached_workload[0] != common:
             self.cached_workload = common, load_workload(trial)
@@ -66,7 +66,7 @@ class SingleWorkerTrial(tune.Trainable):
 
 
 def collect_trial_metrics(training: Training, train_seconds: float) -> dict[str, Any]:
-    """What Tune, and a tracker behind it, are told; `busy` are the seconds trained since the last word."""
+    """Return the metrics for Tune and trackers; `train_seconds` are those since the last report."""
     metric = next((lap.metric for lap in reversed(training.finished_laps) if lap.metric is not None), 0.0)
     loss = training.finished_laps[-1].loss if training.finished_laps else float("nan")
     return {
@@ -79,7 +79,7 @@ def collect_trial_metrics(training: Training, train_seconds: float) -> dict[str,
 
 
 def write_trial_record(training: Training, path: Path) -> None:
-    """Write what the trial has measured so far."""
+    """Write the record of what the trial has measured so far."""
     record = Record(
         config=training.config,
         machine=describe_hardware(training.device),
@@ -94,9 +94,9 @@ def write_trial_record(training: Training, path: Path) -> None:
 
 
 def depends_on_batch_split(model: nn.Module) -> bool:
-    """Whether it makes a difference to the model how a global batch is split over workers.
+    """Return whether the steps of a model depend on how a global batch is split over workers.
 
-    It does where layers look at the examples beside each other (batch normalisation), or draw for a
+    They do with layers that mix the examples of a batch (batch normalization) or draw random numbers for a
     worker's part of the batch (dropout).
     """
     kinds = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
@@ -106,15 +106,16 @@ def depends_on_batch_split(model: nn.Module) -> bool:
 def build_trial_config(
     base: TrainConfig, setting: tuple[int, float, int], workers: int, real_workers: bool, max_unsplit_batch: int
 ) -> TrainConfig:
-    """The trial of a global batch, rate and seed that `workers` share.
+    """Build the trial of a `setting`, its global batch, learning rate and seed, shared by `workers`.
 
-    On real workers; or on one that takes their parts in turn; or, up to a batch of `whole`, on one that takes
-    all at once, which are the same steps but for rounding if the model does not mind how a batch is split.
+    It runs on real workers, or on one worker that takes their parts in turn, or, up to a global batch of
+    `max_unsplit_batch`, on one worker that takes the whole batch. All take the same steps except for rounding,
+    unless the model depends on how a batch is split.
     """
     batch, lr, seed = setting
-    facts = asdict(base) | {"lr": lr, "seed": seed}
+    options = asdict(base) | {"lr": lr, "seed": seed}
     if real_workers:
-        return TrainConfig(**facts | {"workers": workers, "batch_size": batch // workers})
+        return TrainConfig(**options | {"workers": workers, "batch_size": batch // workers})
     if batch > max_unsplit_batch:
-        return TrainConfig(**facts | {"workers": 1, "batch_size": batch // workers, "grad_accumulation": workers})
-    return TrainConfig(**facts | {"workers": 1, "batch_size": batch})
+        return TrainConfig(**options | {"workers": 1, "batch_size": batch // workers, "grad_accumulation": workers})
+    return TrainConfig(**options | {"workers": 1, "batch_size": batch})

@@ -1,4 +1,4 @@
-"""Who may ask: those with a key, if there are any."""
+"""Authentication with API keys, and protection against requests from pages of other sites."""
 
 import base64
 import hmac
@@ -12,54 +12,54 @@ from services.http.errors import key_is_missing, other_site_asks
 RouteHandler = Callable[[Request], Awaitable[Response]]
 
 WWW_AUTHENTICATE = {"www-authenticate": 'Bearer, Basic realm="the key as password"'}
-"""header of a refusal for want of a key: a browser then asks for a password"""
+"""header of a 401: it makes a browser ask for a password"""
 
 
 class ApiKeyAuth:
-    """Holds the keys."""
+    """Wrapper of route handlers that requires one of the configured API keys; without keys everyone may ask."""
 
     def __init__(self, keys: tuple[str, ...]) -> None:
         self.keys = [key.encode() for key in keys]
 
     def __bool__(self) -> bool:
-        """Whether a key is asked for."""
+        """Return whether a key is required."""
         return bool(self.keys)
 
     def __call__(self, handler: RouteHandler) -> RouteHandler:
-        """The same, asked for a key first if there are any."""
+        """Wrap a handler so that it requires a key first; without configured keys return it unchanged."""
         if not self.keys:
             return handler
 
-        async def guarded(request: Request) -> Response:
+        async def authenticated(request: Request) -> Response:
             self.require_key(request)
             return await handler(request)
 
-        return guarded
+        return authenticated
 
     def require_key(self, request: Request) -> None:
-        """Refuse who shows none of the keys."""
-        found = extract_key(request).encode()
-        same = [hmac.compare_digest(found, key) for key in self.keys]  # each of them: time tells nothing
-        if not any(same):
+        """Reject a request that carries none of the keys."""
+        sent_key = extract_key(request).encode()
+        matches = [hmac.compare_digest(sent_key, key) for key in self.keys]  # all keys, so that time reveals nothing
+        if not any(matches):
             raise key_is_missing()
 
 
 def reject_cross_site(request: Request) -> None:
-    """Refuse what a page of another site has a browser send: on this machine no key would stop it."""
+    """Reject a request that a page of another site makes a browser send; without keys nothing else would stop it."""
     if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         raise other_site_asks()
 
 
 def extract_key(request: Request) -> str:
-    """The key that a client shows.
+    """Return the API key that a request carries, or an empty string.
 
-    A browser has it as a password. It sends that to us from other sites' pages too, so that it opens only what is
-    looked at.
+    A browser sends the key as a password, and does so for requests from other sites' pages too; the password is
+    therefore accepted for GET only.
     """
-    kind, _, found = request.headers.get("authorization", "").partition(" ")
+    kind, _, credentials = request.headers.get("authorization", "").partition(" ")
     if kind == "Basic" and request.method == "GET":
         try:
-            return base64.b64decode(found, validate=True).decode().partition(":")[2]
+            return base64.b64decode(credentials, validate=True).decode().partition(":")[2]
         except ValueError:
             return ""
-    return found if kind == "Bearer" else request.headers.get("x-api-key", "")
+    return credentials if kind == "Bearer" else request.headers.get("x-api-key", "")

@@ -1,4 +1,4 @@
-"""Bodies of requests: read within limits, and taken apart by what they say they are."""
+"""Read request bodies within limits, and extract the image by content type."""
 
 import asyncio
 import base64
@@ -23,18 +23,18 @@ from services.http.errors import (
 from services.http.tensor_codec import parse_json_object
 from services.limits import Limits
 
-BODY_DRAIN_SECONDS = 5.0  # how long what nobody wants is still read, so that the client comes to read its refusal
+BODY_DRAIN_SECONDS = 5.0  # a rejected body is read for so long, so that the client gets to read the rejection
 
 
 class BodyReader:
-    """Reads the bodies of all requests of a replica, which together may take so much memory and no more."""
+    """Reader of the request bodies of a replica, with a limit on the memory that all of them take together."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.bytes_in_flight = 0
 
     async def read_body(self, request: Request) -> bytes:
-        """The body of a request, unpacked."""
+        """Read and decompress the body of a request."""
         declared = request.headers.get("content-length", "")
         if declared.isdigit() and int(declared) > self.limits.body_bytes:
             raise body_is_too_large(self.limits.body_bytes)
@@ -54,13 +54,13 @@ class BodyReader:
             raise body_is_slow(self.limits.read_seconds) from None
         finally:
             self.bytes_in_flight -= size
-        request.state.read = True  # else a refusal waits for the rest
+        request.state.read = True  # otherwise a rejection would wait for the rest
         body = parts[0] if len(parts) == 1 else b"".join(parts)
         return decompress_body(body, request.headers.get("content-encoding"), self.limits.body_bytes)
 
 
 async def drain_body(request: Request) -> None:
-    """Let go by what still comes of a body that was refused."""
+    """Read and discard the rest of a rejected body, for `BODY_DRAIN_SECONDS` at most."""
     try:
         async with asyncio.timeout(BODY_DRAIN_SECONDS):
             while True:
@@ -72,44 +72,44 @@ async def drain_body(request: Request) -> None:
 
 
 def decompress_body(body: bytes, encoding: str | None, max_bytes: int) -> bytes:
-    """A body without its compression, which may not hide more than `most` bytes."""
+    """Decompress a body; reject one that decompresses to more than `max_bytes`."""
     if encoding in (None, "", "identity"):
         return body
     if encoding not in ("gzip", "deflate"):
         raise encoding_is_unknown(encoding)
-    machine = zlib.decompressobj(zlib.MAX_WBITS | (16 if encoding == "gzip" else 0))
+    decompressor = zlib.decompressobj(zlib.MAX_WBITS | (16 if encoding == "gzip" else 0))
     try:
-        found = machine.decompress(body, max_bytes + 1)
-        if len(found) > max_bytes:
+        decompressed = decompressor.decompress(body, max_bytes + 1)
+        if len(decompressed) > max_bytes:
             raise unpacked_body_is_too_large(max_bytes)
-        found += machine.flush()
+        decompressed += decompressor.flush()
     except zlib.error as error:
-        raise RequestRejected(400, f"the body is not {encoding} ({error})") from None
-    if not machine.eof or machine.unused_data:
-        raise RequestRejected(400, f"the body is not whole {encoding}")
-    return found
+        raise RequestRejected(400, f"the body cannot be decompressed as {encoding} ({error})") from None
+    if not decompressor.eof or decompressor.unused_data:
+        raise RequestRejected(400, f"the {encoding} body is truncated, or other data follows it")
+    return decompressed
 
 
 async def extract_image(request: Request, body: bytes) -> bytes:
-    """The encoded picture in a body: as it is, in a form, or in JSON as base64."""
+    """Return the encoded image in a body: the body itself, a form's file, or base64 in JSON."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind.startswith("image/") or kind in ("application/octet-stream", "application/x-www-form-urlencoded", ""):
-        found = body  # curl says x-www-form-urlencoded of everything that it is not told of
+        image = body  # curl sends x-www-form-urlencoded unless another type is given
     elif kind == "multipart/form-data":
-        found = await read_upload(request, body)
+        image = await read_upload(request, body)
     elif kind == "application/json":
-        found = decode_base64(parse_json_object(body).get("image"))
+        image = decode_base64(parse_json_object(body).get("image"))
     else:
         raise content_type_is_unknown(kind)
-    if not found:
-        raise RequestRejected(400, "the request holds no picture")
-    return found
+    if not image:
+        raise RequestRejected(400, "the request holds no image")
+    return image
 
 
 def decode_base64(text: object) -> bytes:
-    """Base64 as bytes."""
+    """Decode base64 text from JSON to bytes."""
     if not isinstance(text, str):
-        raise RequestRejected(400, 'JSON must be {"image": "..."} with the picture in base64')
+        raise RequestRejected(400, 'the JSON must be {"image": "..."} with the image in base64')
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
@@ -117,7 +117,7 @@ def decode_base64(text: object) -> bytes:
 
 
 async def read_upload(request: Request, body: bytes) -> bytes:
-    """The one file of a form."""
+    """Return the content of the one file in a multipart form."""
 
     async def stream() -> AsyncGenerator[bytes, None]:
         yield body
@@ -125,10 +125,10 @@ async def read_upload(request: Request, body: bytes) -> bytes:
     try:
         form = await MultiPartParser(request.headers, stream(), max_files=1, max_fields=8).parse()
     except (MultiPartException, FormParserError, ClientDisconnect, UnicodeError, LookupError) as error:
-        raise RequestRejected(400, f"the form cannot be read ({str(error)[:120]})") from None
+        raise RequestRejected(400, f"the multipart form cannot be read ({str(error)[:120]})") from None
     files = [value for value in form.values() if isinstance(value, UploadFile)]
     if not files:
-        raise RequestRejected(400, "the form holds no file: send the picture as one")
-    found = await files[0].read()
+        raise RequestRejected(400, "the form holds no file: send the image as a file")
+    content = await files[0].read()
     await form.close()
-    return found
+    return content

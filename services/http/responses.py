@@ -1,4 +1,4 @@
-"""Replies: JSON without numbers that JSON does not have, also to those who are still sending."""
+"""HTTP responses: strict JSON, compression, and responses to clients that are still sending."""
 
 import json
 import zlib
@@ -10,29 +10,29 @@ from starlette.types import Receive, Scope, Send
 
 from services.http.request_body import drain_body
 
-MIN_COMPRESSED_BYTES = 1024  # bytes of a body that are sent as they are
+MIN_COMPRESSED_BYTES = 1024  # shorter bodies are sent uncompressed
 
 
 def dump_json(content: Any) -> bytes:
-    """JSON, short."""
+    """Encode content as compact JSON; NaN and infinities, which JSON does not have, raise ValueError."""
     return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 
 def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """JSON as a reply."""
+    """Build a response with a JSON body."""
     return Response(dump_json(content), status, headers, "application/json")
 
 
 def compress_response(response: Response, request: Request) -> Response:
-    """The reply, in fewer bytes if the client takes them and they are worth the work."""
+    """Compress a response in place if the client accepts it and the body is long enough to be worth it."""
     body = bytes(response.body)
-    taken = request.headers.get("accept-encoding", "")
+    accepted = request.headers.get("accept-encoding", "")
     if len(body) < MIN_COMPRESSED_BYTES:
         return response
     for name, bits in (("gzip", zlib.MAX_WBITS | 16), ("deflate", zlib.MAX_WBITS)):
-        if name in taken:
-            machine = zlib.compressobj(1, wbits=bits)
-            response.body = machine.compress(body) + machine.flush()
+        if name in accepted:
+            compressor = zlib.compressobj(1, wbits=bits)
+            response.body = compressor.compress(body) + compressor.flush()
             response.headers["content-encoding"] = name
             response.headers["content-length"] = str(len(response.body))
             break
@@ -40,15 +40,15 @@ def compress_response(response: Response, request: Request) -> Response:
 
 
 class EarlyResponse(Response):
-    """An answer to a request that may still be on its way: said at once, and what still comes is let go by."""
+    """Response sent at once to a request that is still arriving; the rest of its body is read and discarded."""
 
     def __init__(self, request: Request, content: Any, status: int, headers: dict[str, str]) -> None:
-        # what still comes of the body would be taken for the next request
+        # connection: close, because the rest of the body would be taken for the next request
         super().__init__(dump_json(content), status, headers | {"connection": "close"}, "application/json")
         self.request = request
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Say it, then read on for a while."""
+        """Send the response, then read and discard the rest of the request for `BODY_DRAIN_SECONDS`."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         await send({"type": "http.response.body", "body": self.body, "more_body": True})
         await drain_body(self.request)

@@ -1,4 +1,4 @@
-"""An HTTP server in a thread of its own, on a port that several processes of a machine share."""
+"""HTTP server in a thread of its own, on a port that several processes of a machine share."""
 
 import asyncio
 import fcntl
@@ -14,46 +14,46 @@ import uvicorn
 from services.http.timeout_protocol import TimeoutHttpProtocol
 
 LISTEN_BACKLOG = 1024
-KEEP_ALIVE_GRACE_SECONDS = 2.0  # for clients to come back once more on connections that they keep
-SPARE_DESCRIPTORS = 64  # descriptors kept free above the one that listens
+KEEP_ALIVE_GRACE_SECONDS = 2.0  # for one more request on each keep-alive connection, answered with connection: close
+SPARE_DESCRIPTORS = 64  # file descriptors kept free above that of the listening socket
 
 
 def bind_shared_socket(host: str, port: int) -> socket.socket:
-    """A socket for a port that other replicas on this machine may have too: the kernel deals connections out."""
+    """Bind a socket to a port that other replicas on this machine may share; the kernel distributes connections."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     try:
-        made.bind((host, port))
+        listener.bind((host, port))
     except OSError as error:
-        made.close()
+        listener.close()
         raise ValueError(f"cannot listen on {host}:{port} ({error.strerror}): choose another host or port") from None
-    return move_to_high_fd(made)
+    return move_to_high_fd(listener)
 
 
 def move_to_high_fd(listening_socket: socket.socket) -> socket.socket:
-    """The same socket under a high number.
+    """Return the socket under a high file descriptor, and close the old one.
 
-    Linux closes what a killed process held from the highest number down. Whoever then tries a broken connection once
-    more must find this one closed already, or the kernel sends him here again.
+    Linux closes the descriptors of a killed process from the highest number down. The listening socket must be closed
+    before its connections: a client that retries a broken connection would otherwise be sent here again.
     """
-    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = min(most, 1 << 16) if most > 0 else 1 << 16
-    moved = fcntl.fcntl(listening_socket.fileno(), fcntl.F_DUPFD_CLOEXEC, most - SPARE_DESCRIPTORS)
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = min(limit, 1 << 16) if limit > 0 else 1 << 16
+    moved = fcntl.fcntl(listening_socket.fileno(), fcntl.F_DUPFD_CLOEXEC, limit - SPARE_DESCRIPTORS)
     listening_socket.close()
     return socket.socket(fileno=moved)
 
 
 class GracefulServer(uvicorn.Server):
-    """Takes its leave of those who are connected before it hangs up."""
+    """uvicorn server that lets keep-alive clients finish before it closes their connections."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen no more; the next reply on a connection says that it is the last."""
+        """Stop listening, and end each connection with its next response."""
         for server in self.servers:
             server.close()
-        for one in sockets or ():
-            one.close()
+        for listener in sockets or ():
+            listener.close()
         self.server_state.default_headers.append((b"connection", b"close"))
         for _ in range(round(KEEP_ALIVE_GRACE_SECONDS / 0.05)):
             if not self.server_state.connections:
@@ -63,7 +63,7 @@ class GracefulServer(uvicorn.Server):
 
 
 class HttpServer:
-    """Serves an ASGI application until it is closed, apart from the process' other work."""
+    """Server of an ASGI application in a thread of its own, until it is closed."""
 
     def __init__(self, host: str, port: int, certfile: str | None = None, keyfile: str | None = None) -> None:
         self.socket = bind_shared_socket(host, port)
@@ -72,19 +72,21 @@ class HttpServer:
         self.thread: threading.Thread | None = None
 
     def start(self, create_app: Callable[[asyncio.AbstractEventLoop], Any]) -> Any:
-        """Serve what `make` makes within the server's loop; that application."""
-        made: Future[Any] = Future()
-        self.thread = threading.Thread(target=self._run_server, args=(create_app, made), name="http", daemon=True)
+        """Create the application inside the server's event loop, serve it, and return it."""
+        started_app: Future[Any] = Future()
+        self.thread = threading.Thread(
+            target=self._run_server, args=(create_app, started_app), name="http", daemon=True
+        )
         self.thread.start()
-        return made.result()
+        return started_app.result()
 
     @property
     def is_alive(self) -> bool:
-        """Whether it still serves."""
+        """Return whether the server thread is running."""
         return self.thread is not None and self.thread.is_alive()
 
     def close(self, timeout_seconds: float) -> None:
-        """Take no more connections, and wait for the requests under way."""
+        """Accept no more connections, and wait up to `timeout_seconds` for the requests in progress."""
         if self.server is not None:
             self.server.should_exit = True
         if self.thread is not None:
@@ -94,9 +96,8 @@ class HttpServer:
         async def serve() -> None:
             try:
                 app = create_app(asyncio.get_running_loop())
-                self.socket.listen(
-                    LISTEN_BACKLOG
-                )  # not before: the kernel would send requests here that nobody takes yet
+                # not before: the kernel would send requests here that nobody accepts yet
+                self.socket.listen(LISTEN_BACKLOG)
             except BaseException as error:
                 started_app.set_exception(error)
                 return
@@ -119,7 +120,7 @@ class HttpServer:
 
 
 def create_event_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's."""
+    """Create a uvloop event loop; uvloop is imported only here."""
     import uvloop
 
     return uvloop.new_event_loop()

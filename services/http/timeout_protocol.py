@@ -1,6 +1,7 @@
-"""uvicorn's HTTP protocol with an end to its patience: with heads, with what trails a body, with those who do not read.
+"""uvicorn's HTTP protocol with limits on slow or oversized heads, data after a body, and clients that do not read.
 
-A body's time and size are the application's matter, which is only called once the head is there.
+A request's head is its request line and headers. Time and size of a body are limited by the application, which is
+called only once the head is complete.
 """
 
 import asyncio
@@ -14,79 +15,75 @@ from services.http.errors import RequestRejected, head_is_slow, head_is_too_larg
 MAX_HEAD_BYTES = 32 << 10
 HEAD_TIMEOUT_SECONDS = 10.0
 WRITE_TIMEOUT_SECONDS = 30.0
-MAX_REQUESTS_PER_CONNECTION = (
-    1000  # of one connection: its client connects anew, perhaps to a replica that has less to do
-)
+MAX_REQUESTS_PER_CONNECTION = 1000  # then the client must reconnect, perhaps to a replica that has less to do
 
 
 class TimeoutHttpProtocol(HttpToolsProtocol):
-    """One connection."""
+    """Protocol of one connection, with timers for the head and for writing."""
 
     bytes_since_progress = 0
-    """since the last part of a body, or the last whole head"""
+    """bytes received since the last part of a body or the last complete head"""
     num_requests = 0
     head_timer: asyncio.TimerHandle | None = None
     write_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Begin to wait for the first head."""
+        """Start the timer for the first head."""
         super().connection_made(transport)
         self._start_head_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nobody is waited for any more."""
+        """Cancel both timers."""
         self._cancel_head_timer()
         self.resume_writing()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of a head, or of what may follow a body, are counted; those of a body are not kept here."""
+        """Count the bytes received outside of bodies; close the connection above `MAX_HEAD_BYTES`."""
         self.bytes_since_progress += len(data)
         super().data_received(data)
-        if (
-            self.bytes_since_progress > MAX_HEAD_BYTES and self.head_timer is None
-        ):  # behind a body: its reply is there or on its way
-            self.transport.close()
+        if self.bytes_since_progress > MAX_HEAD_BYTES and self.head_timer is None:
+            self.transport.close()  # the bytes follow a body, whose response is sent or being sent
         elif self.bytes_since_progress > MAX_HEAD_BYTES:
             self._reject_and_close(head_is_too_large(MAX_HEAD_BYTES))
         elif self.head_timer is None and (self.cycle is None or self.cycle.response_complete):
-            # uvicorn has just stopped its own timer: what came may be the rest of an old request, or nothing
+            # uvicorn has just stopped its own timer: these bytes may be the rest of an old request, or nothing
             self._start_head_timer()
 
     def on_body(self, body: bytes) -> None:
-        """A part of a body."""
+        """Count a part of a body as progress."""
         self.bytes_since_progress = 0
         super().on_body(body)
 
     def pause_writing(self) -> None:
-        """The client does not read what is written."""
+        """Start the write timer: the client does not read what is written."""
         super().pause_writing()
         self.write_timer = self.loop.call_later(WRITE_TIMEOUT_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """It does again."""
+        """Cancel the write timer: the client reads again."""
         if self.write_timer is not None:
             self.write_timer.cancel()
             self.write_timer = None
         super().resume_writing()
 
     def on_message_begin(self) -> None:
-        """The next head on a connection that is kept."""
+        """Start the timer for the next head on a connection that is kept alive."""
         super().on_message_begin()
         if self.head_timer is None:
             self._start_head_timer()
 
     def on_headers_complete(self) -> None:
-        """It is there."""
+        """Cancel the head timer; after `MAX_REQUESTS_PER_CONNECTION` end the connection with this request."""
         self._cancel_head_timer()
         self.bytes_since_progress = 0
         super().on_headers_complete()
         self.num_requests += 1
         if self.num_requests >= MAX_REQUESTS_PER_CONNECTION and self.cycle is not None:
-            self.cycle.keep_alive = False  # which its reply says
+            self.cycle.keep_alive = False  # the response says so
 
     def send_400_response(self, msg: str) -> None:
-        """What is no HTTP is told so in JSON too."""
+        """Answer bytes that are not HTTP with a 400 in JSON, like any other rejection."""
         self._cancel_head_timer()
         self._reject_and_close(not_http())
 
@@ -102,12 +99,14 @@ class TimeoutHttpProtocol(HttpToolsProtocol):
         self.head_timer = None
         self._reject_and_close(head_is_slow(HEAD_TIMEOUT_SECONDS))
 
-    def _reject_and_close(self, refused: RequestRejected) -> None:
-        """Say why, and hang up."""
+    def _reject_and_close(self, rejection: RequestRejected) -> None:
+        """Write the rejection as JSON and close the connection."""
         self._cancel_head_timer()
         if self.transport.is_closing():
             return
-        body = json.dumps({"error": refused.message}).encode()
-        head = f"HTTP/1.1 {refused.status} {HTTPStatus(refused.status).phrase}\r\ncontent-type: application/json\r\n"
+        body = json.dumps({"error": rejection.message}).encode()
+        head = (
+            f"HTTP/1.1 {rejection.status} {HTTPStatus(rejection.status).phrase}\r\ncontent-type: application/json\r\n"
+        )
         self.transport.write(f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)
         self.transport.close()

@@ -1,4 +1,4 @@
-"""Keeps a few of the requests for labelling, apart from those who wait for answers."""
+"""Sample a few answered images for labelling, in a thread of its own so that no request waits for the store."""
 
 import random
 import threading
@@ -12,12 +12,12 @@ from scipy.special import softmax
 from equipoise.captures.capture import CapturedRequest
 from equipoise.captures.store import CaptureStore
 
-SAMPLES_PER_BATCH = {"usual": 1, "drift": 8}  # of the pictures that are looked at together
-MAX_PENDING_OFFERS = 32  # offers, while a slow store takes its time
+SAMPLES_PER_BATCH = {"usual": 1, "drift": 8}  # images by pool
+MAX_PENDING_OFFERS = 32  # beyond these, images are dropped while the store is slow
 
 
 class CaptureSampler:
-    """Offers requests to the captures, one at a time."""
+    """Offers sampled images to the capture store, one at a time."""
 
     def __init__(self, capture_store: CaptureStore) -> None:
         self.capture_store = capture_store
@@ -33,18 +33,19 @@ class CaptureSampler:
         logits: NDArray[Any],
         sources: list[str | None],
     ) -> None:
-        """A few of some pictures, by chance: which of them stay is for the captures to say."""
+        """Offer a random sample of a batch to the capture store, which decides which of them it keeps."""
         pool = "drift" if is_drifting else "usual"
         if images.shape[1] not in (1, 3):
             return
         model, _, version = stream.partition("/")
-        for place in random.sample(range(len(images)), min(SAMPLES_PER_BATCH[pool], len(images))):
+        for index in random.sample(range(len(images)), min(SAMPLES_PER_BATCH[pool], len(images))):
             if not self.offer_slots.acquire(blocking=False):
                 return
-            scores = dict(zip(classes, softmax(logits[place].astype(np.float64)).tolist(), strict=True))
-            label = classes[int(logits[place].argmax())]
-            one = {"picture": images[place].copy(), "model": model, "version": version, "label": label}
-            self.executor.submit(self._offer, CapturedRequest(**one, scores=scores, source=sources[place], pool=pool))
+            scores = dict(zip(classes, softmax(logits[index].astype(np.float64)).tolist(), strict=True))
+            label = classes[int(logits[index].argmax())]
+            fields = {"picture": images[index].copy(), "model": model, "version": version, "label": label}
+            captured = CapturedRequest(**fields, scores=scores, source=sources[index], pool=pool)
+            self.executor.submit(self._offer, captured)
 
     def _offer(self, request: CapturedRequest) -> None:
         try:

@@ -1,7 +1,7 @@
-"""The monitor as Ray runs it: one actor for all replicas, where it was again after its death.
+"""Ray actor that runs the drift monitor for all replicas and resumes its state after a restart.
 
-An actor and no deployment of Ray Serve's: a call costs a quarter, and it costs nothing while nobody calls. The replica
-that needed it first owns it; when that goes, the next that misses it starts it anew.
+It is an actor and not a deployment of Ray Serve: a call costs a quarter as much, and an idle actor costs nothing. The
+replica that needs it first owns it; when that replica ends, the next one that misses the actor starts it again.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ from equipoise.drift.monitor.monitor import Monitor, Report
 from services.monitoring.log_setup import configure_logger, create_stderr_handler
 from services.monitoring.webhook import post_event
 
-WEBHOOK_COOLDOWN_SECONDS = 3600.0  # seconds in which a webhook is told of a stream's alarms once
+WEBHOOK_COOLDOWN_SECONDS = 3600.0  # in which at most one alarm of a stream is posted
 
 logger = logging.getLogger("equipoise.drift")
 
 
 @ray.remote(num_cpus=0, max_restarts=-1)
 class DriftActor:
-    """What replicas report to, and what is asked about drift."""
+    """Drift monitor as a Ray actor: receives the reports of replicas and answers questions about drift."""
 
     def __init__(
         self, state_dir: str, requests_per_false_alarm: float, tick_seconds: float, webhook_url: str | None = None
@@ -37,10 +37,10 @@ class DriftActor:
         self.webhook_tasks: set[asyncio.Task[None]] = set()
 
     async def submit_report(self, report: Report) -> dict[str, Any]:
-        """A replica's report: up to which tick it was taken, what is not known yet, and how things stand."""
+        """Take a replica's report; return the last tick taken, the streams without a reference, and all states."""
         streams = {stream.partition("\n")[0] for tick in report.ticks for stream in tick.rows}
         unknown = sorted(streams - self.monitor.profiles.keys())
-        if unknown:  # first its reference, then its sums
+        if unknown:  # the replica registers the reference first and then reports again
             return {"taken": 0, "unknown": unknown, "states": {}}
         taken = self.monitor.submit_report(report, time.time())
         while self.monitor.unsent_alarms:
@@ -48,55 +48,52 @@ class DriftActor:
         return {"taken": taken, "unknown": [], "states": self._stream_states()}
 
     def _stream_states(self) -> dict[str, dict[str, Any]]:
-        """For gauges: of each model's stream, the state and how high its charts are."""
-        found = {}
+        """Return the state and chart values of each stream, for the gauges."""
+        states = {}
         for stream in self.monitor.profiles:
-            watch = self.monitor.detectors.get(stream)
-            if watch is None or not watch.observed_images:
+            detector = self.monitor.detectors.get(stream)
+            if detector is None or not detector.observed_images:
                 continue
-            found[stream] = {
-                "drift": watch.alarm is not None,
-                "images": watch.answered_images,
-                "threshold": watch.threshold(),
-                "charts": watch.highest_by_name(),
+            states[stream] = {
+                "drift": detector.alarm is not None,
+                "images": detector.answered_images,
+                "threshold": detector.threshold(),
+                "charts": detector.highest_by_name(),
                 "lost": self.monitor.ledger.lost,
             }
-        return found
+        return states
 
     async def register_reference(self, stream: str, arrays: dict[str, Any]) -> None:
-        """The reference of a bundle."""
+        """Register the reference profile of a stream's bundle."""
         self.monitor.register(stream, arrays)
 
     async def get_verdict(self, stream: str) -> dict[str, Any]:
-        """On one model's requests."""
+        """Return the drift verdict of a stream."""
         return self.monitor.compute_verdict(stream)
 
     async def get_events(self, stream: str) -> list[dict[str, Any]]:
-        """What happened, the latest last."""
+        """Return the events of a stream, its sources and the monitor itself, the latest last."""
         return [
-            one
-            for one in self.monitor.events
-            if one["stream"] in ("", stream) or one["stream"].startswith(f"{stream}/")
+            event
+            for event in self.monitor.events
+            if event["stream"] in ("", stream) or event["stream"].startswith(f"{stream}/")
         ]
 
     async def get_chart_history(self, stream: str) -> dict[str, Any]:
-        """How high charts were, step by step."""
+        """Return the past values of a stream's charts, step by step."""
         return self.monitor.chart_history(stream)
 
     async def reset_charts(self, stream: str) -> None:
-        """Begin anew."""
-        logger.warning("the charts of %s begin anew: asked by HTTP", stream)
+        """Reset the charts of a stream."""
+        logger.warning("charts of %s were reset by an HTTP request", stream)
         self.monitor.reset(stream, time.time())
 
     def _announce_alarm(self, event: dict[str, Any]) -> None:
-        """An alarm to the log, and to the webhook unless it was told of that stream lately."""
+        """Log an alarm, and post it to the webhook unless one of that stream was posted in the last hour."""
         logger.warning("drift in %s: %s", event["stream"], event["why"])
         now = time.monotonic()
-        if (
-            self.webhook_url
-            and now - self.last_webhook_times.get(event["stream"], -WEBHOOK_COOLDOWN_SECONDS)
-            >= WEBHOOK_COOLDOWN_SECONDS
-        ):
+        posted_at = self.last_webhook_times.get(event["stream"], -WEBHOOK_COOLDOWN_SECONDS)
+        if self.webhook_url and now - posted_at >= WEBHOOK_COOLDOWN_SECONDS:
             self.last_webhook_times[event["stream"]] = now
             task = asyncio.create_task(self._post_webhook(self.webhook_url, event))
             self.webhook_tasks.add(task)
@@ -106,4 +103,4 @@ class DriftActor:
         try:
             await asyncio.to_thread(post_event, url, event)
         except (OSError, ValueError, HTTPException) as error:
-            logger.error("the webhook could not be told (%s)", error)
+            logger.error("cannot post an alarm to the webhook: %s", error)

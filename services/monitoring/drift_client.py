@@ -1,4 +1,4 @@
-"""How replicas reach the monitor."""
+"""Client with which replicas call the drift monitor's actor."""
 
 import asyncio
 import threading
@@ -9,11 +9,11 @@ from ray.exceptions import ActorDiedError
 from equipoise.drift.monitor.monitor import Report
 from services.monitoring.drift_actor import DriftActor
 
-CALL_TIMEOUT_SECONDS = 10.0  # for an answer
+CALL_TIMEOUT_SECONDS = 10.0  # for the answer to a call
 
 
 class DriftClient:
-    """Calls of an actor that whoever needs it first starts; from any event loop."""
+    """Calls the drift actor from any event loop; the first call starts the actor if it does not run."""
 
     def __init__(self, actor_name: str, *actor_args: Any) -> None:
         self.actor_name = actor_name
@@ -22,31 +22,31 @@ class DriftClient:
         self.start_lock = threading.Lock()
 
     async def submit_report(self, report: Report) -> dict[str, Any]:
-        """One report."""
-        found: dict[str, Any] = await self._call_actor("submit_report", report)
-        return found
+        """Send a replica's report; return what the monitor took and the states of all streams."""
+        reply: dict[str, Any] = await self._call_actor("submit_report", report)
+        return reply
 
     async def register_reference(self, stream: str, arrays: dict[str, Any]) -> None:
-        """One reference."""
+        """Register the reference profile of a stream's bundle."""
         await self._call_actor("register_reference", stream, arrays)
 
     async def get_verdict(self, stream: str) -> dict[str, Any]:
-        """On one model's requests."""
-        found: dict[str, Any] = await self._call_actor("get_verdict", stream)
-        return found
+        """Return the drift verdict of a stream."""
+        verdict: dict[str, Any] = await self._call_actor("get_verdict", stream)
+        return verdict
 
     async def get_events(self, stream: str) -> list[dict[str, Any]]:
-        """What happened to them."""
-        found: list[dict[str, Any]] = await self._call_actor("get_events", stream)
-        return found
+        """Return the events of a stream, the latest last."""
+        events: list[dict[str, Any]] = await self._call_actor("get_events", stream)
+        return events
 
     async def get_chart_history(self, stream: str) -> dict[str, Any]:
-        """How high charts were, step by step."""
-        found: dict[str, Any] = await self._call_actor("get_chart_history", stream)
-        return found
+        """Return the past values of a stream's charts, step by step."""
+        history: dict[str, Any] = await self._call_actor("get_chart_history", stream)
+        return history
 
     async def reset_charts(self, stream: str) -> None:
-        """Begin anew."""
+        """Reset the charts of a stream."""
         await self._call_actor("reset_charts", stream)
 
     async def _call_actor(self, method: str, *args: Any) -> Any:
@@ -55,13 +55,13 @@ class DriftClient:
             return await asyncio.wait_for(
                 asyncio.wrap_future(getattr(actor, method).remote(*args).future()), CALL_TIMEOUT_SECONDS
             )
-        except ActorDiedError:  # one that is only being restarted is kept: it ends with the handle of who started it
+        except ActorDiedError:  # keep the handle of an actor that only restarts: it ends with the handle of its owner
             if self.actor is actor:
                 self.actor = None
             raise
 
     def _get_or_start_actor(self) -> Any:
-        """The actor of that name, started unless it is there."""
+        """Return the actor's handle; start the actor if none of its name runs."""
         actor: Any = DriftActor
         with self.start_lock:
             if self.actor is None:

@@ -1,4 +1,4 @@
-"""A replica's eye on its own requests: once they are answered, adds up what charts need and reports it."""
+"""Sum the drift statistics of a replica's answered requests and report them to the drift monitor."""
 
 import asyncio
 import logging
@@ -20,30 +20,28 @@ from services.monitoring.capture_sampler import CaptureSampler
 from services.monitoring.metrics import Metrics
 from services.serving.models import ComparedOutputs, ComputedBatch
 
-IMAGES_PER_PASS = 32  # pictures that are looked at together: one by one they cost ten times as much
-MAX_PENDING_BYTES = 8 << 20  # of pictures that wait to be looked at
+IMAGES_PER_PASS = 32  # observed together, because one by one they cost ten times as much
+MAX_PENDING_BYTES = 8 << 20  # of images that wait to be observed
 MAX_OUTBOX_TICKS = 600  # kept while the monitor cannot be reached
-MAX_OBSERVER_TIME_FRACTION = (
-    0.01  # of the time, that may be spent on looking; where more is asked, not all pictures are looked at
-)
-MAX_CREDIT_SECONDS = 0.1  # seconds of looking that a quiet time saves up
+MAX_OBSERVER_TIME_FRACTION = 0.01  # of the time; images beyond it are counted as skipped, not observed
+MAX_CREDIT_SECONDS = 0.1  # of observing that an idle replica saves up
 
 logger = logging.getLogger("equipoise.service")
 
 
 class DriftClientProtocol(Protocol):
-    """How the monitor is reached."""
+    """Calls of the drift monitor that an observer makes."""
 
     async def submit_report(self, report: Report) -> dict[str, Any]:
-        """One report."""
+        """Send a report; return what the monitor took and the states of all streams."""
 
     async def register_reference(self, stream: str, arrays: dict[str, Any]) -> None:
-        """One reference."""
+        """Register the reference profile of a stream's bundle."""
 
 
 @dataclass(eq=False)
 class PendingImages:
-    """Pictures of a stream that nobody has looked at yet."""
+    """Answered images of a stream that have not been observed yet."""
 
     profile: ReferenceProfile
     classes: list[str]
@@ -53,7 +51,7 @@ class PendingImages:
 
 
 class DriftObserver:
-    """Watches the models of one replica."""
+    """Drift observer of one replica: sums statistics of answered images by stream, within 1 % of the time."""
 
     def __init__(
         self,
@@ -62,7 +60,7 @@ class DriftObserver:
         tick_seconds: float,
         capture_sampler: CaptureSampler | None = None,
     ) -> None:
-        """`keeper` keeps some requests for labelling, if given."""
+        """Create an observer without images; `capture_sampler`, if given, keeps some images for labelling."""
         self.capture_sampler = capture_sampler
         self.metrics = metrics
         self.drift_client = drift_client
@@ -76,37 +74,37 @@ class DriftObserver:
         self.references: dict[str, ReferenceProfile | str] = {}
         self.stream_states: dict[str, dict[str, Any]] = {}
         self.skipped_images: dict[str, int] = {}
-        """pictures that were answered and not looked at, by name"""
+        """images that were answered and not observed, by stream"""
         self.credit_seconds, self.credit_updated_at = MAX_CREDIT_SECONDS, time.monotonic()
 
     def on_batch(self, model: str, batch: ComputedBatch) -> None:
-        """A version was given pictures."""
+        """Count a batch, and queue its images for observing if there is time for it."""
         self.metrics.on_batch(model, batch)
         stream = f"{model}/{batch.version.id}"
-        held = batch.version.reference
-        if not isinstance(held, ReferenceProfile):
-            self.references.setdefault(stream, held)
+        reference = batch.version.reference
+        if not isinstance(reference, ReferenceProfile):
+            self.references.setdefault(stream, reference)
             return
         with self.lock:
-            self.references[stream] = held
+            self.references[stream] = reference
             if not self._has_credit():
                 for source in batch.sources:
                     name = source_stream_name(stream, source)
                     self.skipped_images[name] = self.skipped_images.get(name, 0) + 1
                 return
-            waits = self.pending_images.setdefault(stream, PendingImages(held, batch.version.bundle.classes))
-            waits.batches.append((batch.images.numpy(), batch.logits.numpy(), batch.features.numpy()))
-            waits.sources += batch.sources
-            waits.num_bytes += batch.images.nbytes
-            if len(waits.sources) >= IMAGES_PER_PASS or waits.num_bytes >= MAX_PENDING_BYTES:
+            pending = self.pending_images.setdefault(stream, PendingImages(reference, batch.version.bundle.classes))
+            pending.batches.append((batch.images.numpy(), batch.logits.numpy(), batch.features.numpy()))
+            pending.sources += batch.sources
+            pending.num_bytes += batch.images.nbytes
+            if len(pending.sources) >= IMAGES_PER_PASS or pending.num_bytes >= MAX_PENDING_BYTES:
                 self._observe_pending(stream)
 
     def on_comparison(self, model: str, outputs: ComparedOutputs) -> None:
-        """Two versions were given the same."""
+        """Count how far two versions agree on the same images."""
         self.metrics.on_comparison(model, outputs)
 
     def _has_credit(self) -> bool:
-        """Whether there is time left for looking."""
+        """Return whether there is time left for observing."""
         now = time.monotonic()
         self.credit_seconds = min(
             self.credit_seconds + MAX_OBSERVER_TIME_FRACTION * (now - self.credit_updated_at), MAX_CREDIT_SECONDS
@@ -115,74 +113,77 @@ class DriftObserver:
         return self.credit_seconds > 0
 
     def _observe_pending(self, stream: str) -> None:
-        """Add up what waits, by source."""
-        begun = time.thread_time()
-        waits = self.pending_images.pop(stream)
-        base = waits.profile.baseline
-        pictures, logits, features = (np.concatenate(part) for part in zip(*waits.batches, strict=True))
-        seen = base.extract_features(pictures, logits, features)
-        for source in dict.fromkeys(waits.sources):
-            some = [place for place, one in enumerate(waits.sources) if one == source]
-            sums = base.sum_features(seen if len(some) == len(seen) else seen.select(some))
+        """Sum the statistics of a stream's pending images by source, and offer some to the capture store."""
+        started_at = time.thread_time()
+        pending = self.pending_images.pop(stream)
+        baseline = pending.profile.baseline
+        images, logits, features = (np.concatenate(part) for part in zip(*pending.batches, strict=True))
+        statistics = baseline.extract_features(images, logits, features)
+        for source in dict.fromkeys(pending.sources):
+            indices = [index for index, image_source in enumerate(pending.sources) if image_source == source]
+            selected = statistics if len(indices) == len(statistics) else statistics.select(indices)
+            sums = baseline.sum_features(selected)
             self._add_sums(source_stream_name(stream, source), sums)
         if self.capture_sampler:
-            drifts = bool(self.stream_states.get(stream, {}).get("drift"))
+            is_drifting = bool(self.stream_states.get(stream, {}).get("drift"))
             self.capture_sampler.offer_samples(
-                stream, drifts, waits.classes, pictures, logits / base.temperature, waits.sources
+                stream, is_drifting, pending.classes, images, logits / baseline.temperature, pending.sources
             )
-        self.credit_seconds -= time.thread_time() - begun
+        self.credit_seconds -= time.thread_time() - started_at
 
     def _add_sums(self, stream: str, sums: FixedPointSums) -> None:
         self.stream_sums[stream] = self.stream_sums[stream] + sums if stream in self.stream_sums else sums
 
     async def send_report(self, leaving: bool = False) -> None:
-        """Tell the monitor of the tick that ends now, and of those that it has not confirmed."""
+        """Report the tick that ends now to the monitor, with earlier ticks that it has not confirmed."""
         clock = round(time.time() // self.tick_seconds * self.tick_seconds * 1000)
         with self.lock:
             for stream in [*self.pending_images]:
                 self._observe_pending(stream)
             for name, count in self.skipped_images.items():
-                held = self.references[name.partition("\n")[0]]
-                if isinstance(held, ReferenceProfile):
-                    self._add_sums(name, held.baseline.layout.pack_unobserved(count))
+                reference = self.references[name.partition("\n")[0]]
+                if isinstance(reference, ReferenceProfile):
+                    self._add_sums(name, reference.baseline.layout.pack_unobserved(count))
             self.skipped_images = {}
             rows, self.stream_sums = self.stream_sums, {}
         if rows:
             self.last_tick_number += 1
             self.unconfirmed_ticks.append(Tick(self.last_tick_number, clock, rows))
-            if len(self.unconfirmed_ticks) > MAX_OUTBOX_TICKS:  # the monitor will see that numbers are missing
+            if len(self.unconfirmed_ticks) > MAX_OUTBOX_TICKS:  # the monitor notices the gap in the tick numbers
                 self.unconfirmed_ticks.popleft()
         report = Report(self.replica_id, clock, [*self.unconfirmed_ticks], leaving, self.confirmed_tick_number)
-        said = await self.drift_client.submit_report(report)
-        if said["unknown"]:
-            for stream in said["unknown"]:
+        reply = await self.drift_client.submit_report(report)
+        if reply["unknown"]:
+            for stream in reply["unknown"]:
                 await self.drift_client.register_reference(stream, reference_to_arrays(self.references[stream]))
-            said = await self.drift_client.submit_report(report)
-        self.confirmed_tick_number = max(self.confirmed_tick_number, said["taken"])
-        while self.unconfirmed_ticks and self.unconfirmed_ticks[0].number <= said["taken"]:
+            reply = await self.drift_client.submit_report(report)
+        self.confirmed_tick_number = max(self.confirmed_tick_number, reply["taken"])
+        while self.unconfirmed_ticks and self.unconfirmed_ticks[0].number <= reply["taken"]:
             self.unconfirmed_ticks.popleft()
-        self.stream_states = said["states"]
+        self.stream_states = reply["states"]
         self.metrics.set_drift_gauges(self.stream_states)
 
     async def report_every_tick(self) -> None:
-        """Report at every tick of the clock."""
+        """Send a report at every tick of the clock, until cancelled."""
         while True:
             await asyncio.sleep(self.tick_seconds - time.time() % self.tick_seconds)
             try:
                 await self.send_report()
-            except Exception:  # a monitor that is being restarted is there again soon
+            except Exception:  # a monitor that restarts is reachable again soon
                 logger.warning(
-                    "the monitor cannot be reached: %d ticks wait", len(self.unconfirmed_ticks), exc_info=True
+                    "cannot report to the drift monitor: %d ticks are queued",
+                    len(self.unconfirmed_ticks),
+                    exc_info=True,
                 )
 
 
 def source_stream_name(stream: str, source: str | None) -> str:
-    """A stream, or that of a source."""
+    """Return the name of a source's stream; that of the model's stream without a source."""
     return stream if source is None else f"{stream}\n{source}"
 
 
 def reference_to_arrays(reference: ReferenceProfile | str) -> dict[str, Any]:
-    """A reference as the monitor takes it."""
+    """Return a reference profile, or the sentence on why there is none, as the arrays that the monitor takes."""
     if isinstance(reference, str):
         return {f"{ARRAY_PREFIX}why not": np.array(reference), "classes": np.array(0), "width": np.array(0)}
     layout, width = reference.baseline.layout, reference.baseline.random_fourier.directions.shape[0]

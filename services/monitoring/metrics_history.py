@@ -1,4 +1,4 @@
-"""What was counted, noted every few seconds: so that a page that is opened now shows the minutes before."""
+"""Snapshots of the metrics every 5 s, so that a newly opened status page can show the last 20 minutes."""
 
 import asyncio
 import time
@@ -11,46 +11,47 @@ from prometheus_client import Metric
 from services.monitoring.metrics import Metrics
 
 SNAPSHOT_SECONDS = 5.0
-MIN_SNAPSHOT_GAP_SECONDS = 1.0  # seconds, below which a rate says little
-MAX_SNAPSHOTS = 240  # notes: twenty minutes
+MIN_SNAPSHOT_GAP_SECONDS = 1.0  # a rate over less time says little
+MAX_SNAPSHOTS = 240  # twenty minutes
 PREDICTION_PATHS = ("/predict", "/models/{name}/predict", "/v2/models/{name}/infer")
-"""requests that a page tells of; it does not count those that it makes itself"""
+"""paths whose requests pages show; the requests of the pages themselves are left out"""
 
 
 class MetricsHistory:
-    """The latest notes of a replica, each of the sums over all replicas of its machine."""
+    """Latest snapshots of a replica, each with the sums over all replicas of its machine."""
 
     def __init__(self, metrics: Metrics) -> None:
         self.metrics = metrics
         self.snapshots: deque[dict[str, Any]] = deque(maxlen=MAX_SNAPSHOTS)
 
     def take_snapshot(self) -> dict[str, Any]:
-        """What one more would be."""
+        """Return the present metrics with the time in seconds; `collect_snapshots` stores them."""
         return {"time": time.time(), **aggregate_samples(self.metrics.collect_families())}
 
     def recent_snapshots(self) -> list[dict[str, Any]]:
-        """The notes and how it is now, which is not kept: the more looked, the shorter would be what is kept."""
+        """Return the stored snapshots and one of now, which is not stored: frequent calls would shorten the history."""
         last = self.take_snapshot()
-        return [*(one for one in [*self.snapshots] if one["time"] < last["time"] - MIN_SNAPSHOT_GAP_SECONDS), last]
+        newest = last["time"] - MIN_SNAPSHOT_GAP_SECONDS
+        return [*(snapshot for snapshot in [*self.snapshots] if snapshot["time"] < newest), last]
 
     async def collect_snapshots(self) -> None:
-        """Every few seconds."""
+        """Store a snapshot every 5 s, until cancelled."""
         while True:
             self.snapshots.append(await asyncio.to_thread(self.take_snapshot))
             await asyncio.sleep(SNAPSHOT_SECONDS)
 
 
 def aggregate_samples(families: Iterable[Metric]) -> dict[str, dict[str, float]]:
-    """Counts by what pages show."""
-    found: dict[str, dict[str, float]] = {
+    """Sum the metrics that pages show, by kind and then by label."""
+    totals: dict[str, dict[str, float]] = {
         name: {} for name in ("requests", "refused", "seconds", "pictures", "batches")
     }
     for sample in (sample for family in families for sample in family.samples):
         labels, part, key = sample.labels, sample.name.removeprefix("equipoise_"), ""
-        told = labels.get("path") in PREDICTION_PATHS
-        if part == "requests_total" and told:
+        is_prediction = labels.get("path") in PREDICTION_PATHS
+        if part == "requests_total" and is_prediction:
             part, key = "requests", labels["status"]
-        elif part == "request_seconds_bucket" and told:
+        elif part == "request_seconds_bucket" and is_prediction:
             part, key = "seconds", labels["le"]
         elif part == "refused_total":
             part, key = "refused", labels["reason"]
@@ -59,5 +60,5 @@ def aggregate_samples(families: Iterable[Metric]) -> dict[str, dict[str, float]]
         elif part == "batch_pictures_bucket":
             part, key = "batches", labels["le"]
         if key:
-            found[part][key] = found[part].get(key, 0.0) + sample.value
-    return found
+            totals[part][key] = totals[part].get(key, 0.0) + sample.value
+    return totals

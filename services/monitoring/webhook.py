@@ -1,4 +1,4 @@
-"""An alarm, told to a URL that whoever starts the service chose; no request can choose another."""
+"""Post drift alarms to the webhook URL in the service's settings; no request can change that URL."""
 
 import json
 from typing import Any
@@ -8,15 +8,15 @@ WEBHOOK_TIMEOUT_SECONDS = 5.0
 
 
 class NoRedirectHandler(HTTPRedirectHandler):
-    """Follow nobody: who was told could otherwise have us ask what only we can reach."""
+    """Redirect handler that follows none: a receiver could otherwise make us request internal addresses."""
 
     def redirect_request(self, *_: Any) -> None:
-        """None: a redirection is an error."""
+        """Return None, which makes a redirection an error."""
 
 
 def post_event(url: str, event: dict[str, Any]) -> None:
-    """One alarm as JSON. What is raised does not name the URL, which may be a secret itself."""
+    """Post one alarm as JSON; exceptions do not name the URL, which may be a secret."""
     body = json.dumps(event, allow_nan=False).encode()
-    request = Request(url, body, {"content-type": "application/json"})  # noqa: S310 - its scheme is looked at in settings
+    request = Request(url, body, {"content-type": "application/json"})  # noqa: S310 - the settings check its scheme
     with build_opener(NoRedirectHandler).open(request, timeout=WEBHOOK_TIMEOUT_SECONDS) as reply:
         reply.read(1 << 10)

@@ -1,4 +1,4 @@
-"""What the service answers over HTTP: pictures in, labels out; health, counts, and who may ask."""
+"""ASGI application of a replica: routes, authentication, error handlers, metrics and the access log."""
 
 import asyncio
 import json
@@ -15,7 +15,13 @@ from starlette.types import Message, Receive, Scope, Send
 
 from equipoise.captures.store import CaptureStore
 from services.http.auth import WWW_AUTHENTICATE, ApiKeyAuth
-from services.http.errors import FAILED, RequestRejected, method_is_not_allowed, nothing_to_compare, path_is_unknown
+from services.http.errors import (
+    INTERNAL_ERROR_MESSAGE,
+    RequestRejected,
+    method_is_not_allowed,
+    nothing_to_compare,
+    path_is_unknown,
+)
 from services.http.openapi import build_openapi_document, render_docs_page
 from services.http.request_body import BodyReader, extract_image
 from services.http.responses import EarlyResponse, json_response
@@ -29,16 +35,21 @@ from services.routes.open_inference import OpenInferenceRoutes
 from services.routes.status_page import StatusPageRoutes
 from services.serving.models import ModelRegistry, model_status
 
-UNAUTHENTICATED_PATHS = ("/health", "/ready", "/v2/health/live", "/v2/health/ready")  # without a key: who asks has none
-BUSY_REPLY_DELAY_SECONDS = 1.0  # before one of too many is told so
-MAX_UNREAD_BYTES = 64 << 10  # bytes of a body that are let go by unread
-EARLY_REPLY_STATUSES = (401, 408, 413, 429)  # said before all of a body has come
+UNAUTHENTICATED_PATHS = (
+    "/health",
+    "/ready",
+    "/v2/health/live",
+    "/v2/health/ready",
+)  # orchestrators that ask have no key
+BUSY_REPLY_DELAY_SECONDS = 1.0  # delay of a 429: a client that retries at once would cost what the others need
+MAX_UNREAD_BYTES = 64 << 10  # a rejected body up to this size need not be drained
+EARLY_REPLY_STATUSES = (401, 408, 413, 429)  # sent before the whole body has arrived
 
 logger = logging.getLogger("equipoise.service")
 
 
 class HttpApplication:
-    """The endpoints of a replica, as an ASGI application."""
+    """ASGI application with all endpoints of a replica."""
 
     def __init__(
         self,
@@ -51,8 +62,9 @@ class HttpApplication:
         capture_store: CaptureStore | None = None,
         metrics_history: MetricsHistory | None = None,
     ) -> None:
-        """`accesses` is told of each request, `link` asks the monitor of drift, `captures` keeps requests, `noted` has
-        counts of the minutes before: if given.
+        """Build the routes; without `drift_client` or `capture_store` the endpoints for drift or captures answer 404.
+
+        `access_logger` gets a line of JSON per request, `metrics_history` holds the metrics of the last minutes.
         """
         self.model_registry = model_registry
         self.limits = limits
@@ -82,8 +94,8 @@ class HttpApplication:
         ]
         self.app = Starlette(
             routes=[
-                Route(path, answer if path in UNAUTHENTICATED_PATHS else self.auth(answer), methods=[verb])
-                for verb, path, answer in routes
+                Route(path, handler if path in UNAUTHENTICATED_PATHS else self.auth(handler), methods=[verb])
+                for verb, path, handler in routes
             ],
             exception_handlers={
                 RequestRejected: self._handle_rejected,
@@ -91,16 +103,16 @@ class HttpApplication:
                 Exception: self._handle_failure,
             },
         )
-        self.app.router.redirect_slashes = False  # to where a client's own Host header says
+        self.app.router.redirect_slashes = False  # a redirect would lead wherever the client's Host header says
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Count a request and what came of it."""
+        """Answer a request, and count it with its status."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         start, status = time.perf_counter(), 499
 
-        async def told(message: Message) -> None:
+        async def send_and_record(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -108,80 +120,80 @@ class HttpApplication:
 
         try:
             if scope["method"] == "POST":
-                self.model_registry.require_room()  # where many are refused, that must cost little
-            await self.app(scope, receive, told)
-        except RequestRejected as refused:
+                self.model_registry.require_room()  # before routing: rejecting many requests must cost little
+            await self.app(scope, receive, send_and_record)
+        except RequestRejected as rejection:
             request = Request(scope, receive)
-            await (await self._handle_rejected(request, refused))(scope, receive, told)
+            await (await self._handle_rejected(request, rejection))(scope, receive, send_and_record)
         except ClientDisconnect:
             pass
         finally:
             self._count_request(scope, status, time.perf_counter() - start)
 
     def _count_request(self, scope: Scope, status: int, seconds: float) -> None:
-        """One more request, by its route: paths that strangers make up are not kept."""
+        """Count and log a request by its route; unknown paths count as `other`, as clients can invent any number."""
         route = scope.get("route")
         path = route.path if route else "other"
         self.metrics.requests_by_status.labels(path, status).inc()
         self.metrics.request_seconds.labels(path).observe(seconds)
         if self.access_logger:
-            client, name = (scope.get("client") or [None])[0], scope.get("state", {}).get("id")
-            facts = {"time": time.time(), "client": client, "method": scope["method"], "path": scope["path"]}
-            facts |= {"status": status, "seconds": round(seconds, 6), "id": name}
-            self.access_logger.info(json.dumps(facts))
+            client, identifier = (scope.get("client") or [None])[0], scope.get("state", {}).get("id")
+            entry = {"time": time.time(), "client": client, "method": scope["method"], "path": scope["path"]}
+            entry |= {"status": status, "seconds": round(seconds, 6), "id": identifier}
+            self.access_logger.info(json.dumps(entry))
 
     async def predict(self, request: Request) -> Response:
-        """The label of one picture."""
+        """Answer POST /predict: the label and scores of one image."""
         model = self.model_registry.find_model(request.path_params.get("name"))
-        name = request.state.id = request_id(request)
+        identifier = request.state.id = request_id(request)
         body = await self.body_reader.read_body(request)
-        said = await model.predict((await extract_image(request, body),), request_source(request))
-        scores = said.scores[0].tolist()
-        classes = said.version.bundle.classes
+        prediction = await model.predict((await extract_image(request, body),), request_source(request))
+        scores = prediction.scores[0].tolist()
+        classes = prediction.version.bundle.classes
         best = max(range(len(scores)), key=scores.__getitem__)
-        facts = {
+        answer = {
             "model": model.name,
-            "version": said.version.id,
-            "id": name,
-            "label": said.labels[0],
+            "version": prediction.version.id,
+            "id": identifier,
+            "label": prediction.labels[0],
             "score": round(scores[best], 6),
             "scores": {name: round(score, 6) for name, score in zip(classes, scores, strict=True)},
         }
-        return json_response(facts)
+        return json_response(answer)
 
     async def list_models(self, _: Request) -> Response:
-        """Every model, and which bundles answer for it."""
-        facts = {"models": [model_status(model) for model in self.model_registry.models.values()]}
-        return json_response(facts | {"not_loaded": self.model_registry.load_error})
+        """Answer GET /models: every model and the bundles that answer for it."""
+        answer = {"models": [model_status(model) for model in self.model_registry.models.values()]}
+        return json_response(answer | {"not_loaded": self.model_registry.load_error})
 
     async def get_comparison(self, request: Request) -> Response:
-        """How far a canary or a shadow agrees with the bundle that answers."""
+        """Answer GET /models/NAME/compared: how far a canary or shadow agrees with the current version."""
         model = self.model_registry.find_model(request.path_params["name"])
         other = model.canary or model.shadow
         if other is None:
             raise nothing_to_compare(model.name)
-        found = self.metrics.summarize_comparison(model.name, model.current.id, other.id)
-        return json_response({"model": model.name, "version": model.current.id, "other": other.id} | found)
+        comparison = self.metrics.summarize_comparison(model.name, model.current.id, other.id)
+        return json_response({"model": model.name, "version": model.current.id, "other": other.id} | comparison)
 
     async def get_liveness(self, _: Request) -> Response:
-        """The process answers."""
+        """Answer GET /health: the process is alive."""
         return json_response({"live": True})
 
     async def get_readiness(self, _: Request) -> Response:
-        """There is a model, and the replica is not about to stop."""
+        """Answer GET /ready: 200 if a model is loaded and the replica is not about to stop, otherwise 503."""
         ready = bool(self.model_registry.models) and not self.is_draining
         return json_response({"ready": ready}, 200 if ready else 503)
 
     async def get_metrics(self, _: Request) -> Response:
-        """For Prometheus."""
+        """Answer GET /metrics in the Prometheus text format."""
         return Response(self.metrics.render_prometheus(), media_type="text/plain; version=0.0.4")
 
     async def get_openapi(self, _: Request) -> Response:
-        """What there is, for machines."""
+        """Answer GET /openapi.json with the OpenAPI document."""
         return json_response(build_openapi_document(bool(self.auth), self.limits, [*self.model_registry.models]))
 
     async def get_docs(self, _: Request) -> Response:
-        """What there is, for people."""
+        """Answer GET /docs with the API as an HTML page."""
         return HTMLResponse(
             render_docs_page(build_openapi_document(bool(self.auth), self.limits, [*self.model_registry.models]))
         )
@@ -190,12 +202,12 @@ class HttpApplication:
         if not isinstance(error, RequestRejected):
             raise error
         self.metrics.rejected_requests.labels(error.reason).inc()
-        if error.reason == "busy":  # who comes again at once would cost what the others need
+        if error.reason == "busy":
             await asyncio.sleep(BUSY_REPLY_DELAY_SECONDS)
         headers = {} if error.retry_after_seconds is None else {"retry-after": str(error.retry_after_seconds)}
         headers |= WWW_AUTHENTICATE if error.status == 401 else {}
-        read = getattr(request.state, "read", False) or (is_small_body(request) and error.reason == "busy")
-        if error.status in EARLY_REPLY_STATUSES and not read:
+        is_read = getattr(request.state, "read", False) or (is_small_body(request) and error.reason == "busy")
+        if error.status in EARLY_REPLY_STATUSES and not is_read:
             return EarlyResponse(request, {"error": error.message}, error.status, headers)
         return json_response({"error": error.message}, error.status, headers)
 
@@ -204,24 +216,25 @@ class HttpApplication:
             raise error
         path = request.url.path
         self.metrics.rejected_requests.labels("path").inc()
-        wrong = {404: path_is_unknown(path), 405: method_is_not_allowed(request.method, path)}
-        sentence = wrong[error.status_code].message if error.status_code in wrong else f"{error.detail}: see /docs"
-        return json_response({"error": sentence}, error.status_code, dict(error.headers or {}))
+        rejections = {404: path_is_unknown(path), 405: method_is_not_allowed(request.method, path)}
+        rejection = rejections.get(error.status_code)
+        message = rejection.message if rejection else f"{error.detail}: see /docs"
+        return json_response({"error": message}, error.status_code, dict(error.headers or {}))
 
     async def _handle_failure(self, request: Request, error: Exception) -> Response:
-        logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
-        return json_response({"error": FAILED}, 500)
+        logger.error("cannot answer %s %s: internal error", request.method, request.url.path, exc_info=error)
+        return json_response({"error": INTERNAL_ERROR_MESSAGE}, 500)
 
 
 def is_small_body(request: Request) -> bool:
-    """Whether what still comes of a request is soon over."""
+    """Return whether a request declares a body of at most `MAX_UNREAD_BYTES`."""
     declared = request.headers.get("content-length", "0" if "transfer-encoding" not in request.headers else "")
     return declared.isdigit() and int(declared) <= MAX_UNREAD_BYTES
 
 
 def request_id(request: Request) -> str:
-    """The client's name for a request, or one of ours."""
-    found = request.headers.get("x-request-id", "")
-    if 0 < len(found) <= 128 and found.isprintable():
-        return found
-    return f"{random.getrandbits(64):016x}"  # no secret: the system's own dice cost a switch of threads
+    """Return the x-request-id of a request, or a random one."""
+    identifier = request.headers.get("x-request-id", "")
+    if 0 < len(identifier) <= 128 and identifier.isprintable():
+        return identifier
+    return f"{random.getrandbits(64):016x}"  # not a secret; the system's random source would cost a thread switch

@@ -1,4 +1,4 @@
-"""Requests that were kept, and labels for them, over HTTP."""
+"""Endpoints for captures: list the requests that were kept, show them, and label them."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ MAX_LISTED_CAPTURES = 1000
 
 
 class CaptureRoutes:
-    """The endpoints about captures."""
+    """Handlers of the endpoints under /capture."""
 
     def __init__(
         self, model_registry: ModelRegistry, body_reader: BodyReader, capture_store: CaptureStore | None
@@ -30,7 +30,7 @@ class CaptureRoutes:
         self.capture_store = capture_store
 
     def routes(self) -> list[tuple[str, str, Callable[[Request], Awaitable[Response]]]]:
-        """Verb, path, answer."""
+        """Return method, path and handler of each endpoint."""
         return [
             ("GET", "/capture", self.list_captures),
             ("POST", "/capture/labels", self.label_from_csv),
@@ -39,50 +39,54 @@ class CaptureRoutes:
         ]
 
     async def list_captures(self, request: Request) -> Response:
-        """What was kept, the most useful to label first."""
-        held = self._require_store()
+        """Answer GET /capture: the requests that were kept, the most useful to label first."""
+        store = self._require_store()
         pool, limit = request.query_params.get("pool"), request.query_params.get("limit", "100")
-        few = (
+        is_limit_valid = (
             limit.isascii()
             and limit.isdigit()
             and len(limit) <= len(str(MAX_LISTED_CAPTURES))
             and int(limit) <= MAX_LISTED_CAPTURES
         )
-        if pool not in (None, *CAPTURE_POOLS) or not few:
+        if pool not in (None, *CAPTURE_POOLS) or not is_limit_valid:
             raise RequestRejected(
-                400, f"ask for a pool of {', '.join(CAPTURE_POOLS)}, and for {MAX_LISTED_CAPTURES} at most"
+                400,
+                f"cannot list captures: pool must be one of {', '.join(CAPTURE_POOLS)} and limit"
+                f" a number up to {MAX_LISTED_CAPTURES}",
             )
-        found = await call_capture_store(held.list_captures, pool, int(limit))
-        return json_response({"captures": found, "trouble": held.last_error})
+        captures = await call_capture_store(store.list_captures, pool, int(limit))
+        return json_response({"captures": captures, "trouble": store.last_error})
 
     async def get_image(self, request: Request) -> Response:
-        """One picture, as the model took it."""
+        """Answer GET /capture/ID: the image as the model received it, as PNG."""
         data = await call_capture_store(self._require_store().read_png, request.path_params["id"])
         return Response(data, media_type="image/png")
 
     async def label_capture(self, request: Request) -> Response:
-        """What a picture really shows."""
+        """Answer POST /capture/ID/label: set the true label of one capture."""
         reject_cross_site(request)
-        held, body = self._require_store(), await self.body_reader.read_body(request)
+        store, body = self._require_store(), await self.body_reader.read_body(request)
         try:
-            name = json.loads(body)["label"]
+            label = json.loads(body)["label"]
         except (ValueError, KeyError, TypeError, RecursionError):
-            name = None
-        if not isinstance(name, str):
-            raise RequestRejected(400, 'send {"label": NAME} as JSON')
+            label = None
+        if not isinstance(label, str):
+            raise RequestRejected(400, 'cannot read the label: send {"label": NAME} as JSON')
         return json_response(
-            await call_capture_store(held.label_capture, request.path_params["id"], name, self._known_classes())
+            await call_capture_store(store.label_capture, request.path_params["id"], label, self._known_classes())
         )
 
     async def label_from_csv(self, request: Request) -> Response:
-        """Many at once: a table with the columns id and label."""
+        """Answer POST /capture/labels: set many labels from a CSV with the columns id and label."""
         reject_cross_site(request)
-        held, body = self._require_store(), await self.body_reader.read_body(request)
+        store, body = self._require_store(), await self.body_reader.read_body(request)
         try:
             text = body.decode()
         except UnicodeDecodeError:
-            raise RequestRejected(400, "send a CSV with the columns id and label, in UTF-8") from None
-        return json_response({"labelled": await call_capture_store(held.label_from_csv, text, self._known_classes())})
+            raise RequestRejected(
+                400, "cannot read the labels: send a CSV in UTF-8 with the columns id and label"
+            ) from None
+        return json_response({"labelled": await call_capture_store(store.label_from_csv, text, self._known_classes())})
 
     def _require_store(self) -> CaptureStore:
         if self.capture_store is None:
@@ -90,13 +94,13 @@ class CaptureRoutes:
         return self.capture_store
 
     def _known_classes(self) -> list[str]:
-        """Of all models."""
-        held = self.model_registry.models.values()
-        return [*dict.fromkeys(name for model in held for name in model.current.bundle.classes)]
+        """Return the class names of all models, each once."""
+        models = self.model_registry.models.values()
+        return [*dict.fromkeys(name for model in models for name in model.current.bundle.classes)]
 
 
 async def call_capture_store(method: Callable[..., Any], *args: Any) -> Any:
-    """What the captures say, apart from those who wait for answers."""
+    """Call a method of the capture store in a thread, and turn its errors into rejections."""
     try:
         return await asyncio.to_thread(method, *args)
     except CaptureNotFound as error:

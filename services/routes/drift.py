@@ -1,4 +1,4 @@
-"""What is known of requests beyond their answers: whether they drift, by the monitor."""
+"""Endpoints for drift: verdict, events, chart history and reset, by the drift monitor."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -18,14 +18,14 @@ logger = logging.getLogger("equipoise.service")
 
 
 class DriftRoutes:
-    """The endpoints about drift."""
+    """Handlers of the endpoints under /drift."""
 
     def __init__(self, model_registry: ModelRegistry, drift_client: DriftClient | None) -> None:
         self.model_registry = model_registry
         self.drift_client = drift_client
 
     def routes(self) -> list[tuple[str, str, Callable[[Request], Awaitable[Response]]]]:
-        """Verb, path, answer."""
+        """Return method, path and handler of each endpoint."""
         return [
             ("GET", "/drift", self.get_verdict),
             ("GET", "/drift/history", self.get_events),
@@ -34,67 +34,67 @@ class DriftRoutes:
         ]
 
     async def get_verdict(self, request: Request) -> Response:
-        """Whether requests look as the model's pictures did when it was published."""
-        model, link = self._find_model_and_client(request)
-        held = model.current.reference
-        found = (
-            unknown_verdict(held)
-            if isinstance(held, str)
-            else await await_monitor(link.get_verdict(stream_name(model)))
+        """Answer GET /drift: whether requests still look like the reference of the model's bundle."""
+        model, client = self._find_model_and_client(request)
+        reference = model.current.reference
+        verdict = (
+            unknown_verdict(reference)
+            if isinstance(reference, str)
+            else await await_monitor(client.get_verdict(stream_name(model)))
         )
         return json_response(
-            {"model": model.name, "version": model.current.id} | with_class_names(found, model.current.bundle.classes)
+            {"model": model.name, "version": model.current.id} | with_class_names(verdict, model.current.bundle.classes)
         )
 
     async def get_events(self, request: Request) -> Response:
-        """What happened to the charts, the latest last."""
-        model, link = self._find_model_and_client(request)
+        """Answer GET /drift/history: alarms, restarts and resets, the latest last."""
+        model, client = self._find_model_and_client(request)
         events = [
-            with_class_names(one, model.current.bundle.classes)
-            for one in await await_monitor(link.get_events(stream_name(model)))
+            with_class_names(event, model.current.bundle.classes)
+            for event in await await_monitor(client.get_events(stream_name(model)))
         ]
         return json_response({"model": model.name, "version": model.current.id, "events": events})
 
     async def get_chart_history(self, request: Request) -> Response:
-        """How high each chart was, step by step."""
-        model, link = self._find_model_and_client(request)
-        found = await await_monitor(link.get_chart_history(stream_name(model)))
-        return json_response({"model": model.name, "version": model.current.id} | found)
+        """Answer GET /drift/charts: the values of each chart after each report."""
+        model, client = self._find_model_and_client(request)
+        history = await await_monitor(client.get_chart_history(stream_name(model)))
+        return json_response({"model": model.name, "version": model.current.id} | history)
 
     async def reset_charts(self, request: Request) -> Response:
-        """Charts begin anew: what changed is known, or was put right."""
+        """Answer POST /drift/reset: restart the charts, once a change is known or fixed."""
         reject_cross_site(request)
-        model, link = self._find_model_and_client(request)
-        await await_monitor(link.reset_charts(stream_name(model)))
+        model, client = self._find_model_and_client(request)
+        await await_monitor(client.reset_charts(stream_name(model)))
         return json_response({"model": model.name, "version": model.current.id, "reset": True})
 
     def _find_model_and_client(self, request: Request) -> tuple[Model, DriftClient]:
-        """The model that is asked about, and who knows."""
+        """Return the model that the request is about, and the client of the drift monitor."""
         if self.drift_client is None:
             raise drift_is_off()
         return self.model_registry.find_model(request.query_params.get("model")), self.drift_client
 
 
 async def await_monitor(reply: Awaitable[Any]) -> Any:
-    """What the monitor says."""
+    """Await a reply of the drift monitor; reject the request with a 503 if there is none."""
     try:
         return await reply
-    except Exception as error:  # whatever Ray raises of an actor that is not there
-        logger.warning("the monitor does not answer", exc_info=error)
+    except Exception as error:  # whatever Ray raises for an actor that is gone
+        logger.warning("the drift monitor does not answer", exc_info=error)
         raise monitor_is_away() from None
 
 
 def unknown_verdict(reason: str) -> dict[str, Any]:
-    """The verdict where there is nothing to hold requests against."""
+    """Return the verdict `unknown` with its reason, for requests that cannot be compared with a reference."""
     return {"state": "unknown", "why": reason, "images": 0, "cause": None, "charts": []}
 
 
 def stream_name(model: Model) -> str:
-    """What the monitor calls the requests of the version that answers."""
+    """Return the name of the drift stream of a model's current version."""
     return f"{model.name}/{model.current.id}"
 
 
 def request_source(request: Request) -> str | None:
-    """Where the client says that its pictures come from: a camera, a shop."""
-    found = request.headers.get("x-source", "")
-    return found if 0 < len(found) <= 64 and found.isprintable() else None
+    """Return where the client says that its images come from (a camera, a shop), or None."""
+    source = request.headers.get("x-source", "")
+    return source if 0 < len(source) <= 64 and source.isprintable() else None

@@ -1,6 +1,6 @@
-"""The page of a service: how it does and whether its requests drift, made anew for whoever looks.
+"""Status page of a service: its requests and their drift, built on demand from the panels of `dashboards`.
 
-It is made of the panels that files have, and only while somebody looks.
+The page is built only when somebody asks for it.
 """
 
 import asyncio
@@ -22,17 +22,17 @@ from services.monitoring.metrics_history import MetricsHistory
 from services.routes.drift import await_monitor, stream_name, unknown_verdict
 from services.serving.models import Model, ModelRegistry, model_status
 
-PAGE_CACHE_SECONDS = 1.0  # for which one page serves all who look
+PAGE_CACHE_SECONDS = 1.0  # for so long, one page is served to all viewers
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:;"
     " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""a page holds all it needs: whatever got into it could reach nothing else"""
+"""the page contains all it needs, so an injected script could reach nothing else"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelDrift:
-    """What is known of the requests of one model."""
+    """Drift of the requests of one model: verdict, chart history, events and sample images."""
 
     model_name: str
     verdict: dict[str, Any]
@@ -43,7 +43,7 @@ class ModelDrift:
 
 
 class StatusPageRoutes:
-    """The endpoints that people look at."""
+    """Handlers of the status page and its updates."""
 
     def __init__(
         self,
@@ -59,15 +59,15 @@ class StatusPageRoutes:
         self.page_lock = asyncio.Lock()
         self.cached_page: tuple[float, Any] = (-PAGE_CACHE_SECONDS, None)
         self.thumbnails_by_version: dict[str, CaptionedPngs] = {}
-        """of each version"""
+        """reference thumbnails by version id"""
 
     def routes(self) -> list[tuple[str, str, Callable[[Request], Awaitable[Response]]]]:
-        """Verb, path, answer."""
+        """Return method, path and handler of each endpoint."""
         return [("GET", "/", self.get_page), ("GET", "/live", self.get_live_update)]
 
     async def get_page(self, _: Request) -> Response:
-        """The whole page."""
-        from dashboards.page import render_html  # Plotly takes a while, and replicas that nobody looks at do without
+        """Answer GET /: the status page as HTML."""
+        from dashboards.page import render_html  # Plotly is slow to import, and not every replica is looked at
 
         text = await asyncio.to_thread(render_html, await self._current_page())
         return HTMLResponse(
@@ -75,22 +75,22 @@ class StatusPageRoutes:
         )
 
     async def get_live_update(self, request: Request) -> Response:
-        """What a page that is open takes over."""
+        """Answer GET /live: what an open status page updates itself with."""
         from dashboards.page import build_live_update
 
-        found = await self._current_page()
-        facts = await asyncio.to_thread(build_live_update, found)
-        return compress_response(json_response(facts), request)
+        page = await self._current_page()
+        update = await asyncio.to_thread(build_live_update, page)
+        return compress_response(json_response(update), request)
 
     async def _current_page(self) -> Any:
-        """The page as it is now; whoever looks at the same moment sees the same."""
+        """Return the current page; all requests within `PAGE_CACHE_SECONDS` share one."""
         async with self.page_lock:
-            at, found = self.cached_page
-            if time.monotonic() - at >= PAGE_CACHE_SECONDS:
-                drifting = [await self._fetch_drift(model) for model in [*self.model_registry.models.values()]]
-                found = await asyncio.to_thread(self._build_page, drifting)
-                self.cached_page = time.monotonic(), found
-            return found
+            built_at, page = self.cached_page
+            if time.monotonic() - built_at >= PAGE_CACHE_SECONDS:
+                model_drifts = [await self._fetch_drift(model) for model in [*self.model_registry.models.values()]]
+                page = await asyncio.to_thread(self._build_page, model_drifts)
+                self.cached_page = time.monotonic(), page
+            return page
 
     def _build_page(self, model_drifts: list[ModelDrift]) -> Any:
         from dashboards.page import Page
@@ -101,69 +101,71 @@ class StatusPageRoutes:
             self.metrics_history.recent_snapshots(),
             [model_status(model) for model in self.model_registry.models.values()],
         )
-        for one in model_drifts:
-            more = build_drift_sections(
-                one.verdict,
-                one.chart_history,
-                one.events,
-                one.drifted_images,
-                one.reference_images,
-                f"{one.model_name}-",
+        for drift in model_drifts:
+            drift_sections = build_drift_sections(
+                drift.verdict,
+                drift.chart_history,
+                drift.events,
+                drift.drifted_images,
+                drift.reference_images,
+                f"{drift.model_name}-",
             )
-            sections += [prefix_title(one.model_name, section) for section in more]
-        states = ", ".join(f"{one.model_name}: {one.verdict['state']}" for one in model_drifts)
-        return Page(title="Equipoise: service", lead=f"Drift of {states}", sections=sections, live_url="live")
+            sections += [prefix_title(drift.model_name, section) for section in drift_sections]
+        states = ", ".join(f"{drift.model_name}: {drift.verdict['state']}" for drift in model_drifts)
+        return Page(title="Equipoise: service", lead=f"Drift by model: {states}", sections=sections, live_url="live")
 
     async def _fetch_drift(self, model: Model) -> ModelDrift:
-        """Of one model; where the monitor does not answer, that is what there is to say."""
-        held = model.current.reference
+        """Return the drift of one model; its verdict is `unknown` where the monitor cannot give one."""
+        reference = model.current.reference
         if self.drift_client is None:
             return ModelDrift(model_name=model.name, verdict=unknown_verdict(drift_is_off().message))
-        if isinstance(held, str):
-            return ModelDrift(model_name=model.name, verdict=unknown_verdict(held))
+        if isinstance(reference, str):
+            return ModelDrift(model_name=model.name, verdict=unknown_verdict(reference))
         name, classes = stream_name(model), model.current.bundle.classes
         try:
-            verdict, trace, events = await asyncio.gather(
+            verdict, chart_history, events = await asyncio.gather(
                 await_monitor(self.drift_client.get_verdict(name)),
                 await_monitor(self.drift_client.get_chart_history(name)),
                 await_monitor(self.drift_client.get_events(name)),
             )
         except RequestRejected as error:
             return ModelDrift(model_name=model.name, verdict=unknown_verdict(error.message))
-        moved, usual = await asyncio.to_thread(self._load_thumbnails, model, verdict["state"] == "drift")
+        drifted_images, reference_images = await asyncio.to_thread(
+            self._load_thumbnails, model, verdict["state"] == "drift"
+        )
         return ModelDrift(
             model_name=model.name,
             verdict=with_class_names(verdict, classes),
-            chart_history=trace,
-            events=tuple(with_class_names(one, classes) for one in events),
-            drifted_images=tuple(moved),
-            reference_images=tuple(usual),
+            chart_history=chart_history,
+            events=tuple(with_class_names(event, classes) for event in events),
+            drifted_images=tuple(drifted_images),
+            reference_images=tuple(reference_images),
         )
 
     def _load_thumbnails(self, model: Model, is_drifting: bool) -> tuple[CaptionedPngs, CaptionedPngs]:
-        """Requests that were kept, if there is a drift to be seen on them, and some of the reference."""
-        moved: CaptionedPngs = []
+        """Return thumbnails of drifted captures, if there is drift, and of the reference."""
+        drifted_images: CaptionedPngs = []
         if is_drifting and self.capture_store:
             try:
-                kept = [
-                    one
-                    for one in self.capture_store.list_captures("drift", 4 * MAX_THUMBNAILS_PER_ROW)
-                    if one["model"] == model.name
+                captures = [
+                    capture
+                    for capture in self.capture_store.list_captures("drift", 4 * MAX_THUMBNAILS_PER_ROW)
+                    if capture["model"] == model.name
                 ]
-                moved = [
-                    (make_thumbnail(self.capture_store.read_png(one["id"])), format_caption(one))
-                    for one in kept[:MAX_THUMBNAILS_PER_ROW]
+                drifted_images = [
+                    (make_thumbnail(self.capture_store.read_png(capture["id"])), format_caption(capture))
+                    for capture in captures[:MAX_THUMBNAILS_PER_ROW]
                 ]
-            except (OSError, ValueError):  # what is not there is not shown; GET /capture says why
-                moved = []
+            except (OSError, ValueError):  # the page is shown without images; GET /capture says why
+                drifted_images = []
         version = model.current
         if version.id not in self.thumbnails_by_version:
             self.thumbnails_by_version = {
                 version.id: reference_thumbnails(version.bundle.load_reference_arrays(), version.bundle.classes)
             }
-        return moved, self.thumbnails_by_version[version.id]
+        return drifted_images, self.thumbnails_by_version[version.id]
 
 
 def format_caption(capture: dict[str, Any]) -> str:
-    """What the model said of a request, and how sure it was."""
+    """Return the caption of a captured image: the predicted label and its score."""
     return f"{capture['label']} {max(capture['scores'].values(), default=0.0):.0%}"

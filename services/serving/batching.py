@@ -1,8 +1,8 @@
-"""Requests for one model, computed a batch at a time.
+"""Dynamic batching of the requests for one model.
 
-Work-conserving: what waits is taken at once when nothing is being computed, all of it up to a batch; nobody waits for a
-batch to fill. Work that is done in a moment is done where requests are read: to hand it to a thread and back costs as
-much again. Anything longer goes to a thread of its own, so that health is told and refusals are made meanwhile.
+Work-conserving: as soon as nothing is being computed, all waiting requests up to a full batch are taken; no request
+waits for a batch to fill. Short batches are computed on the event loop, because handing them to a thread and back costs
+as much again. Longer ones go to a thread, so that the loop can answer health checks and reject requests meanwhile.
 """
 
 import asyncio
@@ -20,38 +20,38 @@ logger = logging.getLogger("equipoise.service")
 
 RequestOutcome = tuple["QueuedRequest", Any]
 
-INLINE_SECONDS = 0.002  # seconds of computing for which the other requests of a replica may well wait
+INLINE_SECONDS = 0.002  # of computing, for which the event loop may be blocked
 
 
 @dataclass
 class BatchTimeEstimate:
-    """How long a batch takes, by the last ones."""
+    """Running estimate of the time that a batch takes, from the last batches."""
 
     mean_size: float = 1.0
-    mean_seconds: float = INLINE_SECONDS  # the first goes to the thread only if there are several
+    mean_seconds: float = INLINE_SECONDS  # so the first batch goes to the thread only if it holds several requests
 
     def add_batch(self, size: int, seconds: float) -> None:
-        """One more batch was computed."""
+        """Update the moving averages with one computed batch."""
         self.mean_size += 0.2 * (size - self.mean_size)
         self.mean_seconds += 0.2 * (seconds - self.mean_seconds)
 
     def predict_seconds(self, size: int) -> float:
-        """Seconds for a batch, which grow with it once it is larger than the last ones."""
+        """Return the predicted seconds for a batch; they grow with its size once it is larger than the last ones."""
         return self.mean_seconds * max(1.0, size / self.mean_size)
 
 
 @dataclass(eq=False, slots=True)
 class QueuedRequest:
-    """One request's place in the queue."""
+    """Request in the queue, with the future that its client awaits."""
 
     request: Any
     future: "asyncio.Future[Any]"
     deadline: float
-    """seconds of the monotonic clock after which nobody waits for it any more"""
+    """time of the monotonic clock, in seconds, after which the request is rejected"""
 
 
 class DynamicBatcher:
-    """Those who wait for one model."""
+    """Queue of one model that computes waiting requests in batches."""
 
     def __init__(
         self,
@@ -61,12 +61,13 @@ class DynamicBatcher:
         max_waiting: int,
         name: str,
         loop: asyncio.AbstractEventLoop,
-        may_run_inline: Callable[[Any], bool] = lambda asked: True,
+        may_run_inline: Callable[[Any], bool] = lambda _: True,
     ) -> None:
-        """`compute` gives each request an answer, or an exception to be raised where it is waited for.
+        """Start the thread that computes long batches.
 
-        `after` is called once a batch has its answers, and never while another is computed. What is not `small` goes
-        to the thread.
+        `compute_batch` returns an answer for each request, or an exception that is raised where the request is awaited.
+        `on_batch_answered` is called after the answers of a batch were delivered, never while another is computed.
+        Batches with a request for which `may_run_inline` is false go to the thread.
         """
         self.compute_batch = compute_batch
         self.on_batch_answered = on_batch_answered
@@ -75,11 +76,11 @@ class DynamicBatcher:
         self.may_run_inline = may_run_inline
         self.num_waiting = 0
         self.busy_seconds = 0.0
-        """seconds in which there was something to do"""
+        """seconds spent on batches and their callbacks"""
         self.loop = loop
         self.queued_requests: list[QueuedRequest] = []
         self.is_batch_scheduled = False
-        """whether the next batch is about to be taken"""
+        """whether the event loop is about to take the next batch"""
         self.is_thread_computing = False
         self.time_estimate = BatchTimeEstimate()
         self.thread_queue: queue.SimpleQueue[list[QueuedRequest] | None] = queue.SimpleQueue()
@@ -87,28 +88,28 @@ class DynamicBatcher:
         self.thread.start()
 
     async def submit(self, request: Any, timeout_seconds: float) -> Any:
-        """What `compute` says of one request; refused where too many wait, or its turn comes too late."""
+        """Return the answer to one request; raise RequestRejected if the queue is full or the timeout passes first."""
         self.reject_if_full()
-        turn = QueuedRequest(request, self.loop.create_future(), time.monotonic() + timeout_seconds)
+        queued = QueuedRequest(request, self.loop.create_future(), time.monotonic() + timeout_seconds)
         self.num_waiting += 1
-        self.queued_requests.append(turn)
+        self.queued_requests.append(queued)
         self._schedule_batch()
         try:
-            return await turn.future
+            return await queued.future
         finally:
             self.num_waiting -= 1
 
     def reject_if_full(self) -> None:
-        """Refuse one more where as many wait as may."""
+        """Raise RequestRejected if as many requests wait as may."""
         if self.num_waiting >= self.max_waiting:
             raise queue_is_full(self.max_waiting)
 
     def close(self) -> None:
-        """End the thread once it has done what it was given."""
+        """Stop the thread after the batches that it was given."""
         self.thread_queue.put(None)
 
     def _schedule_batch(self) -> None:
-        """Take the next batch once all requests that were read together have joined it."""
+        """Start the next batch soon, after all requests that were read together have joined the queue."""
         if not self.is_batch_scheduled:
             self.is_batch_scheduled = True
             self.loop.call_soon(self._start_batch)
@@ -117,74 +118,74 @@ class DynamicBatcher:
         self.is_batch_scheduled = False
         if self.is_thread_computing or not self.queued_requests:
             return
-        turns, self.queued_requests = self.queued_requests[: self.max_batch], self.queued_requests[self.max_batch :]
-        if self.time_estimate.predict_seconds(len(turns)) > INLINE_SECONDS or not all(
-            self.may_run_inline(turn.request) for turn in turns
+        batch, self.queued_requests = self.queued_requests[: self.max_batch], self.queued_requests[self.max_batch :]
+        if self.time_estimate.predict_seconds(len(batch)) > INLINE_SECONDS or not all(
+            self.may_run_inline(queued.request) for queued in batch
         ):
             self.is_thread_computing = True
-            self.thread_queue.put(turns)
+            self.thread_queue.put(batch)
             return
-        begun = time.monotonic()
-        deliver_outcomes(self._compute_timed(turns))
+        started_at = time.monotonic()
+        deliver_outcomes(self._compute_timed(batch))
         self._run_batch_callback()
-        self.busy_seconds += time.monotonic() - begun
+        self.busy_seconds += time.monotonic() - started_at
         if self.queued_requests:
             self._schedule_batch()
 
     def _run_thread(self) -> None:
-        while (turns := self.thread_queue.get()) is not None:
-            begun = time.monotonic()
+        while (batch := self.thread_queue.get()) is not None:
+            started_at = time.monotonic()
             try:
-                self.loop.call_soon_threadsafe(deliver_outcomes, self._compute_timed(turns))
+                self.loop.call_soon_threadsafe(deliver_outcomes, self._compute_timed(batch))
                 self._run_batch_callback()
-                self.busy_seconds += time.monotonic() - begun
+                self.busy_seconds += time.monotonic() - started_at
                 self.loop.call_soon_threadsafe(self._on_thread_idle)
-            except RuntimeError:  # the loop is closed: nobody listens
+            except RuntimeError:  # the loop is closed, so no request is awaited any more
                 return
 
     def _on_thread_idle(self) -> None:
-        """The thread is free again."""
+        """Mark the thread as free, and start the next batch."""
         self.is_thread_computing = False
         self._start_batch()
 
     def _compute_timed(self, queued_requests: list[QueuedRequest]) -> list[RequestOutcome]:
-        """What comes of each turn, and how long it took."""
-        begun = time.thread_time()
+        """Return the outcome of each request, and add the CPU time that it took to the estimate."""
+        started_at = time.thread_time()
         outcomes = self._compute_outcomes(queued_requests)
-        self.time_estimate.add_batch(len(queued_requests), time.thread_time() - begun)
+        self.time_estimate.add_batch(len(queued_requests), time.thread_time() - started_at)
         return outcomes
 
     def _run_batch_callback(self) -> None:
-        """What is left to do once all have their answers."""
+        """Call `on_batch_answered`; log an exception from it."""
         try:
             self.on_batch_answered()
-        except Exception:  # whoever waits next is answered all the same
-            logger.exception("what follows a batch failed")
+        except Exception:  # the next requests must be answered all the same
+            logger.exception("the callback after a batch failed")
 
     def _compute_outcomes(self, queued_requests: list[QueuedRequest]) -> list[RequestOutcome]:
-        """What comes of each turn."""
+        """Return the outcome of each request: its answer, an error, or a rejection if it waited too long."""
         now = time.monotonic()
-        late = turn_came_too_late()
-        kept = [turn for turn in queued_requests if turn.deadline >= now and not turn.future.cancelled()]
-        outcomes: list[RequestOutcome] = [(turn, late) for turn in queued_requests if turn.deadline < now]
-        if kept:
-            outcomes += zip(kept, self._compute_or_split([turn.request for turn in kept]), strict=True)
+        rejection = turn_came_too_late()
+        waiting = [queued for queued in queued_requests if queued.deadline >= now and not queued.future.cancelled()]
+        outcomes: list[RequestOutcome] = [(queued, rejection) for queued in queued_requests if queued.deadline < now]
+        if waiting:
+            outcomes += zip(waiting, self._compute_or_split([queued.request for queued in waiting]), strict=True)
         return outcomes
 
     def _compute_or_split(self, requests: list[Any]) -> Sequence[Any]:
-        """Of a batch; if it fails as a whole, of each request by itself, so that one does no harm to others."""
+        """Compute a batch; if that fails, compute each request alone, so that a bad one does not fail the others."""
         try:
             return self.compute_batch(requests)
         except Exception as error:
-            return [error] if len(requests) == 1 else [self._compute_or_split([one])[0] for one in requests]
+            return [error] if len(requests) == 1 else [self._compute_or_split([request])[0] for request in requests]
 
 
 def deliver_outcomes(outcomes: list[RequestOutcome]) -> None:
-    """Wake those who wait."""
-    for turn, outcome in outcomes:
-        if turn.future.done():
+    """Set the outcomes on the futures that clients await."""
+    for queued, outcome in outcomes:
+        if queued.future.done():
             continue
         if isinstance(outcome, BaseException):
-            turn.future.set_exception(outcome)
+            queued.future.set_exception(outcome)
         else:
-            turn.future.set_result(outcome)
+            queued.future.set_result(outcome)

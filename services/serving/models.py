@@ -1,4 +1,4 @@
-"""The models of a replica by name, each with the versions that answer for it, swapped between batches."""
+"""Models of a replica by name, each with its loaded versions, which are swapped between batches."""
 
 import asyncio
 import random
@@ -19,12 +19,12 @@ from services.limits import Limits
 from services.serving.batching import DynamicBatcher
 from services.serving.model_versions import LoadedVersion, ModelSpec, load_reference_profile, verify_golden_outputs
 
-MAX_INLINE_IMAGE_BYTES = 32 << 10  # bytes of an encoded picture
+MAX_INLINE_IMAGE_BYTES = 32 << 10  # of an encoded image that is decoded on the event loop
 
 
 @dataclass(frozen=True)
 class ModelOutput:
-    """What a version answers to one request, which may hold several pictures."""
+    """Answer of a version to one request, which may hold several images."""
 
     labels: list[str]
     scores: Tensor
@@ -34,49 +34,49 @@ class ModelOutput:
 
 @dataclass(frozen=True, eq=False)
 class InferenceRequest:
-    """Pictures of one request: encoded, or a batch as a tensor."""
+    """Images of one request, encoded or as one tensor, with the version that answers it."""
 
     images: tuple[bytes, ...] | Tensor
     version: LoadedVersion
     compared_versions: "tuple[LoadedVersion, LoadedVersion] | None" = None
-    """the current version and another: the one that does not answer is asked too, once the other has answered"""
+    """the current version and another to compare it with: both compute the images, the second after the answer"""
     source: str | None = None
-    """where the client says that its pictures come from"""
+    """source of the images, as the client names it"""
 
 
 @dataclass(frozen=True, eq=False)
 class ComputedBatch:
-    """What a version was given at once, and what it said."""
+    """Batch of images that a version has computed, with its outputs."""
 
     version: LoadedVersion
     images: Tensor
     logits: Tensor
     features: Tensor
     sources: list[str | None]
-    """of each picture"""
+    """source of each image"""
 
 
 @dataclass(frozen=True, eq=False)
 class ComparedOutputs:
-    """What two versions say of the same pictures."""
+    """Answers of two versions to the same images."""
 
     current: ModelOutput
     other: ModelOutput
 
 
 class InferenceListener(Protocol):
-    """Is told what models did, once their requests are answered."""
+    """Observer of batches and comparisons, called after their requests were answered."""
 
     def on_batch(self, model: str, batch: ComputedBatch) -> None:
-        """A version was given pictures."""
+        """Handle a batch that a version has computed."""
 
     def on_comparison(self, model: str, outputs: ComparedOutputs) -> None:
-        """Two versions were given the same."""
+        """Handle the answers of two versions to the same images."""
 
 
 @dataclass(eq=False)
 class Model:
-    """One name, and the versions that answer for it."""
+    """Model of one name: its versions, and the batcher of its requests."""
 
     name: str
     limits: Limits
@@ -102,57 +102,57 @@ class Model:
         )
 
     def versions_by_role(self) -> dict[str, LoadedVersion]:
-        """Its versions, by what they are for."""
+        """Return the loaded versions by role: current, previous, canary, shadow."""
         roles = ("current", "previous", "canary", "shadow")
         return {role: version for role in roles if (version := getattr(self, role)) is not None}
 
     async def predict(self, images: tuple[bytes, ...] | Tensor, source: str | None = None) -> ModelOutput:
-        """What the model says of the pictures of a request."""
-        asked = InferenceRequest(images, self.current, None, source)
+        """Return the model's answer to the images of one request; a share of the requests is compared."""
+        request = InferenceRequest(images, self.current, None, source)
         if (other := self.canary or self.shadow) and random.random() < self.share:  # noqa: S311
-            asked = InferenceRequest(images, self.canary or self.current, (self.current, other), source)
-        said: ModelOutput = await self.batcher.submit(asked, self.limits.wait_seconds)
-        return said
+            request = InferenceRequest(images, self.canary or self.current, (self.current, other), source)
+        output: ModelOutput = await self.batcher.submit(request, self.limits.wait_seconds)
+        return output
 
     def _compute_requests(self, requests: Sequence[InferenceRequest]) -> list[Any]:
-        """Of each request what its version says, or why it is refused."""
-        given = [self._decode_images(one) for one in requests]
-        answers: list[Any] = list(given)
-        for version in dict.fromkeys(one.version for one in requests):
-            places = [i for i, one in enumerate(requests) if one.version is version and isinstance(given[i], Tensor)]
-            for some in pack_batches(places, [len(given[i]) for i in places], self.limits.batch):
-                sources = [requests[i].source for i in some]
-                for i, said in zip(some, self._run_version(version, [given[i] for i in some], sources), strict=True):
-                    answers[i] = said
+        """Return for each request the output of its version, or the error with which it is rejected."""
+        decoded = [self._decode_images(request) for request in requests]
+        accepted = [i for i, images in enumerate(decoded) if isinstance(images, Tensor)]
+        answers: list[Any] = list(decoded)
+        for version in dict.fromkeys(request.version for request in requests):
+            indices = [i for i in accepted if requests[i].version is version]
+            for batch in pack_batches(indices, [len(decoded[i]) for i in indices], self.limits.batch):
+                outputs = self._run_version(version, [decoded[i] for i in batch], [requests[i].source for i in batch])
+                for i, output in zip(batch, outputs, strict=True):
+                    answers[i] = output
                     if requests[i].compared_versions is not None:
-                        self.pending_comparisons.append((requests[i], given[i], said))
+                        self.pending_comparisons.append((requests[i], decoded[i], output))
         return answers
 
     def _decode_images(self, request: InferenceRequest) -> Any:
-        """A request's pictures as a tensor, or why they cannot be."""
+        """Return the images of a request as a tensor, or the error with which it is rejected."""
         if isinstance(request.images, Tensor):
             return request.images
         try:
-            shape, most = request.version.bundle.shape, self.limits.pixels
-            pictures = [decode_image(one, shape, most) for one in request.images]
-        except RequestRejected as refused:
-            return refused
-        return pictures[0][None] if len(pictures) == 1 else torch.stack(pictures)
+            shape, max_pixels = request.version.bundle.shape, self.limits.pixels
+            images = [decode_image(encoded, shape, max_pixels) for encoded in request.images]
+        except RequestRejected as rejection:
+            return rejection
+        return images[0][None] if len(images) == 1 else torch.stack(images)
 
     def _run_version(
         self, version: LoadedVersion, image_batches: list[Tensor], sources: list[str | None]
     ) -> list[ModelOutput]:
-        """What a version says of several requests at once."""
-        pictures = (
-            image_batches[0] if len(image_batches) == 1 else torch.cat(image_batches)
-        )  # whose channels may come last: the quicker way
-        logits, features = version.bundle.run_engine(pictures)
-        each = [source for source, part in zip(sources, image_batches, strict=True) for _ in range(len(part))]
-        self.computed_batches.append(ComputedBatch(version, pictures, logits, features, each))
+        """Return the outputs of a version for several requests, computed in one batch."""
+        # the images may be in channels-last memory format, which is faster
+        images = image_batches[0] if len(image_batches) == 1 else torch.cat(image_batches)
+        logits, features = version.bundle.run_engine(images)
+        image_sources = [source for source, part in zip(sources, image_batches, strict=True) for _ in range(len(part))]
+        self.computed_batches.append(ComputedBatch(version, images, logits, features, image_sources))
         return split_outputs(version, logits, features, [len(part) for part in image_batches])
 
     def _notify_listener(self) -> None:
-        """Once the requests of a batch are answered."""
+        """Pass computed batches and comparisons to the listener, after their requests were answered."""
         while self.computed_batches:
             self.listener.on_batch(self.name, self.computed_batches.pop())
         while self.pending_comparisons:
@@ -160,30 +160,30 @@ class Model:
 
 
 def can_decode_inline(request: InferenceRequest) -> bool:
-    """Whether pictures are decoded in a moment."""
-    pictures = request.images
-    return isinstance(pictures, Tensor) or (len(pictures) == 1 and len(pictures[0]) <= MAX_INLINE_IMAGE_BYTES)
+    """Return whether the images of a request are decoded fast enough for the event loop."""
+    images = request.images
+    return isinstance(images, Tensor) or (len(images) == 1 and len(images[0]) <= MAX_INLINE_IMAGE_BYTES)
 
 
 def compare_versions(request: InferenceRequest, images: Tensor, known_output: ModelOutput) -> ComparedOutputs:
-    """Two versions' words on the same pictures. Those who wait for their turn wait for this too."""
+    """Return the answers of two versions to the same images; waiting requests wait for this too."""
     if request.compared_versions is None:
-        raise ValueError("no other version was to be asked")
-    one, other = (
+        raise ValueError("cannot compare versions: the request names no versions to compare")
+    current, other = (
         known_output
         if version is known_output.version
         else split_outputs(version, *version.bundle.run_engine(images), [len(images)])[0]
         for version in request.compared_versions
     )
-    return ComparedOutputs(one, other)
+    return ComparedOutputs(current, other)
 
 
 def split_outputs(
     version: LoadedVersion, logits: Tensor, features: Tensor, image_counts: list[int]
 ) -> list[ModelOutput]:
-    """What a version's output says of requests with so many pictures each."""
-    scores, places = version.bundle.probabilities(logits), logits.argmax(1).tolist()
-    labels = [version.bundle.classes[place] for place in places]
+    """Split a version's outputs for a batch by request, given the number of images of each request."""
+    scores = version.bundle.probabilities(logits)
+    labels = [version.bundle.classes[index] for index in logits.argmax(1).tolist()]
     return [
         ModelOutput(labels[end - size : end], scores[end - size : end], features[end - size : end], version)
         for end, size in zip(accumulate(image_counts), image_counts, strict=True)
@@ -191,72 +191,69 @@ def split_outputs(
 
 
 def pack_batches(indices: list[int], image_counts: list[int], max_images: int) -> list[list[int]]:
-    """Requests in a row that hold up to `most` pictures together; one may hold more by itself."""
-    groups: list[list[int]] = []
+    """Group consecutive requests into batches of at most `max_images` images; a larger request is a batch of its own.
+
+    Return the indices of the requests of each batch.
+    """
+    batches: list[list[int]] = []
     held = max_images
-    for place, size in zip(indices, image_counts, strict=True):
-        if held + size > max_images:
-            groups.append([])
+    for index, count in zip(indices, image_counts, strict=True):
+        if held + count > max_images:
+            batches.append([])
             held = 0
-        groups[-1].append(place)
-        held += size
-    return groups
+        batches[-1].append(index)
+        held += count
+    return batches
 
 
 class ModelRegistry:
-    """All models of a replica."""
+    """Models of a replica by name, and their loaded versions."""
 
     def __init__(
         self, limits: Limits, loop: asyncio.AbstractEventLoop, listener: InferenceListener, drift_enabled: bool = True
     ) -> None:
+        self.limits, self.loop, self.listener = limits, loop, listener
         self.drift_enabled = drift_enabled
-        """whether requests are held against a reference"""
-        self.limits = limits
-        self.loop = loop
-        self.listener = listener
+        """whether reference profiles are loaded, for drift detection"""
         self.load_error: str | None = None
         self.models: dict[str, Model] = {}
         self.loaded_versions: dict[tuple[str, str | None], LoadedVersion] = {}
 
     def find_model(self, name: str | None) -> Model:
-        """A model by its name; the only one if none is given."""
+        """Return the model of a name, or the only model if no name is given."""
         if name is None and len(self.models) == 1:
             return next(iter(self.models.values()))
-        there = ", ".join(self.models) or "none yet"
+        names = ", ".join(self.models) or "none yet"
         if name is None:
-            raise model_is_not_named(there)
+            raise model_is_not_named(names)
         if name not in self.models:
-            raise model_is_unknown(name, there)
+            raise model_is_unknown(name, names)
         return self.models[name]
 
     def require_room(self) -> None:
-        """Refuse a request that can only be for a model for which too many wait."""
+        """Raise RequestRejected if the only model's queue is full, before a request is read."""
         if len(self.models) == 1:
             next(iter(self.models.values())).batcher.reject_if_full()
 
     def busy_seconds(self) -> float:
-        """Seconds in which there was something to compute."""
+        """Return the seconds that all models have spent computing."""
         return sum(model.batcher.busy_seconds for model in self.models.values())
 
     def apply_specs(self, model_specs: Mapping[str, ModelSpec]) -> None:
-        """Load what is new, and only then swap: a bundle that cannot be loaded leaves all as it was."""
-        loaded = {name: self._load_spec(one) for name, one in model_specs.items()}
+        """Load all new bundles, and only then swap: a bundle that cannot be loaded changes nothing."""
+        loaded = {name: self._load_spec(spec) for name, spec in model_specs.items()}
         for name, versions in loaded.items():
-            self._swap_versions(name, *versions, model_specs[name].share)
+            self._swap_versions(name, versions, model_specs[name].share)
         for name in [*self.models]:
             if name not in model_specs:
                 self.models.pop(name).batcher.close()
-        kept = {version for model in self.models.values() for version in model.versions_by_role().values()}
-        self.loaded_versions = {key: version for key, version in self.loaded_versions.items() if version in kept}
+        used = {version for model in self.models.values() for version in model.versions_by_role().values()}
+        self.loaded_versions = {key: version for key, version in self.loaded_versions.items() if version in used}
 
     def _swap_versions(
-        self,
-        name: str,
-        current: LoadedVersion,
-        canary: LoadedVersion | None,
-        shadow: LoadedVersion | None,
-        share: float,
+        self, name: str, versions: tuple[LoadedVersion, LoadedVersion | None, LoadedVersion | None], share: float
     ) -> None:
+        current, canary, shadow = versions
         model = self.models.get(name)
         if model is None:
             model = self.models[name] = Model(name, self.limits, self.loop, self.listener, current)
@@ -265,37 +262,37 @@ class ModelRegistry:
         model.canary, model.shadow, model.share = canary, shadow, share
 
     def _load_spec(self, spec: ModelSpec) -> tuple[LoadedVersion, LoadedVersion | None, LoadedVersion | None]:
-        """What answers, the canary and the shadow."""
+        """Load the current version of a model, its canary and its shadow."""
         current = self._load_version(spec.bundle, spec.engine)
         canary, shadow = (self._load_comparable(current, path, spec.engine) for path in (spec.canary, spec.shadow))
         return current, canary, shadow
 
     def _load_comparable(self, current: LoadedVersion, path: str | None, engine: str | None) -> LoadedVersion | None:
-        """A version for the same requests."""
+        """Load a canary or shadow; refuse one with another image shape or other classes."""
         if path is None:
             return None
-        found = self._load_version(path, engine)
-        if (found.bundle.shape, found.bundle.classes) != (current.bundle.shape, current.bundle.classes):
-            raise ValueError(f"{found.path} takes other pictures or knows other classes than {current.path}")
-        return found
+        version = self._load_version(path, engine)
+        if (version.bundle.shape, version.bundle.classes) != (current.bundle.shape, current.bundle.classes):
+            raise ValueError(f"cannot compare {version.path} with {current.path}: image shapes or classes differ")
+        return version
 
     def _load_version(self, path: str, engine: str | None) -> LoadedVersion:
-        """A bundle, loaded anew only if it is another than before."""
+        """Load a bundle; return the loaded version if its content and engine are unchanged."""
         folder = download_folder(path)
         key = (verify_bundle(folder)["digest"], engine)
         if key not in self.loaded_versions:
-            found = Bundle(folder, engine)
-            verify_golden_outputs(found)
-            held = (load_reference_profile(found),) if self.drift_enabled else ()
-            self.loaded_versions[key] = LoadedVersion(found, path, found.version, *held)
+            bundle = Bundle(folder, engine)
+            verify_golden_outputs(bundle)
+            profile = (load_reference_profile(bundle),) if self.drift_enabled else ()
+            self.loaded_versions[key] = LoadedVersion(bundle, path, bundle.version, *profile)
         return self.loaded_versions[key]
 
 
 def model_status(model: Model) -> dict[str, Any]:
-    """Which bundles answer for a model."""
-    facts = {
-        role: {"version": one.id, "bundle": one.path, "engine": one.bundle.engine_name}
-        for role, one in model.versions_by_role().items()
+    """Return a model's name, classes, share and bundles by role, for the HTTP API."""
+    versions = {
+        role: {"version": version.id, "bundle": version.path, "engine": version.bundle.engine_name}
+        for role, version in model.versions_by_role().items()
     }
     share = model.share if model.canary or model.shadow else 0
-    return {"name": model.name, "classes": model.current.bundle.classes, "share": share} | facts
+    return {"name": model.name, "classes": model.current.bundle.classes, "share": share} | versions

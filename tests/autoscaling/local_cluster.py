@@ -125,7 +125,7 @@ def running(above: Path):
         process = subprocess.Popen(words, cwd=place, env=environment, stdout=file, stderr=file, start_new_session=True)
     try:
         deadline = time.monotonic() + 180
-        while "takes jobs" not in log.read_text():
+        while "accepts jobs" not in log.read_text():
             assert process.poll() is None and time.monotonic() < deadline, log.read_text()
             time.sleep(0.1)
         yield Local(port, home, process.pid, place)

@@ -63,7 +63,7 @@ def test_a_sweep_brings_no_more_nodes_than_it_times_workers(local):
     local.empty()
     local.seen.clear()
     done = local.run(SWEEP)
-    assert done.returncode in (0, 1)  # 1: the confirming run took longer than was foretold, on a busy machine
+    assert done.returncode in (0, 1)  # 1: the confirming run took longer than predicted, on a busy machine
     assert "waiting for 2 more slots of 1 CPU: the cluster has 0 and may grow to 4" in done.stdout
     for again in (2, 3):  # on a busy machine its time is over too soon: the same command goes on
         if not (local.place / "runs" / "sweep" / "plan.json").exists():
@@ -106,7 +106,7 @@ def test_a_plan_trains_is_looked_at_stopped_and_goes_on(local):
     assert stopped.returncode == 0
     assert "Job 'digits-1' was stopped" in stopped.stdout
     said = wait_until(lambda: (found := local.run("ray job logs digits-2").stdout) and "step " in found and found, 120)
-    assert int(re.search(r"going on after step (\d+)", said)[1]) > 0
+    assert int(re.search(r"resuming after step (\d+)", said)[1]) > 0
     trial = json.loads((out / "trial.json").read_text())
     assert [trial[name] for name in ("workers", "batch_size", "lr")] == [
         plan[name] for name in ("workers", "batch", "lr")

@@ -61,5 +61,5 @@ def test_a_node_that_is_taken_away_is_replaced_and_the_run_goes_on(local, plan, 
 def test_what_the_cluster_can_never_hold_is_refused_at_once(local, tmp_path):
     done = local.run(f"{SUBMIT} python -m jobs.train --workload digits --workers 5 --out {tmp_path / 'run'}")
     assert done.returncode == 1
-    assert "5 workers were asked for and the cluster holds 4 slots of 1 CPU at most" in done.stdout
+    assert "cannot run 5 workers: the cluster holds at most 4 slots of 1 CPU" in done.stdout
     assert "waiting" not in done.stdout

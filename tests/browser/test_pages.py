@@ -109,7 +109,7 @@ def test_the_index_is_sorted_found_in_and_compared(browser, files):
         assert "half: " in page.locator("main").inner_text()
         page.locator("a", has_text="swept").first.click()
         page.wait_for_selector("body[data-drawn]")
-        assert "Curve: swept" in page.title()
+        assert "Trade-off: swept" in page.title()
 
 
 @pytest.mark.parametrize("kind", KINDS)

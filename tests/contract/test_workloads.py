@@ -126,7 +126,7 @@ def test_without_data_and_network_the_files_are_named(tmp_path, monkeypatch, nam
 
 
 def test_a_name_that_is_no_workload_is_answered_with_those_there_are():
-    with pytest.raises(ValueError, match="no workload 'digit'; there are: cifar10, digits, fashion-mnist, folder"):
+    with pytest.raises(ValueError, match="no workload 'digit'; choose one of: cifar10, digits, fashion-mnist, folder"):
         load_workload(TrainConfig(workload="digit"))
     with pytest.raises(ValueError, match=r"'no\.such:thing' raised ModuleNotFoundError: No module named 'no'"):
         load_workload(TrainConfig(workload="no.such:thing"))
@@ -150,11 +150,11 @@ def test_torchvision_models_take_other_channels_and_classes(name):
 
 
 def test_a_model_that_does_not_fit_is_refused():
-    with pytest.raises(ValueError, match="no model 'resnet19'; there are: lenet, alexnet"):
+    with pytest.raises(ValueError, match="no model 'resnet19'; choose one of: lenet, alexnet"):
         load_workload(TrainConfig(workload="digits", model="resnet19"))
-    with pytest.raises(ValueError, match="alexnet does not take 1x16x16 pictures"):
+    with pytest.raises(ValueError, match="alexnet does not take 1x16x16 images"):
         load_workload(TrainConfig(workload="digits", model="alexnet"))
-    with pytest.raises(ValueError, match="12 pixels a side at least, got 8"):
+    with pytest.raises(ValueError, match="at least 12 pixels per side, got 8"):
         load_workload(TrainConfig(workload="digits", image_size=8))
 
 
@@ -215,7 +215,7 @@ class TestFolder:
         said = capsys.readouterr().err
         assert "left out 2 of 26" in said and "cut.jpg" in said and "empty.png" in said
 
-    @pytest.mark.parametrize(("classes", "found"), [([], "no folder"), (["cat"], r"one folder only \(cat\)")])
+    @pytest.mark.parametrize(("classes", "found"), [([], "no folder"), (["cat"], r"only one folder \(cat\)")])
     def test_fewer_than_two_classes_are_refused(self, tmp_path, classes, found):
         for name in classes:
             photographs(tmp_path / name, (1, 2, 3), 10, np.random.default_rng(0))
@@ -225,7 +225,7 @@ class TestFolder:
     def test_a_class_too_small_to_be_dealt_is_named(self, tmp_path):
         photographs(tmp_path / "cat", (1, 2, 3), 10, np.random.default_rng(0))
         (tmp_path / "dog").mkdir()
-        with pytest.raises(ValueError, match=r"fewer than 8 readable pictures: dog \(0\)"):
+        with pytest.raises(ValueError, match=r"fewer than 8 readable images: dog \(0\)"):
             load_workload(self.trial(tmp_path))
 
     def test_no_folder_at_all(self, tmp_path):

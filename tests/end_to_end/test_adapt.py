@@ -70,4 +70,4 @@ def test_few_requests_tell_no_shares(watched_digits, tmp_path, capsys):
     (tmp_path / "verdict.json").write_text(json.dumps(verdict))
     out = str(tmp_path / "out")
     assert main(["--bundle", str(watched_digits), "--verdict", str(tmp_path / "verdict.json"), "--out", out]) == 2
-    assert "40 requests came since classes changed: wait for 300" in capsys.readouterr().err
+    assert "only 40 requests since the classes changed; wait for 300" in capsys.readouterr().err

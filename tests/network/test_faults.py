@@ -73,7 +73,7 @@ def test_a_head_that_dies_ends_what_it_drove_and_the_same_command_goes_on(cluste
         again = cluster.start(*asked, log=tmp_path / "again")
         wait_until(lambda: again.poll() is not None or steps(out) > before[-1]["step"], 120, "further steps")
     found = laps(out)
-    assert again.poll() is None and "going on after step" in (tmp_path / "again").read_text()
+    assert again.poll() is None and "resuming after step" in (tmp_path / "again").read_text()
     told_again(before, found, capsys)
     again.terminate()
     assert again.wait(60) == 143
@@ -100,12 +100,12 @@ def test_a_full_disk_ends_the_run_in_a_sentence_and_with_room_it_goes_on(small_d
                 file.write(bytes(1 << 16))
         with told("disk full: given up", capsys):
             assert begun.wait(120) == 1
-        assert "No space left on device; the same command goes on" in (tmp_path / "log").read_text()
+        assert "No space left on device; the same command resumes" in (tmp_path / "log").read_text()
         before = steps(out)
         filling.unlink()
         again = ray.start(*asked, log=tmp_path / "again")
         with told("disk has room: goes on", capsys):
             wait_until(lambda: again.poll() is not None or steps(out) > before, 120, "further steps")
-        assert "going on after step" in (tmp_path / "again").read_text()
+        assert "resuming after step" in (tmp_path / "again").read_text()
         again.terminate()
         assert again.wait(60) == 143

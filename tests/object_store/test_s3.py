@@ -46,7 +46,7 @@ def checkpoints(store, name):
 
 
 def workers_of(cluster):
-    return [pid for pid, command in descendants(cluster.head).items() if command.startswith("ray::RayTrainWorker")]
+    return [pid for pid, command in descendants(cluster.head_pid).items() if command.startswith("ray::RayTrainWorker")]
 
 
 def begun(cluster, store, url, name):
@@ -84,7 +84,7 @@ def test_a_run_that_was_killed_goes_on_and_keeps_all_while_the_store_is_away(clu
     name, said, err, late = killed
     with capsys.disabled():
         print(f"\n  from the store's answering again to the next checkpoint: {late:.0f} s")
-    assert "going on after step" in said
+    assert "resuming after step" in said
     assert "does not answer" in err and err.count("\n") <= 2
     laps = store.record(name).laps
     assert len(store.read(f"{name}/laps.jsonl").splitlines()) == len(laps) == 30
@@ -93,7 +93,7 @@ def test_a_run_that_was_killed_goes_on_and_keeps_all_while_the_store_is_away(clu
     assert len(checkpoints(store, name)) == 2
     assert b"<html" in store.read(f"{name}/run.html")[:200]
     again = cluster.run(*cluster.train(*LONG, "--lr", "0.1", "--out", f"s3://bucket/{name}"), timeout=LATE)
-    assert again.returncode == 2 and "lr is 0.05, asked 0.1" in again.stderr
+    assert again.returncode == 2 and "lr is 0.05, requested 0.1" in again.stderr
 
 
 def test_a_run_that_was_stopped_and_that_lost_its_store_goes_on_and_is_the_same(cluster, store, killed):
@@ -102,7 +102,7 @@ def test_a_run_that_was_stopped_and_that_lost_its_store_goes_on_and_is_the_same(
     running.send_signal(signal.SIGTERM)
     said, err = running.communicate(timeout=LATE)
     assert running.returncode == 143, err
-    assert "the same command goes on" in said
+    assert "the same command resumes" in said
     assert not {"record.json", "stop"} & {*store.names(name)}
     before = checkpoints(store, name)
     running = cluster.start(*cluster.train(*LONG, "--out", url))
@@ -111,12 +111,12 @@ def test_a_run_that_was_stopped_and_that_lost_its_store_goes_on_and_is_the_same(
         _, err = running.communicate(timeout=LATE)
     assert running.returncode == 1
     last = err.splitlines()[-1]
-    assert last.startswith(f"error: {url}") and last.endswith("the same command goes on once it does")
+    assert last.startswith(f"error: {url}") and last.endswith("the same command resumes once the store answers")
     assert "does not answer" in last
     assert "not-to-be-seen" not in err
     done = cluster.run(*cluster.train(*LONG, "--out", url), timeout=LATE)
     assert done.returncode == 0, done.stderr
-    assert "going on after step" in done.stdout
+    assert "resuming after step" in done.stdout
     one, other = weights(store, name), weights(store, killed[0])
     assert one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
 
@@ -151,7 +151,7 @@ def test_from_a_sweep_to_answers_over_http_with_nothing_on_this_disk(cluster, st
     asked = cluster.train(*chosen, "--init-from", f"s3://bucket/sweep/confirm/{run}", "--out", "s3://bucket/tuned")
     done = cluster.run(*asked, timeout=LATE)
     assert done.returncode == 0, done.stderr
-    assert "with the classifier's rows of 10 of 10 classes" in done.stdout
+    assert "reusing the classifier rows of 10 of 10 classes" in done.stdout
     publish = job("publish", "--run", "s3://bucket/tuned", "--plan", "s3://bucket/sweep", "--no-native", "--no-drift")
     done = cluster.run(*publish, "--out", "s3://bucket/bundles/digits", timeout=LATE)
     assert done.returncode == 0, done.stderr

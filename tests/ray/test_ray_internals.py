@@ -26,12 +26,12 @@ from tests.support.ray_cluster import ROOT
 OWN_RAY = """
 import json, os
 import jobs
-jobs.keep_to_ourselves()
+jobs.isolate_local_ray()
 import ray
 from jobs.cluster import ray_internals as internals, resources
 ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
 os.environ["RAY_ADDRESS"] = ray.get_runtime_context().gcs_address
-before = internals.state.get_cluster_config(), resources.kinds(), resources.most(1, False)
+before = internals.state.get_cluster_config(), resources.autoscaler_node_types(), resources.max_slots(1, False)
 config = internals.ClusterConfig()
 group = internals.NodeGroupConfig(name="worker", resources={"CPU": 4}, max_count=8)
 config.node_group_configs.append(group)
@@ -39,13 +39,13 @@ config.max_resources["CPU"] = 20
 internals.put_cluster_config(config)
 facts = {
     "before": before,
-    "kinds": resources.kinds(),
-    "most": resources.most(1, False),
-    "free": resources.free(1, False),
+    "kinds": resources.autoscaler_node_types(),
+    "most": resources.max_slots(1, False),
+    "free": resources.free_slots(1, False),
     "max": internals.state.get_max_resources_from_cluster_config(),
 }
 print(json.dumps(facts), flush=True)
-resources.leave(7)
+resources.shutdown_and_exit(7)
 """
 
 
@@ -81,7 +81,7 @@ def test_a_cluster_is_told_how_far_it_may_grow_and_ends_with_its_process():
 @pytest.mark.filterwarnings("ignore:`use_:DeprecationWarning")  # Ray Data's, of itself
 def test_the_trainer_leaves_out_two_callbacks_of_ray_and_no_more(tmp_path):
     made = build_trainer(
-        print, {}, TrainConfig(workload="digits", workers=4, threads=2), tmp_path / "x", gpu=False, fewest=2
+        print, {}, TrainConfig(workload="digits", workers=4, threads=2), tmp_path / "x", gpu=False, min_workers=2
     )
     usual, ours = TorchTrainer._create_default_callbacks(made), made._create_default_callbacks()
     left_out = [type(one) for one in usual if type(one) not in map(type, ours)]

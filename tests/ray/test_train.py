@@ -91,11 +91,11 @@ def test_a_run_leaves_its_record_and_its_model_and_the_same_command_says_so(clus
     assert (out / "record.json").read_bytes() == before
     other = cluster.run(*asked, "--lr", "0.1")
     assert other.returncode == 2
-    assert "lr is 0.05, asked 0.1" in other.stderr
+    assert "lr is 0.05, requested 0.1" in other.stderr
 
 
 def workers_of(cluster):
-    return [pid for pid, command in descendants(cluster.head).items() if command.startswith("ray::RayTrainWorker")]
+    return [pid for pid, command in descendants(cluster.head_pid).items() if command.startswith("ray::RayTrainWorker")]
 
 
 def test_a_worker_killed_in_mid_run_changes_nothing(cluster, undisturbed, tmp_path, capsys):
@@ -110,7 +110,7 @@ def test_a_worker_killed_in_mid_run_changes_nothing(cluster, undisturbed, tmp_pa
         wait_until(lambda: running.poll() is not None or len(laps(out)) > len(before), 120, "a lap")
     _said, err = running.communicate(timeout=240)
     assert running.returncode == 0, err
-    assert victims[1] not in descendants(cluster.head)
+    assert victims[1] not in descendants(cluster.head_pid)
     told_again(before, laps(out), capsys)
     assert same(weights(out), weights(undisturbed))
     assert [lap.loss for lap in record(out).laps] == [lap.loss for lap in record(undisturbed).laps]
@@ -142,7 +142,7 @@ def test_sigterm_leaves_a_checkpoint_and_says_what_to_do(cluster, tmp_path):
     running.send_signal(signal.SIGTERM)
     said, err = running.communicate(timeout=60)
     assert running.returncode == 143, err
-    assert "the same command goes on" in said
+    assert "the same command resumes" in said
     assert saved(out)
     assert not (out / "record.json").exists()
     assert not (out / "stop").exists()
@@ -164,9 +164,9 @@ def test_a_loss_that_blows_up_is_a_failed_record_without_a_model(cluster, tmp_pa
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--workers", 3], "3 workers were asked for and the cluster holds 2 slots"),
-        (["--workers", "3:4"], "3 workers were asked for and the cluster holds 2 slots"),
-        (["--threads", 8], "1 workers were asked for and the cluster holds 0 slots of 8 CPU"),
+        (["--workers", 3], "cannot run 3 workers: the cluster holds at most 2 slots"),
+        (["--workers", "3:4"], "cannot run 3 workers: the cluster holds at most 2 slots"),
+        (["--threads", 8], "cannot run 1 worker: the cluster holds at most 0 slots of 8 CPU"),
     ],
 )
 def test_more_than_the_cluster_can_hold_is_refused_at_once(cluster, tmp_path, arguments, sentence):
@@ -193,14 +193,14 @@ def asked(monkeypatch, capsys, out, *arguments):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--workload", "digit"], "no workload 'digit'; there are: cifar10, digits"),
+        (["--workload", "digit"], "no workload 'digit'; choose one of: cifar10, digits"),
         (["--batch-size", 4096], "holds 1078 examples: choose a smaller --batch-size"),
         (["--model", "resnet19"], "no model 'resnet19'"),
         (["--workload", "folder", "--data", "nowhere"], "--data nowhere is not a folder"),
         (["--workers", 0], "must be at least 1"),
-        (["--workers", "4:2"], "a range must rise, got 4:2"),
+        (["--workers", "4:2"], "the first number of a range the smaller one, got 4:2"),
         (["--workers", "two"], "two"),
-        (["--batch-size", -1], "batch must be a finite number of at least 1, got -1"),
+        (["--batch-size", -1], "batch_size must be a finite number of at least 1, got -1"),
         (["--lr", "nan"], "lr must be a finite number of at least 0, got nan"),
         (["--bach", 32], "--bach"),
     ],

@@ -52,8 +52,8 @@ def test_a_sweep_whose_driver_is_killed_goes_on_and_repeats_no_trial(cluster, tm
     confirm = json.loads((out / "confirm.json").read_text())
     assert confirm["seconds"] > 0
     ratios = [confirm[name]["ratio"] for name in ("examples", "step")]
-    assert np.prod(ratios) == pytest.approx(confirm["seconds"] / confirm["foretold"]["value"])
-    assert "confirming run" in done.stdout
+    assert np.prod(ratios) == pytest.approx(confirm["seconds"] / confirm["predicted"]["value"])
+    assert "confirmation run" in done.stdout
     for page in ("curve.html", "scaling.html"):
         assert str(out / page) in done.stdout and (out / page).stat().st_size > 1e6
 
@@ -68,7 +68,7 @@ def test_real_workers_and_one_that_stands_for_them_need_the_same_examples(cluste
         timeout=400,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "left out, for want of memory: 64 examples a worker" in done.stdout
+    assert "skipped, too large for memory: 64 examples per worker" in done.stdout
     assert list((out / "tune").rglob("events.out.tfevents.*"))
     found = pd.read_csv(out / "statistical.csv")
     assert found.global_batch.tolist() == [32, 64] and found.reached.all()

@@ -141,7 +141,7 @@ def started(cluster, bundles, log, *arguments):
         wait_until(answers, 120)
     except TimeoutError:
         raise AssertionError(log.read_text()) from None
-    (replica,) = [pid for pid, command in descendants(cluster.head).items() if "ServeReplica" in command]
+    (replica,) = [pid for pid, command in descendants(cluster.head_pid).items() if "ServeReplica" in command]
     yield Service(port, bundles[0], replica, bundles[-1])
     cluster.shut_down_serve()
     process.terminate()

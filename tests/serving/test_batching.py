@@ -51,7 +51,7 @@ class Work:
 
 def many(count, seconds=5.0):
     async def ask(turns):
-        return await asyncio.gather(*(turns.answer(one, seconds) for one in range(count)), return_exceptions=True)
+        return await asyncio.gather(*(turns.submit(one, seconds) for one in range(count)), return_exceptions=True)
 
     return ask
 
@@ -68,7 +68,7 @@ def test_each_gets_its_answer_in_batches(seconds):
 def test_what_takes_a_moment_stays_where_it_was_asked_and_the_rest_goes_to_the_thread():
     async def one_by_one(turns):
         for one in range(30):
-            await turns.answer(one, 5.0)
+            await turns.submit(one, 5.0)
 
     for seconds, last in ((0.0, threading.current_thread().name), (5 * INLINE_SECONDS, "turns-test")):
         work = Work(seconds)
@@ -85,8 +85,8 @@ def test_the_loop_goes_on_while_the_thread_computes():
     work, beats = Work(0.2), []
 
     async def ask(turns):
-        turns.pace.seconds = 1.0
-        waiting = asyncio.ensure_future(turns.answer("slow", 5.0))
+        turns.time_estimate.mean_seconds = 1.0
+        waiting = asyncio.ensure_future(turns.submit("slow", 5.0))
         while not waiting.done():
             beats.append(time.monotonic())
             await asyncio.sleep(0.01)
@@ -105,9 +105,9 @@ def test_one_that_fails_does_no_harm_to_its_batch():
         return Work.compute(work, asked)
 
     async def ask(turns):
-        turns.compute = compute
+        turns.compute_batch = compute
         asked = ("good", "wrong", "worse", "fine")
-        return await asyncio.gather(*(turns.answer(one, 5.0) for one in asked), return_exceptions=True)
+        return await asyncio.gather(*(turns.submit(one, 5.0) for one in asked), return_exceptions=True)
 
     good, wrong, worse, fine = work.run(ask)
     assert (good, fine) == ("good", "fine")
@@ -118,8 +118,8 @@ def test_what_follows_may_fail():
     work = Work()
 
     async def ask(turns):
-        turns.after = lambda: 1 / 0
-        return [await turns.answer(one, 5.0) for one in range(3)]
+        turns.on_batch_answered = lambda: 1 / 0
+        return [await turns.submit(one, 5.0) for one in range(3)]
 
     assert work.run(ask) == [0, 1, 2]
 
@@ -137,8 +137,8 @@ def test_those_who_left_are_not_computed():
     work = Work()
 
     async def ask(turns):
-        leaving = asyncio.ensure_future(turns.answer("gone", 5.0))
-        staying = asyncio.ensure_future(turns.answer("here", 5.0))
+        leaving = asyncio.ensure_future(turns.submit("gone", 5.0))
+        staying = asyncio.ensure_future(turns.submit("here", 5.0))
         await asyncio.sleep(0)  # both wait now, and nothing was taken yet
         leaving.cancel()
         return await staying

@@ -57,7 +57,7 @@ def test_triton_in_json_and_in_bytes_each_way(client, model, there, back, packin
         request_compression_algorithm=packing,
         response_compression_algorithm=packing,
     )
-    expected = model.answer(torch.from_numpy(array))
+    expected = model.predict(torch.from_numpy(array))
     torch.testing.assert_close(torch.tensor(found.as_numpy("scores")), expected.scores, atol=1e-5, rtol=0)
     labels = found.as_numpy("labels").tolist()
     assert [one.decode() if isinstance(one, bytes) else one for one in labels] == expected.labels
@@ -68,7 +68,7 @@ def test_triton_as_it_comes(client, model):
     array = pictures(3)
     found = client.infer("digits", given(array, True))
     torch.testing.assert_close(
-        torch.tensor(found.as_numpy("scores")), model.answer(torch.from_numpy(array)).scores, atol=1e-5, rtol=0
+        torch.tensor(found.as_numpy("scores")), model.predict(torch.from_numpy(array)).scores, atol=1e-5, rtol=0
     )
 
 
@@ -81,11 +81,11 @@ def test_triton_sends_encoded_pictures(client, model):
     made = triton.InferInput("encoded", [2], "BYTES")
     made.set_data_from_numpy(np.array(data, object))
     labels = client.infer("digits", [made]).as_numpy("labels").tolist()
-    assert [one.decode() for one in labels] == model.answer(model.pictures(data)).labels
+    assert [one.decode() for one in labels] == model.predict(model.preprocess(data)).labels
 
 
 def test_triton_is_told_what_there_is(client, model):
-    version = model.facts["digest"][:12]
+    version = model.manifest["digest"][:12]
     assert client.is_server_live() and client.is_server_ready() and client.is_model_ready("digits", version)
     assert not client.is_model_ready("nope")
     assert client.get_server_metadata()["extensions"] == ["binary_tensor_data"]
@@ -120,7 +120,7 @@ def test_kserve(service, model):
     ran = subprocess.run([KSERVE, script], input=asked, capture_output=True, text=True, timeout=120)
     assert ran.returncode == 0, ran.stderr
     found = json.loads(ran.stdout)
-    expected = model.answer(torch.from_numpy(array))
+    expected = model.predict(torch.from_numpy(array))
     assert found["live"] and found["ready"] and found["model ready"]
     for way in ("json", "bytes"):
         assert found[way]["labels"] == expected.labels
@@ -132,7 +132,7 @@ def test_what_the_readme_shows_is_what_a_client_types(service, model, tmp_path):
     file = io.BytesIO()
     Image.fromarray(pictures(1)[0, 0]).save(file, "JPEG")
     (tmp_path / "cola.jpg").write_bytes(file.getvalue())
-    expected = model.answer(model.pictures([file.getvalue()])).labels[0]
+    expected = model.predict(model.preprocess([file.getvalue()])).labels[0]
     section = README.read_text().partition("## Serve")[2].partition("\n## ")[0].replace(":8000", f":{service.port}")
     (client,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     calls = re.findall(r"^curl .*$", section, re.MULTILINE)

@@ -115,7 +115,7 @@ def test_a_killed_monitor_goes_on_where_it_was_and_counts_nothing_twice(watched,
     watched.json("POST", "/drift/reset")
     send(watched, drawn(digits, 100, 4))
     wait_until(lambda: watched.json("GET", "/drift")["images"] >= 100, 20)
-    (monitor,) = [pid for pid, command in descendants(cluster.head).items() if "ray::Drift" in command]
+    (monitor,) = [pid for pid, command in descendants(cluster.head_pid).items() if "ray::Drift" in command]
     os.kill(monitor, signal.SIGKILL)
     send(watched, drawn(digits, 200, 5))
     found = wait_until(lambda: answered(watched) >= 300 and watched.json("GET", "/drift"), 60)
@@ -188,8 +188,8 @@ def test_a_folder_of_pictures_is_judged_without_a_service(watched, digits, tmp_p
         ("GET", "/drift?model=nobody", None, 404, "there is no model"),
         ("GET", "/capture/0000000000000000", None, 404, "no capture"),
         ("GET", "/capture/..%2f..%2fetc", None, 404, ""),
-        ("GET", "/capture?pool=all", None, 400, "ask for a pool"),
-        ("GET", f"/capture?limit={'9' * 5000}", None, 400, "for 1000 at most"),
+        ("GET", "/capture?pool=all", None, 400, "pool must be one of"),
+        ("GET", f"/capture?limit={'9' * 5000}", None, 400, "up to 1000"),
         ("POST", "/capture/0000000000000000/label", b'{"label": "3"}', 404, "no capture"),
         ("POST", "/capture/labels", b"id,label\nxyz,3\n", 400, ""),
         ("POST", "/capture/labels", b"\xff\xfe", 400, "UTF-8"),
@@ -228,7 +228,7 @@ def test_the_page_follows_what_is_asked_without_a_reload(watched, digits, browse
         page.wait_for_function(
             "() => document.querySelectorAll('#digits-charts-panel .scatterlayer .trace').length > 5"
         )
-        page.wait_for_selector("section:has-text('pictures') img")
+        page.wait_for_selector("section:has-text('images') img")
         assert overflows(page) == [] and violations(page) == []
 
 

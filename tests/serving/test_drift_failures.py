@@ -98,7 +98,7 @@ def ready(service):
 
 
 def replicas(cluster):
-    return [pid for pid, command in descendants(cluster.head).items() if "ServeReplica" in command]
+    return [pid for pid, command in descendants(cluster.head_pid).items() if "ServeReplica" in command]
 
 
 def png(picture):
@@ -168,7 +168,7 @@ def test_a_killed_replica_costs_the_ticks_in_flight_and_is_reported(hurt, cluste
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("without", "no reference to compare with"), ("few", "the reference has 20 pictures"), ("narrow", "8 features")],
+    [("without", "no reference to compare with"), ("few", "the reference has 20 images"), ("narrow", "8 features")],
 )
 def test_without_a_reference_of_use_the_state_is_unknown_and_serving_goes_on(hurt, digits, name, words):
     for picture in digits[:40]:

@@ -127,4 +127,4 @@ def test_replicas_come_and_go_with_the_work(cluster, deployed, bundles):
 
 def replicas(cluster):
     """Processes of replicas."""
-    return [pid for pid, command in descendants(cluster.head).items() if "ServeReplica:swap" in command]
+    return [pid for pid, command in descendants(cluster.head_pid).items() if "ServeReplica:swap" in command]

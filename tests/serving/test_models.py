@@ -39,7 +39,7 @@ def test_a_bundle_of_another_kind_is_no_canary_and_nothing_changes(bundles, tmp_
     models = ModelRegistry(Limits(), loop, Kept())
     models.apply_specs(wanted(bundle=bundles[0]))
     before = models.find_model("digits").versions_by_role()
-    with pytest.raises(ValueError, match="takes other pictures or knows other classes"):
+    with pytest.raises(ValueError, match="image shapes or classes differ"):
         models.apply_specs(wanted(bundle=bundles[1], canary=other))
     assert models.find_model("digits").versions_by_role() == before
     models.apply_specs(wanted(bundle=bundles[1], canary=bundles[0], share=1))
@@ -59,7 +59,7 @@ def test_many_pictures_are_computed_by_the_batch(bundles):
 
     said = asyncio.run(ask())
     assert [len(one.labels) for one in said] == [5] * 9
-    seen = [len(batch.pictures) for batch in kept.batches]
+    seen = [len(batch.images) for batch in kept.batches]
     assert sum(seen) <= 45 and max(seen) <= 8
 
 

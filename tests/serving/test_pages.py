@@ -96,5 +96,5 @@ def test_what_is_damaged_is_a_sentence(port, root):
     (root / "bad").mkdir(exist_ok=True)
     (root / "bad" / "record.json").write_text("{")
     status, said = ask(port, "/bad/run.html")
-    assert status == 409 and "not JSON" in said
+    assert status == 409 and "not valid JSON" in said
     assert "bad: " in json.loads(ask(port, "/live")[1])["main"]

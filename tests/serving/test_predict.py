@@ -40,14 +40,14 @@ def same(found, expected):
 def test_a_picture_of_any_format_and_size_is_answered_as_the_bundle_does(service, model, kind):
     data = encoded(drawn(1, (40, 30)), kind)
     found = service.json("POST", PREDICT, data, content_type=f"image/{kind.lower()}")
-    same(found, model.answer(model.pictures([data])))
+    same(found, model.predict(model.preprocess([data])))
     assert list(found["scores"]) == model.classes
-    assert found["model"] == "digits" and found["version"] == model.facts["digest"][:12]
+    assert found["model"] == "digits" and found["version"] == model.manifest["digest"][:12]
 
 
 def test_the_same_picture_as_a_form_or_in_json(service, model):
     data = encoded(drawn(2))
-    expected = model.answer(model.pictures([data]))
+    expected = model.predict(model.preprocess([data]))
     coded = {"image": base64.b64encode(data).decode()}
     same(service.json("POST", PREDICT, coded, content_type="application/json"), expected)
     form = b'--x\r\nContent-Disposition: form-data; name="image"; filename="a.png"\r\n\r\n' + data + b"\r\n--x--\r\n"
@@ -69,7 +69,7 @@ def tensor(pixels, **more):
 
 def test_tensors_in_json_flat_or_nested(service, model):
     pixels = drawn(3, (3, 1, 16, 16))
-    expected = model.answer(torch.from_numpy(pixels))
+    expected = model.predict(torch.from_numpy(pixels))
     for data in (pixels.tolist(), pixels.ravel().tolist()):
         found = service.json("POST", INFER, {"id": "7", "inputs": [tensor(pixels, data=data)]})
         outputs = {one["name"]: one for one in found["outputs"]}
@@ -82,7 +82,7 @@ def test_tensors_in_json_flat_or_nested(service, model):
 
 def test_tensors_as_bytes_both_ways(service, model):
     pixels = drawn(4, (2, 1, 16, 16))
-    expected = model.answer(torch.from_numpy(pixels))
+    expected = model.predict(torch.from_numpy(pixels))
     size = {"parameters": {"binary_data_size": pixels.nbytes}}
     head = json.dumps({"inputs": [tensor(pixels, **size)], "parameters": {"binary_data_output": True}}).encode()
     length = {"inference_header_content_length": str(len(head))}
@@ -113,11 +113,11 @@ def test_encoded_pictures_as_tensors(service, model):
     status, _, body = service.ask("POST", INFER, head + packed, **length)
     assert status == 200, body
     (outputs,) = json.loads(body)["outputs"]
-    assert outputs["data"] == model.answer(model.pictures(data)).labels
+    assert outputs["data"] == model.predict(model.preprocess(data)).labels
 
 
 def test_what_there_is_is_told(service, model):
-    version = model.facts["digest"][:12]
+    version = model.manifest["digest"][:12]
     assert service.json("GET", "/v2")["extensions"] == ["binary_tensor_data"]
     found = service.json("GET", "/v2/models/digits")
     assert found["versions"] == [version]
@@ -125,7 +125,7 @@ def test_what_there_is_is_told(service, model):
     assert service.json("GET", f"/v2/models/digits/versions/{version}/ready")["ready"]
     assert service.json("POST", "/v2/repository/index")[0]["name"] == "digits"
     (told,) = service.json("GET", "/models")["models"]
-    assert told["current"]["version"] == version and told["current"]["engine"] == model.engine
+    assert told["current"]["version"] == version and told["current"]["engine"] == model.engine_name
     paths = service.json("GET", "/openapi.json")["paths"]
     assert {"/predict", "/v2/models/{name}/infer", "/metrics"} <= set(paths)
     status, headers, page = service.ask("GET", "/docs")
@@ -137,7 +137,7 @@ def test_counts_add_up(service, model):
         _, _, text = service.ask("GET", "/metrics")
         return sum(float(line.split()[-1]) for line in text.decode().splitlines() if line.startswith(name))
 
-    name = f'equipoise_pictures_total{{engine="{model.engine}",model="digits"'
+    name = f'equipoise_pictures_total{{engine="{model.engine_name}",model="digits"'
     before = counted(name)
     for seed in range(5):
         service.json("POST", PREDICT, encoded(drawn(seed)), content_type="image/png")

@@ -146,7 +146,7 @@ def test_a_wrong_request_is_told_what_is_wrong_with_it(service, name):
 
 def test_another_method_is_told_so(service):
     status, _, text = service.ask("GET", "/predict")
-    assert status == 405 and "GET is not for" in json.loads(text)["error"]
+    assert status == 405 and "GET is not allowed" in json.loads(text)["error"]
 
 
 def resident(pid):

@@ -17,19 +17,19 @@ def app():
     ("arguments", "sentence"),
     [
         ({}, "nothing to serve"),
-        ({"bundel": "x"}, "bundel: there is no such argument; there are host, port"),
+        ({"bundel": "x"}, "bundel: there is no such argument; choose from host, port"),
         ({"bundle": ""}, "bundle: "),
         ({"bundle": "BUNDLE", "reload_seconds": "0.001"}, "reload_seconds: "),
         ({"bundle": "BUNDLE", "engine": "nope"}, "no engine 'nope'"),
         ({"bundle": "BUNDLE", "replicas": "3", "max_replicas": "2"}, "max_replicas=2 is below replicas=3"),
-        ({"bundle": "BUNDLE", "host": "0.0.0.0"}, "lets others in"),  # noqa: S104
+        ({"bundle": "BUNDLE", "host": "0.0.0.0"}, "is open to other machines"),  # noqa: S104
         ({"bundle": "BUNDLE", "certfile": "a.pem"}, "give both, or none"),
-        ({"bundle": "BUNDLE", "certfile": "a.pem", "keyfile": "b.pem"}, "cannot be used"),
+        ({"bundle": "BUNDLE", "certfile": "a.pem", "keyfile": "b.pem"}, "cannot use certfile="),
         ({"bundle": "BUNDLE", "certfile": "", "keyfile": ""}, "certfile: "),
         ({"bundle": "BUNDLE", "api_keys_file": "PLACE/none"}, "is not a file"),
-        ({"bundle": "BUNDLE", "access_log": "PLACE/none/log"}, "cannot be written"),
-        ({"bundle": "BUNDLE", "state_dir": "PLACE/file"}, "is no folder to write to"),
-        ({"bundle": "BUNDLE", "state_dir": "s3://bucket/state"}, "a URL cannot be one"),
+        ({"bundle": "BUNDLE", "access_log": "PLACE/none/log"}, "cannot write to access_log="),
+        ({"bundle": "BUNDLE", "state_dir": "PLACE/file"}, "cannot write to state_dir="),
+        ({"bundle": "BUNDLE", "state_dir": "s3://bucket/state"}, "a URL is not supported"),
         ({"bundle": "BUNDLE", "capture_dir": "gopher://host/kept"}, "gopher"),
         ({"bundle": "BUNDLE", "webhook": "http://"}, "give a URL with a host"),
         ({"bundle": "BUNDLE", "webhook": "http://host:abc/"}, "webhook: "),
@@ -68,9 +68,9 @@ def test_a_wrong_argument_is_a_sentence(app, bundles, tmp_path, capsys, argument
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"runs": "/nowhere"}, "runs=/nowhere is no folder"),
-        ({"host": "0.0.0.0"}, "lets others in"),  # noqa: S104
-        ({"folder": "runs"}, "folder: there is no such argument; there are host, port"),
+        ({"runs": "/nowhere"}, "runs=/nowhere is not a folder"),
+        ({"host": "0.0.0.0"}, "is open to other machines"),  # noqa: S104
+        ({"folder": "runs"}, "folder: there is no such argument; choose from host, port"),
         ({"runs": ".", "certfile": "a.pem"}, "give both, or none"),
     ],
 )
@@ -79,5 +79,5 @@ def test_a_wrong_argument_of_the_pages_is_a_sentence(app, arguments, said):
         warnings.simplefilter("ignore")
         pages = importlib.import_module("services.pages")
     with pytest.raises(ValueError) as raised:  # noqa: PT011 - its sentence is looked at
-        pages.checked(arguments)
-    assert said in app.sentence(raised.value, pages.Asked)
+        pages.validate_settings(arguments)
+    assert said in app.format_validation_error(raised.value, pages.PagesSettings)

@@ -46,6 +46,6 @@ def sweep(out: Path, seeds: int = 3) -> Path:
 
 def planned_alone(out: Path, places: tuple[ClusterShape, ...] = (), **measured: Path) -> dict[str, object]:
     """A plan of one table or two, that no sweep made."""
-    facts = build_plan_document(replace(read_request(**measured), places=places))
+    facts = build_plan_document(replace(read_request(**measured), cluster_shapes=places))
     write_json(out / "plan.json", facts)
     return facts

@@ -1,7 +1,7 @@
-"""A reference, as each picture is held against it: what is usual for pictures that are called the same.
+"""Baseline of a bundle: the statistics of its reference images by predicted class, and the scores of new images.
 
-Whoever looks at one product for a minute sends many pictures of one class. Each figure is therefore compared with
-those of its own predicted class: what is left depends on light and camera, not on what is shown.
+A client that looks at one product for a minute sends many images of one class. Each statistic is therefore compared
+with the reference images of the same predicted class: the difference depends on light and camera, not on the content.
 """
 
 from dataclasses import dataclass
@@ -16,131 +16,134 @@ from equipoise.drift.features.image_stats import STATISTIC_NAMES, image_statisti
 from equipoise.drift.features.random_fourier import RandomFourierFeatures
 from equipoise.type_aliases import AnyArray
 
-MIN_REFERENCE_IMAGES = 100  # pictures of a reference from which anything can be told
-MAX_ABS_SCORE = 4.0  # standard deviations: one odd picture alone is no drift
-MIN_SCALE = 0.01  # of a figure that is always the same in the reference
-SHRINKAGE_IMAGES = 5.0  # pictures that the whole reference counts for in what is usual for one class
+MIN_REFERENCE_IMAGES = 100  # smaller references cannot tell drift from chance
+MAX_ABS_SCORE = 4.0  # standard deviations: one odd image alone is not drift
+MIN_SCALE = 0.01  # smallest standard deviation, for statistics that are constant in the reference
+SHRINKAGE_IMAGES = 5.0  # weight of the mean over all classes in each class mean, in images
 CHARTED_FEATURES = (*STATISTIC_NAMES, *CONFIDENCE_STATISTICS, "distance", "strange")
-"""what is charted of each picture; the last two are how far its features are from those of its class, and whether that
-is hardly ever seen: something the model never met"""
-MIN_OUTLIER_SCORE = 3.0  # standard deviations of the distance
-RANK_MARGIN_STANDARD_ERRORS = 3.0  # standard errors by which bets allow for the reference's own scatter
+"""charted statistics of each image; the last two are the squared distance of its features from the mean of their class,
+and whether that distance is an outlier: content that the model has never seen"""
+MIN_OUTLIER_SCORE = 3.0  # standard deviations above the mean distance of the class
+RANK_MARGIN_STANDARD_ERRORS = 3.0  # by which bets allow for the sampling error of the reference
 
 
 @dataclass(frozen=True, eq=False)
 class ImageFeatures:
-    """What there is to say of a few pictures: a row each."""
+    """Statistics, predicted classes and Fourier features of a few images, one row per image."""
 
     statistics: NDArray[np.float32]
-    """(n, FIGURES without the last two)"""
+    """(n, charted statistics without the last two)"""
     predicted_classes: NDArray[np.int64]
-    """what they were called"""
+    """(n,) class indices"""
     fourier_features: NDArray[np.float32]
+    """(n, Fourier features)"""
 
     def __len__(self) -> int:
         return len(self.predicted_classes)
 
     def select(self, indices: list[int]) -> "ImageFeatures":
-        """A few of them."""
+        """Return the rows of the given indices."""
         return ImageFeatures(self.statistics[indices], self.predicted_classes[indices], self.fourier_features[indices])
 
 
 @dataclass(frozen=True, eq=False)
 class ClassStatistics:
-    """By predicted class, what figures and features are like in a reference."""
+    """Statistics and Fourier features of a reference by predicted class."""
 
     counts: NDArray[np.float64]
-    """(classes,) pictures"""
+    """(classes,) number of images"""
     mean: NDArray[np.float64]
-    """(classes, FIGURES)"""
+    """(classes, charted statistics)"""
     scale: NDArray[np.float64]
+    """(classes, charted statistics) standard deviations"""
     waves: NDArray[np.float64]
-    """(classes, waves): means"""
+    """(classes, Fourier features) means"""
     trace: NDArray[np.float64]
-    """(classes,) mean square of what is left of the waves without the mean"""
+    """(classes,) mean squared distance of Fourier features from the mean of their class"""
 
     def scores(self, image_features: ImageFeatures) -> NDArray[np.float64]:
-        """Standard deviations from what is usual, within reason."""
+        """Return the shifts in standard deviations, clipped to +-MAX_ABS_SCORE."""
         return np.clip(
             self.shifts(image_features) / self.scale[image_features.predicted_classes], -MAX_ABS_SCORE, MAX_ABS_SCORE
         )
 
     def shifts(self, image_features: ImageFeatures) -> NDArray[np.float64]:
-        """Differences from what is usual, in their own units."""
+        """Return (n, charted statistics): differences from the class means, in the units of each statistic."""
         return (
             np.concatenate([image_features.statistics, self.distance_statistics(image_features)], 1)
             - self.mean[image_features.predicted_classes]
         )
 
     def distance_statistics(self, image_features: ImageFeatures) -> NDArray[np.float64]:
-        """(n, 2): squared distances of features from the mean of their class, and whether they are strange."""
-        found = squared_class_distances(image_features, self.waves)
-        place = CHARTED_FEATURES.index("distance")
-        score = (found - self.mean[image_features.predicted_classes, place]) / self.scale[
-            image_features.predicted_classes, place
+        """Return (n, 2): squared distances of features from the mean of their class, and whether they are outliers."""
+        distance = squared_class_distances(image_features, self.waves)
+        index = CHARTED_FEATURES.index("distance")
+        score = (distance - self.mean[image_features.predicted_classes, index]) / self.scale[
+            image_features.predicted_classes, index
         ]
-        return np.stack([found, score > MIN_OUTLIER_SCORE], 1)
+        return np.stack([distance, score > MIN_OUTLIER_SCORE], 1)
 
 
 def squared_class_distances(image_features: ImageFeatures, class_means: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Squared distances of features, whose length is 1, from the mean of their class."""
+    """Return the squared distances of Fourier features (of length 1) from the mean of their class."""
     mean = class_means[image_features.predicted_classes]
     return np.asarray(1 - 2 * (image_features.fourier_features * mean).sum(1) + (mean**2).sum(1))
 
 
 def fit_class_statistics(image_features: ImageFeatures, class_count: int) -> ClassStatistics:
-    """Of a reference. A class with few pictures leans on all of them."""
+    """Fit the class statistics of a reference; classes with few images are shrunk towards the mean of all images."""
     member = np.zeros((class_count, len(image_features)))
     member[image_features.predicted_classes, np.arange(len(image_features))] = 1
     waves = shrunk_class_means(member, image_features.fourier_features.astype(np.float64))
-    rest = image_features.fourier_features - waves[image_features.predicted_classes]
-    trace = shrunk_class_means(member, (rest**2).sum(1)[:, None])[:, 0]
+    residuals = image_features.fourier_features - waves[image_features.predicted_classes]
+    trace = shrunk_class_means(member, (residuals**2).sum(1)[:, None])[:, 0]
     distance = squared_class_distances(image_features, waves)[:, None]
     mean, scale = class_moments(
         member, image_features.predicted_classes, np.concatenate([image_features.statistics, distance], 1)
     )
-    strange = (distance - mean[image_features.predicted_classes, -1:]) / scale[
+    outlier = (distance - mean[image_features.predicted_classes, -1:]) / scale[
         image_features.predicted_classes, -1:
     ] > MIN_OUTLIER_SCORE
-    other_mean, other_scale = class_moments(member, image_features.predicted_classes, strange.astype(np.float64))
-    mean, scale = np.concatenate([mean, other_mean], 1), np.concatenate([scale, other_scale], 1)
+    outlier_mean, outlier_scale = class_moments(member, image_features.predicted_classes, outlier.astype(np.float64))
+    mean, scale = np.concatenate([mean, outlier_mean], 1), np.concatenate([scale, outlier_scale], 1)
     return ClassStatistics(member.sum(1), mean, scale, waves, trace)
 
 
 def class_moments(membership: NDArray[np.float64], classes: NDArray[np.int64], values: AnyArray) -> tuple[Any, Any]:
-    """Means and standard deviations by class."""
+    """Return the shrunk means and standard deviations by class."""
     values = values.astype(np.float64)
     mean = shrunk_class_means(membership, values)
     return mean, np.maximum(np.sqrt(shrunk_class_means(membership, (values - mean[classes]) ** 2)), MIN_SCALE)
 
 
 def shrunk_class_means(membership: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Means by class, which lean on the mean of all."""
+    """Return the means by class, shrunk towards the mean of all images by SHRINKAGE_IMAGES."""
     sums, counts = membership @ values, membership.sum(1)[:, None]
     return np.asarray((sums + SHRINKAGE_IMAGES * values.mean(0)) / (counts + SHRINKAGE_IMAGES))
 
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """A bundle's reference, ready for pictures to be held against it."""
+    """Reference of a bundle, ready to score images against it."""
 
     temperature: float
+    """softmax temperature of the calibrated model"""
     random_fourier: RandomFourierFeatures
     usual: ClassStatistics
     layout: SumsLayout
     ranked: NDArray[np.float32]
-    """(FIGURES, reference): scores of the reference, each figure's in order"""
-    wider: float
-    """of a rank: how far the reference's own scatter may move its mean"""
+    """(charted statistics, reference images): scores of the reference, sorted for each statistic"""
+    rank_margin: float
+    """how far the sampling error of the reference may move a mean rank"""
 
     def extract_features(self, pictures: NDArray[np.uint8], logits: AnyArray, features: AnyArray) -> ImageFeatures:
-        """What there is to say of pictures that the model has answered."""
-        sure = confidence_statistics(logits, self.temperature)
-        figures = np.concatenate([image_statistics(pictures), sure], 1)
-        return ImageFeatures(figures, logits.argmax(1), self.random_fourier(features))
+        """Extract the statistics and Fourier features of images from the pixels, logits and features of the model."""
+        confidence = confidence_statistics(logits, self.temperature)
+        statistics = np.concatenate([image_statistics(pictures), confidence], 1)
+        return ImageFeatures(statistics, logits.argmax(1), self.random_fourier(features))
 
     def sum_features(self, image_features: ImageFeatures) -> FixedPointSums:
-        """What a replica adds for them."""
+        """Sum what charts and bets need of the images into one row of integers that replicas can add up."""
         shifts = self.usual.shifts(image_features)
         scores = np.clip(shifts / self.usual.scale[image_features.predicted_classes], -MAX_ABS_SCORE, MAX_ABS_SCORE)
         low, high = self.betting_gains(scores)
@@ -155,36 +158,36 @@ class Baseline:
         )
 
     def betting_gains(self, scores: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The logarithms of what bets on low and on high ranks bring."""
+        """Return the logarithmic gains of bets on low and on high ranks."""
         rank = self.ranks(scores) - 0.5
-        rank[:, CHARTED_FEATURES.index("strange")] = (
-            0  # a yes or no: its rank would tell the class, and runs of one win bets
-        )
-        return np.log1p(-rank - self.wider), np.log1p(rank - self.wider)
+        # a binary statistic: its rank would reveal the class, and runs of one class would win bets
+        rank[:, CHARTED_FEATURES.index("strange")] = 0
+        return np.log1p(-rank - self.rank_margin), np.log1p(rank - self.rank_margin)
 
     def ranks(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Which share of the reference scores less; the same counts by half."""
+        """Return the share of the reference that scores lower; equal scores count by half."""
         columns = zip(self.ranked, scores.T.astype(np.float32), strict=True)
-        sides = [line.searchsorted(one, "left") + line.searchsorted(one, "right") for line, one in columns]
+        sides = [line.searchsorted(score, "left") + line.searchsorted(score, "right") for line, score in columns]
         return np.asarray(np.stack(sides, 1) / (2 * self.ranked.shape[1]))
 
 
 def fit_baseline(
     image_features: ImageFeatures, class_count: int, random_fourier: RandomFourierFeatures, temperature: float
 ) -> Baseline:
-    """Of a reference's pictures."""
+    """Fit the baseline to the features of the reference images; refuse fewer than MIN_REFERENCE_IMAGES."""
     if len(image_features) < MIN_REFERENCE_IMAGES:
         raise ValueError(
-            f"the reference has {len(image_features)} pictures: "
-            f"{MIN_REFERENCE_IMAGES} are needed to tell drift from chance"
+            f"the reference has {len(image_features)} images; "
+            f"at least {MIN_REFERENCE_IMAGES} are needed to tell drift from chance"
         )
-    found = fit_class_statistics(image_features, class_count)
-    ranked = np.sort(found.scores(image_features).astype(np.float32), 0).T
-    fewest = max(found.counts[found.counts > 0].min(), SHRINKAGE_IMAGES)
+    statistics = fit_class_statistics(image_features, class_count)
+    ranked = np.sort(statistics.scores(image_features).astype(np.float32), 0).T
+    min_class_images = max(statistics.counts[statistics.counts > 0].min(), SHRINKAGE_IMAGES)
     layout = SumsLayout(class_count, len(CHARTED_FEATURES), image_features.fourier_features.shape[1])
-    return Baseline(temperature, random_fourier, found, layout, np.ascontiguousarray(ranked), rank_margin(fewest))
+    margin = rank_margin(min_class_images)
+    return Baseline(temperature, random_fourier, statistics, layout, np.ascontiguousarray(ranked), margin)
 
 
 def rank_margin(min_class_images: float) -> float:
-    """How far the mean rank of one class may be from a half because so few were looked at: ranks are uniform."""
+    """Return how far the mean of uniform ranks may be from a half for a class of so few reference images."""
     return float(min(RANK_MARGIN_STANDARD_ERRORS * np.sqrt(1 / 12 / min_class_images), 0.45))

@@ -1,8 +1,8 @@
-"""How many requests in a row are of one class, on average, told from counts alone.
+"""Estimate of the class run length: how many requests in a row are of one class, on average, from counts alone.
 
-Counts of predicted classes say less about their shares when requests come in runs: twenty pictures of one product are
-one observation of what is asked for. Runs show as pairs of one class, within a step and between steps, beyond what
-shares explain; within a step that holds in whatever order its pictures are counted.
+Counts of predicted classes say less about their shares when requests come in runs: twenty images of one product are
+one observation of the class mix. Runs show as more pairs of images of one class, within a step and between steps, than
+the shares explain; within a step this does not depend on the order of its images.
 """
 
 from dataclasses import dataclass
@@ -11,36 +11,37 @@ import numpy as np
 
 from equipoise.type_aliases import FloatArray
 
-MEMORY_STEPS = 64.0  # steps that the estimate looks back over
-PRIOR_STEPS = 0.5  # steps without runs that it begins with
-SHARE_MEMORY_IMAGES = 4096.0  # pictures over which the shares themselves are followed
-PRIOR_SHARE_IMAGES = 256.0  # pictures that the reference's shares count for at first
-LAG_MEMORY_STEPS = 8.0  # steps before, that a step is compared with beside the last one
-MIN_PAIR_AGREEMENT = 0.7  # of pairs in a run that are called the same, at least: a model errs
+MEMORY_STEPS = 64.0  # steps over which the estimate averages
+PRIOR_STEPS = 0.5  # steps without runs that the estimate starts from
+SHARE_MEMORY_IMAGES = 4096.0  # images over which the class shares are averaged
+PRIOR_SHARE_IMAGES = 256.0  # weight of the class shares of the reference at the start, in images
+LAG_MEMORY_STEPS = 8.0  # steps in the mean of earlier steps; a step is compared with it and with the last step
+MIN_PAIR_AGREEMENT = 0.7  # smallest share of pairs in a run with equal predictions: a model errs
 CANDIDATE_RUN_LENGTHS = np.geomspace(1, 4096, 49)
 
 
 @dataclass(eq=False)
 class ClassRunEstimator:
-    """Of several streams."""
+    """Estimator of the mean class run length of several streams."""
 
     share: FloatArray
-    """(streams, classes): lately, as decaying counts"""
+    """(streams, classes) decaying counts of predicted classes"""
     lately: FloatArray
-    """(streams, last step or some before, classes): as shares"""
+    """(streams, 2, classes) class shares of the last step, and averaged over earlier steps"""
     alike: FloatArray
-    """(streams, 3): pairs of one class beyond chance, within a step, with the last, and with some before; decaying"""
+    """(streams, 3) decaying share of same-class pairs beyond chance: within a step, with the last, with earlier ones"""
     pairs: FloatArray
-    """(streams,): what each would be if all were of one class"""
+    """(streams,) value of each column of `alike` if all images were of one class"""
     size: FloatArray
-    """(streams,): pictures of a step, decaying"""
+    """(streams,) decaying sum of step sizes, in images"""
     steps: FloatArray
+    """(streams,) decaying count of steps"""
     long: FloatArray
-    """(streams,): what `fit_run_length` says"""
+    """(streams,) run length found by `fit_run_length`, in images"""
 
     @classmethod
     def initial(cls, stream_count: int, shares: FloatArray) -> "ClassRunEstimator":
-        """Before the first picture, by the reference's shares of classes, (classes,) or (streams, classes)."""
+        """Create the estimator before the first image from class shares, (classes,) or (streams, classes)."""
         shares = np.broadcast_to(shares, (stream_count, shares.shape[-1]))
         return cls(
             share=PRIOR_SHARE_IMAGES * shares,
@@ -53,38 +54,38 @@ class ClassRunEstimator:
         )
 
     def update(self, counts: FloatArray) -> None:
-        """One more step."""
+        """Update the estimate by the predicted-class counts (streams, classes) of one step."""
         size = counts.sum(1)
         self.share = self.share * np.exp(-size / SHARE_MEMORY_IMAGES)[:, None] + counts
-        now, usual = counts / np.maximum(size, 1)[:, None], self._chance_pair_share()
+        now, expected = counts / np.maximum(size, 1)[:, None], self._chance_pair_share()
         within = (counts * (counts - 1)).sum(1) / np.maximum(size * (size - 1), 1)
         between = (self.lately * now[:, None]).sum(2)
         kept = 1 - 1 / MEMORY_STEPS
-        self.alike = kept * self.alike + (np.concatenate([within[:, None], between], 1) - usual[:, None])
-        self.pairs = kept * self.pairs + (1 - usual)
+        self.alike = kept * self.alike + (np.concatenate([within[:, None], between], 1) - expected[:, None])
+        self.pairs = kept * self.pairs + (1 - expected)
         self.size, self.steps = kept * self.size + size, kept * self.steps + 1
         self.lately[:, 0] = now
         self.lately[:, 1] += (now - self.lately[:, 1]) / LAG_MEMORY_STEPS
         self.long = fit_run_length(self.alike / self.pairs[:, None], np.maximum(self.size / self.steps, 2))
 
     def _chance_pair_share(self) -> FloatArray:
-        """(streams,) pairs of one class by chance; the squares of shares that are known from few runs are too large."""
+        """Return (streams,) the share of same-class pairs by chance, without the bias of shares known from few runs."""
         total = self.share.sum(1)
         squares = ((self.share / total[:, None]) ** 2).sum(1)
-        loose = np.minimum(self.variance_factor() / total, 0.5)
-        return np.asarray(np.clip((squares - loose) / (1 - loose), 1 / self.share.shape[1], 0.99))
+        bias = np.minimum(self.variance_factor() / total, 0.5)
+        return np.asarray(np.clip((squares - bias) / (1 - bias), 1 / self.share.shape[1], 0.99))
 
     def mean_run_length(self) -> FloatArray:
-        """(streams,) pictures that a run lasts on average; 1 if there are no runs."""
+        """Return (streams,) the mean length of a run in images; 1 without runs."""
         return self.long
 
     def variance_factor(self) -> FloatArray:
-        """(streams,) the factor by which runs widen the variance of counts; 1 without runs."""
+        """Return (streams,) the factor by which runs increase the variance of counts; 1 without runs."""
         return np.asarray(2 * self.long - 1)
 
 
 def fit_run_length(pair_shares: FloatArray, step_size: FloatArray) -> FloatArray:
-    """The length of runs that fits pairs (streams, 3) of steps of some size best; a model's errors break some pairs."""
+    """Return (streams,) the run length that fits pair shares (streams, 3) best; model errors break some pairs."""
     fits = expected_pair_shares(CANDIDATE_RUN_LENGTHS, step_size[:, None])  # (streams, lengths, 3)
     kept = (fits * pair_shares[:, None]).sum(2) / np.maximum((fits**2).sum(2), 1e-12)
     errors = ((pair_shares[:, None] - np.clip(kept, MIN_PAIR_AGREEMENT, 1)[..., None] * fits) ** 2).sum(2)
@@ -92,9 +93,9 @@ def fit_run_length(pair_shares: FloatArray, step_size: FloatArray) -> FloatArray
 
 
 def expected_pair_shares(run_length: FloatArray, step_size: FloatArray) -> FloatArray:
-    """Share of pairs that belong to one run: within a step, with the last, with some before.
+    """Return the expected share of pairs in one run: within a step, with the last step, with earlier steps.
 
-    Runs end by chance, so that two pictures i and j belong to one with r^|i - j|, with r = 1 - 1/length.
+    Runs end at random, so two images i and j belong to one run with probability r^|i - j|, with r = 1 - 1/length.
     """
     goes_on = 1 - 1 / run_length
     through = goes_on**step_size

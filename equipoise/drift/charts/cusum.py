@@ -1,12 +1,12 @@
-"""Charts: figures that stay low while requests are like the reference, and rise without end once they are not.
+"""CUSUM charts: values that stay low while requests are like the reference, and keep rising once they are not.
 
-They read sums of steps of some pictures, in order, and keep a state of fixed size. All of it works on many streams at
-once (the leading axis), which is how thresholds are found.
+Charts read the sums of steps of images, in order, and keep a state of fixed size. All operations work on many streams
+at once (the leading axis), which is how thresholds are simulated.
 
-A score's chart is Page's cumulative sum of log likelihood ratios (1954) for a shift of one of three sizes, up or down.
-Predicted classes have one for each class that may be gone or come more often, slowed down by how much requests come
-in runs of one class. Features are compared by the squared length of their residuals' decaying sum, over what that is
-without drift.
+The chart of a score is Page's cumulative sum of log likelihood ratios (1954) for a shift of one of three sizes, up or
+down. Predicted classes have one chart for each class that may be gone or more frequent, slowed down by how long runs of
+one class are. Features are charted by the squared length of the decaying sum of their residuals, over its expected
+value without drift.
 """
 
 from dataclasses import dataclass, fields
@@ -18,54 +18,55 @@ from equipoise.drift.charts.baseline import ClassStatistics
 from equipoise.drift.charts.class_runs import ClassRunEstimator
 from equipoise.type_aliases import FloatArray
 
-SHIFT_SIZES = (0.75, 1.5, 3.0)  # standard deviations: the sizes that are looked for
-SLACK_STANDARD_ERRORS = 2.0  # standard errors of the reference's means that are no drift
-CHART_MEMORY_IMAGES = 50.0  # pictures that a chart for a shift of one standard deviation weighs at a time
-FEATURE_MEMORY_IMAGES = (32.0, 128.0, 512.0)  # pictures after which a feature's weight has fallen to a third
-GONE_FACTOR, MORE_FACTOR = 0.1, 3.0  # of a class's share, of its odds: what its charts look for
-MIN_STREAM_IMAGES = 64  # pictures about which anything is said
-MIN_STEP_IMAGES = 16  # pictures at least between two looks at the charts
+SHIFT_SIZES = (0.75, 1.5, 3.0)  # sizes of shifts to detect, in standard deviations
+SLACK_STANDARD_ERRORS = 2.0  # standard errors of the reference means that do not count as drift
+CHART_MEMORY_IMAGES = 50.0  # memory of a chart for a shift of one standard deviation, in images
+FEATURE_MEMORY_IMAGES = (32.0, 128.0, 512.0)  # images after which the weight of an image has fallen to 1/e
+GONE_FACTOR = 0.1  # on the share of a class that is gone
+MORE_FACTOR = 3.0  # on the odds of a class that is more frequent
+MIN_STREAM_IMAGES = 64  # no alarm and no verdict before so many images
+MIN_STEP_IMAGES = 16  # smallest step by which charts are updated, in images
 
 
 @dataclass(frozen=True, eq=False)
 class StepSums:
-    """What some pictures add up to, for each of several streams."""
+    """Sums over the images of one step, for each of several streams."""
 
     counts: FloatArray
-    """(streams, classes) pictures by what they were called"""
+    """(streams, classes) images by predicted class"""
     scores: FloatArray
-    """(streams, figures)"""
+    """(streams, charted statistics)"""
     rest: FloatArray
-    """(streams, waves): features less what is usual for their classes"""
+    """(streams, Fourier features) residuals from the means of the predicted classes"""
 
     @property
     def size(self) -> FloatArray:
-        """(streams,) pictures."""
+        """Number of images in the step, (streams,)."""
         return np.asarray(self.counts.sum(1))
 
 
 @dataclass(frozen=True, eq=False)
 class CusumParameters:
-    """How charts move, by the reference that they are made for."""
+    """Increments of the charts, derived from the reference."""
 
     shifts: FloatArray
-    """(shifts,)"""
+    """(shifts,) sizes of shifts to detect, in standard deviations"""
     class_shares: FloatArray
-    """(classes,) of pictures that are called so, or (streams, classes)"""
+    """(classes,) or (streams, classes) shares of predicted classes"""
     gains: FloatArray
-    """(gone or more, classes) what a picture of the class adds, or (streams, gone or more, classes)"""
+    """([streams,] gone or more, classes) increment of a class chart by an image of the class"""
     losses: FloatArray
-    """the same: what any other takes away"""
+    """([streams,] gone or more, classes) increment of a class chart by an image of any other class"""
     trace: FloatArray
-    """(classes,) or (streams, classes)"""
+    """(classes,) or (streams, classes) mean squared residual of the Fourier features"""
     reference_counts: FloatArray
-    """(classes,) pictures of the reference"""
+    """(classes,) reference images, at least 1"""
 
     def allowance(self, run_lengths: FloatArray) -> FloatArray:
-        """(streams, shifts): what each picture takes away from a chart, for runs of some length (streams,).
+        """Return (streams, shifts): what each image subtracts from a chart, given the class run lengths (streams,).
 
-        Half of the shift that is looked for, and what the reference's mean may be off: that of all classes where they
-        alternate, that of one where runs outlast what a chart weighs at a time.
+        Half of the shift to detect, plus the sampling error of the reference mean: of the mean over all classes where
+        classes alternate, of one class mean where runs outlast the memory of a chart.
         """
         total, each = 1 / self.reference_counts.sum(), (1 / self.reference_counts).mean()
         alone = run_lengths[:, None] / (run_lengths[:, None] + CHART_MEMORY_IMAGES / self.shifts**2)
@@ -77,18 +78,17 @@ class CusumParameters:
 def build_cusum_parameters(
     class_statistics: ClassStatistics, counts: FloatArray | None = None, trace: FloatArray | None = None
 ) -> CusumParameters:
-    """For a reference; `counts` and `trace` are (streams, classes) if each stream takes it for another."""
+    """Build the parameters for a reference; `counts` and `trace` are (streams, classes) if each stream has its own."""
     counts = class_statistics.counts if counts is None else counts
     examples = counts.sum(-1, keepdims=True)
-    sizes = np.array(SHIFT_SIZES)
     shares = (counts + 0.5) / (examples + 0.5 * len(class_statistics.counts))
     odds = MORE_FACTOR * shares / (1 - shares)
-    changed, usually = np.stack([GONE_FACTOR * shares, odds / (1 + odds)], -2), shares[..., None, :]
+    changed, unchanged = np.stack([GONE_FACTOR * shares, odds / (1 + odds)], -2), shares[..., None, :]
     return CusumParameters(
-        shifts=sizes,
+        shifts=np.array(SHIFT_SIZES),
         class_shares=shares,
-        gains=np.log(changed / usually),
-        losses=np.log((1 - changed) / (1 - usually)),
+        gains=np.log(changed / unchanged),
+        losses=np.log((1 - changed) / (1 - unchanged)),
         trace=class_statistics.trace if trace is None else trace,
         reference_counts=np.maximum(class_statistics.counts, 1),
     )
@@ -96,24 +96,24 @@ def build_cusum_parameters(
 
 @dataclass(eq=False)
 class CusumState:
-    """The state of all charts."""
+    """State of all charts of several streams."""
 
     rules: CusumParameters
     streams: int
     runs: ClassRunEstimator
     scores: FloatArray
-    """(streams, up or down, shifts, figures)"""
+    """(streams, up or down, shifts, charted statistics)"""
     classes: FloatArray
     """(streams, gone or more, classes)"""
     rest: FloatArray
-    """(streams, memories, waves)"""
+    """(streams, memories, Fourier features) decaying sums of residuals"""
     weight: FloatArray
-    """(streams, memories, classes): the sum of weights of pictures"""
+    """(streams, memories, classes) sums of the weights of images"""
     squares: FloatArray
-    """(streams, memories, classes): of their squares; at first of a past that looked as usual"""
+    """(streams, memories, classes) sums of the squared weights; they start as after a long past without drift"""
 
     def update(self, step_sums: StepSums) -> None:
-        """Some more pictures."""
+        """Update all charts by one step of images."""
         size = step_sums.size
         self.runs.update(step_sums.counts)
         self._update_scores(step_sums.scores, size)
@@ -136,33 +136,33 @@ class CusumState:
         np.maximum(self.classes, 0, out=self.classes)
 
     def _update_features(self, step_sums: StepSums, size: FloatArray) -> None:
-        for place, memory in enumerate(FEATURE_MEMORY_IMAGES):
-            kept = np.exp(-size / memory)[:, None]
-            new = (memory * (1 - kept[:, 0]) / np.maximum(size, 1))[:, None]  # the mean weight within the step
-            self.rest[:, place] = kept * self.rest[:, place] + new * step_sums.rest
-            self.weight[:, place] = kept * self.weight[:, place] + new * step_sums.counts
-            self.squares[:, place] = kept**2 * self.squares[:, place] + new**2 * step_sums.counts
+        for index, memory in enumerate(FEATURE_MEMORY_IMAGES):
+            decay = np.exp(-size / memory)[:, None]
+            mean_weight = (memory * (1 - decay[:, 0]) / np.maximum(size, 1))[:, None]  # averaged over the step
+            self.rest[:, index] = decay * self.rest[:, index] + mean_weight * step_sums.rest
+            self.weight[:, index] = decay * self.weight[:, index] + mean_weight * step_sums.counts
+            self.squares[:, index] = decay**2 * self.squares[:, index] + mean_weight**2 * step_sums.counts
 
     def reset(self, stream_indices: NDArray[np.int64]) -> None:
-        """Some streams begin anew."""
+        """Reset the charts of some streams to their initial state."""
         for state in (self.scores, self.classes, self.rest, self.weight):
             state[stream_indices] = 0
         shares = self.rules.class_shares
         shares = shares[stream_indices] if shares.ndim > 1 else shares
         self.squares[stream_indices] = initial_squared_weights(shares)
         fresh = ClassRunEstimator.initial(len(stream_indices), shares)
-        for one in fields(fresh):
-            getattr(self.runs, one.name)[stream_indices] = getattr(fresh, one.name)
+        for field in fields(fresh):
+            getattr(self.runs, field.name)[stream_indices] = getattr(fresh, field.name)
 
     def limit(self, max_values: FloatArray) -> None:
-        """Let no sum rise above its height (charts,)."""
+        """Limit the score and class charts to the given maxima (charts,)."""
         scores = max_values[: self.scores[0].size].reshape(self.scores.shape[1:])
         np.minimum(self.scores, np.maximum(scores, 0), out=self.scores)
         classes = max_values[self.scores[0].size :][:2]
         np.minimum(self.classes, np.maximum(classes, 0)[:, None], out=self.classes)
 
     def values(self) -> FloatArray:
-        """(streams, charts): scores, a class gone, a class more often, features."""
+        """Return (streams, charts): scores, a class gone, a class more often, features."""
         weight = self.squares + SLACK_STANDARD_ERRORS * self.weight**2 / self.rules.reference_counts
         expected = (weight * self.rules.trace[..., None, :]).sum(2)
         features = (self.rest**2).sum(2) / (expected + 1e-12)
@@ -173,7 +173,7 @@ class CusumState:
 def initial_cusum_state(
     parameters: CusumParameters, statistic_count: int, fourier_count: int, stream_count: int = 1
 ) -> CusumState:
-    """As they begin."""
+    """Create the state of all charts before the first image."""
     classes, memories = parameters.class_shares.shape[-1], len(FEATURE_MEMORY_IMAGES)
     return CusumState(
         rules=parameters,
@@ -190,5 +190,5 @@ def initial_cusum_state(
 
 
 def initial_squared_weights(class_shares: FloatArray) -> FloatArray:
-    """(..., memories, classes): of the weights of a past without drift, or the first few pictures would be far off."""
+    """Return (..., memories, classes): squared weights of a past without drift, so the first images do not alarm."""
     return np.array(FEATURE_MEMORY_IMAGES)[:, None] / 2 * class_shares[..., None, :]

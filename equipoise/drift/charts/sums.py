@@ -1,4 +1,4 @@
-"""What replicas add up: integers, so that the sum is the same to the last bit in whatever order they are added."""
+"""Fixed-point sums that replicas report: integers, so that totals are bit-equal in whatever order they are added."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 FixedPointSums = NDArray[np.int64]
 
 FIXED_POINT_SCALE = 1 << 24
-"""what a figure of 1.0 is counted as"""
+"""integer that stands for 1.0"""
 INTEGER_PARTS = ("all", "classes")
-"""parts that are whole numbers by themselves"""
+"""parts that are counts, stored without scaling"""
 
 
 @dataclass(frozen=True)
 class SumsLayout:
-    """Where in a row of integers each sum stands. Rows of one layout are merged by adding them."""
+    """Layout of the sums in a row of integers; rows of one layout are merged by adding them."""
 
     class_count: int
     statistic_count: int
@@ -24,8 +24,12 @@ class SumsLayout:
 
     @property
     def slices(self) -> dict[str, slice]:
-        """By name: pictures answered, looked at or not; those looked at, by what they were called; figures as charts
-        take them; the same in their own units; the logarithms of bets that they are low or high; random features."""
+        """Slice of each part in a row, by name.
+
+        `all`: images answered, observed or not; `classes`: observed images by predicted class; `scores`: clipped scores
+        as charts take them; `shifts`: shifts in the units of each statistic; `low`, `high`: logarithmic gains of bets
+        on low and high ranks; `waves`: random Fourier features.
+        """
         sizes = {
             "all": 1,
             "classes": self.class_count,
@@ -40,32 +44,32 @@ class SumsLayout:
 
     @property
     def row_length(self) -> int:
-        """Integers in a row."""
+        """Number of integers in a row."""
         return 1 + self.class_count + 4 * self.statistic_count + self.fourier_count
 
     def pack(self, **parts: NDArray[Any]) -> FixedPointSums:
-        """A row from its parts; counts are integers already."""
+        """Pack parts into a row: counts as they are, values (images, columns) as fixed-point sums over images."""
         row = np.zeros(self.row_length, np.int64)
         for name, where in self.slices.items():
             row[where] = parts[name] if name in INTEGER_PARTS else quantized_sum(parts[name])
         return row
 
     def pack_unobserved(self, image_count: int) -> FixedPointSums:
-        """Pictures that were answered and not looked at."""
+        """Return the row of images that were answered but not observed."""
         row = self.empty_row()
         row[self.slices["all"]] = image_count
         return row
 
     def empty_row(self) -> FixedPointSums:
-        """No picture."""
+        """Return the row of no images, all zeros."""
         return np.zeros(self.row_length, np.int64)
 
     def read_part(self, rows: FixedPointSums, name: str) -> NDArray[np.float64]:
-        """One part of one row or of several."""
+        """Return one part of one row or of several as floating-point numbers."""
         part = rows[..., self.slices[name]]
         return np.asarray(part if name in INTEGER_PARTS else part / FIXED_POINT_SCALE, np.float64)
 
 
 def quantized_sum(values: NDArray[Any]) -> FixedPointSums:
-    """The sum over pictures, each rounded by itself: the same however pictures are grouped."""
+    """Return the fixed-point sum over images, each rounded by itself, so that it does not depend on their grouping."""
     return np.asarray(np.rint(np.asarray(values, np.float64) * FIXED_POINT_SCALE).astype(np.int64).sum(0))

@@ -1,4 +1,4 @@
-"""The judgement of a set of pictures at once: each chart a test, all of them together wrong once in a hundred sets."""
+"""Judge a set of images at once: each chart is a test, and together they call 1 in 100 sets without drift drifted."""
 
 from dataclasses import asdict
 from typing import Any
@@ -18,12 +18,12 @@ from equipoise.drift.stats.label_shift import residual_shift_test
 from equipoise.drift.stats.two_sample_tests import chi_squared_test, ks_test_by_column, mmd_permutation_test
 from equipoise.type_aliases import AnyArray
 
-MIN_DATASET_IMAGES = 30  # pictures about which anything is said
-ALPHA = 0.01  # of sets without drift that are called drifted
-TEST_FAMILY_COUNT = 4  # families of charts that share it
-PERMUTATION_COUNT = 2000
-MAX_EXAMPLE_IMAGES = 12  # pictures that show what changed
-MAX_WEIGHTED_REFERENCE_IMAGES = 1000  # pictures of the reference
+MIN_DATASET_IMAGES = 30  # images: with fewer the verdict is `unknown`
+ALPHA = 0.01  # share of image sets without drift that are called drifted
+TEST_FAMILY_COUNT = 4  # families of charts among which alpha is divided
+PERMUTATION_COUNT = 2000  # permutations of a permutation test
+MAX_EXAMPLE_IMAGES = 12  # images shown as examples of what changed
+MAX_WEIGHTED_REFERENCE_IMAGES = 1000  # reference images given density-ratio weights
 
 
 def compute_dataset_verdict(
@@ -33,90 +33,100 @@ def compute_dataset_verdict(
     reference_features: AnyArray,
     reference_predictions: NDArray[np.int64],
 ) -> dict[str, Any]:
-    """A verdict on pictures, their features beside those of the reference and what that was called."""
+    """Return the verdict on a set of images as plain data.
+
+    Takes the images' charted and model features, and the reference's model features and predicted classes.
+    """
     if len(image_features) < MIN_DATASET_IMAGES:
-        few = f"{len(image_features)} pictures were given: {MIN_DATASET_IMAGES} are needed"
-        return build_verdict("unknown", few, len(image_features), None, [], None)
-    found = window_from_sums(profile, profile.baseline.sum_features(image_features))
-    charts = [*statistic_charts(found), distribution_chart(profile, image_features), class_share_chart(profile, found)]
-    charts.append(feature_chart(image_features, features, reference_features, reference_predictions, len(found.counts)))
-    high = {one["name"] for one in charts if one["value"] >= one["threshold"]}
-    why = diagnose_window(found, "classes" in high) if high else None
+        reason = f"{len(image_features)} images were given; at least {MIN_DATASET_IMAGES} are needed"
+        return build_verdict("unknown", reason, len(image_features), None, [], None)
+    window = window_from_sums(profile, profile.baseline.sum_features(image_features))
+    charts = [
+        *statistic_charts(window),
+        distribution_chart(profile, image_features),
+        class_share_chart(profile, window),
+    ]
+    charts.append(
+        feature_chart(image_features, features, reference_features, reference_predictions, len(window.counts))
+    )
+    alarmed = {chart["name"] for chart in charts if chart["value"] >= chart["threshold"]}
+    cause = diagnose_window(window, "classes" in alarmed) if alarmed else None
     if (
-        why
-        and why.name == "label shift"
+        cause
+        and cause.name == "label shift"
         and not is_label_shift_sufficient(image_features, features, reference_features, reference_predictions)
     ):
-        why = Cause("features", "classes come in other shares, and that does not explain how features differ")
-    estimate = estimate_accuracy(found, why)
-    sentence = f"{why.name}: {why.why}" if why else f"{len(image_features)} pictures look like the reference"
-    charts.sort(key=lambda one: one["threshold"] - one["value"])
-    counts = found.counts.astype(int).tolist()
-    usual = profile.baseline.usual.counts.astype(int).tolist()
-    more = {
-        "classes": counts,
-        "usual": usual,
-        "support": measure_reference_support(reference_features, features) if high else None,
+        why = "the shares of the classes have changed, but that does not explain how the features differ"
+        cause = Cause("features", why)
+    estimate = estimate_accuracy(window, cause)
+    reason = f"{cause.name}: {cause.why}" if cause else f"{len(image_features)} images look like the reference"
+    charts.sort(key=lambda chart: chart["threshold"] - chart["value"])
+    extras = {
+        "classes": window.counts.astype(int).tolist(),
+        "usual": profile.baseline.usual.counts.astype(int).tolist(),
+        "support": measure_reference_support(reference_features, features) if alarmed else None,
+        "moved": most_shifted_images(profile, image_features, window) if alarmed else [],
     }
-    more["moved"] = most_shifted_images(profile, image_features, found) if high else []
-    return build_verdict("drift" if high else "ok", sentence, len(image_features), why, charts, estimate) | more
+    state = "drift" if alarmed else "ok"
+    return build_verdict(state, reason, len(image_features), cause, charts, estimate) | extras
 
 
 def most_shifted_images(profile: ReferenceProfile, image_features: ImageFeatures, window: Window) -> list[int]:
-    """Places of the pictures that lie farthest in the direction in which all of them have moved, the farthest first."""
+    """Return indices of the images that lie farthest in the direction of the window's shift, the farthest first."""
     along = profile.baseline.usual.scores(image_features) @ window.scores
-    places: list[int] = np.argsort(-along, kind="stable")[:MAX_EXAMPLE_IMAGES].tolist()
-    return places
+    indices: list[int] = np.argsort(-along, kind="stable")[:MAX_EXAMPLE_IMAGES].tolist()
+    return indices
 
 
 def measure_reference_support(reference_features: AnyArray, features: AnyArray) -> dict[str, Any]:
-    """Which share of the reference is worth anything for such pictures: of little, no weighting makes enough."""
-    some = reference_features[
-        np.linspace(0, len(reference_features) - 1, min(len(reference_features), MAX_WEIGHTED_REFERENCE_IMAGES)).astype(
-            int
-        )
-    ]
-    found = estimate_density_ratio(some, features)
-    return {"share": found.effective_sample_size / len(some), "moved": found.is_outside_reference}
+    """Measure which share of the reference is effectively like the given images.
+
+    If it is small, no weighting of the reference can stand for these images.
+    """
+    count = min(len(reference_features), MAX_WEIGHTED_REFERENCE_IMAGES)
+    sample = reference_features[np.linspace(0, len(reference_features) - 1, count).astype(int)]
+    ratio = estimate_density_ratio(sample, features)
+    return {"share": ratio.effective_sample_size / len(sample), "moved": ratio.is_outside_reference}
 
 
 def build_verdict(
     state: str, reason: str, image_count: int, cause: Cause | None, charts: list[Any], estimate: Any
 ) -> dict[str, Any]:
-    """A verdict as plain data."""
+    """Build a verdict as plain data, as written to JSON."""
     return {
         "state": state,
         "why": reason,
         "images": image_count,
         "cause": cause.name if cause else None,
-        "effects": [asdict(one) for one in cause.effects] if cause else [],
+        "effects": [asdict(effect) for effect in cause.effects] if cause else [],
         "charts": charts,
         "accuracy": asdict(estimate) if estimate else "unknown",
     }
 
 
 def statistic_charts(window: Window) -> list[dict[str, Any]]:
-    """Each figure's mean against what is usual for the classes that were seen."""
+    """Test the mean of each charted feature against what is usual for the predicted classes."""
     z = window.scores * np.sqrt(window.effective_sample_size)
-    surprise = -(np.log(2) + norm.logsf(np.abs(z))) / np.log(10)
+    neg_log_p = -(np.log(2) + norm.logsf(np.abs(z))) / np.log(10)
     threshold = float(-np.log10(ALPHA / TEST_FAMILY_COUNT / len(CHARTED_FEATURES)))
     return [
-        chart_entry(window, place, float(max(surprise[place], 0)), threshold) for place in range(len(CHARTED_FEATURES))
+        chart_entry(window, index, float(max(neg_log_p[index], 0)), threshold) for index in range(len(CHARTED_FEATURES))
     ]
 
 
 def distribution_chart(profile: ReferenceProfile, image_features: ImageFeatures) -> dict[str, Any]:
-    """The distribution of each figure, whose mean may well be as it was: the one that differs most."""
-    tried = [
-        place for place, name in enumerate(CHARTED_FEATURES) if name != "strange"
-    ]  # a yes or no: its score tells the class
-    scores = profile.baseline.usual.scores(image_features)[:, tried].astype(np.float32)
-    test = ks_test_by_column(profile.baseline.ranked[tried].T, scores)
-    place = int(test.p_value.argmin())
-    unit = f"the largest gap between distributions, of {CHARTED_FEATURES[tried[place]]}"
-    effect = {"unit": unit, "value": float(test.statistic[place]), "low": None, "high": None}
-    threshold = float(-np.log10(ALPHA / TEST_FAMILY_COUNT / len(tried)))
-    return {"name": "shape", "value": neg_log10_p(float(test.p_value[place])), "threshold": threshold, "effect": effect}
+    """Test the distribution of each charted feature, which may differ where the mean does not; chart the worst."""
+    tested = [
+        index for index, name in enumerate(CHARTED_FEATURES) if name != "strange"
+    ]  # it is 0 or 1: its score only tells the class
+    scores = profile.baseline.usual.scores(image_features)[:, tested].astype(np.float32)
+    test = ks_test_by_column(profile.baseline.ranked[tested].T, scores)
+    column = int(test.p_value.argmin())
+    unit = f"largest gap between the distributions of {CHARTED_FEATURES[tested[column]]}"
+    effect = {"unit": unit, "value": float(test.statistic[column]), "low": None, "high": None}
+    threshold = float(-np.log10(ALPHA / TEST_FAMILY_COUNT / len(tested)))
+    value = neg_log10_p(float(test.p_value[column]))
+    return {"name": "shape", "value": value, "threshold": threshold, "effect": effect}
 
 
 def is_label_shift_sufficient(
@@ -125,33 +135,34 @@ def is_label_shift_sufficient(
     reference_features: AnyArray,
     reference_predictions: NDArray[np.int64],
 ) -> bool:
-    """Whether features are as those of a reference with the same shares of classes."""
+    """Return whether new class shares alone explain the features: a reference with these shares has the same ones."""
     count = int(max(image_features.predicted_classes.max(), reference_predictions.max())) + 1
-    now, before = (
-        np.bincount(one, minlength=count) / len(one)
-        for one in (image_features.predicted_classes, reference_predictions)
+    current, before = (
+        np.bincount(classes, minlength=count) / len(classes)
+        for classes in (image_features.predicted_classes, reference_predictions)
     )
     test = residual_shift_test(
-        reference_features, reference_predictions, now / np.maximum(before, 1e-9), features, PERMUTATION_COUNT
+        reference_features, reference_predictions, current / np.maximum(before, 1e-9), features, PERMUTATION_COUNT
     )
     return test.p_value >= ALPHA
 
 
 def class_share_chart(profile: ReferenceProfile, window: Window) -> dict[str, Any]:
-    """The shares of predicted classes."""
+    """Test the shares of the predicted classes; the effect is the class whose share moved most."""
     counts = profile.baseline.usual.counts.astype(np.int64)
     test = chi_squared_test(counts, window.counts.astype(np.int64))
     shares = profile.baseline.usual.counts / profile.baseline.usual.counts.sum()
-    now = window.counts / window.image_count
-    place = int(np.abs(now - shares).argmax())
-    reach = 1.96 * float(np.sqrt(max(now[place] * (1 - now[place]), 1 / window.image_count) / window.image_count))
+    current_shares = window.counts / window.image_count
+    index = int(np.abs(current_shares - shares).argmax())
+    share = float(current_shares[index])
+    reach = 1.96 * float(np.sqrt(max(share * (1 - share), 1 / window.image_count) / window.image_count))
     effect = {
-        "unit": "of the pictures",
-        "value": float(now[place]),
-        "low": max(float(now[place]) - reach, 0.0),
-        "high": min(float(now[place]) + reach, 1.0),
-        "class": place,
-        "reference": float(shares[place]),
+        "unit": "of the images",
+        "value": share,
+        "low": max(share - reach, 0.0),
+        "high": min(share + reach, 1.0),
+        "class": index,
+        "reference": float(shares[index]),
     }
     return {
         "name": "classes",
@@ -168,7 +179,7 @@ def feature_chart(
     reference_predictions: NDArray[np.int64],
     class_count: int,
 ) -> dict[str, Any]:
-    """What is left of the features without the mean of their class, by their discrepancy."""
+    """Test the features, less the mean of their predicted class, by their maximum mean discrepancy."""
     member = np.zeros((class_count, len(reference_predictions)))
     member[reference_predictions, np.arange(len(reference_predictions))] = 1
     mean = shrunk_class_means(member, reference_features.astype(np.float64))
@@ -177,7 +188,7 @@ def feature_chart(
         features - mean[image_features.predicted_classes],
         PERMUTATION_COUNT,
     )
-    effect = {"unit": "squared discrepancy", "value": float(test.statistic), "low": None, "high": None}
+    effect = {"unit": "squared maximum mean discrepancy", "value": float(test.statistic), "low": None, "high": None}
     return {
         "name": "features",
         "value": neg_log10_p(test.p_value),
@@ -187,5 +198,5 @@ def feature_chart(
 
 
 def neg_log10_p(p: float) -> float:
-    """The decimal logarithm of one in so many."""
+    """Return the negative decimal logarithm of a p-value: 3 for 1 in 1,000."""
     return float(-np.log10(max(p, 1e-300)))

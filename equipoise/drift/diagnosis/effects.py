@@ -1,4 +1,4 @@
-"""Which cause explains how the charts moved, and how much of it: the nearest signature."""
+"""Find the corruption, and its size, whose signature is nearest to how the charted features have moved."""
 
 from dataclasses import dataclass
 
@@ -10,21 +10,21 @@ from equipoise.drift.features.image_stats import GLOBAL_STATISTICS, STATISTIC_NA
 from equipoise.drift.reference.signatures import Signatures
 from equipoise.type_aliases import FloatArray
 
-MIN_EXPLAINED_SHARE = 0.5  # of the squared movement of charts, that a cause must explain to be named
-CELL_WEIGHT = 0.5  # of a cell's score: there are many, and they move together
+MIN_EXPLAINED_SHARE = 0.5  # share of the squared shift that a cause must explain to be named
+CELL_WEIGHT = 0.5  # of a cell's score: there are many cells, and they move together
 DIRECTLY_MEASURED_CAUSES = {
     "colour temperature": CHARTED_FEATURES.index("red over blue"),
     "tint": CHARTED_FEATURES.index("green"),
     "exposure": CHARTED_FEATURES.index("luminance"),
 }
-"""causes whose size one figure says by itself"""
-GRAIN_WEIGHT = 0.4  # of roughness: whether grain follows the light or not differs by camera
-Z_95 = 1.96  # standard errors either way of an interval
+"""causes whose size follows from one charted feature alone"""
+GRAIN_WEIGHT = 0.4  # of roughness: whether grain grows with the light differs by camera
+Z_95 = 1.96  # standard errors on either side of a 95 % interval
 
 
 @dataclass(frozen=True)
 class Effect:
-    """A cause, and how much of it."""
+    """One cause of a shift, and its size with a 95 % interval."""
 
     cause: str
     detail: str
@@ -33,29 +33,29 @@ class Effect:
     low: float
     high: float
     explained: float
-    """share of the charts' movement that it accounts for"""
+    """share of the squared shift that it accounts for"""
     kind: int
-    """which of the signatures', to look up what else it does"""
+    """index of the corruption in the signatures"""
     place: float
-    """how far along them; 0 is no change, 1 the first that was tried"""
+    """position along the sizes tried, between two of them if fractional: 0 is no change, 1 the first size"""
 
 
 def feature_weights() -> NDArray[np.float64]:
-    """How much each figure counts: those of the picture, not those of the model, which follow."""
-    found = np.zeros(len(CHARTED_FEATURES))
-    found[: len(GLOBAL_STATISTICS)], found[len(GLOBAL_STATISTICS) : len(STATISTIC_NAMES)] = 1, CELL_WEIGHT
-    found[CHARTED_FEATURES.index("roughness")] = GRAIN_WEIGHT
-    return found
+    """Return the weight of each charted feature: image statistics count, the model's own outputs follow from them."""
+    weights = np.zeros(len(CHARTED_FEATURES))
+    weights[: len(GLOBAL_STATISTICS)], weights[len(GLOBAL_STATISTICS) : len(STATISTIC_NAMES)] = 1, CELL_WEIGHT
+    weights[CHARTED_FEATURES.index("roughness")] = GRAIN_WEIGHT
+    return weights
 
 
 def rank_effects(feature_shift: "FeatureShift", signatures: Signatures) -> list[Effect]:
-    """All kinds of change, the one that explains most first."""
-    found = [fit_effect(feature_shift, signatures, kind) for kind in range(len(signatures.names))]
-    return sorted(found, key=lambda one: -one.explained)
+    """Fit every corruption to a shift, sorted by the share that it explains, largest first."""
+    effects = [fit_effect(feature_shift, signatures, kind) for kind in range(len(signatures.names))]
+    return sorted(effects, key=lambda effect: -effect.explained)
 
 
 def subtract_effect(feature_shift: "FeatureShift", signatures: Signatures, effect: Effect) -> "FeatureShift":
-    """What is left to explain once a cause has been named."""
+    """Return the shift that is left to explain once an effect has been subtracted."""
     rows = np.flatnonzero(signatures.kind == effect.kind)
     scores, shifts = (
         point_on_path(prepend_zero_row(table[rows]), effect.place) for table in (signatures.scores, signatures.shifts)
@@ -69,41 +69,43 @@ def subtract_effect(feature_shift: "FeatureShift", signatures: Signatures, effec
 
 
 def point_on_path(path: FloatArray, position: float) -> FloatArray:
-    """The point of a path at a place."""
+    """Return the point of a piecewise linear path at a fractional position."""
     low = min(int(position), len(path) - 2)
     return np.asarray(path[low] + (position - low) * (path[low + 1] - path[low]))
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureShift:
-    """How some pictures differ from what is usual, on average."""
+    """Mean difference of some images from what is usual for their classes."""
 
     effective_sample_size: float
     scores: FloatArray
-    """(figures,) in standard deviations, clipped"""
+    """(features,) in standard deviations, clipped"""
     shifts: FloatArray
-    """in each figure's own units"""
+    """(features,) in each feature's own unit"""
     scale: FloatArray
-    """what a standard deviation is"""
+    """(features,) one standard deviation in each feature's own unit"""
 
 
 def fit_effect(feature_shift: FeatureShift, signatures: Signatures, kind: int) -> Effect:
-    """How much one kind of change explains, and at which size."""
+    """Fit the size of one corruption to a shift, and measure how much of the shift it explains."""
     rows = np.flatnonzero(signatures.kind == kind)
-    aim, path = feature_shift.scores * feature_weights(), prepend_zero_row(signatures.scores[rows]) * feature_weights()
-    place, missed, step = project_on_path(aim, path)
+    target = feature_shift.scores * feature_weights()
+    path = prepend_zero_row(signatures.scores[rows]) * feature_weights()
+    position, missed, step = project_on_path(target, path)
     error = 1 / np.sqrt(step * max(feature_shift.effective_sample_size, 1))  # scores have a standard deviation of one
-    cause, detail, unit = (str(one) for one in signatures.names[kind])
-    if (figure := DIRECTLY_MEASURED_CAUSES.get(cause)) is not None:
-        line = prepend_zero_row(signatures.shifts[rows])[:, figure]
-        place, error = invert_line(
+    cause, detail, unit = (str(word) for word in signatures.names[kind])
+    if (feature_index := DIRECTLY_MEASURED_CAUSES.get(cause)) is not None:
+        line = prepend_zero_row(signatures.shifts[rows])[:, feature_index]
+        position, error = invert_line(
             line,
-            feature_shift.shifts[figure],
-            feature_shift.scale[figure] / np.sqrt(max(feature_shift.effective_sample_size, 1)),
+            feature_shift.shifts[feature_index],
+            feature_shift.scale[feature_index] / np.sqrt(max(feature_shift.effective_sample_size, 1)),
         )
     sizes = np.concatenate([signatures.none[kind : kind + 1], signatures.size[rows]])
-    value, low, high = np.interp([place, place - Z_95 * error, place + Z_95 * error], np.arange(len(sizes)), sizes)
-    share = 1 - missed / max((aim**2).sum(), 1e-12)
+    positions = [position, position - Z_95 * error, position + Z_95 * error]
+    value, low, high = np.interp(positions, np.arange(len(sizes)), sizes)
+    explained = 1 - missed / max((target**2).sum(), 1e-12)
     return Effect(
         cause,
         detail,
@@ -111,19 +113,22 @@ def fit_effect(feature_shift: FeatureShift, signatures: Signatures, kind: int) -
         float(value),
         float(min(low, high)),
         float(max(low, high)),
-        float(share),
+        float(explained),
         kind,
-        float(place),
+        float(position),
     )
 
 
 def prepend_zero_row(rows: FloatArray) -> FloatArray:
-    """The rows of a kind of change, after one of zeros."""
+    """Return the responses to one corruption with a row of zeros, no change, before them."""
     return np.concatenate([np.zeros((1, rows.shape[1])), rows])
 
 
 def project_on_path(target: FloatArray, path: FloatArray) -> tuple[float, float, float]:
-    """The place on a path of straight pieces, how far it is from the aim, and the square of a piece's length there."""
+    """Project a target on a piecewise linear path.
+
+    Returns the fractional position, the squared distance to the target and the squared length of the segment there.
+    """
     steps = np.diff(path, axis=0)
     lengths = np.maximum((steps**2).sum(1), 1e-12)
     share = np.clip(((target - path[:-1]) * steps).sum(1) / lengths, 0, 1)
@@ -133,9 +138,9 @@ def project_on_path(target: FloatArray, path: FloatArray) -> tuple[float, float,
 
 
 def invert_line(line: FloatArray, value: float, error: float) -> tuple[float, float]:
-    """The place on a line that rises or falls, at which it has a value; and the place's own error."""
+    """Return the position at which a monotonic line has a value, and the standard error of the position."""
     sign = np.sign(line[-1]) or 1.0
     rising = np.maximum.accumulate(sign * line)
-    place = float(np.interp(sign * value, rising, np.arange(len(line))))
-    slope = np.diff(rising)[min(int(place), len(line) - 2)]
-    return place, error / max(float(slope), 1e-9)
+    position = float(np.interp(sign * value, rising, np.arange(len(line))))
+    slope = np.diff(rising)[min(int(position), len(line) - 2)]
+    return position, error / max(float(slope), 1e-9)

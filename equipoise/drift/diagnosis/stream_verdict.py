@@ -1,4 +1,4 @@
-"""What a watch says, in plain data: ok, drift or unknown, with the numbers it rests on."""
+"""Verdict on one stream of requests as plain data: ok, drift or unknown, with the numbers behind it."""
 
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -25,29 +25,29 @@ POSITION_STATISTICS = ("height", "side")
 EFFECT_UNITS = {
     **dict.fromkeys(LOG_LIGHT_STATISTICS, ("stops", 1 / np.log(2))),
     **{name: ("stops", 1 / np.log(2)) for name in CHARTED_FEATURES if name.startswith("cell")},
-    **dict.fromkeys(POSITION_STATISTICS, ("of half the picture", 1.0)),
+    **dict.fromkeys(POSITION_STATISTICS, ("of half the image", 1.0)),
     "log odds": ("nats", 1.0),
     "energy": ("nats", 1.0),
-    "distance": ("of 2, the farthest", 1.0),
-    "strange": ("of the pictures", 1.0),
+    "distance": ("of at most 2", 1.0),
+    "strange": ("of the images", 1.0),
 }
-"""of effects: a name, and what a difference is multiplied by; those of no other are factors"""
+"""unit of a charted feature's effect, and the factor that converts to it; effects of other features are ratios"""
 
 
 def compute_stream_verdict(detector: StreamDetector) -> dict[str, Any]:
-    """The whole of it."""
+    """Return the verdict on a stream as plain data, as written to JSON."""
     first = find_change_step(detector) if detector.alarm else 0
     window = window_since(detector, first) if detector.observed_images else None
-    found = diagnose_alarm(detector, window)
+    cause = diagnose_alarm(detector, window)
     state = "drift" if detector.alarm else "ok" if detector.observed_images >= MIN_STREAM_IMAGES else "unknown"
-    estimate = None if window is None or state == "unknown" else estimate_accuracy(window, found)
+    estimate = None if window is None or state == "unknown" else estimate_accuracy(window, cause)
     return {
         "state": state,
-        "why": explain_state(detector, state, found),
+        "why": explain_state(detector, state, cause),
         "images": detector.answered_images,
         "looked_at": detector.observed_images,
-        "cause": found.name if found else None,
-        "effects": [asdict(one) for one in found.effects] if found else [],
+        "cause": cause.name if cause else None,
+        "effects": [asdict(effect) for effect in cause.effects] if cause else [],
         "since": describe_onset(detector, first) if detector.alarm else None,
         "accuracy": asdict(estimate) if isinstance(estimate, AccuracyEstimate) else "unknown",
         "run_length": detector.run_length,
@@ -61,13 +61,13 @@ def compute_stream_verdict(detector: StreamDetector) -> dict[str, Any]:
 
 
 def describe_false_alarm_check(detector: StreamDetector) -> dict[str, Any] | None:
-    """How rare false alarms were when the bundle was published, on pictures kept apart."""
-    found = detector.profile.verified
-    return asdict(found) | {"realised": found.images_per_alarm} if found else None
+    """Return how rare false alarms were at publication, counted on held-out images; None if they were not counted."""
+    check = detector.profile.verified
+    return asdict(check) | {"realised": check.images_per_alarm} if check else None
 
 
 def diagnose_alarm(detector: StreamDetector, window: Window | None) -> Cause | None:
-    """Of an alarm."""
+    """Return the cause of an alarm, or None without an alarm."""
     if detector.alarm is None or window is None:
         return None
     values, threshold = detector.values(), detector.threshold()
@@ -75,22 +75,22 @@ def diagnose_alarm(detector: StreamDetector, window: Window | None) -> Cause | N
 
 
 def explain_state(detector: StreamDetector, state: str, cause: Cause | None) -> str:
-    """The verdict in words."""
+    """Explain the verdict in one sentence."""
     if state == "unknown":
-        return f"{detector.observed_images} requests were seen: {MIN_STREAM_IMAGES} are needed"
+        return f"{detector.observed_images} requests were observed; at least {MIN_STREAM_IMAGES} are needed"
     if cause is None or detector.alarm is None:
         return f"{detector.observed_images} requests look like the reference"
-    return f"{cause.name}: {cause.why}; the first chart to say so was {chart_name(detector.alarm.chart_index)}"
+    return f"{cause.name}: {cause.why}; the first chart over its threshold was {chart_name(detector.alarm.chart_index)}"
 
 
 def describe_onset(detector: StreamDetector, first_step: int) -> dict[str, Any]:
-    """Since when, in requests and by the clock."""
+    """Describe when the change began and when it set off the alarm, in requests and in UTC."""
     layout = detector.profile.baseline.layout
     before = int(detector.asked[first_step] - detector.rows[first_step][layout.slices["all"]][0])
-    at = float(detector.times[max(first_step - 1, 0)])
+    unix_seconds = float(detector.times[max(first_step - 1, 0)])
     return {
         "images": detector.answered_images - before,
-        "at": datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds"),
+        "at": datetime.fromtimestamp(unix_seconds, UTC).isoformat(timespec="seconds"),
         "alarm": {
             "images": detector.alarm.observed_images if detector.alarm else None,
             "at": datetime.fromtimestamp(detector.alarm.unix_seconds, UTC).isoformat(timespec="seconds")
@@ -102,15 +102,20 @@ def describe_onset(detector: StreamDetector, first_step: int) -> dict[str, Any]:
 
 
 def describe_charts(detector: StreamDetector, window: Window) -> list[dict[str, Any]]:
-    """Every chart by name, the highest first; values are logarithms of how rare such a height is without drift."""
+    """Describe every chart by name, the highest first.
+
+    A value is the logarithm of how many images without drift it takes, on average, for the chart to be as high.
+    """
     values, threshold = detector.values(), detector.threshold()
-    by_figure = values[:SCORE_CHART_COUNT].reshape(-1, len(CHARTED_FEATURES)).max(0)
-    found = [chart_entry(window, place, float(by_figure[place]), threshold) for place in range(len(CHARTED_FEATURES))]
+    by_feature = values[:SCORE_CHART_COUNT].reshape(-1, len(CHARTED_FEATURES)).max(0)
+    charts = [chart_entry(window, index, float(by_feature[index]), threshold) for index in range(len(CHARTED_FEATURES))]
     for name in dict.fromkeys(CLASS_AND_FEATURE_CHARTS):
-        height = float(
-            max(values[SCORE_CHART_COUNT + place] for place, one in enumerate(CLASS_AND_FEATURE_CHARTS) if one == name)
+        height = max(
+            float(values[SCORE_CHART_COUNT + index])
+            for index, chart in enumerate(CLASS_AND_FEATURE_CHARTS)
+            if chart == name
         )
-        found.append(
+        charts.append(
             {
                 "name": name,
                 "value": height,
@@ -118,17 +123,17 @@ def describe_charts(detector: StreamDetector, window: Window) -> list[dict[str, 
                 "effect": class_share_effect(detector, window, name),
             }
         )
-    return sorted(found, key=lambda one: -one["value"])
+    return sorted(charts, key=lambda chart: -chart["value"])
 
 
 def chart_entry(window: Window, feature_index: int, value: float, threshold: float) -> dict[str, Any]:
-    """One figure's chart, and by how much the window differs in the figure's own unit."""
-    unit, by = EFFECT_UNITS.get(CHARTED_FEATURES[feature_index], ("times", 1.0))
+    """Describe the chart of one feature, with the window's difference in the feature's own unit as its effect."""
+    unit, factor = EFFECT_UNITS.get(CHARTED_FEATURES[feature_index], ("times", 1.0))
     middle, reach = (
         window.shifts[feature_index],
         Z_95 * window.scale[feature_index] / np.sqrt(window.effective_sample_size),
     )
-    ends = [float(end) * by for end in (middle, middle - reach, middle + reach)]
+    ends = [float(end) * factor for end in (middle, middle - reach, middle + reach)]
     if unit == "times":
         ends = [float(np.exp(end)) for end in ends]
     effect = {"unit": unit, "value": ends[0], "low": ends[1], "high": ends[2]}
@@ -136,40 +141,39 @@ def chart_entry(window: Window, feature_index: int, value: float, threshold: flo
 
 
 def class_share_effect(detector: StreamDetector, window: Window, name: str) -> dict[str, Any] | None:
-    """The class that a chart of classes means, and its share; features have no unit of their own."""
+    """Return the class behind a chart of classes and its share; None for other charts, which have no unit."""
     if not name.startswith("class"):
         return None
-    place = int(detector.charts.classes[0, CLASS_AND_FEATURE_CHARTS.index(name)].argmax())
-    share = float(window.counts[place] / max(window.image_count, 1))
+    index = int(detector.charts.classes[0, CLASS_AND_FEATURE_CHARTS.index(name)].argmax())
+    share = float(window.counts[index] / max(window.image_count, 1))
     reach = Z_95 * np.sqrt(
         share * (1 - share) * float(detector.charts.runs.variance_factor()[0]) / max(window.image_count, 1)
     )
     effect = {"unit": "of the requests", "value": share, "low": max(share - reach, 0), "high": min(share + reach, 1)}
-    return effect | {"class": place, "reference": float(detector.charts.rules.class_shares[place])}
+    return effect | {"class": index, "reference": float(detector.charts.rules.class_shares[index])}
 
 
 def chart_history(detector: StreamDetector) -> dict[str, Any]:
-    """How high each chart was, step by step, over the pictures that were answered until then."""
-    heights = np.nan_to_num(detector.trace.astype(np.float64), posinf=0, neginf=0).round(
-        3
-    )  # at first some tell nothing
+    """Return the height of each chart after each step, with the images answered and the Unix time until then."""
+    trace = detector.trace.astype(np.float64)
+    heights = np.nan_to_num(trace, posinf=0, neginf=0).round(3)  # some charts are infinite in the first steps
     return {
         "images": detector.asked.tolist(),
         "times": detector.times.round(3).tolist(),
         "threshold": heights[:, -1].tolist(),
-        "charts": {name: heights[:, place].tolist() for place, name in enumerate(CHART_NAMES)},
+        "charts": {name: heights[:, index].tolist() for index, name in enumerate(CHART_NAMES)},
     }
 
 
 def with_class_names(verdict: dict[str, Any], class_names: list[str]) -> dict[str, Any]:
-    """The same with classes by name."""
-    charts = [one | {"effect": with_class_name(one["effect"], class_names)} for one in verdict.get("charts", [])]
-    sources = {name: with_class_names(one, class_names) for name, one in verdict.get("sources", {}).items()}
+    """Return a verdict with class names in place of class indices."""
+    charts = [chart | {"effect": with_class_name(chart["effect"], class_names)} for chart in verdict.get("charts", [])]
+    sources = {name: with_class_names(source, class_names) for name, source in verdict.get("sources", {}).items()}
     counts, usual = (dict(zip(class_names, verdict.get(part, []), strict=False)) for part in ("classes", "usual"))
     parts = {"charts": charts, "sources": sources, "classes": counts, "usual": usual}
     return {name: parts.get(name, value) for name, value in verdict.items()}
 
 
 def with_class_name(effect: dict[str, Any] | None, class_names: list[str]) -> dict[str, Any] | None:
-    """An effect on a class."""
+    """Return an effect with the name of its class, if it has a class, in place of the index."""
     return effect | {"class": class_names[effect["class"]]} if effect and "class" in effect else effect

@@ -1,4 +1,4 @@
-"""What a stretch of requests adds up to, and where in a watch it begins."""
+"""Sums over a stretch of requests, and the step of a stream at which a change began."""
 
 from dataclasses import dataclass
 
@@ -11,45 +11,46 @@ from equipoise.drift.diagnosis.effects import FeatureShift, feature_weights
 from equipoise.drift.reference.profile import ReferenceProfile
 from equipoise.type_aliases import FloatArray
 
-CHANGE_SEARCH_ROUNDS = 3  # times that the beginning is looked for, each with a better idea of what changed
+CHANGE_SEARCH_ROUNDS = 3  # searches for the start of a change, each with a better estimate of its direction
 
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """Some pictures in a row."""
+    """Class counts and mean feature differences of consecutive images."""
 
     profile: ReferenceProfile
     counts: FloatArray
-    """(classes,)"""
+    """(classes,) images by predicted class"""
     scores: FloatArray
-    """(figures,) means"""
+    """(features,) mean differences in standard deviations, clipped"""
     shifts: FloatArray
+    """(features,) mean differences in each feature's own unit"""
 
     @property
     def image_count(self) -> float:
-        """How many."""
+        """Number of images in the window."""
         return float(self.counts.sum())
 
     @property
     def effective_sample_size(self) -> float:
-        """Pictures that would tell as much, were the reference without error: it is less sure of each class alone."""
+        """Number of images that would tell as much if the reference's mean of each class were exact."""
         total = max(self.image_count, 1)
-        known = np.maximum(self.profile.baseline.usual.counts, 1)
-        return float(1 / (1 / total + ((self.counts / total) ** 2 / known).sum()))
+        reference_counts = np.maximum(self.profile.baseline.usual.counts, 1)
+        return float(1 / (1 / total + ((self.counts / total) ** 2 / reference_counts).sum()))
 
     @property
     def scale(self) -> FloatArray:
-        """(figures,) what a standard deviation is among these classes."""
+        """Standard deviation of each feature among the classes of the window, (features,)."""
         share = self.counts / max(self.image_count, 1)
         return np.sqrt(share @ self.profile.baseline.usual.scale**2)
 
     def feature_shift(self) -> FeatureShift:
-        """For a diagnosis."""
+        """Return the mean feature differences that a diagnosis explains."""
         return FeatureShift(self.effective_sample_size, self.scores, self.shifts, self.scale)
 
 
 def window_from_sums(profile: ReferenceProfile, sums: FixedPointSums) -> Window:
-    """Of the sums over its pictures."""
+    """Build a window from the sums over its images."""
     layout = profile.baseline.layout
     counts = layout.read_part(sums, "classes")
     total = max(counts.sum(), 1)
@@ -57,15 +58,15 @@ def window_from_sums(profile: ReferenceProfile, sums: FixedPointSums) -> Window:
 
 
 def window_since(detector: StreamDetector, first_step: int) -> Window:
-    """From one of the steps that a watch remembers to its end."""
+    """Build a window from one of the steps that a detector remembers to the latest."""
     return window_from_sums(detector.profile, detector.rows[first_step:].sum(0))
 
 
 def find_change_step(detector: StreamDetector) -> int:
-    """The step with which the change began that a watch alarms of: not before an earlier alarm was over.
+    """Return the index of the step at which the change behind an alarm began, not before an earlier alarm ended.
 
-    A class that stays away: when its chart was last at nothing. Otherwise the step from which on the figures differ
-    most from nothing, along the direction in which they differ.
+    For a chart of classes: the step after which the chart was last at zero. Otherwise the step from which on the mean
+    scores lie farthest from zero, along the direction in which they have moved.
     """
     if detector.alarm is None:
         return 0
@@ -83,20 +84,20 @@ def find_change_step(detector: StreamDetector) -> int:
 
 
 def highest_class_index(detector: StreamDetector, chart_index: int) -> int:
-    """Which of the sums of classes is highest, as a place among those of all charts."""
+    """Return the index, in `detector.zero`, of the class whose sum is highest in a chart of classes."""
     side = chart_index - SCORE_CHART_COUNT
-    classes = detector.charts.classes.shape[2]
-    return SCORE_CHART_COUNT + int(side * classes + detector.charts.classes[0, side].argmax())
+    class_count = detector.charts.classes.shape[2]
+    return SCORE_CHART_COUNT + int(side * class_count + detector.charts.classes[0, side].argmax())
 
 
 def most_likely_change_step(scores: FloatArray, step_sizes: FloatArray, first_step: int) -> int:
-    """The step from which on scores lie farthest along their mean from `first` on."""
-    aim = scores[first_step:].sum(0) * (feature_weights() + MODEL_FEATURE_WEIGHTS)
-    along = scores @ (aim / max(float(np.linalg.norm(aim)), 1e-12))
+    """Return the step from which on scores lie farthest along the direction of their mean since `first_step`."""
+    direction = scores[first_step:].sum(0) * (feature_weights() + MODEL_FEATURE_WEIGHTS)
+    along = scores @ (direction / max(float(np.linalg.norm(direction)), 1e-12))
     sums, counts = np.cumsum(along[::-1])[::-1], np.cumsum(step_sizes[::-1])[::-1]
     heights: FloatArray = np.maximum(sums, 0) ** 2 / counts
     return int(np.argmax(heights))
 
 
 MODEL_FEATURE_WEIGHTS = np.isin(CHARTED_FEATURES, ("distance", "strange", "log odds")).astype(float)
-"""figures of the model that move where those of the picture do not: something new is seen"""
+"""(features,) 1 for those of the model that also move where the image statistics do not, as with a new class"""

@@ -1,4 +1,4 @@
-"""How sure a model is of what it says."""
+"""Statistics of the confidence of a model, from its logits."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ CONFIDENCE_STATISTICS = ("log odds", "energy")
 
 
 def confidence_statistics(logits: NDArray[np.floating[Any]], temperature: float) -> NDArray[np.float32]:
-    """Of each row, the log odds that its first choice is right, and the energy: how much was recognised at all."""
+    """Return (n, 2): the log odds of the most likely class, and the energy (log sum exp of the logits)."""
     scaled = np.asarray(logits, np.float64) / temperature
     first = scaled.max(1)
     total = first + np.log(np.exp(scaled - first[:, None]).sum(1))

@@ -1,7 +1,7 @@
-"""What a picture's light, focus and frame are like, in a few figures that say which of them changed.
+"""Statistics of the light, focus and framing of an image: few numbers that show which of them changed.
 
-Pictures are looked at on a grid of about 32 points a side, whatever their size, so that a figure costs microseconds.
-Logarithms make a change of light add the same to every picture, whatever it shows.
+Images are sampled on a grid of about 32 points a side, whatever their size, so that a statistic costs microseconds.
+Logarithms make a change of light add the same amount to every image, whatever its content.
 """
 
 from functools import cache
@@ -12,74 +12,74 @@ from numpy.typing import NDArray
 from equipoise.images.srgb import srgb_decode
 from equipoise.type_aliases import Float32Array
 
-GRID_POINTS_PER_SIDE = 32  # a side, at which a picture is looked at
-CELLS_PER_SIDE = 4  # a side: a reflection is local
-JPEG_BLOCK_PIXELS = 8  # pixels a side of what JPEG compresses by itself
-MAX_NOISE_LEVELS = 8  # levels: what is rougher is not noise but something seen
+GRID_POINTS_PER_SIDE = 32  # of the grid on which an image is sampled
+CELLS_PER_SIDE = 4  # cells of which the luminance is measured: a reflection is local
+JPEG_BLOCK_PIXELS = 8  # side of the blocks that JPEG compresses independently
+MAX_NOISE_LEVELS = 8  # larger differences are content, not noise
 GLOBAL_STATISTICS = (
-    "red over blue",  # the light's colour temperature
-    "green",  # its tint
+    "red over blue",  # colour temperature of the light
+    "green",  # tint of the light
     "luminance",
     "contrast",
     "black point",
     "saturation",
     "detail",  # falls when out of focus, rises with noise
-    "roughness",  # of what is smooth: noise, or what compression took away
+    "roughness",  # of smooth areas: rises with noise, falls with compression
     "blocks",
-    "direction",  # of detail: turned by a quarter, it changes sign
-    "height",  # where detail lies
-    "side",
+    "direction",  # of detail: changes sign when the image is turned by 90 degrees
+    "height",  # vertical position of detail
+    "side",  # horizontal position of detail
 )
 STATISTIC_NAMES = (
     *GLOBAL_STATISTICS,
     *(f"cell {row + 1}.{column + 1}" for row in range(CELLS_PER_SIDE) for column in range(CELLS_PER_SIDE)),
 )
-"""figures of a picture, in order; a cell's is its luminance against the whole picture's"""
+"""statistics of an image, in order; that of a cell is its luminance relative to the whole image"""
 SRGB_TO_LINEAR = srgb_decode(np.arange(256) / 255).astype(np.float32)
 LUMINANCE_WEIGHTS = np.array([0.2126, 0.7152, 0.0722], np.float32)
-"""what red, green and blue give to luminance, in linear light"""
+"""weights of red, green and blue in luminance, in linear light"""
 LUMA_WEIGHTS = np.array([0.299, 0.587, 0.114], np.float32)
-"""the same, along the sRGB curve"""
+"""weights of red, green and blue in luma, along the sRGB curve"""
 
 
 def image_statistics(pictures: NDArray[np.uint8]) -> Float32Array:
-    """One row of figures (NAMES) for each picture of (n, channels, height, width)."""
-    few = pictures[:, :, :: grid_stride(pictures), :: grid_stride(pictures)]
-    side = [size - size % CELLS_PER_SIDE if size >= CELLS_PER_SIDE else size for size in few.shape[2:]]
-    few = np.ascontiguousarray(few[:, :3, : side[0], : side[1]])
-    lit, cells = color_statistics(few)
-    return np.concatenate([lit, tone_statistics(few), detail_statistics(pictures), cells], 1)
+    """Return (n, statistics in the order of STATISTIC_NAMES) of images (n, channels, height, width)."""
+    grid = pictures[:, :, :: grid_stride(pictures), :: grid_stride(pictures)]
+    side = [size - size % CELLS_PER_SIDE if size >= CELLS_PER_SIDE else size for size in grid.shape[2:]]
+    grid = np.ascontiguousarray(grid[:, :3, : side[0], : side[1]])
+    color, cells = color_statistics(grid)
+    return np.concatenate([color, tone_statistics(grid), detail_statistics(pictures), cells], 1)
 
 
 def grid_stride(pictures: NDArray[np.uint8]) -> int:
-    """Pixels between two points of the grid."""
+    """Return the distance between two points of the grid in pixels."""
     return int(max(1, min(pictures.shape[2:]) // GRID_POINTS_PER_SIDE))
 
 
 def color_statistics(grid_images: NDArray[np.uint8]) -> tuple[Float32Array, Float32Array]:
-    """Colour temperature, tint and luminance in linear light; luminance of each cell against the whole."""
+    """Return colour temperature, tint and luminance in linear light, and the relative luminance of each cell."""
     count, channels, height, width = grid_images.shape
     rows, columns = pooling_matrix(height), pooling_matrix(width)
     cells = rows.T @ (SRGB_TO_LINEAR.take(grid_images) @ columns) + 1e-3  # (n, channels, 4, 4)
     red, green, blue = np.log(cells.mean((2, 3))).T[[0, 0, 0] if channels < 3 else [0, 1, 2]]
-    seen = np.tensordot(
+    cell_luminance = np.tensordot(
         cells, LUMINANCE_WEIGHTS if channels == 3 else np.full(channels, 1 / channels, np.float32), (1, 0)
     )
-    luminance = np.log(seen.mean((1, 2)))
-    whole = np.stack([red - blue, green - (red + blue) / 2, luminance], 1)
-    return whole, np.log(seen).reshape(count, -1) - luminance[:, None]
+    luminance = np.log(cell_luminance.mean((1, 2)))
+    color = np.stack([red - blue, green - (red + blue) / 2, luminance], 1)
+    return color, np.log(cell_luminance).reshape(count, -1) - luminance[:, None]
 
 
 @cache
 def pooling_matrix(size: int) -> Float32Array:
-    """The matrix by which a line of so many points becomes a mean for each of four cells."""
+    """Build the matrix (size, 4) that averages a line of so many points over each of four cells."""
     owner = np.arange(size) * CELLS_PER_SIDE // size
     cells = (owner[:, None] == np.arange(CELLS_PER_SIDE)).astype(np.float32)
     return np.asarray(cells / np.maximum(cells.sum(0), 1))
 
 
 def tone_statistics(grid_images: NDArray[np.uint8]) -> Float32Array:
-    """Contrast, black point and saturation along the sRGB curve."""
+    """Return contrast, black point and saturation along the sRGB curve."""
     count, channels, height, width = grid_images.shape
     flat = grid_images.reshape(count, channels, -1)
     grey = LUMA_WEIGHTS @ flat.astype(np.float32) if channels == 3 else flat.mean(1, dtype=np.float32)
@@ -89,24 +89,24 @@ def tone_statistics(grid_images: NDArray[np.uint8]) -> Float32Array:
 
 
 def detail_statistics(pictures: NDArray[np.uint8]) -> Float32Array:
-    """Detail, roughness, blocks, direction, and where detail lies: from differences of next pixels."""
+    """Return detail, roughness, blocks, direction and position of detail, from differences of adjacent pixels."""
     plane = pictures[:, min(1, pictures.shape[1] - 1)].astype(np.int16)
-    by = grid_stride(pictures)
-    here = plane[:, 1:-1:by, 1:-1:by]
-    above, below = plane[:, :-2:by, 1:-1:by], plane[:, 2::by, 1:-1:by]
-    left, right = plane[:, 1:-1:by, :-2:by], plane[:, 1:-1:by, 2::by]
-    bend = np.abs(4 * here - above - below - left - right).astype(np.float32)
-    across, down = (np.abs(one).mean((1, 2), dtype=np.float32) for one in (right - left, below - above))
-    rows, columns = bend.mean(2), bend.mean(1)
+    stride = grid_stride(pictures)
+    here = plane[:, 1:-1:stride, 1:-1:stride]
+    above, below = plane[:, :-2:stride, 1:-1:stride], plane[:, 2::stride, 1:-1:stride]
+    left, right = plane[:, 1:-1:stride, :-2:stride], plane[:, 1:-1:stride, 2::stride]
+    laplacian = np.abs(4 * here - above - below - left - right).astype(np.float32)
+    across, down = (np.abs(difference).mean((1, 2), dtype=np.float32) for difference in (right - left, below - above))
+    rows, columns = laplacian.mean(2), laplacian.mean(1)
     total = rows.mean(1)
+    # sums of products: `@` would round differently for another number of images
     return np.stack(
         [
             np.log(total + 0.5),
-            np.log(np.minimum(bend, MAX_NOISE_LEVELS).mean((1, 2)) + 0.5),
+            np.log(np.minimum(laplacian, MAX_NOISE_LEVELS).mean((1, 2)) + 0.5),
             jpeg_blockiness(plane),
             np.log(across + 0.5) - np.log(down + 0.5),
-            (rows * centered_positions(rows.shape[1])).sum(1)
-            / (total + 1e-3),  # `@` would round by how many pictures there are
+            (rows * centered_positions(rows.shape[1])).sum(1) / (total + 1e-3),
             (columns * centered_positions(columns.shape[1])).sum(1) / (total + 1e-3),
         ],
         1,
@@ -115,12 +115,12 @@ def detail_statistics(pictures: NDArray[np.uint8]) -> Float32Array:
 
 @cache
 def centered_positions(size: int) -> Float32Array:
-    """Places from -1 to 1, as a mean takes them."""
+    """Return positions from -1 to 1 divided by their number, as weights of a mean position."""
     return np.asarray(np.linspace(-1, 1, size) / size, np.float32)
 
 
 def jpeg_blockiness(planes: NDArray[np.int16]) -> Float32Array:
-    """How much larger steps are between JPEG's blocks than beside, as a logarithm."""
+    """Return how much larger pixel differences are across JPEG block edges than beside them, as a log ratio."""
     edge, beside = np.zeros(len(planes), np.float32), np.zeros(len(planes), np.float32)
     for lines in (planes[:, ::3].transpose(0, 2, 1), planes[:, :, ::3]):
         last = (
@@ -136,7 +136,7 @@ def jpeg_blockiness(planes: NDArray[np.int16]) -> Float32Array:
 
 
 def mean_line_difference(first_lines: NDArray[np.int16], second_lines: NDArray[np.int16]) -> Float32Array:
-    """Mean difference of two sets of lines."""
+    """Return (n,) the mean absolute difference of two sets of lines."""
     if not first_lines.size:
         return np.zeros(len(first_lines), np.float32)
     return np.asarray(np.abs(first_lines - second_lines).mean((1, 2), dtype=np.float32))

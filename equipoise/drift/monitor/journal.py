@@ -1,6 +1,6 @@
-"""What was taken, on disk before it is acknowledged: a snapshot of the state, and all that came after it.
+"""Write-ahead journal: every entry is written to a file before it is acknowledged, after a snapshot of the whole state.
 
-Whoever dies in the middle reads the snapshot, takes again what follows, and is where it was. A record that was cut off
+After a crash, load the snapshot and apply the entries that follow to reach the same state. An entry that was cut off
 was never acknowledged and is left out.
 """
 
@@ -18,77 +18,81 @@ import numpy as np
 
 from equipoise.storage.atomic import atomic_write
 
-ENTRY_HEADER = struct.Struct("<III")  # length of facts, length of rows, checksum
-MAX_ENTRY_BYTES = 1 << 28  # bytes of a record
+ENTRY_HEADER = struct.Struct("<III")  # bytes of the JSON facts, bytes of the rows, CRC-32 of both
+MAX_ENTRY_BYTES = 1 << 28  # a longer entry is taken for a damaged one
 SNAPSHOT_PATTERN = re.compile(r"snapshot-([0-9]{1,18})\.npz")
 
 
 class Journal:
-    """A file that only grows, until a new snapshot takes its place."""
+    """Append-only file of entries since the last snapshot of the state."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.entry_count = 0
-        """since the snapshot"""
+        """entries since the last snapshot"""
 
     def append(self, facts: dict[str, Any], row_bytes: bytes) -> None:
-        """One more record; it is in the system's hands when this returns."""
+        """Append an entry; the operating system has it when this returns."""
         head = json.dumps(facts, allow_nan=False).encode()
         data = ENTRY_HEADER.pack(len(head), len(row_bytes), zlib.crc32(head + row_bytes)) + head + row_bytes
-        self.folder.mkdir(parents=True, exist_ok=True)  # someone may have tidied up
+        self.folder.mkdir(parents=True, exist_ok=True)  # it may have been deleted meanwhile
         path = self._journal_path(self.latest_generation())
         size = path.stat().st_size if path.exists() else 0
         try:
             with path.open("ab") as file:
                 file.write(data)
-        except OSError:  # a disk that is full: half a record would hide those after it
+        except OSError:  # disk full: half an entry would hide those after it
             os.truncate(path, size)
             raise
         self.entry_count += 1
 
     def read_entries(self) -> Iterator[tuple[dict[str, Any], bytes]]:
-        """The records after the snapshot."""
+        """Yield the entries after the last snapshot, and cut off an incomplete one at the end."""
         path = self._journal_path(self.latest_generation())
         data = path.read_bytes() if path.exists() else b""
-        at = 0
-        while len(data) - at >= ENTRY_HEADER.size:
-            first, second, checksum = ENTRY_HEADER.unpack_from(data, at)
-            end = at + ENTRY_HEADER.size + first + second
-            whole = data[at + ENTRY_HEADER.size : end]
-            if first + second > MAX_ENTRY_BYTES or len(whole) < first + second or zlib.crc32(whole) != checksum:
+        offset = 0
+        while len(data) - offset >= ENTRY_HEADER.size:
+            facts_length, rows_length, checksum = ENTRY_HEADER.unpack_from(data, offset)
+            length = facts_length + rows_length
+            end = offset + ENTRY_HEADER.size + length
+            body = data[offset + ENTRY_HEADER.size : end]
+            if length > MAX_ENTRY_BYTES or len(body) < length or zlib.crc32(body) != checksum:
                 break
-            yield json.loads(whole[:first]), whole[first:]
+            yield json.loads(body[:facts_length]), body[facts_length:]
             self.entry_count += 1
-            at = end
-        if at < len(data):
-            os.truncate(path, at)
+            offset = end
+        if offset < len(data):
+            os.truncate(path, offset)
 
     def latest_generation(self) -> int:
-        """Which snapshot is the last."""
-        found = [SNAPSHOT_PATTERN.fullmatch(path.name) for path in self.folder.glob("snapshot-*.npz")]
-        return max((int(one[1]) for one in found if one), default=0)
+        """Return the number of the latest snapshot, 0 before the first."""
+        matches = [SNAPSHOT_PATTERN.fullmatch(path.name) for path in self.folder.glob("snapshot-*.npz")]
+        return max((int(match[1]) for match in matches if match), default=0)
 
     def write_snapshot(self, arrays: dict[str, Any]) -> None:
-        """The whole state; what came before goes."""
+        """Write the whole state as a new snapshot, and delete the older snapshots and journals."""
         last = self.latest_generation()
         with atomic_write(self.folder / f"snapshot-{last + 1}.npz") as temporary, temporary.open("wb") as file:
             np.savez(file, **arrays)
         self.entry_count = 0
-        for old in range(max(last - 1, 0), last + 1):
-            for path in (self._journal_path(old), self.folder / f"snapshot-{old}.npz"):
+        for generation in range(max(last - 1, 0), last + 1):
+            for path in (self._journal_path(generation), self.folder / f"snapshot-{generation}.npz"):
                 path.unlink(missing_ok=True)
 
     def load_snapshot(self) -> dict[str, Any] | None:
-        """The last snapshot."""
+        """Load the arrays of the latest snapshot, or None if there is none."""
         path = self.folder / f"snapshot-{self.latest_generation()}.npz"
         if not path.exists():
             return None
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as held:  # NumPy leaves a broken one open
-            return dict(held)
+        with (
+            path.open("rb") as file,
+            np.load(file, allow_pickle=False) as arrays,
+        ):  # by path, NumPy leaks the handle of a broken file
+            return dict(arrays)
 
     def set_aside(self) -> None:
-        """What cannot be read is kept for who wants to know why, and is in nobody's way."""
+        """Move unreadable files to a new subfolder, where they can be inspected, and begin with an empty journal."""
         aside = self.folder / f"set-aside-{time.time_ns()}"
         aside.mkdir()
         for path in self.folder.iterdir():

@@ -1,4 +1,4 @@
-"""Makes of a reference's pictures all that requests are judged by later."""
+"""Build the reference profile of a bundle: everything that requests are compared with later."""
 
 import time
 from dataclasses import dataclass
@@ -23,15 +23,15 @@ from equipoise.drift.reference.profile import ARRAY_PREFIX, LabelStatistics, Ref
 from equipoise.drift.reference.thresholds import calibrate_thresholds
 from equipoise.type_aliases import AnyArray
 
-CORRUPTION_BUDGET_SECONDS = 20.0  # for trying what can happen to the pictures
-CORRUPTED_IMAGES_RANGE = (32, 120)  # pictures: at least, at most
-APPROX_CORRUPTION_COUNT = 120  # about so many are tried
-MIN_IMAGE_SIDE_PIXELS = 8  # pixels of a side from which focus, grain and where they lie can be told
+CORRUPTION_BUDGET_SECONDS = 20.0  # seconds for trying corruptions on reference images
+CORRUPTED_IMAGES_RANGE = (32, 120)  # images on which corruptions are tried: at least, at most
+APPROX_CORRUPTION_COUNT = 120  # corruptions and sizes tried, about
+MIN_IMAGE_SIDE_PIXELS = 8  # side from which focus, grain and their position can be measured
 
 
 @dataclass(frozen=True, eq=False)
 class LabelledOutputs:
-    """Pictures that the model has not learned from, what it says of them, and what they show."""
+    """Labelled images that the model was not trained on, with its logits and features for them."""
 
     pictures: Tensor
     logits: AnyArray
@@ -42,35 +42,39 @@ class LabelledOutputs:
 def build_profile_arrays(
     predict: PredictFunction, reference: LabelledOutputs, temperature: float, holdout: LabelledOutputs | None = None
 ) -> dict[str, NDArray[Any]]:
-    """For reference.npz; of a reference that is too small, the reason why nothing can be told by it."""
+    """Return the arrays for reference.npz; where the reference cannot be used, only the reason why."""
     try:
-        found = build_reference_profile(predict, reference, temperature, holdout)
+        profile = build_reference_profile(predict, reference, temperature, holdout)
     except ValueError as error:
         return {f"{ARRAY_PREFIX}why not": np.array(str(error))}
-    return found.to_arrays()
+    return profile.to_arrays()
 
 
 def build_reference_profile(
     predict: PredictFunction, reference: LabelledOutputs, temperature: float, holdout: LabelledOutputs | None = None
 ) -> ReferenceProfile:
-    """What a reference tells; on pictures kept apart, if given, false alarms are counted."""
+    """Build the profile of a reference; false alarms are counted on the held-out images, if given."""
     height, width = reference.pictures.shape[2:]
     if min(height, width) < MIN_IMAGE_SIDE_PIXELS:
         raise ValueError(
-            f"pictures of {width}x{height} are too small to be watched: {MIN_IMAGE_SIDE_PIXELS} pixels are needed"
+            f"cannot monitor images of {width}x{height} pixels: they are too small; "
+            f"at least {MIN_IMAGE_SIDE_PIXELS} pixels a side are needed"
         )
-    classes = reference.logits.shape[1]
-    directions = fit_random_features(reference.features)
-    seen = extract_features(reference, directions, temperature)
-    held = fit_baseline(seen, classes, directions, temperature)
-    some = evenly_spaced_indices(len(reference.labels), affordable_image_count(predict, reference.pictures))
-    found = calibrate_thresholds(seen, reference.labels, classes)
+    class_count = reference.logits.shape[1]
+    random_fourier = fit_random_features(reference.features)
+    features = extract_features(reference, random_fourier, temperature)
+    baseline = fit_baseline(features, class_count, random_fourier, temperature)
+    sample = evenly_spaced_indices(len(reference.labels), affordable_image_count(predict, reference.pictures))
+    sampled_images, sampled_labels = reference.pictures[torch.from_numpy(sample)], reference.labels[sample]
+    calibration = calibrate_thresholds(features, reference.labels, class_count)
     return ReferenceProfile(
-        held,
-        found,
-        measure_corruption_responses(predict, reference.pictures[torch.from_numpy(some)], reference.labels[some], held),
-        fit_label_statistics(seen, reference.labels, held.usual),
-        count_false_alarms(held.usual, found, extract_features(holdout, directions, temperature), holdout.labels)
+        baseline,
+        calibration,
+        measure_corruption_responses(predict, sampled_images, sampled_labels, baseline),
+        fit_label_statistics(features, reference.labels, baseline.usual),
+        count_false_alarms(
+            baseline.usual, calibration, extract_features(holdout, random_fourier, temperature), holdout.labels
+        )
         if holdout
         else None,
     )
@@ -79,40 +83,41 @@ def build_reference_profile(
 def extract_features(
     outputs: LabelledOutputs, random_fourier: RandomFourierFeatures, temperature: float
 ) -> ImageFeatures:
-    """A few at a time: as numbers, pictures take four times the room."""
-    parts = [image_statistics(few.numpy()) for few in outputs.pictures.split(PROFILE_BATCH_IMAGES)]
-    figures = np.concatenate([np.concatenate(parts), confidence_statistics(outputs.logits, temperature)], 1)
-    return ImageFeatures(figures, outputs.logits.argmax(1), random_fourier(outputs.features))
+    """Compute charted features in batches: as floats, all images at once would take four times the memory."""
+    parts = [image_statistics(batch.numpy()) for batch in outputs.pictures.split(PROFILE_BATCH_IMAGES)]
+    statistics = np.concatenate([np.concatenate(parts), confidence_statistics(outputs.logits, temperature)], 1)
+    return ImageFeatures(statistics, outputs.logits.argmax(1), random_fourier(outputs.features))
 
 
 def affordable_image_count(predict: PredictFunction, pictures: Tensor) -> int:
-    """How many pictures can be changed in every way and answered in the time there is."""
-    begun = time.perf_counter()
+    """Return how many images can be corrupted in every way and predicted within the time budget."""
+    started = time.perf_counter()
     predict(pictures[:PROFILE_BATCH_IMAGES])
-    each = (time.perf_counter() - begun) / min(PROFILE_BATCH_IMAGES, len(pictures))
-    return int(np.clip(CORRUPTION_BUDGET_SECONDS / (APPROX_CORRUPTION_COUNT * each), *CORRUPTED_IMAGES_RANGE))
+    seconds_per_image = (time.perf_counter() - started) / min(PROFILE_BATCH_IMAGES, len(pictures))
+    affordable = CORRUPTION_BUDGET_SECONDS / (APPROX_CORRUPTION_COUNT * seconds_per_image)
+    return int(np.clip(affordable, *CORRUPTED_IMAGES_RANGE))
 
 
 def evenly_spaced_indices(count: int, max_count: int) -> NDArray[np.int64]:
-    """Up to `most` places."""
+    """Return up to `max_count` evenly spaced indices into `count` items."""
     return np.linspace(0, count - 1, min(count, max_count)).astype(np.int64)
 
 
 def fit_label_statistics(
     image_features: ImageFeatures, labels: NDArray[np.int64], class_statistics: ClassStatistics
 ) -> LabelStatistics:
-    """By what pictures show, which differs from what they are called where the model errs."""
-    classes = len(class_statistics.counts)
-    member = np.zeros((classes, len(labels)))
+    """Fit statistics by true label, which differ from those by predicted class where the model errs."""
+    class_count = len(class_statistics.counts)
+    member = np.zeros((class_count, len(labels)))
     member[labels, np.arange(len(labels))] = 1
-    shown = member.sum(1)
-    table = member @ (image_features.predicted_classes[:, None] == np.arange(classes))
-    each = np.maximum(shown, 1)[:, None]
-    confusion = np.where(shown > 0, (table / each).T, np.eye(classes))
+    label_counts = member.sum(1)
+    joint_counts = member @ (image_features.predicted_classes[:, None] == np.arange(class_count))
+    divisors = np.maximum(label_counts, 1)[:, None]
+    confusion = np.where(label_counts > 0, (joint_counts / divisors).T, np.eye(class_count))
     rest = image_features.fourier_features - class_statistics.waves[image_features.predicted_classes]
     return LabelStatistics(
-        shown / len(labels),
+        label_counts / len(labels),
         confusion,
-        member @ class_statistics.scores(image_features) / each,
-        (member @ rest / each).astype("f4"),
+        member @ class_statistics.scores(image_features) / divisors,
+        (member @ rest / divisors).astype("f4"),
     )

@@ -1,4 +1,4 @@
-"""Tries on a reference's pictures what may happen to them later."""
+"""Try corruptions on reference images to measure how the charted features and the accuracy respond."""
 
 from collections.abc import Callable
 
@@ -13,31 +13,32 @@ from equipoise.drift.reference.signatures import Signatures
 from equipoise.type_aliases import FloatArray
 
 PredictFunction = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""maps uint8 images to logits and features"""
 
-PROFILE_BATCH_IMAGES = 64  # pictures
+PROFILE_BATCH_IMAGES = 64  # images per call of the model
 
 
 def measure_corruption_responses(
     predict: PredictFunction, pictures: Tensor, labels: NDArray[np.int64], baseline: Baseline
 ) -> Signatures:
-    """On some pictures of the reference, whose labels are known."""
-    tried = [kind for kind in all_corruptions() if pictures.shape[1] == 3 or not kind.requires_color]
-    before, plain, *clean = measure_mean_response(predict, pictures, labels, baseline)
+    """Measure the response to every corruption at every size, on labelled reference images."""
+    corruptions = [entry for entry in all_corruptions() if pictures.shape[1] == 3 or not entry.requires_color]
+    clean_scores, clean_shifts, *clean = measure_mean_response(predict, pictures, labels, baseline)
     rows = [
-        (place, size, *measure_mean_response(predict, kind.apply(pictures, size), labels, baseline))
-        for place, kind in enumerate(tried)
-        for size in kind.sizes
+        (index, size, *measure_mean_response(predict, entry.apply(pictures, size), labels, baseline))
+        for index, entry in enumerate(corruptions)
+        for size in entry.sizes
     ]
     kind, size, scores, shifts, accuracy, confidence = (np.array(column) for column in zip(*rows, strict=True))
-    names = np.array([(one.cause, one.detail, one.unit) for one in tried])
-    none = np.array([one.neutral_size for one in tried])
+    names = np.array([(entry.cause, entry.detail, entry.unit) for entry in corruptions])
+    neutral_sizes = np.array([entry.neutral_size for entry in corruptions])
     return Signatures(
         kind,
         names,
-        none,
+        neutral_sizes,
         size,
-        scores - before,
-        shifts - plain,
+        scores - clean_scores,
+        shifts - clean_shifts,
         accuracy,
         confidence,
         np.array(clean),
@@ -48,10 +49,15 @@ def measure_corruption_responses(
 def measure_mean_response(
     predict: PredictFunction, pictures: Tensor, labels: NDArray[np.int64], baseline: Baseline
 ) -> tuple[FloatArray, FloatArray, float, float]:
-    """Mean scores and shifts of pictures, and how well the model does on them, in truth and by what it says."""
-    parts = [tuple(one.numpy() for one in predict(some.contiguous())) for some in pictures.split(PROFILE_BATCH_IMAGES)]
-    logits, features = (np.concatenate([part[place] for part in parts]) for place in (0, 1))
-    seen = baseline.extract_features(pictures.numpy(), logits, features)
-    scores, shifts = (each(seen).mean(0) for each in (baseline.usual.scores, baseline.usual.shifts))
-    says = softmax(logits / baseline.temperature, 1).max(1).mean()
-    return scores, shifts, float((logits.argmax(1) == labels).mean()), float(says)
+    """Return the mean scores, the mean shifts, the accuracy and the mean confidence on some images."""
+    parts = [
+        tuple(output.numpy() for output in predict(batch.contiguous()))
+        for batch in pictures.split(PROFILE_BATCH_IMAGES)
+    ]
+    logits, features = (np.concatenate([part[index] for part in parts]) for index in (0, 1))
+    image_features = baseline.extract_features(pictures.numpy(), logits, features)
+    scores, shifts = (
+        differences(image_features).mean(0) for differences in (baseline.usual.scores, baseline.usual.shifts)
+    )
+    confidence = softmax(logits / baseline.temperature, 1).max(1).mean()
+    return scores, shifts, float((logits.argmax(1) == labels).mean()), float(confidence)

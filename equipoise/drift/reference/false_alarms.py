@@ -1,4 +1,4 @@
-"""Whether false alarms come as rarely as asked: counted on streams of pictures that thresholds know nothing of."""
+"""Check of the false-alarm rate: alarms counted on streams of held-out images that thresholds were not fitted to."""
 
 from dataclasses import dataclass
 
@@ -16,21 +16,24 @@ from equipoise.drift.charts.cusum import (
 from equipoise.drift.reference.thresholds import STREAM_COUNT, Calibration, SimulatedStreams
 from equipoise.type_aliases import FloatArray
 
-CHECK_RUN_LENGTH = 2000.0  # pictures to a false alarm: few, so that some are seen
-CHECK_STREAM_IMAGES = 1024  # pictures of each stream
+CHECK_RUN_LENGTH = 2000.0  # images per false alarm: few, so that some are seen
+CHECK_STREAM_IMAGES = 1024  # images per stream
 
 
 @dataclass(frozen=True)
 class FalseAlarmCheck:
-    """What was counted."""
+    """False alarms counted on held-out images."""
 
     asked: float
+    """requested images per false alarm"""
     pictures: int
+    """images in all streams"""
     alarms: int
+    """false alarms in all streams"""
 
     @property
     def images_per_alarm(self) -> float:
-        """Pictures to a false alarm."""
+        """Images per false alarm."""
         return self.pictures / max(self.alarms, 1)
 
 
@@ -41,7 +44,7 @@ def count_false_alarms(
     labels: NDArray[np.int64],
     seed: int = 0,
 ) -> FalseAlarmCheck:
-    """By pictures kept apart from the reference, and what they really show, drawn with repetition."""
+    """Count false alarms on streams drawn with replacement from held-out images and their labels."""
     rng = np.random.Generator(np.random.Philox(key=seed))
     streams = SimulatedStreams.from_references(
         [class_statistics], class_statistics.counts[None], image_features, labels, 1.0, rng
@@ -62,13 +65,13 @@ def count_false_alarms(
 def find_and_reset_alarms(
     state: CusumState, calibration: Calibration, run_length: float, step_size: int, ages: FloatArray
 ) -> NDArray[np.int64]:
-    """The chart of each stream that alarms after a step of so many pictures; it begins anew, and so does its `age`."""
+    """Return the highest chart of each stream that alarms after a step; reset these streams and their ages."""
     ages += step_size
     conditions = np.full(state.streams, float(step_size)), state.runs.mean_run_length()
     scaled = calibration.scale_values(state.values(), *conditions)
-    high = np.flatnonzero(
+    alarming = np.flatnonzero(
         (scaled.max(1) >= calibration.threshold(run_length, *conditions)) & (ages >= MIN_STREAM_IMAGES)
     )
-    state.reset(high)
-    ages[high] = 0
-    return np.asarray(scaled[high].argmax(1))
+    state.reset(alarming)
+    ages[alarming] = 0
+    return np.asarray(scaled[alarming].argmax(1))

@@ -1,4 +1,4 @@
-"""What each cause does to the charts and to the model, found by trying it on the reference."""
+"""Signatures: how each corruption changes the statistics and the accuracy, measured on the reference."""
 
 from dataclasses import dataclass, fields
 from typing import Any
@@ -11,27 +11,29 @@ from equipoise.type_aliases import FloatArray
 
 @dataclass(frozen=True, eq=False)
 class Signatures:
-    """A row for each kind of change and size that was tried; of one kind in a row, by growing change."""
+    """One row per kind of corruption and size tried; rows of one kind are adjacent, from small to large changes."""
 
     kind: NDArray[np.int64]
-    """which of `names`"""
+    """(rows,) index into `names`"""
     names: NDArray[np.str_]
     """(kinds, 3): cause, detail, unit"""
     none: FloatArray
-    """(kinds,): the size at which nothing changes"""
+    """(kinds,) size at which nothing changes"""
     size: FloatArray
+    """(rows,) size in the unit of the kind"""
     scores: FloatArray
-    """(rows, figures): by how much mean scores move"""
+    """(rows, charted statistics) changes of the mean scores"""
     shifts: FloatArray
-    """the same in each figure's own units"""
+    """(rows, charted statistics) changes of the means in the units of each statistic"""
     accuracy: FloatArray
+    """(rows,) accuracy of the model"""
     confidence: FloatArray
-    """what the model says its accuracy is, on average"""
+    """(rows,) mean calibrated confidence of the model"""
     clean: FloatArray
-    """accuracy and confidence on the same pictures, unchanged"""
+    """accuracy and mean confidence on the same images without corruption"""
     tried: NDArray[np.int64]
-    """(): how many pictures that was"""
+    """() number of these images"""
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """For a bundle."""
+        """Return the arrays by name, to be stored in a bundle."""
         return {field.name: getattr(self, field.name) for field in fields(self)}

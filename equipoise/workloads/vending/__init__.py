@@ -1,4 +1,4 @@
-"""Products in a vending machine, rendered by us: a large source set, and the few pictures of one machine."""
+"""Workloads vending and vending-source: rendered images of products, few from one machine and a large source set."""
 
 from collections.abc import Sequence
 
@@ -13,22 +13,22 @@ from equipoise.workloads.vending.renderer import render_images
 
 IMAGE_SIZE_BOUNDS_PIXELS = (32, 512)
 RENDER_SEED = 2024
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # those that published weights expect
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # as published weights expect
 SOURCE_EXAMPLES_PER_CLASS = {"train": 300, "validation": 30, "reference": 30, "test": 60}
-"""pictures of each of 24 classes"""
+"""images of each of 24 classes, by split"""
 MACHINE_EXAMPLES_PER_CLASS = {"train": 30, "validation": 30, "reference": 100, "test": 100}
-"""pictures of each of ten classes: few to learn from"""
+"""images of each of ten classes, by split: few to train on"""
 
 
 def vending_source(config: TrainConfig) -> Workload:
-    """24 classes, plenty of pictures: what a model learns before it meets a machine."""
+    """Build the source workload: 24 classes with many images, to pre-train a model for a machine."""
     return render_workload(
         "vending-source", SOURCE_PRODUCTS, SOURCE_EXAMPLES_PER_CLASS, config, target=0.9, seed=RENDER_SEED
     )
 
 
 def vending(config: TrainConfig) -> Workload:
-    """Ten classes, seven of them unknown to the source; thirty pictures each to learn from."""
+    """Build one machine's workload: ten classes, seven of them not in the source, 30 training images each."""
     return render_workload(
         "vending", MACHINE_PRODUCTS, MACHINE_EXAMPLES_PER_CLASS, config, target=0.9, seed=RENDER_SEED + 1
     )
@@ -42,25 +42,25 @@ def render_workload(
     target: float,
     seed: int,
 ) -> Workload:
-    """A set of products as a workload: each split is the next stretch of one line of pictures."""
+    """Render a workload from products; the splits are consecutive ranges of image indices under one seed."""
     size = config.image_size or 64
     if not IMAGE_SIZE_BOUNDS_PIXELS[0] <= size <= IMAGE_SIZE_BOUNDS_PIXELS[1]:
         raise ValueError(
-            f"{name} renders pictures of {IMAGE_SIZE_BOUNDS_PIXELS[0]} to "
-            f"{IMAGE_SIZE_BOUNDS_PIXELS[1]} pixels a side, got --image-size {size}"
+            f"{name} renders images of {IMAGE_SIZE_BOUNDS_PIXELS[0]} to "
+            f"{IMAGE_SIZE_BOUNDS_PIXELS[1]} pixels per side, got --image-size {size}"
         )
     ends = np.cumsum([0, *examples_per_class.values()]) * len(products)
-    parts = {
-        part: Split(*render_images(products, np.arange(first, last), seed, size))
-        for part, first, last in zip(examples_per_class, ends[:-1], ends[1:], strict=True)
+    splits = {
+        split: Split(*render_images(products, np.arange(first, last), seed, size))
+        for split, first, last in zip(examples_per_class, ends[:-1], ends[1:], strict=True)
     }
     return Workload(
         name=name,
         classes=[product.name for product in products],
-        train=parts["train"],
-        validation=parts["validation"],
-        reference=parts["reference"],
-        test=parts["test"],
+        train=splits["train"],
+        validation=splits["validation"],
+        reference=splits["reference"],
+        test=splits["test"],
         model=model_factory(config.model or "lenet", num_classes=len(products), in_channels=3, image_size=size),
         target=target,
         mean=IMAGENET_MEAN,

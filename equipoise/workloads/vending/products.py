@@ -1,6 +1,6 @@
-"""What stands in a vending machine: products drawn once, as pictures with a transparent ground.
+"""Products of a vending machine, drawn as sprites with a transparent background.
 
-Families differ by shape, members by colours, label and text-like marks. Some members differ by one of these only.
+Families differ by shape; their members differ by colours, label and text-like marks, some by only one of these.
 """
 
 from collections.abc import Callable
@@ -14,21 +14,23 @@ from numpy.typing import NDArray
 from equipoise.images.srgb import srgb_decode
 from equipoise.type_aliases import FloatArray
 
-SUPERSAMPLES_PER_SIDE = 3  # samples a pixel and side while drawing
-GLYPHS_PER_LINE, DOT_ROWS_PER_GLYPH, DOT_COLUMNS_PER_GLYPH = 5, 5, 3  # marks of a line, dots of a mark
+SUPERSAMPLES_PER_SIDE = 3  # samples per pixel in each direction, for antialiasing
+GLYPHS_PER_LINE, DOT_ROWS_PER_GLYPH, DOT_COLUMNS_PER_GLYPH = 5, 5, 3
 
 
 @dataclass(frozen=True)
 class Product:
-    """One class."""
+    """Appearance of one product, which is one class."""
 
     name: str
     family: str
+    """key of OUTLINES_BY_FAMILY"""
     body_color: str
-    """colours as RRGGBB"""
+    """colour of the package as RRGGBB in sRGB, like the next two"""
     label_color: str
     mark_color: str
     pattern: str
+    """key of LABEL_PATTERNS"""
 
 
 SHARED_PRODUCTS = [
@@ -73,64 +75,64 @@ MACHINE_PRODUCTS = [*SHARED_PRODUCTS, *MACHINE_ONLY_PRODUCTS]
 
 
 def draw_sprites(products: tuple[Product, ...], side_pixels: int) -> NDArray[np.float32]:
-    """Each product in a square of `side` pixels: red, green, blue in linear light times cover, and cover."""
+    """Draw products as (products, 4, side, side): linear red, green and blue premultiplied by alpha, and alpha."""
     return np.stack([draw_product(product, side_pixels) for product in products])
 
 
 @lru_cache(maxsize=256)
 def draw_product(product: Product, side_pixels: int) -> NDArray[np.float32]:
-    """One product: (4, side, side)."""
-    across = (np.arange(side_pixels * SUPERSAMPLES_PER_SIDE) + 0.5) / (side_pixels * SUPERSAMPLES_PER_SIDE) * 2 - 1
-    y, x = np.meshgrid(across, across, indexing="ij")
-    width, outside = OUTLINES_BY_FAMILY[product.family](x, y)
+    """Draw one product as (4, side, side): linear red, green and blue premultiplied by alpha, and alpha."""
+    axis = (np.arange(side_pixels * SUPERSAMPLES_PER_SIDE) + 0.5) / (side_pixels * SUPERSAMPLES_PER_SIDE) * 2 - 1
+    y, x = np.meshgrid(axis, axis, indexing="ij")
+    width, distance = OUTLINES_BY_FAMILY[product.family](x, y)
     colours = paint_label(product, x / width, y) * shading_gain(product.family, x / width, y)[..., None]
-    cover = (outside < 0).astype(float)[..., None]
-    picture = np.concatenate([colours * cover, cover], -1)
-    small = picture.reshape(side_pixels, SUPERSAMPLES_PER_SIDE, side_pixels, SUPERSAMPLES_PER_SIDE, 4).mean((1, 3))
-    return np.ascontiguousarray(small.transpose(2, 0, 1), dtype=np.float32)
+    alpha = (distance < 0).astype(float)[..., None]
+    sprite = np.concatenate([colours * alpha, alpha], -1)
+    averaged = sprite.reshape(side_pixels, SUPERSAMPLES_PER_SIDE, side_pixels, SUPERSAMPLES_PER_SIDE, 4).mean((1, 3))
+    return np.ascontiguousarray(averaged.transpose(2, 0, 1), dtype=np.float32)
 
 
 def box_distance(
     x: FloatArray, y: FloatArray, width: FloatArray | float, top: float, bottom: float, corner: float = 0.06
 ) -> FloatArray:
-    """How far a point is outside a box with round corners; negative inside."""
+    """Return the signed distance of points from a box with round corners; negative inside."""
     middle, half = (top + bottom) / 2, (bottom - top) / 2
     dx, dy = np.abs(x) - width + corner, np.abs(y - middle) - half + corner
     return np.asarray(np.hypot(np.maximum(dx, 0), np.maximum(dy, 0)) + np.minimum(np.maximum(dx, dy), 0) - corner)
 
 
 def can_outline(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """A cylinder that narrows at both ends."""
+    """Return half width and signed distance of a can: a cylinder that narrows at both ends."""
     width = 0.46 - 0.08 * np.clip((np.abs(y) - 0.7) / 0.15, 0, 1)
     return width, box_distance(x, y, width, -0.86, 0.86, 0.04)
 
 
 def bottle_outline(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """A neck that widens into a body."""
+    """Return half width and signed distance of a bottle: a neck that widens into a body."""
     width = 0.13 + 0.25 / (1 + np.exp(-(y + 0.42) / 0.07))
     return width, box_distance(x, y, width, -0.97, 0.95, 0.05)
 
 
 def carton_outline(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """A box with a gable."""
+    """Return half width and signed distance of a carton: a box with a gable."""
     width = np.where(y < -0.55, 0.44 - 0.5 * np.clip(-0.55 - y, 0, 0.28), 0.44)
     return width, box_distance(x, y, width, -0.93, 0.93, 0.01)
 
 
 def bag_outline(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """A pillow with crimped ends."""
+    """Return half width and signed distance of a bag: a pillow with crimped ends."""
     width = 0.62 - 0.07 * y**4 + 0.015 * np.sin(40 * y) * (np.abs(y) > 0.78)
     return width, box_distance(x, y, width, -0.88, 0.88, 0.03)
 
 
 def bar_outline(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """A long wrapper with zigzag ends."""
+    """Return half width and signed distance of a bar: a long wrapper with zigzag ends."""
     width = 0.92 - 0.03 * np.abs(((y * 14) % 2) - 1)
     return width, box_distance(x, y, width, -0.34, 0.34, 0.02)
 
 
 def cup_outline(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Wider at the top, with a rim."""
+    """Return half width and signed distance of a cup: wider at the top, with a rim."""
     width = 0.5 - 0.12 * (y + 0.6) / 1.2 + 0.05 * (y < -0.5)
     return width, box_distance(x, y, width, -0.6, 0.62, 0.04)
 
@@ -147,7 +149,7 @@ ROUND_FAMILIES = {"can", "bottle", "cup"}
 
 
 def shading_gain(family: str, x: FloatArray, y: FloatArray) -> FloatArray:
-    """How much of the light from the upper left comes back from each point; `x` is -1 to 1 over the product."""
+    """Return the fraction of light from the upper left that each point reflects; `x` is -1 to 1 over the product."""
     if family in ROUND_FAMILIES:
         return np.asarray(
             0.35 + 0.65 * np.sqrt(np.clip(1 - (x + 0.25) ** 2 / 1.7, 0, 1)) + 0.35 * gaussian_lobe(x + 0.45, 0.09)
@@ -163,22 +165,22 @@ def shading_gain(family: str, x: FloatArray, y: FloatArray) -> FloatArray:
 
 
 def gaussian_lobe(x: FloatArray, width: float) -> FloatArray:
-    """A soft stripe about 0."""
+    """Return a Gaussian of peak 1 at 0: a soft stripe."""
     return np.asarray(np.exp(-((x / width) ** 2)))
 
 
 def paint_label(product: Product, x: FloatArray, y: FloatArray) -> FloatArray:
-    """Colours without light: body, label in its pattern, marks on it; `x` is -1 to 1 over the product."""
-    picture = np.broadcast_to(parse_hex_color(product.body_color), (*x.shape, 3)).copy()
+    """Paint body, label pattern and marks in unshaded linear colours; `x` is -1 to 1 over the product."""
+    image = np.broadcast_to(parse_hex_color(product.body_color), (*x.shape, 3)).copy()
     scale = 0.36 if product.family == "bar" else 1.0
     middle = 0.25 if product.family == "bottle" else 0.0
     v = (y - middle) / scale
     if product.family in ("can", "bottle"):
-        picture[np.abs(y) > (0.74 if product.family == "can" else 0.93)] = parse_hex_color("b8bcc4")  # lid and foot
-        picture[(y < -0.82) & (product.family == "bottle")] = parse_hex_color(product.mark_color)  # cap
-    picture[LABEL_PATTERNS[product.pattern](x, v)] = parse_hex_color(product.label_color)
-    picture[text_mark_mask(product.name, x, v)] = parse_hex_color(product.mark_color)
-    return picture
+        image[np.abs(y) > (0.74 if product.family == "can" else 0.93)] = parse_hex_color("b8bcc4")  # lid and foot
+        image[(y < -0.82) & (product.family == "bottle")] = parse_hex_color(product.mark_color)  # cap
+    image[LABEL_PATTERNS[product.pattern](x, v)] = parse_hex_color(product.label_color)
+    image[text_mark_mask(product.name, x, v)] = parse_hex_color(product.mark_color)
+    return image
 
 
 LABEL_PATTERNS: dict[str, Callable[[FloatArray, FloatArray], NDArray[np.bool_]]] = {
@@ -191,7 +193,7 @@ LABEL_PATTERNS: dict[str, Callable[[FloatArray, FloatArray], NDArray[np.bool_]]]
 
 
 def text_mark_mask(product_name: str, x: FloatArray, v: FloatArray) -> NDArray[np.bool_]:
-    """A line of dots that looks like a word, always the same for a name."""
+    """Return the mask of a line of dots that looks like a word; it depends only on the product's name."""
     dots = (
         np.random.Generator(np.random.Philox(key=crc32(product_name.encode()))).random(
             (DOT_ROWS_PER_GLYPH, GLYPHS_PER_LINE, DOT_COLUMNS_PER_GLYPH)
@@ -208,5 +210,5 @@ def text_mark_mask(product_name: str, x: FloatArray, v: FloatArray) -> NDArray[n
 
 
 def parse_hex_color(hex_code: str) -> FloatArray:
-    """RRGGBB in linear light."""
+    """Convert an sRGB colour RRGGBB to linear red, green and blue."""
     return srgb_decode(np.array([int(hex_code[i : i + 2], 16) for i in (0, 2, 4)]) / 255)

@@ -1,7 +1,7 @@
-"""Renders what the camera of a vending machine sees: a product on a shelf, its neighbours, and the light.
+"""Render what the camera of a vending machine sees: a product on a shelf, its neighbours, and the light.
 
-A picture is a function of a seed and its index. The light is a `Scene` in physical units: turning one of its dials
-changes the pictures as the world would, by a known cause and size.
+An image is a function of a seed and its index. Light and camera are a `Scene` in physical units: changing one of its
+settings changes the images as in the real world, by a known cause and amount.
 """
 
 import math
@@ -28,35 +28,35 @@ from equipoise.images.png import jpeg_round_trip
 from equipoise.rng import example_uniforms
 from equipoise.workloads.vending.products import Product, draw_sprites
 
-RENDER_BATCH_SIZE = 32  # pictures: their planes stay in a processor's cache
-TEXTURE_PATCHES_PER_SIDE = 5  # patches of the wall's texture a side
+RENDER_BATCH_SIZE = 32  # small enough that the batch stays in a processor's cache
+TEXTURE_PATCHES_PER_SIDE = 5  # of the wall's texture
 SCENE_DRAW_NAMES = (
     *("turn", "scale", "right", "down", "squeeze", "slant"),  # the product's pose
     *("beside_left", "beside_right", "gap_left", "gap_right", "behind"),  # its neighbours
-    *("wall", "wall_warmth", "shade", "shelf", "wood", "texture"),  # the ground
-    *("rod", "rod_place", "rod_turn", "rod_width", "rod_grey"),  # what stands in front
+    *("wall", "wall_warmth", "shade", "shelf", "wood", "texture"),  # the background
+    *("rod", "rod_place", "rod_turn", "rod_width", "rod_grey"),  # the wire in front
     *("kelvin", "exposure", "blur", "noise", "spot_down", "spot_right"),  # the light and the camera
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
-    """Light and camera. Each picture varies a little about it."""
+    """Light and camera of a set of images; each image varies a little about it."""
 
     kelvin: float = 6500.0
-    """colour temperature of the light; the camera is balanced for 6500"""
+    """colour temperature of the light in kelvin; the camera is balanced for 6500"""
     exposure: float = 0.0
-    """stops"""
+    """exposure of the camera in stops relative to normal"""
     veil: float = 0.0
-    """share of what is seen that is light reflected by the table, over the whole picture"""
+    """fraction of each pixel that is reflected light, over the whole image"""
     highlight: float = 0.0
-    """brightness of its reflected spot, off the centre, in full exposures"""
+    """brightness of a reflected spot off the centre, in full exposures"""
     blur: float = 0.0
-    """standard deviation of defocus, in pixels of a picture of 64"""
+    """standard deviation of the Gaussian blur, in pixels of an image with 64 pixels per side"""
     noise: float = 0.01
-    """of the sensor at full exposure, in full exposures"""
+    """standard deviation of the sensor noise at full exposure, in full exposures"""
     jpeg: int = 100
-    """quality of compression; 100 is none"""
+    """quality of JPEG compression; 100 is no compression"""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -79,49 +79,49 @@ SCENE_RANGES = {
 def render_images(
     products: Sequence[Product], indices: NDArray[np.int64], seed: int, size: int, scene: Scene | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Pictures, uint8 (examples, 3, size, size), and which product each shows: the index modulo their number."""
+    """Render images, uint8 (examples, 3, size, size), and their labels: the index modulo the number of products."""
     scene, labels = scene or Scene(), indices % len(products)
-    parts = [
+    batches = [
         render_batch(products, indices[start : start + RENDER_BATCH_SIZE], seed, size, scene)
         for start in range(0, len(indices), RENDER_BATCH_SIZE)
     ]
-    return torch.cat(parts), torch.from_numpy(labels)
+    return torch.cat(batches), torch.from_numpy(labels)
 
 
 def render_batch(products: Sequence[Product], indices: NDArray[np.int64], seed: int, size: int, scene: Scene) -> Tensor:
-    """A few pictures at a time."""
+    """Render one small batch of images as uint8 (examples, 3, size, size)."""
     table = example_uniforms(seed, np.zeros_like(indices), indices, len(SCENE_DRAW_NAMES))
-    drawn = dict(zip(SCENE_DRAW_NAMES, table.T, strict=True))
-    linear = compose_scene(draw_sprite_atlas(tuple(products), size), indices % len(products), drawn, size)
-    return apply_jpeg_compression(apply_exposure(linear, drawn, scene), scene.jpeg)
+    draws = dict(zip(SCENE_DRAW_NAMES, table.T, strict=True))
+    linear = compose_scene(draw_sprite_atlas(tuple(products), size), indices % len(products), draws, size)
+    return apply_jpeg_compression(apply_exposure(linear, draws, scene), scene.jpeg)
 
 
 @lru_cache(maxsize=8)
 def draw_sprite_atlas(products: tuple[Product, ...], size: int) -> Tensor:
-    """Drawings of the products, as fine as the pictures that show them."""
+    """Draw and cache the sprites of products at `size` pixels per side: (products, 4, size, size)."""
     return torch.from_numpy(draw_sprites(products, size))
 
 
 def compose_scene(
     product_sprites: Tensor, labels: NDArray[np.int64], draws: dict[str, NDArray[np.float64]], size: int
 ) -> Tensor:
-    """What stands in front of the camera, in linear light under white."""
+    """Compose background, neighbours, product and wire in linear light under white."""
     scene = draw_background(draws, size)
-    darker = broadcast_per_image(0.45 + 0.4 * draws["behind"], scene)
+    neighbor_gain = broadcast_per_image(0.45 + 0.4 * draws["behind"], scene)
     for side, gap, sign in (("beside_left", "gap_left", -1), ("beside_right", "gap_right", 1)):
-        other = (draws[side] * len(product_sprites)).astype(np.int64)
-        right, strip = sign * (1.0 + 0.3 * draws[gap]), neighbor_columns(size, sign)
-        next_to = place_sprite(
-            product_sprites.index_select(0, torch.from_numpy(other)),
+        neighbor_labels = (draws[side] * len(product_sprites)).astype(np.int64)
+        right, columns = sign * (1.0 + 0.3 * draws[gap]), neighbor_columns(size, sign)
+        neighbor = place_sprite(
+            product_sprites.index_select(0, torch.from_numpy(neighbor_labels)),
             0.8,
             right,
             0.05 * to_signed_range(draws[gap]),
             0 * right,
             1.0,
-            columns=strip,
+            columns=columns,
         )
-        scene[..., strip] = alpha_composite(next_to, scene[..., strip], darker)
-    mine = place_sprite(
+        scene[..., columns] = alpha_composite(neighbor, scene[..., columns], neighbor_gain)
+    product = place_sprite(
         product_sprites.index_select(0, torch.from_numpy(labels)),
         0.62 + 0.3 * draws["scale"],
         0.16 * to_signed_range(draws["right"]),
@@ -130,11 +130,11 @@ def compose_scene(
         0.82 + 0.18 * draws["squeeze"],
         0.16 * to_signed_range(draws["slant"]),
     )
-    return draw_rod(alpha_composite(mine, scene), draws)
+    return draw_rod(alpha_composite(product, scene), draws)
 
 
 def to_signed_range(draws: NDArray[np.float64]) -> NDArray[np.float64]:
-    """0 to 1 as -1 to 1."""
+    """Map draws from 0 to 1 to the range -1 to 1."""
     return 2 * draws - 1
 
 
@@ -148,34 +148,34 @@ def place_sprite(
     slant: NDArray[np.float64] | float = 0.0,
     columns: slice = slice(None),
 ) -> Tensor:
-    """Each drawing moved, turned by radians, narrowed as if seen from the side, and slanted; as seen in `columns`."""
+    """Scale, move, rotate (radians), squeeze and slant each sprite; return only the `columns` of the result."""
     zero = np.zeros(len(sprite))
     cos, sin = np.cos(turn), np.sin(turn)
     a, b = cos / (scale * squeeze + zero), sin / (scale * squeeze + zero)
     c, d = (slant * cos - sin) / (scale + zero), (slant * sin + cos) / (scale + zero)
     side = sprite.shape[-1]
-    down_at = torch.arange(side) * (2 / side) + (1 / side - 1)
-    right_at = down_at[columns]
-    grid = torch.empty(len(sprite), side, len(right_at), 2)
+    down_axis = torch.arange(side) * (2 / side) + (1 / side - 1)
+    right_axis = down_axis[columns]
+    grid = torch.empty(len(sprite), side, len(right_axis), 2)
     for axis, (along, across, offset) in enumerate([(a, b, -(a * right + b * down)), (c, d, -(c * right + d * down))]):
-        by_row = broadcast_per_image(across, grid) * down_at.view(1, 1, side, 1) + broadcast_per_image(offset, grid)
-        torch.add(broadcast_per_image(along, grid) * right_at, by_row, out=grid[:, None, :, :, axis])
+        by_row = broadcast_per_image(across, grid) * down_axis.view(1, 1, side, 1) + broadcast_per_image(offset, grid)
+        torch.add(broadcast_per_image(along, grid) * right_axis, by_row, out=grid[:, None, :, :, axis])
     return F.grid_sample(sprite, grid, align_corners=False)
 
 
 def neighbor_columns(size: int, sign: int) -> slice:
-    """The columns in which a neighbour may stand."""
+    """Return the columns that a neighbour on the left (`sign` -1) or right (1) may cover."""
     width = math.ceil(0.37 * size)
     return slice(0, width) if sign < 0 else slice(size - width, size)
 
 
 def alpha_composite(front: Tensor, back: Tensor, gain: Tensor | float = 1.0) -> Tensor:
-    """A drawing with cover in front of a picture."""
+    """Composite a premultiplied sprite, brightened by `gain`, over an image."""
     return (front[:, :3] * gain).add_((1 - front[:, 3:]) * back)
 
 
 def draw_background(draws: dict[str, NDArray[np.float64]], size: int) -> Tensor:
-    """Wall and shelf."""
+    """Draw wall and shelf in linear light: (examples, 3, size, size)."""
     count = len(draws["wall"])
     patches = example_uniforms(
         1, np.zeros(count, np.int64), (draws["texture"] * 2**40).astype(np.int64), TEXTURE_PATCHES_PER_SIDE**2
@@ -192,26 +192,26 @@ def draw_background(draws: dict[str, NDArray[np.float64]], size: int) -> Tensor:
 
 
 def draw_rod(linear_image: Tensor, draws: dict[str, NDArray[np.float64]]) -> Tensor:
-    """In front of half of the products, a piece of the wire that holds them."""
+    """Draw a piece of the wire that holds products, in front of half of them."""
     size = linear_image.shape[-1]
     across = torch.linspace(-1, 1, size)
     turn = np.pi * (draws["rod_turn"] - 0.5)
-    away = broadcast_per_image(np.cos(turn), linear_image) * across.view(1, 1, 1, -1) + broadcast_per_image(
+    distance = broadcast_per_image(np.cos(turn), linear_image) * across.view(1, 1, 1, -1) + broadcast_per_image(
         np.sin(turn), linear_image
     ) * across.view(1, 1, -1, 1)
-    away = (away - broadcast_per_image(0.5 * to_signed_range(draws["rod_place"]), linear_image)).abs()
+    distance = (distance - broadcast_per_image(0.5 * to_signed_range(draws["rod_place"]), linear_image)).abs()
     width = broadcast_per_image((0.03 + 0.07 * draws["rod_width"]) * (draws["rod"] < 0.5), linear_image)
-    cover = ((width - away) * (size / 2) + 0.5).clamp(0, 1) * (width > 0)
+    alpha = ((width - distance) * (size / 2) + 0.5).clamp(0, 1) * (width > 0)
     grey = broadcast_per_image(0.1 + 0.5 * draws["rod_grey"], linear_image) * (
-        1.2 - away / width.clamp(min=1e-3)
+        1.2 - distance / width.clamp(min=1e-3)
     ).clamp(0.3, 1.2)
-    return torch.lerp(linear_image, grey, cover)
+    return torch.lerp(linear_image, grey, alpha)
 
 
 def apply_exposure(linear_image: Tensor, draws: dict[str, NDArray[np.float64]], scene_settings: Scene) -> Tensor:
-    """What the camera makes of it: uint8."""
+    """Apply light, reflections, defocus and sensor noise to a linear image; return it as uint8 sRGB."""
     size = linear_image.shape[-1]
-    mired = 1e6 / scene_settings.kelvin + 3 * to_signed_range(draws["kelvin"])  # equal steps of these look equal
+    mired = 1e6 / scene_settings.kelvin + 3 * to_signed_range(draws["kelvin"])  # equal steps in mired look equal
     stops = scene_settings.exposure + 0.12 * to_signed_range(draws["exposure"])
     lamp = broadcast_per_image(blackbody_gain(1e6 / mired) * 2 ** stops[:, None], linear_image)
     linear = linear_image * lamp
@@ -232,7 +232,7 @@ def apply_exposure(linear_image: Tensor, draws: dict[str, NDArray[np.float64]], 
 
 
 def apply_jpeg_compression(images: Tensor, quality: int) -> Tensor:
-    """Through JPEG and back."""
+    """Compress images as JPEG of a quality and decode them; 100 returns them unchanged."""
     if quality == 100:
         return images
-    return torch.stack([torch.from_numpy(jpeg_round_trip(one, quality)) for one in images])
+    return torch.stack([torch.from_numpy(jpeg_round_trip(image, quality)) for image in images])

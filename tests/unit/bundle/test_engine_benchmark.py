@@ -44,5 +44,5 @@ def test_the_fastest_that_agrees_and_is_never_slower_than_eager_wins():
 
 
 def test_an_export_that_answers_otherwise_than_the_model_is_refused():
-    with pytest.raises(ValueError, match="does not answer as the model does"):
+    with pytest.raises(ValueError, match="does not predict what the model predicts"):
         select_engine([result("eager", 1.0, 1.0, agrees=False), result("a", 0.1, 0.1)])

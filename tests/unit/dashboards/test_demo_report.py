@@ -28,9 +28,9 @@ RECORDS = {
     "sweep/confirm.json": {
         "seconds": 4.74,
         "inside": True,
-        "foretold": {"low": 3.52, "high": 5.53},
-        "examples": {"value": 900.0, "foretold": 1000.0, "ratio": 0.9},
-        "step": {"value": 0.0027, "foretold": 0.0015, "ratio": 1.8},
+        "predicted": {"low": 3.52, "high": 5.53},
+        "examples": {"value": 900.0, "predicted": 1000.0, "ratio": 0.9},
+        "step": {"value": 0.0027, "predicted": 0.0015, "ratio": 1.8},
     },
     "vending/record.json": {"laps": [{"seen": 5760}]},
     "bundles/vending/bundle.json": {"metrics": {"accuracy": 0.978}, "engine": {"name": "onnxruntime"}},
@@ -78,19 +78,19 @@ def test_each_line_is_of_its_record(demo):
     found = read_demo_records(demo)
     require_numbers(found)
     assert summarize_demo(found) == {
-        "plan": "2 workers x 24 at a learning rate of 0.137: about 4.51 s to the target (3.52 s to 5.53 s);"
-        " the confirming run took 4.74 s: inside of what was foretold",
-        "model": "97.8% right on test after 5,760 examples; answers by onnxruntime",
-        "service": "97.0% of 400 right",
-        "drift": "37.0% of 400 right; colour temperature, for the last 397 of 811 requests",
-        "remedy": "100 labels, 1,234 requests meanwhile, 0 unanswered; 93.0% of 400 right under the new light,"
-        " 97.5% of 400 right under the old one: 93.3% of what was lost is back",
+        "plan": "2 workers x 24 at a learning rate of 0.137: predicted 4.51 s to the target (3.52 s to 5.53 s);"
+        " confirmation run: 4.74 s, inside the predicted interval",
+        "model": "test accuracy 97.8% after 5,760 examples; engine onnxruntime",
+        "service": "97.0% of 400 answers correct",
+        "drift": "37.0% of 400 answers correct; cause: colour temperature, for the last 397 of 811 requests",
+        "remedy": "100 labels, 1,234 requests in the meantime, 0 unanswered; 93.0% of 400 answers correct under the new"
+        " light, 97.5% of 400 answers correct under the old light: 93.3% of the lost accuracy recovered",
     }
 
 
 def test_a_plan_that_did_not_keep_its_word_is_told_so():
     confirm = RECORDS["sweep/confirm.json"]
-    why = "outside of what was foretold, with 0.90 of the examples and steps that took 1.80 of the time"
+    why = "outside the predicted interval, with 0.90 times the predicted examples and 1.80 times the predicted time"
     assert why in describe_confirmation({**confirm, "inside": False})
     assert "did not reach" in describe_confirmation({**confirm, "seconds": None})
 
@@ -100,6 +100,6 @@ def test_the_page_shows_what_was_right(demo):
     (panel,) = page.iter_panels()
     assert list(panel.figure.data[0].y) == [right / whole for whole, right in SENT.values()]
     text = render_html(page)
-    for words in ("97.8% right on test", "1,234 requests", "sweep/curve.html", "3. c: 53 s"):
+    for words in ("test accuracy 97.8%", "1,234 requests", "sweep/curve.html", "3. c: 53 s"):
         assert words in text
     json.dumps(summarize_demo(read_demo_records(demo)))

@@ -50,7 +50,7 @@ def test_no_share_of_a_change_is_more_than_was_tried(change, most):
 
 
 def test_a_change_that_is_none_is_refused():
-    with pytest.raises(ValueError, match="there is no change of weather"):
+    with pytest.raises(ValueError, match="unknown corruption 'weather'"):
         _ = CorruptionAmount("weather", "", 1.0).corruption
 
 

@@ -55,8 +55,8 @@ def test_bets_are_a_fair_game_at_most_while_ranks_are_uniform():
     rank = base.ranks(figures) - 0.5
     assert rank.mean() == pytest.approx(0, abs=1e-6) and np.abs(rank).max() <= 0.5
     for sign in (-1, 1):
-        assert (1 + sign * rank - base.wider).mean(0).max() <= 1
-    assert base.wider == rank_margin(base.usual.counts.min()) and count == 600
+        assert (1 + sign * rank - base.rank_margin).mean(0).max() <= 1
+    assert base.rank_margin == rank_margin(base.usual.counts.min()) and count == 600
 
 
 def test_ranks_of_tied_scores_lie_in_their_middle():

@@ -122,7 +122,7 @@ def test_of_few_pictures_nothing_is_known(beside, count):
     found = verdict(some(count=count), beside)
     assert found["state"] == ("unknown" if count < MIN_DATASET_IMAGES else "ok")
     if count < MIN_DATASET_IMAGES:
-        assert found["why"] == f"{count} pictures were given: 30 are needed" and found["accuracy"] == "unknown"
+        assert found["why"] == f"{count} images were given; at least 30 are needed" and found["accuracy"] == "unknown"
 
 
 def test_order_of_pictures_is_nothing_to_a_verdict(beside):

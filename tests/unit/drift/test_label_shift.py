@@ -176,7 +176,7 @@ def test_a_window_elsewhere_has_moved():
         (lambda: estimate_label_shift(np.eye(3), OLD, OLD), "both for 4 classes"),
         (lambda: estimate_label_shift(np.ones((4, 4)), OLD, OLD), "do not sum to 1"),
         (lambda: estimate_label_shift(np.eye(4), OLD, np.zeros(4)), "not all 0"),
-        (lambda: adapt_posteriors(np.zeros((2, 3)), 1.0, np.ones(4)), "a score for each"),
+        (lambda: adapt_posteriors(np.zeros((2, 3)), 1.0, np.ones(4)), "a logit for each"),
         (lambda: adapt_posteriors(np.full((2, 3), np.inf), 1.0, np.ones(3)), "finite rows"),
         (lambda: adapt_posteriors(np.zeros((2, 3)), 0.0, np.ones(3)), "cannot be used"),
         (lambda: adapt_posteriors(np.zeros((2, 3)), 1.0, np.zeros(3)), "cannot be used"),

@@ -269,13 +269,12 @@ def test_a_model_that_is_reset_begins_anew_and_no_other(rows, tmp_path):
 
 def test_of_a_model_without_reference_nothing_is_known_and_why_is_said(tmp_path):
     made = Monitor(tmp_path, ASKED)
-    assert made.compute_verdict(STREAM)["why"] == "no request was seen"
+    assert made.compute_verdict(STREAM)["why"] == "no request was observed"
     made.register(STREAM, {"classes": np.array(CLASSES), "width": np.array(9)})
     made.submit_report(Report("a", 1, [tick(1, 1)]), 0.0)
     for one in (made, Monitor(tmp_path, ASKED)):
-        assert (
-            one.compute_verdict(STREAM)["state"] == "unknown" and "publish again" in one.compute_verdict(STREAM)["why"]
-        )
+        verdict = one.compute_verdict(STREAM)
+        assert verdict["state"] == "unknown" and "publish the bundle again" in verdict["why"]
         assert not one.detectors
 
 

@@ -88,7 +88,7 @@ def test_grey_pictures_vary_too(name):
 
 @pytest.mark.parametrize("name", ["kelvin", "reflection"])
 def test_light_has_three_colours(name):
-    with pytest.raises(ValueError, match="light has three colours, the pictures 1 channel"):
+    with pytest.raises(ValueError, match="cannot relight images of 1 channels"):
         Augment(**EVERYTHING[name])(pictures(8, 1), 0, np.zeros(8, np.int64), np.arange(8))
 
 

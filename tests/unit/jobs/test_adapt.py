@@ -71,13 +71,13 @@ def test_a_link_is_not_pointed_back_to_what_is_no_bundle(tmp_path, before, capsy
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--roll-back",), "--roll-back takes --link"),
-        (("--roll-back", "--link", "nowhere"), "nothing is known of a bundle before"),
+        (("--roll-back",), "--link is missing"),
+        (("--roll-back", "--link", "nowhere"), "no previous bundle is recorded"),
         (("--verdict", "v.json"), "is not a bundle"),
-        (("--verdict", "v.json", "--out", "there"), "is there already"),
-        (("--verdict", "v.json", "--out", "there/file/out"), "nothing can be written"),
-        (("--verdict", "v.json", "--link", "there"), "is no link"),
-        (("--verdict", "v.json", "--link", "none/link"), "no folder: make it first"),
+        (("--verdict", "v.json", "--out", "there"), "already exists"),
+        (("--verdict", "v.json", "--out", "there/file/out"), "is not a writable folder"),
+        (("--verdict", "v.json", "--link", "there"), "is not a symbolic link"),
+        (("--verdict", "v.json", "--link", "none/link"), "is not a folder; create it first"),
         (("--verdict", "v.json", "--capture-dir", "none"), "is not a folder"),
     ],
 )
@@ -94,30 +94,30 @@ def test_what_cannot_be_is_said_in_a_sentence_before_anything_is_learned(
 
 def test_a_bundle_is_not_published_into_another(dry, digits):
     status, said = dry(DRIFT, "--out", digits / "inner")
-    assert status == 2 and "which it would spoil" in said.err
+    assert status == 2 and "would damage the bundle" in said.err
 
 
 @pytest.mark.parametrize(
     ("verdict", "words"),
     [
         ("{", "JSON"),
-        ([], "is no verdict"),
+        ([], "is not a verdict"),
         ({"label": "cat"}, "(state: Field required)"),
-        ({"state": "drift"}, "names the cause None; there are: colour temperature"),
-        (DRIFT | {"cause": "gremlins"}, "names the cause 'gremlins'"),
+        ({"state": "drift"}, "unknown cause None; choose one of: colour temperature"),
+        (DRIFT | {"cause": "gremlins"}, "unknown cause 'gremlins'"),
         (DRIFT | {"cause": []}, "(cause: "),
         (DRIFT | {"effects": None}, "(effects: "),
         (DRIFT | {"effects": [{}]}, "(effects.0.cause: "),
         (DRIFT | {"effects": [DARK | {"value": "x"}]}, "(effects.0.value: "),
-        (json.dumps(DRIFT | {"effects": [DARK | {"value": float("nan")}]}), "a number in it is none"),
-        (DRIFT | {"effects": [DARK | {"detail": "purple"}]}, "tells of exposure 'purple'"),
-        (DRIFT | {"effects": [{"cause": "tint", "detail": "greener", "value": 0.1}]}, "pictures cannot show"),
-        (DRIFT | {"effects": []}, "does not say how much of exposure"),
+        (json.dumps(DRIFT | {"effects": [DARK | {"value": float("nan")}]}), "NaN and Infinity are not allowed"),
+        (DRIFT | {"effects": [DARK | {"detail": "purple"}]}, "names exposure 'purple'"),
+        (DRIFT | {"effects": [{"cause": "tint", "detail": "greener", "value": 0.1}]}, "images cannot show"),
+        (DRIFT | {"effects": []}, "gives no size for exposure"),
         (DRIFT | {"model": "vending"}, "is on model vending, --bundle is digits"),
         (DRIFT | {"version": "abc"}, "is on version abc"),
         (DRIFT | {"cause": "label shift", "effects": [], "classes": [1, 2]}, "(classes: "),
         (DRIFT | {"cause": "label shift", "effects": [], "classes": {"0": -1}}, "(classes.0: "),
-        (DRIFT | {"cause": "label shift", "effects": [], "classes": {"cat": 9}}, "a class 'cat'"),
+        (DRIFT | {"cause": "label shift", "effects": [], "classes": {"cat": 9}}, "lacks its class 'cat'"),
         (DRIFT | {"cause": "label shift", "effects": [], "classes": {"0": 900}}, "no reference to compare with"),
     ],
 )
@@ -128,7 +128,9 @@ def test_a_verdict_that_is_none_is_refused_in_a_sentence(dry, verdict, words):
 
 def test_what_would_be_done_is_said(dry):
     status, said = dry(DRIFT)
-    assert status == 0 and "under exposure darker -1 stops, from 40% to 140% of it, and 0 labels" in said.out
+    assert (
+        status == 0 and "under exposure darker -1 stops, at 40% to 140% of that size, and 0 labelled images" in said.out
+    )
     status, said = dry({"state": "ok", "why": "all is well"})
     assert status == 0 and said.out == "nothing to adapt to: all is well\n"
     status, said = dry(DRIFT | {"cause": "blur", "effects": []})
@@ -145,7 +147,7 @@ def test_labels_from_before_the_drift_are_none(dry, tmp_path):
         kept.label_capture(held["id"], "7", ["7"])
     for at, count in ((before, 1), ("2020-01-01T00:00:00+00:00", 2)):
         status, said = dry(DRIFT | {"since": {"at": at, "images": 5}}, "--capture-dir", tmp_path / "kept")
-        assert status == 0 and f"{count} labelled pictures" in said.out
+        assert status == 0 and f"{count} labelled images" in said.out
     status, said = dry(DRIFT | {"since": {"at": "then"}}, "--capture-dir", tmp_path / "kept")
     assert status == 2 and "(since.at: " in said.err
     assert sum(kept.export_labelled(tmp_path / "out", ["7"], datetime.fromisoformat(before).timestamp()).values()) == 1
@@ -160,7 +162,7 @@ def test_labels_of_other_models_classes_are_none(dry, tmp_path):
     for place, one in enumerate(kept.list_captures(limit=None)):
         kept.label_capture(one["id"], "7" if place < 4 else "cat", ["cat", "7"])
     status, said = dry(DRIFT | {"cause": "features", "effects": []}, "--capture-dir", tmp_path / "kept")
-    assert status == 4 and "4 labelled pictures" in said.out
+    assert status == 4 and "4 labelled images" in said.out
 
 
 def test_a_bundle_that_does_not_say_how_it_was_made_is_refused(digits):
@@ -207,8 +209,8 @@ def odd():
     [
         ((401, b'{"error": "give an API key"}'), "answers 401: give an API key"),
         ((503, b"<html>"), "answers 503: Service Unavailable"),
-        ((200, b"<html>"), "gives no verdict"),
-        ((200, b"[]"), "is no verdict"),
+        ((200, b"<html>"), "cannot get a verdict"),
+        ((200, b"[]"), "is not a verdict"),
     ],
 )
 def test_what_the_service_says_instead_of_a_verdict_is_told(digits, odd, capsys, say, words):
@@ -230,9 +232,9 @@ def test_an_address_where_nobody_answers_is_told(digits, capsys, service):
     ("service", "said"),
     [
         ("http://name:open-sesame@127.0.0.1:9", "has a password in it"),
-        ("file:///etc/hostname", "is no address: give one such as"),
-        ("", "is no address: give one such as"),
-        ("http://[::1", "gives no verdict"),
+        ("file:///etc/hostname", "is not an HTTP URL; give one such as"),
+        ("", "is not an HTTP URL; give one such as"),
+        ("http://[::1", "cannot get a verdict"),
     ],
 )
 def test_an_address_that_is_none_is_refused(digits, capsys, service, said):
@@ -247,7 +249,7 @@ def test_a_key_that_is_none_is_said_to_be_the_keys_fault(digits, tmp_path, capsy
     service = ("--service", "http://127.0.0.1:9", "--key", tmp_path / key)
     assert run("--bundle", digits, *service, "--dry-run") == 2
     told = capsys.readouterr().err
-    assert told.startswith(f"error: --key {tmp_path / key}") and "open-sesame" not in told
+    assert told.startswith(f"error: cannot read --key {tmp_path / key}") and "open-sesame" not in told
 
 
 def test_a_link_says_which_bundle(digits, tmp_path, capsys):
@@ -255,7 +257,7 @@ def test_a_link_says_which_bundle(digits, tmp_path, capsys):
     (tmp_path / "verdict.json").write_text(json.dumps(DRIFT))
     assert run("--link", tmp_path / "served", "--verdict", tmp_path / "verdict.json", "--dry-run") == 0
     assert run("--verdict", tmp_path / "verdict.json", "--dry-run") == 2
-    assert "give --bundle with the model, or --link" in capsys.readouterr().err
+    assert "give --bundle with its bundle, or --link" in capsys.readouterr().err
 
 
 def test_a_verdict_is_asked_for_once(digits, tmp_path):

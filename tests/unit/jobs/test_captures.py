@@ -57,7 +57,10 @@ def test_without_options_it_lists_what_there_is(call, kept, tmp_path):
     assert [line.split()[0] for line in said.splitlines()[2:]] == ids and "3 0.75" in said
     (place / "notes.txt").write_text("")
     CaptureStore(str(place)).label_capture(ids[0], "8", ["8"])
-    assert "labelled 8" in call("--capture-dir", place)[1] and "no whole capture: 1" in call("--capture-dir", place)[1]
+    assert (
+        "labelled 8" in call("--capture-dir", place)[1]
+        and "not complete captures: 1" in call("--capture-dir", place)[1]
+    )
     found = json.loads(call("--capture-dir", place, "--json")[1])
     assert found["captures"]["drift"] == {"labelled": 1, "unlabelled": 2} and found["skipped"] == 1
     assert [one["id"] for one in found["first"]] == [*ids[1:], ids[0]]
@@ -67,7 +70,7 @@ def test_labels_and_the_folder_to_train_on(call, kept, tmp_path):
     place, ids = kept
     rows = table(tmp_path / "labels.csv", [(ids[0], "3"), (ids[1], "8"), (ids[2], "8")])
     status, said, _ = call("--capture-dir", place, "--labels", rows, "--out", tmp_path / "out")
-    assert (status, said) == (0, f"3 labelled\n{tmp_path}/out: 3 pictures (1 3, 2 8)\n")
+    assert (status, said) == (0, f"3 labelled\n{tmp_path}/out: 3 images (1 3, 2 8)\n")
     names, paths, _ = find_labelled_images(tmp_path / "out")
     assert names == ["3", "8"] and {path.stem for path in paths} == set(ids[:3])
     status, said, _ = call("--capture-dir", place, "--out", tmp_path / "more", "--json")
@@ -89,12 +92,12 @@ def test_what_cannot_be_is_one_sentence_and_exit_status_2(call, kept, tmp_path):
     (tmp_path / "latin.csv").write_bytes("id,label\né".encode("latin-1"))
     wrong = table(tmp_path / "wrong.csv", [(ids[0], "3"), (ids[1], "5")])
     for words, sentence in (
-        (("--capture-dir", tmp_path / "none"), "is not a folder: give the one that the service keeps captures in"),
-        (("--capture-dir", "nonsense://x"), "nonsense:// is no object store: give s3://"),
+        (("--capture-dir", tmp_path / "none"), "it is not a folder; give the one where the service keeps captures"),
+        (("--capture-dir", "nonsense://x"), "nonsense:// is not a supported object store: give s3://"),
         (("--capture-dir", place, "--labels", wrong), "row 3: there is no class '5'; there are: 3, 8"),
-        (("--capture-dir", place, "--labels", tmp_path / "no.csv"), "cannot be read (No such file or directory)"),
-        (("--capture-dir", place, "--labels", tmp_path / "latin.csv"), "is not a text"),
-        (("--capture-dir", tmp_path / "empty", "--labels", wrong), "holds no captures: there is nothing to label"),
+        (("--capture-dir", place, "--labels", tmp_path / "no.csv"), "no.csv: No such file or directory"),
+        (("--capture-dir", place, "--labels", tmp_path / "latin.csv"), "is not UTF-8 text"),
+        (("--capture-dir", tmp_path / "empty", "--labels", wrong), "cannot label captures: "),
         (("--capture-dir", place, "--labels", wrong, "--bundle", tmp_path), "is not a bundle"),
         (("--capture-dir", place, "--out", tmp_path / "out"), "is labelled: there is nothing to export"),
     ):
@@ -109,5 +112,5 @@ def test_an_export_is_never_written_over(call, kept, tmp_path):
     assert call("--capture-dir", place, "--out", tmp_path) == (
         2,
         "",
-        f"error: {tmp_path} exists already: give another name, or remove it\n",
+        f"error: cannot write {tmp_path}: it exists already; give another name, or remove it\n",
     )

@@ -67,7 +67,7 @@ def test_a_new_run_starts(tmp_path):
 def test_damage_is_said_with_what_to_do(out, file, content):
     folder = out / CHECKPOINTS_FOLDER if file == CHECKPOINT_SNAPSHOT_FILE else out / CHECKPOINTS_FOLDER / "checkpoint_1"
     (folder / file).write_text(content)
-    with pytest.raises(ValueError, match=r"cannot be gone on from .*: remove .* to train from the start"):
+    with pytest.raises(ValueError, match=r"cannot resume .*: its checkpoint is unusable .*; remove .* to train"):
         find_last_lap(out, model)
 
 
@@ -88,7 +88,7 @@ def test_what_may_not_be_read_is_not_to_be_removed(out):
 
 def test_a_checkpoint_that_is_gone_is_missed(out):
     (out / CHECKPOINTS_FOLDER / "checkpoint_1" / TRAINING_STATE_FILE).unlink()
-    with pytest.raises(ValueError, match="cannot be gone on from"):
+    with pytest.raises(ValueError, match="cannot resume"):
         find_last_lap(out, model)
 
 

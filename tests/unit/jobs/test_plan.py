@@ -69,8 +69,8 @@ def test_what_was_asked_for_is_answered_on_the_screen_too(call, tables):
     assert re.match(r"at 1x4: a step takes [\d.]+ ms \([\d.]+ to [\d.]+\) at 16, ", near) and "timed" not in near
     assert far.endswith("; no more than 4 workers were timed")
     assert "at 2x4: needs rows of several workers on several nodes" in said.out
-    [foretold] = [row for row in facts["statistical"]["predictions"] if row["global_batch"] == 300]
-    assert f"at a global batch of 300: {foretold['examples']:,.0f} examples (" in said.out
+    [predicted] = [row for row in facts["statistical"]["predictions"] if row["global_batch"] == 300]
+    assert f"at a global batch of 300: {predicted['examples']:,.0f} examples (" in said.out
 
 
 def test_a_place_that_nothing_tells_of_is_left_open(call, tables):
@@ -88,7 +88,7 @@ def test_deadline_and_budget(call, tables):
     _, _, paid = call(*tables, "--budget", f"{cost / 3600 * 3.06:.6f}usd", "--price", 3.06)
     assert paid["plan"]["worker_seconds"] <= cost
     _, said, none = call(*tables, "--deadline", "1s")
-    assert none["plan"] is None and "nothing keeps what was asked" in said.out
+    assert none["plan"] is None and "no plan is within the given limits" in said.out
 
 
 @pytest.mark.parametrize(

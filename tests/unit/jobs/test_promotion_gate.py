@@ -7,12 +7,12 @@ from jobs.publishing.promotion_gate import label_shift_rejection_reason, rejecti
     ("clean", "drifted", "words"),
     [
         ([(0.97, 0.966)], [(0.5, 0.95)], None),
-        ([(0.97, 0.964)], [(0.5, 0.95)], "0.60% lost on clean pictures"),
-        ([(0.97, 0.97), (0.96, 0.95)], [(0.5, 0.95)], "1.00% lost on clean pictures"),
-        ([(0.97, 0.97)], [(0.5, 0.7)], "20.00% came back of 47.00%"),
-        ([(0.97, 0.97)], [(0.5, 0.95), (0.6, 0.7)], "10.00% came back of 37.00%"),
+        ([(0.97, 0.964)], [(0.5, 0.95)], "0.60% accuracy lost on clean images"),
+        ([(0.97, 0.97), (0.96, 0.95)], [(0.5, 0.95)], "1.00% accuracy lost on clean images"),
+        ([(0.97, 0.97)], [(0.5, 0.7)], "20.00% regained of 47.00%"),
+        ([(0.97, 0.97)], [(0.5, 0.95), (0.6, 0.7)], "10.00% regained of 37.00%"),
         ([(0.97, 0.97)], [(0.969, 0.968)], None),
-        ([(0.97, 0.97)], [(0.969, 0.960)], "-0.90% came back of 0.10%"),
+        ([(0.97, 0.97)], [(0.969, 0.960)], "-0.90% regained of 0.10%"),
     ],
 )
 def test_a_model_passes_that_is_better_where_it_failed_and_no_worse_elsewhere(clean, drifted, words):

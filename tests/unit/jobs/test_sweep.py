@@ -13,16 +13,12 @@ from equipoise.planning.step_time_fit import fit_step_time
 from equipoise.runs.record import Lap, Record
 from equipoise.storage.atomic import write_json
 from jobs.cli.sweep_status import SweepStatus
+from jobs.ray_tune.fastest_workers import FastestWorkers
+from jobs.ray_tune.pace_drift import add_pace_noise, estimate_pace_drift
 from jobs.ray_tune.step_timing import ExchangeTiming, StepTiming, load_timings, max_repeat_error
-from jobs.ray_tune.tuner import (
-    DropMetricHistory,
-    PendingTrialScheduler,
-    SearchAdapter,
-    SweepTrials,
-    estimate_pace_drift,
-    load_finished_trials,
-)
-from jobs.sweep import FastestWorkers, SweepOptions, add_pace_noise
+from jobs.ray_tune.trial_records import load_finished_trials
+from jobs.ray_tune.tuner import DropMetricHistory, PendingTrialScheduler, SearchAdapter, SweepTrials
+from jobs.sweep import SweepOptions
 
 
 def asked(**more):
@@ -37,7 +33,7 @@ def test_batches_are_octaves_and_no_global_batch_is_larger_than_the_training_spl
 
 @pytest.mark.parametrize("batch", ["8", "64:8", "0:8", "a:b", "8:16:32"])
 def test_a_range_of_batches_that_is_none_is_refused(batch):
-    with pytest.raises(ValueError, match="LEAST:MOST"):
+    with pytest.raises(ValueError, match="batch-size must be MIN:MAX"):
         asked(batch_size=batch).batches_per_worker()
 
 
@@ -156,7 +152,7 @@ def test_a_trial_of_something_else_is_named_and_not_counted(tmp_path, change):
     write_json(path, one.to_json())
     assert len(load_finished_trials(tmp_path, trial)) == 1
     write_json(path, replace(one, config=replace(trial, **change)).to_json())
-    with pytest.raises(ValueError, match=r"seed-0\.json is not the trial that its name says: remove it"):
+    with pytest.raises(ValueError, match=r"seed-0\.json holds another trial than its name says: remove it"):
         load_finished_trials(tmp_path, trial)
 
 

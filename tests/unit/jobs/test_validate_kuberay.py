@@ -47,7 +47,7 @@ def test_what_is_shipped_fits(path):
 HEAD = ["spec", "headGroupSpec", "template", "spec"]
 WORKER = ["spec", "workerGroupSpecs", 0]
 SLIPS = {
-    "a field": (CLUSTER, ["spec"], {"enableInTreeAutoscalng": True}, "perhaps enableInTreeAutoscaling"),
+    "a field": (CLUSTER, ["spec"], {"enableInTreeAutoscalng": True}, "did you mean enableInTreeAutoscaling?"),
     "a field of a pod": (
         CLUSTER,
         [*WORKER, "template", "spec", "containers", 0],
@@ -58,35 +58,40 @@ SLIPS = {
         CLUSTER,
         ["spec", "headGroupSpec", "rayStartParams"],
         {"num-cpus": 0},
-        'rayStartParams.num-cpus: 0 is no string: write "0"',
+        'rayStartParams.num-cpus: 0 is not of type string: write "0"',
     ),
     "a truth for a text": (
         CLUSTER,
         [*HEAD, "containers", 0],
         {"env": [{"name": "X", "value": True}]},
-        'env[0].value: True is no string: write "true"',
+        'env[0].value: True is not of type string: write "true"',
     ),
-    "a text for a number": (CLUSTER, WORKER, {"maxReplicas": "eight"}, "maxReplicas: 'eight' is no integer"),
-    "a truth for a number": (CLUSTER, WORKER, {"maxReplicas": True}, "maxReplicas: True is no integer"),
-    "a mapping for a list": (CLUSTER, HEAD, {"containers": {"name": "x"}}, "containers: {'name': 'x'} is no list"),
-    "a list for a mapping": (CLUSTER, HEAD, {"securityContext": []}, "securityContext: [] is no mapping"),
+    "a text for a number": (CLUSTER, WORKER, {"maxReplicas": "eight"}, "maxReplicas: 'eight' is not of type integer"),
+    "a truth for a number": (CLUSTER, WORKER, {"maxReplicas": True}, "maxReplicas: True is not of type integer"),
+    "a mapping for a list": (
+        CLUSTER,
+        HEAD,
+        {"containers": {"name": "x"}},
+        "containers: {'name': 'x'} is not of type list",
+    ),
+    "a list for a mapping": (CLUSTER, HEAD, {"securityContext": []}, "securityContext: [] is not of type mapping"),
     "memory": (
         CLUSTER,
         [*HEAD, "containers", 0, "resources", "requests"],
         {"memory": "8GB"},
-        "memory: '8GB' is no quantity",
+        "memory: '8GB' is not of type quantity",
     ),
     "a part of a processor": (
         CLUSTER,
         [*HEAD, "containers", 0, "resources", "requests"],
         {"cpu": 2.5},
-        'cpu: 2.5 is no quantity: write "2.5"',
+        'cpu: 2.5 is not of type quantity: write "2.5"',
     ),
-    "an empty one in a list": (CLUSTER, HEAD, {"containers": [None]}, "containers[0]: None is no mapping"),
-    "no pod": (CLUSTER, ["spec", "headGroupSpec"], {"template": {}}, "give one at least"),
-    "a mode": (CLUSTER, ["spec", "authOptions"], {"mode": "tokens"}, "'tokens' is none of 'disabled', 'token'"),
+    "an empty one in a list": (CLUSTER, HEAD, {"containers": [None]}, "containers[0]: None is not of type mapping"),
+    "no pod": (CLUSTER, ["spec", "headGroupSpec"], {"template": {}}, "give at least one"),
+    "a mode": (CLUSTER, ["spec", "authOptions"], {"mode": "tokens"}, "'tokens' is not one of 'disabled', 'token'"),
     "no containers": (CLUSTER, HEAD, {"containers": None}, "headGroupSpec.template.spec.containers is missing"),
-    "empty containers": (CLUSTER, HEAD, {"containers": []}, "containers: give one at least"),
+    "empty containers": (CLUSTER, HEAD, {"containers": []}, "containers: give at least one"),
     "no name of a container": (CLUSTER, [*HEAD, "containers", 0], {"name": None}, "containers[0].name is missing"),
     "no spec": (CLUSTER, [], {"spec": None}, "RayCluster.spec is missing"),
     "no version of Ray": (CLUSTER, ["spec"], {"rayVersion": None}, "rayVersion: None is not"),
@@ -101,41 +106,41 @@ SLIPS = {
         CLUSTER,
         [*HEAD, "containers", 0],
         {"image": f"registry-{ray.__version__}:5000/ray"},
-        "does not say that it is of Ray",
+        "does not name Ray",
     ),
-    "token off": (CLUSTER, ["spec", "authOptions"], {"mode": "disabled"}, "whoever reaches a port may run code"),
-    "no token": (JOB, ["spec", "rayClusterSpec"], {"authOptions": None}, "rayClusterSpec.authOptions: whoever"),
+    "token off": (CLUSTER, ["spec", "authOptions"], {"mode": "disabled"}, "anyone who reaches a port can run code"),
+    "no token": (JOB, ["spec", "rayClusterSpec"], {"authOptions": None}, "rayClusterSpec.authOptions: anyone"),
     "no token to serve": (SERVICE, ["spec", "rayClusterConfig"], {"authOptions": {}}, "rayClusterConfig.authOptions"),
-    "a head at work": (CLUSTER, ["spec", "headGroupSpec"], {"rayStartParams": {}}, 'give it num-cpus: "0"'),
+    "a head at work": (CLUSTER, ["spec", "headGroupSpec"], {"rayStartParams": {}}, 'set num-cpus: "0"'),
     "a head that keeps bounds to itself": (
         CLUSTER,
         [*HEAD, "containers", 0],
         {"lifecycle": None},
         "jobs.cluster.limits",
     ),
-    "a name": (CLUSTER, ["metadata"], {"name": "Equipoise_1"}, "metadata.name: 'Equipoise_1' is no name"),
+    "a name": (CLUSTER, ["metadata"], {"name": "Equipoise_1"}, "metadata.name: 'Equipoise_1' is not a valid name"),
     "a long name": (JOB, ["metadata"], {"name": "e" * 48}, "47 at most"),
     "more than most": (CLUSTER, WORKER, {"minReplicas": 9}, "minReplicas 9 is above maxReplicas 8"),
     "a job on nothing": (JOB, ["spec"], {"rayClusterSpec": None}, "RayJob.spec.rayClusterSpec is missing"),
-    "a cluster that stays": (JOB, ["spec"], {"shutdownAfterJobFinishes": False}, "ttlSecondsAfterFinished: there is"),
-    "another kind": (CLUSTER, [], {"kind": "RayClutser"}, "ray.io/v1 RayClutser is not known here"),
-    "another version": (CLUSTER, [], {"apiVersion": "ray.io/v1alpha1"}, "ray.io/v1alpha1 RayCluster is not known"),
+    "a cluster that stays": (JOB, ["spec"], {"shutdownAfterJobFinishes": False}, "ttlSecondsAfterFinished: this has"),
+    "another kind": (CLUSTER, [], {"kind": "RayClutser"}, "ray.io/v1 RayClutser is not supported here"),
+    "another version": (CLUSTER, [], {"apiVersion": "ray.io/v1alpha1"}, "ray.io/v1alpha1 RayCluster is not supported"),
     "Serve's field": (
         SERVICE,
         ["spec"],
         {"serveConfigV2": "applications: [{name: x, import_path: a:b, deployments: [{name: y, num_replica: 2}]}]"},
-        "serveConfigV2.applications[0].deployments[0].num_replica: Ray Serve knows no such field",
+        "serveConfigV2.applications[0].deployments[0].num_replica: Ray Serve has no such field",
     ),
-    "Serve's value": (SERVICE, ["spec"], {"serveConfigV2": "proxy_location: Nowhere"}, "Ray Serve refuses it"),
-    "Serve's nothing": (SERVICE, ["spec"], {"serveConfigV2": None}, "Ray Serve refuses it"),
-    "Serve's YAML": (SERVICE, ["spec"], {"serveConfigV2": "applications: ["}, "serveConfigV2 is no YAML"),
+    "Serve's value": (SERVICE, ["spec"], {"serveConfigV2": "proxy_location: Nowhere"}, "Ray Serve rejects it"),
+    "Serve's nothing": (SERVICE, ["spec"], {"serveConfigV2": None}, "Ray Serve rejects it"),
+    "Serve's YAML": (SERVICE, ["spec"], {"serveConfigV2": "applications: ["}, "serveConfigV2 is not valid YAML"),
     "nobody to ask": (
         SERVICE,
         ["spec", "rayClusterConfig", "workerGroupSpecs", 0, "template", "spec", "containers", 0],
         {"readinessProbe": None},
-        "RayService.spec.rayClusterConfig.workerGroupSpecs[0]: without Ray's proxy no pod is ready",
+        "RayService.spec.rayClusterConfig.workerGroupSpecs[0]: without Ray's proxy no pod becomes ready",
     ),
-    "Kubernetes' own": (SHARED, ["spec"], {"accessMode": ["ReadWriteMany"]}, "perhaps accessModes"),
+    "Kubernetes' own": (SHARED, ["spec"], {"accessMode": ["ReadWriteMany"]}, "did you mean accessModes?"),
 }
 
 
@@ -177,7 +182,7 @@ def test_a_job_may_run_on_a_cluster_that_is_there(tmp_path):
 @pytest.mark.parametrize("odd", ["a text", 3, ["a list"], {"apiVersion": "v1"}, {"apiVersion": ["v1"], "kind": {}}])
 def test_what_is_no_manifest_is_a_sentence(odd):
     [said] = validate_manifests([odd])
-    assert "is not known here: choose one of ray.io/v1 RayCluster" in said
+    assert "is not supported here: choose one of ray.io/v1 RayCluster" in said
 
 
 def test_the_service_takes_its_arguments_and_asks_for_a_key():

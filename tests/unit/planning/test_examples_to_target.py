@@ -2,7 +2,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from equipoise.planning.examples_to_target import censored_mean_log, find_turned_up_batches, fit_examples_curve
+from equipoise.planning.examples_to_target import find_turned_up_batches, fit_examples_curve
+from equipoise.planning.setting_runs import censored_mean_log
 
 LEAST, CRITICAL = 20_000.0, 300.0
 

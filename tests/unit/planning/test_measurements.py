@@ -35,12 +35,12 @@ def test_good_tables_are_read_with_more_columns_and_without_rates(tmp_path):
         ("1,2,8", "1,2.5,8", "row 3, column workers: must be a whole number from 1 to 1e12, got '2.5'"),
         ("1,2,8", "3,2,8", "row 3, column workers: fewer workers than nodes"),
         ("1,2,8,0.2\n", "", "has 1 row: "),
-        (SYSTEM, "", "is no table"),
+        (SYSTEM, "", "as a table"),
         (SYSTEM, SYSTEM.splitlines()[0], "has 0 rows"),
-        ("1,2,8,0.2", "1,2,8,0.2,9,9,9", "is no table"),
+        ("1,2,8,0.2", "1,2,8,0.2,9,9,9", "as a table"),
         (SYSTEM, SYSTEM.replace("0.1\n", "0.1,9\n").replace("0.2\n", "0.2,9\n"), "more cells than its first line"),
         ("0.2", "200000", "row 3, column seconds: .* got '200000'"),
-        ("batch,seconds", "batch,seconds,seconds", "has two columns seconds"),
+        ("batch,seconds", "batch,seconds,seconds", "has two columns named seconds"),
         ("1,2,8", f"1,2,{10**25}", "row 3, column batch: must be a whole number from 1 to 1e12"),
     ],
 )
@@ -72,7 +72,7 @@ def test_reached_is_0_or_1_and_a_missing_file_is_said(tmp_path):
 
 def test_a_pipe_is_not_waited_for_and_a_secret_is_not_repeated(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ValueError, match="is no file"):
+    with pytest.raises(ValueError, match="is not a regular file"):
         read_step_times(tmp_path / "pipe")
     with pytest.raises(ValueError, match="has a password in it") as found:
         read_exchange_times(parse_location("s3://user:secret@bucket/x.csv"), pd.DataFrame())
@@ -102,12 +102,12 @@ def test_exchanges_are_shares_of_the_gradient_that_the_steps_name(steps_and_exch
     [(SYSTEM, 0), ("nodes,workers,batch,seconds,gradient_bytes\n1,1,8,0.1,4000\n2,2,8,0.1,8000\n", 2)],
 )
 def test_exchanges_without_one_size_of_gradient_are_refused(steps_and_exchanges, steps, found):
-    with pytest.raises(ValueError, match=f"needs one gradient_bytes in the table of steps beside it, found {found}"):
+    with pytest.raises(ValueError, match=f"must hold exactly one value of gradient_bytes, found {found}"):
         steps_and_exchanges(steps)
 
 
 def test_an_exchange_of_one_worker_is_none(steps_and_exchanges, tmp_path):
     steps = "nodes,workers,batch,seconds,gradient_bytes\n1,1,8,0.1,4000\n2,2,8,0.1,4000\n"
     (tmp_path / "exchange.csv").write_text("nodes,workers,bytes,seconds\n2,2,500,0.1\n1,1,4000,0.2\n")
-    with pytest.raises(ValueError, match="row 3, column workers: an exchange takes two workers at least, got 1"):
+    with pytest.raises(ValueError, match="row 3, column workers: an exchange needs at least two workers, got 1"):
         steps_and_exchanges(steps)

@@ -2,7 +2,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from equipoise.planning.examples_to_target import SettingRuns
 from equipoise.planning.search import (
     GridSearch,
     Search,
@@ -13,6 +12,7 @@ from equipoise.planning.search import (
     round_to_half_octave,
     should_prune,
 )
+from equipoise.planning.setting_runs import SettingRuns
 
 BATCHES = [8, 16, 32, 64, 128, 256, 512, 1024]
 COLUMNS = ["global_batch", "lr", "seed", "examples", "reached"]

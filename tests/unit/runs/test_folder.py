@@ -30,7 +30,7 @@ def test_a_claimed_folder_goes_on_and_a_finished_one_says_so(tmp_path):
 def test_another_trial_is_refused_and_its_difference_named(tmp_path):
     with claim_run_folder(tmp_path, TRIAL):
         pass
-    with pytest.raises(ValueError, match=r"another trial \(lr is 0\.05, asked 0\.2; seed is 0, asked 3\)"):
+    with pytest.raises(ValueError, match=r"another trial \(lr is 0\.05, requested 0\.2; seed is 0, requested 3\)"):
         load_finished_run(tmp_path, TrainConfig(workload="digits", lr=0.2, seed=3))
 
 
@@ -67,14 +67,14 @@ def test_two_commands_do_not_write_to_one_folder(tmp_path):
 def test_a_damaged_record_is_named_with_what_to_do(tmp_path, held):
     with claim_run_folder(tmp_path, TRIAL):
         (tmp_path / "record.json").write_text(held)
-    with pytest.raises(ValueError, match=r"record\.json is .*: remove it to train again"):
+    with pytest.raises(ValueError, match=r"record\.json: it is .*; remove it to train again"):
         load_finished_run(tmp_path, TRIAL)
 
 
 def test_a_record_of_another_trial_is_not_taken_for_this_ones(tmp_path):
     with claim_run_folder(tmp_path, TRIAL):
         write_json(tmp_path / "record.json", record(TrainConfig(workload="digits", lr=9)).to_json())
-    with pytest.raises(ValueError, match="of another trial"):
+    with pytest.raises(ValueError, match="records another trial"):
         load_finished_run(tmp_path, TRIAL)
 
 

@@ -58,7 +58,7 @@ def test_a_record_longer_than_one_read_and_numbers_beyond_a_table_are_told_apart
     found = list_records(root)
     assert len(found.rows) == 4 and str(root / "long" / "record.json") in set(found.rows.path)
     assert [Path(path).parent.name for path in found.damaged_files] == ["huge"]
-    assert "its global_batch is" in str(found.damaged_files)
+    assert "invalid global_batch" in str(found.damaged_files)
 
 
 def test_what_is_no_part_of_a_sweep_or_a_run_is_no_record(root):
@@ -127,7 +127,7 @@ def test_rows_are_shown_as_far_as_a_screen_holds_them(root, capsys, monkeypatch)
     assert records.main() == 0
     said = capsys.readouterr().out.splitlines()
     assert len(said) == 4 and said[0].split()[:2] == ["path", "workload"]
-    assert said[-1] == "3 records, 1 of them not shown: --out has them all"
+    assert said[-1] == "3 records, 1 of them not shown: write all to a CSV with --out"
 
 
 @pytest.mark.parametrize("words", [["none"], ["s3://bucket/runs"], [".", "--out", "."], [".", "--out", "/proc/x.csv"]])

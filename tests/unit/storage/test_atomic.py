@@ -33,5 +33,5 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(place):
 def test_a_damaged_file_is_named(place):
     path = place / "facts.json"
     path.write_text('{"a": 1')
-    with pytest.raises(ValueError, match=r"facts\.json is not JSON"):
+    with pytest.raises(ValueError, match=r"facts\.json: it is not valid JSON"):
         read_json(path)

@@ -83,7 +83,7 @@ def test_a_run_claims_its_place_and_refuses_that_of_another(bucket):
     assert list(bucket.filesystem.find("/bucket")) == []
     with claim_run_folder(out, trial):
         assert load_finished_run(out, trial) is None
-    with pytest.raises(ValueError, match=r"seed is 0, asked 1"):
+    with pytest.raises(ValueError, match=r"seed is 0, requested 1"):
         load_finished_run(out, TrainConfig(workload="digits", seed=1))
     (bucket / "other" / "file").touch()
     with pytest.raises(ValueError, match="is not empty and holds no run"):

@@ -8,8 +8,9 @@ from safetensors.torch import load, save
 
 from equipoise.config import TrainConfig
 from equipoise.runs.record import Lap
-from equipoise.training.loop import Training, flush_denormals, laps
+from equipoise.training.loop import Training, laps
 from equipoise.training.optimizers import FusedOptimizer
+from equipoise.training.torch_state import flush_denormals
 from equipoise.workloads import load_workload
 from tests.support.gloo import gloo
 

@@ -105,5 +105,5 @@ def test_splits_are_disjoint_and_balanced():
 
 
 def test_a_size_that_cannot_be_drawn_is_refused():
-    with pytest.raises(ValueError, match="vending renders pictures of 32 to 512 pixels a side, got --image-size 8"):
+    with pytest.raises(ValueError, match="vending renders images of 32 to 512 pixels per side, got --image-size 8"):
         load_workload(TrainConfig(workload="vending", image_size=8))

@@ -1,0 +1,98 @@
+"""Runs of one setting (global batch and learning rate): their average, and their scatter between seeds."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+from equipoise.type_aliases import FloatArray
+
+MIN_SEED_NOISE = 0.02  # between seeds, in log examples: no set of runs is trusted to be more alike
+PRIOR_SEED_NOISE = 0.15  # in log examples, where nothing was repeated: LeNet's runs to a target scatter by 0.1 to 0.2
+
+
+class SettingRuns(NamedTuple):
+    """Runs of one setting: the examples that each has seen, and whether it reached the target."""
+
+    examples: FloatArray
+    reached: NDArray[np.bool_]
+
+    @classmethod
+    def from_table(cls, runs: pd.DataFrame) -> "SettingRuns":
+        """Build the arrays from a table with the columns examples and reached."""
+        return cls(runs.examples.to_numpy(float), runs.reached.to_numpy() == 1)
+
+    @property
+    def reached_log_examples(self) -> FloatArray:
+        """Natural log of the examples of each run that reached the target."""
+        return np.log(self.examples[self.reached])
+
+    @property
+    def sum_of_squares(self) -> float:
+        """Sum of squares of `reached_log_examples` about their mean."""
+        return float(self.reached_log_examples.var() * len(self.reached_log_examples)) if self.reached.any() else 0.0
+
+
+def group_by_setting(runs: pd.DataFrame) -> dict[tuple[float, float], SettingRuns]:
+    """Group runs by global batch and learning rate; a missing learning rate counts as 0."""
+    settings = zip(runs.global_batch.tolist(), runs.lr.fillna(0.0).tolist(), strict=True)
+    row_indices: dict[tuple[float, float], list[int]] = defaultdict(list)
+    for index, setting in enumerate(settings):
+        row_indices[setting].append(index)
+    all_runs = SettingRuns.from_table(runs)
+    return {
+        setting: SettingRuns(all_runs.examples[indices], all_runs.reached[indices])
+        for setting, indices in row_indices.items()
+    }
+
+
+def pool_seed_noise(setting_runs: Iterable[SettingRuns]) -> float:
+    """Return the standard deviation of log examples between seeds of one setting, pooled over all settings.
+
+    Only runs that reached the target count.
+    """
+    terms = [(runs.sum_of_squares, runs.reached.sum() - 1) for runs in setting_runs if runs.reached.any()]
+    freedom = sum(degrees for _, degrees in terms)
+    if not freedom:
+        return MIN_SEED_NOISE
+    return max(MIN_SEED_NOISE, float(np.sqrt(sum(squares for squares, _ in terms) / freedom)))
+
+
+def shrink_seed_noise(seed_noise: float, degrees_of_freedom: int) -> float:
+    """Shrink the standard deviation between seeds to the prior, the more so the fewer degrees of freedom it has."""
+    return float(np.sqrt((PRIOR_SEED_NOISE**2 + degrees_of_freedom * seed_noise**2) / (1 + degrees_of_freedom)))
+
+
+def expected_examples(setting_runs: SettingRuns) -> float:
+    """Return the average examples to the target if each run that was cut off is followed by another.
+
+    All examples spent over the runs that reached the target (Hansen et al., "Real-parameter black-box optimization
+    benchmarking", 2009); infinite if none did.
+    """
+    reached = int(setting_runs.reached.sum())
+    return float(setting_runs.examples.sum()) / reached if reached else np.inf
+
+
+def censored_mean_log(runs: pd.DataFrame, seed_noise: float) -> float:
+    """Return the most likely mean of log examples, with runs that were cut off above their cap.
+
+    Infinite if no run reached the target.
+    """
+    logs, reached = np.log(runs.examples.to_numpy(float)), runs.reached.to_numpy() == 1
+    if not reached.any():
+        return np.inf
+    if reached.all():
+        return float(logs.mean())
+
+    def log_likelihood_slope(mean: float) -> float:
+        deviation = (logs[~reached] - mean) / seed_noise
+        hazard = np.exp(norm.logpdf(deviation) - norm.logsf(deviation))
+        return float(((logs[reached] - mean) / seed_noise).sum() + hazard.sum())
+
+    low, high = logs.min() - seed_noise, logs.max() + 10 * seed_noise * len(logs)
+    return float(brentq(log_likelihood_slope, low, high))

@@ -1,0 +1,85 @@
+"""Console script `equipoise`: every command as a subcommand, `equipoise train ...` for `python -m jobs.train ...`."""
+
+import ast
+import importlib
+import importlib.util
+import os
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+from jobs import LOOPBACK_ENV, isolate_local_ray
+
+COMMAND_MODULES = {
+    "train": "jobs.train",
+    "sweep": "jobs.sweep",
+    "plan": "jobs.plan",
+    "publish": "jobs.publish",
+    "check": "jobs.check",
+    "captures": "jobs.captures",
+    "adapt": "jobs.adapt",
+    "records": "jobs.records",
+    "pages": "dashboards.build",
+    "contact-sheet": "jobs.contact_sheet",
+    "demo": "jobs.demo.__main__",
+    "local-cluster": "jobs.cluster.local",
+    "validate-cluster": "jobs.cluster.validate",
+}
+SERVE_HELP = "Serve a bundle over HTTP with Ray Serve: equipoise serve bundle=bundles/digits port=8000."
+
+
+def main() -> int:
+    """Run the subcommand named on the command line and return its exit status."""
+    name, *arguments = sys.argv[1:] or ["--help"]
+    if name in ("-h", "--help"):
+        print(format_help())
+        return 0
+    if name == "--version":
+        print(f"equipoise {version('equipoise')}")
+        return 0
+    if name == "serve":
+        serve(arguments)
+    if name not in COMMAND_MODULES:
+        print(f"error: no command {name!r}; there are: {', '.join([*COMMAND_MODULES, 'serve'])}", file=sys.stderr)
+        return 2
+    if name != "local-cluster":  # a head takes jobs from whoever has its user's token
+        isolate_local_ray()
+    sys.argv = [f"equipoise {name}", *arguments]
+    sys.path.insert(0, str(Path.cwd()))  # as `python -m` does: a workload of the user's own lies there
+    command = importlib.import_module(COMMAND_MODULES[name])
+    return int(command.main())
+
+
+def serve(arguments: list[str]) -> None:
+    """Replace this process by `serve run services.app:build`, with a Ray that listens on loopback alone."""
+    serve_script = str(Path(sys.executable).with_name("serve"))
+    command = [serve_script, "run", "services.app:build", *arguments]
+    os.execve(serve_script, command, LOOPBACK_ENV | os.environ)  # noqa: S606 - Ray Serve's own command line
+
+
+def format_help() -> str:
+    """List the commands, each with the first line of its help."""
+    width = max(map(len, COMMAND_MODULES)) + 2
+    lines = [f"  {name:<{width}}{read_summary(module)}" for name, module in COMMAND_MODULES.items()]
+    return "\n".join(
+        [
+            "usage: equipoise COMMAND [OPTIONS]",
+            "",
+            "commands (equipoise COMMAND --help says more of each):",
+            *lines,
+            f"  {'serve':<{width}}{SERVE_HELP}",
+        ]
+    )
+
+
+def read_summary(module: str) -> str:
+    """Return the first line of a module's docstring without importing the module."""
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        return ""
+    docstring = ast.get_docstring(ast.parse(Path(spec.origin).read_text(encoding="utf-8"))) or ""
+    return docstring.partition("\n")[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,45 @@
+"""Records of the trials of a sweep: file names, validation, and rows for the search."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from equipoise.config import TrainConfig
+from equipoise.runs.folder import read_record
+from equipoise.runs.record import Record
+
+PER_TRIAL_FIELDS: dict[str, Any] = {"workers": 1, "batch_size": 1, "grad_accumulation": 1, "lr": 0.0, "seed": 0}
+"""options in which the trials of one sweep differ, with a value that stands for all"""
+FINISHED_TRIAL_COLUMNS = ["global_batch", "lr", "seed", "examples", "reached"]
+
+
+def trial_file_stem(trial: TrainConfig) -> str:
+    """Return the file name of a trial's record, without its suffix."""
+    return f"batch-{trial.global_batch}-lr-{trial.lr:g}-seed-{trial.seed}"
+
+
+def load_finished_trials(folder: Path, base: TrainConfig) -> list[Record]:
+    """Read the records of all trials that ended; refuse a file that is damaged or of another sweep."""
+    records = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            record = read_record(path)
+        except ValueError as error:
+            raise ValueError(f"{path} is damaged: remove it, and the same command repeats its trial") from error
+        trial = record.config
+        same_sweep = replace(trial, **PER_TRIAL_FIELDS) == replace(base, **PER_TRIAL_FIELDS)
+        if not same_sweep or path.stem != trial_file_stem(trial):
+            raise ValueError(
+                f"{path} holds another trial than its name says: remove it, and the same command repeats it"
+            )
+        if record.status not in ("running", "cut_off"):
+            records.append(record)
+    return records
+
+
+def record_to_row(record: Record) -> tuple[int, float, int, float, int]:
+    """Return a record's row of `FINISHED_TRIAL_COLUMNS`, with the examples seen where the target was not reached."""
+    trial = record.config
+    seen = record.laps[-1].seen if record.laps else trial.global_batch  # a first lap that failed is not in the record
+    examples = record.examples_to_target or seen
+    return trial.global_batch, trial.lr, trial.seed, examples, int(record.reached)
