@@ -194,7 +194,7 @@ def asked(monkeypatch, capsys, out, *arguments):
     ("arguments", "sentence"),
     [
         (["--workload", "digit"], "no workload 'digit'; choose one of: cifar10, digits"),
-        (["--batch-size", 4096], "holds 1078 examples: choose a smaller --batch-size"),
+        (["--batch-size", 4096], "holds 1078 examples; choose a smaller --batch-size"),
         (["--model", "resnet19"], "no model 'resnet19'"),
         (["--workload", "folder", "--data", "nowhere"], "--data nowhere is not a folder"),
         (["--workers", 0], "must be at least 1"),

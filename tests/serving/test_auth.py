@@ -74,7 +74,7 @@ def guarded(stage, cluster, bundles, tmp_path_factory):
         "watched": {"bundle": str(place / "watched")},
     }
     files = {
-        "api_keys_file": "api_keys_file",
+        "api_keys_file": "keys",
         "certfile": "cert.pem",
         "keyfile": "key.pem",
         "access_log": "access.jsonl",
