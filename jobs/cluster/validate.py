@@ -39,7 +39,7 @@ PROVIDER_KEYS = {
 }
 """keys under `provider` that Ray 2.58 reads, by provider type"""
 MAPPING_KEYS = ("provider", "available_node_types", "docker", "auth", "file_mounts")
-LOCAL_PROVIDER = "jobs.cluster.local_node_provider.Local"
+LOCAL_PROVIDER = "jobs.cluster.local_node_provider.LocalNodeProvider"
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost")
 
 

@@ -77,7 +77,7 @@ def served(cluster, bundles, disk, place):
         "port": port,
         "replicas": 2,
         "report_seconds": TICK,
-        "state_dir": str(place / "state_dir"),
+        "state_dir": str(place / "state"),
         "capture_dir": str(disk),
     }
     arguments |= {"models": {name: {"bundle": str(one)} for name, one in bundles.items()}}

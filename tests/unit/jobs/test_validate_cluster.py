@@ -1,13 +1,14 @@
 """What is shipped can be launched, and what Ray's own validation lets pass is found before it costs money."""
 
 import copy
+import importlib
 from pathlib import Path
 
 import pytest
 import yaml
 
 from jobs.cluster.ray_internals import prepare_config, validate_config
-from jobs.cluster.validate import main, validate_cluster_file
+from jobs.cluster.validate import LOCAL_PROVIDER, main, validate_cluster_file
 
 ROOT = Path(__file__).parents[3]
 AWS, GCP, LOCAL = ROOT / "cluster.yaml", ROOT / "cluster.gcp.yaml", ROOT / "cluster.local.yaml"
@@ -154,3 +155,9 @@ def test_a_file_that_is_none_is_a_sentence(tmp_path, text, said, capsys, monkeyp
     assert main() == 2
     one, other = capsys.readouterr().err.strip().splitlines()[-2:]
     assert said in one and "none: cannot be read" in other
+
+
+def test_the_node_provider_of_the_local_cluster_exists():
+    module, _, name = LOCAL_PROVIDER.rpartition(".")
+    assert isinstance(getattr(importlib.import_module(module), name), type)
+    assert yaml.safe_load((ROOT / "cluster.local.yaml").read_text())["provider"]["module"] == LOCAL_PROVIDER
