@@ -1,6 +1,6 @@
-"""What clients notice of swaps, a killed replica, too many of them, and slow ones: python -m benchmarks.fault_tolerance
+"""What clients notice of swaps, killed replicas, overload and slow clients: python -m benchmarks.fault_tolerance.
 
-Each figure stands beside one of the same service in peace, taken just before.
+Each figure stands beside a baseline of the same undisturbed service, measured just before.
 """
 
 import json
@@ -11,6 +11,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,150 +19,166 @@ from typing import Any
 
 import torch
 
-from benchmarks.http_clients import WARM_UP, Burst, burst, request
-from benchmarks.serving import deployed, picture
+from benchmarks.http_clients import WARM_UP_SECONDS, BurstResult, build_request, run_burst
+from benchmarks.serving import deploy_application, render_png
 from equipoise.bundle.manifest import verify_bundle
 from equipoise.hardware import describe_hardware
 from jobs.cluster.processes import find_free_ports, wait_until
 from tests.support.bundles import published, short_run
 from tests.support.ray_cluster import Cluster, descendants, running
 
-CLIENTS, SWAPS, SECONDS, SLOW, ROUNDS = 8, 20, 5.0, 100, 5
-ASKED = request("/predict", picture(1, 28), "image/png")
+CLIENTS, SWAPS, BURST_SECONDS, SLOW_CLIENTS, ROUNDS = 8, 20, 5.0, 100, 5
+PREDICT_REQUEST = build_request("/predict", render_png(1, 28), "image/png")
 
 
-class Ours:
-    """The service on a cluster of its own."""
+class MeasuredService:
+    """The service under test, on its own Ray cluster."""
 
     def __init__(self, cluster: Cluster, port: int) -> None:
         self.cluster = cluster
         self.port = port
 
-    def put(self, path: Path, replicas: int) -> None:
-        """Deploy a bundle, and wait until nothing else answers."""
+    def deploy(self, path: Path, replicas: int) -> None:
+        """Deploy a bundle, and wait until all replicas answer with its version."""
         predictor = {"name": "Predictor", "num_replicas": replicas, "user_config": {"lenet": {"bundle": str(path)}}}
         application: dict[str, Any] = {"name": "ours", "route_prefix": "/", "import_path": "services.app:build"}
-        deployed(self.cluster, application | {"args": {"port": self.port}, "deployments": [predictor]})
+        deploy_application(self.cluster, application | {"args": {"port": self.port}, "deployments": [predictor]})
         version = verify_bundle(path)["digest"][:12]
-        wait_until(lambda: len(self.replicas()) == replicas and all(version == self.version() for _ in range(12)), 120)
+        wait_until(
+            lambda: (
+                len(self.find_replica_pids()) == replicas and all(version == self.read_version() for _ in range(12))
+            ),
+            120,
+        )
 
-    def version(self) -> str:
-        """Which a replica answers with."""
+    def read_version(self) -> str:
+        """Return the model version that a replica answers with, or an empty string if none answers."""
         connection = HTTPConnection("127.0.0.1", self.port, timeout=10)
         try:
             connection.request("GET", "/models")
-            found: str = json.loads(connection.getresponse().read())["models"][0]["current"]["version"]
+            version: str = json.loads(connection.getresponse().read())["models"][0]["current"]["version"]
         except (OSError, HTTPException):
             return ""
         else:
-            return found
+            return version
         finally:
             connection.close()
 
-    def replicas(self) -> list[int]:
-        """Their processes."""
+    def find_replica_pids(self) -> list[int]:
+        """Return the process ids of the replicas."""
         return [pid for pid, command in descendants(self.cluster.head_pid).items() if "ServeReplica:ours" in command]
 
-    def peace(self, at_a_time: int = CLIENTS) -> Burst:
-        """A stretch in which nothing happens."""
-        return burst(self.port, ASKED, at_a_time, SECONDS)
+    def measure_baseline(self, clients: int = CLIENTS) -> BurstResult:
+        """Measure the service while nothing disturbs it."""
+        return run_burst(self.port, PREDICT_REQUEST, clients, BURST_SECONDS)
 
-    def during(self, what: Callable[[], None]) -> Burst:
-        """The stretch in which something does, and a second more."""
-        thread = threading.Thread(target=lambda: (time.sleep(2 * WARM_UP), what(), time.sleep(1)))
+    def measure_during(self, disturb: Callable[[], None]) -> BurstResult:
+        """Measure the service during a disturbance and for a second after it."""
+        thread = threading.Thread(target=lambda: (time.sleep(2 * WARM_UP_SECONDS), disturb(), time.sleep(1)))
         thread.start()
-        seen = burst(self.port, ASKED, CLIENTS, ended=lambda: not thread.is_alive())
+        result = run_burst(self.port, PREDICT_REQUEST, CLIENTS, ended=lambda: not thread.is_alive())
         thread.join()
-        return seen
+        return result
 
 
 def main() -> None:
-    """Print what was seen."""
+    """Print what clients see under each kind of disturbance."""
     print(", ".join(f"{name} {value}" for name, value in describe_hardware(torch.device("cpu")).items()))
     with TemporaryDirectory() as name, running(RAY_worker_niceness="0") as cluster:
-        place = Path(name)
+        folder = Path(name)
         bundles = [
             published(
-                short_run(place / f"run-{seed}", "benchmarks.served_models:lenet", 320, seed), place / f"lenet-{seed}"
+                short_run(folder / f"run-{seed}", "benchmarks.served_models:lenet", 320, seed), folder / f"lenet-{seed}"
             )
             for seed in (0, 1)
         ]
-        ours = Ours(cluster, find_free_ports(1)[0])
-        ours.put(bundles[0], 1)
-        crowded(ours)
+        service = MeasuredService(cluster, find_free_ports(1)[0])
+        service.deploy(bundles[0], 1)
+        measure_overload(service)
         for replicas in (1, 2):
-            ours.put(bundles[0], replicas)
-            swapped(ours, bundles, replicas)
-        killed(ours)
-        ours.put(bundles[0], 1)
-        slow(ours)
+            service.deploy(bundles[0], replicas)
+            measure_swaps(service, bundles, replicas)
+        measure_replica_kills(service)
+        service.deploy(bundles[0], 1)
+        measure_slow_clients(service)
 
 
-def swapped(ours: Ours, bundles: list[Path], replicas: int) -> None:
-    """Twenty swaps under load."""
+def measure_swaps(service: MeasuredService, bundles: list[Path], replicas: int) -> None:
+    """Print what clients see while bundles are swapped under load."""
 
-    def swaps() -> None:
+    def swap_bundles() -> None:
         for turn in range(SWAPS):
-            ours.put(bundles[(turn + 1) % 2], replicas)
+            service.deploy(bundles[(turn + 1) % 2], replicas)
 
-    peace, seen = ours.peace(), ours.during(swaps)
-    report(f"{SWAPS} swaps, replicas: {replicas}", seen)
-    p99, most = 1000 * peace.quantile(0.99), 1000 * max(seen.latencies)
-    print(f"  longest {most:.0f} ms, p99 {1000 * seen.quantile(0.99):.0f}; in peace p99 {p99:.0f} ms, longest ", end="")
-    print(f"{1000 * max(peace.latencies):.0f}; longest in swaps is {most / p99:.1f} of p99 in peace", flush=True)
+    baseline, result = service.measure_baseline(), service.measure_during(swap_bundles)
+    print_burst(f"{SWAPS} swaps, replicas: {replicas}", result)
+    baseline_p99, longest = 1000 * baseline.latency_quantile(0.99), 1000 * max(result.latencies)
+    print(
+        f"  longest {longest:.0f} ms, p99 {1000 * result.latency_quantile(0.99):.0f};"
+        f" undisturbed p99 {baseline_p99:.0f} ms, longest {1000 * max(baseline.latencies):.0f};"
+        f" longest during swaps is {longest / baseline_p99:.1f} times the undisturbed p99",
+        flush=True,
+    )
 
 
-def killed(ours: Ours) -> None:
-    """One of two replicas is killed, and comes back."""
+def measure_replica_kills(service: MeasuredService) -> None:
+    """Print what clients see while one of two replicas is killed and replaced."""
     for _ in range(ROUNDS):
 
-        def kill() -> None:
-            victim = ours.replicas()[0]
+        def kill_replica() -> None:
+            victim = service.find_replica_pids()[0]
             os.kill(victim, signal.SIGKILL)
-            wait_until(lambda: victim not in ours.replicas() and len(ours.replicas()) == 2, 60)
+            wait_until(lambda: victim not in service.find_replica_pids() and len(service.find_replica_pids()) == 2, 60)
 
-        peace, seen = ours.peace(), ours.during(kill)
-        report("kill -9 of one of two replicas", seen)
-        print(f"  longest time without a reply {1000 * seen.gap:.0f} ms; in peace {1000 * peace.gap:.0f}", flush=True)
-        wait_until(lambda: len(ours.replicas()) == 2 and all(ours.version() for _ in range(12)), 60)
+        baseline, result = service.measure_baseline(), service.measure_during(kill_replica)
+        print_burst("kill -9 of one of two replicas", result)
+        print(
+            f"  longest time without a reply {1000 * result.longest_gap_seconds:.0f} ms;"
+            f" undisturbed {1000 * baseline.longest_gap_seconds:.0f}",
+            flush=True,
+        )
+        wait_until(lambda: len(service.find_replica_pids()) == 2 and all(service.read_version() for _ in range(12)), 60)
 
 
-def crowded(ours: Ours) -> None:
-    """More clients than may wait, those refused coming again at once, or when they were told to."""
-    best: dict[int, list[float]] = {64: [], 128: []}
-    kept: dict[str, list[float]] = {"at once": [], "after a second, as they are told": []}
+def measure_overload(service: MeasuredService) -> None:
+    """Print the rate with more clients than may wait, where refused ones retry at once or after a second."""
+    rates_by_count: dict[int, list[float]] = {64: [], 128: []}
+    rates_by_retry: dict[str, list[float]] = {"at once": [], "after a second, as the reply asks": []}
     for _ in range(ROUNDS):
-        for count, rates in best.items():
-            rates.append(ours.peace(count).rate)
-        for (name, rates), pause in zip(kept.items(), (0.0, 1.0), strict=True):
-            seen = burst(ours.port, ASKED, 400, SECONDS, pause=pause)
-            report(f"400 clients, those refused come again {name}", seen)
-            rates.append(seen.rate)
-    most = max(best.values(), key=statistics.median)
-    for name, rates in kept.items():
-        ratio = statistics.median(found / peace for found, peace in zip(rates, most, strict=True))
+        for count, rates in rates_by_count.items():
+            rates.append(service.measure_baseline(count).replies_per_second)
+        for (name, rates), pause in zip(rates_by_retry.items(), (0.0, 1.0), strict=True):
+            result = run_burst(service.port, PREDICT_REQUEST, 400, BURST_SECONDS, pause=pause)
+            print_burst(f"400 clients, refused ones retry {name}", result)
+            rates.append(result.replies_per_second)
+    best_rates = max(rates_by_count.values(), key=statistics.median)
+    for name, rates in rates_by_retry.items():
+        ratio = statistics.median(rate / best for rate, best in zip(rates, best_rates, strict=True))
         print(f"  {name}: {ratio:.2f} of the best rate", flush=True)
 
 
-def slow(ours: Ours) -> None:
-    """Clients that stop in the middle of a request, beside those that do not."""
+def measure_slow_clients(service: MeasuredService) -> None:
+    """Print the rate of normal clients beside clients that stop in the middle of a request."""
     ratios = []
     for _ in range(ROUNDS):
-        peace = ours.peace()
-        held = [socket.create_connection(("127.0.0.1", ours.port)) for _ in range(SLOW)]
-        for place, one in enumerate(held):
-            one.sendall(ASKED[: 20 if place % 2 else -10])
-        seen = ours.peace()
-        ratios.append(seen.rate / peace.rate)
-        said = [b"".join(iter(lambda one=one: one.recv(4096), b"")) for one in held]  # type: ignore[misc]
-        print(f"{sum(text.startswith(b'HTTP/1.1 408') for text in said)} of {SLOW} slow clients were told 408")
-    print(f"  beside them {statistics.median(ratios):.2f} of the rate in peace", flush=True)
+        baseline = service.measure_baseline()
+        connections = [socket.create_connection(("127.0.0.1", service.port)) for _ in range(SLOW_CLIENTS)]
+        for index, connection in enumerate(connections):
+            connection.sendall(PREDICT_REQUEST[: 20 if index % 2 else -10])
+        result = service.measure_baseline()
+        ratios.append(result.replies_per_second / baseline.replies_per_second)
+        replies = [b"".join(iter(partial(connection.recv, 4096), b"")) for connection in connections]
+        print(f"{sum(reply.startswith(b'HTTP/1.1 408') for reply in replies)} of {SLOW_CLIENTS} slow clients got a 408")
+    print(f"  beside them {statistics.median(ratios):.2f} of the undisturbed rate", flush=True)
 
 
-def report(what: str, seen: Burst) -> None:
-    """What became of requests."""
-    told = ", ".join(f"{count} with {status}" for status, count in sorted(seen.statuses.items()))
-    print(f"{what}: {told}; {seen.again} tried once more, {seen.lost} lost; {seen.rate:.0f} replies/s", flush=True)
+def print_burst(title: str, result: BurstResult) -> None:
+    """Print the statuses, retries, losses and rate of a burst."""
+    statuses = ", ".join(f"{count} with {status}" for status, count in sorted(result.statuses.items()))
+    print(
+        f"{title}: {statuses}; {result.retried} retried, {result.lost} lost; {result.replies_per_second:.0f} replies/s",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

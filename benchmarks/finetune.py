@@ -1,7 +1,7 @@
-"""What a model that has learned the source set saves on a machine's few pictures: python -m benchmarks.finetune.
+"""What fine-tuning a source model saves on the few images of one vending machine: python -m benchmarks.finetune.
 
-Trains the source model once, then every start at several learning rates, and shows each at its best: accuracy on the
-test split against examples seen, mean and 95 % interval over seeds.
+Trains the source model once, then every start at several learning rates, and shows each at its best one: accuracy on
+the test split against examples seen, mean and 95 % interval over seeds.
 """
 
 import json
@@ -23,45 +23,48 @@ from equipoise.training.loop import Training
 from equipoise.workloads import Split, Workload, load_workload
 from equipoise.workloads.vending.products import MACHINE_PRODUCTS, SHARED_PRODUCTS
 
-RATES = (0.003, 0.01, 0.03, 0.1)
-SHOWN = (60, 120, 300, 600, 1200, 2400, 4800, 9600)  # examples seen: a pass is 300
-EARLY = SHOWN[:4]
+LEARNING_RATES = (0.003, 0.01, 0.03, 0.1)
+TABLE_EXAMPLES = (60, 120, 300, 600, 1200, 2400, 4800, 9600)  # examples seen; one pass is 300
+EARLY_EXAMPLES = TABLE_EXAMPLES[:4]
 STARTS = {
     "from scratch": {},
-    "whole network tuned": {"init_from": "", "reuse_head": False},
-    "the same, rows reused": {"init_from": "", "reuse_head": True},
-    "bottom frozen, rows reused": {"init_from": "", "reuse_head": True, "freeze_stages": 1},
+    "whole network fine-tuned": {"init_from": "", "reuse_head": False},
+    "whole network, head rows reused": {"init_from": "", "reuse_head": True},
+    "first stage frozen, head rows reused": {"init_from": "", "reuse_head": True, "freeze_stages": 1},
 }
 
 
 @dataclass(frozen=True)
-class Curve:
-    """Accuracy after each number of examples in SHOWN: on all classes, and on those that the source has."""
+class AccuracyCurve:
+    """Accuracy after each number of examples: on all classes, and on those that the source set has too."""
 
-    every: list[float]
-    shared: list[float]
+    all_classes: list[float]
+    shared_classes: list[float]
 
 
 def main() -> None:
-    """Print the table."""
-    options = ArgumentParser(description=__doc__)
-    options.add_argument("--model", default="lenet")
-    options.add_argument("--source-examples", type=int, default=40_000)
-    options.add_argument("--source-lr", type=float, default=0.05)
-    options.add_argument("--seeds", type=int, default=5)
-    options.add_argument("--threads", type=int, default=2)
-    given = options.parse_args()
-    torch.set_num_threads(given.threads)
+    """Print the accuracy of each start, and what reused head rows are worth."""
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default="lenet")
+    parser.add_argument("--source-examples", type=int, default=40_000)
+    parser.add_argument("--source-lr", type=float, default=0.05)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=2)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
     print(", ".join(f"{name} {value}" for name, value in describe_hardware(torch.device("cpu")).items()))
     with TemporaryDirectory() as folder:
-        print(source(given.model, given.source_examples, given.source_lr, Path(folder)), flush=True)
-        starts(given.model, Path(folder), range(given.seeds))
-        rows(given.model, Path(folder), range(given.seeds))
+        print(
+            train_source_model(arguments.model, arguments.source_examples, arguments.source_lr, Path(folder)),
+            flush=True,
+        )
+        compare_starts(arguments.model, Path(folder), range(arguments.seeds))
+        compare_head_reuse(arguments.model, Path(folder), range(arguments.seeds))
 
 
-def source(name: str, examples: int, lr: float, folder: Path) -> str:
-    """Train on the source set and leave the model in `folder`; what came of it."""
-    trial = TrainConfig(
+def train_source_model(name: str, examples: int, lr: float, folder: Path) -> str:
+    """Train on the source set, save the model in `folder`, and return a line about its accuracy."""
+    config = TrainConfig(
         workload="vending-source",
         model=name,
         lr=lr,
@@ -70,7 +73,7 @@ def source(name: str, examples: int, lr: float, folder: Path) -> str:
         eval_every=examples,
         noise_scale_every=0,
     )
-    training = Training(replace(trial, schedule="cosine"))
+    training = Training(replace(config, schedule="cosine"))
     for _ in training.laps():
         pass
     weights = {key: value.contiguous() for key, value in training.model.state_dict().items()}
@@ -80,35 +83,49 @@ def source(name: str, examples: int, lr: float, folder: Path) -> str:
     return f"\nsource: {name} on vending-source, {examples:,} examples, {seconds:.0f} s, test accuracy {accuracy:.3f}\n"
 
 
-def starts(name: str, folder: Path, seeds: range) -> None:
-    """Each start at the rate that is best for it in the end, by the validation split of a seed that is not shown."""
-    made = load_workload(TrainConfig(workload="vending", model=name))
-    print(f"| start | lr | {' | '.join(f'{count:,} seen' for count in SHOWN)} |\n|---|--:|{'--:|' * len(SHOWN)}")
+def compare_starts(name: str, folder: Path, seeds: range) -> None:
+    """Print the accuracy of each start at its best learning rate, chosen on the validation split with another seed."""
+    workload = load_workload(TrainConfig(workload="vending", model=name))
+    print(f"| start | lr | {' | '.join(f'{count:,} seen' for count in TABLE_EXAMPLES)} |")
+    print(f"|---|--:|{'--:|' * len(TABLE_EXAMPLES)}")
     for start, changes in STARTS.items():
-        trial = begun(name, SHOWN[-1], **changes | ({"init_from": str(folder)} if "init_from" in changes else {}))
-        best = max(RATES[1:], key=lambda lr: settled(replace(trial, lr=lr, seed=100), made))
-        curves = [curve(replace(trial, lr=best, seed=seed), made, SHOWN).every for seed in seeds]
-        print(f"| {start} | {best:g} | {' | '.join(map(shown, zip(*curves, strict=True)))} |", flush=True)
+        config = build_config(
+            name, TABLE_EXAMPLES[-1], **changes | ({"init_from": str(folder)} if "init_from" in changes else {})
+        )
+        best = max(
+            LEARNING_RATES[1:], key=lambda lr: measure_validation_accuracy(replace(config, lr=lr, seed=100), workload)
+        )
+        curves = [
+            measure_accuracy_curve(replace(config, lr=best, seed=seed), workload, TABLE_EXAMPLES).all_classes
+            for seed in seeds
+        ]
+        print(
+            f"| {start} | {best:g} | {' | '.join(map(format_mean_interval, zip(*curves, strict=True)))} |", flush=True
+        )
 
 
-def rows(name: str, folder: Path, seeds: range) -> None:
-    """What rows taken over are worth early, at each rate: accuracy with them less without, seed by seed."""
-    made = load_workload(TrainConfig(workload="vending", model=name))
-    print(f"\n| rows reused less drawn anew | lr | {' | '.join(f'{count:,} seen' for count in EARLY)} |")
-    print(f"|---|--:|{'--:|' * len(EARLY)}")
-    for lr in RATES:
-        trial = begun(name, EARLY[-1], init_from=str(folder), lr=lr)
-        with_rows = [curve(replace(trial, seed=seed), made, EARLY) for seed in seeds]
-        without = [curve(replace(trial, seed=seed, reuse_head=False), made, EARLY) for seed in seeds]
-        for what in ("shared", "every"):
-            pairs = [(getattr(a, what), getattr(b, what)) for a, b in zip(with_rows, without, strict=True)]
+def compare_head_reuse(name: str, folder: Path, seeds: range) -> None:
+    """Print the early gain from reused head rows at each learning rate: accuracy with minus without, seed by seed."""
+    workload = load_workload(TrainConfig(workload="vending", model=name))
+    print(f"\n| head rows reused minus random | lr | {' | '.join(f'{count:,} seen' for count in EARLY_EXAMPLES)} |")
+    print(f"|---|--:|{'--:|' * len(EARLY_EXAMPLES)}")
+    for lr in LEARNING_RATES:
+        config = build_config(name, EARLY_EXAMPLES[-1], init_from=str(folder), lr=lr)
+        with_rows = [measure_accuracy_curve(replace(config, seed=seed), workload, EARLY_EXAMPLES) for seed in seeds]
+        without = [
+            measure_accuracy_curve(replace(config, seed=seed, reuse_head=False), workload, EARLY_EXAMPLES)
+            for seed in seeds
+        ]
+        for field, title in (("shared_classes", "shared classes"), ("all_classes", "all classes")):
+            pairs = [(getattr(a, field), getattr(b, field)) for a, b in zip(with_rows, without, strict=True)]
             gains = [[a - b for a, b in zip(*pair, strict=True)] for pair in pairs]
-            which = {"shared": "shared classes", "every": "all classes"}[what]
-            print(f"| {which} | {lr:g} | {' | '.join(map(shown, zip(*gains, strict=True)))} |", flush=True)
+            print(
+                f"| {title} | {lr:g} | {' | '.join(map(format_mean_interval, zip(*gains, strict=True)))} |", flush=True
+            )
 
 
-def begun(name: str, examples: int, **changes: Any) -> TrainConfig:
-    """A trial on the machine's pictures that goes on to its cap."""
+def build_config(name: str, examples: int, **changes: Any) -> TrainConfig:
+    """Build the config of a run on the machine's images that continues to its cap of examples."""
     return TrainConfig(
         workload="vending",
         model=name,
@@ -121,34 +138,38 @@ def begun(name: str, examples: int, **changes: Any) -> TrainConfig:
     )
 
 
-def settled(trial: TrainConfig, made: Workload) -> float:
-    """Validation accuracy in the end, of a seed that the table does not show."""
-    training = Training(trial, made)
+def measure_validation_accuracy(config: TrainConfig, workload: Workload) -> float:
+    """Return the mean validation accuracy of the last five laps of a run."""
+    training = Training(config, workload)
     for _ in training.laps():
         pass
     return statistics.mean(lap.metric for lap in training.finished_laps[-5:] if lap.metric is not None)
 
 
-def curve(trial: TrainConfig, made: Workload, counts: tuple[int, ...]) -> Curve:
-    """Accuracy on the test split as examples are seen."""
-    few = Split(made.validation.pictures[:10], made.validation.labels[:10])  # laps end often, and are not judged here
-    training = Training(replace(trial, eval_every=counts[0]), replace(made, validation=few))
-    shared = [MACHINE_PRODUCTS.index(product) for product in SHARED_PRODUCTS]
-    some = torch.isin(made.test.labels, torch.tensor(shared))
-    assert isinstance(made.test.pictures, torch.Tensor)
-    known = Split(made.test.pictures[some], made.test.labels[some])
-    every, early = [], []
+def measure_accuracy_curve(config: TrainConfig, workload: Workload, counts: tuple[int, ...]) -> AccuracyCurve:
+    """Return the accuracy on the test split after each number of examples seen."""
+    tiny_validation = Split(
+        workload.validation.pictures[:10], workload.validation.labels[:10]
+    )  # laps end often and are not evaluated here
+    training = Training(replace(config, eval_every=counts[0]), replace(workload, validation=tiny_validation))
+    shared_indices = [MACHINE_PRODUCTS.index(product) for product in SHARED_PRODUCTS]
+    is_shared = torch.isin(workload.test.labels, torch.tensor(shared_indices))
+    assert isinstance(workload.test.pictures, torch.Tensor)
+    shared_test = Split(workload.test.pictures[is_shared], workload.test.labels[is_shared])
+    all_classes, shared_classes = [], []
     for lap in training.laps():
-        if len(every) < len(counts) and lap.seen >= counts[len(every)]:
-            every.append(training.evaluate(made.test))
-            early.append(training.evaluate(known))
-    return Curve(every, early)
+        if len(all_classes) < len(counts) and lap.seen >= counts[len(all_classes)]:
+            all_classes.append(training.evaluate(workload.test))
+            shared_classes.append(training.evaluate(shared_test))
+    return AccuracyCurve(all_classes, shared_classes)
 
 
-def shown(values: Sequence[float]) -> str:
-    """Mean and half the 95 % interval, in percent."""
-    half = stats.t.ppf(0.975, len(values) - 1) * statistics.stdev(values) / len(values) ** 0.5 if values[1:] else 0.0
-    return f"{statistics.mean(values):.1%} ± {half:.1%}"
+def format_mean_interval(values: Sequence[float]) -> str:
+    """Format the mean and half the width of the 95 % interval, in percent."""
+    half_width = (
+        stats.t.ppf(0.975, len(values) - 1) * statistics.stdev(values) / len(values) ** 0.5 if values[1:] else 0.0
+    )
+    return f"{statistics.mean(values):.1%} ± {half_width:.1%}"
 
 
 if __name__ == "__main__":

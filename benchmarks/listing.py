@@ -1,8 +1,8 @@
-"""What it costs to list many records: python -m benchmarks.listing [--records 100000]
+"""What it costs to list many records: python -m benchmarks.listing [--records 100000].
 
-Files as a sweep leaves them, with ten laps each; CPU seconds of this process, for the wall's swing with whatever runs
-beside. In pairs, one after the other: the table of jobs.records, and the same columns by json and the dataclasses that
-one record is read into.
+The files are as a sweep writes them, with ten laps each. The cost is CPU seconds of this process, since wall time
+varies with whatever runs beside. Measured in pairs: the table of jobs.records, and the same columns by json and the
+dataclasses that a single record is read into.
 """
 
 import argparse
@@ -25,73 +25,80 @@ from equipoise.runs.record import Record
 from tests.unit.dashboards.test_training_run import record
 
 PAIRS = 3
-FOLDER = 1000  # trials of one sweep
-LAPS = 10
+TRIALS_PER_SWEEP = 1000  # trials in the folder of one sweep
+LAPS_PER_RECORD = 10
 
 
 def main() -> None:
-    """Print the table."""
-    asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("--records", type=int, default=100_000)
-    count = asked.parse_args().records
+    """Print the seconds of both ways to list the records."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=100_000)
+    count = parser.parse_args().records
     print(", ".join(f"{name} {value}" for name, value in describe_hardware(torch.device("cpu")).items()))
     with TemporaryDirectory() as name:
-        size = made(Path(name), count)
+        size = write_records(Path(name), count)
         print(f"{count:,} records of {size / 1e3:.1f} kB")
         print("| | CPU s | lowest | highest | wall s |\n|---|--:|--:|--:|--:|")
-        ways: dict[str, Callable[[Path], int]] = {"jobs.records": table, "json and dataclasses": one_by_one}
-        times = {words: [] for words in ways}
+        listers: dict[str, Callable[[Path], int]] = {
+            "jobs.records": count_by_table,
+            "json and dataclasses": count_one_by_one,
+        }
+        times = {title: [] for title in listers}
         for _ in range(PAIRS):
-            for words, way in ways.items():
-                times[words].append(timed(way, Path(name), count))
-    for words, found in times.items():
-        cpu, wall = zip(*found, strict=True)
-        middle, whole = statistics.median(cpu), statistics.median(wall)
-        print(f"| {words} | {middle:.2f} | {min(cpu):.2f} | {max(cpu):.2f} | {whole:.2f} |")
+            for title, list_all in listers.items():
+                times[title].append(time_listing(list_all, Path(name), count))
+    for title, measured in times.items():
+        cpu, wall = zip(*measured, strict=True)
+        median_cpu, median_wall = statistics.median(cpu), statistics.median(wall)
+        print(f"| {title} | {median_cpu:.2f} | {min(cpu):.2f} | {max(cpu):.2f} | {median_wall:.2f} |")
 
 
-def made(root: Path, count: int) -> float:
-    """Records, in folders of a sweep's trials; gives the bytes of the last."""
-    draw = random.Random(0)  # noqa: S311 - digits as measurements have them
-    laps = record().laps * (LAPS // len(record().laps))
+def write_records(root: Path, count: int) -> float:
+    """Write records into the trial folders of sweeps and return the bytes of the last one."""
+    rng = random.Random(0)  # noqa: S311 - as many digits as measurements have
+    laps = record().laps * (LAPS_PER_RECORD // len(record().laps))
     noisy = {"loss", "seconds", "data_seconds", "compute_seconds", "exchange_seconds", "local_norm", "total_norm"}
-    laps = [replace(lap, **{name: draw.random() for name in noisy}) for lap in laps]
-    one = replace(record(), laps=laps, machine=describe_hardware(torch.device("cpu")), examples_to_target=draw.random())
-    facts = one.to_json()
+    laps = [replace(lap, **{name: rng.random() for name in noisy}) for lap in laps]
+    example = replace(
+        record(), laps=laps, machine=describe_hardware(torch.device("cpu")), examples_to_target=rng.random()
+    )
+    facts = example.to_json()
     for seed in range(count):
-        place = root / f"sweep-{seed // FOLDER}" / "trials"
-        place.mkdir(parents=True, exist_ok=True)
-        path = place / f"batch-32-lr-0.05-seed-{seed}.json"
-        text = json.dumps(facts | {"config": asdict(replace(one.config, seed=seed))}, indent=1)
-        path.write_text(text + "\n")  # as store.write_json does, without the care for what would be cut off
+        folder = root / f"sweep-{seed // TRIALS_PER_SWEEP}" / "trials"
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"batch-32-lr-0.05-seed-{seed}.json"
+        text = json.dumps(facts | {"config": asdict(replace(example.config, seed=seed))}, indent=1)
+        path.write_text(text + "\n")  # as write_json does, but not atomically
     return path.stat().st_size
 
 
-def table(root: Path) -> int:
-    """Records in the product's table."""
-    found = list_records(root)
-    assert not found.damaged_files
-    return len(found.rows)
+def count_by_table(root: Path) -> int:
+    """Return the number of records in the table of list_records."""
+    listing = list_records(root)
+    assert not listing.damaged_files
+    return len(listing.rows)
 
 
-def one_by_one(root: Path) -> int:
-    """The same columns by what reads a single record."""
-    rows = [facts(path, read_record(path)) for path in sorted(root.rglob("trials/*.json"))]
+def count_one_by_one(root: Path) -> int:
+    """Return the number of records in a table of the same columns, each read by read_record."""
+    rows = [build_row(path, read_record(path)) for path in sorted(root.rglob("trials/*.json"))]
     return len(pd.DataFrame(rows, columns=[*RECORD_COLUMNS]))
 
 
-def facts(path: Path, one: Record) -> tuple[object, ...]:
-    """A row."""
-    trial = one.config
-    asked = (trial.workload, trial.model, trial.optimizer, trial.workers, trial.batch_size, trial.grad_accumulation)
-    end = (one.status, one.target, one.examples_to_target, one.laps[-1].seen, one.seconds, one.test)
-    return (str(path), *asked, trial.global_batch, trial.lr, trial.seed, *end)
+def build_row(path: Path, record: Record) -> tuple[object, ...]:
+    """Build the table row of one record."""
+    config = record.config
+    options = (config.workload, config.model, config.optimizer, config.workers, config.batch_size)
+    setting = (config.grad_accumulation, config.global_batch, config.lr, config.seed)
+    last_seen = record.laps[-1].seen
+    outcome = (record.status, record.target, record.examples_to_target, last_seen, record.seconds, record.test)
+    return (str(path), *options, *setting, *outcome)
 
 
-def timed(way: Callable[[Path], int], root: Path, count: int) -> tuple[float, float]:
-    """CPU and wall seconds."""
+def time_listing(list_all: Callable[[Path], int], root: Path, count: int) -> tuple[float, float]:
+    """Return the CPU and wall seconds that one way to list the records takes."""
     cpu, wall = time.process_time(), time.perf_counter()
-    assert way(root) == count
+    assert list_all(root) == count
     return time.process_time() - cpu, time.perf_counter() - wall
 
 

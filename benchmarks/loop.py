@@ -1,6 +1,6 @@
-"""Speed of the training loop against its peers: python -m benchmarks.loop.
+"""Compare the speed of the training loop with that of its peers: python -m benchmarks.loop.
 
-All train the same model on the same examples in memory. A ratio is taken within a round.
+All train the same model on the same examples in memory. Ratios are taken within a round.
 """
 
 import statistics
@@ -10,11 +10,11 @@ from importlib.util import find_spec
 
 import torch
 
-from benchmarks.rounds import Contestant, Speeds, rounds
-from benchmarks.training_case import Case, case, parser
+from benchmarks.rounds import Contestant, Speeds, run_rounds
+from benchmarks.training_case import TrainingCase, build_case, build_case_parser
 from equipoise.hardware import describe_hardware
 
-ON_CPU = {
+CPU_CONTESTANTS = {
     "ours": Contestant("equipoise_loop"),
     "ddp": Contestant("hand_written_loop"),
     "ddp-fused": Contestant("hand_written_loop", ("--fused",)),
@@ -22,76 +22,88 @@ ON_CPU = {
     "lightning": Contestant("with_lightning", needs="lightning"),
     "accelerate": Contestant("with_accelerate", needs="accelerate"),
 }
-GPU = ("--device", "cuda")
-ON_GPU = {
-    "eager": Contestant("hand_written_loop", GPU),
-    "ours": Contestant("equipoise_loop", GPU),
-    "ours-bf16": Contestant("equipoise_loop", (*GPU, "--precision", "bf16")),
-    "ours-bf16-compiled": Contestant("equipoise_loop", (*GPU, "--precision", "bf16", "--channels-last", "--compile")),
+GPU_FLAGS = ("--device", "cuda")
+GPU_CONTESTANTS = {
+    "eager": Contestant("hand_written_loop", GPU_FLAGS),
+    "ours": Contestant("equipoise_loop", GPU_FLAGS),
+    "ours-bf16": Contestant("equipoise_loop", (*GPU_FLAGS, "--precision", "bf16")),
+    "ours-bf16-compiled": Contestant(
+        "equipoise_loop", (*GPU_FLAGS, "--precision", "bf16", "--channels-last", "--compile")
+    ),
 }
 GPU_WARMUP_STEPS, GPU_STEPS = 100, 1600  # a step takes milliseconds there
 
 
 def main() -> None:
-    """Measure what was asked for and print a table for each model and number of workers."""
-    given = arguments().parse_args()
-    models = [given.model] if given.model else ["lenet", "resnet18"]
-    if given.cuda:
+    """Measure the chosen contestants and print a table for each model and number of workers."""
+    arguments = build_parser().parse_args()
+    models = [arguments.model] if arguments.model else ["lenet", "resnet18"]
+    if arguments.cuda:
         if not torch.cuda.is_available():
-            sys.exit("--cuda: torch finds no GPU here")
-        models, given.workers = ["resnet18"], [1]
-        given.warmup_steps, given.steps = given.warmup_steps or GPU_WARMUP_STEPS, given.steps or GPU_STEPS
-    contestants = chosen(ON_GPU if given.cuda else ON_CPU, given.only)
-    facts = describe_hardware(torch.device("cuda" if given.cuda else "cpu"))
+            sys.exit("cannot run --cuda: torch finds no GPU on this machine")
+        models, arguments.workers = ["resnet18"], [1]
+        arguments.warmup_steps, arguments.steps = (
+            arguments.warmup_steps or GPU_WARMUP_STEPS,
+            arguments.steps or GPU_STEPS,
+        )
+    contestants = select_contestants(GPU_CONTESTANTS if arguments.cuda else CPU_CONTESTANTS, arguments.only)
+    facts = describe_hardware(torch.device("cuda" if arguments.cuda else "cpu"))
     print(", ".join(f"{name} {value}" for name, value in facts.items()))
     for model in models:
-        for workers in given.workers:
-            asked = case(given, model)
-            print(f"\n{title(asked, workers, given.rounds)}\n", flush=True)
-            print(table(rounds(contestants, asked, workers, given.rounds), inverse=given.cuda), flush=True)
+        for workers in arguments.workers:
+            case = build_case(arguments, model)
+            print(f"\n{format_title(case, workers, arguments.rounds)}\n", flush=True)
+            print(
+                format_speed_table(run_rounds(contestants, case, workers, arguments.rounds), inverse=arguments.cuda),
+                flush=True,
+            )
 
 
-def arguments() -> ArgumentParser:
-    """The arguments of a contestant, and which contestants."""
-    options = parser(__doc__)
-    options.set_defaults(model=None)
-    options.add_argument("--workers", type=lambda text: [int(part) for part in text.split(",")], default=[1, 2])
-    options.add_argument("--rounds", type=int, default=5)
-    options.add_argument("--only", default="", help="contestants beside the first, with commas; all if not given")
-    options.add_argument("--cuda", action="store_true", help="resnet18 in one process on a GPU, in several precisions")
-    return options
+def build_parser() -> ArgumentParser:
+    """Build the parser of the case, the contestants and the rounds."""
+    parser = build_case_parser(__doc__)
+    parser.set_defaults(model=None)
+    parser.add_argument("--workers", type=lambda text: [int(part) for part in text.split(",")], default=[1, 2])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument(
+        "--only", default="", help="contestants to run beside the first, separated by commas; all by default"
+    )
+    parser.add_argument(
+        "--cuda", action="store_true", help="train resnet18 in one process on a GPU, in several precisions"
+    )
+    return parser
 
 
-def chosen(contestants: dict[str, Contestant], only: str) -> dict[str, Contestant]:
-    """The first contestant, and of the others those asked for and installed."""
+def select_contestants(contestants: dict[str, Contestant], only: str) -> dict[str, Contestant]:
+    """Return the first contestant and those of the others that are selected and installed."""
     first, *peers = contestants
     names = only.split(",") if only else peers
     if unknown := set(names) - set(peers):
-        sys.exit(f"no contestant {', '.join(sorted(unknown))}; there are: {', '.join(peers)}")
+        sys.exit(f"unknown contestant {', '.join(sorted(unknown))}; choose from {', '.join(peers)}")
     missing = [name for name in names if find_spec(contestants[name].needs) is None]
     for name in missing:
-        print(f"{name} is left out: {contestants[name].needs} is not installed")
+        print(f"skipping {name}: {contestants[name].needs} is not installed")
     return {name: contestants[name] for name in [first, *names] if name not in missing}
 
 
-def title(asked: Case, workers: int, count: int) -> str:
-    """What a table is about."""
-    share = f"{workers} worker{'s' * (workers > 1)}, {asked.batch} examples a worker and step"
-    return f"**{asked.model}, {share}**: {asked.steps} steps after {asked.warmup_steps}, medians of {count} rounds"
+def format_title(case: TrainingCase, workers: int, count: int) -> str:
+    """Format the title of a table: model, workers, batch and steps."""
+    share = f"{workers} worker{'s' * (workers > 1)}, {case.batch} examples per worker and step"
+    return f"**{case.model}, {share}**: {case.steps} steps after {case.warmup_steps}, medians of {count} rounds"
 
 
-def table(speeds: Speeds, inverse: bool) -> str:
-    """Medians, and the first contestant's speed over each one's; inverse: each one's over the first's."""
+def format_speed_table(speeds: Speeds, inverse: bool) -> str:
+    """Format median speeds and the ratio of the first contestant's to each one's; `inverse` turns the ratio over."""
     first = next(iter(speeds))
     ratio = f"it / {first}" if inverse else f"{first} / it"
     lines = [f"| loop | examples/s | CPU µs/example | {ratio} | lowest | highest |", "|---|--:|--:|--:|--:|--:|"]
-    paces = {name: [one["examples_per_second"] for one in own] for name, own in speeds.items()}
-    for name, own in paces.items():
-        over, under = (own, paces[first]) if inverse else (paces[first], own)
+    rates_by_name = {name: [result["examples_per_second"] for result in results] for name, results in speeds.items()}
+    for name, rates in rates_by_name.items():
+        over, under = (rates, rates_by_name[first]) if inverse else (rates_by_name[first], rates)
         ratios = [a / b for a, b in zip(over, under, strict=True)]
-        cpu = statistics.median(one["cpu_seconds_per_example"] for one in speeds[name]) * 1e6
-        shown = " | ".join(f"{ratio:.3f}" for ratio in (statistics.median(ratios), min(ratios), max(ratios)))
-        lines.append(f"| {name} | {statistics.median(own):,.0f} | {cpu:.1f} | {shown} |")
+        cpu = statistics.median(result["cpu_seconds_per_example"] for result in speeds[name]) * 1e6
+        cells = " | ".join(f"{ratio:.3f}" for ratio in (statistics.median(ratios), min(ratios), max(ratios)))
+        lines.append(f"| {name} | {statistics.median(rates):,.0f} | {cpu:.1f} | {cells} |")
     return "\n".join(lines)
 
 

@@ -1,8 +1,8 @@
-"""What a sweep's trials cost beside their training: python -m benchmarks.many_trials [--trials 1000]
+"""What the trials of a sweep cost beside their training: python -m benchmarks.many_trials [--trials 1000].
 
-Trials of nothing on two slots, and after each hundred of them: CPU time of the command a trial, and MiB that the
-command, Ray's control store (GCS) and all of Ray have to themselves, beside the files that the sweep left. Then the
-slope of each: what a thousand trials more would add.
+Runs instant trials on two slots and prints after each hundred: CPU time of the command per trial, the private memory
+of the command, of Ray's control store (GCS) and of all of Ray in MiB, and the files that the sweep wrote. Then the
+slope of each: what a thousand further trials would add.
 """
 
 import argparse
@@ -18,24 +18,22 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from benchmarks.drift.memory import resident
+from benchmarks.drift.memory import read_private_mib
 from equipoise.hardware import describe_hardware
 from jobs.cluster.processes import find_process_tree, read_stat_fields
 from tests.support.ray_cluster import Cluster, descendants, running
 
-BATCHES, RATES = "8:64", 5  # four batches, with five rates each
-ROW = 100  # trials
-TICKS = os.sysconf("SC_CLK_TCK")
+BATCH_RANGE, RATES_PER_BATCH = "8:64", 5  # four batches with five learning rates each
+TRIALS_PER_ROW = 100
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
-class Look(NamedTuple):
-    """What there was after so many trials."""
+class ResourceSample(NamedTuple):
+    """CPU time, memory and files after a number of trials."""
 
     trials: int
-    command: float
-    """CPU seconds"""
-    ray: float
-    """CPU seconds"""
+    command_cpu_seconds: float
+    ray_cpu_seconds: float
     command_mib: float
     gcs_mib: float
     ray_mib: float
@@ -44,81 +42,82 @@ class Look(NamedTuple):
 
 def main() -> None:
     """Print a row after each hundred trials."""
-    asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("--trials", type=int, default=1000)
-    asked.add_argument("--profile", type=Path, help="leave cProfile's figures of the command here")
-    given = asked.parse_args()
-    seeds = -(-given.trials // (4 * RATES))
-    profile = ["-m", "cProfile", "-o", str(given.profile)] if given.profile else []
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trials", type=int, default=1000)
+    parser.add_argument("--profile", type=Path, help="file for the cProfile statistics of the command")
+    arguments = parser.parse_args()
+    seeds = -(-arguments.trials // (4 * RATES_PER_BATCH))
+    profile = ["-m", "cProfile", "-o", str(arguments.profile)] if arguments.profile else []
     print(", ".join(f"{name} {value}" for name, value in describe_hardware(torch.device("cpu")).items()))
     with TemporaryDirectory() as name, running() as cluster:
         out = Path(name, "sweep")
-        words = [
+        flags = [
             "--workload",
-            "benchmarks.instant_workload:workload",
+            "benchmarks.instant_workload:build_instant_workload",
             "--workers",
             "1",
             "--batch-size",
-            BATCHES,
+            BATCH_RANGE,
             "--exhaustive",
         ]
-        more = ["--seeds", str(seeds), "--max-examples", "64", "--out", str(out)]
-        command = cluster.start(sys.executable, *profile, "-m", "jobs.sweep", *words, *more, log=Path(name, "log"))
+        limits = ["--seeds", str(seeds), "--max-examples", "64", "--out", str(out)]
+        command = cluster.start(sys.executable, *profile, "-m", "jobs.sweep", *flags, *limits, log=Path(name, "log"))
         print("| trials | CPU ms of the command a trial | of Ray | command, MiB | GCS | all of Ray | files |")
         print("|--:|--:|--:|--:|--:|--:|--:|", flush=True)
-        rows = list(looks(command, cluster, out))
+        rows = list(sample_while_running(command, cluster, out))
         status = command.wait()
         if status or len(rows) < 3:
-            sys.exit(f"the sweep ended with {status}: {Path(name, 'log').read_text()[-2000:]}")
+            sys.exit(f"the sweep exited with status {status}: {Path(name, 'log').read_text()[-2000:]}")
     trials, *columns = np.array(rows[1:], float).T
-    for what, column in zip(Look._fields[3:], columns[2:], strict=True):
-        print(f"{what}: {np.polyfit(trials / 1000, column, 1)[0]:+,.1f} a thousand trials")
+    for field, column in zip(ResourceSample._fields[3:], columns[2:], strict=True):
+        print(f"{field}: {np.polyfit(trials / 1000, column, 1)[0]:+,.1f} per thousand trials")
 
 
-def looks(command: Popen[str], cluster: Cluster, out: Path) -> Iterator[Look]:
-    """One at the first trial, and one each hundred, told as they come."""
-    due, before = 1, None
+def sample_while_running(command: Popen[str], cluster: Cluster, out: Path) -> Iterator[ResourceSample]:
+    """Yield a sample at the first trial and after each hundred, printing a table row for each."""
+    due, previous = 1, None
     while command.poll() is None:
-        trials = done(out / "trials")
+        trials = count_finished_trials(out / "trials")
         if trials >= due:
-            look = looked(trials, command.pid, cluster.head_pid, out)
-            if before:
-                count = look.trials - before.trials
-                ours, rays = ((look[at] - before[at]) / count * 1000 for at in (1, 2))
-                sizes = f"{look.command_mib:.1f} | {look.gcs_mib:.1f} | {look.ray_mib:.1f} | {look.files:,}"
-                print(f"| {look.trials:,} | {ours:.1f} | {rays:.1f} | {sizes} |", flush=True)
-            yield look
-            before, due = look, trials // ROW * ROW + ROW
+            sample = sample_resources(trials, command.pid, cluster.head_pid, out)
+            if previous:
+                count = sample.trials - previous.trials
+                command_ms = (sample.command_cpu_seconds - previous.command_cpu_seconds) / count * 1000
+                ray_ms = (sample.ray_cpu_seconds - previous.ray_cpu_seconds) / count * 1000
+                sizes = f"{sample.command_mib:.1f} | {sample.gcs_mib:.1f} | {sample.ray_mib:.1f} | {sample.files:,}"
+                print(f"| {sample.trials:,} | {command_ms:.1f} | {ray_ms:.1f} | {sizes} |", flush=True)
+            yield sample
+            previous, due = sample, trials // TRIALS_PER_ROW * TRIALS_PER_ROW + TRIALS_PER_ROW
         time.sleep(0.1)
 
 
-def done(folder: Path) -> int:
-    """Trials that have written a file."""
+def count_finished_trials(folder: Path) -> int:
+    """Return the number of trials that have written a record file."""
     try:
         return sum(name.endswith(".json") and not name.startswith(".") for name in os.listdir(folder))  # noqa: PTH208
     except FileNotFoundError:
         return 0
 
 
-def looked(trials: int, command: int, head: int, out: Path) -> Look:
-    """At the command and Ray's family."""
+def sample_resources(trials: int, command: int, head: int, out: Path) -> ResourceSample:
+    """Sample the process trees of the command and of Ray."""
     ray = descendants(head)
-    gcs = sum(resident(pid) for pid, words in ray.items() if "gcs_server" in words)
-    return Look(
+    gcs = sum(read_private_mib(pid) for pid, command_line in ray.items() if "gcs_server" in command_line)
+    return ResourceSample(
         trials=trials,
-        command=sum(map(cpu, find_process_tree(command))),
-        ray=sum(map(cpu, ray)),
-        command_mib=sum(map(resident, find_process_tree(command))),
+        command_cpu_seconds=sum(map(read_process_cpu_seconds, find_process_tree(command))),
+        ray_cpu_seconds=sum(map(read_process_cpu_seconds, ray)),
+        command_mib=sum(map(read_private_mib, find_process_tree(command))),
         gcs_mib=gcs,
-        ray_mib=sum(map(resident, ray)),
+        ray_mib=sum(map(read_private_mib, ray)),
         files=sum(len(files) for _, _, files in os.walk(out)),
     )
 
 
-def cpu(pid: int) -> float:
-    """Seconds that a process has computed, with children of its own that have ended."""
-    found = read_stat_fields(pid)
-    return sum(map(int, found[11:15])) / TICKS if found else 0.0
+def read_process_cpu_seconds(pid: int) -> float:
+    """Return the CPU seconds of a process and of its ended children."""
+    fields = read_stat_fields(pid)
+    return sum(map(int, fields[11:15])) / TICKS_PER_SECOND if fields else 0.0
 
 
 if __name__ == "__main__":

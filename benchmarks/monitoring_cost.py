@@ -1,4 +1,4 @@
-"""What it costs to watch for drift: the same service with and without, both up at once and asked in turn.
+"""What drift monitoring costs: the same service with and without it, both up at once and measured in turn.
 
 python -m benchmarks.monitoring_cost [--rounds 9] [--only TITLE]
 """
@@ -11,45 +11,61 @@ from tempfile import TemporaryDirectory
 import torch
 
 from benchmarks import http_clients as clients
-from benchmarks.serving import AT_A_TIME, KEY, MODELS, Server, binary, compared, ours, picture, table
+from benchmarks.serving import (
+    API_KEY,
+    CLIENT_COUNTS,
+    MODEL_INPUTS,
+    Server,
+    build_binary_request,
+    measure_servers,
+    print_server_table,
+    render_png,
+    serve_equipoise,
+)
 from equipoise.hardware import describe_hardware
 from tests.support.bundles import published, short_run
 
 
 def main() -> None:
-    """Print a table for each model."""
-    asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("--rounds", type=int, default=9)
-    asked.add_argument("--only", default="", help="part of the titles of tables")
-    given = asked.parse_args()
+    """Print a table for each model and number of clients."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--only", default="", help="measure only the tables whose title contains this")
+    arguments = parser.parse_args()
     print(", ".join(f"{name} {value}" for name, value in describe_hardware(torch.device("cpu")).items()))
     with TemporaryDirectory() as name, ExitStack() as stack:
-        place = Path(name)
+        folder = Path(name)
         bundles = {
             model: published(
-                short_run(place / model, f"benchmarks.served_models:{model}", examples=320), place / f"{model}-b"
+                short_run(folder / model, f"benchmarks.served_models:{model}", examples=320), folder / f"{model}-b"
             )
-            for model in MODELS
+            for model in MODEL_INPUTS
         }
-        both = {
-            f"drift {'on' if drift else 'off'}": stack.enter_context(ours(place, bundles, drift))
+        services = {
+            f"drift {'on' if drift else 'off'}": stack.enter_context(serve_equipoise(folder, bundles, drift))
             for drift in (False, True)
         }
-        for title, at_a_time, request in (
-            ("LeNet, PNG of 28x28, eager", AT_A_TIME, predict("lenet-eager", "lenet")),
-            ("LeNet, PNG of 28x28, chosen engine", AT_A_TIME, predict("lenet", "lenet")),
-            ("LeNet, one tensor as bytes, eager", (1, 8), binary("lenet-eager")),
-            ("MobileNetV3-small, PNG of 224x224, chosen engine", (1, 8), predict("mobilenet", "mobilenet")),
+        for title, client_counts, request in (
+            ("LeNet, PNG of 28x28, eager", CLIENT_COUNTS, build_predict_request("lenet-eager", "lenet")),
+            ("LeNet, PNG of 28x28, chosen engine", CLIENT_COUNTS, build_predict_request("lenet", "lenet")),
+            ("LeNet, one tensor as bytes, eager", (1, 8), build_binary_request("lenet-eager")),
+            (
+                "MobileNetV3-small, PNG of 224x224, chosen engine",
+                (1, 8),
+                build_predict_request("mobilenet", "mobilenet"),
+            ),
         ):
-            servers = {name: Server(port, request, roots) for name, (port, roots) in both.items()}
-            for count in at_a_time:
-                if given.only in (whole := f"{title}, {count} at a time"):
-                    table(whole, compared(servers, count, given.rounds))
+            servers = {name: Server(port, request, roots) for name, (port, roots) in services.items()}
+            for count in client_counts:
+                if arguments.only in (table_title := f"{title}, {count} at a time"):
+                    print_server_table(table_title, measure_servers(servers, count, arguments.rounds))
 
 
-def predict(path: str, model: str) -> bytes:
-    """A request for a label."""
-    return clients.request(f"/models/{path}/predict", picture(*MODELS[model]), "image/png", x_api_key=KEY)
+def build_predict_request(path: str, model: str) -> bytes:
+    """Build a prediction request with a random image."""
+    return clients.build_request(
+        f"/models/{path}/predict", render_png(*MODEL_INPUTS[model]), "image/png", x_api_key=API_KEY
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The curve over hosts in miniature: python -m benchmarks.network_plans
+"""Sweeps over several hosts in miniature: python -m benchmarks.network_plans.
 
-Hosts are network namespaces whose links have the rate that `tc` was told, so what a sweep finds can be held against
-what is so: rate and delay of the links, step times on more hosts than were measured, the plan that slow links call for.
+Hosts are network namespaces whose links have the rate set with `tc`, so the results of a sweep can be compared with
+known values: rate and delay of the links, step times on more hosts than were measured, the best plan for slow links.
 """
 
 import argparse
@@ -22,118 +22,131 @@ from equipoise.runs.folder import read_record
 from tests.network.hosts import Host, lan
 from tests.network.spread_workers import Spread, spread
 
-SLOW, FAST = 200.0, 0.0  # Mbit/s; 0 for as fast as memory
-WIDE, WIDER = "tests.network.wide_model:wide", "tests.network.wide_model:wider"
-SEEDS = range(5)  # of the runs that confirm each plan
+SLOW_MBIT, FAST_MBIT = 200.0, 0.0  # 0 for links as fast as memory
+WIDE_WORKLOAD, WIDER_WORKLOAD = "tests.network.wide_model:wide", "tests.network.wide_model:wider"
+CONFIRMATION_SEEDS = range(5)  # seeds of the runs that confirm each plan
 
 
 def main() -> None:
-    """All of it, a paragraph each."""
-    asked = argparse.ArgumentParser(prog="python -m benchmarks.network_plans", description=__doc__)
-    asked.add_argument("--budget-seconds", default="60", help="of each sweep")
-    budget = asked.parse_args().budget_seconds
-    with TemporaryDirectory() as place:
-        links(Path(place), budget)
-        plans(Path(place), str(2.5 * float(budget)))
+    """Compare the links and the plans, and print the results."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.network_plans", description=__doc__)
+    parser.add_argument("--budget-seconds", default="60", help="budget of each sweep in seconds")
+    budget = parser.parse_args().budget_seconds
+    with TemporaryDirectory() as folder:
+        compare_links(Path(folder), budget)
+        compare_plans(Path(folder), str(2.5 * float(budget)))
 
 
-def links(place: Path, budget: str) -> None:
-    """A sweep over 1, 2 and 4 hosts: what it finds of the links, and what two hosts tell of four."""
-    with lan(5, SLOW) as hosts, spread(hosts) as ray:
-        delays = [delay(ray, *hosts[1:3])]
-        facts = swept(ray, place / "four", WIDE, budget, "--workers", "1", "2", "4", "--batch-size", "4:64")
-        delays.append(delay(ray, *hosts[1:3]))
-    link = facts["system"]["links"]["between"]
-    found, alpha = 8e-6 * link["bytes_a_second"]["value"], link["alpha_seconds"]["value"]
-    print(f"rate of the links: {found:.1f} Mbit/s found, {SLOW:.0f} set, {found / SLOW - 1:+.1%}")
-    there = ", ".join(f"{1e3 * one:.3f}" for one in delays)
+def compare_links(folder: Path, budget: str) -> None:
+    """Print the links as measured by a sweep over 1, 2 and 4 hosts, and four hosts as predicted from two."""
+    with lan(5, SLOW_MBIT) as hosts, spread(hosts) as ray:
+        delays = [measure_delay_seconds(ray, *hosts[1:3])]
+        plan_document = run_sweep(
+            ray, folder / "four", WIDE_WORKLOAD, budget, "--workers", "1", "2", "4", "--batch-size", "4:64"
+        )
+        delays.append(measure_delay_seconds(ray, *hosts[1:3]))
+    link = plan_document["system"]["links"]["between"]
+    rate, alpha = 8e-6 * link["bytes_a_second"]["value"], link["alpha_seconds"]["value"]
+    print(f"rate of the links: {rate:.1f} Mbit/s measured, {SLOW_MBIT:.0f} set, {rate / SLOW_MBIT - 1:+.1%}")
+    ping_pongs = ", ".join(f"{1e3 * seconds:.3f}" for seconds in delays)
     ratio = alpha / math.sqrt(math.prod(delays))
-    print(f"delay: {1e3 * alpha:.3f} ms found, a ping-pong before and after took {there} ms, {ratio - 1:+.1%}")
-    rows = read_step_times(place / "four" / "system.csv")
-    exchanges = read_exchange_times(place / "four" / "exchange.csv", rows)
-    few = fit_step_time(rows[rows.nodes <= 2], exchanges[exchanges.nodes <= 2])
+    print(f"delay: {1e3 * alpha:.3f} ms measured, a ping-pong before and after took {ping_pongs} ms, {ratio - 1:+.1%}")
+    rows = read_step_times(folder / "four" / "system.csv")
+    exchanges = read_exchange_times(folder / "four" / "exchange.csv", rows)
+    fit = fit_step_time(rows[rows.nodes <= 2], exchanges[exchanges.nodes <= 2])
     four = rows[rows.nodes == 4]
-    off = few.fitted_seconds(StepSettings.from_table(four)) / four.seconds.to_numpy() - 1
-    told = ", ".join(f"{one:+.1%} at {batch:.0f}" for one, batch in zip(off, four.batch, strict=True))
-    print(f"step time on 4 hosts, predicted from 1 and 2, over measured: {told}; {np.abs(off).max():.1%} at most")
+    errors = fit.fitted_seconds(StepSettings.from_table(four)) / four.seconds.to_numpy() - 1
+    by_batch = ", ".join(f"{error:+.1%} at {batch:.0f}" for error, batch in zip(errors, four.batch, strict=True))
+    print(
+        f"step time on 4 hosts, predicted from 1 and 2, over measured: {by_batch}; {np.abs(errors).max():.1%} at most"
+    )
 
 
-def plans(place: Path, budget: str) -> None:
-    """The same sweep of two hosts on fast links and on slow ones, and both plans run on both, in turns."""
-    found: dict[float, dict[str, Any]] = {}
-    for rate in (FAST, SLOW):
+def compare_plans(folder: Path, budget: str) -> None:
+    """Run the same sweep of two hosts on fast and on slow links, then run both plans on both, in turns."""
+    plan_documents: dict[float, dict[str, Any]] = {}
+    for rate in (FAST_MBIT, SLOW_MBIT):
         with lan(3, rate) as hosts, spread(hosts) as ray:
-            found[rate] = swept(ray, place / f"{rate:.0f}", WIDER, budget, "--workers", "2", "--batch-size", "4:512")
-    print_predictions(found)
-    for rate in (FAST, SLOW):
+            plan_documents[rate] = run_sweep(
+                ray, folder / f"{rate:.0f}", WIDER_WORKLOAD, budget, "--workers", "2", "--batch-size", "4:512"
+            )
+    print_closed_form(plan_documents)
+    for rate in (FAST_MBIT, SLOW_MBIT):
         with lan(3, rate) as hosts, spread(hosts) as ray:
-            seen = [{plan: trained(ray, place, found[plan]["plan"], rate, seed) for plan in found} for seed in SEEDS]
-        options = {one["global_batch"]: one for one in found[rate]["options"]}
-        for plan in found:
-            said, batch = options[found[plan]["plan"]["global_batch"]], found[plan]["plan"]["global_batch"]
-            took, steps = (median(one[plan][k] for one in seen) for k in (0, 1))
-            predicted = said["seconds"]["value"], said["examples"] / batch
+            runs = [
+                {plan: run_training(ray, folder, plan_documents[plan]["plan"], rate, seed) for plan in plan_documents}
+                for seed in CONFIRMATION_SEEDS
+            ]
+        options = {option["global_batch"]: option for option in plan_documents[rate]["options"]}
+        for plan in plan_documents:
+            batch = plan_documents[plan]["plan"]["global_batch"]
+            option = options[batch]
+            seconds, steps = (median(run[plan][k] for run in runs) for k in (0, 1))
+            predicted = option["seconds"]["value"], option["examples"] / batch
             print(
-                f"{called(rate)}, plan of {called(plan)}: {took:.2f} s to the target in {steps:.1f} steps of"
-                f" {1e3 * median(one[plan][0] / one[plan][1] for one in seen):.1f} "
-                f"ms; predicted {predicted[0]:.2f} s in"
+                f"{describe_links(rate)}, plan of {describe_links(plan)}: {seconds:.2f} s to the target"
+                f" in {steps:.1f} steps of {1e3 * median(run[plan][0] / run[plan][1] for run in runs):.1f} ms;"
+                f" predicted {predicted[0]:.2f} s in"
                 f" {predicted[1]:.1f} steps of {1e3 * predicted[0] / predicted[1]:.1f} ms"
             )
-        other = SLOW if rate == FAST else FAST
-        ratio = median(one[other][0] / one[rate][0] for one in seen)
-        print(f"{called(rate)}: the other links' plan takes {ratio:.2f} times as long, median of {len(seen)} seeds")
-
-
-def called(rate: float) -> str:
-    """Links in words."""
-    return f"links of {rate:.0f} Mbit/s" if rate else "links as fast as memory"
-
-
-def print_predictions(found: dict[float, dict[str, Any]]) -> None:
-    """What the closed form makes of the fast links' sweep and the slow links' rate: sqrt((a + T2) n Bc / c)."""
-    critical = found[FAST]["statistical"]["critical_batch"]
-    for rate, facts in found.items():
-        known = found[FAST]["system"]["parameters"]
-        link = facts["system"]["parameters"]
-        exchange = known["a"] + 2 * link.get("between_alpha", 0.0) + link["between_volume"]  # a ring of two
-        best = math.sqrt(exchange * 2 * critical["value"] / known["c"]) if critical else math.nan
-        plan = facts["plan"]
+        other = SLOW_MBIT if rate == FAST_MBIT else FAST_MBIT
+        ratio = median(run[other][0] / run[rate][0] for run in runs)
         print(
-            f"{called(rate)}: the plan is a global batch of {plan['global_batch']} at lr {plan['lr']:.3g},"
-            f" the closed form says {best:.0f}"
+            f"{describe_links(rate)}: the plan of the other links takes {ratio:.2f} times as long,"
+            f" median of {len(runs)} seeds"
         )
 
 
-def swept(ray: Spread, out: Path, workload: str, budget: str, *words: str) -> dict[str, Any]:
-    """The plan of a sweep."""
-    asked = ("jobs.sweep", "--workload", workload, "--budget-seconds", budget, *words, "--out", str(out))
-    done = ray.run(sys.executable, "-m", *asked, timeout=900)
+def describe_links(rate: float) -> str:
+    """Describe in words the links of a rate."""
+    return f"links of {rate:.0f} Mbit/s" if rate else "links as fast as memory"
+
+
+def print_closed_form(plan_documents: dict[float, dict[str, Any]]) -> None:
+    """Print each plan beside the best batch by the closed form sqrt((a + T2) n Bc / c) of the sweep on fast links."""
+    critical = plan_documents[FAST_MBIT]["statistical"]["critical_batch"]
+    for rate, document in plan_documents.items():
+        parameters = plan_documents[FAST_MBIT]["system"]["parameters"]
+        link = document["system"]["parameters"]
+        exchange = parameters["a"] + 2 * link.get("between_alpha", 0.0) + link["between_volume"]  # a ring of two hosts
+        best = math.sqrt(exchange * 2 * critical["value"] / parameters["c"]) if critical else math.nan
+        plan = document["plan"]
+        print(
+            f"{describe_links(rate)}: the plan is a global batch of {plan['global_batch']} at lr {plan['lr']:.3g},"
+            f" the closed form gives {best:.0f}"
+        )
+
+
+def run_sweep(ray: Spread, out: Path, workload: str, budget: str, *flags: str) -> dict[str, Any]:
+    """Run a sweep and return its plan document."""
+    command = ("jobs.sweep", "--workload", workload, "--budget-seconds", budget, *flags, "--out", str(out))
+    process = ray.run(sys.executable, "-m", *command, timeout=900)
     if not (out / "plan.json").exists():
-        raise RuntimeError(done.stdout[-2000:] + done.stderr[-2000:])
-    found: dict[str, Any] = json.loads((out / "plan.json").read_text())
-    return found
+        raise RuntimeError(process.stdout[-2000:] + process.stderr[-2000:])
+    plan_document: dict[str, Any] = json.loads((out / "plan.json").read_text())
+    return plan_document
 
 
-def trained(ray: Spread, place: Path, plan: dict[str, Any], rate: float, seed: int) -> tuple[float, float]:
-    """Seconds and steps to the target of a run with a plan."""
-    out = place / f"run-{rate:.0f}-{plan['global_batch']}-{seed}"
-    words = ("--workers", plan["workers"], "--batch-size", plan["batch"], "--lr", plan["lr"], "--seed", 2000 + seed)
-    asked = ("jobs.train", "--workload", WIDER, *words, "--out", out)
-    done = ray.run(sys.executable, "-m", *map(str, asked), timeout=600)
-    if done.returncode:
-        raise RuntimeError(done.stderr[-2000:])
+def run_training(ray: Spread, folder: Path, plan: dict[str, Any], rate: float, seed: int) -> tuple[float, float]:
+    """Train with a plan and return the seconds and steps to the target."""
+    out = folder / f"run-{rate:.0f}-{plan['global_batch']}-{seed}"
+    flags = ("--workers", plan["workers"], "--batch-size", plan["batch"], "--lr", plan["lr"], "--seed", 2000 + seed)
+    command = ("jobs.train", "--workload", WIDER_WORKLOAD, *flags, "--out", out)
+    process = ray.run(sys.executable, "-m", *map(str, command), timeout=600)
+    if process.returncode:
+        raise RuntimeError(process.stderr[-2000:])
     record = read_record(out / "record.json")
-    seen = record.examples_to_target or math.inf
-    return record.seconds * seen / record.laps[-1].seen, seen / plan["global_batch"]
+    examples = record.examples_to_target or math.inf
+    return record.seconds * examples / record.laps[-1].seen, examples / plan["global_batch"]
 
 
-def delay(ray: Spread, one: Host, other: Host) -> float:
-    """Seconds of half a ping-pong between two hosts, in a program of its own."""
-    words = (sys.executable, "-m", "tests.network.ping_pong")
-    first = ray.start(*words, "0", one.address, host=one)
-    ray.start(*words, "1", one.address, host=other)
-    said, _ = first.communicate(timeout=120)
-    return float(said.split()[-1])
+def measure_delay_seconds(ray: Spread, first_host: Host, second_host: Host) -> float:
+    """Return the seconds of half a ping-pong between two hosts, measured by a separate program."""
+    command = (sys.executable, "-m", "tests.network.ping_pong")
+    first = ray.start(*command, "0", first_host.address, host=first_host)
+    ray.start(*command, "1", first_host.address, host=second_host)
+    output, _ = first.communicate(timeout=120)
+    return float(output.split()[-1])
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""What pages of many trials cost: python -m benchmarks.pages [--trials 2000]
+"""What pages of many trials cost: python -m benchmarks.pages [--trials 2000].
 
 An index over that many runs, and a sweep whose tables have that many rows: seconds to build, size, and seconds until a
-browser has drawn it, beside those of a page of a sweep of twelve trials.
+browser has drawn the page, beside those of the page of a sweep of twelve trials.
 """
 
 import argparse
@@ -30,50 +30,52 @@ ROUNDS = 5
 
 
 def main() -> None:
-    """Print the table."""
-    asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("--trials", type=int, default=2000)
-    trials, browser = asked.parse_args().trials, shutil.which("chromium")
+    """Print the build time, size and opening time of each page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trials", type=int, default=2000)
+    trials, browser = parser.parse_args().trials, shutil.which("chromium")
     if browser is None:
-        sys.exit("no chromium here: apt-get install chromium")
+        sys.exit("cannot open pages: chromium is not installed; run apt-get install chromium")
     print(", ".join(f"{name} {value}" for name, value in describe_hardware(torch.device("cpu")).items()))
     print("| page | build, s | MB | open, s |\n|---|--:|--:|--:|")
     with TemporaryDirectory() as name, sync_playwright() as driver:
         engine = driver.chromium.launch(executable_path=browser, args=["--no-sandbox"])
-        for words, make in made(Path(name), trials).items():
-            seconds, page = timed(make)
-            opened = statistics.median(timed(lambda page=page: looked(engine, page))[0] for _ in range(ROUNDS))
-            print(f"| {words} | {seconds:.2f} | {page.stat().st_size / 1e6:.1f} | {opened:.2f} |", flush=True)
+        for title, make_page in write_folders(Path(name), trials).items():
+            seconds, page = time_call(make_page)
+            open_seconds = statistics.median(
+                time_call(lambda page=page: open_page(engine, page))[0] for _ in range(ROUNDS)
+            )
+            print(f"| {title} | {seconds:.2f} | {page.stat().st_size / 1e6:.1f} | {open_seconds:.2f} |", flush=True)
         engine.close()
 
 
-def made(root: Path, trials: int) -> dict[str, Callable[[], Path]]:
-    """Folders as jobs leave them, and what makes a page of each."""
+def write_folders(root: Path, trials: int) -> dict[str, Callable[[], Path]]:
+    """Write folders as jobs write them, and return a function that builds the page of each."""
     few, many, runs = sweep(root / "few", seeds=1), sweep(root / "many", seeds=-(-trials // 12)), root / "runs"
     for seed in range(trials):
-        one = replace(record(), config=replace(record().config, seed=seed))
-        write_json(runs / f"run-{seed}" / "record.json", one.to_json())
-    write_pages(load_experiment(few))  # what is imported with the first page is not of a page
+        run = replace(record(), config=replace(record().config, seed=seed))
+        write_json(runs / f"run-{seed}" / "record.json", run.to_json())
+    write_pages(load_experiment(few))  # the imports of the first page are not part of the cost
     return {
-        "curve of a sweep of 12 trials": lambda: curve(few),
-        f"curve of a sweep of {-(-trials // 12) * 12:,} trials": lambda: curve(many),
-        f"index of {trials:,} runs": lambda: indexed(runs),
+        "curve of a sweep of 12 trials": lambda: build_curve_page(few),
+        f"curve of a sweep of {-(-trials // 12) * 12:,} trials": lambda: build_curve_page(many),
+        f"index of {trials:,} runs": lambda: build_index_page(runs),
     }
 
 
-def curve(place: Path) -> Path:
-    """A sweep's."""
-    return write_page(build_page(load_experiment(place), "curve"), place / "curve.html")
+def build_curve_page(folder: Path) -> Path:
+    """Build the curve page of a sweep."""
+    return write_page(build_page(load_experiment(folder), "curve"), folder / "curve.html")
 
 
-def indexed(root: Path) -> Path:
-    """An index, without the pages that it leads to."""
+def build_index_page(root: Path) -> Path:
+    """Build an index, without the pages that it links to."""
     build.MAX_WRITTEN_PAGES = 0
     return build.build_index(root, root / "index.html")
 
 
-def looked(engine: object, page: Path) -> Path:
-    """Until all is drawn."""
+def open_page(engine: object, page: Path) -> Path:
+    """Open a page in the browser and wait until everything is drawn."""
     tab = engine.new_page(viewport={"width": 1440, "height": 900})  # type: ignore[attr-defined]
     tab.goto(page.as_uri())
     tab.wait_for_selector("body[data-drawn]")
@@ -81,11 +83,11 @@ def looked(engine: object, page: Path) -> Path:
     return page
 
 
-def timed(work: Callable[[], Path]) -> tuple[float, Path]:
-    """Seconds, and what came of it."""
-    begun = time.perf_counter()
-    found = work()
-    return time.perf_counter() - begun, found
+def time_call(work: Callable[[], Path]) -> tuple[float, Path]:
+    """Return the seconds of a call and the page that it returns."""
+    start = time.perf_counter()
+    page = work()
+    return time.perf_counter() - start, page
 
 
 if __name__ == "__main__":

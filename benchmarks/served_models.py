@@ -1,4 +1,4 @@
-"""What servers are compared on: digits of 28x28 by LeNet, noise of 224x224 by MobileNet."""
+"""Workloads that servers are compared on: digits of 28x28 with LeNet, noise of 224x224 with MobileNet."""
 
 from dataclasses import replace
 
@@ -10,16 +10,16 @@ from equipoise.workloads.digits import digits
 from equipoise.workloads.models import model_factory
 
 
-def lenet(trial: TrainConfig) -> Workload:
-    """Digits of MNIST's size."""
-    return replace(digits(replace(trial, image_size=28)), name="lenet")
+def lenet(config: TrainConfig) -> Workload:
+    """Build the digits workload at the image size of MNIST, 28x28."""
+    return replace(digits(replace(config, image_size=28)), name="lenet")
 
 
-def mobilenet(trial: TrainConfig) -> Workload:
-    """Ten classes of noise, each with a colour of its own."""
+def mobilenet(config: TrainConfig) -> Workload:
+    """Build a workload of ten classes of noise, each tinted with its own colour."""
     generator = torch.Generator().manual_seed(0)
 
-    def drawn(examples: int) -> Split:
+    def draw_split(examples: int) -> Split:
         labels = torch.arange(examples) % 10
         noise = torch.randint(0, 156, (examples, 3, 224, 224), generator=generator)
         noise[:, 0] += labels[:, None, None] * 10
@@ -28,10 +28,10 @@ def mobilenet(trial: TrainConfig) -> Workload:
     return Workload(
         name="mobilenet",
         classes=[str(label) for label in range(10)],
-        train=drawn(64),
-        validation=drawn(20),
-        reference=drawn(200),
-        test=drawn(20),
+        train=draw_split(64),
+        validation=draw_split(20),
+        reference=draw_split(200),
+        test=draw_split(20),
         model=model_factory("mobilenet_v3_small", num_classes=10, in_channels=3, image_size=224),
         target=1.0,
         mean=(0.45, 0.45, 0.45),

@@ -1,6 +1,6 @@
-"""The loop of the tutorials: torchrun ... -m benchmarks.textbook_loop.
+"""The training loop of the tutorials: torchrun ... -m benchmarks.textbook_loop.
 
-A Dataset that transforms picture by picture, read by two processes a worker.
+A Dataset that transforms image by image, read by two processes per worker.
 """
 
 import itertools
@@ -14,19 +14,19 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 from torchvision import transforms
 
-from benchmarks.timing import Clock
-from benchmarks.training_case import LR, MOMENTUM, SEED, asked, examples, model
+from benchmarks.timing import StepClock
+from benchmarks.training_case import LR, MOMENTUM, SEED, build_model, get_examples, parse_case
 from equipoise.workloads import Workload
 
 
-class Pictures(Dataset[tuple[Tensor, int]]):
-    """Pictures as torchvision's data sets give them: an array turned into an image, then transformed."""
+class ImageDataset(Dataset[tuple[Tensor, int]]):
+    """Images as torchvision's data sets return them: an array turned into a PIL image, then transformed."""
 
-    def __init__(self, made: Workload) -> None:
-        pictures, labels = examples(made)
-        self.data = pictures.permute(0, 2, 3, 1).squeeze(-1).contiguous().numpy()
+    def __init__(self, workload: Workload) -> None:
+        images, labels = get_examples(workload)
+        self.data = images.permute(0, 2, 3, 1).squeeze(-1).contiguous().numpy()
         self.targets = labels.tolist()
-        self.transform = transforms.Compose([transforms.ToTensor(), transforms.Normalize(made.mean, made.std)])
+        self.transform = transforms.Compose([transforms.ToTensor(), transforms.Normalize(workload.mean, workload.std)])
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -36,21 +36,21 @@ class Pictures(Dataset[tuple[Tensor, int]]):
 
 
 def main() -> None:
-    """Train epoch by epoch until the clock has seen enough."""
-    case = asked(__doc__)
+    """Train epoch by epoch until the clock has counted all steps."""
+    case = parse_case(__doc__)
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    made = case.workload()
-    data = Pictures(made)
+    workload = case.load_workload()
+    data = ImageDataset(workload)
     sampler: DistributedSampler[tuple[Tensor, int]] = DistributedSampler(data, seed=SEED)
     loader = DataLoader(
         data, batch_size=case.batch, sampler=sampler, num_workers=2, persistent_workers=True, drop_last=True
     )
-    network = DistributedDataParallel(model(made))
+    network = DistributedDataParallel(build_model(workload))
     criterion = nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(network.parameters(), lr=LR, momentum=MOMENTUM)
-    clock = Clock(case)
-    clock.watch(optimizer)
+    clock = StepClock(case)
+    clock.attach_to(optimizer)
     for epoch in itertools.count():
         sampler.set_epoch(epoch)
         for images, labels in loader:
@@ -58,13 +58,13 @@ def main() -> None:
             loss = criterion(network(images), labels)
             loss.backward()
             optimizer.step()
-            if clock.taken % 100 == 0:
-                print(f"step {clock.taken}: loss {loss.item():.3f}", file=sys.stderr)
-            if clock.done:
+            if clock.steps_taken % 100 == 0:
+                print(f"step {clock.steps_taken}: loss {loss.item():.3f}", file=sys.stderr)
+            if clock.is_done:
                 break
-        if clock.done:
+        if clock.is_done:
             break
-    clock.report()
+    clock.print_speed()
     dist.barrier()  # gloo of torch 2.14 may abort where one worker leaves before the other
     dist.destroy_process_group()
 

@@ -1,4 +1,4 @@
-"""One stopwatch for all contestants, started and stopped by their optimizer's steps."""
+"""One stopwatch for all contestants, started and stopped by the steps of their optimizer."""
 
 import json
 import multiprocessing
@@ -8,71 +8,76 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.training_case import Case
+from benchmarks.training_case import TrainingCase
 
 
-class Clock:
-    """Times `steps` steps after the warm-up, each from the end of one optimizer step to the end of the next.
+class StepClock:
+    """Stopwatch of `steps` steps after the warm-up, from the end of one optimizer step to the end of the next.
 
-    So what comes before the first step and after the last one is not counted: start-up,
+    What comes before the first step and after the last one is not counted: start-up,
     compilation, an evaluation at the end.
     """
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: TrainingCase) -> None:
         self.case = case
-        self.taken = 0
+        self.steps_taken = 0
         self.start = self.end = (0.0, 0.0)
 
     @property
-    def done(self) -> bool:
-        """Whether all steps have been taken."""
-        return self.taken >= self.case.all_steps
+    def is_done(self) -> bool:
+        """Return whether all steps have been taken."""
+        return self.steps_taken >= self.case.all_steps
 
-    def watch(self, optimizer: torch.optim.Optimizer) -> None:
-        """Count this optimizer's steps."""
-        optimizer.register_step_post_hook(lambda *_: self.tick())
+    def attach_to(self, optimizer: torch.optim.Optimizer) -> None:
+        """Count the steps of this optimizer from now on."""
+        optimizer.register_step_post_hook(lambda *_: self.count_step())
 
-    def report(self) -> None:
-        """Print what was measured, on rank 0, as one line of JSON."""
-        if self.taken != self.case.all_steps:
-            raise ValueError(f"{self.taken} steps were taken, not the {self.case.all_steps} asked for")
+    def print_speed(self) -> None:
+        """Print the measured speed as one line of JSON, on rank 0."""
+        if self.steps_taken != self.case.all_steps:
+            raise ValueError(
+                f"cannot report a speed: {self.steps_taken} steps were taken instead of {self.case.all_steps}"
+            )
         seconds, cpu = (end - start for end, start in zip(self.end, self.start, strict=True))
-        own = self.case.steps * self.case.batch
-        if rank() == 0:
-            speed = {"examples_per_second": own * workers() / seconds, "cpu_seconds_per_example": cpu / own}
+        own_examples = self.case.steps * self.case.batch
+        if read_rank() == 0:
+            speed = {
+                "examples_per_second": own_examples * read_world_size() / seconds,
+                "cpu_seconds_per_example": cpu / own_examples,
+            }
             print(json.dumps(speed), flush=True)
 
-    def tick(self) -> None:
+    def count_step(self) -> None:
         """Count a step that has just ended."""
-        self.taken += 1
-        if self.taken == self.case.warmup_steps:
-            self.start = now()
-        elif self.taken == self.case.all_steps:
-            self.end = now()
+        self.steps_taken += 1
+        if self.steps_taken == self.case.warmup_steps:
+            self.start = read_clocks()
+        elif self.steps_taken == self.case.all_steps:
+            self.end = read_clocks()
 
 
-def rank() -> int:
-    """This process's place among the workers, as torchrun says."""
+def read_rank() -> int:
+    """Return the rank of this process, as set by torchrun."""
     return int(os.environ["RANK"])
 
 
-def workers() -> int:
-    """Processes that torchrun started."""
+def read_world_size() -> int:
+    """Return the number of processes that torchrun started."""
     return int(os.environ["WORLD_SIZE"])
 
 
-def now() -> tuple[float, float]:
-    """Seconds of the wall clock and of the processor, once all work handed out is done."""
+def read_clocks() -> tuple[float, float]:
+    """Return wall-clock and CPU seconds once all work queued on the GPU is done."""
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
-    return time.perf_counter(), cpu_seconds()
+    return time.perf_counter(), read_cpu_seconds()
 
 
-def cpu_seconds() -> float:
-    """User and system time of this process and, where /proc tells, of the readers it has started."""
+def read_cpu_seconds() -> float:
+    """Return user and system seconds of this process and, where /proc exists, of its data loader processes."""
     ticks = 0
-    for reader in multiprocessing.active_children():
-        stat = Path(f"/proc/{reader.pid}/stat")
+    for loader in multiprocessing.active_children():
+        stat = Path(f"/proc/{loader.pid}/stat")
         if stat.exists():
             user, system = stat.read_text().rpartition(")")[2].split()[11:13]
             ticks += int(user) + int(system)

@@ -1,4 +1,4 @@
-"""What every contestant trains, on what, and for how long."""
+"""What every contestant trains, on which data, and for how many steps."""
 
 from argparse import ArgumentParser, Namespace
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from equipoise.config import TrainConfig
 from equipoise.workloads import Workload, load_workload
 
 LR, MOMENTUM, SEED = 0.01, 0.9, 0
-WORKLOADS = {"lenet": "digits", "resnet18": "benchmarks.cifar_like:workload"}
+WORKLOADS = {"lenet": "digits", "resnet18": "benchmarks.cifar_like:build_cifar_like_workload"}
 WARMUP_STEPS = {"lenet": 100, "resnet18": 4}
 STEPS = {"lenet": 1000, "resnet18": 100}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
-    """A model, the examples of one worker's step, and the steps before and within the timing."""
+class TrainingCase:
+    """A model, the examples per worker and step, and the steps before and within the timing."""
 
     model: str
     batch: int
@@ -26,11 +26,11 @@ class Case:
 
     @property
     def all_steps(self) -> int:
-        """Steps that a contestant takes."""
+        """Return the number of steps that a contestant takes."""
         return self.warmup_steps + self.steps
 
-    def trial(self, workers: int) -> TrainConfig:
-        """The case as our loop is asked for it: no augmentation, and the end comes by the cap alone."""
+    def build_config(self, workers: int) -> TrainConfig:
+        """Build the config of this case for Equipoise: no augmentation, ended by the cap of examples alone."""
         cap = self.all_steps * self.batch * workers
         return TrainConfig(
             workload=WORKLOADS[self.model],
@@ -45,56 +45,55 @@ class Case:
             target=2.0,
             max_examples=cap,
             eval_every=cap,
-            noise_scale_every=min(
-                TrainConfig.noise_scale_every, self.steps
-            ),  # at least one look at the noise scale is timed
+            # at least one measurement of the noise scale is timed
+            noise_scale_every=min(TrainConfig.noise_scale_every, self.steps),
         )
 
-    def workload(self) -> Workload:
-        """The data and the model that all contestants share."""
-        return load_workload(self.trial(workers=1))
+    def load_workload(self) -> Workload:
+        """Load the data and the model that all contestants share."""
+        return load_workload(self.build_config(workers=1))
 
 
-def model(made: Workload) -> nn.Module:
-    """The workload's model with the weights of the seed, in training mode."""
+def build_model(workload: Workload) -> nn.Module:
+    """Build the workload's model with the weights of the seed, in training mode."""
     torch.manual_seed(SEED)
-    return made.model().train()
+    return workload.model().train()
 
 
-def examples(made: Workload) -> tuple[Tensor, Tensor]:
-    """The training pictures, uint8, and their labels: all in memory."""
-    pictures = made.train.pictures
-    assert isinstance(pictures, Tensor)
-    return pictures, made.train.labels
+def get_examples(workload: Workload) -> tuple[Tensor, Tensor]:
+    """Return the training images, as uint8 in memory, and their labels."""
+    images = workload.train.pictures
+    assert isinstance(images, Tensor)
+    return images, workload.train.labels
 
 
-def scale(made: Workload) -> tuple[Tensor, Tensor]:
-    """Gain and offset that bring uint8 pictures to (uint8 / 255 - mean) / std."""
-    mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (made.mean, made.std))
+def compute_scale(workload: Workload) -> tuple[Tensor, Tensor]:
+    """Return the gain and offset that turn uint8 images into (uint8 / 255 - mean) / std."""
+    mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (workload.mean, workload.std))
     return 1 / (255 * std), -mean / std
 
 
-def parser(description: str | None) -> ArgumentParser:
-    """The arguments that every contestant takes."""
-    arguments = ArgumentParser(description=description)
-    arguments.add_argument("--model", choices=WORKLOADS, default="lenet")
-    arguments.add_argument("--batch-size", type=int, default=32, help="examples per worker and step")
-    arguments.add_argument("--warmup-steps", type=int, help="steps before the timing, at least 1")
-    arguments.add_argument("--steps", type=int, help="steps timed")
-    return arguments
+def build_case_parser(description: str | None) -> ArgumentParser:
+    """Build the parser of the arguments that every contestant takes."""
+    parser = ArgumentParser(description=description)
+    parser.add_argument("--model", choices=WORKLOADS, default="lenet")
+    parser.add_argument("--batch-size", type=int, default=32, help="examples per worker and step")
+    parser.add_argument("--warmup-steps", type=int, help="steps before the timing, at least 1")
+    parser.add_argument("--steps", type=int, help="steps timed")
+    return parser
 
 
-def case(given: Namespace, model: str) -> Case:
-    """The case of `model` that the arguments ask for; steps not given are the model's own."""
-    return Case(
+def build_case(arguments: Namespace, model: str) -> TrainingCase:
+    """Build the case of a model from the arguments; step counts that are not given default to those of the model."""
+    return TrainingCase(
         model=model,
-        batch=given.batch_size,
-        warmup_steps=given.warmup_steps or WARMUP_STEPS[model],
-        steps=given.steps or STEPS[model],
+        batch=arguments.batch_size,
+        warmup_steps=arguments.warmup_steps or WARMUP_STEPS[model],
+        steps=arguments.steps or STEPS[model],
     )
 
 
-def asked(description: str | None) -> Case:
-    """The case on the command line of a contestant that takes nothing else."""
-    given = parser(description).parse_args()
-    return case(given, given.model)
+def parse_case(description: str | None) -> TrainingCase:
+    """Parse the case from the command line of a contestant that takes no other arguments."""
+    arguments = build_case_parser(description).parse_args()
+    return build_case(arguments, arguments.model)

@@ -6,44 +6,44 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
-from benchmarks.timing import Clock, workers
-from benchmarks.training_case import LR, MOMENTUM, asked, examples, model, scale
+from benchmarks.timing import StepClock, read_world_size
+from benchmarks.training_case import LR, MOMENTUM, build_model, compute_scale, get_examples, parse_case
 from equipoise.workloads import Workload
 
 
-class Classifier(lightning.LightningModule):
-    """The model with its loss; pictures are scaled a batch at a time."""
+class LightningClassifier(lightning.LightningModule):
+    """The model with its loss; images are normalized a batch at a time."""
 
-    def __init__(self, made: Workload, clock: Clock) -> None:
+    def __init__(self, workload: Workload, clock: StepClock) -> None:
         super().__init__()
-        self.model = model(made)
-        self.gain, self.offset = scale(made)  # not buffers: DDP would send those every step
+        self.model = build_model(workload)
+        self.gain, self.offset = compute_scale(workload)  # not buffers: DDP would send those every step
         self.clock = clock
 
     def training_step(self, batch: tuple[Tensor, Tensor], _: int) -> Tensor:
-        """The loss of one batch, kept for the epoch's mean."""
-        pictures, labels = batch
-        loss = F.cross_entropy(self.model(pictures.float().mul_(self.gain).add_(self.offset)), labels)
+        """Return the loss of one batch and log it for the mean of the epoch."""
+        images, labels = batch
+        loss = F.cross_entropy(self.model(images.float().mul_(self.gain).add_(self.offset)), labels)
         self.log("loss", loss, on_step=False, on_epoch=True)
         return loss
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """The optimizer, its steps counted by the clock."""
+        """Build the optimizer and let the clock count its steps."""
         optimizer = torch.optim.SGD(self.parameters(), lr=LR, momentum=MOMENTUM)
-        self.clock.watch(optimizer)
+        self.clock.attach_to(optimizer)
         return optimizer
 
 
 def main() -> None:
-    """Fit with all that is not training turned off."""
-    case = asked(__doc__)
+    """Train with everything turned off that is not training."""
+    case = parse_case(__doc__)
     torch.set_num_threads(1)
-    made, clock = case.workload(), Clock(case)
-    loader = DataLoader(TensorDataset(*examples(made)), batch_size=case.batch, shuffle=True, drop_last=True)
+    workload, clock = case.load_workload(), StepClock(case)
+    loader = DataLoader(TensorDataset(*get_examples(workload)), batch_size=case.batch, shuffle=True, drop_last=True)
     trainer = lightning.Trainer(
         accelerator="cpu",
-        devices=workers(),
-        strategy="ddp" if workers() > 1 else "auto",
+        devices=read_world_size(),
+        strategy="ddp" if read_world_size() > 1 else "auto",
         max_epochs=-1,
         max_steps=case.all_steps,
         logger=False,
@@ -52,8 +52,8 @@ def main() -> None:
         enable_model_summary=False,
         num_sanity_val_steps=0,
     )
-    trainer.fit(Classifier(made, clock), loader)
-    clock.report()
+    trainer.fit(LightningClassifier(workload, clock), loader)
+    clock.print_speed()
 
 
 if __name__ == "__main__":

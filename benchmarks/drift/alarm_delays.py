@@ -1,111 +1,119 @@
-"""How many requests after a change until the alarm, and what the first verdict says it was."""
+"""Requests from a change to its alarm, and the cause that the first verdict names."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from benchmarks.drift.image_pool import Pool
+from benchmarks.drift.image_pool import ImagePool
 from equipoise.drift.charts.baseline import ImageFeatures
 from equipoise.drift.detector import StreamDetector
 from equipoise.drift.diagnosis.stream_verdict import compute_stream_verdict
 from equipoise.drift.reference.profile import ReferenceProfile
 from equipoise.workloads.vending.renderer import Scene
 
-CLEAN, DRIFTED = 512, 1600  # requests before a change, and after it at most
-STEP = 16
+CLEAN_REQUESTS, MAX_DRIFTED_REQUESTS = 512, 1600  # before the change, and after it
+STEP_SIZE = 16
 RUN_LENGTH = 100_000.0
 
 
 @dataclass(frozen=True)
-class Told:
-    """Of one change."""
+class ChangeResult:
+    """Alarm and verdict of one stream that changes."""
 
     delay: int | None
-    """requests from the change to the alarm; None if there was none, below 0 if it was before"""
+    """requests from the change to the alarm; None without an alarm, negative if the alarm came before the change"""
     cause: str | None
-    """at the alarm"""
-    since: float
-    """by what share of the requests since the change it is off, at the end"""
-    sizes: dict[str, float]
-    """of each cause at the end"""
+    """cause named at the alarm"""
+    since_error: float
+    """error of the number of requests since the change in the final verdict, as a fraction of the true number"""
+    effect_sizes: dict[str, float]
+    """size of each cause in the final verdict"""
 
 
-GAIN = float(np.log2(0.8))
-SCENES: dict[str, tuple[Scene, str, int | None]] = {
+GAIN_STOPS = float(np.log2(0.8))
+CHANGES: dict[str, tuple[Scene, str, int | None]] = {
     "light 6500 -> 5000 K": (Scene(kelvin=5000), "colour temperature", 150),
     "light 6500 -> 4000 K": (Scene(kelvin=4000), "colour temperature", 50),
     "veil of 5 %": (Scene(veil=0.05), "reflection", 100),
-    "gain of 0.8": (Scene(exposure=GAIN), "exposure", 100),
+    "gain of 0.8": (Scene(exposure=GAIN_STOPS), "exposure", 100),
     "blur of 0.8 pixels": (Scene(blur=0.8), "blur", 50),
     "noise of 0.04": (Scene(noise=0.04), "noise", 50),
     "highlight of 0.4": (Scene(highlight=0.4), "reflection", None),
     "JPEG of quality 50": (Scene(jpeg=50), "compression", None),
 }
-"""what changes, its cause, and within how many requests it is to be found"""
-SIZES = {
+"""scene after each change, its cause, and the goal: requests within which the alarm must come"""
+TRUE_EFFECT_SIZES = {
     "light 6500 -> 5000 K": ("colour temperature", 5000.0),
     "light 6500 -> 4000 K": ("colour temperature", 4000.0),
-    "gain of 0.8": ("exposure", GAIN),
+    "gain of 0.8": ("exposure", GAIN_STOPS),
 }
-"""of which the size is to be told"""
+"""cause and true size of the changes whose size the verdict must estimate"""
 
 
-def told(known: ReferenceProfile, clean: Pool, drifted: Pool, seed: int) -> Told:
-    """One stream that changes."""
+def measure_alarm_delay(profile: ReferenceProfile, clean: ImagePool, drifted: ImagePool, seed: int) -> ChangeResult:
+    """Run one stream that changes through a detector and return what the detector reported."""
     rng = np.random.default_rng(seed)
-    watch = StreamDetector.start(known, RUN_LENGTH)
-    found: dict[str, Any] | None = None
-    for part, count in ((clean, CLEAN), (drifted, DRIFTED)):
-        places = rng.integers(0, len(part), count)
-        seen = part.some(places).seen(known.baseline.random_fourier, known.baseline.temperature)
-        for start in range(0, count, STEP):
+    detector = StreamDetector.start(profile, RUN_LENGTH)
+    alarm_verdict: dict[str, Any] | None = None
+    for pool, count in ((clean, CLEAN_REQUESTS), (drifted, MAX_DRIFTED_REQUESTS)):
+        indices = rng.integers(0, len(pool), count)
+        stream = pool.select(indices).image_features(profile.baseline.random_fourier, profile.baseline.temperature)
+        for start in range(0, count, STEP_SIZE):
             if (
-                watch.add_sums(known.baseline.sum_features(piece(seen, start)), float(watch.observed_images))
-                and found is None
+                detector.add_sums(
+                    profile.baseline.sum_features(select_step(stream, start)), float(detector.observed_images)
+                )
+                and alarm_verdict is None
             ):
-                found = compute_stream_verdict(watch)
-    end = compute_stream_verdict(watch)
-    delay = None if found is None else int(found["since"]["alarm"]["images"]) - CLEAN
-    since = abs(end["since"]["images"] - DRIFTED) / DRIFTED if end["since"] else np.nan
-    return Told(delay, found and found["cause"], since, {one["cause"]: one["value"] for one in end["effects"]})
+                alarm_verdict = compute_stream_verdict(detector)
+    final = compute_stream_verdict(detector)
+    delay = None if alarm_verdict is None else int(alarm_verdict["since"]["alarm"]["images"]) - CLEAN_REQUESTS
+    since_error = (
+        abs(final["since"]["images"] - MAX_DRIFTED_REQUESTS) / MAX_DRIFTED_REQUESTS if final["since"] else np.nan
+    )
+    effect_sizes = {effect["cause"]: effect["value"] for effect in final["effects"]}
+    return ChangeResult(delay, alarm_verdict and alarm_verdict["cause"], since_error, effect_sizes)
 
 
-def piece(seen: ImageFeatures, start: int) -> ImageFeatures:
-    """A step of a stream."""
-    return seen.select(list(range(start, start + STEP)))
+def select_step(stream: ImageFeatures, start: int) -> ImageFeatures:
+    """Return the images of the step that begins at an index."""
+    return stream.select(list(range(start, start + STEP_SIZE)))
 
 
-def strength(known: ReferenceProfile, drifted: Pool) -> float:
-    """By how many standard deviations the figure moves that moves most."""
-    seen = drifted.seen(known.baseline.random_fourier, known.baseline.temperature)
-    return float(np.abs(known.baseline.usual.scores(seen).mean(0)).max())
+def measure_max_shift(profile: ReferenceProfile, drifted: ImagePool) -> float:
+    """Return the largest shift of any image statistic, in standard deviations."""
+    drifted_features = drifted.image_features(profile.baseline.random_fourier, profile.baseline.temperature)
+    return float(np.abs(profile.baseline.usual.scores(drifted_features).mean(0)).max())
 
 
-def size(name: str, found: list[Told]) -> str:
-    """By how much the size told is off: of the kelvin, or of the gain."""
-    if name not in SIZES:
+def format_size_error(name: str, results: list[ChangeResult]) -> str:
+    """Format the median and largest relative error of the estimated size: of the kelvin, or of the gain."""
+    if name not in TRUE_EFFECT_SIZES:
         return ""
-    cause, true = SIZES[name]
-    said = np.array([one.sizes.get(cause, np.nan) for one in found])
-    off = np.abs(said / true - 1) if cause == "colour temperature" else np.abs(2 ** (said - true) - 1)
-    return f"{np.median(off):.1%}, {off.max():.1%}"
+    cause, true_size = TRUE_EFFECT_SIZES[name]
+    estimates = np.array([result.effect_sizes.get(cause, np.nan) for result in results])
+    is_kelvin = cause == "colour temperature"
+    errors = np.abs(estimates / true_size - 1) if is_kelvin else np.abs(2 ** (estimates - true_size) - 1)
+    return f"{np.median(errors):.1%}, {errors.max():.1%}"
 
 
-def row(name: str, found: list[Told], goal: int | None, right: str, delta: float | None) -> str:
-    """Of a table."""
-    delays = [one.delay if one.delay is not None else DRIFTED for one in found]
-    middle, late = np.median(delays), np.quantile(delays, 0.9)
-    bound = "" if delta is None else f"{2 * np.log(RUN_LENGTH) / delta**2:.0f}"
-    first = sum(one.cause == right for one in found)
-    off = np.nanmax([one.since for one in found])
+def format_table_row(
+    name: str, results: list[ChangeResult], goal: int | None, true_cause: str, max_shift: float | None
+) -> str:
+    """Format the results of one change as a row of the table."""
+    delays = [result.delay if result.delay is not None else MAX_DRIFTED_REQUESTS for result in results]
+    median, late = np.median(delays), np.quantile(delays, 0.9)
+    bound = "" if max_shift is None else f"{2 * np.log(RUN_LENGTH) / max_shift**2:.0f}"
+    right = sum(result.cause == true_cause for result in results)
+    since_error = np.nanmax([result.since_error for result in results])
     return (
-        f"| {name} | {'' if delta is None else f'{delta:.2f}'} | {bound} | {goal or ''} | {middle:.0f} | {late:.0f}"
-        f" | {first} of {len(found)} | {off:.0%} | {size(name, found)} |"
+        f"| {name} | {'' if max_shift is None else f'{max_shift:.2f}'} | {bound} | {goal or ''} | {median:.0f}"
+        f" | {late:.0f} | {right} of {len(results)} | {since_error:.0%} | {format_size_error(name, results)} |"
     )
 
 
-HEAD = [
+TABLE_HEADER = [
     "| change | sd | 2 ln(ARL)/sd^2 | goal | median delay | 90 % | cause right | since: off | size: off, at most |",
     "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
 ]

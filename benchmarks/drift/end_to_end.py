@@ -1,7 +1,7 @@
-"""The story from its beginning to its end on a running service: python -m benchmarks.drift.end_to_end
+"""From clean requests to a repaired model on a running service: python -m benchmarks.drift.end_to_end
 
-A vending machine works; its light gets warmer and the table reflects; the service says so; a hundred pictures are
-labelled; the model is adapted and swapped in while requests go on; it works again.
+A vending machine works; its light gets warmer and the table reflects; the service reports drift; a hundred images are
+labelled; the model is adapted and swapped in while requests go on; the machine works again.
 """
 
 import sys
@@ -14,88 +14,93 @@ from typing import Any
 
 import torch
 
-from benchmarks.drift.image_pool import OTHER, SEED, model
+from benchmarks.drift.image_pool import DRIFTED_FIRST_INDEX, SEED, publish_vending_bundle
 from equipoise.hardware import describe_hardware
 from jobs.cluster.processes import find_free_ports, wait_until
 from jobs.demo.chapters import EVENING_SCENE
 from jobs.demo.traffic import SimulatedClients
 from tests.support.ray_cluster import Cluster, running
 
-LABELS, JUDGED, TICK = 100, 1000, 0.5
+LABEL_COUNT, ACCURACY_IMAGES, REPORT_SECONDS = 100, 1000, 0.5
 
 
 def main() -> None:
-    """Tell it, with its numbers."""
+    """Run the whole sequence and print its numbers."""
     print(", ".join(f"{name} {value}" for name, value in describe_hardware(torch.device("cpu")).items()))
-    with TemporaryDirectory() as name, running() as cluster, served(cluster, Path(name)) as vending:
-        told(vending, cluster, Path(name))
+    with TemporaryDirectory() as name, running() as cluster, serve_vending(cluster, Path(name)) as vending:
+        run_drift_and_adaptation(vending, cluster, Path(name))
 
 
 @contextmanager
-def served(cluster: Cluster, place: Path) -> Iterator[SimulatedClients]:
-    """The bundle behind a link, on one replica, and who asks it."""
-    (place / "vending").symlink_to(model())
+def serve_vending(cluster: Cluster, folder: Path) -> Iterator[SimulatedClients]:
+    """Serve the bundle through a symbolic link, on one replica, and yield its clients."""
+    (folder / "vending").symlink_to(publish_vending_bundle())
     (port,) = find_free_ports(1)
     arguments = {
-        "bundle": str(place / "vending"),
+        "bundle": str(folder / "vending"),
         "port": port,
         "reload_seconds": 1,
-        "report_seconds": TICK,
-        "state_dir": str(place / "state_dir"),
+        "report_seconds": REPORT_SECONDS,
+        "state_dir": str(folder / "state"),
     }
-    arguments |= {"capture_dir": str(place / "kept"), "max_captures": 400}
+    arguments |= {"capture_dir": str(folder / "kept"), "max_captures": 400}
     application = {"name": "vending", "route_prefix": "/", "import_path": "services.app:build", "args": arguments}
     cluster.deploy({"proxy_location": "Disabled", "applications": [application]})
-    vending = SimulatedClients(port, SEED, OTHER)
+    vending = SimulatedClients(port, SEED, DRIFTED_FIRST_INDEX)
     wait_until(vending.is_ready, 120)
     yield vending
 
 
-def told(vending: SimulatedClients, cluster: Cluster, place: Path) -> None:
-    """The chapters."""
-    clean = vending.count_correct(JUDGED) / JUDGED
-    print(f"clean: {clean:.1%} of {JUDGED} right; {verdict(vending)['why']}", flush=True)
-    adapted(vending, cluster, place, "without drift")
-    drifted = vending.count_correct(JUDGED, EVENING_SCENE) / JUDGED
-    found = wait_until(lambda: (one := verdict(vending))["state"] == "drift" and one, 30)
+def run_drift_and_adaptation(vending: SimulatedClients, cluster: Cluster, folder: Path) -> None:
+    """Drift the requests, label captures, adapt and swap the model; print accuracy and verdict at each stage."""
+    clean = vending.count_correct(ACCURACY_IMAGES) / ACCURACY_IMAGES
+    print(f"clean: {clean:.1%} of {ACCURACY_IMAGES} right; {wait_for_verdict(vending)['why']}", flush=True)
+    run_adapt(vending, cluster, folder, "without drift")
+    drifted = vending.count_correct(ACCURACY_IMAGES, EVENING_SCENE) / ACCURACY_IMAGES
+    alarm = wait_until(lambda: (verdict := wait_for_verdict(vending))["state"] == "drift" and verdict, 30)
     print(
-        f"drifted: {drifted:.1%} right; {found['why']}; since {found['since']['images']} of {JUDGED} requests",
+        f"drifted: {drifted:.1%} right; {alarm['why']}; since {alarm['since']['images']} of {ACCURACY_IMAGES} requests",
         flush=True,
     )
-    vending.count_correct(600, EVENING_SCENE)  # some of these are kept
-    wait_until(lambda: len(vending.list_drift_captures(LABELS)) == LABELS, 60)
-    print(f"labelled: {vending.label_captures(LABELS)}", flush=True)
-    before, answered = vending.served_version(), vending.answers_by_version.total()
+    vending.count_correct(600, EVENING_SCENE)  # some of these are captured
+    wait_until(lambda: len(vending.list_drift_captures(LABEL_COUNT)) == LABEL_COUNT, 60)
+    print(f"labelled: {vending.label_captures(LABEL_COUNT)}", flush=True)
+    old_version, answers_before = vending.served_version(), vending.answers_by_version.total()
     with vending.send_in_background(EVENING_SCENE):
-        adapted(vending, cluster, place, "with drift")
-        wait_until(lambda: vending.served_version() != before, 60)
-        swapped = vending.answers_by_version.total()
-        wait_until(lambda: vending.answers_by_version.total() > swapped + 100, 60)
-    meanwhile, missed = vending.answers_by_version.total() - answered, vending.failure_reasons
-    print(f"swapped while {meanwhile} requests were answered; not answered: {len(missed)} {missed[:2]}", flush=True)
-    now, again = vending.count_correct(JUDGED) / JUDGED, vending.count_correct(JUDGED, EVENING_SCENE) / JUDGED
-    print(f"after: clean {now:.1%} ({now - clean:+.1%}), drifted {again:.1%}", flush=True)
-    print(f"regained: {(again - drifted) / (clean - drifted):.1%} of what was lost; {verdict(vending)['why']}")
+        run_adapt(vending, cluster, folder, "with drift")
+        wait_until(lambda: vending.served_version() != old_version, 60)
+        answers_at_swap = vending.answers_by_version.total()
+        wait_until(lambda: vending.answers_by_version.total() > answers_at_swap + 100, 60)
+    answers, failures = vending.answers_by_version.total() - answers_before, vending.failure_reasons
+    print(
+        f"swapped while {answers} requests were answered; {len(failures)} requests failed: {failures[:2]}", flush=True
+    )
+    new_clean = vending.count_correct(ACCURACY_IMAGES) / ACCURACY_IMAGES
+    new_drifted = vending.count_correct(ACCURACY_IMAGES, EVENING_SCENE) / ACCURACY_IMAGES
+    print(f"after: clean {new_clean:.1%} ({new_clean - clean:+.1%}), drifted {new_drifted:.1%}", flush=True)
+    regained = (new_drifted - drifted) / (clean - drifted)
+    print(f"regained: {regained:.1%} of the lost accuracy; {wait_for_verdict(vending)['why']}")
 
 
-def verdict(vending: SimulatedClients) -> dict[str, Any]:
-    """Once all that the bundle of now has answered are counted."""
+def wait_for_verdict(vending: SimulatedClients) -> dict[str, Any]:
+    """Return the verdict once it counts every request that the bundle now served has answered."""
 
-    def counted() -> dict[str, Any] | None:
-        found: dict[str, Any] = vending.request_service("GET", "/drift")
-        return found if found["images"] >= vending.answers_by_version[found["version"]] else None
+    def read_complete_verdict() -> dict[str, Any] | None:
+        current: dict[str, Any] = vending.request_service("GET", "/drift")
+        return current if current["images"] >= vending.answers_by_version[current["version"]] else None
 
-    found: dict[str, Any] = wait_until(counted, 60)
-    return found
+    verdict: dict[str, Any] = wait_until(read_complete_verdict, 60)
+    return verdict
 
 
-def adapted(vending: SimulatedClients, cluster: Cluster, place: Path, when: str) -> None:
-    """The command of the README."""
-    link, begun = place / "vending", time.monotonic()
+def run_adapt(vending: SimulatedClients, cluster: Cluster, folder: Path, when: str) -> None:
+    """Run jobs.adapt as in the README and print its exit code, time and output."""
+    link, start = folder / "vending", time.monotonic()
     command = [sys.executable, "-m", "jobs.adapt", "--bundle", str(link.resolve()), "--link", str(link)]
-    command += ["--service", f"http://127.0.0.1:{vending.port}", "--capture-dir", str(place / "kept")]
-    ran = cluster.run(*command, "--out", str(place / "adapted"), timeout=1200)
-    print(f"adapt {when}: exit {ran.returncode} in {time.monotonic() - begun:.0f} s\n{ran.stdout}{ran.stderr[-600:]}")
+    command += ["--service", f"http://127.0.0.1:{vending.port}", "--capture-dir", str(folder / "kept")]
+    result = cluster.run(*command, "--out", str(folder / "adapted"), timeout=1200)
+    seconds = time.monotonic() - start
+    print(f"adapt {when}: exit {result.returncode} in {seconds:.0f} s\n{result.stdout}{result.stderr[-600:]}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the benches of drift share: a published model of vending, and what it says of thousands of rendered pictures."""
+"""What the drift benchmarks share: a published vending bundle, and its answers on thousands of rendered images."""
 
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -23,18 +23,18 @@ from equipoise.workloads.vending.products import MACHINE_PRODUCTS
 from equipoise.workloads.vending.renderer import Scene, render_images
 from tests.support.bundles import kept, published
 
-SIZE, SEED = 64, 2025
-APART = 100_000  # the first index: no split of the workload reaches so far
-OTHER = APART + 500_000  # of pictures for streams that change
-AT_ONCE = 500
-PROCESSES = 2
+IMAGE_SIZE, SEED = 64, 2025
+CLEAN_FIRST_INDEX = 100_000  # no split of the workload has indices this high
+DRIFTED_FIRST_INDEX = CLEAN_FIRST_INDEX + 500_000  # images of streams that change
+IMAGES_PER_TASK = 500
+PROCESS_COUNT = 2
 
 
 @dataclass(frozen=True, eq=False)
-class Pool:
-    """Pictures as the model saw them."""
+class ImagePool:
+    """Rendered images as the model saw them, one row per image."""
 
-    figures: NDArray[Any]
+    statistics: NDArray[Any]
     logits: NDArray[Any]
     features: NDArray[Any]
     labels: NDArray[Any]
@@ -42,59 +42,66 @@ class Pool:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def some(self, places: NDArray[np.int64]) -> "Pool":
-        """A few of them."""
-        return Pool(self.figures[places], self.logits[places], self.features[places], self.labels[places])
+    def select(self, indices: NDArray[np.int64]) -> "ImagePool":
+        """Return the pool of the images at some indices."""
+        return ImagePool(self.statistics[indices], self.logits[indices], self.features[indices], self.labels[indices])
 
-    def seen(self, waves: RandomFourierFeatures, temperature: float) -> ImageFeatures:
-        """As charts take them."""
-        sure = confidence_statistics(self.logits, temperature)
-        return ImageFeatures(np.concatenate([self.figures, sure], 1), self.logits.argmax(1), waves(self.features))
+    def image_features(self, random_fourier: RandomFourierFeatures, temperature: float) -> ImageFeatures:
+        """Return the image features that the charts monitor."""
+        confidence = confidence_statistics(self.logits, temperature)
+        return ImageFeatures(
+            np.concatenate([self.statistics, confidence], 1), self.logits.argmax(1), random_fourier(self.features)
+        )
 
 
 @cache
-def model() -> Path:
-    """The bundle: LeNet, from 24 products to the ten of a machine, as the README trains it."""
-    place = Path(mkdtemp(prefix="equipoise-drift-"))
+def publish_vending_bundle() -> Path:
+    """Train and publish a LeNet bundle, from 24 products to the ten of a machine, as in the README; return its path."""
+    folder = Path(mkdtemp(prefix="equipoise-drift-"))
     source = TrainConfig(
         workload="vending-source", batch_size=32, lr=0.05, schedule="cosine", max_examples=40_000, target=2.0
     )
-    tuned = replace(source, workload="vending", init_from=str(place / "source"), lr=0.1, max_examples=12_000)
-    for name, trial in (("source", source), ("run", tuned)):
-        training = Training(trial)
+    tuned = replace(source, workload="vending", init_from=str(folder / "source"), lr=0.1, max_examples=12_000)
+    for name, config in (("source", source), ("run", tuned)):
+        training = Training(config)
         for _ in training.laps():
             pass
-        kept(training, place / name)
-    return published(place / "run", place / "bundle", drift=True)
+        kept(training, folder / name)
+    return published(folder / "run", folder / "bundle", drift=True)
 
 
-def reference() -> ReferenceProfile:
-    """What the bundle knows."""
-    held = load_bundle(model())
-    kept_arrays = held.load_reference_arrays()
-    return profile_from_arrays(kept_arrays, len(held.classes), kept_arrays["features"].shape[1])
+def load_vending_profile() -> ReferenceProfile:
+    """Return the reference profile of the vending bundle."""
+    bundle = load_bundle(publish_vending_bundle())
+    arrays = bundle.load_reference_arrays()
+    return profile_from_arrays(arrays, len(bundle.classes), arrays["features"].shape[1])
 
 
-def pool(count: int, scene: Scene | None = None, first: int = APART) -> Pool:
-    """Pictures of one scene, by several processes."""
-    parts = [(str(model()), first + start, min(AT_ONCE, count - start), scene) for start in range(0, count, AT_ONCE)]
-    with ProcessPoolExecutor(PROCESSES) as workers:
-        columns = zip(*workers.map(looked, parts), strict=True)
-        return Pool(*(np.concatenate(column) for column in columns))
+def render_image_pool(count: int, scene: Scene | None = None, first_index: int = CLEAN_FIRST_INDEX) -> ImagePool:
+    """Render images of one scene and run the model on them, in several processes."""
+    tasks = [
+        (str(publish_vending_bundle()), first_index + start, min(IMAGES_PER_TASK, count - start), scene)
+        for start in range(0, count, IMAGES_PER_TASK)
+    ]
+    with ProcessPoolExecutor(PROCESS_COUNT) as workers:
+        columns = zip(*workers.map(render_and_predict, tasks), strict=True)
+        return ImagePool(*(np.concatenate(column) for column in columns))
 
 
-def looked(part: tuple[str, int, int, Scene | None]) -> tuple[NDArray[Any], ...]:
-    """A few pictures, rendered and answered."""
-    place, first, count, scene = part
+def render_and_predict(task: tuple[str, int, int, Scene | None]) -> tuple[NDArray[Any], ...]:
+    """Render the images of one task; return their statistics, logits, features and labels."""
+    bundle_path, first_index, count, scene = task
     torch.set_num_threads(1)
-    run = opened(place).run_engine
-    pictures, labels = render_images(MACHINE_PRODUCTS, np.arange(first, first + count), SEED, SIZE, scene)
-    answers = [run(some) for some in pictures.split(64)]
-    logits, features = (torch.cat([one[place] for one in answers]).numpy() for place in (0, 1))
-    return image_statistics(pictures.numpy()), logits, features, labels.numpy()
+    run_engine = load_bundle_once(bundle_path).run_engine
+    images, labels = render_images(
+        MACHINE_PRODUCTS, np.arange(first_index, first_index + count), SEED, IMAGE_SIZE, scene
+    )
+    outputs = [run_engine(batch) for batch in images.split(64)]
+    logits, features = (torch.cat([output[position] for output in outputs]).numpy() for position in (0, 1))
+    return image_statistics(images.numpy()), logits, features, labels.numpy()
 
 
 @cache
-def opened(place: str) -> Bundle:
-    """A bundle, once a process."""
-    return load_bundle(place)
+def load_bundle_once(path: str) -> Bundle:
+    """Load a bundle, once in each process."""
+    return load_bundle(path)

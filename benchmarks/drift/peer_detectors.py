@@ -1,7 +1,7 @@
-"""The detectors of others on the same pictures: how often they are wrong where nothing changed, and what they cost.
+"""Other projects' drift detectors on the same images: their false alarms, detections and CPU cost beside ours.
 
-Theirs run in an environment of their own (`make .venv/watchers/ready`) on arrays written for them: the reference's
-features and figures, and windows of pictures, without drift and with it.
+They run in an environment of their own (`make .venv/watchers/ready`) on arrays written for them: the reference's
+features and logits, and windows and streams of images, without drift and with drift.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.drift.image_pool import OTHER, Pool, model, pool
+from benchmarks.drift.image_pool import DRIFTED_FIRST_INDEX, ImagePool, publish_vending_bundle, render_image_pool
 from equipoise.bundle.bundle import load_bundle
 from equipoise.drift.detector import StreamDetector
 from equipoise.drift.diagnosis.dataset_verdict import compute_dataset_verdict
@@ -22,103 +22,114 @@ from equipoise.drift.reference.profile import ReferenceProfile
 from equipoise.workloads.vending.renderer import Scene
 from tests.support.ray_cluster import ROOT
 
-OTHERS = ROOT / ".venv" / "watchers" / "bin" / "python"
-WINDOW, WINDOWS = 200, 40
-LONG = 20_000  # pictures of a stream
+PEER_PYTHON = ROOT / ".venv" / "watchers" / "bin" / "python"
+WINDOW_IMAGES, WINDOW_COUNT = 200, 40
+STREAM_IMAGES = 20_000
 RUN_LENGTH = 2000.0
-RUNS = 20  # pictures of one class in a row, on average
+CLASS_RUN_LENGTH = 20  # images of one class in a row, on average
 
 
-def table(known: ReferenceProfile, clean: Pool, given: Any) -> list[str]:
-    """Ours and theirs on windows, then on streams."""
-    if not OTHERS.exists():
-        return ["the detectors of others are not there: make .venv/watchers/ready"]
+def build_table(profile: ReferenceProfile, clean: ImagePool, options: Any) -> list[str]:
+    """Return the tables of our and their detectors, on windows and on streams."""
+    if not PEER_PYTHON.exists():
+        return ["cannot run the other detectors: they are not installed; run make .venv/watchers/ready"]
     rng = np.random.default_rng(0)
-    warm = pool(3000, Scene(kelvin=5000), OTHER)
-    kinds = {
-        "nothing": [independent(clean, WINDOW, rng) for _ in range(WINDOWS)],
-        "in runs": [in_runs(clean, WINDOW, rng) for _ in range(WINDOWS)],
-        "light of 5000 K": [independent(warm, WINDOW, rng) for _ in range(WINDOWS)],
+    warm = render_image_pool(3000, Scene(kelvin=5000), DRIFTED_FIRST_INDEX)
+    windows = {
+        "nothing": [draw_independent(clean, WINDOW_IMAGES, rng) for _ in range(WINDOW_COUNT)],
+        "in runs": [draw_class_runs(clean, WINDOW_IMAGES, rng) for _ in range(WINDOW_COUNT)],
+        "light of 5000 K": [draw_independent(warm, WINDOW_IMAGES, rng) for _ in range(WINDOW_COUNT)],
     }
-    streams = {"nothing": independent(clean, LONG, rng), "in runs": in_runs(clean, LONG, rng)}
+    streams = {
+        "nothing": draw_independent(clean, STREAM_IMAGES, rng),
+        "in runs": draw_class_runs(clean, STREAM_IMAGES, rng),
+    }
     with TemporaryDirectory() as name:
-        place = Path(name)
-        written(place / "given.npz", kinds, streams)
-        command = [str(OTHERS), str(ROOT / "benchmarks/drift/run_peers.py"), str(place), str(RUN_LENGTH)]
+        folder = Path(name)
+        write_peer_inputs(folder / "given.npz", windows, streams)
+        command = [str(PEER_PYTHON), str(ROOT / "benchmarks/drift/run_peers.py"), str(folder), str(RUN_LENGTH)]
         subprocess.run(command, check=True)
-        theirs = json.loads((place / "found.json").read_text())
-    rows = {"ours": windows(known, kinds)} | theirs["windows"]
-    lines = ["| windows of 200 | " + " | ".join(kinds) + " | CPU ms a window |", "|---|" + "--:|" * (len(kinds) + 1)]
-    lines += [f"| {name} | " + " | ".join(cells(row, [*kinds])) + " |" for name, row in rows.items()]
-    rows = {"ours": streamed(known, streams)} | theirs["streams"]
+        peer_results = json.loads((folder / "found.json").read_text())
+    rows = {"ours": measure_our_window_verdicts(profile, windows)} | peer_results["windows"]
+    lines = [
+        "| windows of 200 | " + " | ".join(windows) + " | CPU ms a window |",
+        "|---|" + "--:|" * (len(windows) + 1),
+    ]
+    lines += [f"| {name} | " + " | ".join(format_cells(row, [*windows])) + " |" for name, row in rows.items()]
+    rows = {"ours": measure_our_stream_alarms(profile, streams)} | peer_results["streams"]
     lines += [
         "",
-        f"| pictures to a false alarm in {LONG:,}, {RUN_LENGTH:,.0f} asked | nothing | in runs | CPU us a picture |",
+        f"| pictures to a false alarm in {STREAM_IMAGES:,}, {RUN_LENGTH:,.0f} asked | nothing | in runs "
+        "| CPU us a picture |",
     ]
     lines += ["|---|--:|--:|--:|"]
-    return lines + [f"| {name} | " + " | ".join(cells(row, [*streams])) + " |" for name, row in rows.items()]
+    return lines + [f"| {name} | " + " | ".join(format_cells(row, [*streams])) + " |" for name, row in rows.items()]
 
 
-def cells(row: dict[str, Any], names: list[str]) -> list[str]:
-    """Of a table; a sentence where something did not run."""
+def format_cells(row: dict[str, Any], names: list[str]) -> list[str]:
+    """Format the cells of one detector; give the reason where it did not run."""
     if "why not" in row:
         return [row["why not"], *[""] * len(names)]
     return [*(row[name] for name in names), f"{row['cost']:.3g}"]
 
 
-def independent(some: Pool, count: int, rng: np.random.Generator) -> Pool:
-    """Pictures drawn by chance."""
-    return some.some(rng.integers(0, len(some), count))
+def draw_independent(pool: ImagePool, count: int, rng: np.random.Generator) -> ImagePool:
+    """Draw images independently of each other."""
+    return pool.select(rng.integers(0, len(pool), count))
 
 
-def in_runs(some: Pool, count: int, rng: np.random.Generator) -> Pool:
-    """Pictures of one class in a row."""
-    classes = int(some.labels.max()) + 1
-    members = [np.flatnonzero(some.labels == one) for one in range(classes)]
-    label, places = int(rng.integers(classes)), []
+def draw_class_runs(pool: ImagePool, count: int, rng: np.random.Generator) -> ImagePool:
+    """Draw images in runs of one class."""
+    classes = int(pool.labels.max()) + 1
+    members = [np.flatnonzero(pool.labels == label) for label in range(classes)]
+    label, indices = int(rng.integers(classes)), []
     for _ in range(count):
-        label = int(rng.integers(classes)) if rng.random() < 1 / RUNS else label
-        places.append(rng.choice(members[label]))
-    return some.some(np.array(places))
+        label = int(rng.integers(classes)) if rng.random() < 1 / CLASS_RUN_LENGTH else label
+        indices.append(rng.choice(members[label]))
+    return pool.select(np.array(indices))
 
 
-def written(path: Path, kinds: dict[str, list[Pool]], streams: dict[str, Pool]) -> None:
-    """What the others are given."""
-    kept = load_bundle(model()).load_reference_arrays()
-    found: dict[str, NDArray[Any]] = {"features": kept["features"], "logits": kept["logits"]}
-    for name, windows in kinds.items():
-        found[f"windows/{name}/features"] = np.stack([one.features for one in windows])
-        found[f"windows/{name}/logits"] = np.stack([one.logits for one in windows])
+def write_peer_inputs(path: Path, windows: dict[str, list[ImagePool]], streams: dict[str, ImagePool]) -> None:
+    """Write the arrays that run_peers.py reads."""
+    reference = load_bundle(publish_vending_bundle()).load_reference_arrays()
+    arrays: dict[str, NDArray[Any]] = {"features": reference["features"], "logits": reference["logits"]}
+    for name, pools in windows.items():
+        arrays[f"windows/{name}/features"] = np.stack([pool.features for pool in pools])
+        arrays[f"windows/{name}/logits"] = np.stack([pool.logits for pool in pools])
     for name, stream in streams.items():
-        found[f"streams/{name}/features"], found[f"streams/{name}/logits"] = stream.features, stream.logits
-    np.savez(path, **found)
+        arrays[f"streams/{name}/features"], arrays[f"streams/{name}/logits"] = stream.features, stream.logits
+    np.savez(path, **arrays)
 
 
-def windows(known: ReferenceProfile, kinds: dict[str, list[Pool]]) -> dict[str, Any]:
-    """The judgement of a folder, as jobs.check makes it; wrong once in a hundred by design."""
-    kept = load_bundle(model()).load_reference_arrays()
-    called, base = kept["logits"].argmax(1), known.baseline
-    found, begun = {}, process_time()
-    for name, some in kinds.items():
-        judged = [
+def measure_our_window_verdicts(profile: ReferenceProfile, windows: dict[str, list[ImagePool]]) -> dict[str, Any]:
+    """Return the share of windows that jobs.check would judge as drifted (1 in 100 by design), and CPU ms a window."""
+    reference = load_bundle(publish_vending_bundle()).load_reference_arrays()
+    predicted_classes, baseline = reference["logits"].argmax(1), profile.baseline
+    row, start = {}, process_time()
+    for name, pools in windows.items():
+        verdicts = [
             compute_dataset_verdict(
-                known, one.seen(base.random_fourier, base.temperature), one.features, kept["features"], called
+                profile,
+                pool.image_features(baseline.random_fourier, baseline.temperature),
+                pool.features,
+                reference["features"],
+                predicted_classes,
             )
-            for one in some
+            for pool in pools
         ]
-        found[name] = f"{np.mean([one['state'] == 'drift' for one in judged]):.0%}"
-    cost = (process_time() - begun) / sum(map(len, kinds.values())) * 1e3
-    return found | {"cost": cost}
+        row[name] = f"{np.mean([verdict['state'] == 'drift' for verdict in verdicts]):.0%}"
+    cost = (process_time() - start) / sum(map(len, windows.values())) * 1e3
+    return row | {"cost": cost}
 
 
-def streamed(known: ReferenceProfile, streams: dict[str, Pool]) -> dict[str, Any]:
-    """All charts, in steps of 16; after an alarm they begin anew."""
-    found, begun = {}, process_time()
+def measure_our_stream_alarms(profile: ReferenceProfile, streams: dict[str, ImagePool]) -> dict[str, Any]:
+    """Return the images between alarms, with all charts, steps of 16 and a reset after each alarm, and CPU us."""
+    row, start_time = {}, process_time()
     for name, stream in streams.items():
-        watch, alarms = StreamDetector.start(known, RUN_LENGTH), 0
-        seen = stream.seen(known.baseline.random_fourier, known.baseline.temperature)
-        for start in range(0, LONG, 16):
-            if watch.add_sums(known.baseline.sum_features(seen.select(list(range(start, start + 16)))), 0.0):
-                watch, alarms = StreamDetector.start(known, RUN_LENGTH), alarms + 1
-        found[name] = f"{LONG / alarms:,.0f}" if alarms else f"none in {LONG:,}"
-    return found | {"cost": (process_time() - begun) / (LONG * len(streams)) * 1e6}
+        detector, alarms = StreamDetector.start(profile, RUN_LENGTH), 0
+        features = stream.image_features(profile.baseline.random_fourier, profile.baseline.temperature)
+        for start in range(0, STREAM_IMAGES, 16):
+            if detector.add_sums(profile.baseline.sum_features(features.select(list(range(start, start + 16)))), 0.0):
+                detector, alarms = StreamDetector.start(profile, RUN_LENGTH), alarms + 1
+        row[name] = f"{STREAM_IMAGES / alarms:,.0f}" if alarms else f"none in {STREAM_IMAGES:,}"
+    return row | {"cost": (process_time() - start_time) / (STREAM_IMAGES * len(streams)) * 1e6}

@@ -1,8 +1,8 @@
-"""A whole grid of real trials, recorded once, to judge by: what does a choice cost, and what would the best have?
+"""Ground truth to judge searches by: a whole grid of real trials, recorded once.
 
-A folder holds system.csv, the ladder of step times taken several times over (its median counts as true),
-statistical.csv as an exhaustive sweep left it, and metrics.csv: the validation metric of each trial after
-powers of two of passes.
+It tells what a chosen setting costs, and what the best one would have cost. A folder holds system.csv, the ladder of
+step times measured several times over (the median counts as true), statistical.csv as an exhaustive sweep wrote it,
+and metrics.csv: the validation metric of each trial after powers of two of passes over the data.
 """
 
 from pathlib import Path
@@ -16,97 +16,101 @@ from equipoise.planning.search import GRID_LR_REACH_OCTAVES, round_to_half_octav
 from equipoise.planning.setting_runs import SettingRuns, expected_examples
 from equipoise.planning.step_time_fit import StepTimeFit, fit_step_time
 
-DATA = Path(__file__).parents[2] / "tests" / "data"
-REPLAYS = 20
-GRID_SEEDS = 5  # of the grid whose cost others are held against
+DATA_FOLDER = Path(__file__).parents[2] / "tests" / "data"
+REPLAY_COUNT = 20
+GRID_SEED_COUNT = 5  # seeds per setting in the grid search whose cost is the reference
 
 
 class Choice(NamedTuple):
-    """What to train with."""
+    """Setting to train with: workers, global batch and learning rate."""
 
     workers: int
     global_batch: int
     lr: float
 
 
-class Truth:
-    """The recorded trials of one workload."""
+class GroundTruth:
+    """Recorded trials of one workload, and what they say about each setting."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.ladders = pd.read_csv(DATA / name / "system.csv")
+        self.ladders = pd.read_csv(DATA_FOLDER / name / "system.csv")
         self.fits: dict[int, StepTimeFit] = {}
-        self.steps = self.ladders.groupby(["workers", "batch"]).seconds.median()
-        self.runs = read_examples_to_target(DATA / name / "statistical.csv").astype({"global_batch": int, "seed": int})
-        self.by_setting = {key: here.set_index("seed") for key, here in self.runs.groupby(["global_batch", "lr"])}
-        self.rates = {b: sorted(here.lr.unique()) for b, here in self.runs.groupby("global_batch")}
-        self.metrics = pd.read_csv(DATA / name / "metrics.csv").set_index(["global_batch", "lr", "seed"]).sort_index()
+        self.seconds_by_shape = self.ladders.groupby(["workers", "batch"]).seconds.median()
+        self.runs = read_examples_to_target(DATA_FOLDER / name / "statistical.csv").astype(
+            {"global_batch": int, "seed": int}
+        )
+        self.runs_by_setting = {key: runs.set_index("seed") for key, runs in self.runs.groupby(["global_batch", "lr"])}
+        self.lrs_by_batch = {b: sorted(runs.lr.unique()) for b, runs in self.runs.groupby("global_batch")}
+        self.metrics = (
+            pd.read_csv(DATA_FOLDER / name / "metrics.csv").set_index(["global_batch", "lr", "seed"]).sort_index()
+        )
         self.seeds = sorted(self.runs.seed.unique())
 
     @property
-    def choices(self) -> list[Choice]:
-        """All that can be chosen."""
-        places = [(workers, workers * batch) for workers, batch in self.steps.index]
-        return [Choice(n, b, lr) for n, b in places for lr in self.rates[b]]
+    def all_choices(self) -> list[Choice]:
+        """All settings that can be chosen: each recorded shape with each learning rate of its batch."""
+        shapes = [(workers, workers * batch) for workers, batch in self.seconds_by_shape.index]
+        return [Choice(n, b, lr) for n, b in shapes for lr in self.lrs_by_batch[b]]
 
-    def step(self, workers: int, global_batch: int) -> float:
-        """Seconds of a step: measured."""
-        return float(self.steps[workers, global_batch // workers])
+    def step_seconds(self, workers: int, global_batch: int) -> float:
+        """Return the measured seconds of a step."""
+        return float(self.seconds_by_shape[workers, global_batch // workers])
 
-    def ladder(self, draw: int) -> StepTimeFit:
-        """Step times as one sweep measures them."""
+    def fit_ladder(self, draw: int) -> StepTimeFit:
+        """Fit the step times that one sweep measures: one of the recorded ladders, chosen by `draw`."""
         draws = self.ladders["draw"].unique()
-        number = draws[draw % len(draws)]
-        if number not in self.fits:
-            self.fits[number] = fit_step_time(self.ladders[self.ladders["draw"] == number].drop(columns="draw"))
-        return self.fits[number]
+        ladder = draws[draw % len(draws)]
+        if ladder not in self.fits:
+            self.fits[ladder] = fit_step_time(self.ladders[self.ladders["draw"] == ladder].drop(columns="draw"))
+        return self.fits[ladder]
 
-    def alone(self, global_batch: int) -> float:
-        """Seconds of a step on one worker that stands for all; as long as for two halves where it was not measured."""
-        known = self.steps[1]
+    def one_worker_step_seconds(self, global_batch: int) -> float:
+        """Return the seconds of a step on one worker, or twice those of half the batch where not measured."""
+        known = self.seconds_by_shape[1]
         return float(known.get(global_batch, 2 * known.get(global_batch // 2, np.nan)))
 
-    def trial(self, global_batch: int, lr: float, seed: int) -> tuple[float, bool]:
-        """Examples until the target or the end, and whether it was reached."""
-        row = self.by_setting[global_batch, lr].loc[seed]
+    def read_trial(self, global_batch: int, lr: float, seed: int) -> tuple[float, bool]:
+        """Return the examples until the target or the end of the trial, and whether the target was reached."""
+        row = self.runs_by_setting[global_batch, lr].loc[seed]
         return float(row.examples), bool(row.reached)
 
-    def seconds(self, choice: Choice, seeds: list[int]) -> float:
-        """Seconds to the target that a choice takes on average over seeds, runs that fail being followed by others."""
-        here = self.by_setting[choice.global_batch, choice.lr].loc[seeds]
+    def expected_seconds(self, choice: Choice, seeds: list[int]) -> float:
+        """Return the mean seconds of a setting to the target over seeds, failed runs followed by further ones."""
+        runs = self.runs_by_setting[choice.global_batch, choice.lr].loc[seeds]
         return (
-            expected_examples(SettingRuns.from_table(here))
+            expected_examples(SettingRuns.from_table(runs))
             / choice.global_batch
-            * self.step(choice.workers, choice.global_batch)
+            * self.step_seconds(choice.workers, choice.global_batch)
         )
 
-    def best(self, seeds: list[int]) -> Choice:
-        """What the whole grid says is fastest."""
-        return min(self.choices, key=lambda choice: self.seconds(choice, seeds))
+    def find_best(self, seeds: list[int]) -> Choice:
+        """Return the setting that is fastest on these seeds of the whole grid."""
+        return min(self.all_choices, key=lambda choice: self.expected_seconds(choice, seeds))
 
-    def regret(self, choice: Choice, seen: list[int], others: list[int]) -> float:
-        """How much longer a choice takes than the grid's best of the seeds seen, both on the other seeds."""
-        return self.seconds(choice, others) / self.seconds(self.best(seen), others) - 1
+    def compute_regret(self, choice: Choice, seen: list[int], others: list[int]) -> float:
+        """Return how much longer a choice takes, as a fraction, than the best of the seen seeds, both on the others."""
+        return self.expected_seconds(choice, others) / self.expected_seconds(self.find_best(seen), others) - 1
 
-    def grid_cost(self) -> float:
-        """Worker-seconds of every trial with five seeds on its own workers."""
-        kept = self.runs[self.runs.seed < GRID_SEEDS]
+    def grid_worker_seconds(self) -> float:
+        """Return the worker-seconds of the full grid: every setting with five seeds on its own workers."""
+        kept = self.runs[self.runs.seed < GRID_SEED_COUNT]
         examples = kept.groupby("global_batch").examples.sum()
-        return sum(n * examples[n * b] / (n * b) * self.step(n, n * b) for n, b in self.steps.index)
+        return sum(n * examples[n * b] / (n * b) * self.step_seconds(n, n * b) for n, b in self.seconds_by_shape.index)
 
-    def rule(self, global_batch: int, lr: float, at: int) -> float:
-        """The rate of the grid nearest to `lr` at a batch of `at`, scaled linearly."""
-        wanted = lr * global_batch / at
-        return min(self.rates[global_batch], key=lambda rate: abs(np.log(rate / wanted)))
+    def apply_linear_rule(self, global_batch: int, lr: float, base_batch: int) -> float:
+        """Return the grid's learning rate nearest to `lr` at `base_batch`, scaled linearly to the batch."""
+        wanted = lr * global_batch / base_batch
+        return min(self.lrs_by_batch[global_batch], key=lambda rate: abs(np.log(rate / wanted)))
 
 
-def first_rate(truth: Truth) -> float:
-    """The rate that the sweep's search started from: the middle of those at the smallest batch."""
-    rates = truth.rates[min(truth.rates)]
+def find_first_lr(truth: GroundTruth) -> float:
+    """Return the learning rate that the sweep's search started from: the middle one at the smallest batch."""
+    rates = truth.lrs_by_batch[min(truth.lrs_by_batch)]
     return round_to_half_octave(rates[GRID_LR_REACH_OCTAVES])
 
 
-def halves(truth: Truth, draw: int) -> tuple[list[int], list[int]]:
-    """The seeds that may be seen, and those that judge."""
-    mixed = np.random.default_rng(draw).permutation(truth.seeds).tolist()
-    return mixed[: len(mixed) // 2], mixed[len(mixed) // 2 :]
+def split_seeds(truth: GroundTruth, draw: int) -> tuple[list[int], list[int]]:
+    """Split the seeds at random into those that a search may see and those that judge it."""
+    shuffled = np.random.default_rng(draw).permutation(truth.seeds).tolist()
+    return shuffled[: len(shuffled) // 2], shuffled[len(shuffled) // 2 :]

@@ -1,34 +1,36 @@
-"""Our own search, replayed on recorded trials: two at a time, as on two slots."""
+"""The search of Equipoise, replayed on recorded trials, two at a time as on two slots."""
 
 import heapq
 
 import numpy as np
 import pandas as pd
 
-from benchmarks.search_policies.ground_truth import Choice, Truth, first_rate
+from benchmarks.search_policies.ground_truth import Choice, GroundTruth, find_first_lr
 from equipoise.planning.examples_to_target import fit_examples_curve
 from equipoise.planning.plan import ClusterShape, enumerate_options, rank_options
 from equipoise.planning.search import GRID_LR_REACH_OCTAVES, PRUNE_FACTOR, Search, Suggestion
 from jobs.ray_tune.fastest_workers import FastestWorkers
 from jobs.ray_tune.trial_records import FINISHED_TRIAL_COLUMNS
 
-SLOTS = 2
-LADDER_SECONDS = 1.0  # that timing a batch takes a worker: five laps of 0.1 s, and what settles first
+SLOT_COUNT = 2
+LADDER_SECONDS = 1.0  # seconds per worker to time one batch size: five laps of 0.1 s after the warm-up
 
 
-def searched(truth: Truth, seen: list[int], fastest: FastestWorkers) -> tuple[pd.DataFrame, float]:
-    """The trials that the search asks for, and the worker-seconds that they and the timing of steps take."""
-    search = Search(sorted(truth.rates), first_rate(truth), fastest.step_seconds)
-    search.lr_reach_octaves = GRID_LR_REACH_OCTAVES  # further out nothing was recorded
+def replay_search(truth: GroundTruth, seen: list[int], fastest: FastestWorkers) -> tuple[pd.DataFrame, float]:
+    """Return the trials that the search suggests, and the worker-seconds of these and of timing the steps."""
+    search = Search(sorted(truth.lrs_by_batch), find_first_lr(truth), fastest.step_seconds)
+    search.lr_reach_octaves = GRID_LR_REACH_OCTAVES  # nothing was recorded further out
     finished, running = pd.DataFrame([], columns=FINISHED_TRIAL_COLUMNS), []
-    spent = LADDER_SECONDS * sum(workers for workers, _ in truth.steps.index)
+    spent = LADDER_SECONDS * sum(workers for workers, _ in truth.seconds_by_shape.index)
     now, count = 0.0, 0
     while True:
-        while len(running) < SLOTS and (asked := search.suggest(finished, [one for *_, one, _ in running])):
-            row = outcome(truth, asked, seen, finished, search)
-            seconds = row[3] / asked.global_batch * truth.alone(asked.global_batch)
+        while len(running) < SLOT_COUNT and (
+            suggestion := search.suggest(finished, [suggested for *_, suggested, _ in running])
+        ):
+            row = replay_trial(truth, suggestion, seen, finished, search)
+            seconds = row[3] / suggestion.global_batch * truth.one_worker_step_seconds(suggestion.global_batch)
             spent, count = spent + seconds, count + 1
-            heapq.heappush(running, (now + seconds, count, asked, row))
+            heapq.heappush(running, (now + seconds, count, suggestion, row))
         if not running:
             return finished, spent
         now, _, _, row = heapq.heappop(running)
@@ -36,22 +38,22 @@ def searched(truth: Truth, seen: list[int], fastest: FastestWorkers) -> tuple[pd
         finished = pd.concat([finished, rows], ignore_index=True) if len(finished) else rows
 
 
-def outcome(
-    truth: Truth, asked: Suggestion, seen: list[int], finished: pd.DataFrame, search: Search
+def replay_trial(
+    truth: GroundTruth, suggestion: Suggestion, seen: list[int], finished: pd.DataFrame, search: Search
 ) -> tuple[int, float, int, float, int]:
-    """What a trial shows: cut off where it has taken longer than the best one in all."""
-    examples, reached = truth.trial(asked.global_batch, asked.lr, seen[asked.seed % len(seen)])
+    """Return the result row of a trial, pruned where it takes PRUNE_FACTOR times as long as the best setting."""
+    examples, reached = truth.read_trial(suggestion.global_batch, suggestion.lr, seen[suggestion.seed % len(seen)])
     best = search.rank_settings(finished)[0].seconds if len(finished) else np.inf
-    limit = PRUNE_FACTOR * best * asked.global_batch / search.step_seconds(asked.global_batch)
-    return (*asked, min(examples, limit), int(reached and examples <= limit))
+    limit = PRUNE_FACTOR * best * suggestion.global_batch / search.step_seconds(suggestion.global_batch)
+    return (*suggestion, min(examples, limit), int(reached and examples <= limit))
 
 
-def ours(truth: Truth, seen: list[int], draw: int) -> tuple[Choice, float]:
-    """What a sweep recommends that measured one of the ladders, and its cost in worker-seconds."""
-    timed = truth.ladder(draw)
-    finished, spent = searched(truth, seen, FastestWorkers(timed))
+def choose_by_search(truth: GroundTruth, seen: list[int], draw: int) -> tuple[Choice, float]:
+    """Return what a sweep that measured one of the ladders recommends, and its cost in worker-seconds."""
+    step_time_fit = truth.fit_ladder(draw)
+    finished, spent = replay_search(truth, seen, FastestWorkers(step_time_fit))
     curve = fit_examples_curve(finished)
-    places = [ClusterShape(1, workers) for workers in truth.steps.index.unique("workers")]
-    found = enumerate_options(timed, curve, places, map(int, curve.batch_summary.index))
-    first = rank_options(found)[0]
-    return Choice(first.workers, first.global_batch, float(first.lr or 0)), spent
+    shapes = [ClusterShape(1, workers) for workers in truth.seconds_by_shape.index.unique("workers")]
+    options = enumerate_options(step_time_fit, curve, shapes, map(int, curve.batch_summary.index))
+    best = rank_options(options)[0]
+    return Choice(best.workers, best.global_batch, float(best.lr or 0)), spent

@@ -1,24 +1,29 @@
-"""What people do instead of a search, on the same recorded trials."""
+"""What people do instead of a search, judged on the same recorded trials."""
 
-from benchmarks.search_policies.ground_truth import Choice, Truth
+from benchmarks.search_policies.ground_truth import Choice, GroundTruth
 
 DEFAULT_BATCH, DEFAULT_LR = 32, 0.05
 
 
-def largest_throughput(truth: Truth, seen: list[int], budget: float, draw: int) -> Choice:
-    """The most examples a second, with the best learning rate there for nothing."""
-    workers, batch = max(truth.steps.index, key=lambda at: at[0] * at[1] / truth.steps[at])
-    whole = workers * batch
-    return min((Choice(workers, whole, lr) for lr in truth.rates[whole]), key=lambda one: truth.seconds(one, seen))
+def choose_largest_throughput(truth: GroundTruth, seen: list[int], budget: float, draw: int) -> Choice:
+    """Choose the shape with the most examples per second, and its best learning rate free of charge."""
+    workers, batch = max(
+        truth.seconds_by_shape.index, key=lambda shape: shape[0] * shape[1] / truth.seconds_by_shape[shape]
+    )
+    global_batch = workers * batch
+    return min(
+        (Choice(workers, global_batch, lr) for lr in truth.lrs_by_batch[global_batch]),
+        key=lambda choice: truth.expected_seconds(choice, seen),
+    )
 
 
-def usual(truth: Truth, seen: list[int], budget: float, draw: int) -> Choice:
-    """32 examples a worker on all workers, the learning rate by the linear rule."""
-    workers = max(truth.steps.index.unique("workers"))
-    whole = DEFAULT_BATCH * workers
-    return Choice(workers, whole, truth.rule(whole, DEFAULT_LR, DEFAULT_BATCH))
+def choose_usual_setting(truth: GroundTruth, seen: list[int], budget: float, draw: int) -> Choice:
+    """Choose 32 examples per worker on all workers, with the learning rate by the linear scaling rule."""
+    workers = max(truth.seconds_by_shape.index.unique("workers"))
+    global_batch = DEFAULT_BATCH * workers
+    return Choice(workers, global_batch, truth.apply_linear_rule(global_batch, DEFAULT_LR, DEFAULT_BATCH))
 
 
-def one_seed(truth: Truth, seen: list[int], budget: float, draw: int) -> Choice:
-    """The whole grid with a single seed, whatever that costs."""
-    return truth.best(seen[:1])
+def choose_by_one_seed(truth: GroundTruth, seen: list[int], budget: float, draw: int) -> Choice:
+    """Choose the best of the whole grid run with a single seed, whatever that costs."""
+    return truth.find_best(seen[:1])

@@ -1,24 +1,27 @@
-"""BentoML, by its documentation: bentoml serve benchmarks.servers.bentoml_app:Predictor"""
+"""BentoML set up as in its documentation: bentoml serve benchmarks.servers.bentoml_app:Predictor."""
 
 import bentoml
 from PIL.Image import Image
 
-from benchmarks.servers.model import Net
+from benchmarks.servers.model import PeerModel
 
 
 @bentoml.service(workers=1, traffic={"timeout": 60})
 class Predictor:
-    """One worker. Pictures come as a form's files, decoded by BentoML."""
+    """Service with one worker; images arrive as files of a form and are decoded by BentoML."""
 
     def __init__(self) -> None:
-        self.net = Net()
+        self.model = PeerModel()
 
     @bentoml.api
     def predict(self, image: Image) -> dict:
-        """One picture a request."""
-        return self.net.reply(self.net.scores([self.net.numbers(image)])[0])
+        """Predict the class of the one image of a request."""
+        return self.model.build_reply(self.model.predict_scores([self.model.convert_image(image)])[0])
 
     @bentoml.api(batchable=True, max_batch_size=32, max_latency_ms=1000)
-    def batched(self, images: list[Image]) -> list[dict]:
-        """What waits, as a batch."""
-        return [self.net.reply(one) for one in self.net.scores([self.net.numbers(image) for image in images])]
+    def predict_batch(self, images: list[Image]) -> list[dict]:
+        """Predict the classes of all waiting images as one batch."""
+        return [
+            self.model.build_reply(scores)
+            for scores in self.model.predict_scores([self.model.convert_image(image) for image in images])
+        ]

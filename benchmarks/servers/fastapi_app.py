@@ -1,24 +1,24 @@
-"""Plain FastAPI: a body in, JSON or bytes out, no checks at all. uvicorn benchmarks.servers.fastapi_app:app"""
+"""Plain FastAPI, a body in, JSON or bytes out, no checks at all: uvicorn benchmarks.servers.fastapi_app:app."""
 
 import numpy as np
 import torch
 from fastapi import FastAPI, Request, Response
 
-from benchmarks.servers.model import Net
+from benchmarks.servers.model import PeerModel
 
 app = FastAPI()
-net = Net()
+model = PeerModel()
 
 
 @app.post("/predict")
 async def predict(request: Request):
-    """One picture, computed where it was received: quicker than FastAPI's threads by a third."""
-    return net.reply(net.scores([net.decode(await request.body())])[0])
+    """Predict one image in the event loop itself, which is a third faster than in FastAPI's threads."""
+    return model.build_reply(model.predict_scores([model.decode_image(await request.body())])[0])
 
 
 @app.post("/tensor")
-async def tensor(request: Request):
-    """Bytes of one picture in, bytes of its scores out."""
+async def predict_tensor(request: Request):
+    """Predict from the raw pixels of one image and return its scores as raw bytes."""
     pixels = torch.from_numpy(np.frombuffer(await request.body(), np.uint8).copy()).view(1, 28, 28)
-    scores = net.scores([net.scaled(pixels)])[0]
+    scores = model.predict_scores([model.normalize(pixels)])[0]
     return Response(np.array(scores, np.float32).tobytes(), media_type="application/octet-stream")

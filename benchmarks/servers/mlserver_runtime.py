@@ -1,4 +1,4 @@
-"""MLServer with a runtime of one's own, by its documentation: mlserver start FOLDER with a model-settings.json."""
+"""MLServer with a custom runtime as in its documentation: mlserver start FOLDER with a model-settings.json."""
 
 import base64
 
@@ -7,18 +7,18 @@ from mlserver import MLModel
 from mlserver.codecs import NumpyCodec
 from mlserver.types import InferenceRequest, InferenceResponse
 
-from benchmarks.servers.model import Net
+from benchmarks.servers.model import PeerModel
 
 
 class Predictor(MLModel):
-    """Pictures come as base64 within the protocol's JSON."""
+    """Runtime that reads each image as base64 within the JSON of the Open Inference Protocol."""
 
     async def load(self) -> bool:
-        self.net = Net()
+        self.model = PeerModel()
         return True
 
     async def predict(self, payload: InferenceRequest) -> InferenceResponse:
-        coded = payload.inputs[0].data.root[0]
-        scores = self.net.scores([self.net.decode(base64.b64decode(coded))])
+        encoded = payload.inputs[0].data.root[0]
+        scores = self.model.predict_scores([self.model.decode_image(base64.b64decode(encoded))])
         outputs = [NumpyCodec.encode_output("scores", np.array(scores, np.float32))]
         return InferenceResponse(model_name=self.name, outputs=outputs)

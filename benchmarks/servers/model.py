@@ -1,4 +1,4 @@
-"""What every peer is given: the same network with the same weights, and the plainest way from a PNG to its scores."""
+"""The model that all peers serve: one network with one set of weights, and the plainest path from a PNG to scores."""
 
 import io
 import os
@@ -13,38 +13,38 @@ from safetensors.torch import load_file
 from equipoise.workloads.models import model_factory
 
 torch.set_num_threads(1)
-RUN, MODEL = "BENCH_RUN", "BENCH_MODEL"
+RUN_VARIABLE, MODEL_VARIABLE = "BENCH_RUN", "BENCH_MODEL"
 
 
-class Net:
-    """Eager PyTorch, as a training run left it."""
+class PeerModel:
+    """Eager PyTorch model with the weights that a training run saved."""
 
     def __init__(self) -> None:
-        name, channels, size = os.environ[MODEL].split(":")
+        name, channels, size = os.environ[MODEL_VARIABLE].split(":")
         self.mode = "L" if channels == "1" else "RGB"
         self.network = model_factory(name, 10, int(channels), int(size))().eval()
-        self.network.load_state_dict(load_file(Path(os.environ[RUN], "model.safetensors")))
+        self.network.load_state_dict(load_file(Path(os.environ[RUN_VARIABLE], "model.safetensors")))
 
-    def decode(self, data: bytes) -> torch.Tensor:
-        """A picture as numbers around zero."""
+    def decode_image(self, data: bytes) -> torch.Tensor:
+        """Decode an image file to a normalized tensor."""
         with Image.open(io.BytesIO(data)) as image:
-            return self.numbers(image)
+            return self.convert_image(image)
 
-    def numbers(self, image: Image.Image) -> torch.Tensor:
-        """The same of what is decoded."""
+    def convert_image(self, image: Image.Image) -> torch.Tensor:
+        """Convert a decoded image to a normalized tensor."""
         tensor = torch.from_numpy(np.array(image.convert(self.mode)))
-        return self.scaled(tensor[None] if tensor.ndim == 2 else tensor.permute(2, 0, 1))
+        return self.normalize(tensor[None] if tensor.ndim == 2 else tensor.permute(2, 0, 1))
 
-    def scaled(self, pixels: torch.Tensor) -> torch.Tensor:
-        """The same of pixels."""
+    def normalize(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Scale uint8 pixels to about zero mean and unit variance."""
         return (pixels.float() / 255 - 0.45) / 0.25
 
     @torch.inference_mode()
-    def scores(self, pictures: list[torch.Tensor]) -> list[list[float]]:
-        """Of several pictures at once."""
-        found: list[list[float]] = torch.softmax(self.network(torch.stack(pictures)), 1).tolist()
-        return found
+    def predict_scores(self, images: list[torch.Tensor]) -> list[list[float]]:
+        """Return the class probabilities of several images, computed as one batch."""
+        scores: list[list[float]] = torch.softmax(self.network(torch.stack(images)), 1).tolist()
+        return scores
 
-    def reply(self, scores: list[float]) -> dict[str, Any]:
-        """What a client reads."""
+    def build_reply(self, scores: list[float]) -> dict[str, Any]:
+        """Build the JSON reply with the predicted label and all scores."""
         return {"label": str(scores.index(max(scores))), "scores": scores}

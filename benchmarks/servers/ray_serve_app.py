@@ -1,20 +1,20 @@
-"""Ray Serve as its documentation begins: HTTP through the proxy, a handle to the replica."""
+"""Ray Serve as in the first example of its documentation: HTTP through the proxy, a handle to the replica."""
 
 from ray import serve
 from starlette.requests import Request
 
-from benchmarks.servers.model import Net
+from benchmarks.servers.model import PeerModel
 
 
 @serve.deployment
 class Predictor:
-    """One replica."""
+    """Deployment with a single replica of the model."""
 
     def __init__(self) -> None:
-        self.net = Net()
+        self.model = PeerModel()
 
     async def __call__(self, request: Request) -> dict:
-        return self.net.reply(self.net.scores([self.net.decode(await request.body())])[0])
+        return self.model.build_reply(self.model.predict_scores([self.model.decode_image(await request.body())])[0])
 
 
 app = Predictor.bind()
