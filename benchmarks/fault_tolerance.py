@@ -24,8 +24,8 @@ from benchmarks.serving import deploy_application, render_png
 from equipoise.bundle.manifest import verify_bundle
 from equipoise.hardware import describe_hardware
 from jobs.cluster.processes import find_free_ports, wait_until
-from tests.support.bundles import published, short_run
-from tests.support.ray_cluster import Cluster, descendants, running
+from tests.support.bundles import publish_run, train_short_run
+from tests.support.ray_cluster import Cluster, list_descendants, start_cluster
 
 CLIENTS, SWAPS, BURST_SECONDS, SLOW_CLIENTS, ROUNDS = 8, 20, 5.0, 100, 5
 PREDICT_REQUEST = build_request("/predict", render_png(1, 28), "image/png")
@@ -66,7 +66,9 @@ class MeasuredService:
 
     def find_replica_pids(self) -> list[int]:
         """Return the process ids of the replicas."""
-        return [pid for pid, command in descendants(self.cluster.head_pid).items() if "ServeReplica:ours" in command]
+        return [
+            pid for pid, command in list_descendants(self.cluster.head_pid).items() if "ServeReplica:ours" in command
+        ]
 
     def measure_baseline(self, clients: int = CLIENTS) -> BurstResult:
         """Measure the service while nothing disturbs it."""
@@ -84,11 +86,12 @@ class MeasuredService:
 def main() -> None:
     """Print what clients see under each kind of disturbance."""
     print(", ".join(f"{name} {value}" for name, value in describe_hardware(torch.device("cpu")).items()))
-    with TemporaryDirectory() as name, running(RAY_worker_niceness="0") as cluster:
+    with TemporaryDirectory() as name, start_cluster(RAY_worker_niceness="0") as cluster:
         folder = Path(name)
         bundles = [
-            published(
-                short_run(folder / f"run-{seed}", "benchmarks.served_models:lenet", 320, seed), folder / f"lenet-{seed}"
+            publish_run(
+                train_short_run(folder / f"run-{seed}", "benchmarks.served_models:lenet", 320, seed),
+                folder / f"lenet-{seed}",
             )
             for seed in (0, 1)
         ]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.ray_cluster import descendants
+from tests.support.ray_cluster import list_descendants
 
 WARM_UP_SECONDS = 0.5  # seconds
 CLOSE_PATTERN = re.compile(rb"\r\nconnection: *close", re.IGNORECASE)
@@ -173,7 +173,7 @@ def parse_complete_status(reply: bytes) -> int:
 def read_tree_cpu_seconds(roots: Sequence[int]) -> float:
     """Return the user and system seconds of processes and all their descendants, ended children included."""
     ticks = 0
-    for pid in {pid for root in roots for pid in descendants(root)}:
+    for pid in {pid for root in roots for pid in list_descendants(root)}:
         stat = Path(f"/proc/{pid}/stat")
         try:
             user, system, child_user, child_system = stat.read_text().rpartition(")")[2].split()[11:15]

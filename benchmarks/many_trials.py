@@ -21,7 +21,7 @@ import torch
 from benchmarks.drift.memory import read_private_mib
 from equipoise.hardware import describe_hardware
 from jobs.cluster.processes import find_process_tree, read_stat_fields
-from tests.support.ray_cluster import Cluster, descendants, running
+from tests.support.ray_cluster import Cluster, list_descendants, start_cluster
 
 BATCH_RANGE, RATES_PER_BATCH = "8:64", 5  # four batches with five learning rates each
 TRIALS_PER_ROW = 100
@@ -49,7 +49,7 @@ def main() -> None:
     seeds = -(-arguments.trials // (4 * RATES_PER_BATCH))
     profile = ["-m", "cProfile", "-o", str(arguments.profile)] if arguments.profile else []
     print(", ".join(f"{name} {value}" for name, value in describe_hardware(torch.device("cpu")).items()))
-    with TemporaryDirectory() as name, running() as cluster:
+    with TemporaryDirectory() as name, start_cluster() as cluster:
         out = Path(name, "sweep")
         flags = [
             "--workload",
@@ -101,7 +101,7 @@ def count_finished_trials(folder: Path) -> int:
 
 def sample_resources(trials: int, command: int, head: int, out: Path) -> ResourceSample:
     """Sample the process trees of the command and of Ray."""
-    ray = descendants(head)
+    ray = list_descendants(head)
     gcs = sum(read_private_mib(pid) for pid, command_line in ray.items() if "gcs_server" in command_line)
     return ResourceSample(
         trials=trials,

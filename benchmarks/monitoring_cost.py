@@ -23,7 +23,7 @@ from benchmarks.serving import (
     serve_equipoise,
 )
 from equipoise.hardware import describe_hardware
-from tests.support.bundles import published, short_run
+from tests.support.bundles import publish_run, train_short_run
 
 
 def main() -> None:
@@ -36,8 +36,9 @@ def main() -> None:
     with TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
         bundles = {
-            model: published(
-                short_run(folder / model, f"benchmarks.served_models:{model}", examples=320), folder / f"{model}-b"
+            model: publish_run(
+                train_short_run(folder / model, f"benchmarks.served_models:{model}", examples=320),
+                folder / f"{model}-b",
             )
             for model in MODEL_INPUTS
         }

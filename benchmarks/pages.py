@@ -23,7 +23,7 @@ from dashboards.page import write_page
 from dashboards.reports import build_page, write_pages
 from equipoise.hardware import describe_hardware
 from equipoise.storage.atomic import write_json
-from tests.support.sweep_folders import sweep
+from tests.support.sweep_folders import write_sweep_folder
 from tests.unit.dashboards.test_training_run import record
 
 ROUNDS = 5
@@ -51,7 +51,11 @@ def main() -> None:
 
 def write_folders(root: Path, trials: int) -> dict[str, Callable[[], Path]]:
     """Write folders as jobs write them, and return a function that builds the page of each."""
-    few, many, runs = sweep(root / "few", seeds=1), sweep(root / "many", seeds=-(-trials // 12)), root / "runs"
+    few, many, runs = (
+        write_sweep_folder(root / "few", seeds=1),
+        write_sweep_folder(root / "many", seeds=-(-trials // 12)),
+        root / "runs",
+    )
     for seed in range(trials):
         run = replace(record(), config=replace(record().config, seed=seed))
         write_json(runs / f"run-{seed}" / "record.json", run.to_json())

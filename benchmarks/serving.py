@@ -31,8 +31,8 @@ from benchmarks.http_clients import BurstResult, build_request, run_burst
 from benchmarks.servers.model import MODEL_VARIABLE, RUN_VARIABLE
 from equipoise.hardware import describe_hardware
 from jobs.cluster.processes import find_free_ports, terminate_process_groups, wait_until
-from tests.support.bundles import published, short_run
-from tests.support.ray_cluster import ROOT, Cluster, running
+from tests.support.bundles import publish_run, train_short_run
+from tests.support.ray_cluster import ROOT, Cluster, start_cluster
 
 PEERS_BIN = ROOT / ".venv" / "servers" / "bin"
 CLIENT_COUNTS, BURST_SECONDS = (1, 8, 64), 2.5
@@ -60,10 +60,10 @@ def main() -> None:
     with TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
         runs = {
-            model: short_run(folder / model, f"benchmarks.served_models:{model}", examples=320)
+            model: train_short_run(folder / model, f"benchmarks.served_models:{model}", examples=320)
             for model in MODEL_INPUTS
         }
-        bundles = {model: published(run, folder / f"{model}-bundle", drift=True) for model, run in runs.items()}
+        bundles = {model: publish_run(run, folder / f"{model}-bundle", drift=True) for model, run in runs.items()}
         all_servers = [*start_servers(stack, folder, runs, bundles)]
         selected = {
             name: server
@@ -160,7 +160,7 @@ def serve_through_ray_proxy(variables: dict[str, str], data: bytes) -> Iterator[
     """Serve the model with Ray Serve behind its own HTTP proxy."""
     (port,) = find_free_ports(1)
     message = build_request("/", data, "image/png")
-    with running(RAY_worker_niceness="0", PYTHONPATH=str(ROOT), **variables) as cluster:
+    with start_cluster(RAY_worker_niceness="0", PYTHONPATH=str(ROOT), **variables) as cluster:
         application = {"name": "default", "route_prefix": "/", "import_path": "benchmarks.servers.ray_serve_app:app"}
         cluster.deploy({"http_options": {"port": port}, "applications": [application]})
         wait_until(lambda: is_answering(port, message), 120)
@@ -181,7 +181,7 @@ def serve_equipoise(folder: Path, bundles: dict[str, Path], drift: bool = True) 
         "args": {"port": port, "api_keys_file": str(keys), "drift": drift, "state_dir": str(folder / f"state-{port}")}
     }
     application |= {"deployments": [{"name": "Predictor", "user_config": models}]}
-    with running(RAY_worker_niceness="0") as cluster:
+    with start_cluster(RAY_worker_niceness="0") as cluster:
         deploy_application(cluster, application)
         wait_until(
             lambda: is_answering(

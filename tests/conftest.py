@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.bundles import published, short_run
+from tests.support.bundles import publish_run, train_short_run
 from tests.support.chromium import browser, engine
 from tests.support.ray_cluster import cluster
 
@@ -13,4 +13,4 @@ __all__ = ["browser", "cluster", "engine"]
 def watched_digits(tmp_path_factory):
     """A bundle with what drift is told by, which takes a while to find out."""
     place = tmp_path_factory.mktemp("watched-digits")
-    return published(short_run(place / "run", examples=9600), place / "digits", drift=True)
+    return publish_run(train_short_run(place / "run", examples=9600), place / "digits", drift=True)

@@ -19,7 +19,7 @@ from equipoise.hardware import describe_hardware
 from jobs.cluster.processes import find_free_ports, wait_until
 from jobs.demo.chapters import EVENING_SCENE
 from jobs.demo.traffic import SimulatedClients
-from tests.support.ray_cluster import Cluster, running
+from tests.support.ray_cluster import Cluster, start_cluster
 
 LABEL_COUNT, ACCURACY_IMAGES, REPORT_SECONDS = 100, 1000, 0.5
 
@@ -27,7 +27,7 @@ LABEL_COUNT, ACCURACY_IMAGES, REPORT_SECONDS = 100, 1000, 0.5
 def main() -> None:
     """Run the whole sequence and print its numbers."""
     print(", ".join(f"{name} {value}" for name, value in describe_hardware(torch.device("cpu")).items()))
-    with TemporaryDirectory() as name, running() as cluster, serve_vending(cluster, Path(name)) as vending:
+    with TemporaryDirectory() as name, start_cluster() as cluster, serve_vending(cluster, Path(name)) as vending:
         run_drift_and_adaptation(vending, cluster, Path(name))
 
 

@@ -21,7 +21,7 @@ from equipoise.drift.reference.profile import ReferenceProfile, profile_from_arr
 from equipoise.training.loop import Training
 from equipoise.workloads.vending.products import MACHINE_PRODUCTS
 from equipoise.workloads.vending.renderer import Scene, render_images
-from tests.support.bundles import kept, published
+from tests.support.bundles import publish_run, write_run_folder
 
 IMAGE_SIZE, SEED = 64, 2025
 CLEAN_FIRST_INDEX = 100_000  # no split of the workload has indices this high
@@ -66,8 +66,8 @@ def publish_vending_bundle() -> Path:
         training = Training(config)
         for _ in training.laps():
             pass
-        kept(training, folder / name)
-    return published(folder / "run", folder / "bundle", drift=True)
+        write_run_folder(training, folder / name)
+    return publish_run(folder / "run", folder / "bundle", drift=True)
 
 
 def load_vending_profile() -> ReferenceProfile:

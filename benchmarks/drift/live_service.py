@@ -21,7 +21,7 @@ from benchmarks.drift.end_to_end import REPORT_SECONDS, serve_vending, wait_for_
 from equipoise.hardware import describe_hardware
 from equipoise.workloads.vending.renderer import Scene
 from jobs.demo.traffic import MAX_CONCURRENT_REQUESTS, PRODUCT_NAMES, SimulatedClients
-from tests.support.ray_cluster import running
+from tests.support.ray_cluster import start_cluster
 
 CLEAN_REQUESTS, REQUESTS_BEFORE_CHANGE, DRIFTED_REQUESTS, CLASS_GONE_REQUESTS = 3000, 300, 480, 1200
 CHANGES = {
@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=10, help="number of runs for each change")
     runs = parser.parse_args().runs
     print(", ".join(f"{name} {value}" for name, value in describe_hardware(torch.device("cpu")).items()))
-    with TemporaryDirectory() as name, running() as cluster, serve_vending(cluster, Path(name)) as vending:
+    with TemporaryDirectory() as name, start_cluster() as cluster, serve_vending(cluster, Path(name)) as vending:
         clean, _ = vending.render_images(CLEAN_REQUESTS)
         send_requests(vending, clean, np.arange(CLEAN_REQUESTS))
         state = wait_for_verdict(vending)["state"]

@@ -11,7 +11,7 @@ from benchmarks.http_clients import build_request, run_burst
 from equipoise.hardware import describe_hardware
 from equipoise.images.png import encode_png
 from jobs.demo.traffic import SimulatedClients
-from tests.support.ray_cluster import descendants, running
+from tests.support.ray_cluster import list_descendants, start_cluster
 
 IMAGE_COUNT, CONNECTIONS, BURST_SECONDS, ROW_COUNT = 200, 16, 2.0, 10
 
@@ -22,7 +22,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=200_000, help="number of requests to send")
     total = parser.parse_args().requests
     print(", ".join(f"{name} {value}" for name, value in describe_hardware(torch.device("cpu")).items()))
-    with TemporaryDirectory() as name, running() as cluster, serve_vending(cluster, Path(name)) as vending:
+    with TemporaryDirectory() as name, start_cluster() as cluster, serve_vending(cluster, Path(name)) as vending:
         bodies = [
             build_request("/predict", encode_png(image), "image/png") for image in vending.render_images(IMAGE_COUNT)[0]
         ]
@@ -37,7 +37,7 @@ def main() -> None:
 
 def format_memory_row(vending: SimulatedClients, head_pid: int, folder: Path, done: int) -> str:
     """Measure memory (MiB) and disk space (KiB) now and format them as a row of the table."""
-    processes = descendants(head_pid)
+    processes = list_descendants(head_pid)
     memory = [
         sum(read_private_mib(pid) for pid, command in processes.items() if kind in command)
         for kind in ("Replica", "ray::Drift")

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.autoscaling.local_cluster import running
+from tests.autoscaling.local_cluster import start_local_cluster
 
 
 @pytest.fixture(scope="session")
 def local(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("local")) as made:
+    with start_local_cluster(tmp_path_factory.mktemp("local")) as made:
         yield made

@@ -27,7 +27,7 @@ HIDDEN = {"tests/secret.txt", "data/secret.txt", "bundles/secret.txt"}
 
 
 @dataclass
-class Local:
+class LocalCluster:
     """The running cluster and its user."""
 
     port: int
@@ -107,11 +107,11 @@ class Local:
 
 
 @contextmanager
-def running(above: Path):
+def start_local_cluster(above: Path):
     """A head without nodes, until the end of the block."""
     home, place = above / "home", above / "equipoise"
     (home / ".ray").mkdir(parents=True)
-    copied(place)
+    copy_project(place)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     environment |= {"HOME": str(home)}
     [port], log = find_free_ports(1), above / "head.log"
@@ -128,7 +128,7 @@ def running(above: Path):
         while "accepts jobs" not in log.read_text():
             assert process.poll() is None and time.monotonic() < deadline, log.read_text()
             time.sleep(0.1)
-        yield Local(port, home, process.pid, place)
+        yield LocalCluster(port, home, process.pid, place)
         below = {pid: read_start_time(pid) for pid in find_descendants(process.pid)}
     finally:
         process.terminate()
@@ -141,7 +141,7 @@ def running(above: Path):
     )
 
 
-def copied(place: Path) -> None:
+def copy_project(place: Path) -> None:
     """The project as it is under version control, with files of the user's beside it."""
     asked = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=True).stdout

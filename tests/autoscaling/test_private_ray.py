@@ -9,7 +9,7 @@ from pathlib import Path
 from jobs import LOOPBACK_ENV
 from jobs.cluster.private_ray import spawn_process
 from jobs.cluster.processes import find_process_tree, terminate_process_groups, wait_until
-from tests.support.listening_ports import beyond_loopback
+from tests.support.listening_ports import find_public_sockets
 from tests.support.ray_cluster import ROOT
 
 JOIN = "import ray, sys; ray.init(address=sys.argv[1]); print('in')"
@@ -39,7 +39,7 @@ def test_a_ray_that_a_command_starts_is_for_itself_alone(tmp_path):
         assert heard  # who would tell Ray's makers, and is told not to
         for pid in heard:
             assert b"RAY_USAGE_STATS_ENABLED=0\0" in Path(f"/proc/{pid}/environ").read_bytes()
-        beyond = beyond_loopback(find_process_tree(running.pid))
+        beyond = find_public_sockets(find_process_tree(running.pid))
         assert [one for one in beyond if "RayTrainWorker" not in one] == []  # torch's rendezvous has no option for it
         hurried = plain | LOOPBACK_ENV | {"RAY_gcs_rpc_server_connect_timeout_s": "1"}  # or it would look elsewhere
         other = subprocess.run(

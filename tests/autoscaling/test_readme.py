@@ -8,9 +8,9 @@ import pytest
 
 from jobs.cluster.processes import wait_until
 from tests.autoscaling.local_cluster import HIDDEN
-from tests.support.listening_ports import beyond_loopback
+from tests.support.listening_ports import find_public_sockets
 from tests.support.ray_cluster import ROOT
-from tests.support.run_observer import laps
+from tests.support.run_observer import read_laps
 
 SECTION = re.search(r"## Many machines\n(.*?)\n## ", (ROOT / "README.md").read_text(), re.DOTALL)[1]
 TOKEN, CLOUD, LOCAL, SWEEP, TRAIN, LOOK, STOP = re.findall(r"```sh\n(.*?)```", SECTION, re.DOTALL)
@@ -92,7 +92,7 @@ def test_a_plan_trains_is_looked_at_stopped_and_goes_on(local):
     out = local.place / "runs" / "digits"
     plan = planned(local)
     assert local.run(TRAIN).returncode == 0
-    wait_until(lambda: local.nodes() >= 0 and len(laps(out)) >= 2, 120)
+    wait_until(lambda: local.nodes() >= 0 and len(read_laps(out)) >= 2, 120)
     running = driver(local)
     assert b"OMP_NUM_THREADS=1\0" in (running / "environ").read_bytes()
     brought = (running / "cwd").readlink()
@@ -117,7 +117,9 @@ def test_a_plan_trains_is_looked_at_stopped_and_goes_on(local):
 def kept_to_itself(local):
     """Whatever runs listens to this machine alone, and no process shows the token, no log has it."""
     token = local.token.strip().encode()
-    beyond = beyond_loopback(local.processes())  # where workers of a group find each other: torch has no option for it
+    beyond = find_public_sockets(
+        local.processes()
+    )  # where workers of a group find each other: torch has no option for it
     assert len(beyond) <= 1 and all("RayTrainWorker" in one for one in beyond), beyond
     for pid in local.processes():
         place = Path(f"/proc/{pid}")

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from jobs.cluster.processes import find_process_tree, kill_processes, read_start_time, wait_until
-from tests.support.run_observer import laps
+from tests.support.run_observer import read_laps
 
 SUBMIT = "ray job submit --working-dir . --"
 PLAN = {"nodes": 1, "workers": 3, "batch": 16, "global_batch": 96, "lr": 0.05}
@@ -46,16 +46,16 @@ def test_a_node_that_is_taken_away_is_replaced_and_the_run_goes_on(local, plan, 
     out = tmp_path / "run"
     train = f"python -m jobs.train --workload digits --plan {plan} --target 2 --max-examples 1000000 --out {out}"
     assert local.run(f"{SUBMIT.replace(' --', ' --submission-id taken --no-wait --')} {train}").returncode == 0
-    wait_until(lambda: laps(out), 120, "a lap")
+    wait_until(lambda: read_laps(out), 120, "a lap")
     kill_processes(
         {pid: read_start_time(pid) for pid in find_process_tree(local.raylets()[-1])}
     )  # as when a spot machine goes
-    start, before = time.monotonic(), len(laps(out))
-    wait_until(lambda: len(laps(out)) > before + 1, 180, "laps of a group that began again")
+    start, before = time.monotonic(), len(read_laps(out))
+    wait_until(lambda: len(read_laps(out)) > before + 1, 180, "laps of a group that began again")
     print(f"seconds from a node's end to the next lap, on another: {time.monotonic() - start:.0f}")
     said = local.run("ray job logs taken && ray job stop taken").stdout
     assert "waiting for 1 more slot of 1 CPU: the cluster has 2 and may grow to 4" in said
-    assert {lap["workers"] for lap in laps(out)} == {3}
+    assert {lap["workers"] for lap in read_laps(out)} == {3}
 
 
 def test_what_the_cluster_can_never_hold_is_refused_at_once(local, tmp_path):

@@ -7,9 +7,9 @@ from dashboards.experiments import load_experiment
 from dashboards.page import write_page
 from dashboards.reports import drift_page, write_pages
 from equipoise.storage.atomic import write_json
-from tests.support.chromium import drawn, overflows, violations
-from tests.support.drift_data import known, pictures, seen
-from tests.support.sweep_folders import sweep
+from tests.support.chromium import find_accessibility_violations, find_overflowing_elements, read_panel_traces
+from tests.support.drift_data import extract_shape_features, render_shapes, shapes_profile
+from tests.support.sweep_folders import write_sweep_folder
 from tests.unit.dashboards.test_training_run import record
 
 KINDS = ("curve", "scaling", "run", "drift", "index")
@@ -19,7 +19,7 @@ KINDS = ("curve", "scaling", "run", "drift", "index")
 def files(tmp_path_factory):
     """A page of each kind, from files as jobs leave them."""
     root = tmp_path_factory.mktemp("runs")
-    sweep(root / "swept")
+    write_sweep_folder(root / "swept")
     for name in ("one", "two"):
         write_json(root / name / "record.json", record().to_json())
     (root / "half").mkdir()
@@ -34,10 +34,10 @@ def verdict():
     """On darker pictures, by the toy's reference."""
     from equipoise.drift.diagnosis.dataset_verdict import compute_dataset_verdict
 
-    held = known()
-    some = pictures(200, 7)[0]
-    shown = seen((some.float() * 0.6).byte())
-    usual = seen(pictures(300, 8)[0])
+    held = shapes_profile()
+    some = render_shapes(200, 7)[0]
+    shown = extract_shape_features((some.float() * 0.6).byte())
+    usual = extract_shape_features(render_shapes(300, 8)[0])
     found = compute_dataset_verdict(
         held, shown, shown.fourier_features, usual.fourier_features, usual.predicted_classes
     )
@@ -47,13 +47,13 @@ def verdict():
 def png():
     from equipoise.images.png import encode_png
 
-    return encode_png(pictures(1, 1)[0][0].numpy())
+    return encode_png(render_shapes(1, 1)[0][0].numpy())
 
 
 def test_every_panel_of_a_sweep_has_its_data(browser, files):
     plan = load_experiment(files["curve"].parent).content.plan
     with browser.page(files["curve"]) as page:
-        found = {name: drawn(page, name) for name in ("curves", "front", "heat", "rates")}
+        found = {name: read_panel_traces(page, name) for name in ("curves", "front", "heat", "rates")}
         assert ["every plan", len(plan["options"])] in found["front"]
         assert ["the front", len(plan["front"])] in found["front"]
         assert ["trials", 12] in found["curves"] and ["best", 4] in found["rates"]
@@ -102,7 +102,7 @@ def test_the_index_is_sorted_found_in_and_compared(browser, files):
         for name in ("one", "swept"):
             page.locator(f".pick[value='{name}']").check()
         assert page.locator("#comparison .differs").count() >= 3
-        assert {name for name, _ in drawn(page, "compared")} == {"one", "swept"}
+        assert {name for name, _ in read_panel_traces(page, "compared")} == {"one", "swept"}
         assert page.locator(".pick[value='two']").is_disabled()
         page.locator(".pick[value='one']").uncheck()
         assert "Choose two" in page.locator("#comparison").inner_text()
@@ -116,15 +116,15 @@ def test_the_index_is_sorted_found_in_and_compared(browser, files):
 @pytest.mark.parametrize(("width", "scheme"), [("desk", "light"), ("phone", "dark")])
 def test_a_page_fits_its_window_and_can_be_read_by_all(browser, files, kind, width, scheme):
     with browser.page(files[kind], width, color_scheme=scheme) as page:
-        assert overflows(page) == []
+        assert find_overflowing_elements(page) == []
         for panel in page.locator(".panel").all():
             assert panel.locator("svg").count() and panel.bounding_box()["width"] > 250
-        assert violations(page) == []
+        assert find_accessibility_violations(page) == []
 
 
 def test_two_thousand_trials_are_a_page_that_opens(browser, tmp_path):
-    place = sweep(tmp_path / "large", seeds=167)  # of 12 settings
+    place = write_sweep_folder(tmp_path / "large", seeds=167)  # of 12 settings
     (page, _) = write_pages(load_experiment(place))
     assert page.stat().st_size < 8e6
     with browser.page(page) as shown:
-        assert ["trials", 4 * 167] in drawn(shown, "curves")
+        assert ["trials", 4 * 167] in read_panel_traces(shown, "curves")

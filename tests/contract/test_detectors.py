@@ -16,7 +16,7 @@ from equipoise.drift.features.random_fourier import fit_random_features
 from equipoise.drift.profiling.build_profile import LabelledOutputs, extract_features
 from equipoise.drift.reference.profile import ReferenceProfile
 from equipoise.drift.stats.two_sample_tests import chi_squared_test, ks_test_by_column, mmd_permutation_test
-from tests.support.drift_data import CLASSES, known, model, pictures
+from tests.support.drift_data import CLASSES, render_shapes, score_shapes, shapes_profile
 
 STEP, COUNT = 16, 96  # pictures of a step, and of a window
 SHIFTS = (0.0, 0.3, 1.0)  # darker by so many stops, and so much more of the first class
@@ -45,9 +45,9 @@ class Some:
 
 @cache
 def answered(count, seed, ties, shift=0.0) -> Some:
-    some, labels = pictures(count, seed)
+    some, labels = render_shapes(count, seed)
     some = (some.float() * 2 ** (-0.45 * shift)).round().to(torch.uint8)  # stops along the sRGB curve
-    logits, features = (one.numpy() for one in model(some))
+    logits, features = (one.numpy() for one in score_shapes(some))
     seen = extract_features(LabelledOutputs(some, logits, features, labels), lambda _: np.zeros((count, 1)), 1.0)
     return Some(seen.statistics, seen.predicted_classes, ties(features))
 
@@ -58,7 +58,7 @@ def reference(ties) -> tuple[Some, ReferenceProfile]:
     held = answered(600, 1, ties)
     directions = fit_random_features(held.features)
     base = fit_baseline(ImageFeatures(held.figures, held.classes, directions(held.features)), CLASSES, directions, 1.0)
-    return held, replace(known(), baseline=base)
+    return held, replace(shapes_profile(), baseline=base)
 
 
 def window(seed, ties, shift=0.0) -> Some:

@@ -14,7 +14,7 @@ import pytest
 
 from equipoise.runs.record import Record
 from jobs.cluster.processes import find_free_ports, wait_until
-from tests.support.ray_cluster import ROOT, running
+from tests.support.ray_cluster import ROOT, start_cluster
 
 SERVER = ROOT / ".venv" / "moto" / "bin" / "moto_server"
 BUCKET = "bucket"
@@ -98,5 +98,5 @@ def store(variables, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def cluster(store, variables):
-    with running(**variables) as made:
+    with start_cluster(**variables) as made:
         yield made

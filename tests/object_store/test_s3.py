@@ -20,7 +20,7 @@ from equipoise.config import TrainConfig
 from equipoise.workloads import load_workload
 from jobs.cluster.private_ray import ENVIRONMENT_BIN
 from jobs.cluster.processes import find_free_ports, wait_until
-from tests.support.ray_cluster import ROOT, descendants
+from tests.support.ray_cluster import ROOT, list_descendants
 
 LONG = ["--workers", 2, "--batch-size", 16, "--max-examples", 60_000, "--target", 2.0, "--eval-every", 2000]
 """a run of several seconds of training, so that it can be disturbed"""
@@ -47,7 +47,9 @@ def checkpoints(store, name):
 
 
 def workers_of(cluster):
-    return [pid for pid, command in descendants(cluster.head_pid).items() if command.startswith("ray::RayTrainWorker")]
+    return [
+        pid for pid, command in list_descendants(cluster.head_pid).items() if command.startswith("ray::RayTrainWorker")
+    ]
 
 
 def begun(cluster, store, url, name):

@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 from equipoise.runs.record import Record
 from jobs.cluster.processes import wait_until
 from jobs.train import main
-from tests.support.ray_cluster import descendants
-from tests.support.run_observer import laps, told, told_again
+from tests.support.ray_cluster import list_descendants
+from tests.support.run_observer import print_duration, print_repeated_laps, read_laps
 
 LONG = ["--workers", 2, "--batch-size", 16, "--max-examples", 40_000, "--target", 2.0, "--eval-every", 2000]
 """a run of several seconds of training, so that it can be disturbed"""
@@ -72,7 +72,7 @@ def test_a_run_leaves_its_record_and_its_model_and_the_same_command_says_so(clus
     assert (
         len([text for text in done.stdout.splitlines() if text.startswith("step ")])
         == len(found.laps)
-        == len(laps(out))
+        == len(read_laps(out))
     )
     assert all(value.isfinite().all() for value in weights(out).values())
     assert sorted(p.name for p in out.iterdir()) == [
@@ -95,7 +95,9 @@ def test_a_run_leaves_its_record_and_its_model_and_the_same_command_says_so(clus
 
 
 def workers_of(cluster):
-    return [pid for pid, command in descendants(cluster.head_pid).items() if command.startswith("ray::RayTrainWorker")]
+    return [
+        pid for pid, command in list_descendants(cluster.head_pid).items() if command.startswith("ray::RayTrainWorker")
+    ]
 
 
 def test_a_worker_killed_in_mid_run_changes_nothing(cluster, undisturbed, tmp_path, capsys):
@@ -105,13 +107,13 @@ def test_a_worker_killed_in_mid_run_changes_nothing(cluster, undisturbed, tmp_pa
     victims = workers_of(cluster)
     assert len(victims) == 2, running.communicate()
     os.kill(victims[1], signal.SIGKILL)
-    before = laps(out)
-    with told("worker killed: next lap", capsys):
-        wait_until(lambda: running.poll() is not None or len(laps(out)) > len(before), 120, "a lap")
+    before = read_laps(out)
+    with print_duration("worker killed: next lap", capsys):
+        wait_until(lambda: running.poll() is not None or len(read_laps(out)) > len(before), 120, "a lap")
     _said, err = running.communicate(timeout=240)
     assert running.returncode == 0, err
-    assert victims[1] not in descendants(cluster.head_pid)
-    told_again(before, laps(out), capsys)
+    assert victims[1] not in list_descendants(cluster.head_pid)
+    print_repeated_laps(before, read_laps(out), capsys)
     assert same(weights(out), weights(undisturbed))
     assert [lap.loss for lap in record(out).laps] == [lap.loss for lap in record(undisturbed).laps]
 
@@ -123,22 +125,22 @@ def test_a_job_killed_and_submitted_again_changes_nothing(cluster, undisturbed, 
     os.killpg(running.pid, signal.SIGKILL)
     assert running.wait() == -signal.SIGKILL
     assert not (out / "record.json").exists()
-    with told("driver killed: its workers gone", capsys):
+    with print_duration("driver killed: its workers gone", capsys):
         wait_until(lambda: not workers_of(cluster))
-    before = laps(out)
+    before = read_laps(out)
     again = cluster.start(*cluster.train(*LONG, "--out", out))
-    with told("the same command: next lap", capsys):
-        wait_until(lambda: again.poll() is not None or len(laps(out)) > len(before), 120, "a lap")
+    with print_duration("the same command: next lap", capsys):
+        wait_until(lambda: again.poll() is not None or len(read_laps(out)) > len(before), 120, "a lap")
     _, err = again.communicate(timeout=240)
     assert again.returncode == 0, err
-    told_again(before, laps(out), capsys)
+    print_repeated_laps(before, read_laps(out), capsys)
     assert same(weights(out), weights(undisturbed))
 
 
 def test_sigterm_leaves_a_checkpoint_and_says_what_to_do(cluster, tmp_path):
     out = tmp_path / "run"
     running = cluster.start(*cluster.train(*LONG, "--out", out))
-    wait_until(lambda: len(laps(out)) >= 2 or running.poll() is not None)
+    wait_until(lambda: len(read_laps(out)) >= 2 or running.poll() is not None)
     running.send_signal(signal.SIGTERM)
     said, err = running.communicate(timeout=60)
     assert running.returncode == 143, err

@@ -15,8 +15,8 @@ import torch
 from equipoise.config import TrainConfig
 from equipoise.workloads import load_workload
 from jobs.cluster.processes import find_free_ports, wait_until
-from tests.support.bundles import published, short_run
-from tests.support.ray_cluster import descendants
+from tests.support.bundles import publish_run, train_short_run
+from tests.support.ray_cluster import list_descendants
 
 HERE = Path(__file__).parent
 SERVE = str(Path(sys.executable).with_name("serve"))
@@ -60,7 +60,7 @@ class Service:
 def bundles(tmp_path_factory):
     """Two bundles of digits that differ in what they learned from."""
     place = tmp_path_factory.mktemp("bundles")
-    return [published(short_run(place / f"run-{seed}", seed=seed), place / f"digits-{seed}") for seed in (0, 1)]
+    return [publish_run(train_short_run(place / f"run-{seed}", seed=seed), place / f"digits-{seed}") for seed in (0, 1)]
 
 
 @pytest.fixture(scope="session")
@@ -141,7 +141,7 @@ def started(cluster, bundles, log, *arguments):
         wait_until(answers, 120)
     except TimeoutError:
         raise AssertionError(log.read_text()) from None
-    (replica,) = [pid for pid, command in descendants(cluster.head_pid).items() if "ServeReplica" in command]
+    (replica,) = [pid for pid, command in list_descendants(cluster.head_pid).items() if "ServeReplica" in command]
     yield Service(port, bundles[0], replica, bundles[-1])
     cluster.shut_down_serve()
     process.terminate()

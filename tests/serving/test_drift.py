@@ -16,8 +16,8 @@ from equipoise.drift.corruptions import blur_images
 from jobs.check import main
 from jobs.cluster.processes import wait_until
 from tests.serving.conftest import started
-from tests.support.chromium import WIDTHS, overflows, violations
-from tests.support.ray_cluster import descendants
+from tests.support.chromium import WIDTHS, find_accessibility_violations, find_overflowing_elements
+from tests.support.ray_cluster import list_descendants
 
 
 class Hook(BaseHTTPRequestHandler):
@@ -115,7 +115,7 @@ def test_a_killed_monitor_goes_on_where_it_was_and_counts_nothing_twice(watched,
     watched.json("POST", "/drift/reset")
     send(watched, drawn(digits, 100, 4))
     wait_until(lambda: watched.json("GET", "/drift")["images"] >= 100, 20)
-    (monitor,) = [pid for pid, command in descendants(cluster.head_pid).items() if "ray::Drift" in command]
+    (monitor,) = [pid for pid, command in list_descendants(cluster.head_pid).items() if "ray::Drift" in command]
     os.kill(monitor, signal.SIGKILL)
     send(watched, drawn(digits, 200, 5))
     found = wait_until(lambda: answered(watched) >= 300 and watched.json("GET", "/drift"), 60)
@@ -229,7 +229,7 @@ def test_the_page_follows_what_is_asked_without_a_reload(watched, digits, browse
             "() => document.querySelectorAll('#digits-charts-panel .scatterlayer .trace').length > 5"
         )
         page.wait_for_selector("section:has-text('images') img")
-        assert overflows(page) == [] and violations(page) == []
+        assert find_overflowing_elements(page) == [] and find_accessibility_violations(page) == []
 
 
 def test_how_high_charts_were_is_told_step_by_step(watched, digits):

@@ -21,7 +21,7 @@ from equipoise.drift.corruptions import blur_images
 from equipoise.drift.profiling.build_profile import LabelledOutputs, build_profile_arrays
 from jobs.cluster.processes import find_free_ports, wait_until
 from tests.serving.conftest import Service
-from tests.support.ray_cluster import descendants
+from tests.support.ray_cluster import list_descendants
 
 CLIENTS, REQUESTS, TICK = 4, 1200, 0.2
 
@@ -98,7 +98,7 @@ def ready(service):
 
 
 def replicas(cluster):
-    return [pid for pid, command in descendants(cluster.head_pid).items() if "ServeReplica" in command]
+    return [pid for pid, command in list_descendants(cluster.head_pid).items() if "ServeReplica" in command]
 
 
 def png(picture):

@@ -13,7 +13,7 @@ from PIL import Image
 from equipoise.bundle.bundle import load_bundle
 from jobs.cluster.processes import find_free_ports, wait_until
 from tests.serving.load import Load
-from tests.support.ray_cluster import descendants
+from tests.support.ray_cluster import list_descendants
 
 SWAPS = 20
 
@@ -127,4 +127,4 @@ def test_replicas_come_and_go_with_the_work(cluster, deployed, bundles):
 
 def replicas(cluster):
     """Processes of replicas."""
-    return [pid for pid, command in descendants(cluster.head_pid).items() if "ServeReplica:swap" in command]
+    return [pid for pid, command in list_descendants(cluster.head_pid).items() if "ServeReplica:swap" in command]

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from services.limits import Limits
 from services.serving.model_versions import ModelSpec
 from services.serving.models import ModelRegistry, pack_batches
-from tests.support.bundles import published, short_run
+from tests.support.bundles import publish_run, train_short_run
 
 
 @dataclass
@@ -32,8 +32,9 @@ def wanted(**paths):
 
 
 def test_a_bundle_of_another_kind_is_no_canary_and_nothing_changes(bundles, tmp_path):
-    other = published(
-        short_run(tmp_path / "run", "tests.support.workloads:with_all_variations", examples=320), tmp_path / "other"
+    other = publish_run(
+        train_short_run(tmp_path / "run", "tests.support.workloads:with_all_variations", examples=320),
+        tmp_path / "other",
     )
     loop = asyncio.new_event_loop()
     models = ModelRegistry(Limits(), loop, Kept())

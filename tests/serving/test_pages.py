@@ -9,7 +9,7 @@ import pytest
 from equipoise.storage.atomic import write_json
 from jobs.cluster.processes import find_free_ports, wait_until
 from tests.serving.conftest import SERVE
-from tests.support.sweep_folders import sweep, system
+from tests.support.sweep_folders import write_sweep_folder, write_system_csv
 from tests.unit.dashboards.test_training_run import record
 
 
@@ -17,10 +17,10 @@ from tests.unit.dashboards.test_training_run import record
 def root(tmp_path_factory):
     root = tmp_path_factory.mktemp("served") / "runs"
     write_json(root / "one" / "record.json", record().to_json())
-    sweep(root / "swept")
+    write_sweep_folder(root / "swept")
     (root / "going").mkdir()
     (root / "going" / "trial.json").write_text(json.dumps({"workload": "digits"}))
-    system(root / "going" / "system.csv")
+    write_system_csv(root / "going" / "system.csv")
     return root
 
 

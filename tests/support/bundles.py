@@ -11,17 +11,17 @@ from equipoise.training.loop import Training
 from jobs.publishing.publish import PublishRequest, publish_bundle
 
 
-def short_run(folder: Path, workload: str = "digits", examples: int = 3200, seed: int = 0) -> Path:
+def train_short_run(folder: Path, workload: str = "digits", examples: int = 3200, seed: int = 0) -> Path:
     """A run that ended at its cap."""
     training = Training(
         TrainConfig(workload=workload, batch_size=32, lr=0.1, max_examples=examples, target=2.0, seed=seed)
     )
     for _ in training.laps():
         pass
-    return kept(training, folder)
+    return write_run_folder(training, folder)
 
 
-def kept(training: Training, folder: Path) -> Path:
+def write_run_folder(training: Training, folder: Path) -> Path:
     """What jobs.train leaves of a run that has ended."""
     folder.mkdir(parents=True)
     weights = {name: value.contiguous() for name, value in training.model.state_dict().items()}
@@ -39,7 +39,7 @@ def kept(training: Training, folder: Path) -> Path:
     return folder
 
 
-def published(run: Path, out: Path, drift: bool = False) -> Path:
+def publish_run(run: Path, out: Path, drift: bool = False) -> Path:
     """Its bundle; without what drift is told by, which takes seconds, unless asked for."""
     publish_bundle(PublishRequest(run=run, out=out, native=False, drift=drift))
     return out

@@ -14,7 +14,7 @@ from tests.support.ray_cluster import ROOT
 
 AXE = ROOT / ".venv" / "browser" / "node_modules" / "axe-core" / "axe.min.js"
 WIDTHS = {"desk": (1440, 900), "phone": (390, 844)}
-SECONDS = 20
+TIMEOUT_SECONDS = 20
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Browser:
         """A page that has drawn itself."""
         across, down = WIDTHS[width]
         page = self.engine.new_page(viewport={"width": across, "height": down}, **options)
-        page.set_default_timeout(SECONDS * 1000)
+        page.set_default_timeout(TIMEOUT_SECONDS * 1000)
         page.on("console", lambda one: self.said.append(one.text) if one.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: self.said.append(str(error)))
         page.on("requestfailed", lambda one: self.said.append(f"could not be fetched: {one.url[:80]}"))
@@ -62,14 +62,14 @@ def browser(engine):
     assert made.said == []
 
 
-def drawn(page: Page, panel: str) -> list[Any]:
+def read_panel_traces(page: Page, panel: str) -> list[Any]:
     """The traces of a panel, as the browser has read them: name and number of points."""
     script = """name => document.getElementById(name)._fullData.map(one => [one.name, one.x.length])"""
     found: list[Any] = page.evaluate(script, panel)
     return found
 
 
-def overflows(page: Page) -> list[str]:
+def find_overflowing_elements(page: Page) -> list[str]:
     """What is wider than the window."""
     script = """() => [...document.querySelectorAll("body *")]
         .filter(one => !one.closest(".scroll, svg") && one.getBoundingClientRect().right > innerWidth + 1)
@@ -78,7 +78,7 @@ def overflows(page: Page) -> list[str]:
     return found
 
 
-def violations(page: Page) -> list[str]:
+def find_accessibility_violations(page: Page) -> list[str]:
     """What axe-core finds serious or worse."""
     if not AXE.exists():
         pytest.skip("no axe-core here: make .venv/browser/ready")

@@ -15,7 +15,7 @@ CLASSES = 4
 COLOURS = torch.tensor([[200, 60, 50], [60, 180, 70], [60, 80, 200], [190, 180, 60]], dtype=torch.float32)
 
 
-def pictures(count: int, seed: int, labels: NDArray[np.int64] | None = None) -> tuple[Tensor, NDArray[np.int64]]:
+def render_shapes(count: int, seed: int, labels: NDArray[np.int64] | None = None) -> tuple[Tensor, NDArray[np.int64]]:
     """uint8 (count, 3, 32, 32): a coloured disc somewhere on grainy grey, in light that varies a little."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, CLASSES, count) if labels is None else labels
@@ -31,7 +31,7 @@ def pictures(count: int, seed: int, labels: NDArray[np.int64] | None = None) -> 
     return (values * gain + grain).round().clamp(0, 255).to(torch.uint8), labels
 
 
-def model(batch: Tensor) -> tuple[Tensor, Tensor]:
+def score_shapes(batch: Tensor) -> tuple[Tensor, Tensor]:
     """Scores by how near the middle's colour is to each class's, and what that was found from."""
     middle = batch[:, :, 10:22, 10:22].float().mean((2, 3))
     features = torch.cat([middle, batch.float().mean((2, 3)), batch.float().std((2, 3))], 1) / 40
@@ -39,19 +39,19 @@ def model(batch: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @cache
-def known(count: int = 600) -> ReferenceProfile:
+def shapes_profile(count: int = 600) -> ReferenceProfile:
     """What a reference of so many pictures tells."""
-    return build_reference_profile(model, told(count, seed=1), 1.0, told(400, seed=2))
+    return build_reference_profile(score_shapes, label_shapes(count, seed=1), 1.0, label_shapes(400, seed=2))
 
 
-def told(count: int, seed: int) -> LabelledOutputs:
+def label_shapes(count: int, seed: int) -> LabelledOutputs:
     """Pictures, and what the model says of them."""
-    some, labels = pictures(count, seed)
-    logits, features = (one.numpy() for one in model(some))
+    some, labels = render_shapes(count, seed)
+    logits, features = (one.numpy() for one in score_shapes(some))
     return LabelledOutputs(some, logits, features, labels)
 
 
-def seen(some: Tensor) -> ImageFeatures:
+def extract_shape_features(some: Tensor) -> ImageFeatures:
     """What there is to say of pictures."""
-    logits, features = (one.numpy() for one in model(some))
-    return known().baseline.extract_features(some.numpy(), logits, features)
+    logits, features = (one.numpy() for one in score_shapes(some))
+    return shapes_profile().baseline.extract_features(some.numpy(), logits, features)

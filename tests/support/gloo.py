@@ -14,15 +14,15 @@ _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["torch", "numpy", "equipoise.training.loop"])
 
 
-def gloo(workers: int, place: Path, function: Callable[..., Any], *args: Any) -> list[Any]:
+def run_with_gloo(workers: int, place: Path, function: Callable[..., Any], *args: Any) -> list[Any]:
     """What `function(*args)` returns on each of `workers` processes, by rank."""
     meeting = place / f"meeting-{uuid4().hex}"
     with ProcessPoolExecutor(workers, mp_context=_context) as pool:
-        running = [pool.submit(_joined, rank, workers, meeting, function, args) for rank in range(workers)]
+        running = [pool.submit(_run_rank, rank, workers, meeting, function, args) for rank in range(workers)]
         return [future.result(timeout=240) for future in running]
 
 
-def _joined(rank: int, workers: int, meeting: Path, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+def _run_rank(rank: int, workers: int, meeting: Path, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     torch.set_num_threads(1)
     if workers == 1:
         return function(*args)

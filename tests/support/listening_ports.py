@@ -8,7 +8,7 @@ LISTENING = "0A"
 LOOPBACK = ("0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000")
 
 
-def beyond_loopback(processes: Iterable[int]) -> list[str]:
+def find_public_sockets(processes: Iterable[int]) -> list[str]:
     """Sockets on which these processes listen to more than this machine."""
     owners = {}
     for pid in processes:

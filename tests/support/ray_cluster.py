@@ -56,18 +56,18 @@ class Cluster(PrivateRay):
 
 @pytest.fixture(scope="session")
 def cluster():
-    with running() as made:
+    with start_cluster() as made:
         yield made
 
 
 @contextmanager
-def running(**variables: str) -> Iterator[Cluster]:
+def start_cluster(**variables: str) -> Iterator[Cluster]:
     """A head node with two slots, until the end of the block."""
     with start_private_ray(2, **variables) as made:
         yield Cluster(made.environment | {"OMP_NUM_THREADS": "1"} | variables, made.head_pid, made.processes)
 
 
-def descendants(root: int) -> dict[int, str]:
+def list_descendants(root: int) -> dict[int, str]:
     """Ids of a process and of all below it, with their command lines."""
     found = {}
     for pid in find_process_tree(root):

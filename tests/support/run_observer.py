@@ -5,21 +5,21 @@ import time
 from contextlib import contextmanager
 
 
-def laps(out):
+def read_laps(out):
     """Those in the journal so far: whole lines."""
     journal = out / "laps.jsonl"
     text = journal.read_text() if journal.exists() else ""
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
-def steps(out, workers=None):
+def last_step(out, workers=None):
     """The last step of a lap that so many workers took."""
-    found = [lap["step"] for lap in laps(out) if workers in (None, lap["workers"])]
+    found = [lap["step"] for lap in read_laps(out) if workers in (None, lap["workers"])]
     return found[-1] if found else 0
 
 
 @contextmanager
-def told(what, capsys):
+def print_duration(what, capsys):
     """How long it takes, said aloud."""
     start = time.monotonic()
     yield
@@ -27,7 +27,7 @@ def told(what, capsys):
         print(f"\n  {what}: {time.monotonic() - start:.0f} s")
 
 
-def told_again(before, after, capsys):
+def print_repeated_laps(before, after, capsys):
     """Laps that had to be taken again, said aloud; all that were there are there."""
     assert [lap["step"] for lap in after[: len(before)]] == [lap["step"] for lap in before]
     kept = sum(one == other for one, other in zip(before, after, strict=False))  # to the microsecond: not taken again

@@ -12,7 +12,7 @@ from jobs.ray_tune.confirmation import write_plan
 WORKERS, BATCHES = (1, 2, 4), (16, 32, 64, 128)
 
 
-def system(path: Path) -> Path:
+def write_system_csv(path: Path) -> Path:
     """Steps whose exchange takes 20 ms on many workers."""
     rows = [
         (1, n, b, 0.01 + 0.001 * b + 0.02 * (n - 1) / n, 0.001, 0.02 * (n - 1) / n) for n in WORKERS for b in BATCHES
@@ -22,7 +22,7 @@ def system(path: Path) -> Path:
     return path
 
 
-def statistical(path: Path, seeds: int = 3) -> Path:
+def write_statistical_csv(path: Path, seeds: int = 3) -> Path:
     """Runs with a critical batch of 300; three rates each, of which the middle one is best."""
     runs = [
         (b, rate * (b / 64) ** 0.5, seed, round(20_000 * (1 + b / 300) * more * (1 + 0.02 * (seed % 5)), 1), 1)
@@ -34,17 +34,17 @@ def statistical(path: Path, seeds: int = 3) -> Path:
     return path
 
 
-def sweep(out: Path, seeds: int = 3) -> Path:
+def write_sweep_folder(out: Path, seeds: int = 3) -> Path:
     """A sweep's folder, as it is before its pages."""
     out.mkdir(parents=True)
-    system(out / "system.csv")
-    statistical(out / "statistical.csv", seeds)
+    write_system_csv(out / "system.csv")
+    write_statistical_csv(out / "statistical.csv", seeds)
     (out / "trial.json").write_text(json.dumps({"workload": "made-up"}))
     write_plan(out)
     return out
 
 
-def planned_alone(out: Path, places: tuple[ClusterShape, ...] = (), **measured: Path) -> dict[str, object]:
+def write_plan_folder(out: Path, places: tuple[ClusterShape, ...] = (), **measured: Path) -> dict[str, object]:
     """A plan of one table or two, that no sweep made."""
     facts = build_plan_document(replace(read_request(**measured), cluster_shapes=places))
     write_json(out / "plan.json", facts)

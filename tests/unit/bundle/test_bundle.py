@@ -29,12 +29,12 @@ from tests.support import bundles
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A short run on digits, as jobs.train leaves it."""
-    return bundles.short_run(tmp_path_factory.mktemp("runs") / "x")
+    return bundles.train_short_run(tmp_path_factory.mktemp("runs") / "x")
 
 
 @pytest.fixture(scope="module")
 def published(run, tmp_path_factory):
-    return bundles.published(run, tmp_path_factory.mktemp("bundles") / "digits")
+    return bundles.publish_run(run, tmp_path_factory.mktemp("bundles") / "digits")
 
 
 def pictures(count):

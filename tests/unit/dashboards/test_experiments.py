@@ -15,7 +15,7 @@ from dashboards.experiments import experiment_at, find_experiments
 from dashboards.page import render_html
 from dashboards.panels.experiment_index import build_index_page
 from equipoise.storage.atomic import write_json
-from tests.support.sweep_folders import sweep
+from tests.support.sweep_folders import write_sweep_folder
 from tests.unit.dashboards.test_training_run import record
 
 WRONG = {
@@ -49,7 +49,7 @@ def root(tmp_path):
 
 
 def test_what_cannot_be_read_is_said_and_the_rest_is_shown(root, capsys):
-    sweep(root / "swept")
+    write_sweep_folder(root / "swept")
     assert main([str(root)]) == 0
     text = (root / "index.html").read_text()
     for name in {name.split("/")[0] for name in WRONG}:
@@ -113,7 +113,7 @@ def test_plans_with_the_right_names_and_wrong_contents_are_no_crash(root):
 
 
 def test_parts_of_a_sweep_are_not_experiments_of_their_own(tmp_path):
-    place = sweep(tmp_path / "swept")
+    place = write_sweep_folder(tmp_path / "swept")
     write_json(place / "trials" / "one.json", record().to_json())
     write_json(place / "confirm" / "2x16" / "record.json", record().to_json())
     found = {one.path.relative_to(tmp_path).as_posix(): one for one in find_experiments(tmp_path)}

@@ -22,12 +22,12 @@ from dashboards.plan_tables import (
 from dashboards.reports import scaling_page, tradeoff_page, write_pages
 from equipoise.planning.measurements import read_step_times
 from equipoise.planning.plan import ClusterShape
-from tests.support.sweep_folders import planned_alone, statistical, sweep, system
+from tests.support.sweep_folders import write_plan_folder, write_statistical_csv, write_sweep_folder, write_system_csv
 
 
 @pytest.fixture(scope="module")
 def held(tmp_path_factory):
-    return load_experiment(sweep(tmp_path_factory.mktemp("sweep") / "made-up")).content
+    return load_experiment(write_sweep_folder(tmp_path_factory.mktemp("sweep") / "made-up")).content
 
 
 def traces(figure, name):
@@ -54,9 +54,9 @@ def test_every_plan_is_the_product_of_both_curves(held):
 
 
 def test_what_was_measured_and_what_was_predicted_are_marked_differently(tmp_path):
-    system(tmp_path / "system.csv")
-    statistical(tmp_path / "statistical.csv")
-    facts = planned_alone(
+    write_system_csv(tmp_path / "system.csv")
+    write_statistical_csv(tmp_path / "statistical.csv")
+    facts = write_plan_folder(
         tmp_path, (ClusterShape(1, 8),), system=tmp_path / "system.csv", statistical=tmp_path / "statistical.csv"
     )
     figure = tradeoff_figure(facts, read_step_times(tmp_path / "system.csv"), None)
@@ -111,8 +111,8 @@ def test_the_page_says_the_plan_in_words(held):
 
 @pytest.mark.parametrize("which", ["system", "statistical"])
 def test_one_table_alone_has_a_page(which, tmp_path):
-    path = {"system": system, "statistical": statistical}[which](tmp_path / f"{which}.csv")
-    planned_alone(tmp_path, **{which: path})
+    path = {"system": write_system_csv, "statistical": write_statistical_csv}[which](tmp_path / f"{which}.csv")
+    write_plan_folder(tmp_path, **{which: path})
     found = load_experiment(tmp_path)
     assert found.kind == "plan" and not found.problem
     written = write_pages(found)
@@ -127,7 +127,9 @@ def test_a_sweep_of_many_places_shows_few_and_says_all(tmp_path):
     (tmp_path / "system.csv").write_text(
         "nodes,workers,batch,seconds\n" + "".join(",".join(map(str, row)) + "\n" for row in rows)
     )
-    facts = planned_alone(tmp_path, system=tmp_path / "system.csv", statistical=statistical(tmp_path / "s.csv"))
+    facts = write_plan_folder(
+        tmp_path, system=tmp_path / "system.csv", statistical=write_statistical_csv(tmp_path / "s.csv")
+    )
     assert len(shapes_to_draw(facts)) == MAX_PLOT_LINES
     chosen = facts["plan"]
     assert (chosen["nodes"], chosen["workers"]) in shapes_to_draw(facts)

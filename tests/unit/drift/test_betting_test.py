@@ -4,7 +4,7 @@ import pytest
 from equipoise.drift.charts.baseline import CHARTED_FEATURES, rank_margin
 from equipoise.drift.charts.betting_test import JUMP_SHARE, BettingTest
 from equipoise.drift.charts.sums import FIXED_POINT_SCALE
-from tests.support.drift_data import known, pictures, seen
+from tests.support.drift_data import extract_shape_features, render_shapes, shapes_profile
 
 POOL = 2500
 STEPS, SIZE = 30, 32  # of a stream, and pictures of each
@@ -12,8 +12,8 @@ STEPS, SIZE = 30, 32  # of a stream, and pictures of each
 
 def gains(seed=7, change=None):
     """(pictures, low or high, figures): what bets on fresh pictures gain."""
-    base, (some, labels) = known().baseline, pictures(POOL, seed)
-    shown = seen(some if change is None else change(some))
+    base, (some, labels) = shapes_profile().baseline, render_shapes(POOL, seed)
+    shown = extract_shape_features(some if change is None else change(some))
     layout = base.layout
     rows = np.stack([base.sum_features(shown.select([place])) for place in range(len(shown))])
     return np.stack([layout.read_part(rows, "low"), layout.read_part(rows, "high")], 1), labels
@@ -50,7 +50,7 @@ def test_the_value_is_of_the_mean_wealth_over_figures():
 
 
 def test_bets_are_a_fair_game_at_most_while_ranks_are_uniform():
-    base, count = known().baseline, known().baseline.ranked.shape[1]
+    base, count = shapes_profile().baseline, shapes_profile().baseline.ranked.shape[1]
     figures = base.ranked.T.astype(np.float64)  # each reference picture's scores, in order: ranks uniform by themselves
     rank = base.ranks(figures) - 0.5
     assert rank.mean() == pytest.approx(0, abs=1e-6) and np.abs(rank).max() <= 0.5
@@ -60,7 +60,7 @@ def test_bets_are_a_fair_game_at_most_while_ranks_are_uniform():
 
 
 def test_ranks_of_tied_scores_lie_in_their_middle():
-    base = known().baseline
+    base = shapes_profile().baseline
     place = CHARTED_FEATURES.index("strange")  # one value for each class, and another for what is strange
     usual = base.ranked[place, 0]
     tied = (base.ranked[place] == usual).mean()

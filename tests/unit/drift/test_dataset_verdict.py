@@ -10,12 +10,12 @@ from equipoise.drift.charts.baseline import CHARTED_FEATURES
 from equipoise.drift.diagnosis import dataset_verdict as folder
 from equipoise.drift.diagnosis.dataset_verdict import ALPHA, MIN_DATASET_IMAGES, compute_dataset_verdict
 from equipoise.images.camera import blackbody_gain, linear_to_srgb8, srgb8_to_linear
-from tests.support.drift_data import CLASSES, known, model, pictures, seen
+from tests.support.drift_data import CLASSES, extract_shape_features, render_shapes, score_shapes, shapes_profile
 
 
 def reference():
     """Features of the toy's reference, and what its pictures were called."""
-    logits, features = model(pictures(600, seed=1)[0])
+    logits, features = score_shapes(render_shapes(600, seed=1)[0])
     return features.numpy(), logits.numpy().argmax(1)
 
 
@@ -25,14 +25,16 @@ def beside():
 
 
 def verdict(some, beside):
-    found = compute_dataset_verdict(known(), seen(some), model(some)[1].numpy(), *beside)
+    found = compute_dataset_verdict(
+        shapes_profile(), extract_shape_features(some), score_shapes(some)[1].numpy(), *beside
+    )
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert found["images"] == len(some)
     return found
 
 
 def some(seed=80, count=100):
-    return pictures(count, seed)[0]
+    return render_shapes(count, seed)[0]
 
 
 def by_pil(change):
@@ -102,7 +104,7 @@ def test_pictures_like_the_reference_are_ok_and_as_well_told(beside):
 
 def test_a_class_that_is_missing_is_a_shift_of_labels(beside):
     labels = np.random.default_rng(0).integers(1, CLASSES, 200)
-    found = verdict(pictures(200, 81, labels)[0], beside)
+    found = verdict(render_shapes(200, 81, labels)[0], beside)
     assert (found["state"], found["cause"]) == ("drift", "label shift")
     (chart,) = (one for one in found["charts"] if one["name"] == "classes")
     assert chart["effect"]["class"] == 0 and chart["effect"]["value"] == 0 and chart["effect"]["low"] >= 0

@@ -15,7 +15,7 @@ from equipoise.drift.detector import (
 )
 from equipoise.drift.diagnosis.stream_verdict import chart_history, compute_stream_verdict
 from equipoise.images.camera import blackbody_gain, linear_to_srgb8, srgb8_to_linear
-from tests.support.drift_data import CLASSES, COLOURS, known, pictures, seen
+from tests.support.drift_data import CLASSES, COLOURS, extract_shape_features, render_shapes, shapes_profile
 
 ASKED = 20_000.0
 STEP = 16
@@ -28,7 +28,7 @@ def warmer(some):
 
 def rows(some, size=STEP):
     """Sums of steps of pictures in order."""
-    base, shown = known().baseline, seen(some)
+    base, shown = shapes_profile().baseline, extract_shape_features(some)
     return [
         base.sum_features(shown.select([*range(first, first + size)]))
         for first in range(0, len(shown) - size + 1, size)
@@ -42,7 +42,7 @@ def told(watch, steps, clock=0.0):
 
 def watched(*parts, asked=ASKED):
     """A watch that has seen parts of a stream in order."""
-    watch = StreamDetector.start(known(), asked)
+    watch = StreamDetector.start(shapes_profile(), asked)
     for some in parts:
         told(watch, rows(some), watch.observed_images)
     return watch
@@ -55,22 +55,22 @@ def said(watch):
 
 
 def clean(count=1600, seed=40):
-    return pictures(count, seed)[0]
+    return render_shapes(count, seed)[0]
 
 
 def of(shares, count, seed=41):
     """Pictures of classes in some shares."""
     labels = np.random.default_rng(seed).choice(CLASSES, count, p=shares)
-    return pictures(count, seed, labels)[0]
+    return render_shapes(count, seed, labels)[0]
 
 
 def strangers(count, every, seed=42):
     """Pictures of which one in some is of a colour that no class has."""
-    some, labels = pictures(count, seed)
+    some, labels = render_shapes(count, seed)
     colours = COLOURS.clone()
     COLOURS[:] = torch.tensor([[200.0, 60, 200]])
     try:
-        new, _ = pictures(count, seed, labels)
+        new, _ = render_shapes(count, seed, labels)
     finally:
         COLOURS[:] = colours
     some[::every] = new[::every]
@@ -89,7 +89,7 @@ def test_pictures_like_the_reference_are_ok():
 
 @pytest.mark.parametrize("count", [0, STEP - 1, MIN_STREAM_IMAGES - 1, MIN_STREAM_IMAGES])
 def test_of_few_pictures_nothing_is_known(count):
-    watch = StreamDetector.start(known(), ASKED)
+    watch = StreamDetector.start(shapes_profile(), ASKED)
     if count:
         told(watch, rows(clean(count), 1))
     found = said(watch)
@@ -100,7 +100,7 @@ def test_of_few_pictures_nothing_is_known(count):
 
 
 def test_warmer_light_sets_off_one_alarm_that_says_what_and_since_when():
-    watch = StreamDetector.start(known(), ASKED)
+    watch = StreamDetector.start(shapes_profile(), ASKED)
     steps = [*rows(clean(960)), *rows(warmer(clean(640, 43)))]
     alarms = told(watch, steps, 1000.0)
     assert len(alarms) == 1 and 60 <= alarms[0] < 66
@@ -180,7 +180,7 @@ def test_something_new_among_the_old_is_a_new_class():
 def test_a_watch_that_is_restored_has_the_same_future_to_the_last_bit():
     steps = [*rows(clean(488, 50), 8), *rows(warmer(clean(488, 51)), 8)]
     for cut in (1, 40, 90):
-        watch, other = StreamDetector.start(known(), ASKED), StreamDetector.start(known(), ASKED)
+        watch, other = StreamDetector.start(shapes_profile(), ASKED), StreamDetector.start(shapes_profile(), ASKED)
         before = told(watch, steps[:cut])
         other.restore(watch.state_arrays())
         assert other.alarm == watch.alarm
@@ -203,11 +203,11 @@ def test_state_is_all_that_a_watch_holds_and_what_is_of_another_form_is_refused(
     for name in ("charts.scores", "charts.rest", "runs.share", "wealth", "rows"):
         for wrong in (state[name].astype(np.float32), state[name][..., :-1]):
             with pytest.raises(ValueError, match="cannot restore the detector state"):
-                StreamDetector.start(known(), ASKED).restore(state | {name: wrong})
+                StreamDetector.start(shapes_profile(), ASKED).restore(state | {name: wrong})
 
 
 def test_state_stays_small_however_many_pictures_come():
-    watch = StreamDetector.start(known(), ASKED)
+    watch = StreamDetector.start(shapes_profile(), ASKED)
     (row,) = rows(clean(STEP))
     told(watch, [row] * (MAX_REMEMBERED_STEPS + 20))
     assert sum(value.nbytes for value in watch.state_arrays().values()) < 1 << 20
@@ -215,7 +215,7 @@ def test_state_stays_small_however_many_pictures_come():
 
 
 def test_what_was_answered_and_not_looked_at_counts_as_answered():
-    watch, layout = StreamDetector.start(known(), ASKED), known().baseline.layout
+    watch, layout = StreamDetector.start(shapes_profile(), ASKED), shapes_profile().baseline.layout
     for row in rows(clean(320, 52)):
         watch.add_sums(row, 0.0)
         assert not watch.add_sums(layout.pack_unobserved(48), 0.0)
@@ -228,7 +228,7 @@ def test_what_was_answered_and_not_looked_at_counts_as_answered():
 
 
 def test_pictures_that_wait_for_a_step_count_once_it_is_full():
-    one, other = StreamDetector.start(known(), ASKED), StreamDetector.start(known(), ASKED)
+    one, other = StreamDetector.start(shapes_profile(), ASKED), StreamDetector.start(shapes_profile(), ASKED)
     told(one, rows(clean(320, 54), 1))
     told(other, rows(clean(320, 54)))
     one.times = other.times

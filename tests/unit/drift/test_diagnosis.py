@@ -18,7 +18,7 @@ from equipoise.drift.diagnosis.effects import (
 from equipoise.drift.diagnosis.root_cause import diagnose_window
 from equipoise.drift.diagnosis.window import window_from_sums
 from equipoise.images.camera import blackbody_gain, linear_to_srgb8, srgb8_to_linear
-from tests.support.drift_data import known, pictures, seen
+from tests.support.drift_data import extract_shape_features, render_shapes, shapes_profile
 
 # Left out: turned by quarters and mirrored, which a disc on a grey ground does not show.
 
@@ -139,11 +139,11 @@ CASES = {
 
 
 def some(seed=500, count=100):
-    return pictures(count, seed)[0]
+    return render_shapes(count, seed)[0]
 
 
 def found(shown):
-    return window_from_sums(known(), known().baseline.sum_features(seen(shown)))
+    return window_from_sums(shapes_profile(), shapes_profile().baseline.sum_features(extract_shape_features(shown)))
 
 
 def diagnosed(shown):
@@ -248,7 +248,7 @@ def test_a_place_along_a_figure_and_its_error_are_worked_out_by_hand():
 
 
 def test_a_movement_that_is_a_signature_is_that_change_and_leaves_nothing():
-    table = known().signatures
+    table = shapes_profile().signatures
     row = next(
         row for row in range(len(table.size)) if table.names[table.kind[row]][0] == "blur" and table.size[row] == 1
     )

@@ -6,27 +6,27 @@ from torch import nn
 from equipoise.drift.adaptation import label_prior as priors
 from equipoise.drift.adaptation.label_prior import MIN_CLASS_WEIGHT, label_shift_weights, shift_class_prior
 from equipoise.drift.stats.label_shift import adapt_posteriors
-from tests.support.drift_data import known
+from tests.support.drift_data import shapes_profile
 
 
 def called(shares):
     """What 2,000 requests are called, by the confusion of the reference."""
-    return np.round(2000 * known().labelled.confusion @ np.asarray(shares))
+    return np.round(2000 * shapes_profile().labelled.confusion @ np.asarray(shares))
 
 
 def test_new_shares_are_found_by_what_requests_were_called():
     new = np.array([0.5, 0.3, 0.15, 0.05])
-    found = label_shift_weights(known(), called(new))
-    np.testing.assert_allclose(found * known().labelled.prior, new, atol=0.01)
+    found = label_shift_weights(shapes_profile(), called(new))
+    np.testing.assert_allclose(found * shapes_profile().labelled.prior, new, atol=0.01)
 
 
 def test_a_class_that_seems_to_be_gone_is_still_expected_a_little():
-    assert label_shift_weights(known(), called([0, 0.4, 0.3, 0.3]))[0] == MIN_CLASS_WEIGHT
+    assert label_shift_weights(shapes_profile(), called([0, 0.4, 0.3, 0.3]))[0] == MIN_CLASS_WEIGHT
 
 
 def test_few_requests_tell_no_shares():
     with pytest.raises(ValueError, match="wait for 300"):
-        label_shift_weights(known(), np.array([100, 50, 50, 50]))
+        label_shift_weights(shapes_profile(), np.array([100, 50, 50, 50]))
 
 
 def test_a_model_that_expects_new_shares_has_the_posteriors_of_these():

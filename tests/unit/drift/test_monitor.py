@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from equipoise.drift.monitor import monitor as module
 from equipoise.drift.monitor.monitor import MAX_SOURCES, OTHER_SOURCES, Monitor, Report
 from equipoise.drift.monitor.report_ledger import Tick
-from tests.support.drift_data import CLASSES, known, pictures, seen
+from tests.support.drift_data import CLASSES, extract_shape_features, render_shapes, shapes_profile
 
 STREAM = "toy/1"
 ASKED = 2000.0
@@ -23,7 +23,7 @@ TICKS, EACH = 12, 24  # of the clock, and pictures within each
 
 
 def arrays():
-    return known().to_arrays() | {"classes": np.array(CLASSES), "width": np.array(9)}
+    return shapes_profile().to_arrays() | {"classes": np.array(CLASSES), "width": np.array(9)}
 
 
 def begun(folder, stream=STREAM):
@@ -35,10 +35,10 @@ def begun(folder, stream=STREAM):
 @cache
 def drawn():
     """(ticks, pictures, sums): half of the ticks clean, half darker."""
-    some = pictures(TICKS * EACH, 60)[0]
+    some = render_shapes(TICKS * EACH, 60)[0]
     some[TICKS * EACH // 2 :] = (some[TICKS * EACH // 2 :].float() * 0.7).byte()
-    shown = seen(some)
-    made = np.stack([known().baseline.sum_features(shown.select([place])) for place in range(len(shown))])
+    shown = extract_shape_features(some)
+    made = np.stack([shapes_profile().baseline.sum_features(shown.select([place])) for place in range(len(shown))])
     return made.reshape(TICKS, EACH, -1)
 
 
@@ -187,7 +187,7 @@ def test_a_last_record_cut_off_at_any_byte_is_taken_again_and_counts_once(tmp_pa
 
 
 def passed(count):
-    return known().baseline.layout.pack_unobserved(count)
+    return shapes_profile().baseline.layout.pack_unobserved(count)
 
 
 def tick(number, clock, count=1):
@@ -370,7 +370,7 @@ def small_disk(tmp_path):
 
 def test_a_full_disk_refuses_a_report_and_takes_it_once_there_is_room(rows, small_disk):
     made = Monitor(small_disk, ASKED)
-    made.profiles[STREAM] = known()  # its file alone would fill the disk
+    made.profiles[STREAM] = shapes_profile()  # its file alone would fill the disk
     reports = [Report("a", clock, [Tick(clock + 1, clock, {STREAM: rows[clock].sum(0)})]) for clock in range(3)]
     made.submit_report(reports[0], 0.0)
     (journal,) = small_disk.glob("journal-*")

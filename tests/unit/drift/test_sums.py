@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from equipoise.drift.charts.sums import FIXED_POINT_SCALE, SumsLayout, quantized_sum
-from tests.support.drift_data import known, pictures, seen
+from tests.support.drift_data import extract_shape_features, render_shapes, shapes_profile
 
 LAYOUT = SumsLayout(class_count=3, statistic_count=2, fourier_count=4)
 
@@ -58,8 +58,8 @@ def test_however_observations_are_split_and_ordered_their_sum_is_the_same_to_the
 @settings(max_examples=15, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 2**32 - 1), replicas=st.sampled_from([1, 2, 4, 8]))
 def test_what_a_replica_has_seen_adds_up_to_the_same_bits_however_it_was_spread(seed, replicas):
-    rng, base = np.random.default_rng(seed), known().baseline
-    some = seen(pictures(64, seed=4)[0])
+    rng, base = np.random.default_rng(seed), shapes_profile().baseline
+    some = extract_shape_features(render_shapes(64, seed=4)[0])
     owner = rng.integers(0, replicas, 64)
     parts = [np.flatnonzero(owner == replica)[::-1] for replica in range(replicas)]
     rows = [base.sum_features(some.select(part.tolist())) for part in parts if len(part)]

@@ -18,13 +18,13 @@ from equipoise.drift.reference.thresholds import (
     fit_exponential_tail,
     interpolate_table,
 )
-from tests.support.drift_data import CLASSES, known, told
+from tests.support.drift_data import CLASSES, label_shapes, shapes_profile
 
 ASKED = 2000.0
 REFERENCES, EACH, PICTURES = 12, 12, 4096  # of streams: about 25 alarms a reference and 300 in all, if rightly set
 
 
-answered = cache(told)
+answered = cache(label_shapes)
 
 
 def nowhere(features):
@@ -69,8 +69,8 @@ def alarms(seed, length, size, count=PICTURES):
         sums = table[places].sum(1)
         state.update(StepSums(*np.split(sums, [CLASSES, CLASSES + len(CHARTED_FEATURES)], 1)))
         conditions = sizes, state.runs.mean_run_length()
-        values = known().calibration.scale_values(state.values(), *conditions).max(1)
-        high = values >= known().calibration.threshold(ASKED, *conditions)
+        values = shapes_profile().calibration.scale_values(state.values(), *conditions).max(1)
+        high = values >= shapes_profile().calibration.threshold(ASKED, *conditions)
         state.reset(np.flatnonzero(high))
         found += int(high.sum())
     return found
@@ -88,14 +88,14 @@ def test_a_false_alarm_comes_about_as_rarely_as_asked(size, length):
 def test_thresholds_grow_with_the_logarithm_of_the_run_length_asked(size):
     asked = np.array([1e3, 1e4, 1e5, 1e6])
     conditions = np.array([size]), np.array([5.0])
-    found = np.array([known().calibration.threshold(one, *conditions)[0] for one in asked])
+    found = np.array([shapes_profile().calibration.threshold(one, *conditions)[0] for one in asked])
     np.testing.assert_allclose(np.diff(found), np.diff(found)[0], rtol=1e-9)
     assert 0.5 * np.log(10) < np.diff(found)[0] < 2 * np.log(10)
     assert found[0] > np.log(1e3)  # of many charts the highest is high oftener than each alone
 
 
 def test_a_chart_at_its_height_is_at_the_threshold_of_all():
-    calibration, conditions = known().calibration, (np.array([16.0, 100.0]), np.array([1.0, 7.0]))
+    calibration, conditions = shapes_profile().calibration, (np.array([16.0, 100.0]), np.array([1.0, 7.0]))
     heights = calibration.chart_thresholds(1e5, *conditions)
     expected = calibration.threshold(1e5, *conditions)[:, None]
     np.testing.assert_allclose(calibration.scale_values(heights, *conditions), expected + 0 * heights, rtol=1e-9)
@@ -139,12 +139,12 @@ def test_streams_come_in_runs_of_the_length_asked_and_in_the_shares_of_the_refer
 
 
 def test_false_alarms_are_counted_on_pictures_kept_apart():
-    base, apart = known().baseline, answered(4000, 7)
+    base, apart = shapes_profile().baseline, answered(4000, 7)
     found = count_false_alarms(
-        base.usual, known().calibration, extract_features(apart, base.random_fourier, 1.0), apart.labels
+        base.usual, shapes_profile().calibration, extract_features(apart, base.random_fourier, 1.0), apart.labels
     )
     assert 0.5 * FEW < found.images_per_alarm < 2 * FEW and found.alarms > 50
-    assert known().verified is not None and known().verified.alarms > found.alarms / 4
-    loose = replace(known().calibration, joint_offset=known().calibration.joint_offset + 1)
+    assert shapes_profile().verified is not None and shapes_profile().verified.alarms > found.alarms / 4
+    loose = replace(shapes_profile().calibration, joint_offset=shapes_profile().calibration.joint_offset + 1)
     more = count_false_alarms(base.usual, loose, extract_features(apart, base.random_fourier, 1.0), apart.labels)
     assert more.alarms > 1.8 * found.alarms  # of thresholds for a run length less than half as long

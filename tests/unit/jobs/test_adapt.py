@@ -14,7 +14,7 @@ from jobs.adapt import AdaptOptions, load_verdict, main
 from jobs.publishing.adaptation import training_history
 from jobs.publishing.bundle_link import point_link
 from jobs.publishing.drift_verdict import Verdict
-from tests.support.bundles import published, short_run
+from tests.support.bundles import publish_run, train_short_run
 
 DARK = {"cause": "exposure", "detail": "darker", "value": -1.0}
 DRIFT = {"state": "drift", "why": "exposure: darker", "cause": "exposure", "effects": [DARK]}
@@ -28,7 +28,7 @@ def run(*arguments):
 def digits(tmp_path_factory):
     """A bundle without what drift is told by, which most of this does without."""
     place = tmp_path_factory.mktemp("digits")
-    return published(short_run(place / "run", examples=320), place / "digits")
+    return publish_run(train_short_run(place / "run", examples=320), place / "digits")
 
 
 @pytest.fixture

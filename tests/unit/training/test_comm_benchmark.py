@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from equipoise.training.comm_benchmark import time_all_reduces, time_send_recv
-from tests.support.gloo import gloo
+from tests.support.gloo import run_with_gloo
 
 
 def took():
@@ -13,7 +13,7 @@ def took():
 
 @pytest.mark.parametrize("workers", [2, 3])
 def test_workers_agree_on_the_seconds_of_a_message_and_of_sums_up_to_the_gradient(tmp_path, workers):
-    found = gloo(workers, tmp_path, took)
+    found = run_with_gloo(workers, tmp_path, took)
     assert all(one == found[0] for one in found)
     sums, message = found[0]
     assert list(sums) == [1 << 16, 1 << 19, 1 << 22]

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from equipoise.config import TrainConfig
 from equipoise.training.gradient_norms import half_batch_norms
 from equipoise.training.loop import Training
-from tests.support.gloo import gloo
+from tests.support.gloo import run_with_gloo
 
 BASE = TrainConfig(
     workload="digits", batch_size=32, lr=0.05, target=2.0, augment=False, eval_every=10**9, noise_scale_every=1
@@ -59,7 +59,7 @@ def test_terms_agree_with_per_example_gradients(tmp_path, step, workers):
     training = Training(BASE)
     training.model.load_state_dict(weights)
     trial = replace(BASE, workers=workers, batch_size=BATCH // workers, max_examples=BATCH * DRAWS)
-    measured = gloo(workers, tmp_path, averaged, trial, weights)[0]
+    measured = run_with_gloo(workers, tmp_path, averaged, trial, weights)[0]
     assert measured == pytest.approx(exact(training), rel=0.05)
 
 

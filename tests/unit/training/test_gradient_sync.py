@@ -10,7 +10,7 @@ from equipoise.training.gradient_sync import (
     GradientAllReduce,
     assign_buckets,
 )
-from tests.support.gloo import gloo
+from tests.support.gloo import run_with_gloo
 
 
 def test_buckets_keep_the_order_and_their_size():
@@ -72,7 +72,7 @@ def summed():
 
 def test_gradients_are_summed_over_workers_and_micro_steps(tmp_path):
     # one micro-step of input x: d/dW0 = x in all 6 places, d/dW1 = 3x in both
-    for gradients, (_local, total, draws) in (results := gloo(2, tmp_path, summed)):
+    for gradients, (_local, total, draws) in (results := run_with_gloo(2, tmp_path, summed)):
         assert torch.equal(gradients[0], torch.full((2, 3), 2 * (1.0 + 2.0)))
         assert torch.equal(gradients[1], torch.full((1, 2), 6 * (1.0 + 2.0)))
         assert not gradients[2].any() and not gradients[3].any()
@@ -95,6 +95,6 @@ def summed_parts(size):
 
 @pytest.mark.parametrize("size", [1, MAX_ALL_TO_ALL_BYTES // 4 // 3, MAX_ALL_TO_ALL_BYTES // 4 // 3 + 1])
 def test_one_round_and_the_ring_sum_alike_on_every_worker(tmp_path, size):
-    first, *others = gloo(3, tmp_path, summed_parts, size)
+    first, *others = run_with_gloo(3, tmp_path, summed_parts, size)
     torch.testing.assert_close(first, torch.arange(size) * 0.3 + 3)
     assert all(torch.equal(first, other) for other in others)

@@ -12,7 +12,7 @@ from equipoise.training.loop import Training, laps
 from equipoise.training.optimizers import FusedOptimizer
 from equipoise.training.torch_state import flush_denormals
 from equipoise.workloads import load_workload
-from tests.support.gloo import gloo
+from tests.support.gloo import run_with_gloo
 
 DIGITS = TrainConfig(workload="digits", batch_size=32, target=2.0)  # an accuracy that no run reaches
 
@@ -46,7 +46,7 @@ def place(tmp_path_factory):
 
 def test_two_workers_accumulation_and_one_large_batch_agree_after_100_steps(place):
     trial = replace(DIGITS, precision="fp64", max_examples=6400)
-    (two, done), again = gloo(2, place, weights, replace(trial, workers=2))
+    (two, done), again = run_with_gloo(2, place, weights, replace(trial, workers=2))
     accumulated, _ = weights(replace(trial, grad_accumulation=2))
     large, _ = weights(replace(trial, batch_size=64))
     assert done[-1].step == 100
@@ -61,7 +61,7 @@ def test_two_workers_and_one_meet_the_same_pictures_under_every_variation(place)
         workload="tests.support.workloads:with_all_variations", batch_size=32, lr=0.01, target=2.0, max_examples=1920
     )
     trial = replace(trial, precision="fp64", eval_every=1920)
-    (two, _), _ = gloo(2, place, weights, replace(trial, workers=2))
+    (two, _), _ = run_with_gloo(2, place, weights, replace(trial, workers=2))
     accumulated, _ = weights(replace(trial, grad_accumulation=2))
     large, _ = weights(replace(trial, batch_size=64))
     plain, _ = weights(replace(trial, batch_size=64, augment=False))
@@ -77,21 +77,21 @@ def test_layout_and_optimizer_make_no_difference_between_workers(place, changes)
     trial = replace(
         DIGITS, precision="fp64", max_examples=1280, workload="tests.support.workloads:with_convolutions", **changes
     )
-    two, _ = gloo(2, place, weights, replace(trial, workers=2))[0]
+    two, _ = run_with_gloo(2, place, weights, replace(trial, workers=2))[0]
     large, _ = weights(replace(trial, batch_size=64))
     assert distance(two, large) < 1e-10
 
 
 def test_workers_with_unequal_shares_agree_too(place):
     trial = replace(DIGITS, precision="fp64", max_examples=2560, batch_size=16, workers=4)
-    three, _ = gloo(3, place, weights, trial)[0]
+    three, _ = run_with_gloo(3, place, weights, trial)[0]
     alone, _ = weights(trial)
     assert distance(three, alone) < 1e-10
 
 
 def test_dropout_belongs_to_the_place_not_to_the_worker(place):
     trial = replace(DIGITS, workload="tests.support.workloads:with_dropout", precision="fp64", max_examples=6400)
-    two, _ = gloo(2, place, weights, replace(trial, workers=2))[0]
+    two, _ = run_with_gloo(2, place, weights, replace(trial, workers=2))[0]
     accumulated, _ = weights(replace(trial, grad_accumulation=2))
     other, _ = weights(replace(trial, grad_accumulation=2, seed=1))
     assert distance(two, accumulated) < 1e-10
@@ -99,7 +99,7 @@ def test_dropout_belongs_to_the_place_not_to_the_worker(place):
 
 
 def test_first_gradients_agree_in_single_precision(place):
-    two = gloo(2, place, first_gradients, replace(DIGITS, workers=2))[0]
+    two = run_with_gloo(2, place, first_gradients, replace(DIGITS, workers=2))[0]
     accumulated, large = (
         first_gradients(replace(DIGITS, grad_accumulation=2)),
         first_gradients(replace(DIGITS, batch_size=64)),
@@ -110,14 +110,14 @@ def test_first_gradients_agree_in_single_precision(place):
 
 def test_batch_norm_keeps_one_model_on_all_workers(place):
     trial = replace(DIGITS, workload="tests.support.workloads:with_batch_norm", workers=2, max_examples=1280)
-    (one, _), (other, _) = gloo(2, place, weights, trial)
+    (one, _), (other, _) = run_with_gloo(2, place, weights, trial)
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_a_parameter_that_takes_no_part_stays_as_it_was(place):
     trial = replace(DIGITS, workload="tests.support.workloads:with_unused", workers=2, max_examples=640, weight_decay=0)
     start = Training(trial).model.state_dict()
-    trained, _ = gloo(2, place, weights, trial)[0]
+    trained, _ = run_with_gloo(2, place, weights, trial)[0]
     assert torch.equal(trained["idle.weight"], start["idle.weight"])
     assert torch.equal(trained["frozen.weight"], start["frozen.weight"])
     assert not torch.equal(trained["body.weight"], start["body.weight"])
@@ -156,8 +156,8 @@ def test_a_resumed_run_is_the_undisturbed_one_to_the_bit(changes):
 
 def test_a_resumed_run_of_three_workers_is_the_undisturbed_one_to_the_bit(place):
     trial = replace(DIGITS, batch_size=16, workers=3, max_examples=1500)
-    straight, _ = gloo(3, place, weights, trial)[0]
-    cut, _ = gloo(3, place, resumed, trial, 2)[0]
+    straight, _ = run_with_gloo(3, place, weights, trial)[0]
+    cut, _ = run_with_gloo(3, place, resumed, trial, 2)[0]
     assert all(torch.equal(straight[name], cut[name]) for name in straight)
 
 
@@ -196,7 +196,7 @@ def test_a_cap_below_the_first_evaluation_is_kept():
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_loss_that_is_not_finite_ends_the_trial_and_names_the_step(place, workers):
     trial = replace(DIGITS, lr=1e4, workers=workers)
-    ended, done = gloo(workers, place, ending, trial)[0]
+    ended, done = run_with_gloo(workers, place, ending, trial)[0]
     assert ended.startswith("the loss was ")
     step = int(ended.rsplit(maxsplit=1)[1])
     before = done[-1].step if done else 0
@@ -233,8 +233,8 @@ def agreed(wish):
 
 
 def test_the_largest_wish_of_any_worker_holds_for_all(place):
-    assert gloo(2, place, agreed, 2) == [2, 2]
-    assert gloo(2, place, agreed, 0) == [0, 0]
+    assert run_with_gloo(2, place, agreed, 2) == [2, 2]
+    assert run_with_gloo(2, place, agreed, 0) == [0, 0]
 
 
 def test_laps_are_plain_data():
