@@ -19,8 +19,8 @@ from equipoise.planning.measurements import read_exchange_times, read_step_times
 from equipoise.planning.step_time_fit import fit_step_time
 from equipoise.planning.step_time_model import StepSettings
 from equipoise.runs.folder import read_record
-from tests.network.hosts import Host, lan
-from tests.network.spread_workers import Spread, spread
+from tests.network.hosts import Host, create_lan
+from tests.network.spread_workers import SpreadCluster, start_spread_cluster
 
 SLOW_MBIT, FAST_MBIT = 200.0, 0.0  # 0 for links as fast as memory
 WIDE_WORKLOAD, WIDER_WORKLOAD = "tests.network.wide_model:wide", "tests.network.wide_model:wider"
@@ -39,7 +39,7 @@ def main() -> None:
 
 def compare_links(folder: Path, budget: str) -> None:
     """Print the links as measured by a sweep over 1, 2 and 4 hosts, and four hosts as predicted from two."""
-    with lan(5, SLOW_MBIT) as hosts, spread(hosts) as ray:
+    with create_lan(5, SLOW_MBIT) as hosts, start_spread_cluster(hosts) as ray:
         delays = [measure_delay_seconds(ray, *hosts[1:3])]
         plan_document = run_sweep(
             ray, folder / "four", WIDE_WORKLOAD, budget, "--workers", "1", "2", "4", "--batch-size", "4:64"
@@ -66,13 +66,13 @@ def compare_plans(folder: Path, budget: str) -> None:
     """Run the same sweep of two hosts on fast and on slow links, then run both plans on both, in turns."""
     plan_documents: dict[float, dict[str, Any]] = {}
     for rate in (FAST_MBIT, SLOW_MBIT):
-        with lan(3, rate) as hosts, spread(hosts) as ray:
+        with create_lan(3, rate) as hosts, start_spread_cluster(hosts) as ray:
             plan_documents[rate] = run_sweep(
                 ray, folder / f"{rate:.0f}", WIDER_WORKLOAD, budget, "--workers", "2", "--batch-size", "4:512"
             )
     print_closed_form(plan_documents)
     for rate in (FAST_MBIT, SLOW_MBIT):
-        with lan(3, rate) as hosts, spread(hosts) as ray:
+        with create_lan(3, rate) as hosts, start_spread_cluster(hosts) as ray:
             runs = [
                 {plan: run_training(ray, folder, plan_documents[plan]["plan"], rate, seed) for plan in plan_documents}
                 for seed in CONFIRMATION_SEEDS
@@ -117,7 +117,7 @@ def print_closed_form(plan_documents: dict[float, dict[str, Any]]) -> None:
         )
 
 
-def run_sweep(ray: Spread, out: Path, workload: str, budget: str, *flags: str) -> dict[str, Any]:
+def run_sweep(ray: SpreadCluster, out: Path, workload: str, budget: str, *flags: str) -> dict[str, Any]:
     """Run a sweep and return its plan document."""
     command = ("jobs.sweep", "--workload", workload, "--budget-seconds", budget, *flags, "--out", str(out))
     process = ray.run(sys.executable, "-m", *command, timeout=900)
@@ -127,7 +127,7 @@ def run_sweep(ray: Spread, out: Path, workload: str, budget: str, *flags: str) -
     return plan_document
 
 
-def run_training(ray: Spread, folder: Path, plan: dict[str, Any], rate: float, seed: int) -> tuple[float, float]:
+def run_training(ray: SpreadCluster, folder: Path, plan: dict[str, Any], rate: float, seed: int) -> tuple[float, float]:
     """Train with a plan and return the seconds and steps to the target."""
     out = folder / f"run-{rate:.0f}-{plan['global_batch']}-{seed}"
     flags = ("--workers", plan["workers"], "--batch-size", plan["batch"], "--lr", plan["lr"], "--seed", 2000 + seed)
@@ -140,7 +140,7 @@ def run_training(ray: Spread, folder: Path, plan: dict[str, Any], rate: float, s
     return record.seconds * examples / record.laps[-1].seen, examples / plan["global_batch"]
 
 
-def measure_delay_seconds(ray: Spread, first_host: Host, second_host: Host) -> float:
+def measure_delay_seconds(ray: SpreadCluster, first_host: Host, second_host: Host) -> float:
     """Return the seconds of half a ping-pong between two hosts, measured by a separate program."""
     command = (sys.executable, "-m", "tests.network.ping_pong")
     first = ray.start(*command, "0", first_host.address, host=first_host)

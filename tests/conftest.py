@@ -1,4 +1,4 @@
-"""Fixtures that several folders share."""
+"""Fixtures for the tests of several folders."""
 
 import pytest
 
@@ -10,7 +10,7 @@ __all__ = ["browser", "cluster", "engine"]
 
 
 @pytest.fixture(scope="session")
-def watched_digits(tmp_path_factory):
-    """A bundle with what drift is told by, which takes a while to find out."""
-    place = tmp_path_factory.mktemp("watched-digits")
-    return publish_run(train_short_run(place / "run", examples=9600), place / "digits", drift=True)
+def monitored_digits(tmp_path_factory):
+    """A bundle of digits with a drift profile, which takes several seconds to build."""
+    folder = tmp_path_factory.mktemp("monitored-digits")
+    return publish_run(train_short_run(folder / "run", examples=9600), folder / "digits", drift=True)

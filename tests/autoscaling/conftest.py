@@ -1,4 +1,4 @@
-"""One growing cluster for all tests of it: its start takes longer than each of them."""
+"""One autoscaling cluster for all tests in this folder: it takes longer to start than any of them to run."""
 
 import pytest
 
@@ -6,6 +6,6 @@ from tests.autoscaling.local_cluster import start_local_cluster
 
 
 @pytest.fixture(scope="session")
-def local(tmp_path_factory):
-    with start_local_cluster(tmp_path_factory.mktemp("local")) as made:
-        yield made
+def local_cluster(tmp_path_factory):
+    with start_local_cluster(tmp_path_factory.mktemp("local")) as cluster:
+        yield cluster

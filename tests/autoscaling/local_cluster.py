@@ -1,4 +1,4 @@
-"""The cluster of cluster.local.yaml, a copy of the project to submit from, and a user with a token of their own."""
+"""Start the cluster of cluster.local.yaml, with a copy of the project to submit from and a user with a token."""
 
 import json
 import os
@@ -22,133 +22,136 @@ from jobs.cluster.processes import (
 )
 from tests.support.ray_cluster import ROOT
 
-HIDDEN = {"tests/secret.txt", "data/secret.txt", "bundles/secret.txt"}
-"""files of the user's that .rayignore names"""
+IGNORED_FILES = {"tests/secret.txt", "data/secret.txt", "bundles/secret.txt"}
+"""files of the user that .rayignore excludes"""
 
 
 @dataclass
 class LocalCluster:
-    """The running cluster and its user."""
+    """The running cluster, its user, and how its number of nodes has changed."""
 
     port: int
     home: Path
-    head: int
-    """the head's process id"""
-    place: Path
-    """where the project lies, as a user has it"""
-    seen: list[tuple[float, int]] = field(default_factory=list)
-    """seconds of the monotonic clock, and nodes beside the head from then on"""
+    head_pid: int
+    project: Path
+    """the user's copy of the project"""
+    node_counts: list[tuple[float, int]] = field(default_factory=list)
+    """each change of the number of nodes besides the head: monotonic seconds, and the number from then on"""
     journal: Path | None = None
-    first_lap: float = 0.0
+    """laps.jsonl whose first lap is timed"""
+    first_lap_seconds: float = 0.0
+    """monotonic time at which the first lap of `journal` appeared; 0 until then"""
 
     @property
     def token(self) -> str:
         return (self.home / ".ray" / "auth_token").read_text()
 
-    def environment(self) -> dict[str, str]:
-        """Of a user who has typed what the README has first; nothing of it is in what the tests run in."""
-        found = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    def build_environment(self) -> dict[str, str]:
+        """Return the environment after the README's first `export`, without Ray's variables of this process."""
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
         path = f"{ENVIRONMENT_BIN}:{os.environ['PATH']}"
         address = f"http://127.0.0.1:{self.port}"
-        more = {"RAY_AUTH_MODE": "token", "RAY_API_SERVER_ADDRESS": address, "SHARED": str(self.place / "runs")}
-        return found | {"HOME": str(self.home), "PATH": path} | more
+        added = {"RAY_AUTH_MODE": "token", "RAY_API_SERVER_ADDRESS": address, "SHARED": str(self.project / "runs")}
+        return inherited | {"HOME": str(self.home), "PATH": path} | added
 
-    def run(self, text: str, timeout: float = 200, **variables: str) -> subprocess.CompletedProcess[str]:
-        """A block of the README's, to its end, with another port; nodes are counted meanwhile, and laps looked for."""
-        script = text.replace(":8265", f":{self.port}")
-        with tempfile.TemporaryFile("w+") as said:
+    def run(self, block: str, timeout: float = 200, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run a block of the README to its end, with the port of this cluster, and record progress meanwhile."""
+        script = block.replace(":8265", f":{self.port}")
+        with tempfile.TemporaryFile("w+") as output:
             process = subprocess.Popen(
                 ["/bin/bash", "-euo", "pipefail", "-c", script],
-                cwd=self.place,
-                env=self.environment() | variables,
-                stdout=said,
-                stderr=said,
+                cwd=self.project,
+                env=self.build_environment() | variables,
+                stdout=output,
+                stderr=output,
                 text=True,
                 start_new_session=True,
             )
             try:
-                wait_until(lambda: self.looked() and process.poll() is not None, timeout, script)
+                wait_until(lambda: self.record_progress() and process.poll() is not None, timeout, script)
             finally:
                 terminate_process_groups([process])
-            said.seek(0)
-            print(found := said.read())
-            return subprocess.CompletedProcess(text, process.returncode, found)
+            output.seek(0)
+            print(text := output.read())
+            return subprocess.CompletedProcess(block, process.returncode, text)
 
-    def looked(self) -> bool:
-        """Count nodes, and note when the first lap of `journal` was there."""
-        self.nodes()
-        if self.journal and not self.first_lap and self.journal.exists() and self.journal.stat().st_size:
-            self.first_lap = time.monotonic()
+    def record_progress(self) -> bool:
+        """Count the nodes, note when the first lap of `journal` appears, and return True."""
+        self.count_nodes()
+        if self.journal and not self.first_lap_seconds and self.journal.exists() and self.journal.stat().st_size:
+            self.first_lap_seconds = time.monotonic()
         return True
 
-    def processes(self) -> set[int]:
-        """Ids of all that runs on the cluster."""
-        return find_descendants(self.head)
+    def find_processes(self) -> set[int]:
+        """Return the ids of all processes of the cluster."""
+        return find_descendants(self.head_pid)
 
-    def raylets(self) -> list[int]:
-        """Ids of what keeps each node beside the head, by age."""
-        words = {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in self.processes()}
-        return sorted(pid for pid, one in words.items() if "/raylet\0" in one and "--head" not in one)
+    def find_raylets(self) -> list[int]:
+        """Return the process id of the raylet of each node besides the head, oldest first."""
+        commands = {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in self.find_processes()}
+        return sorted(pid for pid, command in commands.items() if "/raylet\0" in command and "--head" not in command)
 
-    def empty(self, timeout: float = 90) -> None:
-        """Once all nodes beside the head are gone."""
-        wait_until(lambda: self.nodes() == 0, timeout, "the end of all nodes")
+    def wait_until_empty(self, timeout: float = 90) -> None:
+        """Wait until all nodes besides the head have ended."""
+        wait_until(lambda: self.count_nodes() == 0, timeout, "the end of all nodes")
 
-    def nodes(self) -> int:
-        """Those beside the head that are alive; it is noted when that changes."""
+    def count_nodes(self) -> int:
+        """Return the number of nodes alive besides the head, and record it if it has changed."""
         connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
         connection.request("GET", "/nodes?view=summary", headers={"Authorization": f"Bearer {self.token}"})
-        found = json.load(connection.getresponse())["data"]["summary"]
+        nodes = json.load(connection.getresponse())["data"]["summary"]
         connection.close()
-        count = sum(one["raylet"]["state"] == "ALIVE" for one in found) - 1
-        if not self.seen or self.seen[-1][1] != count:
-            self.seen.append((time.monotonic(), count))
+        count = sum(node["raylet"]["state"] == "ALIVE" for node in nodes) - 1
+        if not self.node_counts or self.node_counts[-1][1] != count:
+            self.node_counts.append((time.monotonic(), count))
         return count
 
 
 @contextmanager
-def start_local_cluster(above: Path):
-    """A head without nodes, until the end of the block."""
-    home, place = above / "home", above / "equipoise"
+def start_local_cluster(folder: Path):
+    """Start a head without nodes for the length of the block; its user and their project lie below `folder`."""
+    home, project = folder / "home", folder / "equipoise"
     (home / ".ray").mkdir(parents=True)
-    copy_project(place)
+    copy_project(project)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     environment |= {"HOME": str(home)}
-    [port], log = find_free_ports(1), above / "head.log"
-    ray = [str(ENVIRONMENT_BIN / "ray"), "get-auth-token", "--generate"]
-    subprocess.run(ray, env=environment, check=True, capture_output=True)
-    words = [sys.executable, "-m", "jobs.cluster.local", "cluster.local.yaml", "--port", str(port)]
-    refused = subprocess.run(words, cwd=place, env=environment, capture_output=True, text=True, check=False)
+    [port], log = find_free_ports(1), folder / "head.log"
+    token_command = [str(ENVIRONMENT_BIN / "ray"), "get-auth-token", "--generate"]
+    subprocess.run(token_command, env=environment, check=True, capture_output=True)
+    command = [sys.executable, "-m", "jobs.cluster.local", "cluster.local.yaml", "--port", str(port)]
+    refused = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
     assert refused.returncode == 2 and "can be read by others: chmod 600" in refused.stderr
     (home / ".ray" / "auth_token").chmod(0o600)
     with log.open("w") as file:
-        process = subprocess.Popen(words, cwd=place, env=environment, stdout=file, stderr=file, start_new_session=True)
+        process = subprocess.Popen(
+            command, cwd=project, env=environment, stdout=file, stderr=file, start_new_session=True
+        )
     try:
         deadline = time.monotonic() + 180
         while "accepts jobs" not in log.read_text():
             assert process.poll() is None and time.monotonic() < deadline, log.read_text()
             time.sleep(0.1)
-        yield LocalCluster(port, home, process.pid, place)
-        below = {pid: read_start_time(pid) for pid in find_descendants(process.pid)}
+        yield LocalCluster(port, home, process.pid, project)
+        descendants = {pid: read_start_time(pid) for pid in find_descendants(process.pid)}
     finally:
         process.terminate()
         process.wait(60)
     assert process.returncode == 0, log.read_text()
     wait_until(
-        lambda: not [pid for pid, birth in below.items() if read_start_time(pid) == birth],
+        lambda: not [pid for pid, start_time in descendants.items() if read_start_time(pid) == start_time],
         30,
         "the end of all processes",
     )
 
 
-def copy_project(place: Path) -> None:
-    """The project as it is under version control, with files of the user's beside it."""
-    asked = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    names = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+def copy_project(project: Path) -> None:
+    """Copy the project as it is under version control, and add files that must not be uploaded."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name in filter(None, names.split("\0")):
         if (ROOT / name).is_file() and not name.startswith("tests/"):
-            (place / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, place / name)
-    for name in HIDDEN:
-        (place / name).parent.mkdir(parents=True, exist_ok=True)
-        (place / name).write_text("not to be sent")
+            (project / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, project / name)
+    for name in IGNORED_FILES:
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text("not to be sent")

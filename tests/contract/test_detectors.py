@@ -1,4 +1,4 @@
-"""What every detector of drift promises: its rate without drift, more for more, and no heed of order or ties."""
+"""Contract of every drift detector: false-alarm rate, scores that grow with drift, independence of order and ties."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,171 +11,197 @@ import torch
 from equipoise.drift.charts.baseline import CHARTED_FEATURES, ImageFeatures, fit_baseline
 from equipoise.drift.charts.betting_test import BettingTest
 from equipoise.drift.detector import StreamDetector
-from equipoise.drift.diagnosis import dataset_verdict as folder
+from equipoise.drift.diagnosis import dataset_verdict
 from equipoise.drift.features.random_fourier import fit_random_features
 from equipoise.drift.profiling.build_profile import LabelledOutputs, extract_features
 from equipoise.drift.reference.profile import ReferenceProfile
 from equipoise.drift.stats.two_sample_tests import chi_squared_test, ks_test_by_column, mmd_permutation_test
 from tests.support.drift_data import CLASSES, render_shapes, score_shapes, shapes_profile
 
-STEP, COUNT = 16, 96  # pictures of a step, and of a window
-SHIFTS = (0.0, 0.3, 1.0)  # darker by so many stops, and so much more of the first class
+STEP_IMAGES, WINDOW_IMAGES = 16, 96
+SHIFTS = (0.0, 0.3, 1.0)  # darker by this many stops, and the first class 1 + 2 * shift times as likely
 
 
-def smooth(features):
+def keep_continuous(features):
     return features
 
 
-def tied(features):
-    """Few values, and nothing at all for half of them: rectified, and rounded."""
+def round_to_ties(features):
+    """Rectify and round features to few distinct values, about half of them zero."""
     return np.maximum(features - np.array([2.9, 3.2, 2.6, 2.6, 2.7, 2.5, 1.1, 0.9, 1.1], np.float32), 0).round(1)
 
 
 @dataclass(frozen=True)
-class Some:
-    """Pictures as a model answered them."""
+class ScoredImages:
+    """Statistics, predicted classes and features of images, as arrays of equal length."""
 
-    figures: np.ndarray
-    classes: np.ndarray
+    statistics: np.ndarray
+    predicted_classes: np.ndarray
     features: np.ndarray
 
-    def __getitem__(self, places) -> "Some":
-        return Some(self.figures[places], self.classes[places], self.features[places])
+    def __getitem__(self, indices) -> "ScoredImages":
+        return ScoredImages(self.statistics[indices], self.predicted_classes[indices], self.features[indices])
 
 
 @cache
-def answered(count, seed, ties, shift=0.0) -> Some:
-    some, labels = render_shapes(count, seed)
-    some = (some.float() * 2 ** (-0.45 * shift)).round().to(torch.uint8)  # stops along the sRGB curve
-    logits, features = (one.numpy() for one in score_shapes(some))
-    seen = extract_features(LabelledOutputs(some, logits, features, labels), lambda _: np.zeros((count, 1)), 1.0)
-    return Some(seen.statistics, seen.predicted_classes, ties(features))
+def score_images(count, seed, transform, shift=0.0) -> ScoredImages:
+    images, labels = render_shapes(count, seed)
+    images = (images.float() * 2 ** (-0.45 * shift)).round().to(torch.uint8)  # stops along the sRGB curve
+    logits, features = (tensor.numpy() for tensor in score_shapes(images))
+    extracted = extract_features(LabelledOutputs(images, logits, features, labels), lambda _: np.zeros((count, 1)), 1.0)
+    return ScoredImages(extracted.statistics, extracted.predicted_classes, transform(features))
 
 
 @cache
-def reference(ties) -> tuple[Some, ReferenceProfile]:
-    """Of the toy; with tied features it has means and scatter of its own, and the thresholds of all."""
-    held = answered(600, 1, ties)
-    directions = fit_random_features(held.features)
-    base = fit_baseline(ImageFeatures(held.figures, held.classes, directions(held.features)), CLASSES, directions, 1.0)
-    return held, replace(shapes_profile(), baseline=base)
+def build_reference(transform) -> tuple[ScoredImages, ReferenceProfile]:
+    """Return reference images and a profile with a baseline fitted to them.
+
+    The thresholds are those of the shared profile, whose features are not transformed.
+    """
+    images = score_images(600, 1, transform)
+    random_features = fit_random_features(images.features)
+    baseline = fit_baseline(
+        ImageFeatures(images.statistics, images.predicted_classes, random_features(images.features)),
+        CLASSES,
+        random_features,
+        1.0,
+    )
+    return images, replace(shapes_profile(), baseline=baseline)
 
 
-def window(seed, ties, shift=0.0) -> Some:
-    """Fresh pictures."""
-    pool = answered(4000 if shift == 0 else 800, 7, ties, shift)
-    weight = np.where(pool.classes == 0, 1 + 2 * shift, 1.0)
-    return pool[np.random.default_rng(seed).choice(len(pool.classes), COUNT, False, weight / weight.sum())]
+def draw_window(seed, transform, shift=0.0) -> ScoredImages:
+    """Draw a window of images apart from the reference; with a shift, darker and with more of the first class."""
+    images = score_images(4000 if shift == 0 else 800, 7, transform, shift)
+    weights = np.where(images.predicted_classes == 0, 1 + 2 * shift, 1.0)
+    probabilities = weights / weights.sum()
+    return images[np.random.default_rng(seed).choice(len(weights), WINDOW_IMAGES, False, probabilities)]
 
 
-def steps(held: ReferenceProfile, some: Some):
-    seen = ImageFeatures(some.figures, some.classes, held.baseline.random_fourier(some.features))
-    for first in range(0, COUNT, STEP):
-        yield held.baseline.sum_features(seen.select([*range(first, first + STEP)]))
+def iterate_step_sums(profile: ReferenceProfile, window: ScoredImages):
+    """Yield the sums of each step of a window."""
+    image_features = ImageFeatures(
+        window.statistics, window.predicted_classes, profile.baseline.random_fourier(window.features)
+    )
+    for first in range(0, WINDOW_IMAGES, STEP_IMAGES):
+        yield profile.baseline.sum_features(image_features.select([*range(first, first + STEP_IMAGES)]))
 
 
-def by_watch(seed, ties, some):
-    """An alarm once in 200 such windows is asked for; a single reference may be off by a factor."""
-    held = reference(ties)[1]
-    watch, score = StreamDetector.start(held, 200.0 * COUNT), -np.inf
-    for row in steps(held, some):
-        watch.add_sums(row, 0.0)
-        score = max(score, float(watch.values().max()) - watch.threshold())
+def run_stream_detector(seed, transform, window):
+    """Run the stream detector at one false alarm in 200 windows; a single reference may be off by a factor."""
+    profile = build_reference(transform)[1]
+    detector, score = StreamDetector.start(profile, 200.0 * WINDOW_IMAGES), -np.inf
+    for sums in iterate_step_sums(profile, window):
+        detector.add_sums(sums, 0.0)
+        score = max(score, float(detector.values().max()) - detector.threshold())
     return score, score >= 0
 
 
-def by_evidence(seed, ties, some):
-    held = reference(ties)[1]
-    evidence, score, layout = BettingTest.initial(len(CHARTED_FEATURES)), -np.inf, held.baseline.layout
-    for row in steps(held, some):
-        evidence.update(layout.read_part(row, "low"), layout.read_part(row, "high"))
-        score = max(score, evidence.log_mean_wealth())
+def run_betting_test(seed, transform, window):
+    profile = build_reference(transform)[1]
+    betting_test, score, layout = BettingTest.initial(len(CHARTED_FEATURES)), -np.inf, profile.baseline.layout
+    for sums in iterate_step_sums(profile, window):
+        betting_test.update(layout.read_part(sums, "low"), layout.read_part(sums, "high"))
+        score = max(score, betting_test.log_mean_wealth())
     return score, score >= np.log(20)
 
 
-def by_folder(seed, ties, some):
-    of, held = reference(ties)
-    seen = ImageFeatures(some.figures, some.classes, held.baseline.random_fourier(some.features))
-    found = folder.compute_dataset_verdict(held, seen, some.features, of.features, of.classes)
-    score = max(one["value"] - one["threshold"] for one in found["charts"] if one["name"] != "features")
-    return score, found["state"] == "drift"  # the features' p depends on which permutations are drawn
+def run_dataset_verdict(seed, transform, window):
+    images, profile = build_reference(transform)
+    image_features = ImageFeatures(
+        window.statistics, window.predicted_classes, profile.baseline.random_fourier(window.features)
+    )
+    verdict = dataset_verdict.compute_dataset_verdict(
+        profile, image_features, window.features, images.features, images.predicted_classes
+    )
+    # not the features chart, whose p-value depends on which permutations are drawn
+    score = max(chart["value"] - chart["threshold"] for chart in verdict["charts"] if chart["name"] != "features")
+    return score, verdict["state"] == "drift"
 
 
-def other(seed, ties):
-    """A reference of 300 for tests of two samples, which are right on average over references."""
-    pool = answered(4000, 8, ties)
-    return pool[np.random.default_rng(seed).choice(4000, 300, False)]
+def draw_reference_sample(seed, transform):
+    """Draw a reference of 300 images for two-sample tests, whose error rate holds on average over references."""
+    images = score_images(4000, 8, transform)
+    return images[np.random.default_rng(seed).choice(4000, 300, False)]
 
 
-def by_discrepancy(seed, ties, some):
-    found = mmd_permutation_test(other(seed, ties).features, some.features, 99, seed)
-    return found.statistic, found.p_value <= 0.05
+def run_mmd_test(seed, transform, window):
+    result = mmd_permutation_test(draw_reference_sample(seed, transform).features, window.features, 99, seed)
+    return result.statistic, result.p_value <= 0.05
 
 
-def by_kolmogorov(seed, ties, some):
-    found = ks_test_by_column(other(seed, ties).features, some.features)
-    return -np.log(found.p_value.min() + 1e-300), found.p_value.min() * len(found.p_value) <= 0.05
+def run_ks_test(seed, transform, window):
+    result = ks_test_by_column(draw_reference_sample(seed, transform).features, window.features)
+    return -np.log(result.p_value.min() + 1e-300), result.p_value.min() * len(result.p_value) <= 0.05
 
 
-def by_shares(seed, ties, some):
-    counts = (np.bincount(one.classes, minlength=CLASSES) for one in (other(seed, ties), some))
-    found = chi_squared_test(*counts)
-    return found.statistic, found.p_value <= 0.05
+def run_chi_squared_test(seed, transform, window):
+    counts = (
+        np.bincount(images.predicted_classes, minlength=CLASSES)
+        for images in (draw_reference_sample(seed, transform), window)
+    )
+    result = chi_squared_test(*counts)
+    return result.statistic, result.p_value <= 0.05
 
 
 @dataclass(frozen=True)
-class Detector:
-    """One that is held to the contract."""
+class DetectorCase:
+    """Detector that must meet the contract."""
 
-    judged: Callable
-    """a seed, the kind of features and a window: a score that is higher with more drift, and whether it alarms"""
-    rate: float
-    """of clean windows that set off an alarm, at most"""
-    windows: int = 100
-    within: bool = False
-    """whether order is nothing within steps only"""
+    run: Callable
+    """maps (seed, feature transform, window) to a score that is higher with more drift, and whether it alarms"""
+    max_false_alarm_rate: float
+    """largest share of windows without drift that may raise an alarm"""
+    num_windows: int = 100
+    permute_within_steps: bool = False
+    """whether the score ignores the order of images only within each step"""
 
 
-DETECTORS = {
-    "charts": Detector(by_watch, 0.02, 80, within=True),
-    "evidence": Detector(by_evidence, 0.05, within=True),
-    "folder": Detector(by_folder, folder.ALPHA, 80),
-    "discrepancy": Detector(by_discrepancy, 0.05),
-    "kolmogorov": Detector(by_kolmogorov, 0.05),
-    "shares": Detector(by_shares, 0.05),
+DETECTOR_CASES = {
+    "charts": DetectorCase(run_stream_detector, 0.02, 80, permute_within_steps=True),
+    "betting-test": DetectorCase(run_betting_test, 0.05, permute_within_steps=True),
+    "dataset-verdict": DetectorCase(run_dataset_verdict, dataset_verdict.ALPHA, 80),
+    "mmd": DetectorCase(run_mmd_test, 0.05),
+    "kolmogorov-smirnov": DetectorCase(run_ks_test, 0.05),
+    "chi-squared": DetectorCase(run_chi_squared_test, 0.05),
 }
-every = pytest.mark.parametrize("one", DETECTORS.values(), ids=DETECTORS)
+for_each_detector = pytest.mark.parametrize("detector", DETECTOR_CASES.values(), ids=DETECTOR_CASES)
 
 
 @pytest.fixture(autouse=True)
-def _few_permutations(monkeypatch):
-    monkeypatch.setattr(folder, "PERMUTATION_COUNT", 620)  # enough for p at the threshold, in a third of the time
+def _fewer_permutations(monkeypatch):
+    # 620 are enough for p at the threshold, and take a third of the time
+    monkeypatch.setattr(dataset_verdict, "PERMUTATION_COUNT", 620)
 
 
-@every
-@pytest.mark.parametrize("ties", [smooth, tied])
-def test_clean_windows_set_off_no_more_alarms_than_was_asked_tied_or_not(one, ties):
-    alarms = [one.judged(seed, ties, window(seed, ties))[1] for seed in range(one.windows)]
-    assert np.mean(alarms) <= one.rate + 2 * np.sqrt(one.rate * (1 - one.rate) / one.windows)
+@for_each_detector
+@pytest.mark.parametrize("transform", [keep_continuous, round_to_ties])
+def test_false_alarm_rate_is_kept_with_and_without_ties(detector, transform):
+    alarms = [detector.run(seed, transform, draw_window(seed, transform))[1] for seed in range(detector.num_windows)]
+    rate = detector.max_false_alarm_rate
+    assert np.mean(alarms) <= rate + 2 * np.sqrt(rate * (1 - rate) / detector.num_windows)
 
 
-@every
-def test_the_more_a_window_has_shifted_the_higher_is_its_score_until_it_is_sure(one):
-    found = [[one.judged(seed, smooth, window(seed, smooth, shift)) for seed in range(12)] for shift in SHIFTS]
-    middle = [np.median([score for score, _ in of]) for of in found]
-    assert middle[0] < middle[1] < middle[2]
-    assert np.mean([alarm for _, alarm in found[2]]) > 0.9
+@for_each_detector
+def test_score_grows_with_shift_and_large_shifts_raise_alarms(detector):
+    results = [
+        [detector.run(seed, keep_continuous, draw_window(seed, keep_continuous, shift)) for seed in range(12)]
+        for shift in SHIFTS
+    ]
+    medians = [np.median([score for score, _ in window_results]) for window_results in results]
+    assert medians[0] < medians[1] < medians[2]
+    assert np.mean([has_alarm for _, has_alarm in results[2]]) > 0.9
 
 
-@every
-def test_order_is_nothing_to_a_score(one):
-    rng, some = np.random.default_rng(0), window(3, smooth, 0.3)
-    order = np.arange(COUNT).reshape(-1, STEP)
-    order = (rng.permuted(order, axis=1).ravel() if one.within else rng.permutation(COUNT)).astype(int)
-    score, again = (one.judged(3, smooth, each)[0] for each in (some, some[order]))
-    assert (order != np.arange(COUNT)).any() and score == pytest.approx(again, abs=1e-6, rel=1e-6)
+@for_each_detector
+def test_score_does_not_depend_on_the_order_of_images(detector):
+    rng, images = np.random.default_rng(0), draw_window(3, keep_continuous, 0.3)
+    order = np.arange(WINDOW_IMAGES).reshape(-1, STEP_IMAGES)
+    order = rng.permuted(order, axis=1).ravel() if detector.permute_within_steps else rng.permutation(WINDOW_IMAGES)
+    order = order.astype(int)
+    score, permuted_score = (detector.run(3, keep_continuous, window)[0] for window in (images, images[order]))
+    assert (order != np.arange(WINDOW_IMAGES)).any() and score == pytest.approx(permuted_score, abs=1e-6, rel=1e-6)
 
 
-def test_tied_features_are_tied():
-    features = reference(tied)[0].features
+def test_round_to_ties_gives_tied_features():
+    features = build_reference(round_to_ties)[0].features
     assert 0.2 < (features == 0).mean() < 0.8 and all(len(np.unique(column)) < 60 for column in features.T)

@@ -1,4 +1,4 @@
-"""jobs.adapt from a verdict to a bundle, twice in a row: classes in other shares, then darker light."""
+"""jobs.adapt from a verdict to a new bundle, twice in a row: for a label shift, then for darker light."""
 
 import json
 import sys
@@ -14,60 +14,61 @@ from equipoise.workloads import load_workload
 from jobs.adapt import main
 from jobs.publishing.adaptation import load_profile
 
-MIX = np.array([3, 3, 1, 1, 1, 1, 1, 1, 1, 1]) / 14
+NEW_CLASS_SHARES = np.array([3, 3, 1, 1, 1, 1, 1, 1, 1, 1]) / 14
 
 
 @pytest.fixture(scope="module")
-def mixed(watched_digits, tmp_path_factory):
-    """The bundle after classes came in other shares."""
-    out = tmp_path_factory.mktemp("mixed")
-    called = 1400 * load_profile(load_bundle(watched_digits)).labelled.confusion @ MIX
-    counts = dict(zip(map(str, range(10)), np.round(called).astype(int).tolist(), strict=True))
+def reweighted_digits(monitored_digits, tmp_path_factory):
+    """The bundle adapted to a label shift."""
+    out = tmp_path_factory.mktemp("reweighted-digits")
+    predicted = 1400 * load_profile(load_bundle(monitored_digits)).labelled.confusion @ NEW_CLASS_SHARES
+    counts = dict(zip(map(str, range(10)), np.round(predicted).astype(int).tolist(), strict=True))
     verdict = {"state": "drift", "cause": "label shift", "why": "label shift", "effects": [], "classes": counts}
     (out / "verdict.json").write_text(json.dumps(verdict))
-    arguments = ["--bundle", str(watched_digits), "--verdict", str(out / "verdict.json"), "--out", str(out / "digits")]
-    assert main([*arguments, "--dry-run"]) == 0 and not (out / "digits").exists()
-    assert main(arguments) == 0
+    flags = ["--bundle", str(monitored_digits), "--verdict", str(out / "verdict.json"), "--out", str(out / "digits")]
+    assert main([*flags, "--dry-run"]) == 0 and not (out / "digits").exists()
+    assert main(flags) == 0
     return out / "digits"
 
 
-def test_classes_in_other_shares_change_what_is_expected_and_nothing_else(watched_digits, mixed):
-    old, new = load_bundle(watched_digits), load_bundle(mixed)
-    pictures = load_workload(TrainConfig(workload="digits")).test.pictures
-    before, after = (one.run_engine(pictures)[0].numpy() for one in (old, new))
+def test_label_shift_changes_only_the_class_weights(monitored_digits, reweighted_digits):
+    old, new = load_bundle(monitored_digits), load_bundle(reweighted_digits)
+    images = load_workload(TrainConfig(workload="digits")).test.pictures
+    before, after = (bundle.run_engine(images)[0].numpy() for bundle in (old, new))
     weights = np.array([new.manifest["remedy"]["weights"][name] for name in old.classes])
     np.testing.assert_allclose(weights[:2] / weights[2:].mean(), 3, rtol=0.15)
-    wanted = adapt_posteriors(before, old.temperature, weights)
-    found = torch.softmax(torch.from_numpy(after).double() / old.temperature, 1).numpy()
-    np.testing.assert_allclose(found, wanted, atol=1e-4)
-    assert torch.equal(*(torch.from_numpy(one.run_engine(pictures)[1].numpy()) for one in (old, new)))
-    shown = np.bincount(new.load_reference_arrays()["labels"], minlength=10)
-    np.testing.assert_allclose(shown / shown.sum(), MIX, atol=0.04)
+    expected = adapt_posteriors(before, old.temperature, weights)
+    probabilities = torch.softmax(torch.from_numpy(after).double() / old.temperature, 1).numpy()
+    np.testing.assert_allclose(probabilities, expected, atol=1e-4)
+    assert torch.equal(*(torch.from_numpy(bundle.run_engine(images)[1].numpy()) for bundle in (old, new)))
+    class_counts = np.bincount(new.load_reference_arrays()["labels"], minlength=10)
+    np.testing.assert_allclose(class_counts / class_counts.sum(), NEW_CLASS_SHARES, atol=0.04)
 
 
-def test_an_adapted_bundle_is_adapted_again_and_forgets_nothing(mixed, tmp_path, cluster):
+def test_second_adaptation_keeps_the_first(reweighted_digits, tmp_path, cluster):
     effect = {"cause": "exposure", "detail": "darker", "value": -1.5}
     verdict = {"state": "drift", "cause": "exposure", "why": "exposure", "effects": [effect]}
     (tmp_path / "verdict.json").write_text(json.dumps(verdict))
     link = tmp_path / "served"
-    link.symlink_to(mixed)
+    link.symlink_to(reweighted_digits)
     arguments = ["--verdict", str(tmp_path / "verdict.json"), "--link", str(link)]
-    done = cluster.run(sys.executable, "-m", "jobs.adapt", *arguments, "--out", str(tmp_path / "darker"))
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = cluster.run(sys.executable, "-m", "jobs.adapt", *arguments, "--out", str(tmp_path / "darker"))
+    assert result.returncode == 0, result.stdout + result.stderr
     new = load_bundle(link)
     assert link.resolve() == tmp_path / "darker"
     assert (new.manifest["workload"], new.manifest["config"]["workload"]) == ("digits", "digits")
-    assert [one["cause"] for one in new.manifest["remedy"]["changes"]] == ["exposure"]
-    assert new.manifest["remedy"]["weights"] == load_bundle(mixed).manifest["remedy"]["weights"]
+    assert [change["cause"] for change in new.manifest["remedy"]["changes"]] == ["exposure"]
+    assert new.manifest["remedy"]["weights"] == load_bundle(reweighted_digits).manifest["remedy"]["weights"]
     verified = load_bundle(link).load_reference_arrays()["drift.verified"]
-    assert verified[1] / max(verified[2], 1) > verified[0] / 4  # its reference and what is held against it look alike
+    # fewer than four times the requested false alarms: the reference looks like the held-out images
+    assert verified[1] / max(verified[2], 1) > verified[0] / 4
     assert "Adapted to a drift" in (link / "card.md").read_text()
-    assert main(["--link", str(link), "--roll-back"]) == 0 and link.resolve() == mixed
+    assert main(["--link", str(link), "--roll-back"]) == 0 and link.resolve() == reweighted_digits
 
 
-def test_few_requests_tell_no_shares(watched_digits, tmp_path, capsys):
+def test_few_requests_do_not_suffice_to_adapt_to_a_label_shift(monitored_digits, tmp_path, capsys):
     verdict = {"state": "drift", "cause": "label shift", "why": "label shift", "effects": [], "classes": {"0": 40}}
     (tmp_path / "verdict.json").write_text(json.dumps(verdict))
     out = str(tmp_path / "out")
-    assert main(["--bundle", str(watched_digits), "--verdict", str(tmp_path / "verdict.json"), "--out", out]) == 2
+    assert main(["--bundle", str(monitored_digits), "--verdict", str(tmp_path / "verdict.json"), "--out", out]) == 2
     assert "only 40 requests since the classes changed; wait for 300" in capsys.readouterr().err

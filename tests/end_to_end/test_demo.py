@@ -1,4 +1,4 @@
-"""make demo, but for its installation: the whole story, and whether what it tells stands in its records."""
+"""The whole of `make demo` after its installation, and its summary against its records."""
 
 import subprocess
 import sys
@@ -13,36 +13,37 @@ from tests.unit.dashboards.test_demo_report import require_numbers
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory):
+def finished_demo(tmp_path_factory):
     out = tmp_path_factory.mktemp("demo") / "runs" / "demo"
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "jobs.demo", "--out", str(out)], cwd=ROOT, capture_output=True, text=True
     )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    return out, done.stdout
+    assert result.returncode == 0, f"{result.stdout}\n{result.stderr}"
+    return out, result.stdout
 
 
-def test_it_comes_to_its_end_and_says_only_what_its_records_hold(told):
-    out, said = told
-    found = read_demo_records(out)
-    require_numbers(found)
-    for name, line in summarize_demo(found).items():
-        assert f"{name:8}{line}" in said
-    assert str(out / "index.html") in said
+def test_demo_ends_and_prints_the_summary_of_its_records(finished_demo):
+    out, stdout = finished_demo
+    records = read_demo_records(out)
+    require_numbers(records)
+    for name, line in summarize_demo(records).items():
+        assert f"{name:8}{line}" in stdout
+    assert str(out / "index.html") in stdout
 
 
-def test_the_light_cost_accuracy_and_it_came_back(told):
-    sent, found = read_json(told[0] / "story.json")["sent"], read_demo_records(told[0])
-    assert found.verdict["cause"] in ("colour temperature", "reflection")
+def test_new_light_costs_accuracy_and_the_adaptation_recovers_it(finished_demo):
+    out, _ = finished_demo
+    sent, records = read_json(out / "story.json")["sent"], read_demo_records(out)
+    assert records.verdict["cause"] in ("colour temperature", "reflection")
     assert sent["drift"]["accuracy"] < sent["clean"]["accuracy"] - 0.1
-    assert found.story["regained"] > 0.5
-    assert not any(one["unanswered"] for one in sent.values())
+    assert records.story["regained"] > 0.5
+    assert not any(phase["unanswered"] for phase in sent.values())
 
 
-def test_every_page_is_there_and_draws_itself(told, browser):
-    out, _ = told
+def test_every_page_exists_and_draws_itself(finished_demo, browser):
+    out, _ = finished_demo
     with browser.page((out / "index.html").as_uri()) as page:
-        links = page.locator("nav a").evaluate_all("all => all.map(one => one.getAttribute('href'))")
+        links = page.locator("nav a").evaluate_all("links => links.map(link => link.getAttribute('href'))")
         assert page.locator("#right .bars").count() or page.locator("#right svg").count()
     assert len(links) == 5
     for link in links:
@@ -50,14 +51,16 @@ def test_every_page_is_there_and_draws_itself(told, browser):
             assert page.title()
 
 
-def test_nothing_is_left_running(told):
-    out, _ = told
-    mine = [pid for pid in Path("/proc").iterdir() if pid.name.isdigit() and str(out) in command(pid)]
-    assert not mine
+def test_finished_demo_leaves_nothing_running(finished_demo):
+    out, _ = finished_demo
+    processes = [
+        folder for folder in Path("/proc").iterdir() if folder.name.isdigit() and str(out) in read_command_line(folder)
+    ]
+    assert not processes
 
 
-def command(pid):
+def read_command_line(process_folder):
     try:
-        return (pid / "cmdline").read_text().replace("\0", " ")
+        return (process_folder / "cmdline").read_text().replace("\0", " ")
     except OSError:
         return ""

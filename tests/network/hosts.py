@@ -1,7 +1,7 @@
-"""Hosts in miniature: network namespaces on a bridge, each by a link of its own rate, and what goes wrong with them.
+"""Simulated hosts: network namespaces on a bridge, each with a link of its own rate, and faults of links and hosts.
 
-A link is a pair of ends in the kernel; its rate is held on both by a token bucket, so that what is sent through it
-takes the time that it would take on a real one. Needs root and iproute2.
+A link is a pair of virtual Ethernet devices; a token bucket limits the rate of both, so that a transfer takes as long
+as on a real link of that rate. Needs root and iproute2.
 """
 
 import os
@@ -14,86 +14,86 @@ from itertools import count
 
 from jobs.cluster.processes import kill_processes, read_start_time
 
-NUMBERS = count(os.getpid() % 200)  # of lans of this process, so that two do not share names or addresses
+LAN_NUMBERS = count(os.getpid() % 200)  # numbers of this process's LANs, so that two share no names or addresses
 
 
 @dataclass(frozen=True)
 class Host:
-    """One of them."""
+    """A network namespace with an address on the bridge."""
 
     name: str
     address: str
 
-    def inside(self, *command: str) -> tuple[str, ...]:
-        """A command, as it runs on this host."""
+    def build_command(self, *command: str) -> tuple[str, ...]:
+        """Return the command line that runs a command on this host."""
         return ("ip", "netns", "exec", self.name, *command)
 
-    def link(self, state: str) -> None:
-        """`down` for a cable that was pulled, `up` again."""
-        told("ip", "link", "set", f"{self.name}-b", state)
+    def set_link(self, state: str) -> None:
+        """Set the link `down`, as if its cable were pulled, or `up` again."""
+        run_checked("ip", "link", "set", f"{self.name}-b", state)
 
-    def rated(self, megabits: float) -> None:
-        """The link's rate, both ways."""
-        shape = ("root", "tbf", "rate", f"{megabits}mbit", "burst", "256kb", "latency", "50ms")
-        told("tc", "qdisc", "replace", "dev", f"{self.name}-b", *shape)
-        told(*self.inside("tc", "qdisc", "replace", "dev", "eth0", *shape))
+    def set_rate(self, megabits: float) -> None:
+        """Limit the rate of the link in both directions, in Mbit/s."""
+        token_bucket = ("root", "tbf", "rate", f"{megabits}mbit", "burst", "256kb", "latency", "50ms")
+        run_checked("tc", "qdisc", "replace", "dev", f"{self.name}-b", *token_bucket)
+        run_checked(*self.build_command("tc", "qdisc", "replace", "dev", "eth0", *token_bucket))
 
-    def processes(self) -> list[int]:
-        """Ids of all that run on it."""
-        return [int(word) for word in told("ip", "netns", "pids", self.name).split()]
+    def list_processes(self) -> list[int]:
+        """Return the ids of the processes on this host."""
+        return [int(pid) for pid in run_checked("ip", "netns", "pids", self.name).split()]
 
-    def dies(self) -> None:
-        """All its processes at once, as when the power goes."""
-        self.link("down")  # nobody hears of it
-        kill_processes({pid: read_start_time(pid) for pid in self.processes()})
+    def kill(self) -> None:
+        """Kill all processes of this host at once, as a power failure does."""
+        self.set_link("down")  # so that no other host is notified
+        kill_processes({pid: read_start_time(pid) for pid in self.list_processes()})
 
 
-def possible() -> str | None:
-    """Why hosts cannot be made here; None if they can."""
+def find_missing_requirement() -> str | None:
+    """Return why hosts cannot be created on this machine, or None if they can."""
     if os.geteuid() != 0:
-        return "hosts in network namespaces take root"
+        return "hosts in network namespaces need root"
     missing = [name for name in ("ip", "tc") if shutil.which(name) is None]
-    return f"hosts in network namespaces take {' and '.join(missing)} (iproute2)" if missing else None
+    return f"hosts in network namespaces need {' and '.join(missing)} (iproute2)" if missing else None
 
 
 @contextmanager
-def lan(hosts: int, megabits: float | None = None) -> Iterator[list[Host]]:
-    """So many hosts on one bridge, until the end of the block; links without a rate are as fast as memory."""
-    number = next(NUMBERS) % 250
-    bridge, found = f"eq{number}", []
+def create_lan(host_count: int, megabits: float | None = None) -> Iterator[list[Host]]:
+    """Create hosts on one bridge for the length of the block; links without a rate are as fast as memory."""
+    number = next(LAN_NUMBERS) % 250
+    bridge, hosts = f"eq{number}", []
     with ExitStack() as stack:
-        told("ip", "link", "add", bridge, "type", "bridge")
-        stack.callback(told, "ip", "link", "delete", bridge)
-        told("ip", "link", "set", bridge, "up")
-        for place in range(1, hosts + 1):
-            host = Host(f"eq{number}h{place}", f"10.{number}.0.{place}")
-            stack.enter_context(joined(host, bridge))
+        run_checked("ip", "link", "add", bridge, "type", "bridge")
+        stack.callback(run_checked, "ip", "link", "delete", bridge)
+        run_checked("ip", "link", "set", bridge, "up")
+        for index in range(1, host_count + 1):
+            host = Host(f"eq{number}h{index}", f"10.{number}.0.{index}")
+            stack.enter_context(attach_host(host, bridge))
             if megabits:
-                host.rated(megabits)
-            found.append(host)
-        yield found
+                host.set_rate(megabits)
+            hosts.append(host)
+        yield hosts
 
 
 @contextmanager
-def joined(host: Host, bridge: str) -> Iterator[None]:
-    """A namespace, linked to the bridge."""
-    told("ip", "netns", "add", host.name)
+def attach_host(host: Host, bridge: str) -> Iterator[None]:
+    """Create the namespace of a host and its link to the bridge, for the length of the block."""
+    run_checked("ip", "netns", "add", host.name)
     try:
-        end = f"{host.name}-b"
-        told("ip", "link", "add", end, "type", "veth", "peer", "name", "eth0", "netns", host.name)
-        told("ip", "link", "set", end, "master", bridge, "up")
+        device = f"{host.name}-b"
+        run_checked("ip", "link", "add", device, "type", "veth", "peer", "name", "eth0", "netns", host.name)
+        run_checked("ip", "link", "set", device, "master", bridge, "up")
         for command in (("addr", "add", f"{host.address}/24", "dev", "eth0"), ("link", "set", "eth0", "up")):
-            told(*host.inside("ip", *command))
-        told(*host.inside("ip", "link", "set", "lo", "up"))
+            run_checked(*host.build_command("ip", *command))
+        run_checked(*host.build_command("ip", "link", "set", "lo", "up"))
         yield
     finally:
-        kill_processes({pid: read_start_time(pid) for pid in host.processes()})
-        told("ip", "netns", "delete", host.name)
+        kill_processes({pid: read_start_time(pid) for pid in host.list_processes()})
+        run_checked("ip", "netns", "delete", host.name)
 
 
-def told(*command: str) -> str:
-    """A command that must go well; what it says."""
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
-    return done.stdout
+def run_checked(*command: str) -> str:
+    """Run a command and return its output; raise RuntimeError if it fails."""
+    result = subprocess.run(command, capture_output=True, text=True)
+    if result.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {result.stderr.strip()}")
+    return result.stdout

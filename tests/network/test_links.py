@@ -1,4 +1,4 @@
-"""A sweep over hosts with slow links finds what was set, and tells what more hosts would take."""
+"""A sweep over hosts with slow links recovers the rate of the links and predicts the step time of more hosts."""
 
 import json
 import subprocess
@@ -6,25 +6,28 @@ import sys
 
 import pytest
 
-from tests.network.hosts import lan, possible
-from tests.network.spread_workers import spread
+from tests.network.hosts import create_lan, find_missing_requirement
+from tests.network.spread_workers import start_spread_cluster
 from tests.support.ray_cluster import ROOT
 
-pytestmark = pytest.mark.skipif(possible() is not None, reason=str(possible()))
-RATE = 100.0  # Mbit/s
+pytestmark = pytest.mark.skipif(find_missing_requirement() is not None, reason=str(find_missing_requirement()))
+LINK_MEGABITS = 100.0
 
 
-def test_a_sweep_of_two_hosts_recovers_the_rate_of_the_links_and_foretells_four(tmp_path):
-    asked = ("jobs.sweep", "--workload", "tests.network.wide_model:wide", "--workers", "1", "2", "--batch-size", "4:16")
-    with lan(3, RATE) as hosts, spread(hosts) as ray:
-        swept = ray.run(sys.executable, "-m", *asked, "--budget-seconds", "20", "--out", str(tmp_path / "sweep"))
-        assert (tmp_path / "sweep" / "exchange.csv").exists(), swept.stderr
+def test_sweep_of_two_hosts_recovers_the_link_rate_and_predicts_four_hosts(tmp_path):
+    flags = ("--workload", "tests.network.wide_model:wide", "--workers", "1", "2", "--batch-size", "4:16")
+    with create_lan(3, LINK_MEGABITS) as hosts, start_spread_cluster(hosts) as ray:
+        sweep = ray.run(
+            sys.executable, "-m", "jobs.sweep", *flags, "--budget-seconds", "20", "--out", str(tmp_path / "sweep")
+        )
+        assert (tmp_path / "sweep" / "exchange.csv").exists(), sweep.stderr
     tables = [f"--{name}={tmp_path / 'sweep' / f'{name}.csv'}" for name in ("system", "exchange")]
-    planning = (sys.executable, "-m", "jobs.plan", *tables, "--predict-at", "4x4", "--out", str(tmp_path / "plan"))
-    assert subprocess.run(planning, cwd=ROOT).returncode == 0
-    facts = json.loads((tmp_path / "plan" / "plan.json").read_text())["system"]
-    assert facts["identifiable"] and not facts["missing"]
-    assert 8e-6 * facts["links"]["between"]["bytes_a_second"]["value"] == pytest.approx(RATE, rel=0.1)
-    at_four = {row["batch"]: row["seconds"] for row in facts["predictions"] if row["nodes"] == 4}
-    ring = 1.5 * facts["parameters"]["between_volume"]  # what four hosts send, over what two do
-    assert all(ring < at_four[batch] < 2 * ring for batch in (4, 8, 16))
+    plan_command = (sys.executable, "-m", "jobs.plan", *tables, "--predict-at", "4x4", "--out", str(tmp_path / "plan"))
+    assert subprocess.run(plan_command, cwd=ROOT).returncode == 0
+    system = json.loads((tmp_path / "plan" / "plan.json").read_text())["system"]
+    assert system["identifiable"] and not system["missing"]
+    assert 8e-6 * system["links"]["between"]["bytes_a_second"]["value"] == pytest.approx(LINK_MEGABITS, rel=0.1)
+    predicted = {row["batch"]: row["seconds"] for row in system["predictions"] if row["nodes"] == 4}
+    # in a ring of four, each host sends 1.5 times as much as in a ring of two
+    ring = 1.5 * system["parameters"]["between_volume"]
+    assert all(ring < predicted[batch] < 2 * ring for batch in (4, 8, 16))

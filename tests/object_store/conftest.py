@@ -1,4 +1,4 @@
-"""A store that speaks S3, on this machine, and a Ray whose environment has the credentials for it."""
+"""A local S3 server, and a Ray cluster whose environment has the credentials for it."""
 
 import json
 import os
@@ -18,39 +18,36 @@ from tests.support.ray_cluster import ROOT, start_cluster
 
 SERVER = ROOT / ".venv" / "moto" / "bin" / "moto_server"
 BUCKET = "bucket"
-PATIENCE = "20"
-"""seconds: one attempt that hangs takes 15 of them"""
+STORE_RETRY_SECONDS = "20"
+"""one attempt that hangs takes 15 of them"""
 
 
 @dataclass
-class Store:
-    """The server, and what lies in its bucket."""
+class ObjectStore:
+    """A running S3 server with one bucket."""
 
     process: subprocess.Popen[bytes]
     address: str
     client: Any
 
-    def names(self, under: str) -> list[str]:
-        """Of all that lies below."""
-        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=under + "/")
-        return [one["Key"].removeprefix(under + "/") for page in pages for one in page.get("Contents", [])]
+    def list_names(self, folder: str) -> list[str]:
+        """Return the names of all objects below a folder, relative to it."""
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=folder + "/")
+        return [entry["Key"].removeprefix(folder + "/") for page in pages for entry in page.get("Contents", [])]
 
-    def read(self, name: str) -> bytes:
-        """One of them."""
-        found: bytes = self.client.get_object(Bucket=BUCKET, Key=name)["Body"].read()
-        return found
+    def read_bytes(self, name: str) -> bytes:
+        content: bytes = self.client.get_object(Bucket=BUCKET, Key=name)["Body"].read()
+        return content
 
-    def json(self, name: str) -> Any:
-        """One of them."""
-        return json.loads(self.read(name))
+    def read_json(self, name: str) -> Any:
+        return json.loads(self.read_bytes(name))
 
-    def record(self, run: str) -> Record:
-        """Of a run that has ended."""
-        return Record.from_json(self.json(f"{run}/record.json"))
+    def read_record(self, run: str) -> Record:
+        return Record.from_json(self.read_json(f"{run}/record.json"))
 
     @contextmanager
-    def away(self) -> Iterator[None]:
-        """Who asks it something within the block gets no answer."""
+    def pause(self) -> Iterator[None]:
+        """Stop the server for the length of the block: requests get no reply."""
         os.kill(self.process.pid, signal.SIGSTOP)
         try:
             yield
@@ -59,37 +56,37 @@ class Store:
 
 
 @pytest.fixture(scope="session")
-def variables():
-    """What the environment holds for the client of a store, wherever it runs."""
+def store_environment():
+    """Environment variables with the address of the store and the credentials for it."""
     (port,) = find_free_ports(1)
     return {
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
         "AWS_ACCESS_KEY_ID": "tester",
         "AWS_SECRET_ACCESS_KEY": "not-to-be-seen",
         "AWS_DEFAULT_REGION": "us-east-1",
-        "EQUIPOISE_STORE_RETRY_SECONDS": PATIENCE,
+        "EQUIPOISE_STORE_RETRY_SECONDS": STORE_RETRY_SECONDS,
     }
 
 
 @pytest.fixture(scope="session")
-def store(variables, tmp_path_factory):
-    address = variables["AWS_ENDPOINT_URL"]
+def store(store_environment, tmp_path_factory):
+    address = store_environment["AWS_ENDPOINT_URL"]
     log = tmp_path_factory.mktemp("store") / "log"
-    with log.open("wb") as said:
-        words = [str(SERVER), "-H", "127.0.0.1", "-p", address.rpartition(":")[2]]
-        process = subprocess.Popen(words, stdout=said, stderr=said)
+    with log.open("wb") as output:
+        command = [str(SERVER), "-H", "127.0.0.1", "-p", address.rpartition(":")[2]]
+        process = subprocess.Popen(command, stdout=output, stderr=output)
     client = boto3.client(
         "s3",
         endpoint_url=address,
-        aws_access_key_id=variables["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=variables["AWS_SECRET_ACCESS_KEY"],
-        region_name=variables["AWS_DEFAULT_REGION"],
+        aws_access_key_id=store_environment["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=store_environment["AWS_SECRET_ACCESS_KEY"],
+        region_name=store_environment["AWS_DEFAULT_REGION"],
     )
     try:
         wait_until(lambda: process.poll() is not None or "Running on" in log.read_text(), 60, "the store's start")
         assert process.poll() is None, log.read_text()
         client.create_bucket(Bucket=BUCKET)
-        yield Store(process, address, client)
+        yield ObjectStore(process, address, client)
     finally:
         client.close()
         process.kill()
@@ -97,6 +94,6 @@ def store(variables, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def cluster(store, variables):
-    with start_cluster(**variables) as made:
-        yield made
+def cluster(store, store_environment):
+    with start_cluster(**store_environment) as cluster:
+        yield cluster

@@ -1,4 +1,4 @@
-"""Private parts of Ray are where jobs look for them, and do what jobs rely on."""
+"""Private parts of Ray exist where jobs look for them, and behave as jobs rely on."""
 
 import copy
 import inspect
@@ -23,7 +23,7 @@ from jobs.ray_train.stopping import find_store_error
 from jobs.ray_train.trainer import SKIPPED_CALLBACKS, build_trainer
 from tests.support.ray_cluster import ROOT
 
-OWN_RAY = """
+AUTOSCALING_SCRIPT = """
 import json, os
 import jobs
 jobs.isolate_local_ray()
@@ -39,10 +39,10 @@ config.max_resources["CPU"] = 20
 internals.put_cluster_config(config)
 facts = {
     "before": before,
-    "kinds": resources.autoscaler_node_types(),
-    "most": resources.max_slots(1, False),
-    "free": resources.free_slots(1, False),
-    "max": internals.state.get_max_resources_from_cluster_config(),
+    "node_types": resources.autoscaler_node_types(),
+    "max_slots": resources.max_slots(1, False),
+    "free_slots": resources.free_slots(1, False),
+    "max_resources": internals.state.get_max_resources_from_cluster_config(),
 }
 print(json.dumps(facts), flush=True)
 resources.shutdown_and_exit(7)
@@ -50,62 +50,64 @@ resources.shutdown_and_exit(7)
 
 
 @pytest.mark.parametrize("name", ray_internals.__all__)
-def test_every_name_is_there(name):
+def test_every_exported_name_exists(name):
     assert getattr(ray_internals, name) is not None
 
 
-def test_no_other_name_is_made_up():
+def test_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
         _ = ray_internals.Nonsense
 
 
-def test_a_cluster_is_told_how_far_it_may_grow_and_ends_with_its_process():
-    with TemporaryDirectory(prefix="eq-", dir="/tmp") as place:  # paths of Ray's sockets must be short
+def test_cluster_config_sets_the_slot_limit_and_ray_ends_with_its_process():
+    with TemporaryDirectory(prefix="eq-", dir="/tmp") as folder:  # paths of Ray's sockets must be short
         variables = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-        done = subprocess.run(
-            (sys.executable, "-c", OWN_RAY),
-            env=variables | {"RAY_TMPDIR": place},
+        result = subprocess.run(
+            (sys.executable, "-c", AUTOSCALING_SCRIPT),
+            env=variables | {"RAY_TMPDIR": folder},
             cwd=ROOT,
             capture_output=True,
             text=True,
             timeout=120,
         )
-        assert done.returncode == 7, done.stderr
-        assert not find_raylets(place)
-    facts = json.loads(done.stdout.splitlines()[-1])
+        assert result.returncode == 7, result.stderr
+        assert not find_raylets(folder)
+    facts = json.loads(result.stdout.splitlines()[-1])
     assert facts["before"] == [None, [], 2]
-    assert facts["kinds"] == [[{"CPU": 4}, 8]]
-    assert (facts["most"], facts["free"], facts["max"]["CPU"]) == (20, 2, 20)
+    assert facts["node_types"] == [[{"CPU": 4}, 8]]
+    assert (facts["max_slots"], facts["free_slots"], facts["max_resources"]["CPU"]) == (20, 2, 20)
 
 
-@pytest.mark.filterwarnings("ignore:`use_:DeprecationWarning")  # Ray Data's, of itself
-def test_the_trainer_leaves_out_two_callbacks_of_ray_and_no_more(tmp_path):
-    made = build_trainer(
+@pytest.mark.filterwarnings("ignore:`use_:DeprecationWarning")  # from inside Ray Data
+def test_trainer_leaves_out_only_the_skipped_callbacks(tmp_path):
+    trainer = build_trainer(
         print, {}, TrainConfig(workload="digits", workers=4, threads=2), tmp_path / "x", gpu=False, min_workers=2
     )
-    usual, ours = TorchTrainer._create_default_callbacks(made), made._create_default_callbacks()
-    left_out = [type(one) for one in usual if type(one) not in map(type, ours)]
-    assert set(left_out) == set(SKIPPED_CALLBACKS)
-    assert len(ours) == len(usual) - len(SKIPPED_CALLBACKS)
-    assert all(isinstance(one, ray_internals.RayTrainCallback) for one in usual)
+    default = TorchTrainer._create_default_callbacks(trainer)
+    ours = trainer._create_default_callbacks()
+    missing = [type(callback) for callback in default if type(callback) not in map(type, ours)]
+    assert set(missing) == set(SKIPPED_CALLBACKS)
+    assert len(ours) == len(default) - len(SKIPPED_CALLBACKS)
+    assert all(isinstance(callback, ray_internals.RayTrainCallback) for callback in default)
 
 
-def test_an_error_of_the_store_is_found_behind_ray_s_own():
+def test_store_error_is_found_in_the_error_of_the_ray_controller():
     assert find_store_error(ray.train.ControllerError(StoreUnavailable("gone"))).args == ("gone",)
 
 
-def test_the_provider_of_local_nodes_is_the_one_that_is_built_on(monkeypatch):
+def test_local_node_provider_matches_the_interface_of_its_base(monkeypatch):
     monkeypatch.setenv("RAY_FAKE_CLUSTER", "1")
     name = "_create_node_with_resources_and_labels"
-    own, theirs = (
-        inspect.signature(getattr(one, name)) for one in (LocalNodeProvider, ray_internals.FakeMultiNodeProvider)
+    own_signature, ray_signature = (
+        inspect.signature(getattr(provider, name))
+        for provider in (LocalNodeProvider, ray_internals.FakeMultiNodeProvider)
     )
-    assert list(own.parameters) == list(theirs.parameters)
-    made = LocalNodeProvider({"gcs_address": "127.0.0.1:1", "head_node_id": "head"}, "x")
-    assert made._gcs_address == "127.0.0.1:1"
-    assert [*made._nodes] == ["head"]
-    assert made._next_hex_node_id() != made._next_hex_node_id()
-    with made.lock:
+    assert list(own_signature.parameters) == list(ray_signature.parameters)
+    provider = LocalNodeProvider({"gcs_address": "127.0.0.1:1", "head_node_id": "head"}, "x")
+    assert provider._gcs_address == "127.0.0.1:1"
+    assert [*provider._nodes] == ["head"]
+    assert provider._next_hex_node_id() != provider._next_hex_node_id()
+    with provider.lock:
         params = ray_internals.RayParams(runtime_env_dir_name="x", env_vars={}, labels={}, resources={})
     assert params.runtime_env_dir_name == "x"
     constants = ray_internals.ray_constants
@@ -113,7 +115,7 @@ def test_the_provider_of_local_nodes_is_the_one_that_is_built_on(monkeypatch):
     assert {"head", "shutdown_at_exit", "spawn_reaper"} <= set(inspect.signature(ray_internals.Node).parameters)
 
 
-def test_ray_checks_a_cluster_file():
+def test_ray_validates_a_cluster_file():
     config = yaml.safe_load(Path(ROOT, "cluster.local.yaml").read_text())
     ray_internals.validate_config(ray_internals.prepare_config(copy.deepcopy(config)))
     with pytest.raises(Exception, match="nonsense"):

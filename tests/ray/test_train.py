@@ -1,4 +1,4 @@
-"""jobs.train as a user starts it, on a real cluster, with real failures."""
+"""jobs.train as users start it, on a real cluster and with real failures."""
 
 import json
 import os
@@ -15,67 +15,69 @@ from jobs.train import main
 from tests.support.ray_cluster import list_descendants
 from tests.support.run_observer import print_duration, print_repeated_laps, read_laps
 
-LONG = ["--workers", 2, "--batch-size", 16, "--max-examples", 40_000, "--target", 2.0, "--eval-every", 2000]
-"""a run of several seconds of training, so that it can be disturbed"""
+LONG_RUN_FLAGS = ["--workers", 2, "--batch-size", 16, "--max-examples", 40_000, "--target", 2.0, "--eval-every", 2000]
+"""options of a run that trains for several seconds, long enough to be disturbed"""
 
 
-def record(out):
+def read_record(out):
     return Record.from_json(json.loads((out / "record.json").read_text()))
 
 
-def weights(out):
+def load_weights(out):
     return load_file(out / "model.safetensors")
 
 
-def same(one, other):
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+def are_weights_equal(first, second):
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
-def saved(out):
-    """Whether a checkpoint is complete."""
+def has_checkpoint(out):
+    """Return whether a checkpoint is complete."""
     return (out / "checkpoints" / "checkpoint_manager_snapshot.json").exists()
 
 
 @pytest.fixture(scope="module")
-def undisturbed(cluster, tmp_path_factory):
+def undisturbed_run(cluster, tmp_path_factory):
     out = tmp_path_factory.mktemp("undisturbed") / "run"
-    done = cluster.run(*cluster.train(*LONG, "--out", out))
-    assert done.returncode == 0, done.stderr
+    result = cluster.run(*cluster.build_train_command(*LONG_RUN_FLAGS, "--out", out))
+    assert result.returncode == 0, result.stderr
     return out
 
 
-# First: Ray keeps the slots of a job that was killed reserved for elastic runs for a minute or two.
-def test_an_elastic_run_takes_the_workers_there_are_and_is_the_same_run(cluster, tmp_path):
+# This test must come first: Ray reserves the slots of a killed job for elastic runs for a minute or two.
+def test_elastic_run_uses_the_free_workers_and_ends_with_the_same_weights(cluster, tmp_path):
     out = tmp_path / "run"
-    few = ["--batch-size", 8, "--max-examples", 3200, "--target", 2.0, "--precision", "fp64"]
-    done = cluster.run(*cluster.train(*few, "--workers", "1:4", "--out", out))
-    assert done.returncode == 0, done.stderr
-    assert {lap.workers for lap in record(out).laps} == {2}
-    assert record(out).config.global_batch == 32
-    alone = tmp_path / "alone"
-    assert cluster.run(*cluster.train(*few, "--grad-accumulation", 4, "--out", alone)).returncode == 0
-    one, other = weights(out), weights(alone)
-    assert all(torch.allclose(one[name], other[name], rtol=1e-10, atol=1e-12) for name in one)
+    flags = ["--batch-size", 8, "--max-examples", 3200, "--target", 2.0, "--precision", "fp64"]
+    result = cluster.run(*cluster.build_train_command(*flags, "--workers", "1:4", "--out", out))
+    assert result.returncode == 0, result.stderr
+    assert {lap.workers for lap in read_record(out).laps} == {2}
+    assert read_record(out).config.global_batch == 32
+    single = tmp_path / "single"
+    assert cluster.run(*cluster.build_train_command(*flags, "--grad-accumulation", 4, "--out", single)).returncode == 0
+    elastic_weights, single_weights = load_weights(out), load_weights(single)
+    assert all(
+        torch.allclose(elastic_weights[name], single_weights[name], rtol=1e-10, atol=1e-12) for name in elastic_weights
+    )
 
 
-def test_a_run_leaves_its_record_and_its_model_and_the_same_command_says_so(cluster, tmp_path):
+def test_finished_run_has_record_and_model_and_is_not_repeated(cluster, tmp_path):
     out = tmp_path / "runs" / "x"
-    asked = cluster.train("--workers", 2, "--lr", 0.05, "--seed", 0, "--target", 0.9, "--out", out)
-    done = cluster.run(*asked)
-    assert done.returncode == 0, done.stderr
-    found = record(out)
-    assert found.reached and found.status == "reached_target"
-    assert found.laps[-1].metric >= 0.9 and found.laps[-1].workers == 2
-    assert found.laps[-2].seen < found.examples_to_target <= found.laps[-1].seen
-    assert found.test > 0.8
-    assert found.machine["cores"] >= 1
+    command = cluster.build_train_command("--workers", 2, "--lr", 0.05, "--seed", 0, "--target", 0.9, "--out", out)
+    result = cluster.run(*command)
+    assert result.returncode == 0, result.stderr
+    record = read_record(out)
+    assert record.reached and record.status == "reached_target"
+    assert record.laps[-1].metric >= 0.9 and record.laps[-1].workers == 2
+    assert record.laps[-2].seen < record.examples_to_target <= record.laps[-1].seen
+    assert record.test > 0.8
+    assert record.machine["cores"] >= 1
     assert (
-        len([text for text in done.stdout.splitlines() if text.startswith("step ")])
-        == len(found.laps)
+        len([line for line in result.stdout.splitlines() if line.startswith("step ")])
+        == len(record.laps)
         == len(read_laps(out))
     )
-    assert all(value.isfinite().all() for value in weights(out).values())
-    assert sorted(p.name for p in out.iterdir()) == [
+    assert all(value.isfinite().all() for value in load_weights(out).values())
+    assert sorted(path.name for path in out.iterdir()) == [
         ".lock",
         "checkpoints",
         "laps.jsonl",
@@ -85,81 +87,81 @@ def test_a_run_leaves_its_record_and_its_model_and_the_same_command_says_so(clus
         "trial.json",
     ]
     before = (out / "record.json").read_bytes()
-    again = cluster.run(*asked)
-    assert again.returncode == 0
-    assert "has ended: nothing to do" in again.stdout
+    repeated = cluster.run(*command)
+    assert repeated.returncode == 0
+    assert "has ended: nothing to do" in repeated.stdout
     assert (out / "record.json").read_bytes() == before
-    other = cluster.run(*asked, "--lr", "0.1")
-    assert other.returncode == 2
-    assert "lr is 0.05, requested 0.1" in other.stderr
+    contradicting = cluster.run(*command, "--lr", "0.1")
+    assert contradicting.returncode == 2
+    assert "lr is 0.05, requested 0.1" in contradicting.stderr
 
 
-def workers_of(cluster):
+def list_train_worker_pids(cluster):
     return [
         pid for pid, command in list_descendants(cluster.head_pid).items() if command.startswith("ray::RayTrainWorker")
     ]
 
 
-def test_a_worker_killed_in_mid_run_changes_nothing(cluster, undisturbed, tmp_path, capsys):
+def test_killed_worker_does_not_change_the_weights(cluster, undisturbed_run, tmp_path, capsys):
     out = tmp_path / "run"
-    running = cluster.start(*cluster.train(*LONG, "--out", out))
-    wait_until(lambda: saved(out) or running.poll() is not None)
-    victims = workers_of(cluster)
-    assert len(victims) == 2, running.communicate()
+    process = cluster.start(*cluster.build_train_command(*LONG_RUN_FLAGS, "--out", out))
+    wait_until(lambda: has_checkpoint(out) or process.poll() is not None)
+    victims = list_train_worker_pids(cluster)
+    assert len(victims) == 2, process.communicate()
     os.kill(victims[1], signal.SIGKILL)
     before = read_laps(out)
     with print_duration("worker killed: next lap", capsys):
-        wait_until(lambda: running.poll() is not None or len(read_laps(out)) > len(before), 120, "a lap")
-    _said, err = running.communicate(timeout=240)
-    assert running.returncode == 0, err
+        wait_until(lambda: process.poll() is not None or len(read_laps(out)) > len(before), 120, "a lap")
+    _, stderr = process.communicate(timeout=240)
+    assert process.returncode == 0, stderr
     assert victims[1] not in list_descendants(cluster.head_pid)
     print_repeated_laps(before, read_laps(out), capsys)
-    assert same(weights(out), weights(undisturbed))
-    assert [lap.loss for lap in record(out).laps] == [lap.loss for lap in record(undisturbed).laps]
+    assert are_weights_equal(load_weights(out), load_weights(undisturbed_run))
+    assert [lap.loss for lap in read_record(out).laps] == [lap.loss for lap in read_record(undisturbed_run).laps]
 
 
-def test_a_job_killed_and_submitted_again_changes_nothing(cluster, undisturbed, tmp_path, capsys):
+def test_killed_and_resubmitted_job_does_not_change_the_weights(cluster, undisturbed_run, tmp_path, capsys):
     out = tmp_path / "run"
-    running = cluster.start(*cluster.train(*LONG, "--out", out))
-    wait_until(lambda: saved(out) or running.poll() is not None)
-    os.killpg(running.pid, signal.SIGKILL)
-    assert running.wait() == -signal.SIGKILL
+    process = cluster.start(*cluster.build_train_command(*LONG_RUN_FLAGS, "--out", out))
+    wait_until(lambda: has_checkpoint(out) or process.poll() is not None)
+    os.killpg(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
     assert not (out / "record.json").exists()
     with print_duration("driver killed: its workers gone", capsys):
-        wait_until(lambda: not workers_of(cluster))
+        wait_until(lambda: not list_train_worker_pids(cluster))
     before = read_laps(out)
-    again = cluster.start(*cluster.train(*LONG, "--out", out))
+    resumed = cluster.start(*cluster.build_train_command(*LONG_RUN_FLAGS, "--out", out))
     with print_duration("the same command: next lap", capsys):
-        wait_until(lambda: again.poll() is not None or len(read_laps(out)) > len(before), 120, "a lap")
-    _, err = again.communicate(timeout=240)
-    assert again.returncode == 0, err
+        wait_until(lambda: resumed.poll() is not None or len(read_laps(out)) > len(before), 120, "a lap")
+    _, stderr = resumed.communicate(timeout=240)
+    assert resumed.returncode == 0, stderr
     print_repeated_laps(before, read_laps(out), capsys)
-    assert same(weights(out), weights(undisturbed))
+    assert are_weights_equal(load_weights(out), load_weights(undisturbed_run))
 
 
-def test_sigterm_leaves_a_checkpoint_and_says_what_to_do(cluster, tmp_path):
+def test_sigterm_leaves_a_checkpoint_and_tells_how_to_resume(cluster, tmp_path):
     out = tmp_path / "run"
-    running = cluster.start(*cluster.train(*LONG, "--out", out))
-    wait_until(lambda: len(read_laps(out)) >= 2 or running.poll() is not None)
-    running.send_signal(signal.SIGTERM)
-    said, err = running.communicate(timeout=60)
-    assert running.returncode == 143, err
-    assert "the same command resumes" in said
-    assert saved(out)
+    process = cluster.start(*cluster.build_train_command(*LONG_RUN_FLAGS, "--out", out))
+    wait_until(lambda: len(read_laps(out)) >= 2 or process.poll() is not None)
+    process.send_signal(signal.SIGTERM)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 143, stderr
+    assert "the same command resumes" in stdout
+    assert has_checkpoint(out)
     assert not (out / "record.json").exists()
     assert not (out / "stop").exists()
 
 
-def test_a_target_never_reached_is_no_failure(undisturbed):
-    facts = json.loads((undisturbed / "record.json").read_text())
-    assert (facts["status"], facts["examples_to_target"]) == ("max_examples", None)
+def test_run_that_misses_its_target_has_status_max_examples(undisturbed_run):
+    contents = json.loads((undisturbed_run / "record.json").read_text())
+    assert (contents["status"], contents["examples_to_target"]) == ("max_examples", None)
 
 
-def test_a_loss_that_blows_up_is_a_failed_record_without_a_model(cluster, tmp_path):
+def test_diverging_loss_gives_a_failed_record_and_no_model(cluster, tmp_path):
     out = tmp_path / "run"
-    done = cluster.run(*cluster.train("--lr", 1e6, "--out", out))
-    assert done.returncode == 1
-    assert record(out).failed and record(out).reason.startswith("the loss was nan at step")
+    result = cluster.run(*cluster.build_train_command("--lr", 1e6, "--out", out))
+    assert result.returncode == 1
+    assert read_record(out).failed and read_record(out).reason.startswith("the loss was nan at step")
     assert not (out / "model.safetensors").exists()
 
 
@@ -171,24 +173,24 @@ def test_a_loss_that_blows_up_is_a_failed_record_without_a_model(cluster, tmp_pa
         (["--threads", 8], "cannot run 1 worker: the cluster holds at most 0 slots of 8 CPU"),
     ],
 )
-def test_more_than_the_cluster_can_hold_is_refused_at_once(cluster, tmp_path, arguments, sentence):
+def test_more_workers_than_the_cluster_can_hold_are_refused_at_once(cluster, tmp_path, arguments, sentence):
     out = tmp_path / "run"
-    done = cluster.run(*cluster.train("--out", out, *arguments), timeout=60)
-    assert done.returncode == 2
-    assert sentence in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert done.stdout == ""
+    result = cluster.run(*cluster.build_train_command("--out", out, *arguments), timeout=60)
+    assert result.returncode == 2
+    assert sentence in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert result.stdout == ""
     assert not out.exists()
 
 
-def asked(monkeypatch, capsys, out, *arguments):
-    """Exit status, and what was said, of a command that is refused before it needs a cluster."""
-    words = ["train", "--workload", "digits", "--out", str(out), *map(str, arguments)]
-    monkeypatch.setattr(sys, "argv", words)
+def run_refused_command(monkeypatch, capsys, out, *flags):
+    """Return exit status and stderr of a training command that is refused before it needs a cluster."""
+    arguments = ["train", "--workload", "digits", "--out", str(out), *map(str, flags)]
+    monkeypatch.setattr(sys, "argv", arguments)
     try:
         status = main()
-    except SystemExit as end:
-        status = end.code
+    except SystemExit as error:
+        status = error.code
     return status, " ".join(capsys.readouterr().err.replace("│", " ").replace("|", " ").split())
 
 
@@ -207,17 +209,17 @@ def asked(monkeypatch, capsys, out, *arguments):
         (["--bach", 32], "--bach"),
     ],
 )
-def test_what_makes_no_trial_is_one_sentence(tmp_path, monkeypatch, capsys, arguments, sentence):
-    status, said = asked(monkeypatch, capsys, tmp_path / "run", *arguments)
+def test_invalid_options_are_refused_with_one_sentence(tmp_path, monkeypatch, capsys, arguments, sentence):
+    status, stderr = run_refused_command(monkeypatch, capsys, tmp_path / "run", *arguments)
     assert status == 2
-    assert sentence in said
+    assert sentence in stderr
     assert not (tmp_path / "run").exists()
 
 
-def test_a_place_that_cannot_be_written_is_refused(tmp_path, monkeypatch, capsys):
+def test_unwritable_output_folder_is_refused(tmp_path, monkeypatch, capsys):
     (tmp_path / "file").touch()
     out = tmp_path / "file" / "run"
-    assert asked(monkeypatch, capsys, out) == (
+    assert run_refused_command(monkeypatch, capsys, out) == (
         2,
         f"error: cannot write to {out}: {tmp_path}/file is a file, not a folder",
     )

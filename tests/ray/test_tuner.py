@@ -1,4 +1,4 @@
-"""jobs.sweep on a real cluster: both curves, a plan, and a driver that dies on the way."""
+"""jobs.sweep on a real cluster: both curves, a plan, and a killed driver."""
 
 import json
 import os
@@ -15,32 +15,45 @@ from equipoise.training.loop import Training
 from jobs.ray_tune.single_worker_trial import build_trial_config
 
 
-def command(out, *more):
-    words = ["--workload", "digits", "--workers", 1, 2, "--batch-size", "16:64", "--target", 0.9, "--out", out, *more]
-    return [sys.executable, "-m", "jobs.sweep", *map(str, words)]
+def build_sweep_command(out, *flags):
+    arguments = [
+        "--workload",
+        "digits",
+        "--workers",
+        1,
+        2,
+        "--batch-size",
+        "16:64",
+        "--target",
+        0.9,
+        "--out",
+        out,
+        *flags,
+    ]
+    return [sys.executable, "-m", "jobs.sweep", *map(str, arguments)]
 
 
-def ended(out):
-    """Trials that ended, by file, with what their file holds."""
+def read_ended_trials(out):
+    """Return the text of the file of each trial that has ended, by file name."""
     files = {path.name: path.read_text() for path in (out / "trials").glob("*.json")} if out.exists() else {}
     unfinished = ("running", "cut_off")
     return {name: text for name, text in files.items() if json.loads(text)["status"] not in unfinished}
 
 
-def test_a_sweep_whose_driver_is_killed_goes_on_and_repeats_no_trial(cluster, tmp_path):
+def test_sweep_with_a_killed_driver_resumes_and_repeats_no_trial(cluster, tmp_path):
     out = tmp_path / "sweep"
-    first = cluster.start(*command(out, "--budget-seconds", 200))  # ends with its third trial
+    first = cluster.start(*build_sweep_command(out, "--budget-seconds", 200))  # killed after its third trial
     deadline = time.monotonic() + 240
-    while len(ended(out)) < 3:
+    while len(read_ended_trials(out)) < 3:
         assert first.poll() is None, first.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.2)
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
-    before = ended(out)
-    done = cluster.run(*command(out, "--budget-seconds", 20), timeout=400)
-    assert done.returncode == 0, done.stdout + done.stderr
-    after = ended(out)
+    before = read_ended_trials(out)
+    result = cluster.run(*build_sweep_command(out, "--budget-seconds", 20), timeout=400)
+    assert result.returncode == 0, result.stdout + result.stderr
+    after = read_ended_trials(out)
     assert len(after) > len(before)
     assert {name: after[name] for name in before} == before
     facts = json.loads((out / "plan.json").read_text())
@@ -53,33 +66,33 @@ def test_a_sweep_whose_driver_is_killed_goes_on_and_repeats_no_trial(cluster, tm
     assert confirm["seconds"] > 0
     ratios = [confirm[name]["ratio"] for name in ("examples", "step")]
     assert np.prod(ratios) == pytest.approx(confirm["seconds"] / confirm["predicted"]["value"])
-    assert "confirmation run" in done.stdout
+    assert "confirmation run" in result.stdout
     for page in ("curve.html", "scaling.html"):
-        assert str(out / page) in done.stdout and (out / page).stat().st_size > 1e6
+        assert str(out / page) in result.stdout and (out / page).stat().st_size > 1e6
 
 
-def test_real_workers_and_one_that_stands_for_them_need_the_same_examples(cluster, tmp_path):
+def test_real_workers_and_a_single_stand_in_need_the_same_examples(cluster, tmp_path):
     out = tmp_path / "real"
     workload = "tests.support.workloads:with_little_memory"
-    done = cluster.run(
+    result = cluster.run(
         *(sys.executable, "-m", "jobs.sweep", "--workload", workload, "--workers", "2", "--batch-size", "16:64"),
         *("--exhaustive", "--seeds", "1", "--lr", "0.05:0.05", "--precision", "fp64", "--target", "0.8"),
         *("--trials", "real", "--track", "tensorboard", "--out", str(out)),
         timeout=400,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "skipped, too large for memory: 64 examples per worker" in done.stdout
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "skipped, too large for memory: 64 examples per worker" in result.stdout
     assert list((out / "tune").rglob("events.out.tfevents.*"))
-    found = pd.read_csv(out / "statistical.csv")
-    assert found.global_batch.tolist() == [32, 64] and found.reached.all()
+    runs = pd.read_csv(out / "statistical.csv")
+    assert runs.global_batch.tolist() == [32, 64] and runs.reached.all()
     for path in (out / "trials").glob("*.json"):
         record = json.loads(path.read_text())
         real = TrainConfig(**record["config"])
         assert real.workers == 2
-        alone = Training(
+        single = Training(
             build_trial_config(
                 real, (real.global_batch, real.lr, real.seed), 2, real_workers=False, max_unsplit_batch=32
             )
         )
-        assert list(alone.laps())
-        assert alone.examples_to_target == pytest.approx(record["examples_to_target"], rel=1e-9)
+        assert list(single.laps())
+        assert single.examples_to_target == pytest.approx(record["examples_to_target"], rel=1e-9)

@@ -1,4 +1,4 @@
-"""The service as a user starts it: serve run, a real bundle, a real port."""
+"""The prediction service as a user starts it: `serve run` with a real bundle on a real port."""
 
 import json
 import sys
@@ -18,8 +18,8 @@ from jobs.cluster.processes import find_free_ports, wait_until
 from tests.support.bundles import publish_run, train_short_run
 from tests.support.ray_cluster import list_descendants
 
-HERE = Path(__file__).parent
-SERVE = str(Path(sys.executable).with_name("serve"))
+SERVING_TESTS = Path(__file__).parent
+SERVE_COMMAND = str(Path(sys.executable).with_name("serve"))
 
 
 Reply = tuple[int, dict[str, str], bytes]
@@ -27,19 +27,16 @@ Reply = tuple[int, dict[str, str], bytes]
 
 @dataclass(frozen=True)
 class Service:
-    """A running service."""
+    """Running prediction service, as its clients see it."""
 
     port: int
     bundle: Path
-    replica: int
-    """its process id"""
-    other: Path
+    replica_pid: int
+    other_bundle: Path
     """another bundle of the same model"""
 
-    def ask(
-        self, method: str, path: str, body: bytes | None = None, **headers: str
-    ) -> tuple[int, dict[str, str], bytes]:
-        """Status, headers and body of the reply."""
+    def request(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Reply:
+        """Return status, headers and body of the reply; header names are given with underscores for hyphens."""
         connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
             connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
@@ -48,85 +45,92 @@ class Service:
         finally:
             connection.close()
 
-    def json(self, method: str, path: str, facts: Any = None, **headers: str) -> Any:
-        """A reply of 200 as JSON."""
-        body = facts if isinstance(facts, bytes) else None if facts is None else json.dumps(facts).encode()
-        status, _, found = self.ask(method, path, body, **headers)
-        assert status == 200, found
-        return json.loads(found)
+    def request_json(self, method: str, path: str, payload: Any = None, **headers: str) -> Any:
+        """Send the payload, as JSON unless it is bytes; return the parsed reply, whose status must be 200."""
+        body = payload if isinstance(payload, bytes) else None if payload is None else json.dumps(payload).encode()
+        status, _, reply = self.request(method, path, body, **headers)
+        assert status == 200, reply
+        return json.loads(reply)
 
 
 @pytest.fixture(scope="session")
 def bundles(tmp_path_factory):
-    """Two bundles of digits that differ in what they learned from."""
-    place = tmp_path_factory.mktemp("bundles")
-    return [publish_run(train_short_run(place / f"run-{seed}", seed=seed), place / f"digits-{seed}") for seed in (0, 1)]
+    """Two bundles of the digits model, trained from different seeds."""
+    folder = tmp_path_factory.mktemp("bundles")
+    return [
+        publish_run(train_short_run(folder / f"run-{seed}", seed=seed), folder / f"digits-{seed}") for seed in (0, 1)
+    ]
 
 
 @pytest.fixture(scope="session")
-def digits():
-    """Pictures that neither training nor the reference has."""
-    made = load_workload(TrainConfig(workload="digits"))
-    return torch.cat([made.test.pictures, made.validation.pictures])
+def digit_images():
+    """Images that are neither in the training data nor in the reference."""
+    workload = load_workload(TrainConfig(workload="digits"))
+    return torch.cat([workload.test.pictures, workload.validation.pictures])
 
 
-class Stage:
-    """Room for one service at a time: Ray has two slots here. It stays up for the next tests that ask for the same."""
+class ServiceSlot:
+    """Slot for one running service, because Ray has two CPU slots here.
+
+    The service keeps running for the following tests that use the same one.
+    """
 
     def __init__(self) -> None:
         self.name: str | None = None
-        self.held = ExitStack()
-        self.value: Any = None
+        self.exit_stack = ExitStack()
+        self.service: Any = None
 
-    def show(self, name: str, start: Callable[[], AbstractContextManager[Any]]) -> Any:
-        """What `start` gives, started only if it is not there already."""
+    def use(self, name: str, start: Callable[[], AbstractContextManager[Any]]) -> Any:
+        """Return the service of this name; unless it is running, stop the current one and call `start`."""
         if self.name != name:
             self.clear()
-            self.value, self.name = self.held.enter_context(start()), name
-        return self.value
+            self.service, self.name = self.exit_stack.enter_context(start()), name
+        return self.service
 
     def clear(self) -> None:
-        """End what is there."""
-        self.held.close()
+        """Stop the running service, if any."""
+        self.exit_stack.close()
         self.name = None
 
 
-STAGE = Stage()
+SERVICE_SLOT = ServiceSlot()
 
 
 def pytest_collection_modifyitems(items):
-    """Modules that ask for the plain service come one after the other: it takes a quarter of a minute to start."""
-    here = [place for place, item in enumerate(items) if item.path.parent == HERE]
-    plain = {items[place].path for place in here if "service" in items[place].fixturenames}
-    ordered = sorted((items[place] for place in here), key=lambda item: item.path not in plain)
-    for place, item in zip(here, ordered, strict=True):
-        items[place] = item
+    """Run modules that use the `service` fixture one after the other: the service takes 15 seconds to start."""
+    indices = [index for index, item in enumerate(items) if item.path.parent == SERVING_TESTS]
+    service_modules = {items[index].path for index in indices if "service" in items[index].fixturenames}
+    ordered = sorted((items[index] for index in indices), key=lambda item: item.path not in service_modules)
+    for index, item in zip(indices, ordered, strict=True):
+        items[index] = item
 
 
 def pytest_runtest_teardown(nextitem):
-    """Other folders' tests need the slots."""
-    if nextitem is None or nextitem.path.parent != HERE:
-        STAGE.clear()
+    """Stop the service after the last test of this folder, because tests of other folders need Ray's slots."""
+    if nextitem is None or nextitem.path.parent != SERVING_TESTS:
+        SERVICE_SLOT.clear()
 
 
 @pytest.fixture(scope="session")
-def stage(cluster):
-    return STAGE
+def service_slot(cluster):
+    return SERVICE_SLOT
 
 
 @pytest.fixture(scope="module")
-def service(stage, cluster, bundles, tmp_path_factory):
-    return stage.show("service", lambda: started(cluster, bundles, tmp_path_factory.mktemp("service") / "log"))
+def service(service_slot, cluster, bundles, tmp_path_factory):
+    return service_slot.use(
+        "service", lambda: start_service(cluster, bundles, tmp_path_factory.mktemp("service") / "log")
+    )
 
 
 @contextmanager
-def started(cluster, bundles, log, *arguments):
-    """The service, by the command of the README."""
+def start_service(cluster, bundles, log, *extra_arguments):
+    """Start the service of the first bundle with the README's command, and stop it at the end."""
     (port,) = find_free_ports(1)
-    given = (f"bundle={bundles[0]}", f"port={port}", f"state_dir={log.parent / 'drift'}", *arguments)
-    process = cluster.start(SERVE, "run", "services.app:build", *given, log=log)
+    arguments = (f"bundle={bundles[0]}", f"port={port}", f"state_dir={log.parent / 'drift'}", *extra_arguments)
+    process = cluster.start(SERVE_COMMAND, "run", "services.app:build", *arguments, log=log)
 
-    def answers() -> bool:
+    def is_ready() -> bool:
         assert process.poll() is None, log.read_text()
         connection = HTTPConnection("127.0.0.1", port, timeout=5)
         try:
@@ -138,11 +142,11 @@ def started(cluster, bundles, log, *arguments):
             connection.close()
 
     try:
-        wait_until(answers, 120)
+        wait_until(is_ready, 120)
     except TimeoutError:
         raise AssertionError(log.read_text()) from None
-    (replica,) = [pid for pid, command in list_descendants(cluster.head_pid).items() if "ServeReplica" in command]
-    yield Service(port, bundles[0], replica, bundles[-1])
+    (replica_pid,) = [pid for pid, command in list_descendants(cluster.head_pid).items() if "ServeReplica" in command]
+    yield Service(port, bundles[0], replica_pid, bundles[-1])
     cluster.shut_down_serve()
     process.terminate()
     process.wait(timeout=60)

@@ -1,4 +1,4 @@
-"""Clients that ask one request after the other, as clients do that must have an answer."""
+"""Clients that each send one request after the other, and retry a request once when its connection breaks."""
 
 import json
 import threading
@@ -6,52 +6,52 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 
-CLIENTS = 4
+NUM_CLIENTS = 4
 
 
 @dataclass
-class Load:
-    """What clients saw, each of which asks one request after the other and tries a broken connection once more."""
+class LoadGenerator:
+    """Threads that send the same image over and over, with the replies and failures that they saw."""
 
     port: int
     body: bytes
     replies: list[tuple[str, float]] = field(default_factory=list)
     """version and score"""
-    wrong: list[str] = field(default_factory=list)
-    stop: threading.Event = field(default_factory=threading.Event)
-    pause: float = 0.0
-    """seconds of each client between requests"""
-    again: int = 0
-    """requests that were tried once more"""
+    failures: list[str] = field(default_factory=list)
+    stop_event: threading.Event = field(default_factory=threading.Event)
+    pause_seconds: float = 0.0
+    """seconds that each client waits between requests"""
+    num_retried: int = 0
+    """number of requests that were sent a second time"""
 
-    def client(self) -> None:
+    def send_requests(self) -> None:
         connection = HTTPConnection("127.0.0.1", self.port, timeout=10)
-        while not self.stop.wait(self.pause):
+        while not self.stop_event.wait(self.pause_seconds):
             for attempt in range(2):
                 try:
                     connection.request("POST", "/predict", self.body, {"Content-Type": "image/png"})
                     reply = connection.getresponse()
-                    facts = json.loads(reply.read())
+                    prediction = json.loads(reply.read())
                     if reply.status == 200:
-                        self.replies.append((facts["version"], facts["score"]))
+                        self.replies.append((prediction["version"], prediction["score"]))
                     else:
-                        self.wrong.append(f"{reply.status}: {facts}")
+                        self.failures.append(f"{reply.status}: {prediction}")
                     break
                 except (OSError, HTTPException) as error:
                     connection.close()
-                    self.again += not attempt
+                    self.num_retried += not attempt
                     if attempt:
-                        self.wrong.append(repr(error))
+                        self.failures.append(repr(error))
         connection.close()
 
     @contextmanager
-    def running(self):
-        threads = [threading.Thread(target=self.client) for _ in range(CLIENTS)]
+    def run_clients(self):
+        threads = [threading.Thread(target=self.send_requests) for _ in range(NUM_CLIENTS)]
         for thread in threads:
             thread.start()
         try:
             yield
         finally:
-            self.stop.set()
+            self.stop_event.set()
             for thread in threads:
                 thread.join()

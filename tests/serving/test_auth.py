@@ -1,4 +1,4 @@
-"""A service that others can reach: keys, TLS, several models, a canary, a watched bundle, little patience, a log."""
+"""Service with API keys, TLS, several models, a canary, a bundle behind a link, a short queue and an access log."""
 
 import io
 import json
@@ -16,62 +16,62 @@ from PIL import Image
 
 from jobs.cluster.processes import find_free_ports, wait_until
 
-KEY, WAITING = "open-sesame", 2
+API_KEY, MAX_WAITING = "open-sesame", 2
 
 
-def picture(seed=0, size=(16, 16)):
+def render_random_png(seed=0, size=(16, 16)):
     file = io.BytesIO()
     Image.fromarray(np.random.default_rng(seed).integers(0, 256, size).astype(np.uint8)).save(file, "PNG")
     return file.getvalue()
 
 
 @dataclass(frozen=True)
-class Guarded:
-    """The service, and what its clients must know."""
+class SecuredService:
+    """Service behind TLS and API keys, and what its clients must know."""
 
     port: int
-    trust: ssl.SSLContext
-    log: Path
-    watched: Path
-    """a link to the bundle that answers as `watched`"""
+    ssl_context: ssl.SSLContext
+    access_log: Path
+    bundle_link: Path
+    """a link to the bundle of the model `watched`"""
 
-    def ask(self, method, path, body=None, key=KEY, **headers):
-        """Status, headers and body of the reply."""
-        connection = HTTPSConnection("127.0.0.1", self.port, timeout=30, context=self.trust)
+    def request(self, method, path, body=None, key=API_KEY, **headers):
+        """Return status, headers and body of the reply."""
+        connection = HTTPSConnection("127.0.0.1", self.port, timeout=30, context=self.ssl_context)
         try:
-            told = {"Content-Type": "image/png"} | ({"Authorization": f"Bearer {key}"} if key else {}) | headers
-            connection.request(method, path, body, told)
+            all_headers = {"Content-Type": "image/png"} | ({"Authorization": f"Bearer {key}"} if key else {}) | headers
+            connection.request(method, path, body, all_headers)
             reply = connection.getresponse()
             return reply.status, dict(reply.getheaders()), reply.read()
         finally:
             connection.close()
 
-    def version(self, name):
-        """Of the bundle that answers for a model."""
-        _, _, body = self.ask("GET", "/models")
-        return next(one["current"]["version"] for one in json.loads(body)["models"] if one["name"] == name)
+    def read_version(self, name):
+        """Return the version of the bundle that answers for a model."""
+        _, _, body = self.request("GET", "/models")
+        return next(model["current"]["version"] for model in json.loads(body)["models"] if model["name"] == name)
 
 
 @pytest.fixture(scope="module")
-def guarded(stage, cluster, bundles, tmp_path_factory):
-    stage.clear()
-    place = tmp_path_factory.mktemp("guarded")
+def secured_service(service_slot, cluster, bundles, tmp_path_factory):
+    service_slot.clear()
+    folder = tmp_path_factory.mktemp("guarded")
     (port,) = find_free_ports(1)
     subprocess.run(
         [
             *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
-            *("-keyout", place / "key.pem", "-out", place / "cert.pem", "-days", "1", "-subj", "/CN=localhost"),
+            *("-keyout", folder / "key.pem", "-out", folder / "cert.pem", "-days", "1", "-subj", "/CN=localhost"),
             *("-addext", "subjectAltName=IP:127.0.0.1"),
         ],
         check=True,
         capture_output=True,
     )
-    (place / "keys").write_text(f"another\n{KEY}\n")
-    (place / "keys").chmod(0o600)
-    (place / "watched").symlink_to(bundles[0])
-    wanted = {
+    (folder / "keys").write_text(f"another\n{API_KEY}\n")
+    (folder / "keys").chmod(0o600)
+    (folder / "watched").symlink_to(bundles[0])
+    model_specs = {
         "plain": {"bundle": str(bundles[0]), "canary": str(bundles[1]), "share": 0.5},
-        "watched": {"bundle": str(place / "watched")},
+        "watched": {"bundle": str(folder / "watched")},
     }
     files = {
         "api_keys_file": "keys",
@@ -79,8 +79,8 @@ def guarded(stage, cluster, bundles, tmp_path_factory):
         "keyfile": "key.pem",
         "access_log": "access.jsonl",
     }
-    arguments = {name: str(place / file) for name, file in files.items()}
-    arguments |= {"port": port, "reload_seconds": 0.2, "limits": {"waiting": WAITING}}
+    arguments = {name: str(folder / file) for name, file in files.items()}
+    arguments |= {"port": port, "reload_seconds": 0.2, "limits": {"waiting": MAX_WAITING}}
     cluster.deploy(
         {
             "proxy_location": "Disabled",
@@ -90,116 +90,122 @@ def guarded(stage, cluster, bundles, tmp_path_factory):
                     "route_prefix": "/",
                     "import_path": "services.app:build",
                     "args": arguments,
-                    "deployments": [{"name": "Predictor", "user_config": wanted}],
+                    "deployments": [{"name": "Predictor", "user_config": model_specs}],
                 }
             ],
         }
     )
-    trust = ssl.create_default_context(cafile=str(place / "cert.pem"))
-    made = Guarded(port, trust, place / "access.jsonl", place / "watched")
+    ssl_context = ssl.create_default_context(cafile=str(folder / "cert.pem"))
+    service = SecuredService(port, ssl_context, folder / "access.jsonl", folder / "watched")
 
-    def answers():
+    def is_ready():
         try:
-            return made.ask("GET", "/ready", key=None)[0] == 200
+            return service.request("GET", "/ready", key=None)[0] == 200
         except OSError:
             return False
 
-    wait_until(answers, 120)
-    yield made
+    wait_until(is_ready, 120)
+    yield service
     cluster.shut_down_serve()
 
 
 @pytest.mark.parametrize("key", [None, "", "open-sesam", "another\nopen-sesame", "Ж"])
-def test_without_a_key_nothing_is_answered_but_health(guarded, key):
+def test_without_valid_key_only_health_is_answered(secured_service, key):
     headers = {} if key is None else {"X-API-Key": key.replace("\n", " ").encode()}
-    status, replied, text = guarded.ask("POST", "/models/plain/predict", picture(), key=None, **headers)
-    assert status == 401 and "API key" in json.loads(text)["error"] and replied["connection"] == "close"
-    assert guarded.ask("GET", "/metrics", key=None)[0] == 401
-    assert guarded.ask("GET", "/health", key=None)[0] == 200
+    status, reply_headers, text = secured_service.request(
+        "POST", "/models/plain/predict", render_random_png(), key=None, **headers
+    )
+    assert status == 401 and "API key" in json.loads(text)["error"] and reply_headers["connection"] == "close"
+    assert secured_service.request("GET", "/metrics", key=None)[0] == 401
+    assert secured_service.request("GET", "/health", key=None)[0] == 200
 
 
-def test_any_of_the_keys_opens_as_bearer_or_by_its_own_header(guarded):
-    for headers in ({"key": KEY}, {"key": "another"}, {"key": None, "X-API-Key": KEY}):
-        assert guarded.ask("POST", "/models/plain/predict", picture(), **headers)[0] == 200
+def test_each_key_is_accepted_as_bearer_token_or_in_its_own_header(secured_service):
+    for headers in ({"key": API_KEY}, {"key": "another"}, {"key": None, "X-API-Key": API_KEY}):
+        assert secured_service.request("POST", "/models/plain/predict", render_random_png(), **headers)[0] == 200
 
 
-def test_plain_http_is_not_spoken(guarded):
-    connection = HTTPConnection("127.0.0.1", guarded.port, timeout=10)
+def test_plain_http_is_not_answered(secured_service):
+    connection = HTTPConnection("127.0.0.1", secured_service.port, timeout=10)
     connection.request("GET", "/health")
     with pytest.raises(OSError):  # noqa: PT011  # however the connection ends
         connection.getresponse()
     connection.close()
 
 
-def test_several_models_are_asked_by_name(guarded):
-    status, _, text = guarded.ask("POST", "/predict", picture())
+def test_several_models_are_selected_by_name(secured_service):
+    status, _, text = secured_service.request("POST", "/predict", render_random_png())
     assert status == 404 and "plain, watched" in json.loads(text)["error"]
-    _, _, text = guarded.ask("POST", "/models/watched/predict", picture())
+    _, _, text = secured_service.request("POST", "/models/watched/predict", render_random_png())
     assert json.loads(text)["model"] == "watched"
 
 
-def test_a_canary_answers_its_share_and_is_compared(guarded):
+def test_canary_answers_its_share_and_is_compared(secured_service):
     versions = Counter()
     for seed in range(60):
-        _, _, text = guarded.ask("POST", "/models/plain/predict", picture(seed))
+        _, _, text = secured_service.request("POST", "/models/plain/predict", render_random_png(seed))
         versions[json.loads(text)["version"]] += 1
-    assert len(versions) == 2 and min(versions.values()) > 10  # half each: 1 in 10^6 that not
-    _, _, text = guarded.ask("GET", "/models/plain/compared")
-    found = json.loads(text)
-    assert {found["version"], found["other"]} == set(versions)
-    assert found["pictures"] >= versions[found["other"]] - 1  # the last may still be under way
-    assert 0 <= found["same"]["low"] <= found["same"]["value"] <= found["same"]["high"] <= 1
-    assert found["same"]["value"] == pytest.approx(1 - sum(found["differs"].values()) / found["pictures"], abs=1e-6)
-    assert 0 < found["distance"] < 1
-    assert guarded.ask("GET", "/models/watched/compared")[0] == 404
+    assert len(versions) == 2 and min(versions.values()) > 10  # half each: fails by chance once in 10^6 runs
+    _, _, text = secured_service.request("GET", "/models/plain/compared")
+    comparison = json.loads(text)
+    assert {comparison["version"], comparison["other"]} == set(versions)
+    assert comparison["pictures"] >= versions[comparison["other"]] - 1  # the last may still be under way
+    assert 0 <= comparison["same"]["low"] <= comparison["same"]["value"] <= comparison["same"]["high"] <= 1
+    assert comparison["same"]["value"] == pytest.approx(
+        1 - sum(comparison["differs"].values()) / comparison["pictures"], abs=1e-6
+    )
+    assert 0 < comparison["distance"] < 1
+    assert secured_service.request("GET", "/models/watched/compared")[0] == 404
 
 
-def test_a_watched_bundle_is_swapped_and_back(guarded, bundles, tmp_path):
-    before = guarded.version("watched")
+def test_bundle_is_reloaded_when_its_link_changes(secured_service, bundles, tmp_path):
+    before = secured_service.read_version("watched")
 
-    def point(target):
+    def point_link_to(target):
         (tmp_path / "link").symlink_to(target)
-        (tmp_path / "link").rename(guarded.watched)
+        (tmp_path / "link").rename(secured_service.bundle_link)
 
-    point(bundles[1])
-    wait_until(lambda: guarded.version("watched") != before, 30)
-    point(tmp_path)  # no bundle is there: what answers goes on
-    point(bundles[0])
-    wait_until(lambda: guarded.version("watched") == before, 30)
+    point_link_to(bundles[1])
+    wait_until(lambda: secured_service.read_version("watched") != before, 30)
+    point_link_to(tmp_path)  # not a bundle: the loaded one keeps answering
+    point_link_to(bundles[0])
+    wait_until(lambda: secured_service.read_version("watched") == before, 30)
 
 
-def test_who_comes_when_too_many_wait_is_told_when_to_come_again(guarded):
-    seen = []
+def test_requests_beyond_full_queue_get_429_and_retry_after(secured_service):
+    replies = []
 
-    def client():
+    def send_requests():
         for seed in range(6):
-            seen.append(guarded.ask("POST", "/models/plain/predict", picture(seed, (900, 900))))
+            replies.append(
+                secured_service.request("POST", "/models/plain/predict", render_random_png(seed, (900, 900)))
+            )
 
-    threads = [threading.Thread(target=client) for _ in range(12)]
+    threads = [threading.Thread(target=send_requests) for _ in range(12)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    statuses = Counter(status for status, _, _ in seen)
+    statuses = Counter(status for status, _, _ in replies)
     assert set(statuses) == {200, 429}
-    for status, headers, text in seen:
+    for status, headers, text in replies:
         if status == 429:
-            assert headers["retry-after"] == "1" and f"{WAITING} requests wait" in json.loads(text)["error"]
-    assert guarded.ask("POST", "/models/plain/predict", picture())[0] == 200
+            assert headers["retry-after"] == "1" and f"{MAX_WAITING} requests wait" in json.loads(text)["error"]
+    assert secured_service.request("POST", "/models/plain/predict", render_random_png())[0] == 200
 
 
-def test_each_request_is_a_line_of_the_log_and_no_key_is(guarded):
+def test_access_log_has_a_line_per_request_and_no_key(secured_service):
     path = '/models/plain/predict?a="b'
-    guarded.ask("POST", path, picture(), **{"X-Request-Id": "mine-2"})
-    guarded.ask("GET", "/nothing/%7f%0a%22", key="wrong")
+    secured_service.request("POST", path, render_random_png(), **{"X-Request-Id": "mine-2"})
+    secured_service.request("GET", "/nothing/%7f%0a%22", key="wrong")
 
-    def logged():
-        return [json.loads(line) for line in guarded.log.read_text().splitlines()]
+    def read_log_rows():
+        return [json.loads(line) for line in secured_service.access_log.read_text().splitlines()]
 
-    wait_until(lambda: logged()[-1]["status"] == 404, 10)  # a line follows its reply
-    lines = logged()
-    (mine,) = [line for line in lines if line["id"] == "mine-2"]
-    assert mine["status"] == 200 and mine["method"] == "POST" and mine["path"] == "/models/plain/predict"
-    assert 0 < mine["seconds"] < 60 and mine["client"] == "127.0.0.1"
-    assert lines[-1]["path"].endswith('\n"')
-    assert KEY not in guarded.log.read_text()
+    wait_until(lambda: read_log_rows()[-1]["status"] == 404, 10)  # a line is written after its reply
+    rows = read_log_rows()
+    (entry,) = [row for row in rows if row["id"] == "mine-2"]
+    assert entry["status"] == 200 and entry["method"] == "POST" and entry["path"] == "/models/plain/predict"
+    assert 0 < entry["seconds"] < 60 and entry["client"] == "127.0.0.1"
+    assert rows[-1]["path"].endswith('\n"')
+    assert API_KEY not in secured_service.access_log.read_text()

@@ -1,4 +1,4 @@
-"""Who computes, and when: at once what takes a moment, in a thread what takes longer, and never two at a time."""
+"""Dynamic batching: short batches run on the event loop, long ones on a thread, and never two at a time."""
 
 import asyncio
 import threading
@@ -10,146 +10,161 @@ from services.http.errors import RequestRejected
 from services.serving.batching import INLINE_SECONDS, BatchTimeEstimate, DynamicBatcher
 
 
-class Work:
-    """Something to compute, which says where and how it was done."""
+class BatchRecorder:
+    """Computation that takes a given CPU time per batch, and records its batches and threads."""
 
     def __init__(self, seconds=0.0):
         self.seconds = seconds
         self.batches = []
-        self.threads = set()
-        self.after = []
-        self.under_way = 0
+        self.thread_names = set()
+        self.batches_at_callback = []
+        self.num_computing = 0
 
-    def compute(self, asked):
-        self.under_way += 1
-        assert self.under_way == 1
-        until = time.thread_time() + self.seconds
-        while time.thread_time() < until:
+    def compute_batch(self, requests):
+        self.num_computing += 1
+        assert self.num_computing == 1
+        deadline = time.thread_time() + self.seconds
+        while time.thread_time() < deadline:
             pass
-        self.threads.add(threading.current_thread().name)
-        self.batches.append(list(asked))
-        self.under_way -= 1
-        return [ValueError(one) if one == "wrong" else one for one in asked]
+        self.thread_names.add(threading.current_thread().name)
+        self.batches.append(list(requests))
+        self.num_computing -= 1
+        return [ValueError(request) if request == "wrong" else request for request in requests]
 
-    def followed(self):
-        assert self.under_way == 0
-        self.after.append(len(self.batches))
+    def on_batch_answered(self):
+        assert self.num_computing == 0
+        self.batches_at_callback.append(len(self.batches))
 
-    def run(self, ask, batch=4, waiting=100, small=lambda asked: True):
+    def run_batcher(self, send_requests, max_batch=4, max_waiting=100, may_run_inline=lambda request: True):
+        """Return what the coroutine `send_requests` returns, which gets a batcher for this computation."""
+
         async def main():
-            turns = DynamicBatcher(
-                self.compute, self.followed, batch, waiting, "test", asyncio.get_running_loop(), small
+            batcher = DynamicBatcher(
+                self.compute_batch,
+                self.on_batch_answered,
+                max_batch,
+                max_waiting,
+                "test",
+                asyncio.get_running_loop(),
+                may_run_inline,
             )
             try:
-                return await ask(turns)
+                return await send_requests(batcher)
             finally:
-                turns.close()
-                await asyncio.to_thread(turns.thread.join)
+                batcher.close()
+                await asyncio.to_thread(batcher.thread.join)
 
         return asyncio.run(main())
 
 
-def many(count, seconds=5.0):
-    async def ask(turns):
-        return await asyncio.gather(*(turns.submit(one, seconds) for one in range(count)), return_exceptions=True)
+def submit_together(count, timeout_seconds=5.0):
+    """Return a coroutine function that submits numbers all at once and returns their outcomes."""
 
-    return ask
+    async def send_requests(batcher):
+        return await asyncio.gather(
+            *(batcher.submit(number, timeout_seconds) for number in range(count)), return_exceptions=True
+        )
+
+    return send_requests
 
 
 @pytest.mark.parametrize("seconds", [0.0, 5 * INLINE_SECONDS])
-def test_each_gets_its_answer_in_batches(seconds):
-    work = Work(seconds)
-    assert work.run(many(10)) == list(range(10))
-    assert [one for batch in work.batches for one in batch] == list(range(10))
-    assert [len(batch) for batch in work.batches] == [4, 4, 2]
-    assert work.after == [1, 2, 3]
+def test_requests_are_answered_in_full_batches(seconds):
+    recorder = BatchRecorder(seconds)
+    assert recorder.run_batcher(submit_together(10)) == list(range(10))
+    assert [request for batch in recorder.batches for request in batch] == list(range(10))
+    assert [len(batch) for batch in recorder.batches] == [4, 4, 2]
+    assert recorder.batches_at_callback == [1, 2, 3]
 
 
-def test_what_takes_a_moment_stays_where_it_was_asked_and_the_rest_goes_to_the_thread():
-    async def one_by_one(turns):
-        for one in range(30):
-            await turns.submit(one, 5.0)
+def test_short_batches_run_on_the_event_loop_and_others_on_the_thread():
+    async def submit_one_by_one(batcher):
+        for number in range(30):
+            await batcher.submit(number, 5.0)
 
-    for seconds, last in ((0.0, threading.current_thread().name), (5 * INLINE_SECONDS, "turns-test")):
-        work = Work(seconds)
-        work.run(one_by_one)
-        work.threads.clear()
-        work.run(one_by_one)
-        assert last in work.threads
-    large = Work()
-    large.run(one_by_one, small=lambda asked: False)
-    assert large.threads == {"turns-test"}
+    for seconds, thread_name in ((0.0, threading.current_thread().name), (5 * INLINE_SECONDS, "turns-test")):
+        recorder = BatchRecorder(seconds)
+        recorder.run_batcher(submit_one_by_one)
+        recorder.thread_names.clear()
+        recorder.run_batcher(submit_one_by_one)
+        assert thread_name in recorder.thread_names
+    large = BatchRecorder()
+    large.run_batcher(submit_one_by_one, may_run_inline=lambda request: False)
+    assert large.thread_names == {"turns-test"}
 
 
-def test_the_loop_goes_on_while_the_thread_computes():
-    work, beats = Work(0.2), []
+def test_event_loop_runs_while_the_thread_computes():
+    recorder, wake_times = BatchRecorder(0.2), []
 
-    async def ask(turns):
-        turns.time_estimate.mean_seconds = 1.0
-        waiting = asyncio.ensure_future(turns.submit("slow", 5.0))
-        while not waiting.done():
-            beats.append(time.monotonic())
+    async def send_requests(batcher):
+        batcher.time_estimate.mean_seconds = 1.0
+        request = asyncio.ensure_future(batcher.submit("slow", 5.0))
+        while not request.done():
+            wake_times.append(time.monotonic())
             await asyncio.sleep(0.01)
-        return await waiting
+        return await request
 
-    assert work.run(ask) == "slow"
-    assert len(beats) > 3
+    assert recorder.run_batcher(send_requests) == "slow"
+    assert len(wake_times) > 3
 
 
-def test_one_that_fails_does_no_harm_to_its_batch():
-    work = Work()
+def test_failing_request_does_not_fail_its_batch():
+    recorder = BatchRecorder()
 
-    def compute(asked):
-        if "worse" in asked:
-            raise RuntimeError("all of them")
-        return Work.compute(work, asked)
+    def compute_batch(requests):
+        if "worse" in requests:
+            raise RuntimeError("the whole batch fails")
+        return BatchRecorder.compute_batch(recorder, requests)
 
-    async def ask(turns):
-        turns.compute_batch = compute
-        asked = ("good", "wrong", "worse", "fine")
-        return await asyncio.gather(*(turns.submit(one, 5.0) for one in asked), return_exceptions=True)
+    async def send_requests(batcher):
+        batcher.compute_batch = compute_batch
+        requests = ("good", "wrong", "worse", "fine")
+        return await asyncio.gather(*(batcher.submit(request, 5.0) for request in requests), return_exceptions=True)
 
-    good, wrong, worse, fine = work.run(ask)
+    good, wrong, worse, fine = recorder.run_batcher(send_requests)
     assert (good, fine) == ("good", "fine")
     assert isinstance(wrong, ValueError) and isinstance(worse, RuntimeError)
 
 
-def test_what_follows_may_fail():
-    work = Work()
+def test_failing_callback_does_not_fail_requests():
+    recorder = BatchRecorder()
 
-    async def ask(turns):
-        turns.on_batch_answered = lambda: 1 / 0
-        return [await turns.submit(one, 5.0) for one in range(3)]
+    async def send_requests(batcher):
+        batcher.on_batch_answered = lambda: 1 / 0
+        return [await batcher.submit(number, 5.0) for number in range(3)]
 
-    assert work.run(ask) == [0, 1, 2]
-
-
-def test_too_many_and_too_late_are_told_so():
-    work = Work()
-    found = work.run(many(6), waiting=4)
-    assert found[:4] == [0, 1, 2, 3]
-    assert all(isinstance(one, RequestRejected) and one.status == 429 and one.retry_after_seconds for one in found[4:])
-    late = Work().run(many(3, seconds=-1.0))
-    assert all(isinstance(one, RequestRejected) and one.status == 503 for one in late)
+    assert recorder.run_batcher(send_requests) == [0, 1, 2]
 
 
-def test_those_who_left_are_not_computed():
-    work = Work()
+def test_requests_beyond_the_queue_or_the_deadline_are_rejected():
+    recorder = BatchRecorder()
+    outcomes = recorder.run_batcher(submit_together(6), max_waiting=4)
+    assert outcomes[:4] == [0, 1, 2, 3]
+    assert all(
+        isinstance(outcome, RequestRejected) and outcome.status == 429 and outcome.retry_after_seconds
+        for outcome in outcomes[4:]
+    )
+    late = BatchRecorder().run_batcher(submit_together(3, timeout_seconds=-1.0))
+    assert all(isinstance(outcome, RequestRejected) and outcome.status == 503 for outcome in late)
 
-    async def ask(turns):
-        leaving = asyncio.ensure_future(turns.submit("gone", 5.0))
-        staying = asyncio.ensure_future(turns.submit("here", 5.0))
-        await asyncio.sleep(0)  # both wait now, and nothing was taken yet
+
+def test_cancelled_requests_are_not_computed():
+    recorder = BatchRecorder()
+
+    async def send_requests(batcher):
+        leaving = asyncio.ensure_future(batcher.submit("gone", 5.0))
+        staying = asyncio.ensure_future(batcher.submit("here", 5.0))
+        await asyncio.sleep(0)  # both are queued now, and no batch was taken yet
         leaving.cancel()
         return await staying
 
-    assert work.run(ask) == "here"
-    assert work.batches == [["here"]]
+    assert recorder.run_batcher(send_requests) == "here"
+    assert recorder.batches == [["here"]]
 
 
-def test_the_pace_follows_what_was_seen():
-    pace = BatchTimeEstimate()
+def test_batch_time_estimate_follows_measured_batches():
+    estimate = BatchTimeEstimate()
     for _ in range(50):
-        pace.add_batch(4, 0.01)
-    assert pace.predict_seconds(1) == pytest.approx(0.01, rel=0.01)
-    assert pace.predict_seconds(8) == pytest.approx(0.02, rel=0.01)
+        estimate.add_batch(4, 0.01)
+    assert estimate.predict_seconds(1) == pytest.approx(0.01, rel=0.01)
+    assert estimate.predict_seconds(8) == pytest.approx(0.02, rel=0.01)

@@ -1,4 +1,4 @@
-"""Stock clients of the Open Inference Protocol, and one that makes requests up from the OpenAPI document."""
+"""Stock clients of the Open Inference Protocol, the README examples, and requests generated from the OpenAPI file."""
 
 import io
 import json
@@ -18,7 +18,7 @@ from tritonclient.utils import InferenceServerException
 from equipoise.bundle.bundle import load_bundle
 
 README = Path(__file__).parents[2] / "README.md"
-KSERVE = Path(sys.executable).parents[1] / "clients" / "bin" / "python"
+KSERVE_PYTHON = Path(sys.executable).parents[1] / "clients" / "bin" / "python"
 
 
 @pytest.fixture(scope="module")
@@ -28,129 +28,131 @@ def model(service):
 
 @pytest.fixture
 def client(service):
-    made = triton.InferenceServerClient(f"127.0.0.1:{service.port}")
-    yield made
-    made.close()
+    triton_client = triton.InferenceServerClient(f"127.0.0.1:{service.port}")
+    yield triton_client
+    triton_client.close()
 
 
-def pictures(count):
+def render_random_images(count):
     return np.random.default_rng(count).integers(0, 256, (count, 1, 16, 16)).astype(np.uint8)
 
 
-def given(array, binary):
-    made = triton.InferInput("pictures", list(array.shape), "UINT8")
-    made.set_data_from_numpy(array, binary_data=binary)
-    return [made]
+def build_inputs(images, binary):
+    infer_input = triton.InferInput("pictures", list(images.shape), "UINT8")
+    infer_input.set_data_from_numpy(images, binary_data=binary)
+    return [infer_input]
 
 
-@pytest.mark.parametrize("packing", [None, "gzip", "deflate"])
-@pytest.mark.parametrize("back", [True, False])
-@pytest.mark.parametrize("there", [True, False])
-def test_triton_in_json_and_in_bytes_each_way(client, model, there, back, packing):
-    array = pictures(32)
-    wanted = [triton.InferRequestedOutput(name, binary_data=back) for name in ("scores", "labels")]
-    found = client.infer(
+@pytest.mark.parametrize("compression", [None, "gzip", "deflate"])
+@pytest.mark.parametrize("binary_output", [True, False])
+@pytest.mark.parametrize("binary_input", [True, False])
+def test_triton_client_sends_and_receives_json_and_bytes(client, model, binary_input, binary_output, compression):
+    images = render_random_images(32)
+    outputs = [triton.InferRequestedOutput(name, binary_data=binary_output) for name in ("scores", "labels")]
+    result = client.infer(
         "digits",
-        given(array, there),
-        outputs=wanted,
+        build_inputs(images, binary_input),
+        outputs=outputs,
         request_id="7",
-        request_compression_algorithm=packing,
-        response_compression_algorithm=packing,
+        request_compression_algorithm=compression,
+        response_compression_algorithm=compression,
     )
-    expected = model.predict(torch.from_numpy(array))
-    torch.testing.assert_close(torch.tensor(found.as_numpy("scores")), expected.scores, atol=1e-5, rtol=0)
-    labels = found.as_numpy("labels").tolist()
-    assert [one.decode() if isinstance(one, bytes) else one for one in labels] == expected.labels
-    assert found.get_response()["id"] == "7"
+    expected = model.predict(torch.from_numpy(images))
+    torch.testing.assert_close(torch.tensor(result.as_numpy("scores")), expected.scores, atol=1e-5, rtol=0)
+    labels = result.as_numpy("labels").tolist()
+    assert [label.decode() if isinstance(label, bytes) else label for label in labels] == expected.labels
+    assert result.get_response()["id"] == "7"
 
 
-def test_triton_as_it_comes(client, model):
-    array = pictures(3)
-    found = client.infer("digits", given(array, True))
+def test_triton_client_works_with_its_defaults(client, model):
+    images = render_random_images(3)
+    result = client.infer("digits", build_inputs(images, True))
     torch.testing.assert_close(
-        torch.tensor(found.as_numpy("scores")), model.predict(torch.from_numpy(array)).scores, atol=1e-5, rtol=0
+        torch.tensor(result.as_numpy("scores")), model.predict(torch.from_numpy(images)).scores, atol=1e-5, rtol=0
     )
 
 
-def test_triton_sends_encoded_pictures(client, model):
-    data = []
-    for array in pictures(2):
+def test_triton_client_sends_encoded_images(client, model):
+    encoded_images = []
+    for image in render_random_images(2):
         file = io.BytesIO()
-        Image.fromarray(array[0]).save(file, "PNG")
-        data.append(file.getvalue())
-    made = triton.InferInput("encoded", [2], "BYTES")
-    made.set_data_from_numpy(np.array(data, object))
-    labels = client.infer("digits", [made]).as_numpy("labels").tolist()
-    assert [one.decode() for one in labels] == model.predict(model.preprocess(data)).labels
+        Image.fromarray(image[0]).save(file, "PNG")
+        encoded_images.append(file.getvalue())
+    infer_input = triton.InferInput("encoded", [2], "BYTES")
+    infer_input.set_data_from_numpy(np.array(encoded_images, object))
+    labels = client.infer("digits", [infer_input]).as_numpy("labels").tolist()
+    assert [label.decode() for label in labels] == model.predict(model.preprocess(encoded_images)).labels
 
 
-def test_triton_is_told_what_there_is(client, model):
+def test_triton_client_reads_health_and_metadata(client, model):
     version = model.manifest["digest"][:12]
     assert client.is_server_live() and client.is_server_ready() and client.is_model_ready("digits", version)
     assert not client.is_model_ready("nope")
     assert client.get_server_metadata()["extensions"] == ["binary_tensor_data"]
     assert client.get_model_metadata("digits")["versions"] == [version]
     assert client.get_model_config("digits")["max_batch_size"] == 32
-    assert [one["name"] for one in client.get_model_repository_index()] == ["digits"]
+    assert [entry["name"] for entry in client.get_model_repository_index()] == ["digits"]
 
 
-def test_triton_is_told_what_is_wrong(client):
-    array = pictures(1)
-    other = triton.InferInput("other", [1], "FP32")
-    other.set_data_from_numpy(np.zeros(1, np.float32))
-    wrong = {
-        "no model 'nope'": lambda: client.infer("nope", given(array, True)),
-        "must be UINT8 of the shape": lambda: client.infer("digits", given(array[..., :8].copy(), True)),
-        "there must be one input": lambda: client.infer("digits", [other]),
-        "no output 'x'": lambda: client.infer("digits", given(array, True), outputs=[triton.InferRequestedOutput("x")]),
-        "not as version": lambda: client.infer("digits", given(array, True), model_version="9"),
+def test_triton_client_receives_reason_of_rejection(client):
+    images = render_random_images(1)
+    unknown_input = triton.InferInput("other", [1], "FP32")
+    unknown_input.set_data_from_numpy(np.zeros(1, np.float32))
+    rejected_calls = {
+        "no model 'nope'": lambda: client.infer("nope", build_inputs(images, True)),
+        "must be UINT8 of the shape": lambda: client.infer("digits", build_inputs(images[..., :8].copy(), True)),
+        "there must be one input": lambda: client.infer("digits", [unknown_input]),
+        "no output 'x'": lambda: client.infer(
+            "digits", build_inputs(images, True), outputs=[triton.InferRequestedOutput("x")]
+        ),
+        "not as version": lambda: client.infer("digits", build_inputs(images, True), model_version="9"),
         "/metrics": lambda: client.get_inference_statistics("digits"),
     }
-    for sentence, call in wrong.items():
-        with pytest.raises(InferenceServerException, match=sentence):
+    for message, call in rejected_calls.items():
+        with pytest.raises(InferenceServerException, match=message):
             call()
 
 
-def test_kserve(service, model):
-    if not KSERVE.exists():
+def test_kserve_client(service, model):
+    if not KSERVE_PYTHON.exists():
         pytest.skip("kserve's client has an environment of its own: make .venv/clients/ready")
-    array = pictures(3)
-    asked = json.dumps({"port": service.port, "pictures": array.tolist()})
+    images = render_random_images(3)
+    settings = json.dumps({"port": service.port, "pictures": images.tolist()})
     script = Path(__file__).with_name("kserve_client.py")
-    ran = subprocess.run([KSERVE, script], input=asked, capture_output=True, text=True, timeout=120)
-    assert ran.returncode == 0, ran.stderr
-    found = json.loads(ran.stdout)
-    expected = model.predict(torch.from_numpy(array))
-    assert found["live"] and found["ready"] and found["model ready"]
-    for way in ("json", "bytes"):
-        assert found[way]["labels"] == expected.labels
-        torch.testing.assert_close(torch.tensor(found[way]["scores"]), expected.scores, atol=1e-5, rtol=0)
-    assert "404" in found["unknown"]
+    result = subprocess.run([KSERVE_PYTHON, script], input=settings, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stderr
+    replies = json.loads(result.stdout)
+    expected = model.predict(torch.from_numpy(images))
+    assert replies["live"] and replies["ready"] and replies["model ready"]
+    for encoding in ("json", "bytes"):
+        assert replies[encoding]["labels"] == expected.labels
+        torch.testing.assert_close(torch.tensor(replies[encoding]["scores"]), expected.scores, atol=1e-5, rtol=0)
+    assert "404" in replies["unknown"]
 
 
-def test_what_the_readme_shows_is_what_a_client_types(service, model, tmp_path):
+def test_readme_examples_of_clients_work(service, model, tmp_path):
     file = io.BytesIO()
-    Image.fromarray(pictures(1)[0, 0]).save(file, "JPEG")
+    Image.fromarray(render_random_images(1)[0, 0]).save(file, "JPEG")
     (tmp_path / "cola.jpg").write_bytes(file.getvalue())
     expected = model.predict(model.preprocess([file.getvalue()])).labels[0]
     section = README.read_text().partition("## Serve")[2].partition("\n## ")[0].replace(":8000", f":{service.port}")
-    (client,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
-    calls = re.findall(r"^curl .*$", section, re.MULTILINE)
-    direct = os.environ | {"no_proxy": "*", "NO_PROXY": "*"}
+    (python_client,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    curl_calls = re.findall(r"^curl .*$", section, re.MULTILINE)
+    environment = os.environ | {"no_proxy": "*", "NO_PROXY": "*"}
 
-    def said(*command):
-        ran = subprocess.run(command, cwd=tmp_path, env=direct, capture_output=True, text=True, timeout=60)
-        assert ran.returncode == 0, ran.stderr
-        return ran.stdout
+    def read_output(*command):
+        result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+        assert result.returncode == 0, result.stderr
+        return result.stdout
 
-    assert said(sys.executable, "-c", client).strip() == expected
-    form, coded, models = (json.loads(said("bash", "-c", f"{call} -s")) for call in calls)
-    assert form["label"] == coded["label"] == expected
+    assert read_output(sys.executable, "-c", python_client).strip() == expected
+    from_form, from_json, models = (json.loads(read_output("bash", "-c", f"{call} -s")) for call in curl_calls)
+    assert from_form["label"] == from_json["label"] == expected
     assert models["models"][0]["name"] == "digits"
 
 
-def test_requests_made_up_from_the_document_meet_no_fault(service):
-    """schemathesis sends what the document allows and what it does not."""
+def test_requests_generated_from_openapi_find_no_fault(service):
+    """Let schemathesis send requests that the OpenAPI document allows, and requests that it forbids."""
     command = [
         *(Path(sys.executable).with_name("schemathesis"), "run", f"http://127.0.0.1:{service.port}/openapi.json"),
         *(
@@ -159,6 +161,6 @@ def test_requests_made_up_from_the_document_meet_no_fault(service):
         ),
         *("--max-examples", "40", "--phases", "examples,coverage,fuzzing", "--seed", "1", "--no-color"),
     ]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert ran.returncode == 0, ran.stdout[-6000:] + ran.stderr[-2000:]
-    assert service.json("GET", "/ready")["ready"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stdout[-6000:] + result.stderr[-2000:]
+    assert service.request_json("GET", "/ready")["ready"]

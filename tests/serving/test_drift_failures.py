@@ -1,4 +1,4 @@
-"""Drift on a service that is hurt: a replica killed, bundles without a reference of use, a full disk for captures."""
+"""Drift detection under failures: a killed replica, bundles without a usable reference, a full disk for captures."""
 
 import io
 import json
@@ -23,96 +23,100 @@ from jobs.cluster.processes import find_free_ports, wait_until
 from tests.serving.conftest import Service
 from tests.support.ray_cluster import list_descendants
 
-CLIENTS, REQUESTS, TICK = 4, 1200, 0.2
+NUM_CLIENTS, NUM_REQUESTS, REPORT_SECONDS = 4, 1200, 0.2
 
 
 @pytest.fixture(scope="module")
-def disk(tmp_path_factory):
-    """A disk without room."""
-    place = tmp_path_factory.mktemp("disk")
+def full_disk(tmp_path_factory):
+    """Mount a file system of 64 KiB with hardly any free space, and return its folder."""
+    folder = tmp_path_factory.mktemp("disk")
     if os.geteuid() != 0:
         pytest.skip("only root may mount a disk small enough to fill")
-    done = subprocess.run(["/bin/mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", place], capture_output=True)
-    if done.returncode:
-        pytest.skip(f"this machine lets no disk be mounted ({done.stderr!r})")
-    (place / "taken").write_bytes(bytes(60 << 10))
-    yield place
-    subprocess.run(["/bin/umount", place], check=True)
+    mount = subprocess.run(["/bin/mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], capture_output=True)
+    if mount.returncode:
+        pytest.skip(f"this machine lets no disk be mounted ({mount.stderr!r})")
+    (folder / "taken").write_bytes(bytes(60 << 10))
+    yield folder
+    subprocess.run(["/bin/umount", folder], check=True)
 
 
 @pytest.fixture(scope="module")
-def hurt(stage, cluster, digits, disk, watched_digits, tmp_path_factory):
-    place = tmp_path_factory.mktemp("hurt")
-    good = watched_digits
-    held = load_bundle(good)
-    kept = held.load_reference_arrays()
-    plain = {name: value for name, value in kept.items() if not name.startswith("drift.")}
-    logits, features = (one.numpy() for one in held.run_engine(digits[:20]))
-    twenty = LabelledOutputs(digits[:20], logits, features, np.zeros(20, np.int64))
-    few = build_profile_arrays(held.run_engine, twenty, held.temperature)
+def faulty_service(service_slot, cluster, digit_images, full_disk, monitored_digits, tmp_path_factory):
+    """Start a service whose captures go to a full disk, with one good bundle and three without a usable reference."""
+    folder = tmp_path_factory.mktemp("hurt")
+    good = monitored_digits
+    model = load_bundle(good)
+    reference = model.load_reference_arrays()
+    without_drift = {name: value for name, value in reference.items() if not name.startswith("drift.")}
+    logits, features = (output.numpy() for output in model.run_engine(digit_images[:20]))
+    twenty = LabelledOutputs(digit_images[:20], logits, features, np.zeros(20, np.int64))
+    profile_of_twenty = build_profile_arrays(model.run_engine, twenty, model.temperature)
+    narrow = reference | {"drift.directions": reference["drift.directions"][:8]}
     bundles = {
         "digits": good,
-        "without": changed(good, place / "without", plain),
-        "few": changed(good, place / "few", plain | few),
-        "narrow": changed(good, place / "narrow", kept | {"drift.directions": kept["drift.directions"][:8]}),
+        "without": copy_with_reference(good, folder / "without", without_drift),
+        "few": copy_with_reference(good, folder / "few", without_drift | profile_of_twenty),
+        "narrow": copy_with_reference(good, folder / "narrow", narrow),
     }
-    return stage.show("hurt", lambda: served(cluster, bundles, disk, place))
+    return service_slot.use("faulty", lambda: deploy_service(cluster, bundles, full_disk, folder))
 
 
-def changed(good, folder, arrays):
-    """A bundle with another reference."""
-    shutil.copytree(good, folder)
+def copy_with_reference(bundle, folder, arrays):
+    """Copy a bundle to the folder with other reference arrays; return the folder."""
+    shutil.copytree(bundle, folder)
     np.savez_compressed(folder / REFERENCE_FILE, **arrays)
-    facts = load_bundle(good).manifest
+    manifest = load_bundle(bundle).manifest
     (folder / MANIFEST_FILE).unlink()
-    write_manifest(folder, {name: value for name, value in facts.items() if name not in ("files", "digest", "schema")})
+    write_manifest(
+        folder, {name: value for name, value in manifest.items() if name not in ("files", "digest", "schema")}
+    )
     return folder
 
 
 @contextmanager
-def served(cluster, bundles, disk, place):
-    """All of them on two replicas."""
+def deploy_service(cluster, bundles, capture_folder, folder):
+    """Deploy all bundles on two replicas, and shut them down at the end."""
     (port,) = find_free_ports(1)
     arguments = {
         "port": port,
         "replicas": 2,
-        "report_seconds": TICK,
-        "state_dir": str(place / "state"),
-        "capture_dir": str(disk),
+        "report_seconds": REPORT_SECONDS,
+        "state_dir": str(folder / "state"),
+        "capture_dir": str(capture_folder),
     }
-    arguments |= {"models": {name: {"bundle": str(one)} for name, one in bundles.items()}}
+    arguments |= {"models": {name: {"bundle": str(bundle)} for name, bundle in bundles.items()}}
     application = {"name": "hurt", "route_prefix": "/", "import_path": "services.app:build", "args": arguments}
     cluster.deploy({"proxy_location": "Disabled", "applications": [application]})
     service = Service(port, bundles["digits"], 0, bundles["digits"])
-    wait_until(lambda: len(replicas(cluster)) == 2 and ready(service), 120)
+    wait_until(lambda: len(list_replica_pids(cluster)) == 2 and is_ready(service), 120)
     yield service
     cluster.shut_down_serve()
-    wait_until(lambda: not replicas(cluster), 60)
+    wait_until(lambda: not list_replica_pids(cluster), 60)
 
 
-def ready(service):
+def is_ready(service):
     try:
-        return service.ask("GET", "/ready")[0] == 200
+        return service.request("GET", "/ready")[0] == 200
     except OSError:
         return False
 
 
-def replicas(cluster):
+def list_replica_pids(cluster):
     return [pid for pid, command in list_descendants(cluster.head_pid).items() if "ServeReplica" in command]
 
 
-def png(picture):
+def encode_png(image):
     file = io.BytesIO()
-    Image.fromarray(picture[0].numpy()).save(file, "PNG")
+    Image.fromarray(image[0].numpy()).save(file, "PNG")
     return file.getvalue()
 
 
-def answered(service, picture):
-    """Whether a picture was; a broken connection is tried once more, as clients do."""
+def predict_image(service, image):
+    """Return whether an image was answered; retry once when the connection breaks, as clients do."""
     for attempt in range(2):
         connection = HTTPConnection("127.0.0.1", service.port, timeout=30)
         try:
-            connection.request("POST", "/models/digits/predict", png(picture), {"content-type": "image/png"})
+            connection.request("POST", "/models/digits/predict", encode_png(image), {"content-type": "image/png"})
             return connection.getresponse().status == 200
         except (OSError, HTTPException):
             if attempt:
@@ -122,62 +126,66 @@ def answered(service, picture):
     return False
 
 
-def send(service, pictures):
-    """When each was answered."""
-    with ThreadPoolExecutor(CLIENTS) as clients:
+def predict_images(service, images):
+    """Request a prediction for each image; return the times at which they were answered."""
+    with ThreadPoolExecutor(NUM_CLIENTS) as clients:
 
-        def one(picture):
-            assert answered(service, picture)
+        def time_prediction(image):
+            assert predict_image(service, image)
             return time.monotonic()
 
-        return list(clients.map(one, pictures))
+        return list(clients.map(time_prediction, images))
 
 
-def judged(service):
-    """What the monitor knows; where a connection breaks with the replica, or the monitor is restarted, once more."""
+def read_verdict(service):
+    """Return the monitor's verdict; retry if the connection breaks with the replica or the monitor is restarted."""
 
-    def answers():
+    def request_verdict():
         try:
-            status, _, body = service.ask("GET", "/drift?model=digits")
+            status, _, body = service.request("GET", "/drift?model=digits")
         except (OSError, HTTPException):
             return None
         return json.loads(body) if status == 200 else None
 
-    return wait_until(answers, 60)
+    return wait_until(request_verdict, 60)
 
 
-def test_a_killed_replica_costs_the_ticks_in_flight_and_is_reported(hurt, cluster, digits):
-    some = digits[np.random.default_rng(1).integers(0, len(digits), REQUESTS)]
-    with ThreadPoolExecutor(1) as beside:
-        sending = beside.submit(send, hurt, some)
-        wait_until(lambda: judged(hurt).get("images", 0) > REQUESTS / 4, 60)
-        killed = time.monotonic()
-        os.kill(replicas(cluster)[0], signal.SIGKILL)
-        times = sending.result()
-    wait_until(lambda: judged(hurt)["ticks"]["lost"], 60)
-    found = judged(hurt)
-    in_flight = sum(killed - 5 * TICK < at < killed + TICK for at in times)
-    assert REQUESTS - in_flight - 16 < found["images"] <= REQUESTS
-    assert (found["state"], found["ticks"]["lost"]) == ("ok", 1)
-    events = hurt.json("GET", "/drift/history?model=digits")["events"]
-    assert "replica lost" in [one["event"] for one in events]
-    send(hurt, blur_images(some[:300], 0.8))
-    found = wait_until(lambda: (one := judged(hurt))["state"] == "drift" and one, 30)
-    assert found["cause"] == "blur"
+def test_killed_replica_loses_only_unreported_images_and_is_reported(faulty_service, cluster, digit_images):
+    images = digit_images[np.random.default_rng(1).integers(0, len(digit_images), NUM_REQUESTS)]
+    with ThreadPoolExecutor(1) as executor:
+        sending = executor.submit(predict_images, faulty_service, images)
+        wait_until(lambda: read_verdict(faulty_service).get("images", 0) > NUM_REQUESTS / 4, 60)
+        killed_at = time.monotonic()
+        os.kill(list_replica_pids(cluster)[0], signal.SIGKILL)
+        answer_times = sending.result()
+    wait_until(lambda: read_verdict(faulty_service)["ticks"]["lost"], 60)
+    verdict = read_verdict(faulty_service)
+    in_flight = sum(
+        killed_at - 5 * REPORT_SECONDS < answered_at < killed_at + REPORT_SECONDS for answered_at in answer_times
+    )
+    assert NUM_REQUESTS - in_flight - 16 < verdict["images"] <= NUM_REQUESTS
+    assert (verdict["state"], verdict["ticks"]["lost"]) == ("ok", 1)
+    events = faulty_service.request_json("GET", "/drift/history?model=digits")["events"]
+    assert "replica lost" in [event["event"] for event in events]
+    predict_images(faulty_service, blur_images(images[:300], 0.8))
+    verdict = wait_until(lambda: (current := read_verdict(faulty_service))["state"] == "drift" and current, 30)
+    assert verdict["cause"] == "blur"
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "reason"),
     [("without", "no reference to compare with"), ("few", "the reference has 20 images"), ("narrow", "8 features")],
 )
-def test_without_a_reference_of_use_the_state_is_unknown_and_serving_goes_on(hurt, digits, name, words):
-    for picture in digits[:40]:
-        hurt.json("POST", f"/models/{name}/predict", png(picture), content_type="image/png")
-    found = hurt.json("GET", f"/drift?model={name}")
-    assert found["state"] == "unknown" and words in found["why"]
+def test_without_usable_reference_state_is_unknown_and_requests_are_answered(
+    faulty_service, digit_images, name, reason
+):
+    for image in digit_images[:40]:
+        faulty_service.request_json("POST", f"/models/{name}/predict", encode_png(image), content_type="image/png")
+    verdict = faulty_service.request_json("GET", f"/drift?model={name}")
+    assert verdict["state"] == "unknown" and reason in verdict["why"]
 
 
-def test_a_full_disk_for_captures_costs_captures_only(hurt, disk, digits):
-    assert hurt.json("GET", "/capture")["captures"] == []
-    assert len(send(hurt, digits[:40])) == 40
-    assert {path.name for path in disk.rglob("*") if path.is_file() and path.stat().st_size} == {"taken"}
+def test_full_disk_loses_captures_and_no_requests(faulty_service, full_disk, digit_images):
+    assert faulty_service.request_json("GET", "/capture")["captures"] == []
+    assert len(predict_images(faulty_service, digit_images[:40])) == 40
+    assert {path.name for path in full_disk.rglob("*") if path.is_file() and path.stat().st_size} == {"taken"}

@@ -1,4 +1,4 @@
-"""Under load another bundle is swapped in, a replica is killed, and no client notices."""
+"""Swapping bundles and killing a replica under load, without a failed request."""
 
 import io
 import json
@@ -12,119 +12,118 @@ from PIL import Image
 
 from equipoise.bundle.bundle import load_bundle
 from jobs.cluster.processes import find_free_ports, wait_until
-from tests.serving.load import Load
+from tests.serving.load import LoadGenerator
 from tests.support.ray_cluster import list_descendants
 
-SWAPS = 20
+NUM_SWAPS = 20
 
 
 @pytest.fixture(scope="module")
-def picture():
+def image_png():
     file = io.BytesIO()
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (16, 16)).astype(np.uint8)).save(file, "PNG")
     return file.getvalue()
 
 
 @pytest.fixture(scope="module")
-def expected(bundles, picture):
-    """Of each bundle, its version and the score it gives the picture."""
+def expected_scores(bundles, image_png):
+    """The score that each bundle gives the image, by the bundle's version."""
     models = [load_bundle(path) for path in bundles]
-    scores = [float(model.predict(model.preprocess([picture])).scores.max()) for model in models]
+    scores = [float(model.predict(model.preprocess([image_png])).scores.max()) for model in models]
     return {model.manifest["digest"][:12]: score for model, score in zip(models, scores, strict=True)}
 
 
 @pytest.fixture(scope="module")
-def deployed(stage, cluster, bundles):
-    """A way to deploy a bundle on replicas, as serve deploy does, and the port they listen on."""
-    stage.clear()
+def deployment(service_slot, cluster, bundles):
+    """Functions that deploy a bundle as `serve deploy` does and read what replicas load, and the replicas' port."""
+    service_slot.clear()
     (port,) = find_free_ports(1)
 
-    def put(path, replicas):
+    def deploy_bundle(path, replicas):
         scale = {"autoscaling_config": replicas} if isinstance(replicas, dict) else {"num_replicas": replicas}
         predictor = {"name": "Predictor", "user_config": {"digits": {"bundle": str(path)}}} | scale
         application = {"name": "swap", "route_prefix": "/", "import_path": "services.app:build", "args": {"port": port}}
         application |= {"deployments": [predictor]}
         cluster.deploy({"proxy_location": "Disabled", "applications": [application]})
 
-    def told():
-        """What new connections are told of the models: the kernel deals them out among replicas."""
-        found = []
+    def read_models():
+        """Return the replies of 12 new connections to /models, which the kernel distributes among replicas."""
+        replies = []
         for _ in range(12):
             connection = HTTPConnection("127.0.0.1", port, timeout=10)
             try:
                 connection.request("GET", "/models")
-                found.append(json.loads(connection.getresponse().read()))
+                replies.append(json.loads(connection.getresponse().read()))
             except (OSError, HTTPException):
-                found.append({"models": [], "not_loaded": "no replica"})
+                replies.append({"models": [], "not_loaded": "no replica"})
             finally:
                 connection.close()
-        return found
+        return replies
 
-    def versions():
-        """The versions that answer, and None where nothing does."""
-        return {one["models"][0]["current"]["version"] if one["models"] else None for one in told()}
+    def read_versions():
+        """Return the set of versions that answer, with None if a connection was not answered by a model."""
+        return {reply["models"][0]["current"]["version"] if reply["models"] else None for reply in read_models()}
 
-    yield put, versions, told, port
+    yield deploy_bundle, read_versions, read_models, port
     cluster.shut_down_serve()
 
 
-def test_twenty_swaps_under_load_lose_nothing_and_mix_nothing(deployed, bundles, expected, picture):
-    put, versions, _, port = deployed
-    ids = list(expected)
-    put(bundles[0], 2)
-    wait_until(lambda: versions() == {ids[0]}, 120)
-    load = Load(port, picture)
-    with load.running():
-        for turn in range(SWAPS):
-            put(bundles[(turn + 1) % 2], 2)
-            wait_until(lambda turn=turn: versions() == {ids[(turn + 1) % 2]}, 60)
-    assert load.wrong == []
-    assert {version for version, _ in load.replies} == set(ids)
+def test_twenty_swaps_under_load_lose_and_mix_no_requests(deployment, bundles, expected_scores, image_png):
+    deploy_bundle, read_versions, _, port = deployment
+    versions = list(expected_scores)
+    deploy_bundle(bundles[0], 2)
+    wait_until(lambda: read_versions() == {versions[0]}, 120)
+    load = LoadGenerator(port, image_png)
+    with load.run_clients():
+        for swap in range(NUM_SWAPS):
+            deploy_bundle(bundles[(swap + 1) % 2], 2)
+            wait_until(lambda swap=swap: read_versions() == {versions[(swap + 1) % 2]}, 60)
+    assert load.failures == []
+    assert {version for version, _ in load.replies} == set(versions)
     for version, score in load.replies:
-        assert score == pytest.approx(expected[version], abs=1e-4)
+        assert score == pytest.approx(expected_scores[version], abs=1e-4)
 
 
-def test_a_replica_that_is_killed_is_not_missed(cluster, deployed, bundles, expected, picture):
-    put, versions, _, port = deployed
-    put(bundles[0], 2)
-    wait_until(lambda: versions() == {next(iter(expected))}, 120)
-    wait_until(lambda: len(replicas(cluster)) == 2, 60)
-    load = Load(port, picture)
-    with load.running():
+def test_killed_replica_fails_no_request(cluster, deployment, bundles, expected_scores, image_png):
+    deploy_bundle, read_versions, _, port = deployment
+    deploy_bundle(bundles[0], 2)
+    wait_until(lambda: read_versions() == {next(iter(expected_scores))}, 120)
+    wait_until(lambda: len(list_replica_pids(cluster)) == 2, 60)
+    load = LoadGenerator(port, image_png)
+    with load.run_clients():
         wait_until(lambda: len(load.replies) > 200, 60)
-        victim = replicas(cluster)[0]
+        victim = list_replica_pids(cluster)[0]
         os.kill(victim, signal.SIGKILL)
-        wait_until(lambda: len(replicas(cluster)) == 2 and victim not in replicas(cluster), 60)
-        seen = len(load.replies)
-        wait_until(lambda: len(load.replies) > seen + 200, 60)
-    assert load.wrong == []
+        wait_until(lambda: len(list_replica_pids(cluster)) == 2 and victim not in list_replica_pids(cluster), 60)
+        count_before = len(load.replies)
+        wait_until(lambda: len(load.replies) > count_before + 200, 60)
+    assert load.failures == []
 
 
-def test_a_bundle_that_cannot_be_loaded_leaves_what_answers(deployed, bundles, expected, tmp_path):
-    put, versions, told, _ = deployed
-    before = versions()
-    put(tmp_path / "none", 2)
-    wait_until(lambda: all("none" in str(one["not_loaded"]) for one in told()), 60)
-    assert versions() == before
+def test_bundle_that_cannot_be_loaded_leaves_the_current_one(deployment, bundles, expected_scores, tmp_path):
+    deploy_bundle, read_versions, read_models, _ = deployment
+    before = read_versions()
+    deploy_bundle(tmp_path / "none", 2)
+    wait_until(lambda: all("none" in str(reply["not_loaded"]) for reply in read_models()), 60)
+    assert read_versions() == before
 
 
-def test_replicas_come_and_go_with_the_work(cluster, deployed, bundles):
-    put, versions, _, port = deployed
-    quick = {"metrics_interval_s": 0.5, "look_back_period_s": 2, "upscale_delay_s": 1, "downscale_delay_s": 1}
+def test_number_of_replicas_follows_the_load(cluster, deployment, bundles):
+    deploy_bundle, read_versions, _, port = deployment
+    timing = {"metrics_interval_s": 0.5, "look_back_period_s": 2, "upscale_delay_s": 1, "downscale_delay_s": 1}
     policy = {"policy_function": "services.scaling:policy"}
-    put(bundles[0], {"min_replicas": 1, "max_replicas": 2, "policy": policy} | quick)
-    wait_until(lambda: None not in versions() and len(replicas(cluster)) == 1, 120)
-    large = io.BytesIO()
-    Image.fromarray(np.random.default_rng(0).integers(0, 256, (900, 900)).astype(np.uint8)).save(large, "PNG")
-    load = Load(port, large.getvalue())
-    with load.running():
-        wait_until(lambda: len(replicas(cluster)) == 2, 120)
-        wait_until(lambda: None not in versions(), 60)
-        load.pause = 0.2
-        wait_until(lambda: len(replicas(cluster)) == 1, 120)
-    assert load.wrong == []
+    deploy_bundle(bundles[0], {"min_replicas": 1, "max_replicas": 2, "policy": policy} | timing)
+    wait_until(lambda: None not in read_versions() and len(list_replica_pids(cluster)) == 1, 120)
+    large_png = io.BytesIO()
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (900, 900)).astype(np.uint8)).save(large_png, "PNG")
+    load = LoadGenerator(port, large_png.getvalue())
+    with load.run_clients():
+        wait_until(lambda: len(list_replica_pids(cluster)) == 2, 120)
+        wait_until(lambda: None not in read_versions(), 60)
+        load.pause_seconds = 0.2
+        wait_until(lambda: len(list_replica_pids(cluster)) == 1, 120)
+    assert load.failures == []
 
 
-def replicas(cluster):
-    """Processes of replicas."""
+def list_replica_pids(cluster):
     return [pid for pid, command in list_descendants(cluster.head_pid).items() if "ServeReplica:swap" in command]

@@ -1,4 +1,4 @@
-"""Which bundle answers, and what a swap may not do."""
+"""Loading, swapping and comparing the bundles of a model."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -14,8 +14,8 @@ from tests.support.bundles import publish_run, train_short_run
 
 
 @dataclass
-class Kept:
-    """A watcher that keeps what it is told."""
+class RecordingListener:
+    """Inference listener that records its calls."""
 
     batches: list = field(default_factory=list)
     pairs: list = field(default_factory=list)
@@ -27,87 +27,87 @@ class Kept:
         self.pairs.append(pair)
 
 
-def wanted(**paths):
-    return {"digits": ModelSpec.model_validate({name: str(path) for name, path in paths.items()})}
+def build_specs(**settings):
+    return {"digits": ModelSpec.model_validate({name: str(value) for name, value in settings.items()})}
 
 
-def test_a_bundle_of_another_kind_is_no_canary_and_nothing_changes(bundles, tmp_path):
-    other = publish_run(
+def test_incompatible_canary_is_refused_and_changes_nothing(bundles, tmp_path):
+    incompatible = publish_run(
         train_short_run(tmp_path / "run", "tests.support.workloads:with_all_variations", examples=320),
         tmp_path / "other",
     )
     loop = asyncio.new_event_loop()
-    models = ModelRegistry(Limits(), loop, Kept())
-    models.apply_specs(wanted(bundle=bundles[0]))
+    models = ModelRegistry(Limits(), loop, RecordingListener())
+    models.apply_specs(build_specs(bundle=bundles[0]))
     before = models.find_model("digits").versions_by_role()
     with pytest.raises(ValueError, match="image shapes or classes differ"):
-        models.apply_specs(wanted(bundle=bundles[1], canary=other))
+        models.apply_specs(build_specs(bundle=bundles[1], canary=incompatible))
     assert models.find_model("digits").versions_by_role() == before
-    models.apply_specs(wanted(bundle=bundles[1], canary=bundles[0], share=1))
-    now = models.find_model("digits").versions_by_role()
-    assert now["previous"] is now["canary"] is before["current"] is not now["current"]
+    models.apply_specs(build_specs(bundle=bundles[1], canary=bundles[0], share=1))
+    after = models.find_model("digits").versions_by_role()
+    assert after["previous"] is after["canary"] is before["current"] is not after["current"]
     loop.close()
 
 
-def test_many_pictures_are_computed_by_the_batch(bundles):
-    kept = Kept()
+def test_many_images_are_computed_in_batches(bundles):
+    listener = RecordingListener()
 
-    async def ask():
-        models = ModelRegistry(Limits(batch=8), asyncio.get_running_loop(), kept)
-        models.apply_specs(wanted(bundle=bundles[0]))
+    async def predict_all():
+        models = ModelRegistry(Limits(batch=8), asyncio.get_running_loop(), listener)
+        models.apply_specs(build_specs(bundle=bundles[0]))
         model = models.find_model(None)
         return await asyncio.gather(*(model.predict(torch.zeros(5, 1, 16, 16, dtype=torch.uint8)) for _ in range(9)))
 
-    said = asyncio.run(ask())
-    assert [len(one.labels) for one in said] == [5] * 9
-    seen = [len(batch.images) for batch in kept.batches]
-    assert sum(seen) <= 45 and max(seen) <= 8
+    outputs = asyncio.run(predict_all())
+    assert [len(output.labels) for output in outputs] == [5] * 9
+    batch_sizes = [len(batch.images) for batch in listener.batches]
+    assert sum(batch_sizes) <= 45 and max(batch_sizes) <= 8
 
 
 @pytest.mark.parametrize("role", ["canary", "shadow"])
-def test_two_bundles_are_compared_on_the_same_pictures(bundles, role):
-    kept = Kept()
-    pictures = torch.randint(0, 256, (40, 1, 16, 16), dtype=torch.uint8)
+def test_two_bundles_are_compared_on_the_same_images(bundles, role):
+    listener = RecordingListener()
+    images = torch.randint(0, 256, (40, 1, 16, 16), dtype=torch.uint8)
 
-    async def ask():
-        models = ModelRegistry(Limits(), asyncio.get_running_loop(), kept)
-        models.apply_specs(wanted(bundle=bundles[0], **{role: bundles[1]}, share=0.5))
+    async def predict_all():
+        models = ModelRegistry(Limits(), asyncio.get_running_loop(), listener)
+        models.apply_specs(build_specs(bundle=bundles[0], **{role: bundles[1]}, share=0.5))
         model = models.find_model("digits")
-        said = await asyncio.gather(*(model.predict(one[None]) for one in pictures))
+        outputs = await asyncio.gather(*(model.predict(image[None]) for image in images))
         while (
             model.batcher.busy_seconds == 0 or model.pending_comparisons
         ):  # the last comparison follows the last reply
             await asyncio.sleep(0.01)
         models.apply_specs({})
         model.batcher.thread.join()
-        return model, said
+        return model, outputs
 
-    model, said = asyncio.run(ask())
-    other = getattr(model, role)
-    answered = {one.version for one in said}
-    assert answered == ({model.current, other} if role == "canary" else {model.current})
-    assert 5 < len(kept.pairs) < 35  # about half: 1 in 10^6 that not
-    for pair in kept.pairs:
-        assert (pair.current.version, pair.other.version) == (model.current, other)
+    model, outputs = asyncio.run(predict_all())
+    compared_version = getattr(model, role)
+    answering_versions = {output.version for output in outputs}
+    assert answering_versions == ({model.current, compared_version} if role == "canary" else {model.current})
+    assert 5 < len(listener.pairs) < 35  # about half: fails by chance once in 10^6 runs
+    for pair in listener.pairs:
+        assert (pair.current.version, pair.other.version) == (model.current, compared_version)
         assert not torch.equal(pair.current.scores, pair.other.scores)
 
 
-def test_a_share_is_of_one_other_bundle():
+def test_canary_and_shadow_together_are_refused():
     with pytest.raises(ValidationError, match="give one"):
-        wanted(bundle="a", canary="b", shadow="c")
+        build_specs(bundle="a", canary="b", shadow="c")
 
 
-def test_back_to_the_bundle_before_loads_nothing(bundles):
+def test_swap_back_to_previous_bundle_loads_nothing(bundles):
     loop = asyncio.new_event_loop()
-    models = ModelRegistry(Limits(), loop, Kept())
-    models.apply_specs(wanted(bundle=bundles[0]))
+    models = ModelRegistry(Limits(), loop, RecordingListener())
+    models.apply_specs(build_specs(bundle=bundles[0]))
     first = models.find_model("digits").current
-    models.apply_specs(wanted(bundle=bundles[1]))
-    models.apply_specs(wanted(bundle=bundles[0]))
+    models.apply_specs(build_specs(bundle=bundles[1]))
+    models.apply_specs(build_specs(bundle=bundles[0]))
     assert models.find_model("digits").current is first
     loop.close()
 
 
-def test_requests_are_grouped_in_their_order():
+def test_batches_keep_the_order_of_requests():
     assert pack_batches([0, 1, 2, 5], [5, 3, 1, 20], 8) == [[0, 1], [2], [5]]
     assert pack_batches([], [], 8) == []

@@ -1,4 +1,4 @@
-"""Whatever is wrong with a request, its sender is told, and the next one is answered."""
+"""A wrong request is rejected with its reason, and the next one is answered."""
 
 import gzip
 import io
@@ -12,196 +12,210 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-INFER = "/v2/models/digits/infer"
+INFER_PATH = "/v2/models/digits/infer"
 
 
-def png(size=(16, 16)):
+def render_black_png(size=(16, 16)):
     file = io.BytesIO()
     Image.new("L", size).save(file, "PNG")
     return file.getvalue()
 
 
-def bomb():
-    """A PNG that says it is 13000x13000, in a few bytes."""
+def build_png_bomb():
+    """Return a PNG of a few bytes whose header declares 13000x13000 pixels."""
 
-    def chunk(name, data):
+    def build_chunk(name, data):
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
-    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 13000, 13000, 8, 0, 0, 0, 0))
-    return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(bytes(13001 * 100))) + chunk(b"IEND", b"")
+    header = build_chunk(b"IHDR", struct.pack(">IIBBBBB", 13000, 13000, 8, 0, 0, 0, 0))
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + header
+        + build_chunk(b"IDAT", zlib.compress(bytes(13001 * 100)))
+        + build_chunk(b"IEND", b"")
+    )
 
 
-def tensor(**changes):
+def build_tensor(**changes):
     return {"name": "pictures", "datatype": "UINT8", "shape": [1, 1, 16, 16], "data": [0] * 256} | changes
 
 
-def asked(**changes):
-    return json.dumps({"inputs": [tensor(**changes)]}).encode()
+def build_body(**changes):
+    return json.dumps({"inputs": [build_tensor(**changes)]}).encode()
 
 
-def binary(size, **changes):
-    one = {key: value for key, value in tensor(**changes).items() if key != "data"}
-    return json.dumps({"inputs": [one | {"parameters": {"binary_data_size": size}}]}).encode()
+def build_json_header(size, **changes):
+    """Return the JSON header of a request whose tensor follows it as `size` bytes."""
+    tensor = {key: value for key, value in build_tensor(**changes).items() if key != "data"}
+    return json.dumps({"inputs": [tensor | {"parameters": {"binary_data_size": size}}]}).encode()
 
 
-PNG, JSON = {"content_type": "image/png"}, {"content_type": "application/json"}
-NO_FILE = b'--x\r\nContent-Disposition: form-data; name="a"\r\n\r\n1\r\n--x--\r\n'
-FORM = {"content_type": "multipart/form-data; boundary=x"}
+AS_PNG, AS_JSON = {"content_type": "image/png"}, {"content_type": "application/json"}
+FORM_WITHOUT_FILE = b'--x\r\nContent-Disposition: form-data; name="a"\r\n\r\n1\r\n--x--\r\n'
+AS_FORM = {"content_type": "multipart/form-data; boundary=x"}
 
 
-def headed(head, tail=b"", length=None):
-    return head + tail, {"inference_header_content_length": str(len(head) if length is None else length)}
+def build_binary_body(header, tensor_bytes=b"", header_length=None):
+    """Return the body and the HTTP header of a binary request; `header_length` replaces the true length."""
+    length = len(header) if header_length is None else header_length
+    return header + tensor_bytes, {"inference_header_content_length": str(length)}
 
 
 CASES = {
-    "empty body": ("/predict", b"", PNG, 400),
-    "text instead of a picture": ("/predict", b"hello", PNG, 400),
-    "truncated png": ("/predict", png((64, 64))[:60], PNG, 400),
-    "png of 13000x13000": ("/predict", bomb(), PNG, 413),
-    "gif": ("/predict", b"GIF89a" + bytes(40), PNG, 400),
+    "empty body": ("/predict", b"", AS_PNG, 400),
+    "text instead of an image": ("/predict", b"hello", AS_PNG, 400),
+    "truncated png": ("/predict", render_black_png((64, 64))[:60], AS_PNG, 400),
+    "png of 13000x13000": ("/predict", build_png_bomb(), AS_PNG, 413),
+    "gif": ("/predict", b"GIF89a" + bytes(40), AS_PNG, 400),
     "unknown content type": ("/predict", b"x", {"content_type": "text/csv"}, 415),
-    "bad json": ("/predict", b"{", JSON, 400),
-    "json that is a list": ("/predict", b"[]", JSON, 400),
-    "json without image": ("/predict", b"{}", JSON, 400),
-    "bad base64": ("/predict", b'{"image": "***"}', JSON, 400),
+    "bad json": ("/predict", b"{", AS_JSON, 400),
+    "json that is a list": ("/predict", b"[]", AS_JSON, 400),
+    "json without image": ("/predict", b"{}", AS_JSON, 400),
+    "bad base64": ("/predict", b'{"image": "***"}', AS_JSON, 400),
     "form without a boundary": ("/predict", b"x", {"content_type": "multipart/form-data"}, 400),
-    "form without a file": (
-        "/predict",
-        b'--x\r\nContent-Disposition: form-data; name="a"\r\n\r\n1\r\n--x--\r\n',
-        FORM,
-        400,
-    ),
-    "form cut off": ("/predict", b"--x\r\nContent-Disp", FORM, 400),
-    "unknown model": ("/models/nope/predict", png(), PNG, 404),
-    "unknown model of the protocol": ("/v2/models/nope/infer", asked(), JSON, 404),
-    "unknown version": ("/v2/models/digits/versions/7/infer", asked(), JSON, 404),
+    "form without a file": ("/predict", FORM_WITHOUT_FILE, AS_FORM, 400),
+    "form cut off": ("/predict", b"--x\r\nContent-Disp", AS_FORM, 400),
+    "unknown model": ("/models/nope/predict", render_black_png(), AS_PNG, 404),
+    "unknown model of the inference protocol": ("/v2/models/nope/infer", build_body(), AS_JSON, 404),
+    "unknown version": ("/v2/models/digits/versions/7/infer", build_body(), AS_JSON, 404),
     "unknown path": ("/nope", b"", {}, 404),
-    "200 MB": ("/predict", bytes(200 << 20), PNG, 413),
-    "gzip that is none": ("/predict", b"xxxx", PNG | {"content_encoding": "gzip"}, 400),
-    "gzip bomb": ("/predict", gzip.compress(bytes(1 << 27)), PNG | {"content_encoding": "gzip"}, 413),
-    "gzip cut off": ("/predict", gzip.compress(png())[:-9], PNG | {"content_encoding": "gzip"}, 400),
-    "unknown encoding": ("/predict", b"x", PNG | {"content_encoding": "br"}, 415),
-    "infer bad json": (INFER, b"{]", JSON, 400),
-    "infer NaN": (INFER, asked().replace(b"[0,", b"[NaN,").replace(b"[0, 0", b"[NaN, 0", 1), JSON, 400),
-    "infer no inputs": (INFER, b'{"inputs": []}', JSON, 400),
-    "infer unknown input": (INFER, asked(name="x"), JSON, 400),
-    "infer wrong shape": (INFER, asked(shape=[1, 1, 8, 32]), JSON, 400),
-    "infer wrong count": (INFER, asked(data=[0] * 255), JSON, 400),
-    "infer value of 256": (INFER, asked(data=[256] * 256), JSON, 400),
-    "infer texts": (INFER, asked(data=["a"] * 256), JSON, 400),
-    "infer halves": (INFER, asked(data=[0.5] * 256), JSON, 400),
-    "infer negative side": (INFER, asked(shape=[-1, 1, 16, 16]), JSON, 400),
-    "infer huge sides": (INFER, asked(shape=[1 << 40, 1 << 40]), JSON, 413),
-    "infer unknown datatype": (INFER, asked(datatype="FP4"), JSON, 400),
-    "infer another datatype": (INFER, asked(datatype="FP32"), JSON, 400),
-    "infer too many pictures": (INFER, asked(shape=[64, 1, 16, 16], data=[0] * 64 * 256), JSON, 413),
-    "infer no picture": (INFER, asked(shape=[0, 1, 16, 16], data=[]), JSON, 400),
-    "infer twice the same": (INFER, json.dumps({"inputs": [tensor(), tensor()]}).encode(), JSON, 400),
-    "infer unknown output": (INFER, json.dumps({"inputs": [tensor()], "outputs": [{"name": "x"}]}).encode(), JSON, 400),
-    "infer deep nesting": (INFER, b'{"inputs":' + b"[" * 100_000 + b"]" * 100_000 + b"}", JSON, 400),
-    "infer long text among numbers": (INFER, asked(shape=[128], data=["x" * 1_000_000] + [""] * 127), JSON, 400),
-    "infer sides of nothing": (INFER, asked(shape=[0, 1 << 70], data=[]), JSON, 413),
-    "infer half a character": (
-        INFER,
-        asked(name="encoded", datatype="BYTES", shape=[1], data=["\ud800"]),
-        JSON,
+    "200 MB": ("/predict", bytes(200 << 20), AS_PNG, 413),
+    "not gzip": ("/predict", b"xxxx", AS_PNG | {"content_encoding": "gzip"}, 400),
+    "gzip bomb": ("/predict", gzip.compress(bytes(1 << 27)), AS_PNG | {"content_encoding": "gzip"}, 413),
+    "gzip cut off": ("/predict", gzip.compress(render_black_png())[:-9], AS_PNG | {"content_encoding": "gzip"}, 400),
+    "unknown encoding": ("/predict", b"x", AS_PNG | {"content_encoding": "br"}, 415),
+    "infer bad json": (INFER_PATH, b"{]", AS_JSON, 400),
+    "infer NaN": (INFER_PATH, build_body().replace(b"[0,", b"[NaN,").replace(b"[0, 0", b"[NaN, 0", 1), AS_JSON, 400),
+    "infer no inputs": (INFER_PATH, b'{"inputs": []}', AS_JSON, 400),
+    "infer unknown input": (INFER_PATH, build_body(name="x"), AS_JSON, 400),
+    "infer wrong shape": (INFER_PATH, build_body(shape=[1, 1, 8, 32]), AS_JSON, 400),
+    "infer wrong count": (INFER_PATH, build_body(data=[0] * 255), AS_JSON, 400),
+    "infer value of 256": (INFER_PATH, build_body(data=[256] * 256), AS_JSON, 400),
+    "infer strings": (INFER_PATH, build_body(data=["a"] * 256), AS_JSON, 400),
+    "infer fractions": (INFER_PATH, build_body(data=[0.5] * 256), AS_JSON, 400),
+    "infer negative dimension": (INFER_PATH, build_body(shape=[-1, 1, 16, 16]), AS_JSON, 400),
+    "infer huge dimensions": (INFER_PATH, build_body(shape=[1 << 40, 1 << 40]), AS_JSON, 413),
+    "infer unknown datatype": (INFER_PATH, build_body(datatype="FP4"), AS_JSON, 400),
+    "infer wrong datatype": (INFER_PATH, build_body(datatype="FP32"), AS_JSON, 400),
+    "infer too many images": (INFER_PATH, build_body(shape=[64, 1, 16, 16], data=[0] * 64 * 256), AS_JSON, 413),
+    "infer no image": (INFER_PATH, build_body(shape=[0, 1, 16, 16], data=[]), AS_JSON, 400),
+    "infer duplicate input": (
+        INFER_PATH,
+        json.dumps({"inputs": [build_tensor(), build_tensor()]}).encode(),
+        AS_JSON,
         400,
     ),
-    "infer a name of a megabyte": (INFER, asked(name="x" * 1_000_000), JSON, 400),
-    "header of many digits": (INFER, asked(), {"inference_header_content_length": "1" * 5000}, 400),
-    "form in an odd alphabet": (
+    "infer unknown output": (
+        INFER_PATH,
+        json.dumps({"inputs": [build_tensor()], "outputs": [{"name": "x"}]}).encode(),
+        AS_JSON,
+        400,
+    ),
+    "infer deep nesting": (INFER_PATH, b'{"inputs":' + b"[" * 100_000 + b"]" * 100_000 + b"}", AS_JSON, 400),
+    "infer long string": (INFER_PATH, build_body(shape=[128], data=["x" * 1_000_000] + [""] * 127), AS_JSON, 400),
+    "infer zero and huge dimensions": (INFER_PATH, build_body(shape=[0, 1 << 70], data=[]), AS_JSON, 413),
+    "infer unpaired surrogate": (
+        INFER_PATH,
+        build_body(name="encoded", datatype="BYTES", shape=[1], data=["\ud800"]),
+        AS_JSON,
+        400,
+    ),
+    "infer input name of a megabyte": (INFER_PATH, build_body(name="x" * 1_000_000), AS_JSON, 400),
+    "header length of many digits": (INFER_PATH, build_body(), {"inference_header_content_length": "1" * 5000}, 400),
+    "form with undefined charset": (
         "/predict",
         b'--x\r\nContent-Disposition: form-data; name="a"; filename="a"\r\n\r\n1\r\n--x--\r\n',
         {"content_type": "multipart/form-data; boundary=x; charset=undefined"},
         400,
     ),
-    "slash at the end": ("/predict/", png(), PNG, 404),
-    "infer texts nested deep": (
-        INFER,
-        asked(name="encoded", datatype="BYTES", shape=[1]).replace(b"[0, ", b"[" * 900 + b"0" + b"]" * 900 + b", ", 1),
-        JSON,
+    "trailing slash": ("/predict/", render_black_png(), AS_PNG, 404),
+    "infer deeply nested strings": (
+        INFER_PATH,
+        build_body(name="encoded", datatype="BYTES", shape=[1]).replace(
+            b"[0, ", b"[" * 900 + b"0" + b"]" * 900 + b", ", 1
+        ),
+        AS_JSON,
         400,
     ),
-    "header beyond the body": (INFER, *headed(asked(), length=10**6), 400),
-    "header that is no number": (INFER, asked(), {"inference_header_content_length": "-1"}, 400),
-    "bytes missing": (INFER, *headed(binary(256), bytes(100)), 400),
-    "bytes left over": (INFER, *headed(binary(256), bytes(300)), 400),
-    "size that lies": (INFER, *headed(binary(100), bytes(100)), 400),
-    "size below zero": (INFER, *headed(binary(-1), bytes(100)), 400),
-    "raw body of no whole picture": (INFER, bytes(255), {"inference_header_content_length": "0"}, 400),
+    "header length beyond the body": (INFER_PATH, *build_binary_body(build_body(), header_length=10**6), 400),
+    "negative header length": (INFER_PATH, build_body(), {"inference_header_content_length": "-1"}, 400),
+    "bytes missing": (INFER_PATH, *build_binary_body(build_json_header(256), bytes(100)), 400),
+    "bytes left over": (INFER_PATH, *build_binary_body(build_json_header(256), bytes(300)), 400),
+    "wrong binary size": (INFER_PATH, *build_binary_body(build_json_header(100), bytes(100)), 400),
+    "negative binary size": (INFER_PATH, *build_binary_body(build_json_header(-1), bytes(100)), 400),
+    "raw body of an incomplete image": (INFER_PATH, bytes(255), {"inference_header_content_length": "0"}, 400),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_wrong_request_is_told_what_is_wrong_with_it(service, name):
-    path, body, headers, expected = CASES[name]
-    status, replied, text = service.ask("POST", path, body, **headers)
-    facts = json.loads(text)
-    assert status == expected, facts
-    assert list(facts) == ["error"] and 10 < len(facts["error"]) < 300
-    assert "Traceback" not in facts["error"] and " at 0x" not in facts["error"]
-    assert replied["content-type"] == "application/json"
-    assert service.json("POST", "/predict", png(), **PNG)["model"] == "digits"
+def test_wrong_request_is_rejected_with_its_reason(service, name):
+    path, body, headers, expected_status = CASES[name]
+    status, reply_headers, text = service.request("POST", path, body, **headers)
+    reply = json.loads(text)
+    assert status == expected_status, reply
+    assert list(reply) == ["error"] and 10 < len(reply["error"]) < 300
+    assert "Traceback" not in reply["error"] and " at 0x" not in reply["error"]
+    assert reply_headers["content-type"] == "application/json"
+    assert service.request_json("POST", "/predict", render_black_png(), **AS_PNG)["model"] == "digits"
 
 
-def test_another_method_is_told_so(service):
-    status, _, text = service.ask("GET", "/predict")
+def test_wrong_method_is_rejected(service):
+    status, _, text = service.request("GET", "/predict")
     assert status == 405 and "GET is not allowed" in json.loads(text)["error"]
 
 
-def resident(pid):
-    """MiB of memory."""
+def read_peak_memory_mib(pid):
     (line,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM")]
     return int(line.split()[1]) / 1024
 
 
-def test_all_of_them_again_take_no_more_memory(service):
-    Path(f"/proc/{service.replica}/clear_refs").write_text("5")  # the high-water mark begins anew
-    before = resident(service.replica)
+def test_wrong_requests_do_not_increase_memory(service):
+    Path(f"/proc/{service.replica_pid}/clear_refs").write_text("5")  # resets the high-water mark
+    before = read_peak_memory_mib(service.replica_pid)
     for path, body, headers, _ in CASES.values():
-        service.ask("POST", path, body, **headers)
-    assert resident(service.replica) - before < 64
+        service.request("POST", path, body, **headers)
+    assert read_peak_memory_mib(service.replica_pid) - before < 64
 
 
-def test_a_hundred_slow_clients_keep_nobody_waiting_and_are_told_so(service):
+def test_hundred_slow_clients_time_out_and_delay_no_others(service):
     head = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: image/png\r\n"
-    begun = [head[:20], head + b"Content-Length: 1000\r\n\r\n" + bytes(10)]
-    slow = [socket.create_connection(("127.0.0.1", service.port), timeout=60) for _ in range(100)]
-    for place, one in enumerate(slow):
-        one.sendall(begun[place % 2])
+    partial_requests = [head[:20], head + b"Content-Length: 1000\r\n\r\n" + bytes(10)]
+    slow_clients = [socket.create_connection(("127.0.0.1", service.port), timeout=60) for _ in range(100)]
+    for index, client in enumerate(slow_clients):
+        client.sendall(partial_requests[index % 2])
     for _ in range(20):
-        assert service.json("POST", "/predict", png(), **PNG)["model"] == "digits"
-    for one in slow:
-        reply = b"".join(iter(lambda one=one: one.recv(65536), b""))  # until it is closed
+        assert service.request_json("POST", "/predict", render_black_png(), **AS_PNG)["model"] == "digits"
+    for client in slow_clients:
+        reply = b"".join(iter(lambda client=client: client.recv(65536), b""))  # until the service closes it
         assert reply.startswith(b"HTTP/1.1 408 ") and b'{"error":' in reply
-        one.close()
+        client.close()
 
 
-def test_what_trails_a_request_has_an_end_too(service):
-    """Neither endless trailers nor a body that nobody asked for keep a connection."""
-    begun = {
+def test_bytes_after_a_request_do_not_keep_its_connection_open(service):
+    """Endless trailers, an unfinished body that no route reads, and empty lines all end with a closed connection."""
+    trailing_bytes = {
         b"GET /health HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n": b"0\r\n" + b"a: b\r\n" * 20_000,
         b"GET /health HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n": b"1",
         b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n": b"\r\n",
     }
-    held = []
-    for head, trail in begun.items():
-        one = socket.create_connection(("127.0.0.1", service.port), timeout=30)
-        one.sendall(head)
-        assert one.recv(65536).startswith(b"HTTP/1.1 200")
+    connections = []
+    for request, trailing in trailing_bytes.items():
+        connection = socket.create_connection(("127.0.0.1", service.port), timeout=30)
+        connection.sendall(request)
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200")
         with suppress(OSError):
-            one.sendall(trail)
-        held.append(one)
-    for one in held:
+            connection.sendall(trailing)
+        connections.append(connection)
+    for connection in connections:
         with suppress(ConnectionResetError):
-            while one.recv(65536):
+            while connection.recv(65536):
                 pass
-        one.close()
+        connection.close()
 
 
-def test_what_is_no_http_or_has_no_end_is_told_so(service):
-    for sent, status in ((b"hello\r\n\r\n", b"400"), (b"GET /health HTTP/1.1\r\nX: " + b"x" * 70_000, b"431")):
-        with socket.create_connection(("127.0.0.1", service.port), timeout=30) as one:
-            one.sendall(sent)
-            reply = one.recv(65536)
+def test_malformed_and_oversized_http_heads_are_rejected(service):
+    for data, status in ((b"hello\r\n\r\n", b"400"), (b"GET /health HTTP/1.1\r\nX: " + b"x" * 70_000, b"431")):
+        with socket.create_connection(("127.0.0.1", service.port), timeout=30) as connection:
+            connection.sendall(data)
+            reply = connection.recv(65536)
         assert reply.startswith(b"HTTP/1.1 " + status) and b'{"error":' in reply

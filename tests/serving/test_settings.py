@@ -1,4 +1,4 @@
-"""Whoever starts the service with arguments that cannot be is told in a sentence, before anything starts."""
+"""A wrong argument of the service is reported in one sentence before anything starts."""
 
 import importlib
 import warnings
@@ -8,13 +8,13 @@ import pytest
 
 @pytest.fixture(scope="module")
 def app():
-    with warnings.catch_warnings():  # Ray's own, of pydantic
+    with warnings.catch_warnings():  # Ray's own use of pydantic warns
         warnings.simplefilter("ignore")
         return importlib.import_module("services.app")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("arguments", "message"),
     [
         ({}, "nothing to serve"),
         ({"bundel": "x"}, "bundel: there is no such argument; choose from host, port"),
@@ -26,9 +26,9 @@ def app():
         ({"bundle": "BUNDLE", "certfile": "a.pem"}, "give both, or none"),
         ({"bundle": "BUNDLE", "certfile": "a.pem", "keyfile": "b.pem"}, "cannot use certfile="),
         ({"bundle": "BUNDLE", "certfile": "", "keyfile": ""}, "certfile: "),
-        ({"bundle": "BUNDLE", "api_keys_file": "PLACE/none"}, "is not a file"),
-        ({"bundle": "BUNDLE", "access_log": "PLACE/none/log"}, "cannot write to access_log="),
-        ({"bundle": "BUNDLE", "state_dir": "PLACE/file"}, "cannot write to state_dir="),
+        ({"bundle": "BUNDLE", "api_keys_file": "FOLDER/none"}, "is not a file"),
+        ({"bundle": "BUNDLE", "access_log": "FOLDER/none/log"}, "cannot write to access_log="),
+        ({"bundle": "BUNDLE", "state_dir": "FOLDER/file"}, "cannot write to state_dir="),
         ({"bundle": "BUNDLE", "state_dir": "s3://bucket/state"}, "a URL is not supported"),
         ({"bundle": "BUNDLE", "capture_dir": "gopher://host/kept"}, "gopher"),
         ({"bundle": "BUNDLE", "webhook": "http://"}, "give a URL with a host"),
@@ -40,33 +40,33 @@ def app():
         ({"models": {"a": {"bundle": "BUNDLE", "shadow": "http://user:open-sesame@host/x"}}}, "has a password in it"),
         ({"bundle": "BUNDLE", "capture_dir": "ftp://user:open-sesame@host/kept"}, "has a password in it"),
         ({"bundle": "BUNDLE", "limits": {"batch": 0}}, "limit batch must be above 0"),
-        ({"models": {"a": {"bundle": "PLACE/none"}}}, "is not a bundle"),
+        ({"models": {"a": {"bundle": "FOLDER/none"}}}, "is not a bundle"),
         ({"models": {"a/b": {"bundle": "BUNDLE"}}}, "models.a/b"),
         ({"models": {"a": {"bundle": "BUNDLE", "canary": "BUNDLE", "shadow": "BUNDLE"}}}, "give one"),
         ({"models": {"a": {"bundle": "BUNDLE", "canary": "BUNDLE", "share": 2}}}, "share"),
     ],
 )
-def test_a_wrong_argument_is_a_sentence(app, bundles, tmp_path, capsys, arguments, sentence):
-    def filled(value):
+def test_wrong_service_argument_is_reported_in_one_sentence(app, bundles, tmp_path, capsys, arguments, message):
+    def fill_placeholders(value):
         if isinstance(value, dict):
-            return {name: filled(one) for name, one in value.items()}
+            return {name: fill_placeholders(item) for name, item in value.items()}
         return (
-            value.replace("BUNDLE", str(bundles[0])).replace("PLACE", str(tmp_path))
+            value.replace("BUNDLE", str(bundles[0])).replace("FOLDER", str(tmp_path))
             if isinstance(value, str)
             else value
         )
 
     (tmp_path / "file").touch()
-    with pytest.raises(SystemExit) as ended:
-        app.build(filled(arguments))
-    said = capsys.readouterr().err
-    assert ended.value.code == 2
-    assert said.startswith("error: ") and said.count("\n") == 1 and sentence in said
-    assert "open-sesame" not in said
+    with pytest.raises(SystemExit) as exit_info:
+        app.build(fill_placeholders(arguments))
+    stderr = capsys.readouterr().err
+    assert exit_info.value.code == 2
+    assert stderr.startswith("error: ") and stderr.count("\n") == 1 and message in stderr
+    assert "open-sesame" not in stderr
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"runs": "/nowhere"}, "runs=/nowhere is not a folder"),
         ({"host": "0.0.0.0"}, "is open to other machines"),  # noqa: S104
@@ -74,10 +74,10 @@ def test_a_wrong_argument_is_a_sentence(app, bundles, tmp_path, capsys, argument
         ({"runs": ".", "certfile": "a.pem"}, "give both, or none"),
     ],
 )
-def test_a_wrong_argument_of_the_pages_is_a_sentence(app, arguments, said):
+def test_wrong_pages_argument_is_reported_in_one_sentence(app, arguments, message):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         pages = importlib.import_module("services.pages")
-    with pytest.raises(ValueError) as raised:  # noqa: PT011 - its sentence is looked at
+    with pytest.raises(ValueError) as error_info:  # noqa: PT011 - its message is checked below
         pages.validate_settings(arguments)
-    assert said in app.format_validation_error(raised.value, pages.PagesSettings)
+    assert message in app.format_validation_error(error_info.value, pages.PagesSettings)

@@ -1,4 +1,4 @@
-"""Bundles for tests: a short run, left as jobs.train leaves it, and published."""
+"""Bundles for tests: short training runs, their folders as jobs.train writes them, and their publication."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from jobs.publishing.publish import PublishRequest, publish_bundle
 
 
 def train_short_run(folder: Path, workload: str = "digits", examples: int = 3200, seed: int = 0) -> Path:
-    """A run that ended at its cap."""
+    """Train until `examples` have been seen, write the folder of the run and return it."""
     training = Training(
         TrainConfig(workload=workload, batch_size=32, lr=0.1, max_examples=examples, target=2.0, seed=seed)
     )
@@ -22,7 +22,7 @@ def train_short_run(folder: Path, workload: str = "digits", examples: int = 3200
 
 
 def write_run_folder(training: Training, folder: Path) -> Path:
-    """What jobs.train leaves of a run that has ended."""
+    """Write model.safetensors and record.json of a finished run, as jobs.train does, and return the folder."""
     folder.mkdir(parents=True)
     weights = {name: value.contiguous() for name, value in training.model.state_dict().items()}
     save_file(weights, folder / "model.safetensors")
@@ -40,6 +40,6 @@ def write_run_folder(training: Training, folder: Path) -> Path:
 
 
 def publish_run(run: Path, out: Path, drift: bool = False) -> Path:
-    """Its bundle; without what drift is told by, which takes seconds, unless asked for."""
+    """Publish a run as a bundle and return its folder; a drift profile takes seconds and is built only on request."""
     publish_bundle(PublishRequest(run=run, out=out, native=False, drift=drift))
     return out

@@ -1,4 +1,4 @@
-"""A real browser: Debian's chromium, driven as people drive it, and what it complains of."""
+"""Fixtures that open pages in Debian's chromium and fail on its errors, and functions that inspect such pages."""
 
 import json
 import shutil
@@ -19,31 +19,31 @@ TIMEOUT_SECONDS = 20
 
 @dataclass
 class Browser:
-    """A running browser."""
+    """A running browser, and the errors that its pages caused."""
 
     engine: Any
-    said: list[str] = field(default_factory=list)
-    """errors of the console and of scripts"""
+    errors: list[str] = field(default_factory=list)
+    """errors and warnings of the console, of scripts and of requests"""
 
     @contextmanager
     def page(self, url: str | Path, width: str = "desk", **options: Any):
-        """A page that has drawn itself."""
-        across, down = WIDTHS[width]
-        page = self.engine.new_page(viewport={"width": across, "height": down}, **options)
+        """Open a page, wait until it has drawn itself, and close it at the end of the block."""
+        pixels_wide, pixels_high = WIDTHS[width]
+        page = self.engine.new_page(viewport={"width": pixels_wide, "height": pixels_high}, **options)
         page.set_default_timeout(TIMEOUT_SECONDS * 1000)
-        page.on("console", lambda one: self.said.append(one.text) if one.type in ("error", "warning") else None)
-        page.on("pageerror", lambda error: self.said.append(str(error)))
-        page.on("requestfailed", lambda one: self.said.append(f"could not be fetched: {one.url[:80]}"))
+        page.on("console", lambda entry: self.errors.append(entry.text) if entry.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("requestfailed", lambda request: self.errors.append(f"could not be fetched: {request.url[:80]}"))
         page.goto(url.absolute().as_uri() if isinstance(url, Path) else url)
         page.wait_for_selector("body[data-drawn]")
         yield page
         pulse = page.locator("#pulse")
         if pulse.count() and "not connected" in pulse.inner_text():
-            self.said.append(pulse.inner_text())
+            self.errors.append(pulse.inner_text())
         page.close()
 
 
-@pytest.fixture(scope="module")  # while it is there, its loop of events keeps others from running theirs
+@pytest.fixture(scope="module")  # while it runs, no other event loop can run in this thread
 def engine():
     path = shutil.which("chromium")
     if path is None:
@@ -56,36 +56,36 @@ def engine():
 
 @pytest.fixture
 def browser(engine):
-    """Which must not complain of anything until the test is over."""
-    made = Browser(engine)
-    yield made
-    assert made.said == []
+    """A browser that must have caused no error by the end of the test."""
+    browser = Browser(engine)
+    yield browser
+    assert browser.errors == []
 
 
 def read_panel_traces(page: Page, panel: str) -> list[Any]:
-    """The traces of a panel, as the browser has read them: name and number of points."""
-    script = """name => document.getElementById(name)._fullData.map(one => [one.name, one.x.length])"""
-    found: list[Any] = page.evaluate(script, panel)
-    return found
+    """Return name and number of points of each trace of a panel, as the browser has drawn them."""
+    script = """name => document.getElementById(name)._fullData.map(trace => [trace.name, trace.x.length])"""
+    traces: list[Any] = page.evaluate(script, panel)
+    return traces
 
 
 def find_overflowing_elements(page: Page) -> list[str]:
-    """What is wider than the window."""
+    """Return the HTML of the elements that reach beyond the right edge of the window."""
     script = """() => [...document.querySelectorAll("body *")]
-        .filter(one => !one.closest(".scroll, svg") && one.getBoundingClientRect().right > innerWidth + 1)
-        .map(one => one.outerHTML.slice(0, 120))"""
-    found: list[str] = page.evaluate(script)
-    return found
+        .filter(element => !element.closest(".scroll, svg") && element.getBoundingClientRect().right > innerWidth + 1)
+        .map(element => element.outerHTML.slice(0, 120))"""
+    elements: list[str] = page.evaluate(script)
+    return elements
 
 
 def find_accessibility_violations(page: Page) -> list[str]:
-    """What axe-core finds serious or worse."""
+    """Return the violations that axe-core rates as serious or critical, with the HTML of three elements each."""
     if not AXE.exists():
         pytest.skip("no axe-core here: make .venv/browser/ready")
     page.add_script_tag(content=AXE.read_text())
-    found = page.evaluate("() => axe.run(document, {resultTypes: ['violations']})")
+    report = page.evaluate("() => axe.run(document, {resultTypes: ['violations']})")
     return [
-        f"{one['id']}: {json.dumps([node['html'][:160] for node in one['nodes'][:3]])}"
-        for one in found["violations"]
-        if one["impact"] in ("serious", "critical")
+        f"{violation['id']}: {json.dumps([node['html'][:160] for node in violation['nodes'][:3]])}"
+        for violation in report["violations"]
+        if violation["impact"] in ("serious", "critical")
     ]

@@ -1,4 +1,4 @@
-"""Real worker processes joined by gloo, for tests of what happens between them."""
+"""Run a function in real worker processes that form a gloo process group."""
 
 import multiprocessing
 from collections.abc import Callable
@@ -14,19 +14,19 @@ _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["torch", "numpy", "equipoise.training.loop"])
 
 
-def run_with_gloo(workers: int, place: Path, function: Callable[..., Any], *args: Any) -> list[Any]:
-    """What `function(*args)` returns on each of `workers` processes, by rank."""
-    meeting = place / f"meeting-{uuid4().hex}"
+def run_with_gloo(workers: int, folder: Path, function: Callable[..., Any], *args: Any) -> list[Any]:
+    """Call `function(*args)` in each of `workers` processes and return the results by rank."""
+    rendezvous = folder / f"rendezvous-{uuid4().hex}"
     with ProcessPoolExecutor(workers, mp_context=_context) as pool:
-        running = [pool.submit(_run_rank, rank, workers, meeting, function, args) for rank in range(workers)]
-        return [future.result(timeout=240) for future in running]
+        futures = [pool.submit(_run_rank, rank, workers, rendezvous, function, args) for rank in range(workers)]
+        return [future.result(timeout=240) for future in futures]
 
 
-def _run_rank(rank: int, workers: int, meeting: Path, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+def _run_rank(rank: int, workers: int, rendezvous: Path, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     torch.set_num_threads(1)
     if workers == 1:
         return function(*args)
-    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=workers)
+    dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=workers)
     try:
         result = function(*args)
         dist.barrier()  # gloo of torch 2.14 may abort where one worker leaves before the other

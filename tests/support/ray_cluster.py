@@ -1,4 +1,4 @@
-"""One Ray for all tests that need one: real, two slots, in a folder of its own."""
+"""Real Ray cluster with two slots in its own folder, shared by all tests that need one."""
 
 import json
 import subprocess
@@ -21,31 +21,31 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass
 class Cluster(PrivateRay):
-    """A running head node, and what tests do with it."""
+    """A running head node, on which tests start commands and deploy services."""
 
     def start(self, *command: str, log: Path | None = None, cwd: Path | None = None) -> subprocess.Popen[str]:
-        """In the project's folder if not told otherwise."""
+        """Start a command in `cwd`, by default the root of the project."""
         return super().start_command(*command, log=log, cwd=cwd or ROOT)
 
     def run(self, *arguments: str, timeout: float = 180, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-        """A command of a user's, to its end."""
+        """Run a command to its end and return its exit status and output."""
         process = self.start(*arguments, cwd=cwd)
         out, err = process.communicate(timeout=timeout)
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
-    def train(self, *arguments: Any) -> list[str]:
-        """The words of a training command."""
+    def build_train_command(self, *arguments: Any) -> list[str]:
+        """Return the command line of a training run of digits."""
         return [sys.executable, "-m", "jobs.train", "--workload", "digits", *map(str, arguments)]
 
     def deploy(self, config: dict[str, Any]) -> None:
-        """What `serve deploy` does with a file of that content."""
-        self._serve("PUT", json.dumps(config).encode())
+        """Deploy a configuration of Serve, as `serve deploy` does with a file."""
+        self._send_to_serve("PUT", json.dumps(config).encode())
 
     def shut_down_serve(self) -> None:
-        """End all that Serve runs, as `serve shutdown` does: it holds slots that other tests need."""
-        self._serve("DELETE")
+        """Shut down Serve, as `serve shutdown` does: its replicas hold slots that other tests need."""
+        self._send_to_serve("DELETE")
 
-    def _serve(self, method: str, body: bytes | None = None) -> None:
+    def _send_to_serve(self, method: str, body: bytes | None = None) -> None:
         address = urlsplit(self.environment["RAY_API_SERVER_ADDRESS"])
         connection = HTTPConnection(str(address.hostname), address.port, timeout=60)
         connection.request(method, "/api/serve/applications/", body, {"Content-Type": "application/json"})
@@ -56,21 +56,21 @@ class Cluster(PrivateRay):
 
 @pytest.fixture(scope="session")
 def cluster():
-    with start_cluster() as made:
-        yield made
+    with start_cluster() as cluster:
+        yield cluster
 
 
 @contextmanager
 def start_cluster(**variables: str) -> Iterator[Cluster]:
-    """A head node with two slots, until the end of the block."""
-    with start_private_ray(2, **variables) as made:
-        yield Cluster(made.environment | {"OMP_NUM_THREADS": "1"} | variables, made.head_pid, made.processes)
+    """Start a head node with two slots for the length of the block; `variables` are added to its environment."""
+    with start_private_ray(2, **variables) as ray:
+        yield Cluster(ray.environment | {"OMP_NUM_THREADS": "1"} | variables, ray.head_pid, ray.processes)
 
 
 def list_descendants(root: int) -> dict[int, str]:
-    """Ids of a process and of all below it, with their command lines."""
-    found = {}
+    """Return the command lines of a process and of all its descendants, by process id."""
+    commands = {}
     for pid in find_process_tree(root):
-        with suppress(OSError):  # it ended meanwhile
-            found[pid] = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
-    return found
+        with suppress(OSError):  # the process has ended in the meantime
+            commands[pid] = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    return commands

@@ -1,4 +1,4 @@
-"""What whoever looks on sees of a run while things go wrong: the figures of the table of faults."""
+"""Follow a run from outside while faults happen to it, and print the figures of the README's table of faults."""
 
 import json
 import time
@@ -6,31 +6,32 @@ from contextlib import contextmanager
 
 
 def read_laps(out):
-    """Those in the journal so far: whole lines."""
+    """Return the laps that the journal of a run holds so far, without an unfinished last line."""
     journal = out / "laps.jsonl"
     text = journal.read_text() if journal.exists() else ""
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
 def last_step(out, workers=None):
-    """The last step of a lap that so many workers took."""
-    found = [lap["step"] for lap in read_laps(out) if workers in (None, lap["workers"])]
-    return found[-1] if found else 0
+    """Return the step at which the latest lap ended, of laps with so many workers if given; 0 if there is none."""
+    steps = [lap["step"] for lap in read_laps(out) if workers in (None, lap["workers"])]
+    return steps[-1] if steps else 0
 
 
 @contextmanager
-def print_duration(what, capsys):
-    """How long it takes, said aloud."""
+def print_duration(label, capsys):
+    """Print how many seconds the block takes."""
     start = time.monotonic()
     yield
     with capsys.disabled():
-        print(f"\n  {what}: {time.monotonic() - start:.0f} s")
+        print(f"\n  {label}: {time.monotonic() - start:.0f} s")
 
 
 def print_repeated_laps(before, after, capsys):
-    """Laps that had to be taken again, said aloud; all that were there are there."""
+    """Print how many laps were trained again; assert that `after` has every lap of `before`."""
     assert [lap["step"] for lap in after[: len(before)]] == [lap["step"] for lap in before]
-    kept = sum(one == other for one, other in zip(before, after, strict=False))  # to the microsecond: not taken again
+    # a lap whose times agree to the microsecond was not trained again
+    unchanged = sum(old == new for old, new in zip(before, after, strict=False))
     with capsys.disabled():
-        seconds = sum(lap["seconds"] for lap in before[kept:])
-        print(f"  laps that were taken again: {len(before) - kept}, {seconds:.1f} s")
+        seconds = sum(lap["seconds"] for lap in before[unchanged:])
+        print(f"  laps that were trained again: {len(before) - unchanged}, {seconds:.1f} s")

@@ -1,4 +1,4 @@
-"""Pages of real measurements of real shape: tables that a sweep leaves, made up from formulas."""
+"""Folders of sweeps for tests of pages: their tables have the shape of real ones, the values follow formulas."""
 
 import json
 from dataclasses import replace
@@ -9,25 +9,27 @@ from equipoise.planning.plan import ClusterShape
 from equipoise.storage.atomic import write_json
 from jobs.ray_tune.confirmation import write_plan
 
-WORKERS, BATCHES = (1, 2, 4), (16, 32, 64, 128)
+WORKER_COUNTS, BATCH_SIZES = (1, 2, 4), (16, 32, 64, 128)
 
 
 def write_system_csv(path: Path) -> Path:
-    """Steps whose exchange takes 20 ms on many workers."""
+    """Write step times whose exchange approaches 20 ms on many workers."""
     rows = [
-        (1, n, b, 0.01 + 0.001 * b + 0.02 * (n - 1) / n, 0.001, 0.02 * (n - 1) / n) for n in WORKERS for b in BATCHES
+        (1, n, b, 0.01 + 0.001 * b + 0.02 * (n - 1) / n, 0.001, 0.02 * (n - 1) / n)
+        for n in WORKER_COUNTS
+        for b in BATCH_SIZES
     ]
-    head = "nodes,workers,batch,seconds,data_seconds,exchange_seconds\n"
-    path.write_text(head + "".join(",".join(map(str, row)) + "\n" for row in rows))
+    header = "nodes,workers,batch,seconds,data_seconds,exchange_seconds\n"
+    path.write_text(header + "".join(",".join(map(str, row)) + "\n" for row in rows))
     return path
 
 
 def write_statistical_csv(path: Path, seeds: int = 3) -> Path:
-    """Runs with a critical batch of 300; three rates each, of which the middle one is best."""
+    """Write runs with a critical batch of 300 and three learning rates per batch, of which the middle one is best."""
     runs = [
-        (b, rate * (b / 64) ** 0.5, seed, round(20_000 * (1 + b / 300) * more * (1 + 0.02 * (seed % 5)), 1), 1)
+        (b, rate * (b / 64) ** 0.5, seed, round(20_000 * (1 + b / 300) * factor * (1 + 0.02 * (seed % 5)), 1), 1)
         for b in (64, 128, 256, 512)
-        for rate, more in ((0.05, 1.3), (0.1, 1.0), (0.2, 1.4))
+        for rate, factor in ((0.05, 1.3), (0.1, 1.0), (0.2, 1.4))
         for seed in range(seeds)
     ]
     path.write_text("global_batch,lr,seed,examples,reached\n" + "".join(",".join(map(str, run)) + "\n" for run in runs))
@@ -35,7 +37,7 @@ def write_statistical_csv(path: Path, seeds: int = 3) -> Path:
 
 
 def write_sweep_folder(out: Path, seeds: int = 3) -> Path:
-    """A sweep's folder, as it is before its pages."""
+    """Write the folder of a sweep without its pages, and return it."""
     out.mkdir(parents=True)
     write_system_csv(out / "system.csv")
     write_statistical_csv(out / "statistical.csv", seeds)
@@ -44,8 +46,8 @@ def write_sweep_folder(out: Path, seeds: int = 3) -> Path:
     return out
 
 
-def write_plan_folder(out: Path, places: tuple[ClusterShape, ...] = (), **measured: Path) -> dict[str, object]:
-    """A plan of one table or two, that no sweep made."""
-    facts = build_plan_document(replace(read_request(**measured), cluster_shapes=places))
-    write_json(out / "plan.json", facts)
-    return facts
+def write_plan_folder(out: Path, cluster_shapes: tuple[ClusterShape, ...] = (), **measured: Path) -> dict[str, object]:
+    """Write the plan of one or two tables without a sweep, and return its contents."""
+    document = build_plan_document(replace(read_request(**measured), cluster_shapes=cluster_shapes))
+    write_json(out / "plan.json", document)
+    return document

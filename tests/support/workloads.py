@@ -1,4 +1,4 @@
-"""Workloads of the tests' own, asked for by module:attribute as a user's would be."""
+"""Workloads for tests, requested as module:attribute like those of users."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from equipoise.workloads import Workload
 from equipoise.workloads.digits import digits
 from equipoise.workloads.vending import vending
 
-ALL = Augment(
+ALL_AUGMENTATIONS = Augment(
     shift=3,
     flip=True,
     crop=0.3,
@@ -28,7 +28,7 @@ ALL = Augment(
 
 
 def with_dropout(trial: TrainConfig) -> Workload:
-    """Digits, learned by a network with two dropout layers."""
+    """Return digits with a model that has two dropout layers."""
     return replace(
         digits(trial),
         model=lambda: nn.Sequential(
@@ -38,7 +38,7 @@ def with_dropout(trial: TrainConfig) -> Workload:
 
 
 def with_batch_norm(trial: TrainConfig) -> Workload:
-    """Digits, learned by a network with batch normalisation."""
+    """Return digits with a model that has batch normalisation."""
     return replace(
         digits(trial),
         model=lambda: nn.Sequential(
@@ -48,7 +48,7 @@ def with_batch_norm(trial: TrainConfig) -> Workload:
 
 
 def with_convolutions(trial: TrainConfig) -> Workload:
-    """Digits, learned by convolutions over several channels, whose weights have a layout to get wrong."""
+    """Return digits with convolutions over several channels, whose weights depend on the memory layout."""
     return replace(
         digits(trial),
         model=lambda: nn.Sequential(
@@ -57,8 +57,8 @@ def with_convolutions(trial: TrainConfig) -> Workload:
     )
 
 
-class Unused(nn.Module):
-    """A linear model with a layer that takes no part, and one that is frozen."""
+class PartlyTrainedModel(nn.Module):
+    """Linear model with one layer that is not used and one that is frozen."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,12 +71,12 @@ class Unused(nn.Module):
 
 
 def with_unused(trial: TrainConfig) -> Workload:
-    """Digits, learned by a model of which parts are not trained."""
-    return replace(digits(trial), model=Unused)
+    """Return digits with a model of which some parts are not trained."""
+    return replace(digits(trial), model=PartlyTrainedModel)
 
 
 def with_little_memory(trial: TrainConfig) -> Workload:
-    """Digits, on a device that holds no more than 32 examples at a time."""
+    """Return digits with a loss that runs out of memory for more than 32 training examples."""
 
     def loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         if len(labels) > 32 and logits.requires_grad:
@@ -87,5 +87,5 @@ def with_little_memory(trial: TrainConfig) -> Workload:
 
 
 def with_all_variations(trial: TrainConfig) -> Workload:
-    """Products in small pictures, changed in every way there is."""
-    return replace(vending(replace(trial, image_size=32)), augment=ALL)
+    """Return the vending workload with images of 32 pixels and every kind of augmentation."""
+    return replace(vending(replace(trial, image_size=32)), augment=ALL_AUGMENTATIONS)

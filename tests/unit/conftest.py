@@ -1,4 +1,4 @@
-"""A store in this process's memory, as good as one behind a network for all but its being away."""
+"""Fixtures for an object store in memory, which behaves like a remote one except that it is always reachable."""
 
 import fsspec
 import pytest
@@ -8,10 +8,10 @@ from equipoise.storage.object_store import RemotePath
 
 @pytest.fixture
 def memory():
-    files = fsspec.filesystem("memory")
-    yield files
-    files.store.clear()
-    files.pseudo_dirs[:] = [""]
+    filesystem = fsspec.filesystem("memory")
+    yield filesystem
+    filesystem.store.clear()
+    filesystem.pseudo_dirs[:] = [""]
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Names, texts and sizes of the whole source, measured so that they cannot decay file by file."""
+"""Names, texts and sizes in the source, measured over all files so that they cannot decay file by file."""
 
 import ast
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("equipoise", "jobs", "services", "dashboards")
-SHARED_NAMES = {"main", "logger"}  # every command has the one, every module that logs the other
+SHARED_NAMES = {"main", "logger"}  # every command defines main, every module that logs defines logger
 VAGUE_NAMES = {
     "told",
     "tell",
@@ -60,7 +60,7 @@ VAGUE_CONSTANTS = {
     "ENOUGH",
     "SMALL",
 }
-RIDDLES = re.compile(
+UNCLEAR_PHRASES = re.compile(
     r"foretold|foretell|gone on from|asked for what cannot|\bis no \w+ that\b|told by|\baloud\b|\bit is none\b",
     re.IGNORECASE,
 )
@@ -111,16 +111,16 @@ def test_functions_have_names_of_several_words():
     assert statistics.mean(words) >= 2.2
 
 
-def test_no_name_is_a_riddle():
-    found = {
+def test_no_name_is_vague():
+    vague_by_file = {
         str(path): vague
         for path, tree in parse_sources().items()
         if (vague := ({path.stem} | set(top_level_names(tree))) & (VAGUE_NAMES | VAGUE_CONSTANTS))
     }
-    assert not found
+    assert not vague_by_file
 
 
-def test_docstrings_say_something():
+def test_docstrings_have_more_than_four_words():
     short = [
         (str(path), getattr(node, "name", "module"), docstring)
         for path, tree in parse_sources().items()
@@ -147,18 +147,17 @@ def count_lines(file):
     return file.read_text(encoding="utf-8").count("\n")
 
 
-def test_no_text_is_a_riddle():
-    """Docstrings, comments and messages are plain English."""
-    found = {str(path): riddles for path in parse_sources() if (riddles := find_riddles(ROOT / path))}
-    assert not found
+def test_docstrings_comments_and_messages_are_plain_english():
+    unclear_by_file = {str(path): texts for path in parse_sources() if (texts := find_unclear_texts(ROOT / path))}
+    assert not unclear_by_file
 
 
-def find_riddles(file):
-    """Return the strings and comments of a file that no stranger understands."""
+def find_unclear_texts(file):
+    """Return the strings and comments of a file that contain an unclear phrase."""
     with tokenize.open(file) as source:
         tokens = [*tokenize.generate_tokens(source.readline)]
     return [
         token.string
         for token in tokens
-        if token.type in (tokenize.STRING, tokenize.COMMENT) and RIDDLES.search(token.string)
+        if token.type in (tokenize.STRING, tokenize.COMMENT) and UNCLEAR_PHRASES.search(token.string)
     ]

@@ -1,4 +1,4 @@
-"""The search on recorded trials of this machine: how far from the best it ends, and at what cost."""
+"""Tests of the search replayed on recorded trials: how far from the best it ends, and at what cost."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from benchmarks.search_policies.user_habits import choose_largest_throughput
 
 @pytest.fixture(scope="module", params=["digits", "patches"])
 def replays(request):
-    """The truth, and for each replay the choice, its cost, the seeds seen and the others."""
+    """Return the ground truth and, for each replay, the choice, its cost, the seeds seen and the other seeds."""
     truth = GroundTruth(request.param)
     return truth, [
         (*choose_by_search(truth, split_seeds(truth, draw)[0], draw), *split_seeds(truth, draw))
@@ -18,22 +18,24 @@ def replays(request):
     ]
 
 
-def test_the_search_ends_close_to_the_best_of_the_whole_grid(replays):
+def test_search_ends_close_to_the_best_of_the_whole_grid(replays):
     truth, choices = replays
-    regrets = [truth.compute_regret(choice, seen, others) for choice, _, seen, others in choices]
+    regrets = [truth.compute_regret(choice, seen_seeds, other_seeds) for choice, _, seen_seeds, other_seeds in choices]
     assert np.median(regrets) <= 0.03
-    if truth.name == "digits":  # on patches 40 %: the best setting scatters as much, and five seeds are seen
+    # 40 % on patches: the best setting itself scatters that much, and the search sees only five seeds
+    if truth.name == "digits":
         assert np.quantile(regrets, 0.95) <= 0.10
 
 
-def test_the_search_costs_a_small_part_of_the_grid(replays):
+def test_search_costs_at_most_15_percent_of_the_grid(replays):
     truth, choices = replays
-    assert max(spent for _, spent, _, _ in choices) <= 0.15 * truth.grid_worker_seconds()
+    assert max(worker_seconds for _, worker_seconds, _, _ in choices) <= 0.15 * truth.grid_worker_seconds()
 
 
-def test_the_largest_throughput_is_a_poor_choice_here(replays):
+def test_largest_throughput_takes_at_least_50_percent_longer_than_the_best(replays):
     truth, choices = replays
     regrets = [
-        truth.compute_regret(choose_largest_throughput(truth, seen, 0, 0), seen, others) for *_, seen, others in choices
+        truth.compute_regret(choose_largest_throughput(truth, seen_seeds, 0, 0), seen_seeds, other_seeds)
+        for *_, seen_seeds, other_seeds in choices
     ]
     assert np.median(regrets) >= 0.5

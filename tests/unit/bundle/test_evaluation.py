@@ -10,34 +10,34 @@ from equipoise.bundle.evaluation import (
 )
 
 
-def drawn(heat, count=4000, seed=0):
-    """Scores whose softmax is right about the labels once divided by `heat`."""
+def draw_logits(temperature, count=4000, seed=0):
+    """Draw logits that are calibrated once divided by `temperature`, and labels."""
     rng = np.random.default_rng(seed)
     logits = rng.normal(0, 2, (count, 5))
-    chances = softmax(logits, 1)
-    labels = (chances.cumsum(1) > rng.random((count, 1))).argmax(1)
-    return logits * heat, labels
+    probabilities = softmax(logits, 1)
+    labels = (probabilities.cumsum(1) > rng.random((count, 1))).argmax(1)
+    return logits * temperature, labels
 
 
-@pytest.mark.parametrize("heat", [0.4, 1.0, 3.0])
-def test_the_temperature_that_was_multiplied_in_is_found(heat):
-    logits, labels = drawn(heat)
-    assert fit_temperature(logits, labels) == pytest.approx(heat, rel=0.07)
-    assert expected_calibration_error(softmax(logits / heat, 1), labels) < 0.03
+@pytest.mark.parametrize("temperature", [0.4, 1.0, 3.0])
+def test_fit_recovers_the_temperature_of_the_logits(temperature):
+    logits, labels = draw_logits(temperature)
+    assert fit_temperature(logits, labels) == pytest.approx(temperature, rel=0.07)
+    assert expected_calibration_error(softmax(logits / temperature, 1), labels) < 0.03
 
 
-def test_confidence_that_is_too_high_is_an_error_that_the_temperature_takes_away():
-    found = evaluate_predictions(*drawn(3.0), list("abcde"), 3.0)
-    assert found.calibrated_error < 0.03 < 0.1 < found.calibration_error
-    assert found.accuracy == pytest.approx(np.mean(list(found.by_class.values())), abs=0.02)
+def test_temperature_removes_the_calibration_error_of_overconfident_logits():
+    evaluation = evaluate_predictions(*draw_logits(3.0), list("abcde"), 3.0)
+    assert evaluation.calibrated_error < 0.03 < 0.1 < evaluation.calibration_error
+    assert evaluation.accuracy == pytest.approx(np.mean(list(evaluation.by_class.values())), abs=0.02)
 
 
-def test_columns_of_a_confusion_are_shares_of_each_class():
-    table = confusion_matrix(np.eye(3)[[0, 0, 1, 2, 2]], np.array([0, 0, 0, 2, 2]), 4)
-    np.testing.assert_allclose(table[:, 0], [2 / 3, 1 / 3, 0, 0])
-    np.testing.assert_allclose(table[:, 2], [0, 0, 1, 0])
-    np.testing.assert_allclose(table[:, [1, 3]], np.eye(4)[:, [1, 3]])
+def test_confusion_columns_are_the_fractions_of_each_class():
+    matrix = confusion_matrix(np.eye(3)[[0, 0, 1, 2, 2]], np.array([0, 0, 0, 2, 2]), 4)
+    np.testing.assert_allclose(matrix[:, 0], [2 / 3, 1 / 3, 0, 0])
+    np.testing.assert_allclose(matrix[:, 2], [0, 0, 1, 0])
+    np.testing.assert_allclose(matrix[:, [1, 3]], np.eye(4)[:, [1, 3]])
 
 
-def test_a_class_without_examples_has_no_accuracy():
+def test_class_without_examples_has_no_accuracy():
     assert set(evaluate_predictions(np.eye(3), np.array([0, 1, 1]), list("abc"), 1.0).by_class) == {"a", "b"}

@@ -1,4 +1,4 @@
-"""What is told of a demo is what its records hold."""
+"""The report of a demo shows what its records hold."""
 
 import json
 
@@ -14,7 +14,7 @@ from dashboards.demo_report import (
 from dashboards.page import render_html
 from equipoise.storage.atomic import write_json
 
-SENT = {"clean": (400, 388), "drift": (400, 148), "adapted": (400, 372), "again": (400, 390)}
+REQUESTS_AND_CORRECT = {"clean": (400, 388), "drift": (400, 148), "adapted": (400, 372), "again": (400, 390)}
 RECORDS = {
     "sweep/plan.json": {
         "plan": {
@@ -42,11 +42,11 @@ RECORDS = {
     },
     "story.json": {
         "demo": 1,
-        "chapters": [{"title": name, "seconds": 51.0 + at} for at, name in enumerate("abcde")],
+        "chapters": [{"title": name, "seconds": 51.0 + index} for index, name in enumerate("abcde")],
         "sent": {
             **{
-                name: {"requests": whole, "right": right, "accuracy": right / whole, "unanswered": 0}
-                for name, (whole, right) in SENT.items()
+                name: {"requests": requests, "right": correct, "accuracy": correct / requests, "unanswered": 0}
+                for name, (requests, correct) in REQUESTS_AND_CORRECT.items()
             },
             "meanwhile": {"requests": 1234, "unanswered": 0},
         },
@@ -57,27 +57,27 @@ RECORDS = {
 }
 
 
-def require_numbers(found: DemoRecords) -> None:
-    """Shares and sums are those of the counts that were noted."""
-    sent = found.story["sent"]
-    for one in (one for one in sent.values() if "right" in one):
-        assert one["accuracy"] == one["right"] / one["requests"]
-    clean, drift, adapted = (sent[name]["accuracy"] for name in ("clean", "drift", "adapted"))
-    assert found.story["regained"] == pytest.approx((adapted - drift) / (clean - drift))
-    assert sum(one["seconds"] for one in found.story["chapters"]) <= found.story["seconds"]
+def require_numbers(records: DemoRecords) -> None:
+    """Assert that accuracies and sums follow from the recorded counts."""
+    traffic = records.story["sent"]
+    for answers in (answers for answers in traffic.values() if "right" in answers):
+        assert answers["accuracy"] == answers["right"] / answers["requests"]
+    clean, drift, adapted = (traffic[name]["accuracy"] for name in ("clean", "drift", "adapted"))
+    assert records.story["regained"] == pytest.approx((adapted - drift) / (clean - drift))
+    assert sum(chapter["seconds"] for chapter in records.story["chapters"]) <= records.story["seconds"]
 
 
 @pytest.fixture
-def demo(tmp_path):
-    for name, facts in RECORDS.items():
-        write_json(tmp_path / name, facts)
+def demo_folder(tmp_path):
+    for name, contents in RECORDS.items():
+        write_json(tmp_path / name, contents)
     return tmp_path
 
 
-def test_each_line_is_of_its_record(demo):
-    found = read_demo_records(demo)
-    require_numbers(found)
-    assert summarize_demo(found) == {
+def test_summary_lines_match_the_records(demo_folder):
+    records = read_demo_records(demo_folder)
+    require_numbers(records)
+    assert summarize_demo(records) == {
         "plan": "2 workers x 24 at a learning rate of 0.137: predicted 4.51 s to the target (3.52 s to 5.53 s);"
         " confirmation run: 4.74 s, inside the predicted interval",
         "model": "test accuracy 97.8% after 5,760 examples; engine onnxruntime",
@@ -88,18 +88,18 @@ def test_each_line_is_of_its_record(demo):
     }
 
 
-def test_a_plan_that_did_not_keep_its_word_is_told_so():
-    confirm = RECORDS["sweep/confirm.json"]
-    why = "outside the predicted interval, with 0.90 times the predicted examples and 1.80 times the predicted time"
-    assert why in describe_confirmation({**confirm, "inside": False})
-    assert "did not reach" in describe_confirmation({**confirm, "seconds": None})
+def test_missed_prediction_is_reported():
+    confirmation = RECORDS["sweep/confirm.json"]
+    miss = "outside the predicted interval, with 0.90 times the predicted examples and 1.80 times the predicted time"
+    assert miss in describe_confirmation({**confirmation, "inside": False})
+    assert "did not reach" in describe_confirmation({**confirmation, "seconds": None})
 
 
-def test_the_page_shows_what_was_right(demo):
-    page = build_demo_page(read_demo_records(demo))
+def test_page_shows_the_accuracy_of_each_phase(demo_folder):
+    page = build_demo_page(read_demo_records(demo_folder))
     (panel,) = page.iter_panels()
-    assert list(panel.figure.data[0].y) == [right / whole for whole, right in SENT.values()]
-    text = render_html(page)
-    for words in ("test accuracy 97.8%", "1,234 requests", "sweep/curve.html", "3. c: 53 s"):
-        assert words in text
-    json.dumps(summarize_demo(read_demo_records(demo)))
+    assert list(panel.figure.data[0].y) == [correct / requests for requests, correct in REQUESTS_AND_CORRECT.values()]
+    html = render_html(page)
+    for expected in ("test accuracy 97.8%", "1,234 requests", "sweep/curve.html", "3. c: 53 s"):
+        assert expected in html
+    json.dumps(summarize_demo(read_demo_records(demo_folder)))

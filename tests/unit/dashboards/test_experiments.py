@@ -1,4 +1,4 @@
-"""An index over whatever lies in a folder: what is missing, half-written or foreign is told as such."""
+"""The index of a folder shows its runs and sweeps, and reports files that are missing, half-written or foreign."""
 
 import base64
 import gzip
@@ -18,7 +18,7 @@ from equipoise.storage.atomic import write_json
 from tests.support.sweep_folders import write_sweep_folder
 from tests.unit.dashboards.test_training_run import record
 
-WRONG = {
+INVALID_FILES = {
     "half/record.json": '{"schema": 2, "config": {"worklo',
     "foreign/record.json": '{"hello": "world"}',
     "other/record.json": '["a", 1]',
@@ -40,7 +40,7 @@ WRONG = {
 def root(tmp_path):
     root = tmp_path / "runs"
     write_json(root / "good" / "record.json", record().to_json())
-    for name, text in WRONG.items():
+    for name, text in INVALID_FILES.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -48,26 +48,26 @@ def root(tmp_path):
     return root
 
 
-def test_what_cannot_be_read_is_said_and_the_rest_is_shown(root, capsys):
+def test_unreadable_files_are_reported_and_the_rest_is_shown(root, capsys):
     write_sweep_folder(root / "swept")
     assert main([str(root)]) == 0
-    text = (root / "index.html").read_text()
-    for name in {name.split("/")[0] for name in WRONG}:
-        assert f"{name}: " in text, name
-    assert re.search(r'href="good/run.html"', text) and re.search(r'href="swept/curve.html"', text)
+    html = (root / "index.html").read_text()
+    for name in {name.split("/")[0] for name in INVALID_FILES}:
+        assert f"{name}: " in html, name
+    assert re.search(r'href="good/run.html"', html) and re.search(r'href="swept/curve.html"', html)
     assert (root / "good/run.html").exists() and (root / "swept/scaling.html").exists()
     assert not list(root.rglob("*/foreign/*.html"))
 
 
-def test_hostile_records_cost_no_other_its_place(root):
+def test_hostile_records_do_not_hide_the_others(root):
     good = record().to_json()
-    deep = json.loads("[" * 600 + "]" * 600)
-    write_json(root / "deep" / "record.json", good | {"reason": deep})
+    nested = json.loads("[" * 600 + "]" * 600)
+    write_json(root / "deep" / "record.json", good | {"reason": nested})
     (root / "nan").mkdir()
     laps = [*good["laps"][:-1], good["laps"][-1] | {"metric": float("nan")}]
     (root / "nan" / "record.json").write_text(json.dumps(good | {"laps": laps}))
     write_json(root / "letters" / "bundle.json", {"name": "\ud800", "classes": [], "metrics": {}})
-    os.mkdir(os.fsencode(root) + b"/\xff")  # noqa: PTH102 - a name that is no text
+    os.mkdir(os.fsencode(root) + b"/\xff")  # noqa: PTH102 - a name that is not valid UTF-8
     write_json(Path(os.fsdecode(os.fsencode(root) + b"/\xff/record.json")), good)
     for name in ("record.json", "plan.json", "bundle.json", "verdict.json"):
         (root / f"pipe-{name}").mkdir()
@@ -76,7 +76,7 @@ def test_hostile_records_cost_no_other_its_place(root):
     write_json(root / "page" / "record.json", good)
     os.utime(root / "page" / "run.html", (1e9, 1e9))
     assert main([str(root)]) == 0
-    text = (root / "index.html").read_text()
+    html = (root / "index.html").read_text()
     for name in (
         "good/run.html",
         "letters",
@@ -86,20 +86,20 @@ def test_hostile_records_cost_no_other_its_place(root):
         "page",
         "deep: ",
     ):
-        assert name in text
-    data = gzip.decompress(base64.b64decode(re.search(r'id="data"[^>]*>([^<]+)', text)[1]))
-    json.loads(data, parse_constant=pytest.fail)  # no NaN outside of strings
+        assert name in html
+    data = gzip.decompress(base64.b64decode(re.search(r'id="data"[^>]*>([^<]+)', html)[1]))
+    json.loads(data, parse_constant=pytest.fail)  # no NaN outside strings
 
 
 @pytest.mark.parametrize("out", [".", "/", "folder", "pipe"])
-def test_what_is_no_file_is_not_written_to(root, out, capsys):
+def test_output_that_is_not_a_file_is_refused(root, out, capsys):
     (root / "folder").mkdir()
     os.mkfifo(root / "pipe")
     assert main([str(root), "--out", out if out in "./" else str(root / out)]) == 2
     assert "is not a file" in capsys.readouterr().err
 
 
-def test_plans_with_the_right_names_and_wrong_contents_are_no_crash(root):
+def test_plans_with_invalid_contents_are_reported(root):
     (root / "odd").mkdir()
     for text in (
         '{"front": [{}], "warnings": []}',
@@ -112,30 +112,34 @@ def test_plans_with_the_right_names_and_wrong_contents_are_no_crash(root):
         assert "odd: " in (root / "index.html").read_text()
 
 
-def test_parts_of_a_sweep_are_not_experiments_of_their_own(tmp_path):
-    place = write_sweep_folder(tmp_path / "swept")
-    write_json(place / "trials" / "one.json", record().to_json())
-    write_json(place / "confirm" / "2x16" / "record.json", record().to_json())
-    found = {one.path.relative_to(tmp_path).as_posix(): one for one in find_experiments(tmp_path)}
-    assert {name: one.kind for name, one in found.items()} == {"swept": "sweep", "swept/confirm/2x16": "run"}
-    assert (
-        found["swept"].content.num_trials == len(found["swept"].content.examples_to_target) > 1
-    )  # those that were cut off are none
+def test_trials_of_a_sweep_are_not_listed_as_experiments(tmp_path):
+    folder = write_sweep_folder(tmp_path / "swept")
+    write_json(folder / "trials" / "one.json", record().to_json())
+    write_json(folder / "confirm" / "2x16" / "record.json", record().to_json())
+    experiments = {
+        experiment.path.relative_to(tmp_path).as_posix(): experiment for experiment in find_experiments(tmp_path)
+    }
+    assert {name: experiment.kind for name, experiment in experiments.items()} == {
+        "swept": "sweep",
+        "swept/confirm/2x16": "run",
+    }
+    # Trials that were cut off have no row in statistical.csv and do not count.
+    assert experiments["swept"].content.num_trials == len(experiments["swept"].content.examples_to_target) > 1
 
 
-def test_one_folder_is_what_it_is_among_all(root, tmp_path):
-    for one in find_experiments(root):
-        assert experiment_at(root, one.path.relative_to(root)).kind == one.kind
+def test_experiment_at_agrees_with_find_experiments(root, tmp_path):
+    for experiment in find_experiments(root):
+        assert experiment_at(root, experiment.path.relative_to(root)).kind == experiment.kind
     outside = tmp_path / "outside"
     write_json(outside / "record.json", record().to_json())
     (root / "linked").symlink_to(outside)
     (root / ".hidden").mkdir()
     write_json(root / ".hidden" / "record.json", record().to_json())
-    for place in ("linked", "../outside", str(outside), ".hidden", "none", "swept/trials"):
-        assert experiment_at(root, Path(place)) is None
+    for path in ("linked", "../outside", str(outside), ".hidden", "none", "swept/trials"):
+        assert experiment_at(root, Path(path)) is None
 
 
-def test_a_page_is_made_anew_only_when_its_record_is(root):
+def test_page_is_rebuilt_only_when_its_record_changes(root):
     build_index(root, root / "index.html")
     page = root / "good" / "run.html"
     page.write_text("kept")
@@ -143,23 +147,23 @@ def test_a_page_is_made_anew_only_when_its_record_is(root):
     assert page.read_text() == "kept"
 
 
-def test_links_lead_from_where_the_index_lies(root, tmp_path):
+def test_links_are_relative_to_the_index(root, tmp_path):
     build_index(root, tmp_path / "elsewhere" / "index.html")
     assert 'href="../runs/good/run.html"' in (tmp_path / "elsewhere" / "index.html").read_text()
 
 
-def test_an_empty_folder_and_none_are_sentences(tmp_path, capsys):
+def test_empty_and_missing_folders_are_explained(tmp_path, capsys):
     assert main([str(tmp_path)]) == 0
     assert "no runs or sweeps" in (tmp_path / "index.html").read_text()
     assert main([str(tmp_path / "none")]) == 2
     assert "is not a folder" in capsys.readouterr().err
 
 
-def test_two_thousand_runs_are_one_light_page(tmp_path):
-    for place in range(2000):
-        one = replace(record(), config=replace(record().config, seed=place))
-        (tmp_path / f"run-{place}").mkdir()
-        (tmp_path / f"run-{place}" / "record.json").write_text(json.dumps(one.to_json()))
-    found = list(find_experiments(tmp_path))
-    assert len(found) == 2000
-    assert len(render_html(build_index_page(found, tmp_path, lambda _: None))) < 8e6
+def test_index_of_two_thousand_runs_is_below_8_mb(tmp_path):
+    for seed in range(2000):
+        run = replace(record(), config=replace(record().config, seed=seed))
+        (tmp_path / f"run-{seed}").mkdir()
+        (tmp_path / f"run-{seed}" / "record.json").write_text(json.dumps(run.to_json()))
+    experiments = list(find_experiments(tmp_path))
+    assert len(experiments) == 2000
+    assert len(render_html(build_index_page(experiments, tmp_path, lambda _: None))) < 8e6

@@ -1,4 +1,4 @@
-"""A page holds all it needs, and nothing that was put into it becomes more than text."""
+"""A page contains everything it needs, and its contents cannot become more than text."""
 
 import base64
 import gc
@@ -26,59 +26,59 @@ from dashboards.page import (
 from dashboards.theme import apply_theme, format_seconds
 from equipoise.formatting import format_number
 
-NASTY = "</script><script>alert(1)</script>\"'&<img src=x onerror=alert(2)>"
+HOSTILE_TEXT = "</script><script>alert(1)</script>\"'&<img src=x onerror=alert(2)>"
 
 
-def page(words="words", panel="panel"):
-    figure = apply_theme(go.Figure(go.Scatter(x=[1, 2], y=[3, 4], name=words)))
-    numbers = Table(name="numbers", columns=[words], rows=[[words], [1], [2.5], [None], [Link(words, "there.html")]])
+def build_page(text="words", panel="panel"):
+    figure = apply_theme(go.Figure(go.Scatter(x=[1, 2], y=[3, 4], name=text)))
+    table = Table(name="numbers", columns=[text], rows=[[text], [1], [2.5], [None], [Link(text, "there.html")]])
     parts = [
-        Panel(name=panel, figure=figure, caption=words, data_table=numbers),
-        FactList(name="facts", facts={words: words}),
-        Note(name="note", text=words),
-        ImageGallery(name="pictures", captioned_pngs=[(b"\x89PNG", words)], caption=words),
+        Panel(name=panel, figure=figure, caption=text, data_table=table),
+        FactList(name="facts", facts={text: text}),
+        Note(name="note", text=text),
+        ImageGallery(name="pictures", captioned_pngs=[(b"\x89PNG", text)], caption=text),
     ]
-    return Page(title=words, lead=words, sections=[Section(title=words, paragraphs=[words], parts=parts)])
+    return Page(title=text, lead=text, sections=[Section(title=text, paragraphs=[text], parts=parts)])
 
 
-def unpacked(text, name):
-    (held,) = re.findall(f'<script id="{name}" type="application/gzip">([A-Za-z0-9+/=]*)</script>', text)
-    return gzip.decompress(base64.b64decode(held)).decode()
+def unpack_script(html, name):
+    (content,) = re.findall(f'<script id="{name}" type="application/gzip">([A-Za-z0-9+/=]*)</script>', html)
+    return gzip.decompress(base64.b64decode(content)).decode()
 
 
-def test_it_asks_nothing_of_any_network():
-    text = render_html(page())
-    assert not re.search(r'(src|href)="(?!data:|there\.html)', text)
-    assert "Plotly" in unpacked(text, "drawing")
-    assert len(text) < 3e6
+def test_page_loads_nothing_from_the_network():
+    html = render_html(build_page())
+    assert not re.search(r'(src|href)="(?!data:|there\.html)', html)
+    assert "Plotly" in unpack_script(html, "drawing")
+    assert len(html) < 3e6
 
 
-def test_figures_arrive_as_they_were_made():
-    made = page()
-    data = json.loads(unpacked(render_html(made), "data"))
+def test_figures_are_embedded_unchanged():
+    page = build_page()
+    data = json.loads(unpack_script(render_html(page), "data"))
     assert data["figures"]["panel"]["data"][0]["x"] == [1, 2]
     assert data["figures"]["panel"]["data"][0]["y"] == [3, 4]
-    assert build_live_update(made)["figures"] == data["figures"]
+    assert build_live_update(page)["figures"] == data["figures"]
 
 
-def test_what_is_put_into_it_is_text():
-    text, plain = render_html(page(NASTY)), render_html(page())
-    assert text.count("<script") == plain.count("<script") and text.count("<img") == plain.count("<img")
-    assert "alert(1)</script>" not in build_live_update(page(NASTY))["main"]
+def test_content_is_escaped_as_text():
+    hostile, plain = render_html(build_page(HOSTILE_TEXT)), render_html(build_page())
+    assert hostile.count("<script") == plain.count("<script") and hostile.count("<img") == plain.count("<img")
+    assert "alert(1)</script>" not in build_live_update(build_page(HOSTILE_TEXT))["main"]
 
 
-def test_it_is_written_whole_or_not(tmp_path):
-    assert write_page(page(), tmp_path / "page.html").read_text().endswith("</html>\n")
+def test_page_is_written_completely_or_not_at_all(tmp_path):
+    assert write_page(build_page(), tmp_path / "page.html").read_text().endswith("</html>\n")
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
-        write_page(page(), tmp_path / "file" / "page.html")
+        write_page(build_page(), tmp_path / "file" / "page.html")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "page.html"]
 
 
 @pytest.mark.parametrize(
     ("value", "text"), [(None, "-"), (float("nan"), "-"), (0.01234, "0.0123"), (999.5, "1,000"), (123456.7, "123,457")]
 )
-def test_numbers_read_as_numbers(value, text):
+def test_numbers_are_formatted_for_reading(value, text):
     assert format_number(value) == text
 
 
@@ -86,16 +86,16 @@ def test_numbers_read_as_numbers(value, text):
     ("value", "text"),
     [(None, "-"), (3e-6, "3 us"), (0.02, "20 ms"), (1.5, "1.5 s"), (90, "90 s"), (600, "10 min"), (2 * 86400, "2 d")],
 )
-def test_times_have_the_unit_in_which_they_are_read(value, text):
+def test_times_are_formatted_in_a_readable_unit(value, text):
     assert format_seconds(value) == text
 
 
-def test_nothing_is_kept_of_pages_that_were_made():
+def test_rendered_pages_are_not_kept_in_memory():
     tracemalloc.start()
-    render_html(page("first"))
+    render_html(build_page("first"))
     before = tracemalloc.get_traced_memory()[0]
-    for place in range(20):
-        render_html(page(f"{place} " * 50_000))
-    gc.collect()  # the last one's circles
+    for index in range(20):
+        render_html(build_page(f"{index} " * 50_000))
+    gc.collect()  # reference cycles of the last page
     assert tracemalloc.get_traced_memory()[0] - before < 1e6
     tracemalloc.stop()

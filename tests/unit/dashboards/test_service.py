@@ -1,4 +1,4 @@
-"""The service's panels show differences of counts."""
+"""The service's panels show increases of counters between snapshots."""
 
 import pytest
 
@@ -13,15 +13,17 @@ from dashboards.panels.service import (
 )
 
 
-def note(time, **parts):
+def build_snapshot(time, **metrics):
     return {"time": float(time)} | {
-        name: parts.get(name, {}) for name in ("requests", "refused", "seconds", "pictures", "batches")
+        name: metrics.get(name, {}) for name in ("requests", "refused", "seconds", "pictures", "batches")
     }
 
 
-NOTES = [
-    note(0, requests={"200": 10.0}, seconds={"0.001": 0.0, "0.002": 10.0, "+Inf": 10.0}, pictures={"a 1": 10.0}),
-    note(
+SNAPSHOTS = [
+    build_snapshot(
+        0, requests={"200": 10.0}, seconds={"0.001": 0.0, "0.002": 10.0, "+Inf": 10.0}, pictures={"a 1": 10.0}
+    ),
+    build_snapshot(
         5,
         requests={"200": 60.0, "429": 5.0, "503": 5.0, "500": 1.0},
         refused={"busy": 10.0},
@@ -32,35 +34,35 @@ NOTES = [
 ]
 
 
-def test_rates_are_what_was_added_over_the_time_it_took():
-    (row,) = request_rates(NOTES).to_dict("records")
+def test_rates_are_increases_divided_by_elapsed_time():
+    (row,) = request_rates(SNAPSHOTS).to_dict("records")
     assert (row["answered"], row["refused"], row["failed"]) == (10, 2, 0.2)
 
 
-def test_a_service_that_began_anew_has_no_negative_rate():
-    (row,) = request_rates([NOTES[1], note(10, requests={"200": 20.0})]).to_dict("records")
+def test_restarted_service_has_no_negative_rate():
+    (row,) = request_rates([SNAPSHOTS[1], build_snapshot(10, requests={"200": 20.0})]).to_dict("records")
     assert row["answered"] == 4
 
 
-def test_quantiles_lie_within_their_buckets():
-    (row,) = latency_quantiles(NOTES).to_dict("records")
+def test_quantiles_are_interpolated_within_their_buckets():
+    (row,) = latency_quantiles(SNAPSHOTS).to_dict("records")
     assert row[0.5] == pytest.approx(1.0)  # 25 of 50 took less than a millisecond
     assert row[0.9] == pytest.approx(1 + 20 / 25)
     assert bucket_quantile([(0.001, 0.0), (float("inf"), 4.0)], 0.5) == pytest.approx(1.0)
     assert bucket_quantile([(0.001, 0.0), (float("inf"), 0.0)], 0.5) is None
 
 
-def test_sizes_of_batches_are_told_apart():
-    assert batch_size_counts(NOTES) == {"1": 5, "2": 3, "3 to 4": 1, "over 4": 1}
+def test_batches_are_counted_by_size():
+    assert batch_size_counts(SNAPSHOTS) == {"1": 5, "2": 3, "3 to 4": 1, "over 4": 1}
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
-def test_a_page_of_few_notes_is_a_page(count):
-    described = [{"name": "a", "share": 0, "current": {"version": "1", "bundle": "there", "engine": "eager"}}]
-    sections = build_service_sections(NOTES[:count], described)
+def test_page_is_rendered_from_few_snapshots(count):
+    model_statuses = [{"name": "a", "share": 0, "current": {"version": "1", "bundle": "there", "engine": "eager"}}]
+    sections = build_service_sections(SNAPSHOTS[:count], model_statuses)
     assert "there" in render_html(Page(title="service", lead="", sections=sections))
 
 
-def test_reasons_of_refusals_are_counted():
-    assert rejections_table(NOTES).rows == [["busy", 10]]
-    assert rejections_table(NOTES[:1]) is None
+def test_rejections_are_counted_by_reason():
+    assert rejections_table(SNAPSHOTS).rows == [["busy", 10]]
+    assert rejections_table(SNAPSHOTS[:1]) is None

@@ -1,4 +1,4 @@
-"""The panels of a sweep draw what its files hold."""
+"""The panels of a sweep show what its files hold."""
 
 import json
 
@@ -26,112 +26,122 @@ from tests.support.sweep_folders import write_plan_folder, write_statistical_csv
 
 
 @pytest.fixture(scope="module")
-def held(tmp_path_factory):
+def sweep(tmp_path_factory):
     return load_experiment(write_sweep_folder(tmp_path_factory.mktemp("sweep") / "made-up")).content
 
 
-def traces(figure, name):
-    return [one for one in figure.data if one.name == name]
+def find_traces(figure, name):
+    return [trace for trace in figure.data if trace.name == name]
 
 
-def test_time_of_an_example_is_that_of_a_step_over_its_examples(held):
-    table = measured_step_times(held.step_times).set_index(["workers", "batch"]).seconds
-    assert table[1, 64] == pytest.approx((0.01 + 0.064) / 64)
-    assert table[4, 16] == pytest.approx((0.01 + 0.016 + 0.015) / 64)
-    predicted = predicted_step_times(held.plan).set_index(["workers", "batch"])
-    assert predicted.seconds[1, 64] == pytest.approx(table[1, 64], rel=0.02)
+def test_seconds_per_example_are_step_seconds_over_batch_examples(sweep):
+    measured = measured_step_times(sweep.step_times).set_index(["workers", "batch"]).seconds
+    assert measured[1, 64] == pytest.approx((0.01 + 0.064) / 64)
+    assert measured[4, 16] == pytest.approx((0.01 + 0.016 + 0.015) / 64)
+    predicted = predicted_step_times(sweep.plan).set_index(["workers", "batch"])
+    assert predicted.seconds[1, 64] == pytest.approx(measured[1, 64], rel=0.02)
     assert (predicted.low <= predicted.seconds).all() and (predicted.seconds <= predicted.high).all()
 
 
-def test_every_plan_is_the_product_of_both_curves(held):
-    needs = predicted_examples(held.plan).set_index("global_batch").examples
-    for one in held.plan["options"]:
-        assert one["seconds"]["value"] == pytest.approx(
-            needs[one["global_batch"]] / one["global_batch"] * one["step"]["seconds"]
+def test_plan_seconds_are_steps_needed_times_step_seconds(sweep):
+    needed_examples = predicted_examples(sweep.plan).set_index("global_batch").examples
+    for option in sweep.plan["options"]:
+        assert option["seconds"]["value"] == pytest.approx(
+            needed_examples[option["global_batch"]] / option["global_batch"] * option["step"]["seconds"]
         )
-    chosen = held.plan["plan"]
-    assert chosen["seconds"]["value"] == candidate_plans(held.plan).seconds.min()
+    plan = sweep.plan["plan"]
+    assert plan["seconds"]["value"] == candidate_plans(sweep.plan).seconds.min()
 
 
-def test_what_was_measured_and_what_was_predicted_are_marked_differently(tmp_path):
+def test_measured_and_predicted_points_have_different_markers(tmp_path):
     write_system_csv(tmp_path / "system.csv")
     write_statistical_csv(tmp_path / "statistical.csv")
-    facts = write_plan_folder(
+    plan_json = write_plan_folder(
         tmp_path, (ClusterShape(1, 8),), system=tmp_path / "system.csv", statistical=tmp_path / "statistical.csv"
     )
-    figure = tradeoff_figure(facts, read_step_times(tmp_path / "system.csv"), None)
-    measured, guessed = ({*traces(figure, format_cluster_shape(1, n))[-1].marker.symbol} for n in (2, 8))
+    figure = tradeoff_figure(plan_json, read_step_times(tmp_path / "system.csv"), None)
+    measured, predicted = (
+        {*find_traces(figure, format_cluster_shape(1, workers))[-1].marker.symbol} for workers in (2, 8)
+    )
     assert not any(symbol.endswith("-open") for symbol in measured)
-    assert guessed and all(symbol.endswith("-open") for symbol in guessed)
-    assert not [one for one in traces(figure, "8 workers") if one.mode == "markers"]  # nobody timed it
+    assert predicted and all(symbol.endswith("-open") for symbol in predicted)
+    # 8 workers were not measured
+    assert not [trace for trace in find_traces(figure, "8 workers") if trace.mode == "markers"]
 
 
-def test_the_deadline_is_kept_by_the_cheapest_of_the_front(held):
-    told = build_deadline_slider(held.plan)
-    along = held.plan["front"]
-    assert [plan["seconds"] for plan in told["plans"]] == [one["seconds"]["value"] for one in along]
-    assert told["low"] < min(one["seconds"]["value"] for one in along) <= told["value"] <= told["high"]
-    assert pareto_figure(held.plan).data[told["mark"]].name == "cheapest within the deadline"
-    assert build_deadline_slider({**held.plan, "front": along[:1]}) is None
+def test_deadline_slider_offers_the_plans_of_the_front(sweep):
+    slider = build_deadline_slider(sweep.plan)
+    front = sweep.plan["front"]
+    assert [plan["seconds"] for plan in slider["plans"]] == [plan["seconds"]["value"] for plan in front]
+    assert slider["low"] < min(plan["seconds"]["value"] for plan in front) <= slider["value"] <= slider["high"]
+    assert pareto_figure(sweep.plan).data[slider["mark"]].name == "cheapest within the deadline"
+    assert build_deadline_slider({**sweep.plan, "front": front[:1]}) is None
 
 
-def test_the_best_rate_of_each_batch_is_inside_or_said_to_be_at_the_edge(held):
-    table = lr_ratios(held.examples_to_target)
+def test_best_learning_rate_is_inside_or_marked_at_the_edge(sweep):
+    table = lr_ratios(sweep.examples_to_target)
     best = table[table.best].set_index("global_batch")
     assert best.lr.to_dict() == pytest.approx({b: 0.1 * (b / 64) ** 0.5 for b in (64, 128, 256, 512)})
     assert best.inside.all() and table.more[~table.best].min() == pytest.approx(1.3)
-    fewer = held.examples_to_target[pd.to_numeric(held.examples_to_target.lr) <= 0.1]
-    edges = lr_ratios(fewer).query("best").set_index("global_batch").inside
-    assert not edges[64]
-    assert "circle-open" in lr_figure(fewer).data[1].marker.symbol
+    low_rates = sweep.examples_to_target[pd.to_numeric(sweep.examples_to_target.lr) <= 0.1]
+    inside = lr_ratios(low_rates).query("best").set_index("global_batch").inside
+    assert not inside[64]
+    assert "circle-open" in lr_figure(low_rates).data[1].marker.symbol
 
 
-def test_the_heat_map_has_a_cell_for_each_plan(held):
-    (map_,) = time_heatmap_figure(held.plan).data
-    assert np.isfinite(np.array(map_.z, float)).sum() == len({(p["workers"], p["batch"]) for p in held.plan["options"]})
+def test_heatmap_has_a_cell_for_each_plan(sweep):
+    (heatmap,) = time_heatmap_figure(sweep.plan).data
+    assert np.isfinite(np.array(heatmap.z, float)).sum() == len(
+        {(option["workers"], option["batch"]) for option in sweep.plan["options"]}
+    )
 
 
-def test_speed_up_is_against_the_fewest_workers_at_the_same_batch(held):
-    table = measured_speedups(held.step_times).set_index(["workers", "batch"]).speedup
-    assert table[1, 64] == 1
-    assert table[4, 64] == pytest.approx(4 * (0.01 + 0.064) / (0.01 + 0.064 + 0.015))
+def test_speedup_is_relative_to_the_fewest_workers_at_the_same_batch(sweep):
+    speedups = measured_speedups(sweep.step_times).set_index(["workers", "batch"]).speedup
+    assert speedups[1, 64] == 1
+    assert speedups[4, 64] == pytest.approx(4 * (0.01 + 0.064) / (0.01 + 0.064 + 0.015))
 
 
-def test_the_parts_of_a_step_add_up_to_it(held):
-    table = step_time_breakdown(held.step_times)
+def test_parts_of_a_step_add_up_to_its_time(sweep):
+    table = step_time_breakdown(sweep.step_times)
     assert (table.compute + table.exchange + table.data).to_numpy() == pytest.approx(table.seconds.to_numpy() * 1000)
-    assert step_time_breakdown(held.step_times.drop(columns="data_seconds")).data.eq(0).all()
+    assert step_time_breakdown(sweep.step_times.drop(columns="data_seconds")).data.eq(0).all()
 
 
-def test_the_page_says_the_plan_in_words(held):
-    text, chosen = render_html(tradeoff_page(held, "made-up")), held.plan["plan"]
-    assert f"with {chosen['batch']} examples each" in text
-    assert "bound by" in render_html(scaling_page(held, "made-up"))
+def test_page_describes_the_plan_in_words(sweep):
+    html, plan = render_html(tradeoff_page(sweep, "made-up")), sweep.plan["plan"]
+    assert f"with {plan['batch']} examples each" in html
+    assert "bound by" in render_html(scaling_page(sweep, "made-up"))
 
 
-@pytest.mark.parametrize("which", ["system", "statistical"])
-def test_one_table_alone_has_a_page(which, tmp_path):
-    path = {"system": write_system_csv, "statistical": write_statistical_csv}[which](tmp_path / f"{which}.csv")
-    write_plan_folder(tmp_path, **{which: path})
-    found = load_experiment(tmp_path)
-    assert found.kind == "plan" and not found.problem
-    written = write_pages(found)
-    assert [path.name for path in written] == ["curve.html", "scaling.html"]
-    assert "There is no plan" in written[0].read_text()
+@pytest.mark.parametrize("table_name", ["system", "statistical"])
+def test_plan_from_a_single_table_has_pages(table_name, tmp_path):
+    path = {"system": write_system_csv, "statistical": write_statistical_csv}[table_name](
+        tmp_path / f"{table_name}.csv"
+    )
+    write_plan_folder(tmp_path, **{table_name: path})
+    experiment = load_experiment(tmp_path)
+    assert experiment.kind == "plan" and not experiment.problem
+    pages = write_pages(experiment)
+    assert [path.name for path in pages] == ["curve.html", "scaling.html"]
+    assert "There is no plan" in pages[0].read_text()
 
 
-def test_a_sweep_of_many_places_shows_few_and_says_all(tmp_path):
+def test_many_cluster_shapes_draw_few_lines_and_list_all_plans(tmp_path):
     rows = [
-        (n, n * g, b, 0.01 + b / 1000 + 0.002 * n * g) for n in (1, 2, 3, 4) for g in (1, 2, 4) for b in (16, 32, 64)
+        (nodes, nodes * workers_per_node, batch, 0.01 + batch / 1000 + 0.002 * nodes * workers_per_node)
+        for nodes in (1, 2, 3, 4)
+        for workers_per_node in (1, 2, 4)
+        for batch in (16, 32, 64)
     ]
     (tmp_path / "system.csv").write_text(
         "nodes,workers,batch,seconds\n" + "".join(",".join(map(str, row)) + "\n" for row in rows)
     )
-    facts = write_plan_folder(
+    plan_json = write_plan_folder(
         tmp_path, system=tmp_path / "system.csv", statistical=write_statistical_csv(tmp_path / "s.csv")
     )
-    assert len(shapes_to_draw(facts)) == MAX_PLOT_LINES
-    chosen = facts["plan"]
-    assert (chosen["nodes"], chosen["workers"]) in shapes_to_draw(facts)
-    assert len(plans_table(facts).rows) == len(facts["options"])
-    json.dumps(build_deadline_slider(facts), allow_nan=False)
+    assert len(shapes_to_draw(plan_json)) == MAX_PLOT_LINES
+    plan = plan_json["plan"]
+    assert (plan["nodes"], plan["workers"]) in shapes_to_draw(plan_json)
+    assert len(plans_table(plan_json).rows) == len(plan_json["options"])
+    json.dumps(build_deadline_slider(plan_json), allow_nan=False)

@@ -23,7 +23,7 @@ def record():
             data_seconds=0.005,
             compute_seconds=0.03,
             exchange_seconds=0.01,
-            local_norm=14,  # with the other: |G|^2 = 4, tr(Sigma) = 80
+            local_norm=14,  # together with total_norm: |G|^2 = 4, tr(Sigma) = 80
             total_norm=9,
             local_batch=8,
             total_batch=16,
@@ -36,29 +36,29 @@ def record():
     return Record(config=TrainConfig(workload="digits"), laps=laps, **facts)
 
 
-def test_the_table_holds_each_lap_and_the_noise_scale():
+def test_table_holds_each_lap_and_its_noise_scale():
     table = laps_table(record())
     assert table.seen.tolist() == [100, 200, 300, 400, 500]
     assert table.noise.tolist() == pytest.approx([20] * 5)
 
 
-def test_the_figure_draws_what_the_table_holds():
+def test_figure_draws_the_values_of_the_table():
     table = laps_table(record())
-    drawn = {trace.name: trace for trace in laps_figure(table, target=0.9).data}
-    assert list(drawn["metric, validation"].x) == [200, 400]
-    assert list(drawn["compute"].y) == pytest.approx([3] * 5)  # ms a step
-    assert list(drawn["noise scale"].y) == pytest.approx([20] * 5)
+    traces = {trace.name: trace for trace in laps_figure(table, target=0.9).data}
+    assert list(traces["metric, validation"].x) == [200, 400]
+    assert list(traces["compute"].y) == pytest.approx([3] * 5)  # ms per step
+    assert list(traces["noise scale"].y) == pytest.approx([20] * 5)
 
 
-def test_laps_without_norms_leave_the_noise_empty():
-    plain = record()
-    laps = [Lap(**{**vars(lap), "draws": 0, "local_norm": None, "total_norm": None}) for lap in plain.laps]
-    table = laps_table(Record(**{**vars(plain), "laps": laps}))
+def test_laps_without_norms_have_no_noise_scale():
+    run = record()
+    laps = [Lap(**{**vars(lap), "draws": 0, "local_norm": None, "total_norm": None}) for lap in run.laps]
+    table = laps_table(Record(**{**vars(run), "laps": laps}))
     assert table.noise.isna().all()
     laps_figure(table, target=0.9)
 
 
-def test_a_run_that_failed_before_its_first_lap_has_a_page():
+def test_run_without_laps_has_a_page():
     empty = replace(record(), laps=[])
     assert "nothing to draw" in render_html(run_page(empty))
     laps_figure(laps_table(empty), 0.9)

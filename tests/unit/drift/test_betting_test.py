@@ -6,90 +6,92 @@ from equipoise.drift.charts.betting_test import JUMP_SHARE, BettingTest
 from equipoise.drift.charts.sums import FIXED_POINT_SCALE
 from tests.support.drift_data import extract_shape_features, render_shapes, shapes_profile
 
-POOL = 2500
-STEPS, SIZE = 30, 32  # of a stream, and pictures of each
+POOL_IMAGES = 2500
+STEPS_PER_STREAM, IMAGES_PER_STEP = 30, 32
 
 
-def gains(seed=7, change=None):
-    """(pictures, low or high, figures): what bets on fresh pictures gain."""
-    base, (some, labels) = shapes_profile().baseline, render_shapes(POOL, seed)
-    shown = extract_shape_features(some if change is None else change(some))
+def compute_betting_gains(seed=7, transform=None):
+    """Return the gains of bets on fresh images, (images, low or high, statistics), and the labels of the images."""
+    base, (images, labels) = shapes_profile().baseline, render_shapes(POOL_IMAGES, seed)
+    features = extract_shape_features(images if transform is None else transform(images))
     layout = base.layout
-    rows = np.stack([base.sum_features(shown.select([place])) for place in range(len(shown))])
+    rows = np.stack([base.sum_features(features.select([index])) for index in range(len(features))])
     return np.stack([layout.read_part(rows, "low"), layout.read_part(rows, "high")], 1), labels
 
 
-def highest(table, places):
-    """The highest value that evidence ever reaches on one stream."""
-    evidence, most = BettingTest.initial(len(CHARTED_FEATURES)), -np.inf
-    for step in table[places].reshape(STEPS, SIZE, 2, -1).sum(1):
-        evidence.update(*step)
-        most = max(most, evidence.log_mean_wealth())
-    return most
+def find_max_log_wealth(gains, indices):
+    """Return the highest logarithm of the mean wealth that a stream of the images at `indices` ever reaches."""
+    betting_test, highest = BettingTest.initial(len(CHARTED_FEATURES)), -np.inf
+    for step in gains[indices].reshape(STEPS_PER_STREAM, IMAGES_PER_STEP, 2, -1).sum(1):
+        betting_test.update(*step)
+        highest = max(highest, betting_test.log_mean_wealth())
+    return highest
 
 
 @pytest.fixture(scope="module")
-def clean():
-    return gains()
+def clean_gains():
+    return compute_betting_gains()
 
 
-def test_wealth_is_moved_as_by_hand():
-    evidence = BettingTest.initial(1)
-    assert evidence.log_mean_wealth() == pytest.approx(0)
-    evidence.update(np.log([0.5]), np.log([1.5]))
-    np.testing.assert_allclose(np.exp(evidence.wealth), [[0.5 / 3, 1 / 3, 1.5 / 3]])
-    assert evidence.log_mean_wealth() == pytest.approx(0)
-    evidence.update(np.log([0.5]), np.log([1.5]))
-    kept = (1 - JUMP_SHARE) * np.array([0.5, 1, 1.5]) / 3 + JUMP_SHARE / 3
-    np.testing.assert_allclose(np.exp(evidence.wealth), [kept * [0.5, 1, 1.5]])
+def test_update_redistributes_the_wealth_and_multiplies_it_by_the_gains():
+    betting_test = BettingTest.initial(1)
+    assert betting_test.log_mean_wealth() == pytest.approx(0)
+    betting_test.update(np.log([0.5]), np.log([1.5]))
+    np.testing.assert_allclose(np.exp(betting_test.wealth), [[0.5 / 3, 1 / 3, 1.5 / 3]])
+    assert betting_test.log_mean_wealth() == pytest.approx(0)
+    betting_test.update(np.log([0.5]), np.log([1.5]))
+    redistributed = (1 - JUMP_SHARE) * np.array([0.5, 1, 1.5]) / 3 + JUMP_SHARE / 3
+    np.testing.assert_allclose(np.exp(betting_test.wealth), [redistributed * [0.5, 1, 1.5]])
 
 
-def test_the_value_is_of_the_mean_wealth_over_figures():
-    evidence = BettingTest(np.log([[1.0, 2, 3], [4, 5, 15]]))
-    assert evidence.log_mean_wealth() == pytest.approx(np.log((6 + 24) / 2))
+def test_log_mean_wealth_averages_over_statistics():
+    betting_test = BettingTest(np.log([[1.0, 2, 3], [4, 5, 15]]))
+    assert betting_test.log_mean_wealth() == pytest.approx(np.log((6 + 24) / 2))
 
 
-def test_bets_are_a_fair_game_at_most_while_ranks_are_uniform():
+def test_bets_gain_nothing_on_average_while_ranks_are_uniform():
     base, count = shapes_profile().baseline, shapes_profile().baseline.ranked.shape[1]
-    figures = base.ranked.T.astype(np.float64)  # each reference picture's scores, in order: ranks uniform by themselves
-    rank = base.ranks(figures) - 0.5
+    scores = base.ranked.T.astype(np.float64)  # of the reference images, sorted by statistic: their ranks are uniform
+    rank = base.ranks(scores) - 0.5
     assert rank.mean() == pytest.approx(0, abs=1e-6) and np.abs(rank).max() <= 0.5
     for sign in (-1, 1):
         assert (1 + sign * rank - base.rank_margin).mean(0).max() <= 1
     assert base.rank_margin == rank_margin(base.usual.counts.min()) and count == 600
 
 
-def test_ranks_of_tied_scores_lie_in_their_middle():
+def test_tied_scores_get_the_middle_of_their_ranks():
     base = shapes_profile().baseline
-    place = CHARTED_FEATURES.index("strange")  # one value for each class, and another for what is strange
-    usual = base.ranked[place, 0]
-    tied = (base.ranked[place] == usual).mean()
+    index = CHARTED_FEATURES.index("strange")  # binary: one score per class, and another for its outliers
+    lowest_score = base.ranked[index, 0]
+    tied_share = (base.ranked[index] == lowest_score).mean()
     scores = np.zeros((1, len(CHARTED_FEATURES)))
-    scores[0, place] = usual
-    assert tied > 0.1 and base.ranks(scores)[0, place] == pytest.approx(tied / 2)
+    scores[0, index] = lowest_score
+    assert tied_share > 0.1 and base.ranks(scores)[0, index] == pytest.approx(tied_share / 2)
 
 
-def test_bets_on_fresh_pictures_gain_nothing_on_average(clean):
-    table, _ = clean
-    assert np.exp(table).mean(0).max() <= 1
-    assert np.abs(table * FIXED_POINT_SCALE - np.rint(table * FIXED_POINT_SCALE)).max() == 0
+def test_bets_on_fresh_images_gain_nothing_on_average(clean_gains):
+    gains, _ = clean_gains
+    assert np.exp(gains).mean(0).max() <= 1
+    assert np.abs(gains * FIXED_POINT_SCALE - np.rint(gains * FIXED_POINT_SCALE)).max() == 0
 
 
-@pytest.mark.parametrize("runs", [1, 20])
-def test_hardly_a_clean_stream_ever_reaches_the_evidence_for_one_in_twenty(clean, runs):
-    table, labels = clean
-    rng, members = np.random.default_rng(runs), [np.flatnonzero(labels == one) for one in range(4)]
-    found = []
+@pytest.mark.parametrize("run_length", [1, 20])
+def test_wealth_reaches_20_on_at_most_one_of_20_clean_streams(clean_gains, run_length):
+    gains, labels = clean_gains
+    rng, members = np.random.default_rng(run_length), [np.flatnonzero(labels == label) for label in range(4)]
+    maxima = []
     for _ in range(200):
-        shown = rng.integers(0, 4, SIZE * STEPS // runs).repeat(runs)
-        places = np.choose(shown, [rng.choice(one, len(shown)) for one in members])
-        found.append(highest(table, places))
-    assert (np.array(found) >= np.log(20)).mean() <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 200)
-    assert np.max(found) > -2  # though it is not out of reach
+        classes = rng.integers(0, 4, IMAGES_PER_STEP * STEPS_PER_STREAM // run_length).repeat(run_length)
+        indices = np.choose(classes, [rng.choice(images, len(classes)) for images in members])
+        maxima.append(find_max_log_wealth(gains, indices))
+    assert (np.array(maxima) >= np.log(20)).mean() <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 200)
+    assert np.max(maxima) > -2  # so the bets are not so cautious that the bound holds trivially
 
 
-def test_evidence_of_darker_pictures_passes_whatever_the_stream():
-    table, _ = gains(8, lambda some: (some.float() * 0.8).round().byte())
+def test_wealth_exceeds_20_on_every_stream_of_darker_images():
+    gains, _ = compute_betting_gains(8, lambda images: (images.float() * 0.8).round().byte())
     rng = np.random.default_rng(0)
-    found = [highest(table, rng.integers(0, POOL, SIZE * STEPS)) for _ in range(10)]
-    assert min(found) > np.log(20)
+    maxima = [
+        find_max_log_wealth(gains, rng.integers(0, POOL_IMAGES, IMAGES_PER_STEP * STEPS_PER_STREAM)) for _ in range(10)
+    ]
+    assert min(maxima) > np.log(20)

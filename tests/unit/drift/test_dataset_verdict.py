@@ -7,146 +7,163 @@ import torch
 from PIL import Image, ImageEnhance, ImageFilter
 
 from equipoise.drift.charts.baseline import CHARTED_FEATURES
-from equipoise.drift.diagnosis import dataset_verdict as folder
+from equipoise.drift.diagnosis import dataset_verdict
 from equipoise.drift.diagnosis.dataset_verdict import ALPHA, MIN_DATASET_IMAGES, compute_dataset_verdict
 from equipoise.images.camera import blackbody_gain, linear_to_srgb8, srgb8_to_linear
 from tests.support.drift_data import CLASSES, extract_shape_features, render_shapes, score_shapes, shapes_profile
 
 
-def reference():
-    """Features of the toy's reference, and what its pictures were called."""
+def compute_reference_outputs():
+    """Return the model features and the predicted classes of the reference images."""
     logits, features = score_shapes(render_shapes(600, seed=1)[0])
     return features.numpy(), logits.numpy().argmax(1)
 
 
 @pytest.fixture(scope="module")
-def beside():
-    return reference()
+def reference_outputs():
+    return compute_reference_outputs()
 
 
-def verdict(some, beside):
-    found = compute_dataset_verdict(
-        shapes_profile(), extract_shape_features(some), score_shapes(some)[1].numpy(), *beside
+def compute_checked_verdict(images, reference_outputs):
+    """Return the verdict on a set of images, after checking that it is JSON and counts them."""
+    verdict = compute_dataset_verdict(
+        shapes_profile(), extract_shape_features(images), score_shapes(images)[1].numpy(), *reference_outputs
     )
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
-    assert found["images"] == len(some)
-    return found
+    assert json.loads(json.dumps(verdict, allow_nan=False)) == verdict
+    assert verdict["images"] == len(images)
+    return verdict
 
 
-def some(seed=80, count=100):
+def render_clean_images(seed=80, count=100):
     return render_shapes(count, seed)[0]
 
 
-def by_pil(change):
-    def changed(shown):
-        made = [np.array(change(Image.fromarray(one.permute(1, 2, 0).numpy()))) for one in shown]
-        return torch.from_numpy(np.stack(made)).permute(0, 3, 1, 2)
+def build_pil_transform(change):
+    """Return a transform of image tensors that applies `change` to each as a PIL image."""
 
-    return changed
+    def transform(images):
+        changed = [np.array(change(Image.fromarray(image.permute(1, 2, 0).numpy()))) for image in images]
+        return torch.from_numpy(np.stack(changed)).permute(0, 3, 1, 2)
 
-
-def through_jpeg(image):
-    held = io.BytesIO()
-    image.save(held, "JPEG", quality=20)
-    return Image.open(held)
+    return transform
 
 
-def lamp(kelvin):
+def compress_as_jpeg(image):
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=20)
+    return Image.open(buffer)
+
+
+def build_lamp_transform(kelvin):
     gain = torch.tensor(blackbody_gain(np.array([float(kelvin)]))[0]).float().view(3, 1, 1)
-    return lambda shown: linear_to_srgb8(srgb8_to_linear(shown) * gain)
+    return lambda images: linear_to_srgb8(srgb8_to_linear(images) * gain)
 
 
-def noisy(shown):
-    grain = np.random.default_rng(0).normal(0, 10, shown.shape)
-    return torch.from_numpy(np.clip(shown.numpy() + grain, 0, 255).round().astype(np.uint8))
+def add_noise(images):
+    grain = np.random.default_rng(0).normal(0, 10, images.shape)
+    return torch.from_numpy(np.clip(images.numpy() + grain, 0, 255).round().astype(np.uint8))
 
 
-def veiled(shown):
-    return linear_to_srgb8(srgb8_to_linear(shown) * 0.9 + 0.1)
+def add_veil(images):
+    return linear_to_srgb8(srgb8_to_linear(images) * 0.9 + 0.1)
 
 
-def test_sets_without_drift_are_called_drifted_as_rarely_as_asked(beside, monkeypatch):
-    monkeypatch.setattr(folder, "PERMUTATION_COUNT", 620)  # enough for p at the threshold, in a third of the time
-    sets = [verdict(some(seed, 40 + seed % 3 * 30), beside)["state"] for seed in range(1000, 1150)]
-    wrong = np.mean([state == "drift" for state in sets])
-    assert set(sets) <= {"ok", "drift"} and wrong <= ALPHA + 2 * np.sqrt(ALPHA * (1 - ALPHA) / len(sets))
+def test_sets_without_drift_are_called_drifted_as_rarely_as_requested(reference_outputs, monkeypatch):
+    # enough permutations for p at the threshold, in a third of the time
+    monkeypatch.setattr(dataset_verdict, "PERMUTATION_COUNT", 620)
+    states = [
+        compute_checked_verdict(render_clean_images(seed, 40 + seed % 3 * 30), reference_outputs)["state"]
+        for seed in range(1000, 1150)
+    ]
+    drift_share = np.mean([state == "drift" for state in states])
+    assert set(states) <= {"ok", "drift"} and drift_share <= ALPHA + 2 * np.sqrt(ALPHA * (1 - ALPHA) / len(states))
 
 
 @pytest.mark.parametrize(
-    ("name", "change"),
+    ("cause", "transform"),
     [
-        ("colour temperature", lamp(4500)),
-        ("colour temperature", lamp(9500)),
-        ("exposure", by_pil(lambda image: ImageEnhance.Brightness(image).enhance(0.75))),
-        ("contrast", by_pil(lambda image: ImageEnhance.Contrast(image).enhance(0.6))),
-        ("reflection", veiled),
-        ("blur", by_pil(lambda image: image.filter(ImageFilter.GaussianBlur(1.5)))),
-        ("noise", noisy),
-        ("compression", by_pil(through_jpeg)),
-        ("geometry", lambda shown: torch.cat([shown[:, :, 4:], shown[:, :, -1:].expand(-1, -1, 4, -1)], 2)),
+        ("colour temperature", build_lamp_transform(4500)),
+        ("colour temperature", build_lamp_transform(9500)),
+        ("exposure", build_pil_transform(lambda image: ImageEnhance.Brightness(image).enhance(0.75))),
+        ("contrast", build_pil_transform(lambda image: ImageEnhance.Contrast(image).enhance(0.6))),
+        ("reflection", add_veil),
+        ("blur", build_pil_transform(lambda image: image.filter(ImageFilter.GaussianBlur(1.5)))),
+        ("noise", add_noise),
+        ("compression", build_pil_transform(compress_as_jpeg)),
+        ("geometry", lambda images: torch.cat([images[:, :, 4:], images[:, :, -1:].expand(-1, -1, 4, -1)], 2)),
     ],
 )
-def test_each_cause_is_found_and_named(beside, name, change):
-    found = verdict(change(some()), beside)
-    assert (found["state"], found["cause"]) == ("drift", name)
-    assert found["charts"][0]["value"] > found["charts"][0]["threshold"]
-    assert 0 < found["support"]["share"] < 1
-    assert found["effects"][0]["cause"] == name and found["why"].startswith(f"{name}: ")
+def test_each_cause_is_detected_and_named(reference_outputs, cause, transform):
+    verdict = compute_checked_verdict(transform(render_clean_images()), reference_outputs)
+    assert (verdict["state"], verdict["cause"]) == ("drift", cause)
+    assert verdict["charts"][0]["value"] > verdict["charts"][0]["threshold"]
+    assert 0 < verdict["support"]["share"] < 1
+    assert verdict["effects"][0]["cause"] == cause and verdict["why"].startswith(f"{cause}: ")
 
 
-def test_pictures_like_the_reference_are_ok_and_as_well_told(beside):
-    found = verdict(some(), beside)
-    assert found["state"] == "ok" and found["cause"] is None and not found["effects"] and found["support"] is None
-    assert found["accuracy"]["low"] < 0.998 < found["accuracy"]["high"]
-    assert {one["name"] for one in found["charts"]} == {*CHARTED_FEATURES, "shape", "classes", "features"}
-    assert all(one["value"] < one["threshold"] for one in found["charts"])
+def test_images_like_the_reference_give_verdict_ok_and_the_right_accuracy(reference_outputs):
+    verdict = compute_checked_verdict(render_clean_images(), reference_outputs)
+    assert (
+        verdict["state"] == "ok" and verdict["cause"] is None and not verdict["effects"] and verdict["support"] is None
+    )
+    assert verdict["accuracy"]["low"] < 0.998 < verdict["accuracy"]["high"]
+    assert {chart["name"] for chart in verdict["charts"]} == {*CHARTED_FEATURES, "shape", "classes", "features"}
+    assert all(chart["value"] < chart["threshold"] for chart in verdict["charts"])
 
 
-def test_a_class_that_is_missing_is_a_shift_of_labels(beside):
+def test_missing_class_is_label_shift(reference_outputs):
     labels = np.random.default_rng(0).integers(1, CLASSES, 200)
-    found = verdict(render_shapes(200, 81, labels)[0], beside)
-    assert (found["state"], found["cause"]) == ("drift", "label shift")
-    (chart,) = (one for one in found["charts"] if one["name"] == "classes")
-    assert chart["effect"]["class"] == 0 and chart["effect"]["value"] == 0 and chart["effect"]["low"] >= 0
-    assert found["accuracy"]["low"] < 0.998 < found["accuracy"]["high"]
+    verdict = compute_checked_verdict(render_shapes(200, 81, labels)[0], reference_outputs)
+    assert (verdict["state"], verdict["cause"]) == ("drift", "label shift")
+    (class_chart,) = (chart for chart in verdict["charts"] if chart["name"] == "classes")
+    assert (
+        class_chart["effect"]["class"] == 0
+        and class_chart["effect"]["value"] == 0
+        and class_chart["effect"]["low"] >= 0
+    )
+    assert verdict["accuracy"]["low"] < 0.998 < verdict["accuracy"]["high"]
 
 
-def test_light_that_comes_and_goes_changes_no_mean_and_is_found_by_its_shape(beside):
-    shown = some(count=200)
+def test_alternating_light_leaves_the_mean_and_is_detected_by_the_distribution(reference_outputs):
+    images = render_clean_images(count=200)
     gain = torch.tensor([1.25, 1 / 1.25]).repeat(100).view(-1, 1, 1, 1)
-    found = verdict((shown.float() * gain).round().clamp(0, 255).to(torch.uint8), beside)
-    over = {one["name"]: one["value"] > one["threshold"] for one in found["charts"]}
-    assert found["state"] == "drift" and over["shape"] and not over["luminance"]
+    verdict = compute_checked_verdict((images.float() * gain).round().clamp(0, 255).to(torch.uint8), reference_outputs)
+    is_alarming = {chart["name"]: chart["value"] > chart["threshold"] for chart in verdict["charts"]}
+    assert verdict["state"] == "drift" and is_alarming["shape"] and not is_alarming["luminance"]
 
 
 @pytest.mark.parametrize("count", [1, MIN_DATASET_IMAGES - 1, MIN_DATASET_IMAGES])
-def test_of_few_pictures_nothing_is_known(beside, count):
-    found = verdict(some(count=count), beside)
-    assert found["state"] == ("unknown" if count < MIN_DATASET_IMAGES else "ok")
+def test_few_images_give_verdict_unknown(reference_outputs, count):
+    verdict = compute_checked_verdict(render_clean_images(count=count), reference_outputs)
+    assert verdict["state"] == ("unknown" if count < MIN_DATASET_IMAGES else "ok")
     if count < MIN_DATASET_IMAGES:
-        assert found["why"] == f"{count} images were given; at least 30 are needed" and found["accuracy"] == "unknown"
+        assert (
+            verdict["why"] == f"{count} images were given; at least 30 are needed" and verdict["accuracy"] == "unknown"
+        )
 
 
-def test_order_of_pictures_is_nothing_to_a_verdict(beside):
-    shown = lamp(5500)(some())
-    one, other = (verdict(each, beside) for each in (shown, shown.flip(0)))
-    places = [len(shown) - 1 - place for place in other.pop("moved")]
-    assert one.pop("moved") == places
-    for verdict_ in (one, other):  # permutations and folds are drawn by place
-        verdict_.pop("support")
-        verdict_["charts"] = [chart for chart in verdict_["charts"] if chart["name"] != "features"]
-    assert close(one, other)
+def test_verdict_does_not_depend_on_the_order_of_images(reference_outputs):
+    images = build_lamp_transform(5500)(render_clean_images())
+    forward, reverse = (compute_checked_verdict(ordered, reference_outputs) for ordered in (images, images.flip(0)))
+    indices = [len(images) - 1 - index for index in reverse.pop("moved")]
+    assert forward.pop("moved") == indices
+    for verdict in (forward, reverse):  # permutations and folds are drawn by position
+        verdict.pop("support")
+        verdict["charts"] = [chart for chart in verdict["charts"] if chart["name"] != "features"]
+    assert are_verdicts_close(forward, reverse)
 
 
-def close(left, right):
-    """Whether two verdicts agree to single precision: features of a batch may round differently in another order."""
+def are_verdicts_close(left, right):
+    """Return whether verdicts agree to single precision: features of a batch may round differently in another order."""
     if isinstance(left, dict):
-        return left.keys() == right.keys() and all(close(left[key], right[key]) for key in left)
+        return left.keys() == right.keys() and all(are_verdicts_close(left[key], right[key]) for key in left)
     if isinstance(left, list):
-        return len(left) == len(right) and all(map(close, left, right))
+        return len(left) == len(right) and all(map(are_verdicts_close, left, right))
     return left == pytest.approx(right, rel=1e-6) if isinstance(left, float) else left == right
 
 
-@pytest.mark.parametrize("change", [lambda shown: shown * 0, lambda shown: shown * 0 + 255, lambda shown: shown // 8])
-def test_pictures_that_are_nothing_any_more_are_drift(beside, change):
-    assert verdict(change(some()), beside)["state"] == "drift"
+@pytest.mark.parametrize(
+    "transform", [lambda images: images * 0, lambda images: images * 0 + 255, lambda images: images // 8]
+)
+def test_images_without_visible_content_give_verdict_drift(reference_outputs, transform):
+    assert compute_checked_verdict(transform(render_clean_images()), reference_outputs)["state"] == "drift"

@@ -17,244 +17,265 @@ from equipoise.drift.diagnosis.stream_verdict import chart_history, compute_stre
 from equipoise.images.camera import blackbody_gain, linear_to_srgb8, srgb8_to_linear
 from tests.support.drift_data import CLASSES, COLOURS, extract_shape_features, render_shapes, shapes_profile
 
-ASKED = 20_000.0
-STEP = 16
+RUN_LENGTH_IMAGES = 20_000.0  # images without drift per false alarm
+STEP_IMAGES = 16
 
 
-def warmer(some):
+def apply_warm_light(images):
     gain = torch.tensor(blackbody_gain(np.array([4500.0]))[0]).float().view(3, 1, 1)
-    return linear_to_srgb8(srgb8_to_linear(some) * gain)
+    return linear_to_srgb8(srgb8_to_linear(images) * gain)
 
 
-def rows(some, size=STEP):
-    """Sums of steps of pictures in order."""
-    base, shown = shapes_profile().baseline, extract_shape_features(some)
+def sum_by_step(images, step_size=STEP_IMAGES):
+    """Return the sums of consecutive steps of images."""
+    base, features = shapes_profile().baseline, extract_shape_features(images)
     return [
-        base.sum_features(shown.select([*range(first, first + size)]))
-        for first in range(0, len(shown) - size + 1, size)
+        base.sum_features(features.select([*range(first, first + step_size)]))
+        for first in range(0, len(features) - step_size + 1, step_size)
     ]
 
 
-def told(watch, steps, clock=0.0):
-    """The steps, one a second; which of them set off an alarm."""
-    return [place for place, row in enumerate(steps) if watch.add_sums(row, clock + place)]
+def feed_steps(detector, steps, start_seconds=0.0):
+    """Feed a detector one step per second, and return the indices of the steps that raised an alarm."""
+    return [index for index, row in enumerate(steps) if detector.add_sums(row, start_seconds + index)]
 
 
-def watched(*parts, asked=ASKED):
-    """A watch that has seen parts of a stream in order."""
-    watch = StreamDetector.start(shapes_profile(), asked)
-    for some in parts:
-        told(watch, rows(some), watch.observed_images)
-    return watch
+def run_detector(*parts, run_length=RUN_LENGTH_IMAGES):
+    """Return a detector that has observed the parts of a stream in order."""
+    detector = StreamDetector.start(shapes_profile(), run_length)
+    for images in parts:
+        feed_steps(detector, sum_by_step(images), detector.observed_images)
+    return detector
 
 
-def said(watch):
-    found = compute_stream_verdict(watch)
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
-    return found
+def compute_checked_verdict(detector):
+    """Return the verdict of a detector, after checking that it is JSON."""
+    verdict = compute_stream_verdict(detector)
+    assert json.loads(json.dumps(verdict, allow_nan=False)) == verdict
+    return verdict
 
 
-def clean(count=1600, seed=40):
+def render_clean_images(count=1600, seed=40):
     return render_shapes(count, seed)[0]
 
 
-def of(shares, count, seed=41):
-    """Pictures of classes in some shares."""
+def render_with_class_shares(shares, count, seed=41):
     labels = np.random.default_rng(seed).choice(CLASSES, count, p=shares)
     return render_shapes(count, seed, labels)[0]
 
 
-def strangers(count, every, seed=42):
-    """Pictures of which one in some is of a colour that no class has."""
-    some, labels = render_shapes(count, seed)
+def render_with_new_class(count, interval, seed=42):
+    """Render images of which one in `interval` has a colour that no class has."""
+    images, labels = render_shapes(count, seed)
     colours = COLOURS.clone()
     COLOURS[:] = torch.tensor([[200.0, 60, 200]])
     try:
         new, _ = render_shapes(count, seed, labels)
     finally:
         COLOURS[:] = colours
-    some[::every] = new[::every]
-    return some
+    images[::interval] = new[::interval]
+    return images
 
 
-def test_pictures_like_the_reference_are_ok():
-    found = said(watched(clean()))
-    assert found["state"] == "ok" and found["images"] == found["looked_at"] == 1600
-    assert found["cause"] is None and found["since"] is None and not found["effects"]
-    assert found["accuracy"]["low"] < 0.998 < found["accuracy"]["high"]
-    names = [one["name"] for one in found["charts"]]
+def test_images_like_the_reference_give_verdict_ok():
+    verdict = compute_checked_verdict(run_detector(render_clean_images()))
+    assert verdict["state"] == "ok" and verdict["images"] == verdict["looked_at"] == 1600
+    assert verdict["cause"] is None and verdict["since"] is None and not verdict["effects"]
+    assert verdict["accuracy"]["low"] < 0.998 < verdict["accuracy"]["high"]
+    names = [chart["name"] for chart in verdict["charts"]]
     assert sorted(names) == sorted({*CHARTED_FEATURES, *CLASS_AND_FEATURE_CHARTS})
-    assert all(one["value"] < one["threshold"] for one in found["charts"])
+    assert all(chart["value"] < chart["threshold"] for chart in verdict["charts"])
 
 
-@pytest.mark.parametrize("count", [0, STEP - 1, MIN_STREAM_IMAGES - 1, MIN_STREAM_IMAGES])
-def test_of_few_pictures_nothing_is_known(count):
-    watch = StreamDetector.start(shapes_profile(), ASKED)
+@pytest.mark.parametrize("count", [0, STEP_IMAGES - 1, MIN_STREAM_IMAGES - 1, MIN_STREAM_IMAGES])
+def test_few_images_give_verdict_unknown(count):
+    detector = StreamDetector.start(shapes_profile(), RUN_LENGTH_IMAGES)
     if count:
-        told(watch, rows(clean(count), 1))
-    found = said(watch)
-    assert found["state"] == ("ok" if count >= MIN_STREAM_IMAGES else "unknown")
-    assert found["images"] == count
+        feed_steps(detector, sum_by_step(render_clean_images(count), 1))
+    verdict = compute_checked_verdict(detector)
+    assert verdict["state"] == ("ok" if count >= MIN_STREAM_IMAGES else "unknown")
+    assert verdict["images"] == count
     if count < MIN_STREAM_IMAGES:
-        assert found["accuracy"] == "unknown" and "64 are needed" in found["why"]
+        assert verdict["accuracy"] == "unknown" and "64 are needed" in verdict["why"]
 
 
-def test_warmer_light_sets_off_one_alarm_that_says_what_and_since_when():
-    watch = StreamDetector.start(shapes_profile(), ASKED)
-    steps = [*rows(clean(960)), *rows(warmer(clean(640, 43)))]
-    alarms = told(watch, steps, 1000.0)
+def test_warmer_light_raises_one_alarm_with_its_cause_and_start():
+    detector = StreamDetector.start(shapes_profile(), RUN_LENGTH_IMAGES)
+    steps = [*sum_by_step(render_clean_images(960)), *sum_by_step(apply_warm_light(render_clean_images(640, 43)))]
+    alarms = feed_steps(detector, steps, 1000.0)
     assert len(alarms) == 1 and 60 <= alarms[0] < 66
-    found = said(watch)
-    assert found["state"] == "drift" and found["cause"] == "colour temperature"
-    assert found["since"]["images"] == pytest.approx(640, rel=0.2)
-    assert found["since"]["at"].startswith("1970-01-01T00:17:") and found["since"]["at"][-8:-6] in ("39", "40")
-    assert found["since"]["alarm"]["images"] == (alarms[0] + 1) * STEP
-    assert found["effects"][0]["value"] == pytest.approx(4500, rel=0.1)
-    chart = next(one for one in found["charts"] if one["name"] == "red over blue")
+    verdict = compute_checked_verdict(detector)
+    assert verdict["state"] == "drift" and verdict["cause"] == "colour temperature"
+    assert verdict["since"]["images"] == pytest.approx(640, rel=0.2)
+    assert verdict["since"]["at"].startswith("1970-01-01T00:17:") and verdict["since"]["at"][-8:-6] in ("39", "40")
+    assert verdict["since"]["alarm"]["images"] == (alarms[0] + 1) * STEP_IMAGES
+    assert verdict["effects"][0]["value"] == pytest.approx(4500, rel=0.1)
+    red_over_blue = next(chart for chart in verdict["charts"] if chart["name"] == "red over blue")
     red, _, blue = blackbody_gain(np.array([4500.0]))[0]
-    assert chart["effect"]["value"] == pytest.approx(np.log2(red / blue), rel=0.1)
+    assert red_over_blue["effect"]["value"] == pytest.approx(np.log2(red / blue), rel=0.1)
 
 
-def test_an_alarm_is_over_some_time_after_things_are_as_before_and_comes_again():
-    watch = watched(clean(320), warmer(clean(320, 44)))
-    assert watch.alarm is not None
-    told(watch, rows(clean(1600, 45)), 40.0)
-    assert watch.alarm is None and said(watch)["state"] == "ok"
-    assert len(told(watch, rows(warmer(clean(320, 46))), 200.0)) == 1
+def test_alarm_ends_some_time_after_the_drift_and_can_be_raised_again():
+    detector = run_detector(render_clean_images(320), apply_warm_light(render_clean_images(320, 44)))
+    assert detector.alarm is not None
+    feed_steps(detector, sum_by_step(render_clean_images(1600, 45)), 40.0)
+    assert detector.alarm is None and compute_checked_verdict(detector)["state"] == "ok"
+    assert len(feed_steps(detector, sum_by_step(apply_warm_light(render_clean_images(320, 46))), 200.0)) == 1
 
 
-def test_what_changes_again_began_after_the_last_alarm_was_over():
-    watch = watched(clean(800), warmer(clean(320, 50)), clean(3200, 51))
-    assert watch.alarm is None and watch.over > 1120
-    told(watch, rows(warmer(clean(160, 52))))
-    found = said(watch)
-    assert found["state"] == "drift" and 100 <= found["since"]["images"] <= 220
+def test_second_drift_is_dated_after_the_end_of_the_first_alarm():
+    detector = run_detector(
+        render_clean_images(800), apply_warm_light(render_clean_images(320, 50)), render_clean_images(3200, 51)
+    )
+    assert detector.alarm is None and detector.over > 1120
+    feed_steps(detector, sum_by_step(apply_warm_light(render_clean_images(160, 52))))
+    verdict = compute_checked_verdict(detector)
+    assert verdict["state"] == "drift" and 100 <= verdict["since"]["images"] <= 220
 
 
-def test_how_high_charts_were_is_remembered_step_by_step():
-    watch = watched(clean(800), warmer(clean(160, 50)))
-    found = chart_history(watch)
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
-    assert found["images"] == [STEP * (place + 1) for place in range(60)]
-    red = np.array(found["charts"]["red over blue"])
-    assert red[:50].max() < found["threshold"][0] < red[-1]
-    assert found["charts"].keys() == watch.highest_by_name().keys()
-    assert {name: values[-1] for name, values in found["charts"].items()} == pytest.approx(
-        watch.highest_by_name(), abs=1e-2
+def test_chart_history_has_the_height_of_each_chart_after_each_step():
+    detector = run_detector(render_clean_images(800), apply_warm_light(render_clean_images(160, 50)))
+    history = chart_history(detector)
+    assert json.loads(json.dumps(history, allow_nan=False)) == history
+    assert history["images"] == [STEP_IMAGES * (index + 1) for index in range(60)]
+    red_over_blue = np.array(history["charts"]["red over blue"])
+    assert red_over_blue[:50].max() < history["threshold"][0] < red_over_blue[-1]
+    assert history["charts"].keys() == detector.highest_by_name().keys()
+    assert {name: values[-1] for name, values in history["charts"].items()} == pytest.approx(
+        detector.highest_by_name(), abs=1e-2
     )
 
 
-def test_charts_of_an_alarm_rise_to_twice_their_height_and_no_further():
-    watch = watched(clean(320), warmer(clean(320, 44)))
-    short = watch.values().max()
-    told(watch, rows(warmer(clean(1600, 47))), 60.0)
-    assert watch.values()[:SCORE_CHART_COUNT].max() <= 2.2 * watch.threshold() + short
+def test_charts_rise_to_twice_their_threshold_and_no_further():
+    detector = run_detector(render_clean_images(320), apply_warm_light(render_clean_images(320, 44)))
+    earlier_maximum = detector.values().max()
+    feed_steps(detector, sum_by_step(apply_warm_light(render_clean_images(1600, 47))), 60.0)
+    assert detector.values()[:SCORE_CHART_COUNT].max() <= 2.2 * detector.threshold() + earlier_maximum
 
 
-@pytest.mark.parametrize("gone", [0, 2])
-def test_a_class_that_stays_away_is_a_shift_of_labels(gone):
+@pytest.mark.parametrize("missing_class", [0, 2])
+def test_missing_class_is_label_shift(missing_class):
     shares = np.ones(CLASSES)
-    shares[gone] = 0
-    found = said(watched(clean(640, 48), of(shares / shares.sum(), 640)))
-    assert found["state"] == "drift" and found["cause"] == "label shift"
-    assert found["since"]["images"] == pytest.approx(640, rel=0.2)
-    chart = next(one for one in found["charts"] if one["name"] == "class gone")
-    assert chart["effect"]["class"] == gone and chart["effect"]["value"] < 0.02
-    assert chart["effect"]["reference"] == pytest.approx(0.25, abs=0.05)
+    shares[missing_class] = 0
+    verdict = compute_checked_verdict(
+        run_detector(render_clean_images(640, 48), render_with_class_shares(shares / shares.sum(), 640))
+    )
+    assert verdict["state"] == "drift" and verdict["cause"] == "label shift"
+    assert verdict["since"]["images"] == pytest.approx(640, rel=0.2)
+    class_gone = next(chart for chart in verdict["charts"] if chart["name"] == "class gone")
+    assert class_gone["effect"]["class"] == missing_class and class_gone["effect"]["value"] < 0.02
+    assert class_gone["effect"]["reference"] == pytest.approx(0.25, abs=0.05)
 
 
-def test_a_class_that_comes_far_more_often_is_a_shift_of_labels():
-    found = said(watched(clean(640, 48), of([0.1, 0.1, 0.7, 0.1], 640)))
-    assert found["state"] == "drift" and found["cause"] == "label shift"
-    chart = next(one for one in found["charts"] if one["name"] == "class more often")
-    assert chart["effect"]["class"] == 2 and chart["effect"]["low"] < 0.7 < chart["effect"]["high"]
+def test_more_frequent_class_is_label_shift():
+    verdict = compute_checked_verdict(
+        run_detector(render_clean_images(640, 48), render_with_class_shares([0.1, 0.1, 0.7, 0.1], 640))
+    )
+    assert verdict["state"] == "drift" and verdict["cause"] == "label shift"
+    more_often = next(chart for chart in verdict["charts"] if chart["name"] == "class more often")
+    assert more_often["effect"]["class"] == 2 and more_often["effect"]["low"] < 0.7 < more_often["effect"]["high"]
 
 
-def test_something_new_among_the_old_is_a_new_class():
-    found = said(watched(clean(640, 49), strangers(640, 5)))
-    assert found["state"] == "drift" and found["cause"] == "new class"
-    assert found["since"]["images"] == pytest.approx(640, rel=0.2)
-    assert found["accuracy"] == "unknown"
+def test_new_class_among_known_ones_is_named():
+    verdict = compute_checked_verdict(run_detector(render_clean_images(640, 49), render_with_new_class(640, 5)))
+    assert verdict["state"] == "drift" and verdict["cause"] == "new class"
+    assert verdict["since"]["images"] == pytest.approx(640, rel=0.2)
+    assert verdict["accuracy"] == "unknown"
 
 
-def test_a_watch_that_is_restored_has_the_same_future_to_the_last_bit():
-    steps = [*rows(clean(488, 50), 8), *rows(warmer(clean(488, 51)), 8)]
+def test_restored_detector_continues_bit_equal():
+    steps = [
+        *sum_by_step(render_clean_images(488, 50), 8),
+        *sum_by_step(apply_warm_light(render_clean_images(488, 51)), 8),
+    ]
     for cut in (1, 40, 90):
-        watch, other = StreamDetector.start(shapes_profile(), ASKED), StreamDetector.start(shapes_profile(), ASKED)
-        before = told(watch, steps[:cut])
-        other.restore(watch.state_arrays())
-        assert other.alarm == watch.alarm
-        assert told(watch, steps[cut:], cut) == told(other, steps[cut:], cut)
-        assert before or watch.alarm
-        same(watch, other)
+        detector, restored = (
+            StreamDetector.start(shapes_profile(), RUN_LENGTH_IMAGES),
+            StreamDetector.start(shapes_profile(), RUN_LENGTH_IMAGES),
+        )
+        alarms = feed_steps(detector, steps[:cut])
+        restored.restore(detector.state_arrays())
+        assert restored.alarm == detector.alarm
+        assert feed_steps(detector, steps[cut:], cut) == feed_steps(restored, steps[cut:], cut)
+        assert alarms or detector.alarm
+        assert_equal_detectors(detector, restored)
 
 
-def same(watch, other):
-    one, two = watch.state_arrays(), other.state_arrays()
-    assert one.keys() == two.keys()
-    for name in one:
-        np.testing.assert_array_equal(one[name], two[name], name)
-    assert compute_stream_verdict(watch) == compute_stream_verdict(other)
+def assert_equal_detectors(left, right):
+    left_state, right_state = left.state_arrays(), right.state_arrays()
+    assert left_state.keys() == right_state.keys()
+    for name in left_state:
+        np.testing.assert_array_equal(left_state[name], right_state[name], name)
+    assert compute_stream_verdict(left) == compute_stream_verdict(right)
 
 
-def test_state_is_all_that_a_watch_holds_and_what_is_of_another_form_is_refused():
-    watch = watched(clean(160))
-    state = watch.state_arrays()
+def test_state_of_another_dtype_or_shape_is_refused():
+    detector = run_detector(render_clean_images(160))
+    state = detector.state_arrays()
     for name in ("charts.scores", "charts.rest", "runs.share", "wealth", "rows"):
-        for wrong in (state[name].astype(np.float32), state[name][..., :-1]):
+        for array in (state[name].astype(np.float32), state[name][..., :-1]):
             with pytest.raises(ValueError, match="cannot restore the detector state"):
-                StreamDetector.start(shapes_profile(), ASKED).restore(state | {name: wrong})
+                StreamDetector.start(shapes_profile(), RUN_LENGTH_IMAGES).restore(state | {name: array})
 
 
-def test_state_stays_small_however_many_pictures_come():
-    watch = StreamDetector.start(shapes_profile(), ASKED)
-    (row,) = rows(clean(STEP))
-    told(watch, [row] * (MAX_REMEMBERED_STEPS + 20))
-    assert sum(value.nbytes for value in watch.state_arrays().values()) < 1 << 20
-    assert watch.observed_images == (MAX_REMEMBERED_STEPS + 20) * STEP and len(watch.rows) == MAX_REMEMBERED_STEPS
+def test_state_stays_small_on_long_streams():
+    detector = StreamDetector.start(shapes_profile(), RUN_LENGTH_IMAGES)
+    (row,) = sum_by_step(render_clean_images(STEP_IMAGES))
+    feed_steps(detector, [row] * (MAX_REMEMBERED_STEPS + 20))
+    assert sum(array.nbytes for array in detector.state_arrays().values()) < 1 << 20
+    assert (
+        detector.observed_images == (MAX_REMEMBERED_STEPS + 20) * STEP_IMAGES
+        and len(detector.rows) == MAX_REMEMBERED_STEPS
+    )
 
 
-def test_what_was_answered_and_not_looked_at_counts_as_answered():
-    watch, layout = StreamDetector.start(shapes_profile(), ASKED), shapes_profile().baseline.layout
-    for row in rows(clean(320, 52)):
-        watch.add_sums(row, 0.0)
-        assert not watch.add_sums(layout.pack_unobserved(48), 0.0)
-    found = said(watch)
-    assert found["looked_at"] == 320 and found["images"] == 320 + 48 * 20
-    for row in rows(warmer(clean(320, 53))):
-        watch.add_sums(row + layout.pack_unobserved(48), 60.0)
-    found = said(watch)
-    assert found["state"] == "drift" and found["since"]["images"] == pytest.approx(4 * 320, rel=0.2)
+def test_unobserved_images_count_as_answered():
+    detector, layout = StreamDetector.start(shapes_profile(), RUN_LENGTH_IMAGES), shapes_profile().baseline.layout
+    for row in sum_by_step(render_clean_images(320, 52)):
+        detector.add_sums(row, 0.0)
+        assert not detector.add_sums(layout.pack_unobserved(48), 0.0)
+    verdict = compute_checked_verdict(detector)
+    assert verdict["looked_at"] == 320 and verdict["images"] == 320 + 48 * 20
+    for row in sum_by_step(apply_warm_light(render_clean_images(320, 53))):
+        detector.add_sums(row + layout.pack_unobserved(48), 60.0)
+    verdict = compute_checked_verdict(detector)
+    assert verdict["state"] == "drift" and verdict["since"]["images"] == pytest.approx(4 * 320, rel=0.2)
 
 
-def test_pictures_that_wait_for_a_step_count_once_it_is_full():
-    one, other = StreamDetector.start(shapes_profile(), ASKED), StreamDetector.start(shapes_profile(), ASKED)
-    told(one, rows(clean(320, 54), 1))
-    told(other, rows(clean(320, 54)))
-    one.times = other.times
-    same(one, other)
+def test_images_too_few_for_a_step_count_once_the_step_is_full():
+    single, stepwise = (
+        StreamDetector.start(shapes_profile(), RUN_LENGTH_IMAGES),
+        StreamDetector.start(shapes_profile(), RUN_LENGTH_IMAGES),
+    )
+    feed_steps(single, sum_by_step(render_clean_images(320, 54), 1))
+    feed_steps(stepwise, sum_by_step(render_clean_images(320, 54)))
+    single.times = stepwise.times
+    assert_equal_detectors(single, stepwise)
 
 
-def test_a_chart_has_the_name_of_what_it_looks_at():
+def test_chart_is_named_after_what_it_measures():
     assert chart_name(0) == chart_name(len(CHARTED_FEATURES)) == CHARTED_FEATURES[0]
-    assert [chart_name(SCORE_CHART_COUNT + place) for place in range(3)] == [
+    assert [chart_name(SCORE_CHART_COUNT + index) for index in range(3)] == [
         "class gone",
         "class more often",
         "features",
     ]
-    watch = watched(clean(160))
-    highest = watch.highest_by_name()
+    detector = run_detector(render_clean_images(160))
+    highest = detector.highest_by_name()
     assert (
-        set(highest) == {*CHARTED_FEATURES, *CLASS_AND_FEATURE_CHARTS} and max(highest.values()) == watch.values().max()
+        set(highest) == {*CHARTED_FEATURES, *CLASS_AND_FEATURE_CHARTS}
+        and max(highest.values()) == detector.values().max()
     )
 
 
-def test_every_alarm_over_every_cause_says_something_that_is_json():
-    for change in (
-        lambda some: some // 4,
-        lambda some: some * 0,
-        lambda some: some * 0 + 255,
-        lambda some: some.flip(1),
+def test_verdict_on_any_strong_drift_is_json_with_a_reason():
+    for transform in (
+        lambda images: images // 4,
+        lambda images: images * 0,
+        lambda images: images * 0 + 255,
+        lambda images: images.flip(1),
     ):
-        found = said(watched(clean(160), change(clean(320, 55))))
-        assert found["state"] == "drift" and found["why"]
+        verdict = compute_checked_verdict(
+            run_detector(render_clean_images(160), transform(render_clean_images(320, 55)))
+        )
+        assert verdict["state"] == "drift" and verdict["why"]

@@ -8,59 +8,59 @@ from tests.support.drift_data import extract_shape_features, render_shapes, shap
 LAYOUT = SumsLayout(class_count=3, statistic_count=2, fourier_count=4)
 
 
-def row(values, called):
-    """A row of a few observations: every figure is that of `values`."""
+def pack_row(values, predicted_classes):
+    """Pack a row of a few images, with the first two columns of `values` for every statistic."""
     parts = dict.fromkeys(("scores", "shifts", "low", "high"), values[:, :2])
-    counts = {"all": np.array([len(values)]), "classes": np.bincount(called, minlength=3)}
+    counts = {"all": np.array([len(values)]), "classes": np.bincount(predicted_classes, minlength=3)}
     return LAYOUT.pack(**parts, **counts, waves=values)
 
 
-def test_a_row_holds_what_was_put_in_and_nothing_overlaps():
-    made = row(np.array([[0.5, -2, 3, 0.25], [1.5, 0, -1, 0]]), np.array([2, 0]))
-    assert made.dtype == np.int64 and len(made) == LAYOUT.row_length == 1 + 3 + 4 * 2 + 4
-    assert made.tolist()[:4] == [2, 1, 0, 1]
-    np.testing.assert_array_equal(LAYOUT.read_part(made, "classes"), [1, 0, 1])
+def test_parts_of_a_row_are_read_as_packed_and_do_not_overlap():
+    row = pack_row(np.array([[0.5, -2, 3, 0.25], [1.5, 0, -1, 0]]), np.array([2, 0]))
+    assert row.dtype == np.int64 and len(row) == LAYOUT.row_length == 1 + 3 + 4 * 2 + 4
+    assert row.tolist()[:4] == [2, 1, 0, 1]
+    np.testing.assert_array_equal(LAYOUT.read_part(row, "classes"), [1, 0, 1])
     for name in ("scores", "shifts", "low", "high"):
-        np.testing.assert_array_equal(LAYOUT.read_part(made, name), [2, -2])
+        np.testing.assert_array_equal(LAYOUT.read_part(row, name), [2, -2])
     np.testing.assert_array_equal(
-        LAYOUT.read_part(np.stack([made, made + made]), "waves"), [[2, -2, 2, 0.25], [4, -4, 4, 0.5]]
+        LAYOUT.read_part(np.stack([row, row + row]), "waves"), [[2, -2, 2, 0.25], [4, -4, 4, 0.5]]
     )
 
 
-def test_each_figure_is_rounded_by_itself():
+def test_each_value_is_rounded_by_itself():
     third = np.full((3, 1), 0.4 / FIXED_POINT_SCALE)
-    assert quantized_sum(third).tolist() == [0]  # rounded together it would be 1
+    assert quantized_sum(third).tolist() == [0]  # if rounded after summing, it would be 1
     assert quantized_sum(np.array([[0.6 / FIXED_POINT_SCALE], [-0.6 / FIXED_POINT_SCALE]])).tolist() == [0]
 
 
-def test_what_was_not_looked_at_counts_as_answered_and_as_nothing_else():
-    made = LAYOUT.pack_unobserved(7)
-    assert LAYOUT.read_part(made, "all") == 7 and made.sum() == 7
+def test_unobserved_images_count_as_answered_and_as_nothing_else():
+    row = LAYOUT.pack_unobserved(7)
+    assert LAYOUT.read_part(row, "all") == 7 and row.sum() == 7
     assert not LAYOUT.empty_row().any()
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(data=st.data(), replicas=st.sampled_from([1, 2, 4, 8]), seed=st.integers(0, 2**32 - 1))
-def test_however_observations_are_split_and_ordered_their_sum_is_the_same_to_the_last_bit(data, replicas, seed):
+def test_sums_are_bit_equal_however_images_are_split_and_ordered(data, replicas, seed):
     rng = np.random.default_rng(seed)
     count = data.draw(st.integers(1, 60))
-    values, called = rng.normal(0, 1, (count, 4)) * 10.0 ** rng.integers(-8, 3), rng.integers(0, 3, count)
+    values, predicted_classes = rng.normal(0, 1, (count, 4)) * 10.0 ** rng.integers(-8, 3), rng.integers(0, 3, count)
     order, owner = rng.permutation(count), rng.integers(0, replicas, count)
     total = LAYOUT.empty_row()
     for replica in rng.permutation(replicas):
-        mine = order[owner == replica]
-        cuts = np.sort(rng.integers(0, len(mine) + 1, data.draw(st.integers(0, 5))))
-        for batch in np.split(mine, cuts):
-            total = total + (row(values[batch], called[batch]) if len(batch) else LAYOUT.empty_row())
-    np.testing.assert_array_equal(total, row(values, called))
+        indices = order[owner == replica]
+        cuts = np.sort(rng.integers(0, len(indices) + 1, data.draw(st.integers(0, 5))))
+        for batch in np.split(indices, cuts):
+            total = total + (pack_row(values[batch], predicted_classes[batch]) if len(batch) else LAYOUT.empty_row())
+    np.testing.assert_array_equal(total, pack_row(values, predicted_classes))
 
 
 @settings(max_examples=15, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 2**32 - 1), replicas=st.sampled_from([1, 2, 4, 8]))
-def test_what_a_replica_has_seen_adds_up_to_the_same_bits_however_it_was_spread(seed, replicas):
+def test_sums_of_real_features_are_bit_equal_however_spread_over_replicas(seed, replicas):
     rng, base = np.random.default_rng(seed), shapes_profile().baseline
-    some = extract_shape_features(render_shapes(64, seed=4)[0])
+    features = extract_shape_features(render_shapes(64, seed=4)[0])
     owner = rng.integers(0, replicas, 64)
     parts = [np.flatnonzero(owner == replica)[::-1] for replica in range(replicas)]
-    rows = [base.sum_features(some.select(part.tolist())) for part in parts if len(part)]
-    np.testing.assert_array_equal(np.sum(rows, 0), base.sum_features(some))
+    rows = [base.sum_features(features.select(part.tolist())) for part in parts if len(part)]
+    np.testing.assert_array_equal(np.sum(rows, 0), base.sum_features(features))

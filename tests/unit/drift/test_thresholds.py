@@ -8,8 +8,7 @@ from equipoise.drift.charts.baseline import CHARTED_FEATURES, ImageFeatures, fit
 from equipoise.drift.charts.cusum import SHIFT_SIZES, StepSums, build_cusum_parameters, initial_cusum_state
 from equipoise.drift.features.random_fourier import fit_random_features
 from equipoise.drift.profiling.build_profile import extract_features
-from equipoise.drift.reference.false_alarms import CHECK_RUN_LENGTH as FEW
-from equipoise.drift.reference.false_alarms import count_false_alarms
+from equipoise.drift.reference.false_alarms import CHECK_RUN_LENGTH, count_false_alarms
 from equipoise.drift.reference.thresholds import (
     BLOCK_IMAGES,
     CLASS_RUN_LENGTHS,
@@ -20,131 +19,160 @@ from equipoise.drift.reference.thresholds import (
 )
 from tests.support.drift_data import CLASSES, label_shapes, shapes_profile
 
-ASKED = 2000.0
-REFERENCES, EACH, PICTURES = 12, 12, 4096  # of streams: about 25 alarms a reference and 300 in all, if rightly set
+RUN_LENGTH_IMAGES = 2000.0  # images without drift per false alarm
+# with correct thresholds, about 25 alarms per reference and 300 in total
+REFERENCE_COUNT, STREAMS_PER_REFERENCE, IMAGES_PER_STREAM = 12, 12, 4096
 
 
-answered = cache(label_shapes)
+cached_label_shapes = cache(label_shapes)
 
 
-def nowhere(features):
-    """For figures alone, which need no random features."""
+def build_zero_fourier_features(features):
+    """Return zeros, where only the image statistics are needed."""
     return np.zeros((len(features), 1))
 
 
 @cache
-def judged():
-    """4,000 pictures that no reference has seen, and all that does not depend on a reference."""
-    others = answered(4000, 7)
-    return others, extract_features(others, nowhere, 1.0).statistics
+def extract_fresh_statistics():
+    """Return 4,000 images that are in no reference, and their statistics, which are the same for every reference."""
+    outputs = cached_label_shapes(4000, 7)
+    return outputs, extract_features(outputs, build_zero_fourier_features, 1.0).statistics
 
 
 @cache
-def held(seed):
-    """A reference of its own, without thresholds, and 4,000 fresh pictures against it."""
-    some = answered(600, seed)
-    directions = fit_random_features(some.features)
-    base = fit_baseline(extract_features(some, directions, 1.0), CLASSES, directions, 1.0)
-    others, figures = judged()
-    seen = ImageFeatures(figures, others.logits.argmax(1), directions(others.features))
-    counts = np.eye(CLASSES)[seen.predicted_classes]
-    rest = seen.fourier_features - base.usual.waves[seen.predicted_classes]
-    return base.usual, others.labels, np.concatenate([counts, base.usual.scores(seen), rest], 1)
+def score_against_reference(seed):
+    """Fit a reference of 600 images, without thresholds, and compare 4,000 fresh images with it.
+
+    Returns the class statistics of the reference, the labels of the fresh images, and for each of these a row of its
+    predicted class (one-hot), its scores and its Fourier residuals.
+    """
+    reference = cached_label_shapes(600, seed)
+    random_fourier = fit_random_features(reference.features)
+    base = fit_baseline(extract_features(reference, random_fourier, 1.0), CLASSES, random_fourier, 1.0)
+    fresh, statistics = extract_fresh_statistics()
+    features = ImageFeatures(statistics, fresh.logits.argmax(1), random_fourier(fresh.features))
+    counts = np.eye(CLASSES)[features.predicted_classes]
+    rest = features.fourier_features - base.usual.waves[features.predicted_classes]
+    return base.usual, fresh.labels, np.concatenate([counts, base.usual.scores(features), rest], 1)
 
 
-def alarms(seed, length, size, count=PICTURES):
-    """How often thresholds of the shared reference are reached by streams against another; charts begin anew then."""
-    usual, labels, table = held(seed)
-    rng, sizes = np.random.default_rng(seed), np.full(EACH, float(size))
-    state = initial_cusum_state(build_cusum_parameters(usual), len(CHARTED_FEATURES), usual.waves.shape[1], EACH)
-    members = [np.flatnonzero(labels == one) for one in range(CLASSES)]
-    shown, found = rng.integers(0, CLASSES, EACH), 0
-    for _ in range(count // size):
-        drawn, begins = rng.integers(0, CLASSES, (EACH, size)), rng.random((EACH, size)) < 1 / length
-        drawn = np.concatenate([shown[:, None], drawn], 1)
-        since = np.maximum.accumulate(np.where(begins, np.arange(1, size + 1), 0), 1)
-        called = np.take_along_axis(drawn, since, 1)
-        shown = called[:, -1]
-        places = np.choose(called, [rng.choice(one, called.shape) for one in members])
-        sums = table[places].sum(1)
+def count_alarms(seed, class_run_length, step_size, images_per_stream=IMAGES_PER_STREAM):
+    """Count alarms at the thresholds of the shared profile, on streams compared with another reference.
+
+    The charts of a stream are reset after each of its alarms.
+    """
+    usual, labels, table = score_against_reference(seed)
+    rng, step_sizes = np.random.default_rng(seed), np.full(STREAMS_PER_REFERENCE, float(step_size))
+    state = initial_cusum_state(
+        build_cusum_parameters(usual), len(CHARTED_FEATURES), usual.waves.shape[1], STREAMS_PER_REFERENCE
+    )
+    members = [np.flatnonzero(labels == label) for label in range(CLASSES)]
+    last_classes, alarm_count = rng.integers(0, CLASSES, STREAMS_PER_REFERENCE), 0
+    for _ in range(images_per_stream // step_size):
+        drawn_classes, starts = (
+            rng.integers(0, CLASSES, (STREAMS_PER_REFERENCE, step_size)),
+            rng.random((STREAMS_PER_REFERENCE, step_size)) < 1 / class_run_length,
+        )
+        drawn_classes = np.concatenate([last_classes[:, None], drawn_classes], 1)
+        start_of_run = np.maximum.accumulate(np.where(starts, np.arange(1, step_size + 1), 0), 1)
+        classes = np.take_along_axis(drawn_classes, start_of_run, 1)
+        last_classes = classes[:, -1]
+        indices = np.choose(classes, [rng.choice(images, classes.shape) for images in members])
+        sums = table[indices].sum(1)
         state.update(StepSums(*np.split(sums, [CLASSES, CLASSES + len(CHARTED_FEATURES)], 1)))
-        conditions = sizes, state.runs.mean_run_length()
+        conditions = step_sizes, state.runs.mean_run_length()
         values = shapes_profile().calibration.scale_values(state.values(), *conditions).max(1)
-        high = values >= shapes_profile().calibration.threshold(ASKED, *conditions)
-        state.reset(np.flatnonzero(high))
-        found += int(high.sum())
-    return found
+        is_alarming = values >= shapes_profile().calibration.threshold(RUN_LENGTH_IMAGES, *conditions)
+        state.reset(np.flatnonzero(is_alarming))
+        alarm_count += int(is_alarming.sum())
+    return alarm_count
 
 
-@pytest.mark.parametrize("length", [1.0, 20.0])
-@pytest.mark.parametrize("size", [16, 64])
-def test_a_false_alarm_comes_about_as_rarely_as_asked(size, length):
-    found = np.array([alarms(seed, length, size) for seed in range(20, 20 + REFERENCES)])
-    run_lengths = EACH * PICTURES / np.maximum(found, 1)
-    assert 0.5 * ASKED < run_lengths.mean() < 1.7 * ASKED  # found: 0.6 to 0.9, least with large steps
+@pytest.mark.parametrize("class_run_length", [1.0, 20.0])
+@pytest.mark.parametrize("step_size", [16, 64])
+def test_false_alarms_are_about_as_rare_as_requested(step_size, class_run_length):
+    alarm_counts = np.array(
+        [count_alarms(seed, class_run_length, step_size) for seed in range(20, 20 + REFERENCE_COUNT)]
+    )
+    run_lengths = STREAMS_PER_REFERENCE * IMAGES_PER_STREAM / np.maximum(alarm_counts, 1)
+    # measured: 0.6 to 0.9 of the requested run length, least with large steps
+    assert 0.5 * RUN_LENGTH_IMAGES < run_lengths.mean() < 1.7 * RUN_LENGTH_IMAGES
 
 
-@pytest.mark.parametrize("size", [16.0, 40.0, 256.0])
-def test_thresholds_grow_with_the_logarithm_of_the_run_length_asked(size):
-    asked = np.array([1e3, 1e4, 1e5, 1e6])
-    conditions = np.array([size]), np.array([5.0])
-    found = np.array([shapes_profile().calibration.threshold(one, *conditions)[0] for one in asked])
-    np.testing.assert_allclose(np.diff(found), np.diff(found)[0], rtol=1e-9)
-    assert 0.5 * np.log(10) < np.diff(found)[0] < 2 * np.log(10)
-    assert found[0] > np.log(1e3)  # of many charts the highest is high oftener than each alone
+@pytest.mark.parametrize("step_size", [16.0, 40.0, 256.0])
+def test_thresholds_grow_with_the_logarithm_of_the_requested_run_length(step_size):
+    run_lengths = np.array([1e3, 1e4, 1e5, 1e6])
+    conditions = np.array([step_size]), np.array([5.0])
+    thresholds = np.array(
+        [shapes_profile().calibration.threshold(run_length, *conditions)[0] for run_length in run_lengths]
+    )
+    np.testing.assert_allclose(np.diff(thresholds), np.diff(thresholds)[0], rtol=1e-9)
+    assert 0.5 * np.log(10) < np.diff(thresholds)[0] < 2 * np.log(10)
+    assert thresholds[0] > np.log(1e3)  # the highest of many charts is high more often than each alone
 
 
-def test_a_chart_at_its_height_is_at_the_threshold_of_all():
+def test_chart_at_its_own_threshold_is_at_the_joint_threshold():
     calibration, conditions = shapes_profile().calibration, (np.array([16.0, 100.0]), np.array([1.0, 7.0]))
-    heights = calibration.chart_thresholds(1e5, *conditions)
+    chart_thresholds = calibration.chart_thresholds(1e5, *conditions)
     expected = calibration.threshold(1e5, *conditions)[:, None]
-    np.testing.assert_allclose(calibration.scale_values(heights, *conditions), expected + 0 * heights, rtol=1e-9)
-    assert heights.shape == (2, 2 * len(SHIFT_SIZES) * len(CHARTED_FEATURES) + 5)
+    np.testing.assert_allclose(
+        calibration.scale_values(chart_thresholds, *conditions), expected + 0 * chart_thresholds, rtol=1e-9
+    )
+    assert chart_thresholds.shape == (2, 2 * len(SHIFT_SIZES) * len(CHARTED_FEATURES) + 5)
 
 
-def test_between_two_sizes_a_table_is_read_by_the_logarithm_and_beyond_its_ends_as_at_them():
+def test_table_is_interpolated_logarithmically_and_constant_beyond_its_ends():
     table = np.arange(12.0).reshape(3, 4, 1)
-    runs = np.array([CLASS_RUN_LENGTHS[0]])
-    read = [interpolate_table(table, np.array([size]), runs)[0, 0] for size in (1, *STEP_SIZES, 32, 1e6)]
-    np.testing.assert_allclose(read, [0, 0, 4, 8, 2, 8])
-    both = interpolate_table(table, np.array([32.0]), np.array([np.sqrt(CLASS_RUN_LENGTHS[1] * CLASS_RUN_LENGTHS[2])]))
-    np.testing.assert_allclose(both, [[2 + 1.5]])
+    run_lengths = np.array([CLASS_RUN_LENGTHS[0]])
+    values = [interpolate_table(table, np.array([size]), run_lengths)[0, 0] for size in (1, *STEP_SIZES, 32, 1e6)]
+    np.testing.assert_allclose(values, [0, 0, 4, 8, 2, 8])
+    between_both = interpolate_table(
+        table, np.array([32.0]), np.array([np.sqrt(CLASS_RUN_LENGTHS[1] * CLASS_RUN_LENGTHS[2])])
+    )
+    np.testing.assert_allclose(between_both, [[2 + 1.5]])
 
 
 @pytest.mark.parametrize("rate", [0.3, 2.0])
-def test_the_tail_of_what_falls_off_exponentially_is_known(rate):
-    # a value is above x once in exp(4 + rate * x) pictures
+def test_exponential_tail_is_recovered(rate):
+    # a value is above x once in exp(4 + rate * x) images
     rng = np.random.default_rng(0)
-    largest = (-np.log(-np.log(rng.random((20_000, 1)))) + np.log(BLOCK_IMAGES) - 4) / rate
-    offset, slope = fit_exponential_tail(largest)
-    assert slope[0] == pytest.approx(rate, rel=0.1) and slope[0] < rate  # too flat rather than too steep
-    start = np.quantile(largest, 0.9)
+    maxima = (-np.log(-np.log(rng.random((20_000, 1)))) + np.log(BLOCK_IMAGES) - 4) / rate
+    offset, slope = fit_exponential_tail(maxima)
+    assert slope[0] == pytest.approx(rate, rel=0.1) and slope[0] < rate  # rather too flat than too steep
+    start = np.quantile(maxima, 0.9)
     assert offset[0] + slope[0] * start == pytest.approx(4 + rate * start, abs=0.1)
 
 
-@pytest.mark.parametrize("length", [1.0, 10.0])
-def test_streams_come_in_runs_of_the_length_asked_and_in_the_shares_of_the_reference(length):
-    some = answered(600, 20)
-    base, rng, labels = held(20)[0], np.random.default_rng(0), some.labels
-    seen = extract_features(some, fit_random_features(some.features), 1.0)
-    streams = SimulatedStreams.from_bootstrap(seen, labels, base, length, rng)
+@pytest.mark.parametrize("class_run_length", [1.0, 10.0])
+def test_simulated_streams_have_the_requested_run_length_and_the_class_shares_of_the_reference(class_run_length):
+    outputs = cached_label_shapes(600, 20)
+    usual, rng, labels = score_against_reference(20)[0], np.random.default_rng(0), outputs.labels
+    features = extract_features(outputs, fit_random_features(outputs.features), 1.0)
+    streams = SimulatedStreams.from_bootstrap(features, labels, usual, class_run_length, rng)
     first, second = streams.draw_image_indices(300, rng), streams.draw_image_indices(300, rng)
-    shown = labels[np.concatenate([first, second], 1)]
-    share = np.bincount(labels) / 600
-    alike = (shown[:, 1:] == shown[:, :-1]).mean()
-    by_chance = (share**2).sum()
-    assert alike == pytest.approx(1 - (1 - by_chance) / length, abs=0.02)
-    np.testing.assert_allclose(np.bincount(shown.ravel()) / shown.size, share, atol=0.03)
-    assert (shown[:, 299] == shown[:, 300]).mean() == pytest.approx(1 - (1 - by_chance) / length, abs=0.1)
-
-
-def test_false_alarms_are_counted_on_pictures_kept_apart():
-    base, apart = shapes_profile().baseline, answered(4000, 7)
-    found = count_false_alarms(
-        base.usual, shapes_profile().calibration, extract_features(apart, base.random_fourier, 1.0), apart.labels
+    classes = labels[np.concatenate([first, second], 1)]
+    shares = np.bincount(labels) / 600
+    pair_share = (classes[:, 1:] == classes[:, :-1]).mean()
+    chance_pair_share = (shares**2).sum()
+    assert pair_share == pytest.approx(1 - (1 - chance_pair_share) / class_run_length, abs=0.02)
+    np.testing.assert_allclose(np.bincount(classes.ravel()) / classes.size, shares, atol=0.03)
+    assert (classes[:, 299] == classes[:, 300]).mean() == pytest.approx(
+        1 - (1 - chance_pair_share) / class_run_length, abs=0.1
     )
-    assert 0.5 * FEW < found.images_per_alarm < 2 * FEW and found.alarms > 50
-    assert shapes_profile().verified is not None and shapes_profile().verified.alarms > found.alarms / 4
+
+
+def test_false_alarms_are_counted_on_held_out_images():
+    base, holdout = shapes_profile().baseline, cached_label_shapes(4000, 7)
+    check = count_false_alarms(
+        base.usual,
+        shapes_profile().calibration,
+        extract_features(holdout, base.random_fourier, 1.0),
+        holdout.labels,
+    )
+    assert 0.5 * CHECK_RUN_LENGTH < check.images_per_alarm < 2 * CHECK_RUN_LENGTH and check.alarms > 50
+    assert shapes_profile().verified is not None and shapes_profile().verified.alarms > check.alarms / 4
     loose = replace(shapes_profile().calibration, joint_offset=shapes_profile().calibration.joint_offset + 1)
-    more = count_false_alarms(base.usual, loose, extract_features(apart, base.random_fourier, 1.0), apart.labels)
-    assert more.alarms > 1.8 * found.alarms  # of thresholds for a run length less than half as long
+    loose_check = count_false_alarms(
+        base.usual, loose, extract_features(holdout, base.random_fourier, 1.0), holdout.labels
+    )
+    assert loose_check.alarms > 1.8 * check.alarms  # these thresholds are for a run length less than half as long

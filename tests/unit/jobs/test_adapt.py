@@ -20,56 +20,56 @@ DARK = {"cause": "exposure", "detail": "darker", "value": -1.0}
 DRIFT = {"state": "drift", "why": "exposure: darker", "cause": "exposure", "effects": [DARK]}
 
 
-def run(*arguments):
-    return main([str(one) for one in arguments])
+def run_adapt(*arguments):
+    return main([str(argument) for argument in arguments])
 
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory):
-    """A bundle without what drift is told by, which most of this does without."""
-    place = tmp_path_factory.mktemp("digits")
-    return publish_run(train_short_run(place / "run", examples=320), place / "digits")
+    """Publish a bundle without a drift reference, which most of these tests do not need."""
+    folder = tmp_path_factory.mktemp("digits")
+    return publish_run(train_short_run(folder / "run", examples=320), folder / "digits")
 
 
 @pytest.fixture
-def dry(digits, tmp_path, capsys):
-    """A dry run on a verdict: its status, and what it said."""
+def dry_run(digits, tmp_path, capsys):
+    """Return a function that does a dry run on a verdict and returns its exit status and output."""
 
-    def dried(verdict, *arguments):
+    def run_on_verdict(verdict, *arguments):
         path = tmp_path / "verdict.json"
         path.write_text(verdict if isinstance(verdict, str) else json.dumps(verdict))
-        status = run("--bundle", digits, "--verdict", path, "--dry-run", *arguments)
+        status = run_adapt("--bundle", digits, "--verdict", path, "--dry-run", *arguments)
         return status, capsys.readouterr()
 
-    return dried
+    return run_on_verdict
 
 
-def test_a_link_is_pointed_elsewhere_in_one_step_and_back(digits, tmp_path, monkeypatch):
+def test_link_is_switched_and_rolled_back(digits, tmp_path, monkeypatch):
     old, new, link = tmp_path / "old", tmp_path / "new", tmp_path / "served"
     for folder in (old, new):
         folder.symlink_to(digits)
-    link.symlink_to("old")  # as `ln -s old served` makes it
+    link.symlink_to("old")  # relative, as `ln -s old served` makes it
     monkeypatch.chdir(tmp_path.parent)
     point_link(link, new)
     assert link.readlink() == new
-    assert run("--link", link, "--roll-back", "--dry-run") == 0 and link.readlink() == new
-    assert run("--link", link, "--roll-back") == 0
+    assert run_adapt("--link", link, "--roll-back", "--dry-run") == 0 and link.readlink() == new
+    assert run_adapt("--link", link, "--roll-back") == 0
     assert link.readlink() == old
-    assert run("--bundle", "none", "--link", link, "--roll-back") == 0  # and forth
+    assert run_adapt("--bundle", "none", "--link", link, "--roll-back") == 0  # a second roll-back undoes the first
     assert link.readlink() == new
 
 
-@pytest.mark.parametrize("before", ['"gone"', '""', "3", "null", "{"])
-def test_a_link_is_not_pointed_back_to_what_is_no_bundle(tmp_path, before, capsys):
+@pytest.mark.parametrize("recorded_target", ['"gone"', '""', "3", "null", "{"])
+def test_link_is_not_rolled_back_to_an_invalid_target(tmp_path, recorded_target, capsys):
     (tmp_path / "served").symlink_to(tmp_path / "now")
-    (tmp_path / ".served.before").write_text(before)
-    assert run("--bundle", "none", "--link", tmp_path / "served", "--roll-back") == 2
+    (tmp_path / ".served.before").write_text(recorded_target)
+    assert run_adapt("--bundle", "none", "--link", tmp_path / "served", "--roll-back") == 2
     assert (tmp_path / "served").readlink() == tmp_path / "now"
     assert capsys.readouterr().err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (("--roll-back",), "--link is missing"),
         (("--roll-back", "--link", "nowhere"), "no previous bundle is recorded"),
@@ -81,24 +81,24 @@ def test_a_link_is_not_pointed_back_to_what_is_no_bundle(tmp_path, before, capsy
         (("--verdict", "v.json", "--capture-dir", "none"), "is not a folder"),
     ],
 )
-def test_what_cannot_be_is_said_in_a_sentence_before_anything_is_learned(
-    arguments, words, tmp_path, capsys, monkeypatch
+def test_invalid_arguments_are_refused_in_one_sentence_before_training(
+    arguments, message, tmp_path, capsys, monkeypatch
 ):
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "file").touch()
     monkeypatch.chdir(tmp_path)
-    assert run("--bundle", tmp_path / "none", *arguments) == 2
+    assert run_adapt("--bundle", tmp_path / "none", *arguments) == 2
     error = capsys.readouterr().err
-    assert words in error and error.count("\n") == 1
+    assert message in error and error.count("\n") == 1
 
 
-def test_a_bundle_is_not_published_into_another(dry, digits):
-    status, said = dry(DRIFT, "--out", digits / "inner")
-    assert status == 2 and "would damage the bundle" in said.err
+def test_bundle_is_not_published_into_another(dry_run, digits):
+    status, output = dry_run(DRIFT, "--out", digits / "inner")
+    assert status == 2 and "would damage the bundle" in output.err
 
 
 @pytest.mark.parametrize(
-    ("verdict", "words"),
+    ("verdict", "message"),
     [
         ("{", "JSON"),
         ([], "is not a verdict"),
@@ -121,51 +121,52 @@ def test_a_bundle_is_not_published_into_another(dry, digits):
         (DRIFT | {"cause": "label shift", "effects": [], "classes": {"0": 900}}, "no reference to compare with"),
     ],
 )
-def test_a_verdict_that_is_none_is_refused_in_a_sentence(dry, verdict, words):
-    status, said = dry(verdict)
-    assert status == 2 and words in said.err and said.err.count("\n") == 1
+def test_invalid_verdict_is_refused_in_one_sentence(dry_run, verdict, message):
+    status, output = dry_run(verdict)
+    assert status == 2 and message in output.err and output.err.count("\n") == 1
 
 
-def test_what_would_be_done_is_said(dry):
-    status, said = dry(DRIFT)
+def test_dry_run_prints_what_adaptation_would_do(dry_run):
+    status, output = dry_run(DRIFT)
     assert (
-        status == 0 and "under exposure darker -1 stops, at 40% to 140% of that size, and 0 labelled images" in said.out
+        status == 0
+        and "under exposure darker -1 stops, at 40% to 140% of that size, and 0 labelled images" in output.out
     )
-    status, said = dry({"state": "ok", "why": "all is well"})
-    assert status == 0 and said.out == "nothing to adapt to: all is well\n"
-    status, said = dry(DRIFT | {"cause": "blur", "effects": []})
-    assert status == 4 and "clean or focus the lens" in said.out
+    status, output = dry_run({"state": "ok", "why": "all is well"})
+    assert status == 0 and output.out == "nothing to adapt to: all is well\n"
+    status, output = dry_run(DRIFT | {"cause": "blur", "effects": []})
+    assert status == 4 and "clean or focus the lens" in output.out
 
 
-def test_labels_from_before_the_drift_are_none(dry, tmp_path):
-    kept, picture = CaptureStore(str(tmp_path / "kept"), 100), np.zeros((1, 16, 16), np.uint8)
-    one = CapturedRequest(picture=picture, model="digits", version="1", label="7", scores={"7": 1.0})
-    kept.offer(one)
+def test_labels_from_before_the_drift_are_not_used(dry_run, tmp_path):
+    store, picture = CaptureStore(str(tmp_path / "kept"), 100), np.zeros((1, 16, 16), np.uint8)
+    capture = CapturedRequest(picture=picture, model="digits", version="1", label="7", scores={"7": 1.0})
+    store.offer(capture)
     before = datetime.now(UTC).isoformat()
-    kept.offer(one)
-    for held in kept.list_captures(limit=None):
-        kept.label_capture(held["id"], "7", ["7"])
-    for at, count in ((before, 1), ("2020-01-01T00:00:00+00:00", 2)):
-        status, said = dry(DRIFT | {"since": {"at": at, "images": 5}}, "--capture-dir", tmp_path / "kept")
-        assert status == 0 and f"{count} labelled images" in said.out
-    status, said = dry(DRIFT | {"since": {"at": "then"}}, "--capture-dir", tmp_path / "kept")
-    assert status == 2 and "(since.at: " in said.err
-    assert sum(kept.export_labelled(tmp_path / "out", ["7"], datetime.fromisoformat(before).timestamp()).values()) == 1
+    store.offer(capture)
+    for row in store.list_captures(limit=None):
+        store.label_capture(row["id"], "7", ["7"])
+    for onset, count in ((before, 1), ("2020-01-01T00:00:00+00:00", 2)):
+        status, output = dry_run(DRIFT | {"since": {"at": onset, "images": 5}}, "--capture-dir", tmp_path / "kept")
+        assert status == 0 and f"{count} labelled images" in output.out
+    status, output = dry_run(DRIFT | {"since": {"at": "then"}}, "--capture-dir", tmp_path / "kept")
+    assert status == 2 and "(since.at: " in output.err
+    assert sum(store.export_labelled(tmp_path / "out", ["7"], datetime.fromisoformat(before).timestamp()).values()) == 1
 
 
-def test_labels_of_other_models_classes_are_none(dry, tmp_path):
-    kept, picture = CaptureStore(str(tmp_path / "kept"), 100), np.zeros((1, 16, 16), np.uint8)
+def test_labels_that_are_not_classes_of_the_bundle_are_not_used(dry_run, tmp_path):
+    store, picture = CaptureStore(str(tmp_path / "kept"), 100), np.zeros((1, 16, 16), np.uint8)
     for _ in range(45):
-        kept.offer(
+        store.offer(
             CapturedRequest(picture=picture, model="pets", version="1", label="cat", scores={"cat": 0.5, "7": 0.5})
         )
-    for place, one in enumerate(kept.list_captures(limit=None)):
-        kept.label_capture(one["id"], "7" if place < 4 else "cat", ["cat", "7"])
-    status, said = dry(DRIFT | {"cause": "features", "effects": []}, "--capture-dir", tmp_path / "kept")
-    assert status == 4 and "4 labelled images" in said.out
+    for index, row in enumerate(store.list_captures(limit=None)):
+        store.label_capture(row["id"], "7" if index < 4 else "cat", ["cat", "7"])
+    status, output = dry_run(DRIFT | {"cause": "features", "effects": []}, "--capture-dir", tmp_path / "kept")
+    assert status == 4 and "4 labelled images" in output.out
 
 
-def test_a_bundle_that_does_not_say_how_it_was_made_is_refused(digits):
+def test_bundle_without_its_training_history_is_refused(digits):
     model = load_bundle(digits)
     for change in ({"config": None}, {"config": {"new": 1}}, {"remedy": {}}, {"remedy": None}):
         changed = load_bundle(digits)
@@ -178,25 +179,25 @@ def test_a_bundle_that_does_not_say_how_it_was_made_is_refused(digits):
         training_history(model)
 
 
-class Odd(BaseHTTPRequestHandler):
-    """A service that says what its server was given."""
+class FixedResponseHandler(BaseHTTPRequestHandler):
+    """Handler that answers every request with the server's response and records the requested paths."""
 
     def do_GET(self):
-        self.server.asked.append(self.path)
-        status, body = self.server.say
+        self.server.requested_paths.append(self.path)
+        status, body = self.server.response
         self.send_response(status)
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 
     def log_message(self, *_):
-        """Nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
-def odd():
-    with HTTPServer(("127.0.0.1", 0), Odd) as server:
-        server.asked = []
+def fake_service():
+    with HTTPServer(("127.0.0.1", 0), FixedResponseHandler) as server:
+        server.requested_paths = []
         thread = Thread(target=server.serve_forever)
         thread.start()
         yield server
@@ -205,7 +206,7 @@ def odd():
 
 
 @pytest.mark.parametrize(
-    ("say", "words"),
+    ("response", "message"),
     [
         ((401, b'{"error": "give an API key"}'), "answers 401: give an API key"),
         ((503, b"<html>"), "answers 503: Service Unavailable"),
@@ -213,23 +214,23 @@ def odd():
         ((200, b"[]"), "is not a verdict"),
     ],
 )
-def test_what_the_service_says_instead_of_a_verdict_is_told(digits, odd, capsys, say, words):
-    odd.say = say
-    address = f"http://127.0.0.1:{odd.server_port}"
-    assert run("--bundle", digits, "--service", address, "--dry-run") == 2
+def test_response_without_a_verdict_is_reported_in_one_sentence(digits, fake_service, capsys, response, message):
+    fake_service.response = response
+    address = f"http://127.0.0.1:{fake_service.server_port}"
+    assert run_adapt("--bundle", digits, "--service", address, "--dry-run") == 2
     error = capsys.readouterr().err
-    assert words in error and error.count("\n") == 1
-    assert odd.asked == ["/drift?model=digits"]
+    assert message in error and error.count("\n") == 1
+    assert fake_service.requested_paths == ["/drift?model=digits"]
 
 
 @pytest.mark.parametrize("service", ["http://127.0.0.1:1", "http://h:x", "http://a b", "nowhere"])
-def test_an_address_where_nobody_answers_is_told(digits, capsys, service):
-    assert run("--bundle", digits, "--service", service, "--dry-run") == 2
+def test_unreachable_service_is_reported_in_one_sentence(digits, capsys, service):
+    assert run_adapt("--bundle", digits, "--service", service, "--dry-run") == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("service", "said"),
+    ("service", "message"),
     [
         ("http://name:open-sesame@127.0.0.1:9", "has a password in it"),
         ("file:///etc/hostname", "is not an HTTP URL; give one such as"),
@@ -237,34 +238,34 @@ def test_an_address_where_nobody_answers_is_told(digits, capsys, service):
         ("http://[::1", "cannot get a verdict"),
     ],
 )
-def test_an_address_that_is_none_is_refused(digits, capsys, service, said):
-    assert run("--bundle", digits, "--service", service, "--dry-run") == 2
-    told = capsys.readouterr().err
-    assert said in told and "open-sesame" not in told and told.count("\n") == 1
+def test_invalid_service_url_is_refused_without_its_password(digits, capsys, service, message):
+    assert run_adapt("--bundle", digits, "--service", service, "--dry-run") == 2
+    error = capsys.readouterr().err
+    assert message in error and "open-sesame" not in error and error.count("\n") == 1
 
 
 @pytest.mark.parametrize("key", ["none", ".", "odd"])
-def test_a_key_that_is_none_is_said_to_be_the_keys_fault(digits, tmp_path, capsys, key):
+def test_unreadable_key_file_is_named_without_its_content(digits, tmp_path, capsys, key):
     (tmp_path / "odd").write_bytes(b"open-sesame\xff")
     service = ("--service", "http://127.0.0.1:9", "--key", tmp_path / key)
-    assert run("--bundle", digits, *service, "--dry-run") == 2
-    told = capsys.readouterr().err
-    assert told.startswith(f"error: cannot read --key {tmp_path / key}") and "open-sesame" not in told
+    assert run_adapt("--bundle", digits, *service, "--dry-run") == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: cannot read --key {tmp_path / key}") and "open-sesame" not in error
 
 
-def test_a_link_says_which_bundle(digits, tmp_path, capsys):
+def test_link_replaces_the_bundle_option(digits, tmp_path, capsys):
     (tmp_path / "served").symlink_to(digits)
     (tmp_path / "verdict.json").write_text(json.dumps(DRIFT))
-    assert run("--link", tmp_path / "served", "--verdict", tmp_path / "verdict.json", "--dry-run") == 0
-    assert run("--verdict", tmp_path / "verdict.json", "--dry-run") == 2
+    assert run_adapt("--link", tmp_path / "served", "--verdict", tmp_path / "verdict.json", "--dry-run") == 0
+    assert run_adapt("--verdict", tmp_path / "verdict.json", "--dry-run") == 2
     assert "give --bundle with its bundle, or --link" in capsys.readouterr().err
 
 
-def test_a_verdict_is_asked_for_once(digits, tmp_path):
-    asked = AdaptOptions(bundle=str(digits))
+def test_verdict_needs_one_source_and_a_key_that_is_not_empty(digits, tmp_path):
+    options = AdaptOptions(bundle=str(digits))
     with pytest.raises(ValueError, match="either --service"):
-        load_verdict(asked, load_bundle(digits))
+        load_verdict(options, load_bundle(digits))
     (tmp_path / "key").touch()
     with pytest.raises(ValueError, match="holds no key"):
-        load_verdict(replace(asked, service="http://127.0.0.1:1", key=tmp_path / "key"), load_bundle(digits))
+        load_verdict(replace(options, service="http://127.0.0.1:1", key=tmp_path / "key"), load_bundle(digits))
     assert Verdict(state="ok").effects == []

@@ -1,4 +1,4 @@
-"""jobs.captures as a user calls it: what there is, labels from a table, and a folder to train on."""
+"""The command jobs.captures: listing captures, labels from a table, and export of a folder to train on."""
 
 import json
 import sys
@@ -15,101 +15,105 @@ from jobs.captures import main
 
 
 @pytest.fixture
-def kept(tmp_path):
-    """Three captures of either pool, and their ids, the most useful to label first."""
-    held = CaptureStore(str(tmp_path / "kept"))
-    for place in range(6):
-        picture = np.full((1, 16, 16), place, np.uint8)
+def stored_captures(tmp_path):
+    """Store three captures in each pool; return their folder and their ids, the most useful to label first."""
+    store = CaptureStore(str(tmp_path / "kept"))
+    for index in range(6):
+        picture = np.full((1, 16, 16), index, np.uint8)
         scores = {"3": 0.75, "8": 0.25}
-        pool = ("drift", "usual")[place % 2]
-        held.offer(CapturedRequest(picture=picture, model="m", version="v", label="3", scores=scores, pool=pool))
-    return tmp_path / "kept", [one["id"] for one in held.list_captures()]
+        pool = ("drift", "usual")[index % 2]
+        store.offer(CapturedRequest(picture=picture, model="m", version="v", label="3", scores=scores, pool=pool))
+    return tmp_path / "kept", [row["id"] for row in store.list_captures()]
 
 
 @pytest.fixture
-def call(monkeypatch, capsys):
-    def called(*words):
-        monkeypatch.setattr(sys, "argv", ["captured", *map(str, words)])
+def run_captures(monkeypatch, capsys):
+    """Return a function that runs the command and returns its exit status, stdout and stderr."""
+
+    def run_main(*arguments):
+        monkeypatch.setattr(sys, "argv", ["captured", *map(str, arguments)])
         return main(), *capsys.readouterr()
 
-    return called
+    return run_main
 
 
-def table(path, rows):
-    path.write_text("id,label\n" + "".join(f"{one},{label}\n" for one, label in rows))
+def write_label_table(path, rows):
+    path.write_text("id,label\n" + "".join(f"{capture_id},{label}\n" for capture_id, label in rows))
     return path
 
 
-def sealed(out, classes):
-    """A bundle of which only bundle.json is looked at."""
-    facts = {"name": "x", "workload": "x", "classes": classes, "input": {}, "engine": {}, "metrics": {}}
+def write_empty_bundle(out, classes):
+    """Write a bundle whose files are empty except for bundle.json."""
+    manifest = {"name": "x", "workload": "x", "classes": classes, "input": {}, "engine": {}, "metrics": {}}
     with atomic_folder(out) as folder:
         for name in REQUIRED_FILES:
             (folder / name).write_bytes(b"")
-        write_manifest(folder, facts)
+        write_manifest(folder, manifest)
     return out
 
 
-def test_without_options_it_lists_what_there_is(call, kept, tmp_path):
-    place, ids = kept
-    status, said, _ = call("--capture-dir", place)
-    assert status == 0 and said.splitlines()[:2] == ["drift: 3 to label, 0 labelled", "usual: 3 to label, 0 labelled"]
-    assert [line.split()[0] for line in said.splitlines()[2:]] == ids and "3 0.75" in said
-    (place / "notes.txt").write_text("")
-    CaptureStore(str(place)).label_capture(ids[0], "8", ["8"])
+def test_captures_are_counted_and_listed_the_most_useful_first(run_captures, stored_captures, tmp_path):
+    folder, ids = stored_captures
+    status, stdout, _ = run_captures("--capture-dir", folder)
+    assert status == 0 and stdout.splitlines()[:2] == ["drift: 3 to label, 0 labelled", "usual: 3 to label, 0 labelled"]
+    assert [line.split()[0] for line in stdout.splitlines()[2:]] == ids and "3 0.75" in stdout
+    (folder / "notes.txt").write_text("")
+    CaptureStore(str(folder)).label_capture(ids[0], "8", ["8"])
     assert (
-        "labelled 8" in call("--capture-dir", place)[1]
-        and "not complete captures: 1" in call("--capture-dir", place)[1]
+        "labelled 8" in run_captures("--capture-dir", folder)[1]
+        and "not complete captures: 1" in run_captures("--capture-dir", folder)[1]
     )
-    found = json.loads(call("--capture-dir", place, "--json")[1])
-    assert found["captures"]["drift"] == {"labelled": 1, "unlabelled": 2} and found["skipped"] == 1
-    assert [one["id"] for one in found["first"]] == [*ids[1:], ids[0]]
+    listing = json.loads(run_captures("--capture-dir", folder, "--json")[1])
+    assert listing["captures"]["drift"] == {"labelled": 1, "unlabelled": 2} and listing["skipped"] == 1
+    assert [row["id"] for row in listing["first"]] == [*ids[1:], ids[0]]
 
 
-def test_labels_and_the_folder_to_train_on(call, kept, tmp_path):
-    place, ids = kept
-    rows = table(tmp_path / "labels.csv", [(ids[0], "3"), (ids[1], "8"), (ids[2], "8")])
-    status, said, _ = call("--capture-dir", place, "--labels", rows, "--out", tmp_path / "out")
-    assert (status, said) == (0, f"3 labelled\n{tmp_path}/out: 3 images (1 3, 2 8)\n")
+def test_labelled_captures_are_exported_as_an_image_folder(run_captures, stored_captures, tmp_path):
+    folder, ids = stored_captures
+    table = write_label_table(tmp_path / "labels.csv", [(ids[0], "3"), (ids[1], "8"), (ids[2], "8")])
+    status, stdout, _ = run_captures("--capture-dir", folder, "--labels", table, "--out", tmp_path / "out")
+    assert (status, stdout) == (0, f"3 labelled\n{tmp_path}/out: 3 images (1 3, 2 8)\n")
     names, paths, _ = find_labelled_images(tmp_path / "out")
     assert names == ["3", "8"] and {path.stem for path in paths} == set(ids[:3])
-    status, said, _ = call("--capture-dir", place, "--out", tmp_path / "more", "--json")
-    assert json.loads(said)["exported"] == {"3": 1, "8": 2}
+    status, stdout, _ = run_captures("--capture-dir", folder, "--out", tmp_path / "more", "--json")
+    assert json.loads(stdout)["exported"] == {"3": 1, "8": 2}
 
 
-def test_labels_are_the_bundles_classes_where_one_is_given(call, kept, tmp_path):
-    place, ids = kept
-    digits = sealed(tmp_path / "digits", [str(digit) for digit in range(10)])
-    rows = table(tmp_path / "labels.csv", [(ids[0], "5")])
-    assert call("--capture-dir", place, "--labels", rows)[0] == 2
-    status, said, _ = call("--capture-dir", place, "--labels", rows, "--bundle", digits, "--out", tmp_path / "out")
-    assert status == 0 and "1 labelled" in said and (tmp_path / "out" / "5" / f"{ids[0]}.png").is_file()
+def test_labels_may_be_any_class_of_the_given_bundle(run_captures, stored_captures, tmp_path):
+    folder, ids = stored_captures
+    digits = write_empty_bundle(tmp_path / "digits", [str(digit) for digit in range(10)])
+    table = write_label_table(tmp_path / "labels.csv", [(ids[0], "5")])
+    assert run_captures("--capture-dir", folder, "--labels", table)[0] == 2
+    status, stdout, _ = run_captures(
+        "--capture-dir", folder, "--labels", table, "--bundle", digits, "--out", tmp_path / "out"
+    )
+    assert status == 0 and "1 labelled" in stdout and (tmp_path / "out" / "5" / f"{ids[0]}.png").is_file()
 
 
-def test_what_cannot_be_is_one_sentence_and_exit_status_2(call, kept, tmp_path):
-    place, ids = kept
+def test_invalid_arguments_give_one_sentence_and_exit_status_2(run_captures, stored_captures, tmp_path):
+    folder, ids = stored_captures
     (tmp_path / "empty").mkdir()
     (tmp_path / "latin.csv").write_bytes("id,label\né".encode("latin-1"))
-    wrong = table(tmp_path / "wrong.csv", [(ids[0], "3"), (ids[1], "5")])
-    for words, sentence in (
+    invalid_table = write_label_table(tmp_path / "wrong.csv", [(ids[0], "3"), (ids[1], "5")])
+    for arguments, message in (
         (("--capture-dir", tmp_path / "none"), "it is not a folder; give the one where the service keeps captures"),
         (("--capture-dir", "nonsense://x"), "nonsense:// is not a supported object store: give s3://"),
-        (("--capture-dir", place, "--labels", wrong), "row 3: there is no class '5'; there are: 3, 8"),
-        (("--capture-dir", place, "--labels", tmp_path / "no.csv"), "no.csv: No such file or directory"),
-        (("--capture-dir", place, "--labels", tmp_path / "latin.csv"), "is not UTF-8 text"),
-        (("--capture-dir", tmp_path / "empty", "--labels", wrong), "cannot label captures: "),
-        (("--capture-dir", place, "--labels", wrong, "--bundle", tmp_path), "is not a bundle"),
-        (("--capture-dir", place, "--out", tmp_path / "out"), "is labelled: there is nothing to export"),
+        (("--capture-dir", folder, "--labels", invalid_table), "row 3: there is no class '5'; there are: 3, 8"),
+        (("--capture-dir", folder, "--labels", tmp_path / "no.csv"), "no.csv: No such file or directory"),
+        (("--capture-dir", folder, "--labels", tmp_path / "latin.csv"), "is not UTF-8 text"),
+        (("--capture-dir", tmp_path / "empty", "--labels", invalid_table), "cannot label captures: "),
+        (("--capture-dir", folder, "--labels", invalid_table, "--bundle", tmp_path), "is not a bundle"),
+        (("--capture-dir", folder, "--out", tmp_path / "out"), "is labelled: there is nothing to export"),
     ):
-        status, said, error = call(*words)
-        assert (status, said) == (2, "") and sentence in error and len(error.splitlines()) == 1
-    assert not (tmp_path / "out").exists() and "1 labelled" not in call("--capture-dir", place)[1]
+        status, stdout, stderr = run_captures(*arguments)
+        assert (status, stdout) == (2, "") and message in stderr and len(stderr.splitlines()) == 1
+    assert not (tmp_path / "out").exists() and "1 labelled" not in run_captures("--capture-dir", folder)[1]
 
 
-def test_an_export_is_never_written_over(call, kept, tmp_path):
-    place, ids = kept
-    CaptureStore(str(place)).label_capture(ids[0], "8", ["8"])
-    assert call("--capture-dir", place, "--out", tmp_path) == (
+def test_export_never_overwrites_a_folder(run_captures, stored_captures, tmp_path):
+    folder, ids = stored_captures
+    CaptureStore(str(folder)).label_capture(ids[0], "8", ["8"])
+    assert run_captures("--capture-dir", folder, "--out", tmp_path) == (
         2,
         "",
         f"error: cannot write {tmp_path}: it exists already; give another name, or remove it\n",

@@ -23,28 +23,31 @@ LAP = Lap(step=7, steps=7, seen=70, examples=70, workers=1, lr=0.1, loss=1.0, se
 ODD_SNAPSHOT = {"latest_checkpoint_result": {"checkpoint_dir_name": "checkpoint_1"}, "checkpoint_results": [{"a": 1}]}
 
 
-def model():
+def build_model():
     return nn.Linear(3, 2)
 
 
 @pytest.fixture
-def out(tmp_path):
-    newest = tmp_path / CHECKPOINTS_FOLDER / "checkpoint_1"
-    newest.mkdir(parents=True)
-    result = {"checkpoint_dir_name": newest.name, "metrics": {"step": 7}}
+def run_folder(tmp_path):
+    """Write a run folder with one checkpoint and return it."""
+    checkpoint = tmp_path / CHECKPOINTS_FOLDER / "checkpoint_1"
+    checkpoint.mkdir(parents=True)
+    result = {"checkpoint_dir_name": checkpoint.name, "metrics": {"step": 7}}
     snapshot = {"latest_checkpoint_result": result, "checkpoint_results": [result]}
-    (newest.parent / CHECKPOINT_SNAPSHOT_FILE).write_text(json.dumps(snapshot))
-    save_file({f"model.{name}": value for name, value in model().state_dict().items()}, newest / TRAINING_STATE_FILE)
-    (newest / LAPS_FILE).write_text(json.dumps([asdict(LAP)]))
+    (checkpoint.parent / CHECKPOINT_SNAPSHOT_FILE).write_text(json.dumps(snapshot))
+    save_file(
+        {f"model.{name}": value for name, value in build_model().state_dict().items()}, checkpoint / TRAINING_STATE_FILE
+    )
+    (checkpoint / LAPS_FILE).write_text(json.dumps([asdict(LAP)]))
     return tmp_path
 
 
-def test_a_run_goes_on_after_its_last_lap(out):
-    assert find_last_lap(out, model) == LAP
+def test_last_lap_is_read_from_the_checkpoint(run_folder):
+    assert find_last_lap(run_folder, build_model) == LAP
 
 
-def test_a_new_run_starts(tmp_path):
-    assert find_last_lap(tmp_path, model) is None
+def test_new_run_has_no_last_lap(tmp_path):
+    assert find_last_lap(tmp_path, build_model) is None
 
 
 @pytest.mark.parametrize(
@@ -64,21 +67,25 @@ def test_a_new_run_starts(tmp_path):
         (TRAINING_STATE_FILE, "cut"),
     ],
 )
-def test_damage_is_said_with_what_to_do(out, file, content):
-    folder = out / CHECKPOINTS_FOLDER if file == CHECKPOINT_SNAPSHOT_FILE else out / CHECKPOINTS_FOLDER / "checkpoint_1"
+def test_damaged_checkpoint_is_refused_with_the_remedy(run_folder, file, content):
+    folder = (
+        run_folder / CHECKPOINTS_FOLDER
+        if file == CHECKPOINT_SNAPSHOT_FILE
+        else run_folder / CHECKPOINTS_FOLDER / "checkpoint_1"
+    )
     (folder / file).write_text(content)
     with pytest.raises(ValueError, match=r"cannot resume .*: its checkpoint is unusable .*; remove .* to train"):
-        find_last_lap(out, model)
+        find_last_lap(run_folder, build_model)
 
 
-def test_what_may_not_be_read_is_not_to_be_removed(out):
-    (out / CHECKPOINTS_FOLDER / "checkpoint_1" / TRAINING_STATE_FILE).chmod(0)
+def test_checkpoint_without_read_permission_is_not_reported_as_damaged(run_folder):
+    (run_folder / CHECKPOINTS_FOLDER / "checkpoint_1" / TRAINING_STATE_FILE).chmod(0)
     child = os.fork()
-    if not child:  # as another user: root reads all
+    if not child:  # as another user, because root may read every file
         try:
             if os.geteuid() == 0:
                 os.setuid(65534)
-            find_last_lap(out, model)
+            find_last_lap(run_folder, build_model)
         except PermissionError:
             os._exit(0)
         finally:
@@ -86,18 +93,20 @@ def test_what_may_not_be_read_is_not_to_be_removed(out):
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_a_checkpoint_that_is_gone_is_missed(out):
-    (out / CHECKPOINTS_FOLDER / "checkpoint_1" / TRAINING_STATE_FILE).unlink()
+def test_missing_training_state_is_refused(run_folder):
+    (run_folder / CHECKPOINTS_FOLDER / "checkpoint_1" / TRAINING_STATE_FILE).unlink()
     with pytest.raises(ValueError, match="cannot resume"):
-        find_last_lap(out, model)
+        find_last_lap(run_folder, build_model)
 
 
-def test_another_model_is_named(out):
+def test_checkpoint_of_another_model_is_refused_with_both_shapes(run_folder):
     with pytest.raises(ValueError, match=r"weight is \[2, 3\], not \[5, 3\]"):
-        find_last_lap(out, lambda: nn.Linear(3, 5))
+        find_last_lap(run_folder, lambda: nn.Linear(3, 5))
 
 
-def test_shapes_are_read_from_the_file(out):
-    save_file({"model.weight": torch.zeros(2, 3)}, out / CHECKPOINTS_FOLDER / "checkpoint_1" / TRAINING_STATE_FILE)
+def test_missing_weight_is_named(run_folder):
+    save_file(
+        {"model.weight": torch.zeros(2, 3)}, run_folder / CHECKPOINTS_FOLDER / "checkpoint_1" / TRAINING_STATE_FILE
+    )
     with pytest.raises(ValueError, match=r"bias is None, not \[2\]"):
-        find_last_lap(out, model)
+        find_last_lap(run_folder, build_model)

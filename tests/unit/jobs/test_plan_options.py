@@ -1,4 +1,4 @@
-"""What a training takes of a plan, and what it refuses beside one."""
+"""Options that training takes from a plan, and options that it refuses together with one."""
 
 import json
 from pathlib import Path
@@ -12,39 +12,40 @@ PLAN = {"workers": 4, "batch": 16, "global_batch": 128, "lr": 0.05, "nodes": 2}
 
 
 @pytest.fixture
-def path(tmp_path):
+def plan_path(tmp_path):
     (tmp_path / "plan.json").write_text(json.dumps({"schema": 1, "plan": PLAN, "warnings": []}))
     return tmp_path / "plan.json"
 
 
-def asked(path, *words, **more):
-    made = TrainOptions(workload="digits", out=Path("x"), plan=path, **more)
-    return apply_plan(made, ["--plan", str(path), *words])
+def build_options(plan_path, *arguments, **values):
+    """Build options with values given by command-line arguments, and apply a plan to them."""
+    options = TrainOptions(workload="digits", out=Path("x"), plan=plan_path, **values)
+    return apply_plan(options, ["--plan", str(plan_path), *arguments])
 
 
-def test_a_plan_is_taken_whole(path):
-    trial = asked(path).train_config()
-    assert (trial.workers, trial.batch_size, trial.grad_accumulation, trial.lr) == (4, 16, 2, 0.05)
-    assert trial.global_batch == PLAN["global_batch"]
+def test_plan_sets_workers_batch_accumulation_and_rate(plan_path):
+    config = build_options(plan_path).train_config()
+    assert (config.workers, config.batch_size, config.grad_accumulation, config.lr) == (4, 16, 2, 0.05)
+    assert config.global_batch == PLAN["global_batch"]
 
 
-def test_a_sweep_s_folder_will_do(path):
-    assert asked(path.parent).train_config() == asked(path).train_config()
+def test_plan_may_be_the_folder_of_a_sweep(plan_path):
+    assert build_options(plan_path.parent).train_config() == build_options(plan_path).train_config()
 
 
-def test_no_plan_changes_nothing():
-    made = TrainOptions(workload="digits", out=Path("x"), workers=3)
-    assert apply_plan(made, ["--workers", "3"]) is made
+def test_options_without_a_plan_are_unchanged():
+    options = TrainOptions(workload="digits", out=Path("x"), workers=3)
+    assert apply_plan(options, ["--workers", "3"]) is options
 
 
-def test_what_agrees_with_it_may_be_said_too(path):
-    span = WorkerRange.parse("1:4")
-    found = asked(path, "--workers", "1:4", "--lr=0.05", workers=span, lr=0.05)
-    assert (found.workers, found.min_workers, found.batch_size) == (4, 1, 16)
+def test_options_that_agree_with_the_plan_are_allowed(plan_path):
+    worker_range = WorkerRange.parse("1:4")
+    options = build_options(plan_path, "--workers", "1:4", "--lr=0.05", workers=worker_range, lr=0.05)
+    assert (options.workers, options.min_workers, options.batch_size) == (4, 1, 16)
 
 
 @pytest.mark.parametrize(
-    ("words", "more", "said"),
+    ("arguments", "values", "message"),
     [
         (["--workers", "2"], {"workers": 2}, "has 4 workers and --workers asks for 2"),
         (["--batch-size=32"], {"batch_size": 32}, "has 16 examples per worker and --batch-size asks for 32"),
@@ -56,13 +57,13 @@ def test_what_agrees_with_it_may_be_said_too(path):
         (["--lr", "0.1"], {"lr": 0.1}, "has 0.05 as the learning rate and --lr asks for 0.1"),
     ],
 )
-def test_what_contradicts_it_is_refused(path, words, more, said):
-    with pytest.raises(ValueError, match=said):
-        asked(path, *words, **more)
+def test_options_that_contradict_the_plan_are_refused(plan_path, arguments, values, message):
+    with pytest.raises(ValueError, match=message):
+        build_options(plan_path, *arguments, **values)
 
 
 @pytest.mark.parametrize(
-    ("facts", "said"),
+    ("document", "message"),
     [
         ({"plan": None, "warnings": ["measure a second batch"]}, "has no plan: measure a second batch"),
         (
@@ -82,12 +83,12 @@ def test_what_contradicts_it_is_refused(path, words, more, said):
         ([], r"was not written by jobs\.plan or jobs\.sweep"),
     ],
 )
-def test_what_is_no_plan_is_a_sentence(path, facts, said):
-    path.write_text(json.dumps(facts))
-    with pytest.raises(ValueError, match=said):
-        asked(path)
+def test_invalid_plan_is_refused(plan_path, document, message):
+    plan_path.write_text(json.dumps(document))
+    with pytest.raises(ValueError, match=message):
+        build_options(plan_path)
 
 
-def test_a_plan_that_did_not_travel_is_a_sentence(tmp_path):
+def test_missing_plan_is_refused_with_a_hint_for_submitted_jobs(tmp_path):
     with pytest.raises(ValueError, match="a submitted job needs an absolute path"):
-        asked(tmp_path / "runs" / "plan.json")
+        build_options(tmp_path / "runs" / "plan.json")

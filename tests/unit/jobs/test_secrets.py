@@ -1,4 +1,4 @@
-"""What is secret is told nobody: not by an error, not by a URL, not to who sends us elsewhere."""
+"""Secrets do not appear in errors, URLs or records and are not sent to the target of a redirect."""
 
 import getpass
 import json
@@ -23,17 +23,15 @@ from services.monitoring.webhook import post_event
 from services.settings import ReplicaSettings
 
 
-@pytest.mark.parametrize("opened", [download_folder, open_directory])
-@pytest.mark.parametrize(
-    "text", ["s3://id:open-sesame@bucket/x", "ftp://:open-sesame@host/x", "http://a:open-sesame@h"]
-)
-def test_a_url_with_a_password_is_refused_without_it(opened, text):
+@pytest.mark.parametrize("open_url", [download_folder, open_directory])
+@pytest.mark.parametrize("url", ["s3://id:open-sesame@bucket/x", "ftp://:open-sesame@host/x", "http://a:open-sesame@h"])
+def test_url_with_a_password_is_refused_without_showing_it(open_url, url):
     with pytest.raises(ValueError, match="a password") as raised:
-        opened(text)
+        open_url(url)
     assert "open-sesame" not in str(raised.value)
 
 
-def test_a_new_folder_of_captures_is_its_owners_alone(tmp_path):
+def test_new_capture_folder_is_accessible_only_to_its_owner(tmp_path):
     open_directory(str(tmp_path / "kept")).write_file("one.png", b"a face")
     assert (tmp_path / "kept").stat().st_mode & 0o777 == 0o700
     (tmp_path / "shared").mkdir(mode=0o755)
@@ -42,30 +40,30 @@ def test_a_new_folder_of_captures_is_its_owners_alone(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "place", ["abfs://container@account/x", "http://host:80/a@b", "s3://bucket/a:b@c", "s3://bucket"]
+    "url", ["abfs://container@account/x", "http://host:80/a@b", "s3://bucket/a:b@c", "s3://bucket"]
 )
-def test_another_at_sign_is_no_password(place):
-    reject_credentials(place)
+def test_at_sign_outside_of_credentials_is_allowed(url):
+    reject_credentials(url)
 
 
-def test_an_error_of_the_arguments_does_not_show_them():
-    with pytest.raises(ValueError) as raised:  # noqa: PT011 - as Ray logs it where they stand in YAML
+def test_settings_error_does_not_show_the_values():
+    with pytest.raises(ValueError) as raised:  # noqa: PT011 - Ray logs this error for settings in YAML
         ReplicaSettings.model_validate({"webhook": "htps://host/open-sesame"})
     assert "webhook" in str(raised.value) and "open-sesame" not in str(raised.value)
 
 
-class Elsewhere(BaseHTTPRequestHandler):
-    """Sends who tells it something to ask for something else."""
+class RedirectHandler(BaseHTTPRequestHandler):
+    """Handler that redirects every POST to /inside and records the requested paths."""
 
     def do_POST(self):
-        self.server.asked.append(self.path)
+        self.server.requested_paths.append(self.path)
         self.rfile.read(int(self.headers["content-length"]))
         self.send_response(302)
         self.send_header("location", "/inside")
         self.end_headers()
 
     def do_GET(self):
-        self.server.asked.append(self.path)
+        self.server.requested_paths.append(self.path)
         self.send_response(200)
         self.end_headers()
 
@@ -73,9 +71,9 @@ class Elsewhere(BaseHTTPRequestHandler):
         pass
 
 
-def test_a_webhook_leads_nowhere_else_and_its_error_does_not_name_it():
-    server = HTTPServer(("127.0.0.1", 0), Elsewhere)
-    server.asked = []
+def test_webhook_redirect_is_not_followed_and_its_error_does_not_show_the_url():
+    server = HTTPServer(("127.0.0.1", 0), RedirectHandler)
+    server.requested_paths = []
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
@@ -86,11 +84,11 @@ def test_a_webhook_leads_nowhere_else_and_its_error_does_not_name_it():
         server.shutdown()
         thread.join()
         server.server_close()
-    assert server.asked == ["/open-sesame"]
+    assert server.requested_paths == ["/open-sesame"]
     assert "open-sesame" not in str(raised.value)
 
 
-READ = """
+READ_KEYS_SCRIPT = """
 import os, sys
 from services.settings import ReplicaSettings
 os.setgroups([])
@@ -102,7 +100,7 @@ print(ReplicaSettings(api_keys_file=sys.argv[1]).read_api_keys())
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to root")
 @pytest.mark.parametrize(
-    ("owner", "mode", "said"),
+    ("owner", "mode", "message"),
     [
         (0, 0o440, "('open-sesame',)"),
         (0, 0o444, "can be read by others"),
@@ -110,21 +108,21 @@ print(ReplicaSettings(api_keys_file=sys.argv[1]).read_api_keys())
         (12345, 0o400, "('open-sesame',)"),
     ],
 )
-def test_keys_may_be_read_by_the_group_that_root_gave_them_to(owner, mode, said):
-    with tempfile.TemporaryDirectory() as place:
-        keys = Path(place, "keys")
+def test_key_file_may_be_group_readable_only_if_root_owns_it(owner, mode, message):
+    with tempfile.TemporaryDirectory() as folder:
+        keys = Path(folder, "keys")
         keys.write_text("open-sesame\n")
         keys.chmod(mode)
         os.chown(keys, owner, 12346)
-        Path(place).chmod(0o755)
-        command = [sys.executable, "-c", READ, keys]
-        found = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True)
-    assert said in found.stdout + found.stderr
+        Path(folder).chmod(0o755)
+        command = [sys.executable, "-c", READ_KEYS_SCRIPT, keys]
+        result = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True)
+    assert message in result.stdout + result.stderr
 
 
-def test_a_record_does_not_say_whose_machine_it_was():
-    told = json.dumps(describe_hardware(torch.device("cpu")))
-    assert not [one for one in (platform.node(), getpass.getuser(), str(Path.home())) if f'"{one}"' in told]
+def test_hardware_record_does_not_name_machine_or_user():
+    record = json.dumps(describe_hardware(torch.device("cpu")))
+    assert not [name for name in (platform.node(), getpass.getuser(), str(Path.home())) if f'"{name}"' in record]
     assert set(describe_hardware(torch.device("cpu"))) <= {
         "processor",
         "cores",

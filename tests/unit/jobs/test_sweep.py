@@ -21,52 +21,55 @@ from jobs.ray_tune.tuner import DropMetricHistory, PendingTrialScheduler, Search
 from jobs.sweep import SweepOptions
 
 
-def asked(**more):
-    return SweepOptions(workload="digits", out=Path("x"), **more)
+def build_options(**values):
+    return SweepOptions(workload="digits", out=Path("x"), **values)
 
 
-def test_batches_are_octaves_and_no_global_batch_is_larger_than_the_training_split():
-    assert asked(batch_size="8:100").batches_per_worker() == [8, 16, 32, 64]
-    assert asked(workers=(2, 1, 2), batch_size="8:64").batches_by_workers(100) == {1: [8, 16, 32, 64], 2: [8, 16, 32]}
-    assert asked(workers=(1, 20), batch_size="8:16").batches_by_workers(100) == {1: [8, 16]}
+def test_batches_double_up_to_the_size_of_the_training_split():
+    assert build_options(batch_size="8:100").batches_per_worker() == [8, 16, 32, 64]
+    assert build_options(workers=(2, 1, 2), batch_size="8:64").batches_by_workers(100) == {
+        1: [8, 16, 32, 64],
+        2: [8, 16, 32],
+    }
+    assert build_options(workers=(1, 20), batch_size="8:16").batches_by_workers(100) == {1: [8, 16]}
 
 
 @pytest.mark.parametrize("batch", ["8", "64:8", "0:8", "a:b", "8:16:32"])
-def test_a_range_of_batches_that_is_none_is_refused(batch):
+def test_invalid_batch_range_is_refused(batch):
     with pytest.raises(ValueError, match="batch-size must be MIN:MAX"):
-        asked(batch_size=batch).batches_per_worker()
+        build_options(batch_size=batch).batches_per_worker()
 
 
-def test_batches_beyond_the_data_are_refused():
+def test_batches_larger_than_the_training_split_are_refused():
     with pytest.raises(ValueError, match="fits the 100 training examples"):
-        asked(batch_size="128:512").batches_by_workers(100)
+        build_options(batch_size="128:512").batches_by_workers(100)
 
 
-def test_a_rate_is_a_start_or_a_range():
-    assert asked(lr="0.1").initial_lr_and_bounds()[0] == 0.1
-    start, bounds = asked(lr="0.01:0.09").initial_lr_and_bounds()
+def test_learning_rate_is_an_initial_value_or_a_range():
+    assert build_options(lr="0.1").initial_lr_and_bounds()[0] == 0.1
+    start, bounds = build_options(lr="0.01:0.09").initial_lr_and_bounds()
     assert start == pytest.approx(0.03) and bounds == (0.01, 0.09)
 
 
 @pytest.mark.parametrize("lr", ["0", "-1", "nan", "inf", "1:0.1", "a", "0.1:0.2:0.3", ""])
-def test_a_rate_that_is_none_is_refused(lr):
+def test_invalid_learning_rate_is_refused(lr):
     with pytest.raises(ValueError, match="lr must be"):
-        asked(lr=lr).initial_lr_and_bounds()
+        build_options(lr=lr).initial_lr_and_bounds()
 
 
-@pytest.mark.parametrize("wrong", [{"workers": ()}, {"workers": (0, 1)}, {"budget_seconds": 0.0}, {"seeds": 0}])
-def test_what_makes_no_sweep_is_refused(wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong)).replace("_", "-")):
-        asked(**wrong).validate()
+@pytest.mark.parametrize("invalid", [{"workers": ()}, {"workers": (0, 1)}, {"budget_seconds": 0.0}, {"seeds": 0}])
+def test_invalid_options_are_refused(invalid):
+    with pytest.raises(ValueError, match=next(iter(invalid)).replace("_", "-")):
+        build_options(**invalid).validate()
 
 
-def test_trials_end_with_the_budget_but_get_their_part_of_it():
-    sweep = asked(budget_seconds=100.0)
-    assert sweep.trial_deadline(start=1000.0, now=1010.0) == 1100.0
-    assert sweep.trial_deadline(start=1000.0, now=1070.0) == 1110.0
+def test_trials_end_with_the_budget_but_get_a_minimum_share():
+    options = build_options(budget_seconds=100.0)
+    assert options.trial_deadline(start=1000.0, now=1010.0) == 1100.0
+    assert options.trial_deadline(start=1000.0, now=1070.0) == 1110.0
 
 
-def test_the_fastest_workers_are_found_for_each_global_batch():
+def test_fastest_workers_are_found_for_each_global_batch():
     rows = [
         (1, 1, 8, 0.010),
         (1, 1, 16, 0.018),
@@ -75,40 +78,41 @@ def test_the_fastest_workers_are_found_for_each_global_batch():
         (1, 1, 32, 0.034),
         (1, 2, 32, 0.026),
     ]
-    timed = fit_step_time(pd.DataFrame(rows, columns=["nodes", "workers", "batch", "seconds"]))
-    fastest = FastestWorkers(timed)
+    step_time_fit = fit_step_time(pd.DataFrame(rows, columns=["nodes", "workers", "batch", "seconds"]))
+    fastest = FastestWorkers(step_time_fit)
     assert fastest.workers_by_batch == {8: 1, 16: 2, 32: 2, 64: 2}
     assert fastest.step_seconds(8) == pytest.approx(0.010, rel=0.1)
 
 
-def test_the_clocks_own_error_is_that_of_the_setting_timed_twice():
+def test_timing_error_is_that_of_the_setting_timed_twice():
     row = StepTiming(nodes=1, workers=1, batch=8, seconds=0.010, data_seconds=0.0, exchange_seconds=0.0, pace_sd=0.1,
               gradient_bytes=4000)  # fmt: skip
-    rows = pd.DataFrame([vars(row), vars(row) | {"seconds": 0.011, "repeat": True}])
-    assert max_repeat_error(rows) == pytest.approx(0.1)
-    assert max_repeat_error(rows[~rows["repeat"]]) is None
+    timings = pd.DataFrame([vars(row), vars(row) | {"seconds": 0.011, "repeat": True}])
+    assert max_repeat_error(timings) == pytest.approx(0.1)
+    assert max_repeat_error(timings[~timings["repeat"]]) is None
 
 
-def test_a_damaged_ladder_is_named_and_what_to_do(tmp_path):
+def test_damaged_timing_file_is_refused_with_the_remedy(tmp_path):
     row = {"nodes": 1, "workers": 1, "batch": 8, "seconds": 0.01, "data_seconds": 0.0, "exchange_seconds": 0.0}
     row |= {"pace_sd": 0.1, "gradient_bytes": 4000, "repeat": False}
-    one = {"nodes": 2, "workers": 2, "kind": "sum", "bytes": 4096, "seconds": 0.001}
-    whole = {"rows": [row], "too_large": [16], "exchanges": [one]}
+    exchange = {"nodes": 2, "workers": 2, "kind": "sum", "bytes": 4096, "seconds": 0.001}
+    document = {"rows": [row], "too_large": [16], "exchanges": [exchange]}
     path = tmp_path / "workers-1.json"
     assert load_timings(path) == ([], [], [])
-    path.write_text(json.dumps(whole))
-    assert load_timings(path) == ([StepTiming(**row)], [16], [ExchangeTiming(**one)])
-    wrong = [whole | {"rows": [row | {"seconds": -1}]}, whole | {"exchanges": [{"bytes": 1}]}]
-    for damaged in ("{", "{}", "[]", "null", *map(json.dumps, wrong)):
-        path.write_text(damaged)
+    path.write_text(json.dumps(document))
+    assert load_timings(path) == ([StepTiming(**row)], [16], [ExchangeTiming(**exchange)])
+    invalid_documents = [document | {"rows": [row | {"seconds": -1}]}, document | {"exchanges": [{"bytes": 1}]}]
+    for text in ("{", "{}", "[]", "null", *map(json.dumps, invalid_documents)):
+        path.write_text(text)
         with pytest.raises(ValueError, match=r"workers-1\.json is damaged: remove it"):
             load_timings(path)
 
 
-def trial_at(pace, batch, steps=40):
+def build_record(pace, batch, steps=40):
+    """Build the record of a trial with this many seconds per step and a first lap that is ten times slower."""
     lap = Lap(step=steps, steps=steps, seen=steps * batch, examples=steps * batch, workers=1, lr=0.1, loss=1.0,
               seconds=pace * steps, data_seconds=0.0, compute_seconds=pace * steps, exchange_seconds=0.0)  # fmt: skip
-    first = replace(lap, seconds=10 * lap.seconds)  # its caches are empty
+    first = replace(lap, seconds=10 * lap.seconds)  # with cold caches
     return Record(
         config=TrainConfig(workload="digits", batch_size=batch),
         machine={},
@@ -120,69 +124,69 @@ def trial_at(pace, batch, steps=40):
     )
 
 
-def test_a_machine_that_drifts_is_known_by_trials_of_the_same_batch():
+def test_pace_drift_is_estimated_from_trials_of_the_same_batch():
     rng = np.random.default_rng(0)
-    paces = [(batch / 1000 * np.exp(0.2 * rng.standard_normal()), batch) for batch in (8, 16, 64) for _ in range(100)]
-    assert estimate_pace_drift([trial_at(*one) for one in paces]) == pytest.approx(0.2, rel=0.1)
+    trials = [(batch / 1000 * np.exp(0.2 * rng.standard_normal()), batch) for batch in (8, 16, 64) for _ in range(100)]
+    assert estimate_pace_drift([build_record(*trial) for trial in trials]) == pytest.approx(0.2, rel=0.1)
     assert estimate_pace_drift(
-        [trial_at(batch / 1000, batch) for batch in (8, 16, 64) for _ in range(3)]
+        [build_record(batch / 1000, batch) for batch in (8, 16, 64) for _ in range(3)]
     ) == pytest.approx(0)
 
 
-def test_too_few_trials_tell_nothing_of_a_drift():
+def test_too_few_trials_give_no_pace_drift():
     assert estimate_pace_drift([]) == 0
-    assert estimate_pace_drift([trial_at(0.1, 8), trial_at(0.2, 8), trial_at(0.1, 16)]) == 0
+    assert estimate_pace_drift([build_record(0.1, 8), build_record(0.2, 8), build_record(0.1, 16)]) == 0
 
 
-def test_a_drift_counts_when_the_steps_are_timed_and_again_when_they_are_trained():
+def test_pace_drift_is_added_for_timing_and_for_training():
     rows = pd.DataFrame({"seconds": [1.0], "pace_sd": [0.1]})
     assert add_pace_noise(rows, 0.2).pace_sd.tolist() == pytest.approx([0.3])
 
 
-def test_a_damaged_trial_is_named_and_what_to_do(tmp_path):
+def test_damaged_trial_record_is_refused_with_the_remedy(tmp_path):
     (tmp_path / "batch-8.json").write_text('{"schema": 1')
     with pytest.raises(ValueError, match=r"batch-8\.json is damaged: remove it, and the same command"):
         load_finished_trials(tmp_path, TrainConfig(workload="digits"))
 
 
 @pytest.mark.parametrize("change", [{"workload": "vending"}, {"seed": 1}, {"lr": 0.1}, {"momentum": 0.5}])
-def test_a_trial_of_something_else_is_named_and_not_counted(tmp_path, change):
+def test_record_of_another_trial_is_refused_with_the_remedy(tmp_path, change):
     trial = TrainConfig(workload="digits", batch_size=8)
-    path, one = tmp_path / "batch-8-lr-0.05-seed-0.json", trial_at(0.1, 8)
-    write_json(path, one.to_json())
+    path, record = tmp_path / "batch-8-lr-0.05-seed-0.json", build_record(0.1, 8)
+    write_json(path, record.to_json())
     assert len(load_finished_trials(tmp_path, trial)) == 1
-    write_json(path, replace(one, config=replace(trial, **change)).to_json())
+    write_json(path, replace(record, config=replace(trial, **change)).to_json())
     with pytest.raises(ValueError, match=r"seed-0\.json holds another trial than its name says: remove it"):
         load_finished_trials(tmp_path, trial)
 
 
-class Counted(GridSearch):
-    """A grid that counts how often it looks at all trials."""
+class CountingGridSearch(GridSearch):
+    """Grid search that counts how often it ranks all trials."""
 
-    looks = 0
+    rank_calls = 0
 
     def rank_settings(self, finished):
-        self.looks += 1
+        self.rank_calls += 1
         return super().rank_settings(finished)
 
 
-def test_records_of_an_earlier_command_are_looked_at_once_however_many(tmp_path):
+def test_earlier_records_are_ranked_only_once(tmp_path):
     for seed in range(40):
-        one = replace(trial_at(0.1, 8), config=TrainConfig(workload="digits", batch_size=8, seed=5 + seed))
-        write_json(tmp_path / f"batch-8-lr-0.05-seed-{5 + seed}.json", one.to_json())
-    write_json(tmp_path / "batch-4-lr-0.05-seed-0.json", trial_at(0.1, 4).to_json())
-    grid = Counted([8, 16], 0.05, lambda batch: batch / 1000, num_seeds=50, lr_bounds=(0.05, 0.05))
-    sweep = SweepTrials(
+        record = replace(build_record(0.1, 8), config=TrainConfig(workload="digits", batch_size=8, seed=5 + seed))
+        write_json(tmp_path / f"batch-8-lr-0.05-seed-{5 + seed}.json", record.to_json())
+    write_json(tmp_path / "batch-4-lr-0.05-seed-0.json", build_record(0.1, 4).to_json())
+    grid = CountingGridSearch([8, 16], 0.05, lambda batch: batch / 1000, num_seeds=50, lr_bounds=(0.05, 0.05))
+    sweep_trials = SweepTrials(
         base=TrainConfig(workload="digits", seed=5), folder=tmp_path, workers_by_batch={8: 1, 16: 1}, slots=2
     )
-    policy = SearchAdapter(grid, sweep, SweepStatus(sweep.workers_by_batch, sweep.deadline))
-    assert grid.looks == 1
-    assert set(policy.finished_trials.seed) == set(range(40)) and set(policy.finished_trials.global_batch) == {8}
-    asked = [policy.suggest(f"{k}")["trial"] for k in range(3)]
-    assert [(one["batch_size"], one["seed"]) for one in asked] == [(16, 5), (16, 6), (16, 7)]
+    adapter = SearchAdapter(grid, sweep_trials, SweepStatus(sweep_trials.workers_by_batch, sweep_trials.deadline))
+    assert grid.rank_calls == 1
+    assert set(adapter.finished_trials.seed) == set(range(40)) and set(adapter.finished_trials.global_batch) == {8}
+    suggested = [adapter.suggest(f"{k}")["trial"] for k in range(3)]
+    assert [(trial["batch_size"], trial["seed"]) for trial in suggested] == [(16, 5), (16, 6), (16, 7)]
 
 
-def test_what_tune_gathers_of_a_trial_goes_with_it():
+def test_metric_history_is_dropped_when_a_trial_ends():
     trial = tune.experiment.Trial("nothing", stub=True)
     trial.update_last_result({"seen": 64, "metric": 0.5, "trial_id": trial.trial_id, "training_iteration": 1})
     assert trial.metric_analysis and trial.metric_n_steps
@@ -191,18 +195,18 @@ def test_what_tune_gathers_of_a_trial_goes_with_it():
     assert trial.last_result["seen"] == 64
 
 
-class Controller:
-    """What Tune's scheduler asks: the trials that have not ended, and none of the others."""
+class LiveTrialsController:
+    """Controller for Tune's scheduler that knows only the trials that have not ended."""
 
-    def __init__(self, *live):
-        self.live = set(live)
+    def __init__(self, *live_trials):
+        self.live_trials = set(live_trials)
 
     def get_live_trials(self):
-        return self.live
+        return self.live_trials
 
 
-def test_the_next_trial_is_looked_for_among_those_that_have_not_ended():
-    waiting, running = (tune.experiment.Trial("nothing", stub=True) for _ in range(2))
+def test_next_trial_is_chosen_from_the_live_ones():
+    pending, running = (tune.experiment.Trial("nothing", stub=True) for _ in range(2))
     running.set_status(running.RUNNING)
-    assert PendingTrialScheduler().choose_trial_to_run(Controller(running, waiting)) is waiting
-    assert PendingTrialScheduler().choose_trial_to_run(Controller(running)) is None
+    assert PendingTrialScheduler().choose_trial_to_run(LiveTrialsController(running, pending)) is pending
+    assert PendingTrialScheduler().choose_trial_to_run(LiveTrialsController(running)) is None

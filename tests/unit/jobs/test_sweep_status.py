@@ -1,10 +1,10 @@
-"""What a sweep shows while it goes on."""
+"""Status line of a running sweep."""
 
 import pandas as pd
 
 from jobs.cli.sweep_status import SweepStatus
 
 
-def test_before_any_trial_has_ended_there_is_no_best_one(capsys):
+def test_status_has_no_best_trial_before_one_has_ended(capsys):
     SweepStatus({}, float("inf")).show(pd.DataFrame(), 2, [])
     assert capsys.readouterr().out == "trials 0 done, 2 running; best so far none yet\n"

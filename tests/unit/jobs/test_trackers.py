@@ -5,12 +5,12 @@ import pytest
 from jobs.ray_train.trackers import build_tracker_callbacks
 
 
-def test_no_tracker_is_no_callback(tmp_path):
+def test_no_tracker_gives_no_callbacks(tmp_path):
     assert build_tracker_callbacks(None, tmp_path) == []
 
 
 @pytest.mark.parametrize("name", ["mlflow", "wandb"])
-def test_a_tracker_that_is_not_installed_is_named(name, tmp_path):
+def test_missing_tracker_package_is_named(name, tmp_path):
     if find_spec(name):
         pytest.skip(f"{name} is installed here")
     with pytest.raises(ValueError, match=f"pip install {name}"):

@@ -1,4 +1,4 @@
-"""What is shipped can be launched, and what Ray's own validation lets pass is found before it costs money."""
+"""The repository's cluster files are valid, and mistakes that Ray's own validation accepts are found before launch."""
 
 import copy
 import importlib
@@ -14,76 +14,81 @@ ROOT = Path(__file__).parents[3]
 AWS, GCP, LOCAL = ROOT / "cluster.yaml", ROOT / "cluster.gcp.yaml", ROOT / "cluster.local.yaml"
 
 
-def changed(path, place, change):
-    """A shipped file with one thing done to what lies at a place."""
+def load_changed_config(path, keys, change):
+    """Load a cluster file and apply a change to the value at the given keys."""
     config = copy.deepcopy(yaml.safe_load(path.read_text()))
-    held = config
-    for name in place:
-        held = held[name]
-    change(held)
+    value = config
+    for key in keys:
+        value = value[key]
+    change(value)
     return config
 
 
 @pytest.mark.parametrize("path", [AWS, GCP, LOCAL])
-def test_what_is_shipped_can_be_launched(path):
+def test_cluster_file_of_the_repository_is_valid(path):
     assert validate_cluster_file(path) == []
 
 
-TYPOS = {
-    "provider": (AWS, ["provider"], lambda one: one.update(regoin="eu"), "provider.regoin: Ray reads no such key"),
-    "EC2's field": (
+MISTAKES = {
+    "unknown provider key": (
+        AWS,
+        ["provider"],
+        lambda value: value.update(regoin="eu"),
+        "provider.regoin: Ray reads no such key",
+    ),
+    "unknown EC2 field": (
         AWS,
         ["available_node_types", "gpu", "node_config"],
-        lambda one: one.update(InstanceTyp="g5.xlarge"),
+        lambda value: value.update(InstanceTyp="g5.xlarge"),
         'available_node_types.gpu.node_config: Unknown parameter in input: "InstanceTyp"',
     ),
-    "EC2's field below": (
+    "unknown nested EC2 field": (
         AWS,
         ["available_node_types", "head", "node_config", "MetadataOptions"],
-        lambda one: one.update(HttpToken="required"),
+        lambda value: value.update(HttpToken="required"),
         'Unknown parameter in MetadataOptions: "HttpToken"',
     ),
-    "an instance": (
+    "unknown instance type": (
         AWS,
         ["available_node_types", "gpu", "node_config"],
-        lambda one: one.update(InstanceType="g5.xlagre"),
+        lambda value: value.update(InstanceType="g5.xlagre"),
         "'g5.xlagre' is not an instance type",
     ),
-    "Google's field": (
+    "unknown Google field": (
         GCP,
         ["available_node_types", "gpu", "node_config"],
-        lambda one: one.update(machinetype="g2-standard-4"),
+        lambda value: value.update(machinetype="g2-standard-4"),
         "node_config.machinetype: Compute Engine has no such field",
     ),
-    "Google's field below": (
+    "unknown nested Google field": (
         GCP,
         ["available_node_types", "head", "node_config", "disks", 0, "initializeParams"],
-        lambda one: one.update(diskSizeGB=50),
+        lambda value: value.update(diskSizeGB=50),
         "disks[0].initializeParams.diskSizeGB: Compute Engine has no such field",
     ),
-    "a head at work": (
+    "head node with CPUs": (
         AWS,
         ["available_node_types", "head", "resources"],
-        lambda one: one.update(CPU=4),
+        lambda value: value.update(CPU=4),
         "set CPU: 0",
     ),
-    "another Ray": (
+    "image without this version of Ray": (
         AWS,
         ["docker"],
-        lambda one: one.update(worker_image="rayproject/ray:latest-gpu"),
+        lambda value: value.update(worker_image="rayproject/ray:latest-gpu"),
         "docker.worker_image: rayproject/ray:latest-gpu does not have Ray",
     ),
-    "no token": (
+    "no token authentication": (
         AWS,
         [],
-        lambda one: one.update(worker_start_ray_commands=["ray start --address=$RAY_HEAD_IP:6379"]),
+        lambda value: value.update(worker_start_ray_commands=["ray start --address=$RAY_HEAD_IP:6379"]),
         "worker_start_ray_commands: anyone who reaches a port can run code",
     ),
-    "Ray's own start": (AWS, [], lambda one: one.pop("head_start_ray_commands"), "no command starts Ray"),
-    "an open dashboard": (
+    "no start command": (AWS, [], lambda value: value.pop("head_start_ray_commands"), "no command starts Ray"),
+    "public dashboard": (
         AWS,
         [],
-        lambda one: one.update(
+        lambda value: value.update(
             head_start_ray_commands=[
                 "RAY_AUTH_MODE=token ray start --head --dashboard-host=0.0.0.0",
                 "jobs.cluster.limits",
@@ -91,48 +96,48 @@ TYPOS = {
         ),
         "the dashboard listens on 0.0.0.0",
     ),
-    "jobs kept in the dark": (
+    "limits not passed to Ray": (
         AWS,
         ["head_start_ray_commands"],
-        lambda one: one.pop(),
+        lambda value: value.pop(),
         "runs python -m jobs.cluster.limits",
     ),
-    "code of others": (
+    "foreign node provider": (
         LOCAL,
         ["provider"],
-        lambda one: one.update(module="theirs.Provider"),
+        lambda value: value.update(module="theirs.Provider"),
         "theirs.Provider would run on this machine",
     ),
-    "a node that is no machine": (
+    "machine option on a local node": (
         LOCAL,
         ["available_node_types", "slot", "node_config"],
-        lambda one: one.update(InstanceType="g5.xlarge"),
+        lambda value: value.update(InstanceType="g5.xlarge"),
         "slot.node_config.InstanceType: nodes on this machine read no such key",
     ),
 }
 
 
-def test_keys_that_are_no_words_are_named_too(tmp_path):
-    config = changed(LOCAL, ["provider"], lambda one: one.update({1: 2, "zz": 3}))
+def test_unknown_keys_that_are_not_strings_are_named(tmp_path):
+    config = load_changed_config(LOCAL, ["provider"], lambda value: value.update({1: 2, "zz": 3}))
     (tmp_path / "cluster.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
-    assert [one.split(":")[0] for one in validate_cluster_file(tmp_path / "cluster.yaml")] == [
+    assert [problem.split(":")[0] for problem in validate_cluster_file(tmp_path / "cluster.yaml")] == [
         "provider.1",
         "provider.zz",
     ]
 
 
-@pytest.mark.parametrize("name", TYPOS)
-def test_what_ray_lets_pass_is_found(name, tmp_path):
-    path, place, change, said = TYPOS[name]
-    config = changed(path, place, change)
-    validate_config(prepare_config(copy.deepcopy(config)))  # Ray lets it pass
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistake_that_ray_accepts_is_found(name, tmp_path):
+    path, keys, change, message = MISTAKES[name]
+    config = load_changed_config(path, keys, change)
+    validate_config(prepare_config(copy.deepcopy(config)))  # Ray accepts it
     (tmp_path / "cluster.yaml").write_text(yaml.safe_dump(config))
-    found = validate_cluster_file(tmp_path / "cluster.yaml")
-    assert found and all(said in one for one in found)
+    problems = validate_cluster_file(tmp_path / "cluster.yaml")
+    assert problems and all(message in problem for problem in problems)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("cluster_name: [", "cannot be read"),
         ("- a list", "holds a list: a cluster file is a mapping"),
@@ -149,15 +154,15 @@ def test_what_ray_lets_pass_is_found(name, tmp_path):
         ("available_node_types: {one: x}", "available_node_types.one must be a mapping, but is 'x'"),
     ],
 )
-def test_a_file_that_is_none_is_a_sentence(tmp_path, text, said, capsys, monkeypatch):
+def test_invalid_and_missing_files_are_reported_in_one_line_each(tmp_path, text, message, capsys, monkeypatch):
     (tmp_path / "cluster.yaml").write_text(text)
     monkeypatch.setattr("sys.argv", ["launchable", str(tmp_path / "cluster.yaml"), str(tmp_path / "none")])
     assert main() == 2
-    one, other = capsys.readouterr().err.strip().splitlines()[-2:]
-    assert said in one and "none: cannot be read" in other
+    invalid_line, missing_line = capsys.readouterr().err.strip().splitlines()[-2:]
+    assert message in invalid_line and "none: cannot be read" in missing_line
 
 
-def test_the_node_provider_of_the_local_cluster_exists():
+def test_node_provider_of_the_local_cluster_exists():
     module, _, name = LOCAL_PROVIDER.rpartition(".")
     assert isinstance(getattr(importlib.import_module(module), name), type)
     assert yaml.safe_load((ROOT / "cluster.local.yaml").read_text())["provider"]["module"] == LOCAL_PROVIDER

@@ -6,22 +6,24 @@ import pytest
 from equipoise.planning.measurements import read_examples_to_target, read_exchange_times, read_step_times
 from equipoise.storage.object_store import parse_location
 
-SYSTEM = "nodes,workers,batch,seconds\n1,1,8,0.1\n1,2,8,0.2\n"
-STATISTICAL = "global_batch,lr,seed,examples,reached\n8,0.1,0,500,1\n16,,1,700,0\n"
+STEP_TIMES_CSV = "nodes,workers,batch,seconds\n1,1,8,0.1\n1,2,8,0.2\n"
+EXAMPLES_CSV = "global_batch,lr,seed,examples,reached\n8,0.1,0,500,1\n16,,1,700,0\n"
 
 
-def test_good_tables_are_read_with_more_columns_and_without_rates(tmp_path):
+def test_tables_may_have_extra_columns_and_empty_learning_rates(tmp_path):
     path = tmp_path / "t.csv"
-    path.write_text(SYSTEM.replace("seconds", "seconds,note").replace("0.1\n", "0.1,x\n").replace("0.2\n", "0.2,\n"))
+    path.write_text(
+        STEP_TIMES_CSV.replace("seconds", "seconds,note").replace("0.1\n", "0.1,x\n").replace("0.2\n", "0.2,\n")
+    )
     assert read_step_times(path).seconds.tolist() == [0.1, 0.2]
-    path.write_text(STATISTICAL)
+    path.write_text(EXAMPLES_CSV)
     table = read_examples_to_target(path)
     assert table.examples.tolist() == [500, 700]
     assert table.lr.isna().tolist() == [False, True]
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         (
             "seconds",
@@ -35,79 +37,83 @@ def test_good_tables_are_read_with_more_columns_and_without_rates(tmp_path):
         ("1,2,8", "1,2.5,8", "row 3, column workers: must be a whole number from 1 to 1e12, got '2.5'"),
         ("1,2,8", "3,2,8", "row 3, column workers: fewer workers than nodes"),
         ("1,2,8,0.2\n", "", "has 1 row: "),
-        (SYSTEM, "", "as a table"),
-        (SYSTEM, SYSTEM.splitlines()[0], "has 0 rows"),
+        (STEP_TIMES_CSV, "", "as a table"),
+        (STEP_TIMES_CSV, STEP_TIMES_CSV.splitlines()[0], "has 0 rows"),
         ("1,2,8,0.2", "1,2,8,0.2,9,9,9", "as a table"),
-        (SYSTEM, SYSTEM.replace("0.1\n", "0.1,9\n").replace("0.2\n", "0.2,9\n"), "more cells than its first line"),
+        (
+            STEP_TIMES_CSV,
+            STEP_TIMES_CSV.replace("0.1\n", "0.1,9\n").replace("0.2\n", "0.2,9\n"),
+            "more cells than its first line",
+        ),
         ("0.2", "200000", "row 3, column seconds: .* got '200000'"),
         ("batch,seconds", "batch,seconds,seconds", "has two columns named seconds"),
         ("1,2,8", f"1,2,{10**25}", "row 3, column batch: must be a whole number from 1 to 1e12"),
     ],
 )
-def test_a_slip_is_named_with_file_row_and_column(tmp_path, old, new, said):
+def test_bad_cell_is_reported_with_file_row_and_column(tmp_path, old, new, message):
     path = tmp_path / "system.csv"
-    path.write_text(SYSTEM.replace(old, new))
-    with pytest.raises(ValueError, match=f"system.csv.*{said}"):
+    path.write_text(STEP_TIMES_CSV.replace(old, new))
+    with pytest.raises(ValueError, match=f"system.csv.*{message}"):
         read_step_times(path)
 
 
-def test_the_spread_of_the_pace_is_read_where_it_is_given(tmp_path):
+def test_optional_pace_sd_column_is_read_and_validated(tmp_path):
     path = tmp_path / "system.csv"
-    head, *rows = SYSTEM.splitlines()
-    path.write_text("\n".join([head + ",pace_sd", *(row + ",0.05" for row in rows)]))
+    header, *rows = STEP_TIMES_CSV.splitlines()
+    path.write_text("\n".join([header + ",pace_sd", *(row + ",0.05" for row in rows)]))
     assert read_step_times(path).pace_sd.tolist() == [0.05, 0.05]
-    path.write_text("\n".join([head + ",pace_sd", rows[0] + ",-1", rows[1] + ",0"]))
+    path.write_text("\n".join([header + ",pace_sd", rows[0] + ",-1", rows[1] + ",0"]))
     with pytest.raises(ValueError, match="row 2, column pace_sd: must be a number from 0 to 10, got '-1'"):
         read_step_times(path)
 
 
-def test_reached_is_0_or_1_and_a_missing_file_is_said(tmp_path):
+def test_reached_must_be_0_or_1_and_missing_file_is_reported(tmp_path):
     path = tmp_path / "s.csv"
-    path.write_text(STATISTICAL.replace("500,1", "500,yes"))
+    path.write_text(EXAMPLES_CSV.replace("500,1", "500,yes"))
     with pytest.raises(ValueError, match=r"row 2, column reached: must be 0 or 1, got 'yes'"):
         read_examples_to_target(path)
     with pytest.raises(ValueError, match="No such file"):
         read_examples_to_target(tmp_path / "none.csv")
 
 
-def test_a_pipe_is_not_waited_for_and_a_secret_is_not_repeated(tmp_path):
+def test_pipe_is_refused_without_waiting_and_secret_is_not_shown(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ValueError, match="is not a regular file"):
         read_step_times(tmp_path / "pipe")
-    with pytest.raises(ValueError, match="has a password in it") as found:
+    with pytest.raises(ValueError, match="has a password in it") as error:
         read_exchange_times(parse_location("s3://user:secret@bucket/x.csv"), pd.DataFrame())
-    assert "secret" not in str(found.value)
+    assert "secret" not in str(error.value)
 
 
 @pytest.fixture
-def steps_and_exchanges(tmp_path):
+def read_exchanges_for_steps(tmp_path):
     path = tmp_path / "exchange.csv"
     path.write_text("nodes,workers,bytes,seconds\n2,2,500,0.1\n2,2,4000,0.2\n")
 
-    def read(steps):
-        (tmp_path / "system.csv").write_text(steps)
+    def read(steps_csv):
+        (tmp_path / "system.csv").write_text(steps_csv)
         return read_exchange_times(path, read_step_times(tmp_path / "system.csv"))
 
     return read
 
 
-def test_exchanges_are_shares_of_the_gradient_that_the_steps_name(steps_and_exchanges):
-    steps = "nodes,workers,batch,seconds,gradient_bytes\n1,1,8,0.1,4000\n2,2,8,0.1,4000\n"
-    found = steps_and_exchanges(steps)
-    assert found.share.tolist() == [0.125, 1] and found.kind.tolist() == ["sum", "sum"]
+def test_exchange_sizes_become_shares_of_the_gradient(read_exchanges_for_steps):
+    steps_csv = "nodes,workers,batch,seconds,gradient_bytes\n1,1,8,0.1,4000\n2,2,8,0.1,4000\n"
+    exchanges = read_exchanges_for_steps(steps_csv)
+    assert exchanges.share.tolist() == [0.125, 1] and exchanges.kind.tolist() == ["sum", "sum"]
 
 
 @pytest.mark.parametrize(
-    ("steps", "found"),
-    [(SYSTEM, 0), ("nodes,workers,batch,seconds,gradient_bytes\n1,1,8,0.1,4000\n2,2,8,0.1,8000\n", 2)],
+    ("steps_csv", "value_count"),
+    [(STEP_TIMES_CSV, 0), ("nodes,workers,batch,seconds,gradient_bytes\n1,1,8,0.1,4000\n2,2,8,0.1,8000\n", 2)],
 )
-def test_exchanges_without_one_size_of_gradient_are_refused(steps_and_exchanges, steps, found):
-    with pytest.raises(ValueError, match=f"must hold exactly one value of gradient_bytes, found {found}"):
-        steps_and_exchanges(steps)
+def test_exchanges_without_a_single_gradient_size_are_refused(read_exchanges_for_steps, steps_csv, value_count):
+    with pytest.raises(ValueError, match=f"must hold exactly one value of gradient_bytes, found {value_count}"):
+        read_exchanges_for_steps(steps_csv)
 
 
-def test_an_exchange_of_one_worker_is_none(steps_and_exchanges, tmp_path):
-    steps = "nodes,workers,batch,seconds,gradient_bytes\n1,1,8,0.1,4000\n2,2,8,0.1,4000\n"
+def test_exchange_of_one_worker_is_refused(read_exchanges_for_steps, tmp_path):
+    steps_csv = "nodes,workers,batch,seconds,gradient_bytes\n1,1,8,0.1,4000\n2,2,8,0.1,4000\n"
     (tmp_path / "exchange.csv").write_text("nodes,workers,bytes,seconds\n2,2,500,0.1\n1,1,4000,0.2\n")
     with pytest.raises(ValueError, match="row 3, column workers: an exchange needs at least two workers, got 1"):
-        steps_and_exchanges(steps)
+        read_exchanges_for_steps(steps_csv)

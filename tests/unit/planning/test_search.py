@@ -16,211 +16,217 @@ from equipoise.planning.setting_runs import SettingRuns
 
 BATCHES = [8, 16, 32, 64, 128, 256, 512, 1024]
 COLUMNS = ["global_batch", "lr", "seed", "examples", "reached"]
-NOTHING = pd.DataFrame([], columns=COLUMNS)
-CAP = 100_000.0
+NO_TRIALS = pd.DataFrame([], columns=COLUMNS)
+MAX_EXAMPLES = 100_000.0
 
 
-def step(batch):
-    """20 ms and 0.1 ms an example."""
+def step_seconds(batch):
+    """Return the seconds per step: 20 ms, and 0.1 ms per example."""
     return 0.02 + 1e-4 * batch
 
 
-def examples(asked, noise=0.1, critical=300.0):
-    """A made-up workload: a hyperbola, a best rate that grows with the root of the batch, and seeds."""
-    best = 0.1 * np.sqrt(asked.global_batch / 32)
-    rng = np.random.default_rng([asked.global_batch, round(asked.lr * 1e6), asked.seed])
-    worse = 1 + 0.5 * np.log2(asked.lr / best) ** 2
-    return 5000 * (1 + asked.global_batch / critical) * worse * np.exp(noise * rng.standard_normal())
+def simulate_examples(suggestion, noise=0.1, critical_batch=300.0):
+    """Return the examples to target of a simulated trial.
+
+    They follow a hyperbola over the batch, times a penalty for a learning rate away from the best one, which grows
+    with the square root of the batch, times noise drawn by the seed.
+    """
+    best_lr = 0.1 * np.sqrt(suggestion.global_batch / 32)
+    rng = np.random.default_rng([suggestion.global_batch, round(suggestion.lr * 1e6), suggestion.seed])
+    slowdown = 1 + 0.5 * np.log2(suggestion.lr / best_lr) ** 2
+    return 5000 * (1 + suggestion.global_batch / critical_batch) * slowdown * np.exp(noise * rng.standard_normal())
 
 
-def searched(noise=0.1, most=80):
-    """All trials that a search asks for, one after another."""
-    search, rows = Search(BATCHES, 0.02, step), []
-    while asked := search.suggest(pd.DataFrame(rows, columns=COLUMNS)):
-        seen = examples(asked, noise)
-        rows.append((*asked, min(seen, CAP), int(seen <= CAP)))
-        assert len(rows) < most
+def run_search(noise=0.1, max_trials=80):
+    """Run every trial that a search suggests, one after another, and return their table."""
+    search, rows = Search(BATCHES, 0.02, step_seconds), []
+    while suggestion := search.suggest(pd.DataFrame(rows, columns=COLUMNS)):
+        examples = simulate_examples(suggestion, noise)
+        rows.append((*suggestion, min(examples, MAX_EXAMPLES), int(examples <= MAX_EXAMPLES)))
+        assert len(rows) < max_trials
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def seconds(batch, lr):
-    """The true time to the target."""
-    return np.exp(np.mean([np.log(examples(Suggestion(batch, lr, s))) for s in range(50, 90)])) / batch * step(batch)
+def true_seconds(batch, lr):
+    """Return the seconds to target of a setting: the geometric mean over 40 seeds that no search has seen."""
+    log_examples = [np.log(simulate_examples(Suggestion(batch, lr, seed))) for seed in range(50, 90)]
+    return np.exp(np.mean(log_examples)) / batch * step_seconds(batch)
 
 
-def test_the_first_trials_are_a_coarse_ladder_at_the_rule_of_the_root():
-    search = Search(BATCHES, 0.02, step)
-    asked = []
+def test_first_trials_are_a_coarse_ladder_with_sqrt_scaled_learning_rates():
+    search = Search(BATCHES, 0.02, step_seconds)
+    suggestions = []
     for _ in search.initial_batches():
-        asked.append(search.suggest(NOTHING, asked))
-    assert [one.global_batch for one in asked] == search.initial_batches()
+        suggestions.append(search.suggest(NO_TRIALS, suggestions))
+    assert [suggestion.global_batch for suggestion in suggestions] == search.initial_batches()
     assert [search.initial_batches()[0], search.initial_batches()[-1]] == [8, 1024]
-    assert asked[-1].lr / asked[0].lr == pytest.approx(np.sqrt(1024 / 8), rel=0.3)
+    assert suggestions[-1].lr / suggestions[0].lr == pytest.approx(np.sqrt(1024 / 8), rel=0.3)
 
 
-def test_the_noise_scale_adds_its_batch():
-    search = Search(BATCHES, 0.02, step)
+def test_batch_nearest_the_noise_scale_joins_the_first_ladder():
+    search = Search(BATCHES, 0.02, step_seconds)
     search.noise_scale = 70.0
     assert 64 in search.initial_batches()
 
 
-def test_the_same_trials_ask_for_the_same_next_one():
-    table = searched()
+def test_suggestion_depends_only_on_the_set_of_finished_trials():
+    table = run_search()
     for count in (3, 8, 15):
-        known = table.iloc[:count]
-        assert Search(BATCHES, 0.02, step).suggest(known) == Search(BATCHES, 0.02, step).suggest(
-            known.sample(frac=1, random_state=1)
+        finished = table.iloc[:count]
+        assert Search(BATCHES, 0.02, step_seconds).suggest(finished) == Search(BATCHES, 0.02, step_seconds).suggest(
+            finished.sample(frac=1, random_state=1)
         )
 
 
-def test_no_trial_is_asked_for_twice_nor_while_it_runs():
-    table = searched()
+def test_no_finished_or_running_trial_is_suggested_again():
+    table = run_search()
     assert not table.duplicated(["global_batch", "lr", "seed"]).any()
-    search = Search(BATCHES, 0.02, step)
+    search = Search(BATCHES, 0.02, step_seconds)
     first = search.suggest(table.iloc[:6])
     assert search.suggest(table.iloc[:6], [first]) != first
 
 
-def test_a_slot_gets_a_spare_trial_while_one_runs_that_decides_what_comes_next():
-    search, table = Search(BATCHES, 0.02, step), searched()
-    *before, last = table[COLUMNS[:3]].itertuples(index=False)
-    wanted, known = Suggestion(int(last.global_batch), last.lr, int(last.seed)), table.iloc[:-1]
-    assert search.suggest(known) == wanted
+def test_free_slot_gets_an_extra_seed_while_a_deciding_trial_runs():
+    search, table = Search(BATCHES, 0.02, step_seconds), run_search()
+    *earlier, last = table[COLUMNS[:3]].itertuples(index=False)
+    deciding, finished = Suggestion(int(last.global_batch), last.lr, int(last.seed)), table.iloc[:-1]
+    assert search.suggest(finished) == deciding
     assert search.suggest(table) is None
-    spare = search.suggest(known, [wanted])
-    assert spare is not None
-    assert (spare.global_batch, spare.lr) in {(one.global_batch, one.lr) for one in before}
-    assert search.depends_on_running(known, [wanted, spare])
-    assert search.suggest(table, [spare]) is None  # it decides nothing: no other is started beside it
-    assert not search.depends_on_running(table, [spare])
-    assert search.suggest(known, [], [wanted]) is None
+    extra = search.suggest(finished, [deciding])
+    assert extra is not None
+    assert (extra.global_batch, extra.lr) in {(trial.global_batch, trial.lr) for trial in earlier}
+    assert search.depends_on_running(finished, [deciding, extra])
+    assert search.suggest(table, [extra]) is None  # an extra seed decides nothing, so no further one starts beside it
+    assert not search.depends_on_running(table, [extra])
+    assert search.suggest(finished, [], [deciding]) is None
 
 
-def test_a_grid_has_no_spare_trials():
-    grid = GridSearch(BATCHES[:1], 0.02, step, num_seeds=1)
-    asked = [grid.suggest(NOTHING, grid._ranked_suggestions(NOTHING)[:count]) for count in range(6)]
-    assert asked == [*grid._ranked_suggestions(NOTHING), None]
+def test_grid_search_suggests_no_extra_seeds():
+    grid = GridSearch(BATCHES[:1], 0.02, step_seconds, num_seeds=1)
+    suggestions = [grid.suggest(NO_TRIALS, grid._ranked_suggestions(NO_TRIALS)[:count]) for count in range(6)]
+    assert suggestions == [*grid._ranked_suggestions(NO_TRIALS), None]
 
 
-def test_what_is_found_is_nearly_the_best_there_is():
-    table = searched()
-    found = Search(BATCHES, 0.02, step).rank_settings(table)[0]
-    truth = {(b, lr): seconds(b, lr) for b in BATCHES for lr in np.unique(table.lr)}
-    assert truth[found.global_batch, found.lr] / min(truth.values()) - 1 <= 0.05
-    assert found.num_seeds >= 3
+def test_best_setting_is_within_5_percent_of_the_true_best():
+    table = run_search()
+    best = Search(BATCHES, 0.02, step_seconds).rank_settings(table)[0]
+    seconds_by_setting = {(b, lr): true_seconds(b, lr) for b in BATCHES for lr in np.unique(table.lr)}
+    assert seconds_by_setting[best.global_batch, best.lr] / min(seconds_by_setting.values()) - 1 <= 0.05
+    assert best.num_seeds >= 3
 
 
-def test_the_best_rate_is_interior_at_the_best_batch():
-    table = searched()
-    best = Search(BATCHES, 0.02, step).rank_settings(table)[0]
-    rates = table.lr[table.global_batch == best.global_batch]
-    assert rates.min() < best.lr < rates.max()
+def test_best_learning_rate_is_interior_at_the_best_batch():
+    table = run_search()
+    best = Search(BATCHES, 0.02, step_seconds).rank_settings(table)[0]
+    lrs = table.lr[table.global_batch == best.global_batch]
+    assert lrs.min() < best.lr < lrs.max()
 
 
-def test_a_search_ends_when_the_two_best_are_apart():
-    noisy, quiet = len(searched(noise=0.3, most=200)), len(searched(noise=0.01))
-    assert quiet < noisy
+def test_noisier_trials_make_the_search_longer():
+    noisy_count, quiet_count = len(run_search(noise=0.3, max_trials=200)), len(run_search(noise=0.01))
+    assert quiet_count < noisy_count
 
 
-def test_a_workload_that_never_reaches_its_target_ends_too():
-    search, rows = Search(BATCHES, 0.02, step), []
-    while asked := search.suggest(pd.DataFrame(rows, columns=COLUMNS)):
-        rows.append((*asked, CAP, 0))
+def test_search_ends_if_no_trial_reaches_the_target():
+    search, rows = Search(BATCHES, 0.02, step_seconds), []
+    while suggestion := search.suggest(pd.DataFrame(rows, columns=COLUMNS)):
+        rows.append((*suggestion, MAX_EXAMPLES, 0))
         assert len(rows) < 80
     assert rows
 
 
-def test_a_running_trial_that_is_much_slower_than_the_best_is_hopeless():
+def test_trial_beyond_2_5_times_the_best_is_pruned():
     assert not should_prune(2.4, 1.0)
     assert should_prune(2.6, 1.0)
     assert not should_prune(1e9, np.inf)
 
 
-def test_a_setting_that_fails_now_and_then_counts_the_runs_that_it_takes():
+def test_failed_runs_count_toward_the_seconds_of_a_setting():
     table = pd.DataFrame([(64, 0.1, 0, 5000, 1), (64, 0.1, 1, 7000, 1), (64, 0.1, 2, 12000, 0)], columns=COLUMNS)
-    [one] = Search(BATCHES, 0.02, step).rank_settings(table)
-    assert one.seconds == pytest.approx((5000 + 7000 + 12000) / 2 / 64 * step(64))
+    [result] = Search(BATCHES, 0.02, step_seconds).rank_settings(table)
+    assert result.seconds == pytest.approx((5000 + 7000 + 12000) / 2 / 64 * step_seconds(64))
 
 
-def test_a_setting_with_a_scatter_of_its_own_is_known_less_well():
+def test_noisy_or_failing_setting_has_a_larger_standard_error():
     steady = SettingRuns(5000.0 + np.arange(4), np.ones(4, bool))
-    wild = steady._replace(examples=np.array([2000.0, 4000, 8000, 16000]))
+    noisy = steady._replace(examples=np.array([2000.0, 4000, 8000, 16000]))
     failing = steady._replace(reached=np.array([True, True, True, False]))
-    assert log_standard_error(steady, 0.1) < log_standard_error(wild, 0.1)
+    assert log_standard_error(steady, 0.1) < log_standard_error(noisy, 0.1)
     assert log_standard_error(steady, 0.1) < log_standard_error(failing, 0.1)
     assert log_standard_error(steady, 0.1) < 0.1 / np.sqrt(4)
-    assert log_standard_error(SettingRuns(*(part[:1] for part in steady)), 0.1) == pytest.approx(0.1)
+    assert log_standard_error(SettingRuns(*(values[:1] for values in steady)), 0.1) == pytest.approx(0.1)
 
 
-def test_rates_lie_on_half_octaves_and_batches_are_near_by_ratio():
+def test_learning_rates_round_to_half_octaves_and_nearest_batch_is_by_ratio():
     assert round_to_half_octave(0.1) == round_to_half_octave(0.1001)
     assert round_to_half_octave(round_to_half_octave(0.1) * 2) == pytest.approx(2 * round_to_half_octave(0.1), rel=1e-5)
     assert find_nearest_batch([10, 100], 40) == 100
     assert find_nearest_batch([10, 100], 30) == 10
 
 
-def test_never_reaching_is_apart_from_reaching():
-    search = Search(BATCHES, 0.02, step)
+def test_setting_that_never_reaches_the_target_is_significantly_slower():
+    search = Search(BATCHES, 0.02, step_seconds)
     table = pd.DataFrame([(64, 0.1, 0, 6400, 1), (128, 0.1, 0, 9999, 0)], columns=COLUMNS)
     first, second = search.rank_settings(table)
     assert is_significantly_slower(first, second)
 
 
-def test_a_grid_asks_for_everything_once_seed_by_seed():
-    grid, rows = GridSearch([8, 16], 0.02, step, num_seeds=2), []
-    while asked := grid.suggest(pd.DataFrame(rows, columns=COLUMNS)):
-        rows.append((*asked, 1000.0, 1))
+def test_grid_search_suggests_each_setting_once_per_seed():
+    grid, rows = GridSearch([8, 16], 0.02, step_seconds, num_seeds=2), []
+    while suggestion := grid.suggest(pd.DataFrame(rows, columns=COLUMNS)):
+        rows.append((*suggestion, 1000.0, 1))
     assert len(rows) == len(set(rows)) == 2 * 5 * 2
     assert [row[2] for row in rows] == [0] * 10 + [1] * 10
-    rates = sorted({row[1] for row in rows if row[0] == 8})
-    assert np.allclose(np.diff(np.log2(rates)), 1)
+    lrs = sorted({row[1] for row in rows if row[0] == 8})
+    assert np.allclose(np.diff(np.log2(lrs)), 1)
 
 
-class Counted(GridSearch):
-    """A grid that counts how often it looks for rates."""
+class CountingGridSearch(GridSearch):
+    """Grid search that counts its calls of `candidate_lrs`."""
 
-    looks = 0
+    candidate_lrs_calls = 0
 
     def candidate_lrs(self, batch):
-        self.looks += 1
+        self.candidate_lrs_calls += 1
         return super().candidate_lrs(batch)
 
 
-class Told(Suggestion):
-    """A trial that counts how often any is asked whether it is the same."""
+class CountingSuggestion(Suggestion):
+    """Suggestion that counts how often any of its instances is hashed."""
 
-    hashed = 0
+    hash_count = 0
 
     def __hash__(self):
-        Told.hashed += 1
+        CountingSuggestion.hash_count += 1
         return super().__hash__()
 
 
-def test_what_a_grid_asks_next_costs_the_same_however_many_trials_it_has():
+def test_grid_search_builds_its_learning_rates_once_per_batch():
     for seeds in (2, 20):
-        grid = Counted([8, 16], 0.02, step, num_seeds=seeds)
-        rows = [(*one, 1000.0, 1) for one in grid.all_suggestions]
+        grid = CountingGridSearch([8, 16], 0.02, step_seconds, num_seeds=seeds)
+        rows = [(*suggestion, 1000.0, 1) for suggestion in grid.all_suggestions]
         for count in range(len(rows)):
             assert grid.suggest(pd.DataFrame(rows[:count], columns=COLUMNS)) == grid.all_suggestions[count]
-        assert grid.looks == 2
+        assert grid.candidate_lrs_calls == 2
 
 
-def test_trials_that_are_out_of_the_question_are_gathered_once_a_question():
-    grid = GridSearch([8, 16], 0.02, step, num_seeds=20)
-    rows = pd.DataFrame([(*one, 1000.0, 1) for one in grid.all_suggestions[:100]], columns=COLUMNS)
-    Told.hashed = 0
-    assert grid.suggest(rows, lost=[Told(*one) for one in grid.all_suggestions[100:150]]) == grid.all_suggestions[150]
-    assert Told.hashed == 50
+def test_lost_trials_are_hashed_once_per_suggest_call():
+    grid = GridSearch([8, 16], 0.02, step_seconds, num_seeds=20)
+    finished = pd.DataFrame([(*suggestion, 1000.0, 1) for suggestion in grid.all_suggestions[:100]], columns=COLUMNS)
+    lost = [CountingSuggestion(*suggestion) for suggestion in grid.all_suggestions[100:150]]
+    CountingSuggestion.hash_count = 0
+    assert grid.suggest(finished, lost=lost) == grid.all_suggestions[150]
+    assert CountingSuggestion.hash_count == 50
 
 
-def test_rates_stay_within_their_bounds():
-    search, rows = Search(BATCHES, 0.02, step, lr_bounds=(0.01, 0.1)), []
-    while asked := search.suggest(pd.DataFrame(rows, columns=COLUMNS)):
-        rows.append((*asked, examples(asked), 1))
-    rates = [row[1] for row in rows]
-    assert min(rates) >= 0.01 and max(rates) <= 0.1
+def test_learning_rates_stay_within_their_bounds():
+    search, rows = Search(BATCHES, 0.02, step_seconds, lr_bounds=(0.01, 0.1)), []
+    while suggestion := search.suggest(pd.DataFrame(rows, columns=COLUMNS)):
+        rows.append((*suggestion, simulate_examples(suggestion), 1))
+    lrs = [row[1] for row in rows]
+    assert min(lrs) >= 0.01 and max(lrs) <= 0.1
 
 
-def test_one_rate_is_all_that_equal_bounds_leave():
-    grid = GridSearch([8, 16], 0.05, step, num_seeds=1, lr_bounds=(0.05, 0.05))
+def test_equal_bounds_leave_one_learning_rate():
+    grid = GridSearch([8, 16], 0.05, step_seconds, num_seeds=1, lr_bounds=(0.05, 0.05))
     assert [grid.candidate_lrs(batch) for batch in (8, 16)] == [[0.05], [0.05]]

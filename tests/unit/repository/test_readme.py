@@ -1,4 +1,4 @@
-"""What the README shows is run as it stands."""
+"""The README's workload trains, and its options and main make targets exist."""
 
 import re
 import sys
@@ -17,7 +17,7 @@ from jobs.records import RecordsOptions
 from jobs.sweep import SweepOptions
 from jobs.train import TrainOptions
 
-OPTIONS = (
+OPTION_CLASSES = (
     TrainOptions,
     PlanOptions,
     SweepOptions,
@@ -32,12 +32,12 @@ OPTIONS = (
 README = Path(__file__).parents[3] / "README.md"
 
 
-def blocks(language):
+def read_code_blocks(language):
     return re.findall(rf"```{language}\n(.*?)```", README.read_text(), re.DOTALL)
 
 
-def test_the_workload_of_the_readme_is_learned(tmp_path, monkeypatch):
-    [code] = [block for block in blocks("python") if "Workload(" in block]
+def test_readme_workload_reaches_its_target(tmp_path, monkeypatch):
+    [code] = [block for block in read_code_blocks("python") if "Workload(" in block]
     (tmp_path / "mine.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
     training = Training(TrainConfig(workload="mine:stripes", batch_size=16))
@@ -46,14 +46,15 @@ def test_the_workload_of_the_readme_is_learned(tmp_path, monkeypatch):
     sys.modules.pop("mine")
 
 
-def test_every_option_named_is_an_option():
-    names = {name.replace("_", "-") for options in OPTIONS for name in options.__dataclass_fields__}
-    known = {f"--{name}" for name in names} | {f"--no-{name}" for name in names}
-    others = {"--working-dir", "--help", "--head", "--generate", "--constraint"}  # Ray's, and everybody's
-    others |= {"--submission-id", "--no-wait", "--runtime-env-json", "--metadata-json"}
-    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README.read_text())) <= known | others
+def test_every_option_in_the_readme_exists():
+    names = {name.replace("_", "-") for options in OPTION_CLASSES for name in options.__dataclass_fields__}
+    project_options = {f"--{name}" for name in names} | {f"--no-{name}" for name in names}
+    other_options = {"--working-dir", "--help", "--head", "--generate", "--constraint"}  # of Ray and other tools
+    other_options |= {"--submission-id", "--no-wait", "--runtime-env-json", "--metadata-json"}
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README.read_text())) <= project_options | other_options
 
 
-def test_every_make_target_named_exists():
-    targets = re.findall(r"^([a-z]+):", (README.parent / "Makefile").read_text(), re.MULTILINE)
-    assert set(re.findall(r"make ([a-z]+) ", README.read_text())) & set(targets) >= {"demo", "test"}
+def test_make_targets_of_the_readme_exist():
+    targets = re.findall(r"^([a-z-]+):", (README.parent / "Makefile").read_text(), re.MULTILINE)
+    named = set(re.findall(r"(?:^|`)make ([a-z-]+)", README.read_text(), re.MULTILINE))
+    assert {"demo", "test"} <= named <= set(targets)

@@ -1,4 +1,4 @@
-"""What is read from storage is data: no source of ours loads objects that could run what their writer chose."""
+"""Files read from storage are data: no source file loads objects whose author could make them run code."""
 
 import ast
 from pathlib import Path
@@ -7,32 +7,37 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 SOURCES = [path for folder in ("equipoise", "jobs", "services", "dashboards") for path in (ROOT / folder).rglob("*.py")]
-MODULES = {"pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
-CALLS = {"torch.load", "torch.jit.load", "yaml.load", "yaml.full_load", "yaml.unsafe_load", "eval", "exec"}
-HARMLESS_WITH = {"np.load": ("allow_pickle", False), "torch.hub.load_state_dict_from_url": ("weights_only", True)}
-METHODS = {"read_pickle"}
+UNSAFE_MODULES = {"pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
+UNSAFE_CALLS = {"torch.load", "torch.jit.load", "yaml.load", "yaml.full_load", "yaml.unsafe_load", "eval", "exec"}
+SAFE_ARGUMENT_BY_CALL = {
+    "np.load": ("allow_pickle", False),
+    "torch.hub.load_state_dict_from_url": ("weights_only", True),
+}
+UNSAFE_METHODS = {"read_pickle"}
 
 
-def unsafe(source):
-    """Lines that load more than data."""
+def find_unsafe_lines(source):
+    """Yield the number of each line that loads more than data."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import | ast.ImportFrom):
-            named = [one.name for one in node.names] if isinstance(node, ast.Import) else [node.module or ""]
-            if MODULES & {name.partition(".")[0] for name in named}:
+            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+            if UNSAFE_MODULES & {name.partition(".")[0] for name in modules}:
                 yield node.lineno
         elif isinstance(node, ast.Call):
             name = ast.unparse(node.func)
-            keyword, value = HARMLESS_WITH.get(name, ("", None))
-            given = {one.arg: getattr(one.value, "value", None) for one in node.keywords}
-            harmful = keyword and (keyword not in given or given[keyword] is not value)
-            if harmful or name in CALLS or name.rpartition(".")[2] in METHODS:
+            keyword, value = SAFE_ARGUMENT_BY_CALL.get(name, ("", None))
+            arguments = {argument.arg: getattr(argument.value, "value", None) for argument in node.keywords}
+            is_unsafe = keyword and (keyword not in arguments or arguments[keyword] is not value)
+            if is_unsafe or name in UNSAFE_CALLS or name.rpartition(".")[2] in UNSAFE_METHODS:
                 yield node.lineno
 
 
-def test_nothing_is_unpickled():
-    found = [f"{path.relative_to(ROOT)}:{line}" for path in SOURCES for line in unsafe(path.read_text())]
+def test_no_source_file_loads_more_than_data():
+    unsafe_lines = [
+        f"{path.relative_to(ROOT)}:{line}" for path in SOURCES for line in find_unsafe_lines(path.read_text())
+    ]
     assert len(SOURCES) > 100
-    assert found == []
+    assert unsafe_lines == []
 
 
 @pytest.mark.parametrize(
@@ -51,10 +56,10 @@ def test_nothing_is_unpickled():
         "eval(text)",
     ],
 )
-def test_each_way_is_seen(source):
-    assert [*unsafe(source)] == [1]
+def test_unsafe_line_is_found(source):
+    assert [*find_unsafe_lines(source)] == [1]
 
 
 @pytest.mark.parametrize("source", ["model.eval()", "np.load(path, allow_pickle=False)", "yaml.safe_load(text)"])
-def test_what_reads_data_alone_passes(source):
-    assert [*unsafe(source)] == []
+def test_loading_plain_data_is_allowed(source):
+    assert [*find_unsafe_lines(source)] == []

@@ -4,22 +4,22 @@ from equipoise.storage.atomic import atomic_write, read_json, write_json
 
 
 @pytest.fixture(params=["disk", "bucket"])
-def place(request, tmp_path, bucket):
+def folder(request, tmp_path, bucket):
     return tmp_path if request.param == "disk" else bucket
 
 
-def names(place):
-    return [one.name for one in place.iterdir()]
+def list_names(folder):
+    return [path.name for path in folder.iterdir()]
 
 
-def test_json_comes_back(place):
-    write_json(place / "new" / "facts.json", {"a": [1, None, "é"]})
-    assert read_json(place / "new" / "facts.json") == {"a": [1, None, "é"]}
-    assert names(place / "new") == ["facts.json"]
+def test_json_is_read_back(folder):
+    write_json(folder / "new" / "facts.json", {"a": [1, None, "é"]})
+    assert read_json(folder / "new" / "facts.json") == {"a": [1, None, "é"]}
+    assert list_names(folder / "new") == ["facts.json"]
 
 
-def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(place):
-    path = place / "facts.json"
+def test_failed_write_leaves_only_the_old_file(folder):
+    path = folder / "facts.json"
     write_json(path, 1)
     with pytest.raises(ValueError, match="Out of range"):
         write_json(path, float("nan"))
@@ -27,11 +27,11 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(place):
         temporary.write_text("half")
         raise KeyError
     assert read_json(path) == 1
-    assert names(place) == ["facts.json"]
+    assert list_names(folder) == ["facts.json"]
 
 
-def test_a_damaged_file_is_named(place):
-    path = place / "facts.json"
+def test_damaged_file_is_named_in_the_error(folder):
+    path = folder / "facts.json"
     path.write_text('{"a": 1')
     with pytest.raises(ValueError, match=r"facts\.json: it is not valid JSON"):
         read_json(path)

@@ -3,7 +3,7 @@ import pytest
 from equipoise.storage.location import validate_location
 from equipoise.storage.object_store import parse_location
 
-WITH_PASSWORDS = (
+URLS_WITH_PASSWORDS = (
     *("s3://name:secret@bucket/x", "s3://name:sec/secret@bucket/x", "s3://secret@bucket/x"),
     *("s3:/name:secret@bucket/x", "s3:name:secret@bucket/x", "s3://%6eame:secret%40bucket/x"),
     *("name:secret@s3://bucket/x", "file://name:secret@host/x", "abfs://name:secret@box/x", "ftp://name:secret@host/x"),
@@ -11,7 +11,7 @@ WITH_PASSWORDS = (
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("text", "message"),
     [
         ("s3:/bucket/x", "two slashes must follow"),
         ("gs:bucket/x", "two slashes must follow"),
@@ -21,19 +21,19 @@ WITH_PASSWORDS = (
         ("s3://bucket/\udcff", "unprintable characters"),
         ("runs/\x1b[31m", "unprintable characters"),
         ("simplecache::s3://bucket/x", "is a chain of stores"),
-        *((text, "has a password in it") for text in WITH_PASSWORDS),
+        *((text, "has a password in it") for text in URLS_WITH_PASSWORDS),
         ("s3://bucket/x?X-Amz-Signature=secret", "has a query, which may hold a signature"),
         ("s3://", "names no bucket"),
     ],
 )
-def test_what_is_no_url_of_a_store_is_refused_without_its_secrets(text, sentence):
-    with pytest.raises(ValueError, match=sentence) as found:
+def test_invalid_location_is_refused_without_its_secrets(text, message):
+    with pytest.raises(ValueError, match=message) as error:
         validate_location(text)
-    assert "secret" not in str(found.value)
-    with pytest.raises(ValueError, match=sentence):
+    assert "secret" not in str(error.value)
+    with pytest.raises(ValueError, match=message):
         validate_location(str(parse_location(text)))
 
 
 @pytest.mark.parametrize("text", ["runs/x", "/runs/x", "s3", "s3://bucket/a@b:c", "abfs://box@account/x", "None"])
-def test_what_is_plain_is_not_refused(text):
+def test_valid_location_is_accepted(text):
     validate_location(text)

@@ -1,4 +1,4 @@
-"""What a worker is fed: the pictures of its places, whatever is made at a time and wherever it begins."""
+"""Tests of the batches a worker trains on: the images of its micro-batches, from any step on."""
 
 from itertools import islice
 
@@ -13,28 +13,30 @@ from equipoise.workloads import load_workload
 CPU = torch.device("cpu")
 
 
-def fed(trial, places, step, count):
-    """The first `count` micro-batches from `step` on."""
-    return list(islice(BatchLoader(trial, load_workload(trial), CPU).train_batches(places, step), count))
+def load_batches(config, micro_indices, step, count):
+    """Return the first `count` micro-batches from `step` on."""
+    return list(islice(BatchLoader(config, load_workload(config), CPU).train_batches(micro_indices, step), count))
 
 
 @pytest.mark.parametrize("batch", [1, 32, 250])
-def test_micro_batches_are_those_of_the_stream_one_by_one(batch):
-    trial = TrainConfig(workload="digits", workers=2, batch_size=batch, grad_accumulation=2)
-    made, mine = load_workload(trial), range(2, 4)
-    feed, examples = BatchLoader(trial, made, CPU), len(made.train)
-    micros = iterate_micro_batches(trial.seed, examples, batch, trial.num_micro_batches, mine, 5)
-    for micro, (images, labels) in zip(micros, fed(trial, mine, 5, 70), strict=False):
-        picked = torch.from_numpy(micro.examples)
-        pictures = made.augment(made.train.pictures[picked], trial.seed, micro.epochs, micro.examples)
-        torch.testing.assert_close(images, feed.normalize(pictures), rtol=0, atol=0)
-        assert torch.equal(labels, made.train.labels[picked])
+def test_loader_yields_the_micro_batches_of_the_sampler(batch):
+    config = TrainConfig(workload="digits", workers=2, batch_size=batch, grad_accumulation=2)
+    workload, micro_indices = load_workload(config), range(2, 4)
+    loader, examples = BatchLoader(config, workload, CPU), len(workload.train)
+    micros = iterate_micro_batches(config.seed, examples, batch, config.num_micro_batches, micro_indices, 5)
+    for micro, (images, labels) in zip(micros, load_batches(config, micro_indices, 5, 70), strict=False):
+        indices = torch.from_numpy(micro.examples)
+        augmented = workload.augment(workload.train.pictures[indices], config.seed, micro.epochs, micro.examples)
+        torch.testing.assert_close(images, loader.normalize(augmented), rtol=0, atol=0)
+        assert torch.equal(labels, workload.train.labels[indices])
 
 
 @pytest.mark.parametrize("step", [1, 16, 33])
-def test_a_run_that_goes_on_is_fed_what_it_would_have_been(step):
-    trial = TrainConfig(workload="digits", batch_size=16)
-    whole = fed(trial, range(1), 0, step + 80)[step:]
-    for (images, labels), (expected, truth) in zip(fed(trial, range(1), step, 80), whole, strict=True):
-        assert torch.equal(images, expected)
-        assert torch.equal(labels, truth)
+def test_resumed_run_gets_the_batches_of_the_uninterrupted_run(step):
+    config = TrainConfig(workload="digits", batch_size=16)
+    uninterrupted = load_batches(config, range(1), 0, step + 80)[step:]
+    for (images, labels), (expected_images, expected_labels) in zip(
+        load_batches(config, range(1), step, 80), uninterrupted, strict=True
+    ):
+        assert torch.equal(images, expected_images)
+        assert torch.equal(labels, expected_labels)

@@ -13,17 +13,19 @@ from equipoise.training.gradient_sync import (
 from tests.support.gloo import run_with_gloo
 
 
-def test_buckets_keep_the_order_and_their_size():
-    layers = [nn.Parameter(torch.empty(size)) for size in (100_000, 200_000, 50_000, 6_000_000, 400_000, 20_000_000, 3)]
-    groups = assign_buckets(layers)
-    assert [p for group in groups for p in group] == layers
-    for limit, group in zip([FIRST_BUCKET_BYTES] + [BUCKET_BYTES] * len(groups), groups, strict=False):
-        assert len(group) == 1 or sum(4 * p.numel() for p in group) <= limit
+def test_buckets_keep_parameter_order_and_stay_within_their_size():
+    parameters = [
+        nn.Parameter(torch.empty(size)) for size in (100_000, 200_000, 50_000, 6_000_000, 400_000, 20_000_000, 3)
+    ]
+    buckets = assign_buckets(parameters)
+    assert [p for bucket in buckets for p in bucket] == parameters
+    for limit, bucket in zip([FIRST_BUCKET_BYTES] + [BUCKET_BYTES] * len(buckets), buckets, strict=False):
+        assert len(bucket) == 1 or sum(4 * p.numel() for p in bucket) <= limit
 
 
-def test_a_bucket_holds_one_type():
-    mixed = [nn.Parameter(torch.empty(4, dtype=dtype)) for dtype in (torch.float32, torch.float64, torch.float64)]
-    assert [len(group) for group in assign_buckets(mixed)] == [1, 2]
+def test_bucket_holds_one_dtype():
+    parameters = [nn.Parameter(torch.empty(4, dtype=dtype)) for dtype in (torch.float32, torch.float64, torch.float64)]
+    assert [len(bucket) for bucket in assign_buckets(parameters)] == [1, 2]
 
 
 def test_one_worker_exchanges_nothing():
@@ -36,10 +38,10 @@ def test_one_worker_exchanges_nothing():
     assert torch.equal(model.weight.grad, torch.ones(2, 3))
 
 
-def test_one_worker_keeps_large_gradients_where_they_are():
+def test_one_worker_keeps_the_memory_of_large_gradients():
     model = nn.Linear(3, FIRST_BUCKET_BYTES)
     exchange = GradientAllReduce(list(model.parameters()), workers=1)
-    places = []
+    addresses = []
     for step in range(2):
         model.zero_grad(set_to_none=True)
         for last in (False, True):
@@ -49,14 +51,15 @@ def test_one_worker_keeps_large_gradients_where_they_are():
         exchange.launch_remaining()
         exchange.wait_for_sums()
         assert torch.equal(model.weight.grad, torch.full((FIRST_BUCKET_BYTES, 3), 2 * (step + 1.0)))
-        places.append(model.weight.grad.data_ptr())
-    assert places[0] == places[1]
+        addresses.append(model.weight.grad.data_ptr())
+    assert addresses[0] == addresses[1]
 
 
-def summed():
-    """Gradients after two micro-steps with the rank's own input, and the norms taken."""
+def sum_two_micro_steps():
+    """Return the gradients after two micro-steps on an input of rank + 1, and the sums of their norms."""
     rank = torch.distributed.get_rank()
-    model = nn.Sequential(nn.Linear(3, 2, bias=False), nn.Linear(2, 1, bias=False), nn.Linear(5, 5))  # the last is idle
+    unused = nn.Linear(5, 5)
+    model = nn.Sequential(nn.Linear(3, 2, bias=False), nn.Linear(2, 1, bias=False), unused)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.fill_(1.0)
@@ -71,30 +74,30 @@ def summed():
 
 
 def test_gradients_are_summed_over_workers_and_micro_steps(tmp_path):
-    # one micro-step of input x: d/dW0 = x in all 6 places, d/dW1 = 3x in both
-    for gradients, (_local, total, draws) in (results := run_with_gloo(2, tmp_path, summed)):
+    # one micro-step on input x: d/dW0 = x in all 6 entries, d/dW1 = 3x in both entries
+    for gradients, (_, total_norm, draws) in (results := run_with_gloo(2, tmp_path, sum_two_micro_steps)):
         assert torch.equal(gradients[0], torch.full((2, 3), 2 * (1.0 + 2.0)))
         assert torch.equal(gradients[1], torch.full((1, 2), 6 * (1.0 + 2.0)))
         assert not gradients[2].any() and not gradients[3].any()
-        assert total == 6 * 6**2 + 2 * 18**2
+        assert total_norm == 6 * 6**2 + 2 * 18**2
         assert draws == 1
-    assert [local for _, (local, _, _) in results] == [6 * 2**2 + 2 * 6**2, 6 * 4**2 + 2 * 12**2]
+    assert [local_norm for _, (local_norm, _, _) in results] == [6 * 2**2 + 2 * 6**2, 6 * 4**2 + 2 * 12**2]
 
 
-def summed_parts(size):
-    """A gradient of `size` numbers, summed over workers whose own is the rank and a fraction."""
+def sum_gradient_of_size(size):
+    """Return a gradient of `size` numbers summed over workers; a worker's own is its rank plus a ramp."""
     parameter = nn.Parameter(torch.zeros(size))
     exchange = GradientAllReduce([parameter], workers=torch.distributed.get_world_size())
     exchange.begin_last_micro_batch(None)
-    own = torch.arange(size) * 0.1 + torch.distributed.get_rank()
-    (parameter * own).sum().backward()
+    own_gradient = torch.arange(size) * 0.1 + torch.distributed.get_rank()
+    (parameter * own_gradient).sum().backward()
     exchange.launch_remaining()
     exchange.wait_for_sums()
     return parameter.grad.clone()
 
 
 @pytest.mark.parametrize("size", [1, MAX_ALL_TO_ALL_BYTES // 4 // 3, MAX_ALL_TO_ALL_BYTES // 4 // 3 + 1])
-def test_one_round_and_the_ring_sum_alike_on_every_worker(tmp_path, size):
-    first, *others = run_with_gloo(3, tmp_path, summed_parts, size)
+def test_all_to_all_and_ring_give_equal_sums_on_every_worker(tmp_path, size):
+    first, *others = run_with_gloo(3, tmp_path, sum_gradient_of_size, size)
     torch.testing.assert_close(first, torch.arange(size) * 0.3 + 3)
     assert all(torch.equal(first, other) for other in others)

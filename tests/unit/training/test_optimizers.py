@@ -5,22 +5,22 @@ from torch import nn
 from equipoise.config import TrainConfig
 from equipoise.training.optimizers import FusedOptimizer
 
-THEIRS = {
-    "sgd": lambda trial, parameters: torch.optim.SGD(
-        parameters, lr=trial.lr, momentum=trial.momentum, weight_decay=trial.weight_decay
+TORCH_OPTIMIZERS = {
+    "sgd": lambda config, parameters: torch.optim.SGD(
+        parameters, lr=config.lr, momentum=config.momentum, weight_decay=config.weight_decay
     ),
-    "adamw": lambda trial, parameters: torch.optim.AdamW(parameters, lr=trial.lr, weight_decay=trial.weight_decay),
+    "adamw": lambda config, parameters: torch.optim.AdamW(parameters, lr=config.lr, weight_decay=config.weight_decay),
 }
 
 
-def network():
+def build_model():
     torch.manual_seed(0)
     return (
         nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(16, 2)).double().to(memory_format=torch.channels_last)
     )
 
 
-def gradients(model, step):
+def compute_gradients(model, step):
     model.zero_grad()
     images = torch.randn(8, 3, 4, 4, generator=torch.Generator().manual_seed(step), dtype=torch.float64)
     model(images).square().sum().backward()
@@ -28,38 +28,40 @@ def gradients(model, step):
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize("name", ["sgd", "adamw"])
-def test_steps_are_those_of_torchs_own_optimizer(name, momentum):
-    trial = TrainConfig(workload="digits", optimizer=name, lr=0.01, momentum=momentum, weight_decay=0.1)
-    ours, theirs = network(), network()
-    optimizer, reference = (
-        FusedOptimizer(trial, dict(ours.named_parameters())),
-        THEIRS[name](trial, theirs.parameters()),
+def test_steps_equal_those_of_the_torch_optimizer(name, momentum):
+    config = TrainConfig(workload="digits", optimizer=name, lr=0.01, momentum=momentum, weight_decay=0.1)
+    model, reference_model = build_model(), build_model()
+    optimizer, reference_optimizer = (
+        FusedOptimizer(config, dict(model.named_parameters())),
+        TORCH_OPTIMIZERS[name](config, reference_model.parameters()),
     )
     for step in range(5):
-        gradients(ours, step)
-        gradients(theirs, step)
-        optimizer.step(trial.lr)
-        reference.step()
-    for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
-        torch.testing.assert_close(mine, other, rtol=1e-12, atol=1e-14)
+        compute_gradients(model, step)
+        compute_gradients(reference_model, step)
+        optimizer.step(config.lr)
+        reference_optimizer.step()
+    for parameter, expected in zip(model.parameters(), reference_model.parameters(), strict=True):
+        torch.testing.assert_close(parameter, expected, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("name", ["sgd", "adamw"])
-def test_moments_read_back_from_contiguous_tensors_go_on_to_the_bit(name):
-    trial = TrainConfig(workload="digits", optimizer=name, lr=0.01)
-    model = network()
-    optimizer = FusedOptimizer(trial, dict(model.named_parameters()))
-    gradients(model, 0)
+def test_moments_restored_from_contiguous_tensors_continue_bit_equal(name):
+    config = TrainConfig(workload="digits", optimizer=name, lr=0.01)
+    model = build_model()
+    optimizer = FusedOptimizer(config, dict(model.named_parameters()))
+    compute_gradients(model, 0)
     optimizer.step(0.01)
-    again = network()
-    again.load_state_dict(model.state_dict())
-    later = FusedOptimizer(trial, dict(again.named_parameters()))
-    later.load_state_dict({key: value.clone().contiguous() for key, value in optimizer.state_dict().items()})
-    for network_, stepper in ((model, optimizer), (again, later)):
-        gradients(network_, 1)
-        stepper.step(0.01)
-    for one, other in zip(model.parameters(), again.parameters(), strict=True):
-        assert torch.equal(one, other)
+    restored_model = build_model()
+    restored_model.load_state_dict(model.state_dict())
+    restored_optimizer = FusedOptimizer(config, dict(restored_model.named_parameters()))
+    restored_optimizer.load_state_dict(
+        {key: value.clone().contiguous() for key, value in optimizer.state_dict().items()}
+    )
+    for stepped_model, stepped_optimizer in ((model, optimizer), (restored_model, restored_optimizer)):
+        compute_gradients(stepped_model, 1)
+        stepped_optimizer.step(0.01)
+    for parameter, restored_parameter in zip(model.parameters(), restored_model.parameters(), strict=True):
+        assert torch.equal(parameter, restored_parameter)
 
 
 def test_a_parameter_without_gradient_only_decays():
