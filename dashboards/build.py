@@ -13,10 +13,12 @@ from dashboards.experiments import READ_ERRORS, Experiment, find_experiments, ma
 from dashboards.page import to_plain_json, write_page
 from dashboards.panels.experiment_index import build_index_page, comparison_entry, page_link_finder, row_cells
 from dashboards.reports import write_pages
+from equipoise.command_line import command
 
 MAX_WRITTEN_PAGES = 200  # per call: a page takes 2 MB, and for two thousand runs the index is enough
 
 
+@command()
 def main(arguments: list[str] | None = None) -> int:
     """Write the index and return the exit status: 0 it was written, 2 it cannot be."""
     parser = argparse.ArgumentParser(prog="python -m dashboards.build", description=__doc__)
@@ -24,18 +26,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="file to write the index to (default: FOLDER/index.html)")
     options = parser.parse_args(arguments)
     out = options.out or options.folder / "index.html"
-    try:
-        if not options.folder.is_dir():
-            raise ValueError(f"cannot read {options.folder}: it is not a folder; give one that holds runs")
-        if not out.name or (out.exists() and not out.is_file()):
-            raise ValueError(f"cannot write --out {out}: it is not a file; give a file name such as index.html")
-        print(f"written to {build_index(options.folder, out)}")  # noqa: T201
-    except OSError as error:
-        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)  # noqa: T201
-        return 2
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)  # noqa: T201
-        return 2
+    if not options.folder.is_dir():
+        raise ValueError(f"cannot read {options.folder}: it is not a folder; give one that holds runs")
+    if not out.name or (out.exists() and not out.is_file()):
+        raise ValueError(f"cannot write --out {out}: it is not a file; give a file name such as index.html")
+    print(f"written to {build_index(options.folder, out)}")  # noqa: T201
     return 0
 
 

@@ -22,9 +22,10 @@ import tyro
 
 from equipoise.bundle.bundle import Bundle, load_bundle
 from equipoise.bundle.manifest import MANIFEST_FILE
+from equipoise.command_line import command
 from equipoise.drift.adaptation.workload import AdaptationRecipe, DriftCondition, build_bundle_facts
 from equipoise.storage.atomic import atomic_folder, read_json
-from jobs.cli.paths import describe_os_error, require_capture_folder, validate_locations
+from jobs.cli.paths import require_capture_folder, validate_locations
 from jobs.publishing.adaptation import (
     build_recipe,
     count_labels,
@@ -75,17 +76,11 @@ class AdaptOptions:
     """point --link back to the previous bundle and do nothing else"""
 
 
+@command(on_stop="stopped: nothing was published")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
     options = tyro.cli(AdaptOptions, args=arguments)
-    try:
-        return roll_back_link(options) if options.roll_back else adapt_bundle(options)
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"error: {describe_os_error(error)}", file=sys.stderr)
-        return 2
+    return roll_back_link(options) if options.roll_back else adapt_bundle(options)
 
 
 def roll_back_link(options: AdaptOptions) -> int:

@@ -19,8 +19,9 @@ import tyro
 from equipoise.bundle.manifest import verify_bundle
 from equipoise.captures.capture import CAPTURE_POOLS
 from equipoise.captures.store import CaptureStore
+from equipoise.command_line import command
 from equipoise.storage.atomic import download_folder
-from jobs.cli.paths import describe_os_error, require_capture_folder, validate_locations
+from jobs.cli.paths import require_capture_folder, validate_locations
 
 MAX_LISTED_CAPTURES = 10  # captures printed one by one
 
@@ -41,17 +42,11 @@ class CapturesOptions:
     """print JSON instead of text"""
 
 
+@command()
 def main() -> int:
     """Run the command and return its exit status."""
     options = tyro.cli(CapturesOptions)
-    try:
-        result = label_and_export_captures(options)
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"error: {describe_os_error(error)}", file=sys.stderr)
-        return 2
+    result = label_and_export_captures(options)
     print(json.dumps(result, indent=1) if options.json else format_result(result))
     return 0
 

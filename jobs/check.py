@@ -22,6 +22,7 @@ from torch import Tensor
 from dashboards.page import write_page
 from dashboards.reports import drift_page
 from equipoise.bundle.bundle import Bundle, load_bundle
+from equipoise.command_line import command
 from equipoise.drift.corruptions import invert_corruption
 from equipoise.drift.diagnosis.dataset_verdict import build_verdict, compute_dataset_verdict
 from equipoise.drift.diagnosis.stream_verdict import with_class_names
@@ -32,7 +33,7 @@ from equipoise.images.png import encode_png
 from equipoise.images.thumbnails import make_thumbnail, reference_thumbnails
 from equipoise.storage.atomic import write_json
 from equipoise.workloads.image_folder import IMAGE_SUFFIXES
-from jobs.cli.paths import describe_os_error, validate_locations
+from jobs.cli.paths import validate_locations
 
 EXIT_STATUS_BY_STATE = {"ok": 0, "drift": 3, "unknown": 4}
 PREDICT_BATCH_SIZE = 64  # images
@@ -54,21 +55,15 @@ class CheckOptions:
     """folder for verdict.json and drift.html, a page with the images that changed most; none if not given"""
 
 
+@command()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status, which tells the verdict."""
     options = tyro.cli(CheckOptions, args=arguments)
-    try:
-        validate_locations(options.bundle, options.images, options.out)
-        model = load_bundle(options.bundle)
-        verdict = check_image_folder(model, options.images)
-        if options.out:
-            write_drift_report(options, model, verdict)
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"error: {describe_os_error(error)}", file=sys.stderr)
-        return 2
+    validate_locations(options.bundle, options.images, options.out)
+    model = load_bundle(options.bundle)
+    verdict = check_image_folder(model, options.images)
+    if options.out:
+        write_drift_report(options, model, verdict)
     print(json.dumps(verdict, allow_nan=False) if options.json else format_verdict_table(verdict))
     return EXIT_STATUS_BY_STATE[verdict["state"]]
 

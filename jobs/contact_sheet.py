@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
+from equipoise.command_line import command
 from equipoise.config import TrainConfig
 from equipoise.images.augment import Augment
 from equipoise.storage.atomic import atomic_write
@@ -69,17 +70,14 @@ class ContactSheetOptions:
                 raise ValueError(f"--{name.replace('_', '-')} must be from {low} to {high}, got {value}")
 
 
+@command()
 def main() -> int:
     """Run the command and return its exit status."""
     options = tyro.cli(ContactSheetOptions)
-    try:
-        options.validate()
-        images = render_scene_grid(options) if options.scene_setting else render_augmented_grid(options)
-        with atomic_write(options.out) as temporary:
-            Image.fromarray(tile_images(images)).save(temporary, "PNG")
-    except (OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    options.validate()
+    images = render_scene_grid(options) if options.scene_setting else render_augmented_grid(options)
+    with atomic_write(options.out) as temporary:
+        Image.fromarray(tile_images(images)).save(temporary, "PNG")
     print(options.out)
     return 0
 

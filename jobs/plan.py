@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 
 import tyro
 
+from equipoise.command_line import command
 from equipoise.planning.document import PlanRequest, build_plan_document, read_request
 from equipoise.planning.measurements import COUNT_COLUMN, MAX_COUNT
 from equipoise.planning.plan import ClusterShape
 from equipoise.storage.atomic import write_json
-from equipoise.storage.retry import StoreUnavailable
-from jobs.cli.paths import PathOrUrl, describe_os_error, validate_locations
+from jobs.cli.paths import PathOrUrl, validate_locations
 from jobs.cli.plan_report import format_plan, format_predictions, write_plan_pages
 
 SECONDS_PER_UNIT = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -121,21 +121,15 @@ class PlanOptions:
         )
 
 
+@command()
 def main() -> int:
     """Run the command and return its exit status."""
     options = tyro.cli(PlanOptions)
-    try:
-        options.validate()
-        validate_locations(options.out, options.system, options.exchange, options.statistical)
-        request = options.request()
-        document = build_plan_document(request)
-        write_json(options.out / "plan.json", document)
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"error: {describe_os_error(error)}", file=sys.stderr)
-        return 1 if isinstance(error, StoreUnavailable) else 2
+    options.validate()
+    validate_locations(options.out, options.system, options.exchange, options.statistical)
+    request = options.request()
+    document = build_plan_document(request)
+    write_json(options.out / "plan.json", document)
     print(
         "\n".join(
             [

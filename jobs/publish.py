@@ -15,9 +15,9 @@ from pathlib import Path
 
 import tyro
 
-from equipoise.storage.retry import StoreUnavailable
+from equipoise.command_line import command
 from jobs.cli.engine_report import format_engine_table
-from jobs.cli.paths import PathOrUrl, describe_os_error
+from jobs.cli.paths import PathOrUrl
 from jobs.publishing.publish import Published, PublishRequest, publish_bundle
 
 
@@ -45,24 +45,12 @@ class PublishOptions:
         )
 
 
+@command(on_stop="stopped: nothing was published", on_store_failure="nothing was published")
 def main() -> int:
     """Run the command and return its exit status."""
     options = tyro.cli(PublishOptions)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the unfinished folder is removed
-    try:
-        print_published(publish_bundle(options.request()), options.out)
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("stopped: nothing was published", file=sys.stderr)
-        return 143
-    except StoreUnavailable as error:
-        print(f"error: {error}; nothing was published", file=sys.stderr)
-        return 1
-    except OSError as error:
-        print(f"error: {describe_os_error(error)}", file=sys.stderr)
-        return 2
+    print_published(publish_bundle(options.request()), options.out)
     return 0
 
 

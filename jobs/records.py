@@ -13,6 +13,7 @@ from typing import Annotated
 
 import tyro
 
+from equipoise.command_line import command
 from equipoise.formatting import pluralize
 from equipoise.runs.listing import RecordListing, list_records
 from equipoise.storage.atomic import atomic_write
@@ -31,14 +32,11 @@ class RecordsOptions:
     """CSV file to write instead of printing the rows"""
 
 
+@command()
 def main() -> int:
     """Run the command and return its exit status."""
     options = tyro.cli(RecordsOptions)
-    try:
-        report_records(options)
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    report_records(options)
     return 0
 
 

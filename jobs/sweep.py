@@ -14,20 +14,19 @@ from pathlib import Path
 from typing import Literal
 
 import pandas as pd
-import ray.train
 import tyro
 from ray.tune import Callback
 
 from dashboards.experiments import load_experiment
 from dashboards.reports import write_pages
+from equipoise.command_line import command
 from equipoise.config import OptimizerName, Precision, TrainConfig
 from equipoise.planning.search import UNBOUNDED_LR, GridSearch, LrBounds, Search
 from equipoise.planning.step_time_fit import fit_step_time
 from equipoise.runs.folder import claim_run_folder, require_same_config, require_writable
 from equipoise.storage.atomic import atomic_write
-from equipoise.storage.retry import StoreUnavailable
 from equipoise.workloads import load_workload
-from jobs.cli.paths import PathOrUrl, describe_os_error, validate_locations
+from jobs.cli.paths import PathOrUrl, validate_locations
 from jobs.cli.plan_report import format_plan
 from jobs.cli.sweep_status import SweepStatus
 from jobs.cluster.resources import (
@@ -40,7 +39,7 @@ from jobs.cluster.resources import (
 )
 from jobs.cluster.wait import wait_for_slots
 from jobs.ray_train.run import describe_initialization, require_usable_locations, resolve_trial_paths
-from jobs.ray_train.stopping import RESUME_HINT, last_error_line
+from jobs.ray_train.stopping import RESUME_HINT
 from jobs.ray_train.trackers import build_tracker_callbacks
 from jobs.ray_tune.confirmation import CONFIRMATION_SEED_OFFSET, run_confirmation, write_plan
 from jobs.ray_tune.fastest_workers import FastestWorkers
@@ -165,25 +164,14 @@ class SweepOptions:
             raise ValueError(f"budget-seconds must be a finite number above 0, got {self.budget_seconds}")
 
 
+@command(on_store_failure=RESUME_HINT)
 def main() -> int:
     """Run the command and return its exit status: 0 plan confirmed, 1 not, 2 invalid options, 143 stopped."""
     options = tyro.cli(SweepOptions)
+    options.validate()
+    validate_locations(options.out)
     try:
-        options.validate()
-        validate_locations(options.out)
         return run_sweep(options)
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except ray.train.TrainingFailedError as error:
-        print(f"error: a run on the cluster failed: {last_error_line(error)}", file=sys.stderr)
-        return 1
-    except StoreUnavailable as error:
-        print(f"error: {error}: {RESUME_HINT}", file=sys.stderr)
-        return 1
-    except OSError as error:
-        print(f"error: {describe_os_error(error)}", file=sys.stderr)
-        return 2
     except KeyboardInterrupt:
         print("stopped; the same command resumes the sweep", file=sys.stderr)
         shutdown_and_exit(143)

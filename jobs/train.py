@@ -9,20 +9,17 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
 
-import ray.train
 import tyro
 
+from equipoise.command_line import STOPPED, command, describe_os_error
 from equipoise.config import TrainConfig
 from equipoise.runs.folder import load_finished_run
 from equipoise.runs.record import Record, mean_noise_scale
-from equipoise.storage.retry import StoreUnavailable
-from jobs.cli.paths import PathOrUrl, describe_os_error, validate_locations
+from jobs.cli.paths import PathOrUrl, validate_locations
 from jobs.cli.plan_options import apply_plan
 from jobs.cluster.resources import warn_if_temporary_folder
 from jobs.ray_train.run import require_usable_locations, train_on_cluster, write_run_page
-from jobs.ray_train.stopping import describe_failure
-
-SIGTERM_EXIT_STATUS = 143  # the exit status of a process that SIGTERM ended
+from jobs.ray_train.stopping import RESUME_HINT
 
 
 class WorkerRange(int):
@@ -72,34 +69,22 @@ class TrainOptions(TrainConfig):
         return self.workers.min_workers if isinstance(self.workers, WorkerRange) else self.workers
 
 
+@command(on_stop="stopped before training started", on_store_failure=RESUME_HINT)
 def main() -> int:
     """Run the command and return its exit status: 0 finished, 1 failed, 2 invalid options, 143 stopped."""
     options = tyro.cli(TrainOptions)
-    try:
-        validate_locations(options.out, options.plan)
-        warn_if_temporary_folder(options.out)
-        options = apply_plan(options)
-        config, out = options.train_config(), options.out.absolute()
-        require_usable_locations(config, out)
-        if record := load_finished_run(out, config):
-            print(f"{out} already holds this run, which has ended: nothing to do")
-        else:
-            record = train_on_cluster(config, out, options.min_workers)
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except (ray.train.TrainingFailedError, StoreUnavailable) as error:
-        print(f"error: {describe_failure(error)}", file=sys.stderr)
-        return 1
-    except OSError as error:
-        print(f"error: {describe_os_error(error)}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("stopped before training started", file=sys.stderr)
-        return SIGTERM_EXIT_STATUS
+    validate_locations(options.out, options.plan)
+    warn_if_temporary_folder(options.out)
+    options = apply_plan(options)
+    config, out = options.train_config(), options.out.absolute()
+    require_usable_locations(config, out)
+    if record := load_finished_run(out, config):
+        print(f"{out} already holds this run, which has ended: nothing to do")
+    else:
+        record = train_on_cluster(config, out, options.min_workers)
     if record is None:
         print(f"stopped; the same command resumes from the last checkpoint in {out}")
-        return SIGTERM_EXIT_STATUS
+        return STOPPED
     print(format_summary(record, out))
     try:
         print(f"  page       {write_run_page(record, out)}")

@@ -12,6 +12,8 @@ from ray import serve
 from ray.serve import Application
 
 from equipoise.bundle.manifest import verify_bundle
+from equipoise.command_line import REFUSED, print_error
+from equipoise.errors import EquipoiseError
 from equipoise.storage.atomic import download_folder
 from services.monitoring.metrics import MULTIPROC_DIR_ENV
 from services.replica import REPLICA_DRAIN_SECONDS, Replica
@@ -52,11 +54,10 @@ def build(args: dict[str, Any]) -> Application:
         if from_command_line:
             print_address(settings)
         return application
-    except ValueError as error:
+    except (EquipoiseError, ValidationError) as error:
         if not from_command_line:  # a deployment from YAML shows the exception itself
             raise
-        print(f"error: {format_validation_error(error)}", file=sys.stderr)  # noqa: T201
-        sys.exit(2)
+        sys.exit(print_error(format_settings_error(error), REFUSED))
 
 
 def print_address(settings: ListenSettings) -> None:
@@ -66,16 +67,22 @@ def print_address(settings: ListenSettings) -> None:
     print(f"will answer at {scheme}://{settings.host}:{settings.port}/", file=sys.stderr)  # noqa: T201
 
 
-def format_validation_error(error: ValueError, settings_class: type[BaseModel] = AppSettings) -> str:
-    """Return a sentence on the first error of a validation."""
-    if not isinstance(error, ValidationError):
-        return str(error)
+def format_settings_error(
+    error: EquipoiseError | ValidationError, settings_class: type[BaseModel] = AppSettings
+) -> str:
+    """Return a sentence on the first wrong argument, with its code; raise an error that is a bug of a validator."""
+    if isinstance(error, EquipoiseError):
+        return f"{error} [{error.code}]"
     first = error.errors()[0]
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, Exception) and not isinstance(cause, EquipoiseError):
+        raise cause
     name = ".".join(map(str, first["loc"]))
     arguments = ", ".join(settings_class.model_fields)
     messages = {"extra_forbidden": f"there is no such argument; choose from {arguments}"}
     message = messages.get(first["type"], first["msg"]).removeprefix("Value error, ")
-    return f"{name}: {message}" if name else message
+    code = cause.code if cause else "option-choice" if first["type"] == "extra_forbidden" else "option-range"
+    return f"{f'{name}: ' * bool(name)}{message} [{code}]"
 
 
 def build_application(app_settings: AppSettings) -> Application:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationError, field_validator
 from ray import serve
 from ray.serve import Application
 from starlette.applications import Starlette
@@ -17,7 +17,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from services.app import format_validation_error, print_address, start_serve_without_proxy
+from equipoise.command_line import REFUSED, print_error
+from equipoise.errors import EquipoiseError
+from services.app import format_settings_error, print_address, start_serve_without_proxy
 from services.http.auth import WWW_AUTHENTICATE, ApiKeyAuth
 from services.http.errors import RequestRejected, page_cannot_be_shown, page_is_unknown
 from services.http.responses import compress_response, json_response
@@ -48,11 +50,10 @@ def build(args: dict[str, Any]) -> Application:
     from_command_line = not ray.is_initialized()
     try:
         settings = validate_settings(args)
-    except ValueError as error:
+    except (EquipoiseError, ValidationError) as error:
         if not from_command_line:  # a deployment from YAML shows the exception itself
             raise
-        print(f"error: {format_validation_error(error, PagesSettings)}", file=sys.stderr)  # noqa: T201
-        sys.exit(2)
+        sys.exit(print_error(format_settings_error(error, PagesSettings), REFUSED))
     start_serve_without_proxy()
     if from_command_line:
         print_address(settings)

@@ -30,13 +30,6 @@ def require_capture_folder(location: str) -> None:
         )
 
 
-def describe_os_error(error: OSError) -> str:
-    """Describe in one sentence why a path cannot be read or written."""
-    if error.filename is None or error.strerror is None:
-        return str(error)
-    return f"cannot use {str(error.filename)[:200]}: {error.strerror}; fix that or give another path"
-
-
 PathOrUrl = Annotated[
     Path,
     tyro.constructors.PrimitiveConstructorSpec(

@@ -14,6 +14,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from equipoise.command_line import command
+from equipoise.errors import EquipoiseError
 from jobs.cluster.ray_internals import ClusterConfig, NodeGroupConfig, put_cluster_config
 from jobs.cluster.validate_kuberay import find_cluster_spec, group_containers
 from jobs.cluster.yaml_files import load_yaml_documents
@@ -24,19 +26,24 @@ CLUSTER_FILE_ERRORS = (ArithmeticError, AttributeError, LookupError, TypeError, 
 KUBERNETES_RESOURCE_NAMES = {"CPU": "cpu", "GPU": "nvidia.com/gpu"}
 
 
+@command()
 def main() -> int:
     """Set the limits of the running cluster; return exit status 0 when they are set, 2 when the file has none."""
     parser = argparse.ArgumentParser(prog="python -m jobs.cluster.limits", description=__doc__)
     parser.add_argument("file", type=Path)
-    path = parser.parse_args().file
+    put_cluster_config(read_cluster_limits(parser.parse_args().file))
+    return 0
+
+
+def read_cluster_limits(path: Path) -> ClusterConfig:
+    """Read the limits from a cluster file or a KubeRay manifest; refuse any other file."""
     try:
-        limits = build_cluster_limits(*load_yaml_documents(path))
+        return build_cluster_limits(*load_yaml_documents(path))
     except CLUSTER_FILE_ERRORS as error:
         reason = " ".join(str(error).split())
-        print(f"error: {path} is neither a cluster file nor a KubeRay manifest of a cluster: {reason}", file=sys.stderr)
-        return 2
-    put_cluster_config(limits)
-    return 0
+        raise EquipoiseError(
+            "cluster-file", f"{path} is neither a cluster file nor a KubeRay manifest of a cluster: {reason}"
+        ) from None
 
 
 def build_cluster_limits(config: dict[str, Any]) -> ClusterConfig:

@@ -23,6 +23,9 @@ from typing import Annotated, Any
 import tyro
 import yaml
 
+from equipoise.command_line import command
+from equipoise.errors import CommandFailed, EquipoiseError
+from equipoise.formatting import pluralize
 from jobs.cluster.private_ray import ENVIRONMENT_BIN, PrivateRay, start_private_ray
 from jobs.cluster.processes import find_descendants, find_free_ports, is_raylet, read_start_time, wait_until
 from jobs.cluster.validate import validate_cluster_file
@@ -41,6 +44,7 @@ class LocalClusterOptions:
     """port on the loopback interface through which jobs are submitted"""
 
 
+@command()
 def main() -> int:
     """Run the cluster until Ctrl-C; return exit status 0 then, 1 if Ray does not start or stops, 2 on wrong options."""
     options = tyro.cli(LocalClusterOptions)
@@ -50,27 +54,28 @@ def main() -> int:
         config = read_local_cluster_file(options.file)
         require_private_token()
         if not 1 <= options.port <= 65535:
-            raise ValueError(f"--port must be from 1 to 65535, got {options.port}")
+            raise EquipoiseError("option-range", f"--port must be from 1 to 65535, got {options.port}")
         require_free_port(options.port)
-        print("starting the cluster, which takes about half a minute", flush=True)
-        with start_autoscaling_head(config, options.port) as private_ray:
-            print(*format_usage_lines(config, options), sep="\n", flush=True)
-            printed_count = 0
-            while read_start_time(private_ray.head_pid):
-                if (count := count_worker_nodes(private_ray.head_pid)) != printed_count:
-                    print(f"{count or 'no'} node{'s' * (count != 1)}", flush=True)
-                    printed_count = count
-                time.sleep(1)
-            raise RuntimeError("the head stopped by itself: start it again, and jobs resume from their checkpoints")
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except (RuntimeError, TimeoutError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+        run_cluster(config, options)
     except KeyboardInterrupt:
         print("\nstopped: nothing is left running", file=sys.stderr)
+    except TimeoutError as error:
+        raise CommandFailed(str(error)) from error
     return 0
+
+
+def run_cluster(config: dict[str, Any], options: LocalClusterOptions) -> None:
+    """Start the cluster and print its number of nodes whenever it changes, until the head stops."""
+    print("starting the cluster, which takes about half a minute", flush=True)
+    with start_autoscaling_head(config, options.port) as private_ray:
+        print(*format_usage_lines(config, options), sep="\n", flush=True)
+        printed_count = 0
+        while read_start_time(private_ray.head_pid):
+            if (count := count_worker_nodes(private_ray.head_pid)) != printed_count:
+                print(f"{pluralize(count, 'node') if count else 'no nodes'}", flush=True)
+                printed_count = count
+            time.sleep(1)
+    raise CommandFailed("the head stopped by itself: start it again, and jobs resume from their checkpoints")
 
 
 def count_worker_nodes(head_pid: int) -> int:
@@ -148,7 +153,7 @@ def start_autoscaling_head(config: dict[str, Any], port: int) -> Iterator[Privat
             process = private_ray.start_command(sys.executable, "-m", "jobs.cluster.limits", str(file))
             _, stderr = process.communicate()
             if process.returncode:
-                raise RuntimeError(f"cannot set how far the cluster may grow: {stderr[-2000:]}")
+                raise CommandFailed(f"cannot set how far the cluster may grow: {stderr[-2000:]}")
             wait_until(lambda: is_port_open(port), 120, "the start of the server that accepts jobs")
             yield private_ray
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from equipoise.errors import CommandFailed
 from jobs import LOOPBACK_ENV
 from jobs.cluster.processes import (
     find_free_ports,
@@ -102,7 +103,7 @@ def start_private_ray(
             address_file = Path(folder, "ray_current_cluster")
             wait_until(lambda: head.poll() is not None or address_file.exists(), 120, "Ray's start")
             if head.poll() is not None:
-                raise RuntimeError(f"cannot start Ray: {log.read_text()[-2000:]}")
+                raise CommandFailed(f"cannot start Ray: {log.read_text()[-2000:]}")
             yield private_ray
         finally:
             with block_signals():

@@ -11,7 +11,7 @@ import shutil
 import signal
 import sys
 import time
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -27,8 +27,9 @@ from dashboards.demo_report import (
     read_demo_records,
     summarize_demo,
 )
-from dashboards.experiments import READ_ERRORS
 from dashboards.page import write_page
+from equipoise.command_line import command
+from equipoise.errors import CommandFailed, EquipoiseError
 from equipoise.runs.folder import LOCK_FILE_NAME, lock_folder
 from equipoise.storage.atomic import write_json
 from jobs.cluster.private_ray import start_private_ray
@@ -50,6 +51,7 @@ class DemoOptions:
     """keep the service running at the end, until Ctrl-C"""
 
 
+@command(on_stop="stopped: nothing is left running")
 def main() -> int:
     """Run the command and return its exit status."""
     options = tyro.cli(DemoOptions)
@@ -58,23 +60,13 @@ def main() -> int:
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, raise_keyboard_interrupt)
     out = options.out.absolute()
-    with ExitStack() as stack:
-        try:
-            require_demo_folder(out)
-            stack.enter_context(lock_folder(out))
-        except ValueError as error:
-            print(f"error: {error}", file=sys.stderr)
-            return 2
+    require_demo_folder(out)
+    with lock_folder(out):
         try:
             clear_demo_folder(out)
             return run_demo(out, options.keep)
-        except KeyboardInterrupt:
-            print("\nstopped: nothing is left running", file=sys.stderr)
-            return 143
-        except (RuntimeError, OSError, *READ_ERRORS) as error:  # the last: records that lack what the page shows
-            has_message = isinstance(error, RuntimeError | OSError | ValueError)
-            print(f"\nerror: the demo failed: {error if has_message else repr(error)}", file=sys.stderr)
-            return 1
+        except (CommandFailed, EquipoiseError, OSError) as error:
+            raise CommandFailed(f"the demo failed: {error}") from error
 
 
 def raise_keyboard_interrupt(_number: int, _: FrameType | None) -> None:

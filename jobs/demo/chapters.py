@@ -19,6 +19,7 @@ from dashboards.demo_report import (
 from dashboards.page import write_page
 from dashboards.reports import drift_page
 from equipoise.bundle.bundle import load_bundle
+from equipoise.errors import CommandFailed
 from equipoise.images.thumbnails import MAX_THUMBNAILS_PER_ROW, make_thumbnail, reference_thumbnails
 from equipoise.storage.atomic import read_json, write_json
 from equipoise.workloads.vending.renderer import Scene
@@ -56,7 +57,7 @@ class DemoState:
         ).wait()
         if status not in ok_statuses:
             tail = "\n".join(log.read_text(errors="replace").strip().splitlines()[-5:])
-            raise RuntimeError(f"jobs.{module} exited with status {status}; see {log}, which ends:\n{tail}")
+            raise CommandFailed(f"jobs.{module} exited with status {status}; see {log}, which ends:\n{tail}")
 
     def send_images(self, name: str, scene: Scene | None = None) -> None:
         """Send images to the service, and record in the story how many it answered correctly."""
@@ -96,7 +97,7 @@ def sweep_and_confirm(state: DemoState) -> list[str]:
     state.run_job("sweep", *SWEEP_ARGUMENTS, "--out", state.out / "sweep", ok_statuses=(0, 1))
     document = state.read_record("sweep", "plan.json")
     if document["plan"] is None:
-        raise RuntimeError(f"the sweep found no plan: {'; '.join(document['warnings'])}")
+        raise CommandFailed(f"the sweep found no plan: {'; '.join(document['warnings'])}")
     confirmation = state.read_record("sweep", "confirm.json")
     return [describe_planned(document), f"why: {document['plan']['why']}", describe_confirmation(confirmation)]
 
@@ -131,7 +132,7 @@ def start_service(state: DemoState) -> list[str]:
     process = state.private_ray.start_command(*command, log=log)
     wait_until(lambda: process.poll() is not None or state.clients.is_ready(), 120, "the service to start")
     if process.poll() is not None:
-        raise RuntimeError(f"cannot start the service: see {log}")
+        raise CommandFailed(f"cannot start the service: see {log}")
     state.send_images("clean")
     verdict = state.wait_for_verdict("ok")
     return [
@@ -186,7 +187,7 @@ def adapt_and_swap(state: DemoState) -> list[str]:
     state.send_images("again")
     lost = state.recorded_accuracy("clean") - state.recorded_accuracy("drift")
     if lost <= 0:
-        raise RuntimeError("the new light cost no accuracy: there is nothing to recover")
+        raise CommandFailed("the new light cost no accuracy: there is nothing to recover")
     state.story["regained"] = (state.recorded_accuracy("adapted") - state.recorded_accuracy("drift")) / lost
     return [describe_recovery(state.story)]
 

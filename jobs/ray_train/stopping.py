@@ -7,11 +7,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import ray.train
 
+from equipoise.errors import CommandFailed, EquipoiseError
 from equipoise.storage.retry import StoreUnavailable, without_retries
+
+T = TypeVar("T", bound=BaseException)
 
 RESUME_HINT = "the same command resumes once the store answers"
 
@@ -60,30 +63,31 @@ class StopWhenStoreUnavailable(ray.train.UserCallback):
     def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
         """Raise the store's error: Ray does not restart workers after an error in a callback."""
         for error in worker_exceptions.values():
-            if (store_error := find_store_error(error)) is not None:
+            if (store_error := find_cause(error, (StoreUnavailable,))) is not None:
                 raise store_error
 
 
-def find_store_error(error: BaseException | None) -> StoreUnavailable | None:
-    """Return the `StoreUnavailable` behind an error, however Ray wrapped it, or None."""
-    while error is not None and not isinstance(error, StoreUnavailable):
-        causes = [getattr(error, name, None) for name in ("_base_exc", "controller_failure", "cause")]
+def find_cause(error: BaseException | None, kinds: tuple[type[T], ...]) -> T | None:
+    """Return the first error of one of these kinds behind an error of Ray's, however Ray wrapped it, or None."""
+    while error is not None and not isinstance(error, kinds):
+        failures = list((getattr(error, "worker_failures", None) or {}).values())
+        causes = [getattr(error, name, None) for name in ("_base_exc", "controller_failure", "cause")] + failures
         error = next((cause for cause in causes if isinstance(cause, BaseException)), error.__cause__)
     return error
 
 
-def describe_failure(error: BaseException) -> str:
-    """Return a sentence that says why a run failed and how to resume it."""
-    if (store_error := find_store_error(error)) is not None:
-        return f"{store_error}: {RESUME_HINT}"
-    return (
-        f"training failed, the last error is: {last_error_line(error)}; "
-        "the same command resumes from the last checkpoint"
-    )
+def explain_failure(error: ray.train.TrainingFailedError) -> Exception:
+    """Return what to raise for a run that failed: an unavailable store, a mistake of the user, or else any failure.
 
-
-def last_error_line(error: BaseException) -> str:
-    """Return the last line of a worker's error; Ray's log has the whole traceback."""
+    The traceback of a worker is printed if its error is neither: it is a bug, in a user's workload or here.
+    """
+    if (known := find_cause(error, (StoreUnavailable, EquipoiseError))) is not None:
+        return known
     failures = list(getattr(error, "worker_failures", {}).values())
-    lines = str(failures[0] if failures else error).strip().splitlines()
-    return lines[-1] if lines else type(error).__name__
+    text = str(failures[0] if failures else error).strip() or type(error).__name__
+    if "Traceback" in text:
+        print(text, file=sys.stderr, flush=True)
+    reason = text.splitlines()[-1]
+    return CommandFailed(
+        f"training failed, the last error is: {reason}; the same command resumes from the last checkpoint"
+    )

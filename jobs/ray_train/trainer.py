@@ -10,6 +10,7 @@ from ray.train.torch import TorchTrainer
 from equipoise.config import TrainConfig
 from jobs.cluster.ray_internals import DatasetsCallback, PlacementGroupCleanerCallback, RayTrainCallback
 from jobs.ray_train.arrow_filesystem import build_ray_storage_config
+from jobs.ray_train.stopping import explain_failure
 
 # Ray Data slows the first steps of the workers by its imports. The cleaner of placement groups asks the dashboard,
 # which a Ray started for one job does not have, and fails where several Rays run; it is not needed, because placement
@@ -19,7 +20,14 @@ RESIZE_CHECK_SECONDS = 20.0  # interval in which an elastic run looks for more w
 
 
 class LeanTorchTrainer(TorchTrainer):
-    """Trainer without Ray's default callbacks that are not needed here."""
+    """Trainer without Ray's default callbacks that are not needed here, and with errors for the command line."""
+
+    def fit(self) -> ray.train.Result:
+        """Run the workers and return their result; refuse or fail with the error that ended them."""
+        try:
+            return super().fit()
+        except ray.train.TrainingFailedError as error:
+            raise explain_failure(error) from error
 
     def _create_default_callbacks(self) -> list[RayTrainCallback]:
         callbacks: list[RayTrainCallback] = super()._create_default_callbacks()

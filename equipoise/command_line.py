@@ -1,0 +1,63 @@
+"""Exit statuses and one-sentence errors of every command."""
+
+import os
+import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec
+
+from equipoise.errors import CommandFailed, EquipoiseError
+from equipoise.storage.retry import StoreUnavailable
+
+FAILED, REFUSED, STOPPED = 1, 2, 143
+"""exit statuses: something outside of the command failed; a mistake of the user; ended by SIGTERM or Ctrl-C"""
+CLOSED_PIPE = 141  # as the shell reports a process that SIGPIPE ended
+
+P = ParamSpec("P")
+
+
+def command(on_stop: str = "stopped", on_store_failure: str = "") -> Callable[[Callable[P, int]], Callable[P, int]]:
+    """Wrap a command's main function: a mistake of the user becomes a sentence and an exit status.
+
+    Every other exception is a bug and keeps its traceback. `on_stop` is printed after Ctrl-C, `on_store_failure` after
+    the error of an object store that does not answer.
+    """
+
+    def decorate(main: Callable[P, int]) -> Callable[P, int]:
+        @wraps(main)
+        def run(*args: P.args, **kwargs: P.kwargs) -> int:
+            try:
+                status = main(*args, **kwargs)
+                sys.stdout.flush()
+            except EquipoiseError as error:
+                return print_error(f"{error} [{error.code}]", REFUSED)
+            except CommandFailed as error:
+                return print_error(str(error), FAILED)
+            except StoreUnavailable as error:
+                return print_error(f"{error}{on_store_failure and f'; {on_store_failure}'}", FAILED)
+            except BrokenPipeError:  # whoever read the output, such as `head`, has enough
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                return CLOSED_PIPE
+            except OSError as error:
+                return print_error(f"{describe_os_error(error)} [path-access]", REFUSED)
+            except KeyboardInterrupt:
+                print(f"\n{on_stop}", file=sys.stderr)  # noqa: T201
+                return STOPPED
+            return status
+
+        return run
+
+    return decorate
+
+
+def print_error(sentence: str, status: int) -> int:
+    """Print an error and return the exit status."""
+    print(f"error: {sentence}", file=sys.stderr)  # noqa: T201
+    return status
+
+
+def describe_os_error(error: OSError) -> str:
+    """Describe in one sentence why a path cannot be read or written."""
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    return f"cannot use {str(error.filename)[:200]}: {error.strerror}; fix that or give another path"
