@@ -14,6 +14,7 @@ from dashboards.page import to_plain_json, write_page
 from dashboards.panels.experiment_index import build_index_page, comparison_entry, page_link_finder, row_cells
 from dashboards.reports import write_pages
 from equipoise.command_line import command
+from equipoise.errors import EquipoiseError
 
 MAX_WRITTEN_PAGES = 200  # per call: a page takes 2 MB, and for two thousand runs the index is enough
 
@@ -27,9 +28,13 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     out = options.out or options.folder / "index.html"
     if not options.folder.is_dir():
-        raise ValueError(f"cannot read {options.folder}: it is not a folder; give one that holds runs")
+        raise EquipoiseError(
+            "path-kind", f"cannot read {options.folder}: it is not a folder", "give one that holds runs"
+        )
     if not out.name or (out.exists() and not out.is_file()):
-        raise ValueError(f"cannot write --out {out}: it is not a file; give a file name such as index.html")
+        raise EquipoiseError(
+            "path-kind", f"cannot write --out {out}: it is not a file", "give a file name such as index.html"
+        )
     print(f"written to {build_index(options.folder, out)}")  # noqa: T201
     return 0
 

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 from dashboards.page import Link, Page, Panel, Section
 from dashboards.plan_tables import format_cluster_shape
 from dashboards.theme import BLUE, GREEN, ORANGE, apply_theme, format_percent, format_seconds
+from equipoise.errors import EquipoiseError
 from equipoise.storage.atomic import read_json
 
 JsonMapping = Mapping[str, Any]
@@ -41,7 +42,7 @@ def is_demo_folder(folder: Path) -> bool:
     """Return whether a folder holds the story.json of a demo."""
     try:
         story = read_json(folder / STORY_FILE)
-    except (ValueError, OSError):
+    except (EquipoiseError, OSError):
         return False
     return isinstance(story, dict) and EMPTY_STORY_JSON.keys() <= story.keys()
 

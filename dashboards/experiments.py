@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from equipoise.errors import EquipoiseError
 from equipoise.planning.measurements import STATISTICAL_COLUMNS, read_examples_to_target, read_step_times
 from equipoise.runs.folder import read_record
 from equipoise.runs.record import Record
@@ -63,6 +64,11 @@ class Sweep:
     """trials of a sweep that has not written statistical.csv yet"""
 
 
+# One experiment that cannot be read or shown must not take the index with it, so this is a wide net. It must cover what
+# our readers refuse (EquipoiseError, a ValueError), and JSON that is valid but not ours, which fails wherever it is
+# first used: a missing key or an empty list (LookupError), a text, null or list in place of a number or object
+# (TypeError, AttributeError), a number that cannot be formatted, drawn or divided by (ValueError, ArithmeticError), and
+# nesting that is deeper than Python's stack (RecursionError).
 READ_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """exceptions raised by contents that another program wrote, or that are damaged"""
 EMPTY_PLAN: JsonObject = {"plan": None, "front": [], "options": [], "knee": None, "system": None, "statistical": None}
@@ -83,7 +89,7 @@ def experiment_at(root: Path, relative: Path) -> Experiment | None:
         part in SKIPPED_FOLDERS or part.startswith(".") for part in relative.parts
     )
     folder = root / relative
-    with suppress(OSError, ValueError):  # removed meanwhile, not readable, or not a valid name
+    with suppress(OSError, ValueError):  # removed meanwhile, not readable, or a name with a null byte (ValueError)
         if not is_visited or not folder.is_dir() or folder.resolve() != root.resolve() / relative:
             return None
         return classify_folder(folder, {path.name for path in folder.iterdir()})
@@ -126,7 +132,7 @@ def try_load(kind: str, folder: Path, file: Path, read_content: Any) -> Experime
     try:
         return Experiment(kind=kind, path=folder, content=read_content(file), modified=modification_time(file))
     except (*READ_ERRORS, OSError) as error:
-        is_plain = isinstance(error, ValueError | OSError)
+        is_plain = isinstance(error, EquipoiseError | OSError)
         problem = str(error) if is_plain else f"cannot read {file}: it is not the file of a {kind} ({error!r})"
         return Experiment(kind=kind, path=folder, problem=problem, modified=modification_time(file))
 
@@ -174,7 +180,7 @@ def read_trials(folder: Path) -> list[Record]:
     """Read the records of trials, without those that are being written or damaged."""
     records = []
     for path in sorted(folder.glob("*.json")):
-        with suppress(ValueError, OSError):
+        with suppress(EquipoiseError, OSError):
             records.append(read_record(path))
     return records
 
@@ -200,8 +206,10 @@ def read_bundle_metadata(file: Path) -> JsonObject:
 
 
 def require_keys(value: Any, file: Path, *keys: str) -> JsonObject:
-    """Return a parsed JSON file that must be an object with these keys; raise ValueError if it is not."""
+    """Return a parsed JSON file that must be an object with these keys; refuse it if it is not."""
     if not isinstance(value, dict) or (missing := [name for name in keys if name not in value]):
         problem = f"it lacks {', '.join(missing)}" if isinstance(value, dict) else "it is not a JSON object"
-        raise ValueError(f"cannot read {file}: {problem}, so it was written by another program or damaged")
+        raise EquipoiseError(
+            "file-damaged", f"cannot read {file}: {problem}, so it was written by another program or damaged"
+        )
     return value

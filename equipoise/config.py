@@ -4,6 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from equipoise.errors import EquipoiseError
+
 OptimizerName = Literal["sgd", "adamw"]
 ScheduleName = Literal["constant", "cosine", "one-cycle"]
 Precision = Literal["fp32", "bf16", "fp64"]
@@ -92,17 +94,19 @@ class TrainConfig:
             self._require_at_least(name, minimum=0)
         for name, choices in (("optimizer", OptimizerName), ("schedule", ScheduleName), ("precision", Precision)):
             if (value := getattr(self, name)) not in get_args(choices):
-                raise ValueError(f"{name} must be one of {', '.join(get_args(choices))}, got {value!r}")
+                raise EquipoiseError(
+                    "option-choice", f"{name} must be one of {', '.join(get_args(choices))}, got {value!r}"
+                )
 
         if self.target is not None and not math.isfinite(self.target):
-            raise ValueError(f"target must be a finite number, got {self.target}")
+            raise EquipoiseError("option-range", f"target must be a finite number, got {self.target}")
         if self.seed >= 1 << 63:
-            raise ValueError(f"seed must be below 2**63, got {self.seed}")
+            raise EquipoiseError("option-range", f"seed must be below 2**63, got {self.seed}")
 
     def _require_at_least(self, name: str, minimum: int) -> None:
         value = getattr(self, name)
         if value is not None and not minimum <= value < math.inf:
-            raise ValueError(f"{name} must be a finite number of at least {minimum}, got {value}")
+            raise EquipoiseError("option-range", f"{name} must be a finite number of at least {minimum}, got {value}")
 
     @property
     def num_micro_batches(self) -> int:

@@ -23,6 +23,7 @@ ERROR_CODES = {
     "store-refused": "a request that the object store refuses for good",
     "package-missing": "an optional Python package that is not installed",
     "port-in-use": "a port on which another program listens",
+    "address-unusable": "a host or port on which this machine cannot listen",
     # workloads and models
     "workload-unknown": "a workload that does not exist",
     "workload-invalid": "a workload whose parts do not fit each other or the options",
@@ -30,6 +31,7 @@ ERROR_CODES = {
     "dataset-invalid": "a data set that cannot be used, such as too few images of a class",
     "model-unknown": "a model that does not exist",
     "model-invalid": "a model that does not take the images or return the scores",
+    "pretrained-unavailable": "pretrained weights that cannot be found or downloaded",
     "pretrained-mismatch": "pretrained weights that do not fit the model",
     "augment-invalid": "augmentation options out of range or unusable for the images",
     "images-invalid": "a batch of images of the wrong type or shape",
@@ -60,6 +62,7 @@ ERROR_CODES = {
     "verdict-mismatch": "a drift verdict on another bundle",
     "service-unavailable": "a service that does not answer as expected",
     "captures-empty": "a folder of captures without what is needed",
+    "capture-missing": "a capture that does not exist or is damaged",
     "capture-invalid": "a capture that cannot be stored",
     "labels-invalid": "labels that do not fit the captures",
     "class-unknown": "a class that the model does not have",
@@ -74,13 +77,13 @@ class EquipoiseError(ValueError):
     """Mistake that the user can mend: a sentence on the problem, what to do about it, and a code from `ERROR_CODES`."""
 
     def __init__(self, code: str, problem: str, remedy: str = "") -> None:
-        super().__init__(code, problem, remedy)  # all three, so that it can be pickled
+        super().__init__(f"{problem}; {remedy}" if remedy else problem)  # one argument, since tyro prints args[0]
         if code not in ERROR_CODES:
             raise KeyError(f"{code!r} is not in ERROR_CODES")
         self.code, self.problem, self.remedy = code, problem, remedy
 
-    def __str__(self) -> str:
-        return f"{self.problem}; {self.remedy}" if self.remedy else self.problem
+    def __reduce__(self) -> tuple[type[Self], tuple[str, str, str]]:
+        return type(self), (self.code, self.problem, self.remedy)
 
     def within(self, context: str) -> Self:
         """Return the same error with the place where it occurred in front, such as a row of a file."""

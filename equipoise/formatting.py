@@ -18,3 +18,8 @@ def pluralize(count: int, noun: str) -> str:
 def first_error_line(error: BaseException, otherwise: str = "") -> str:
     """Return the first line of an error's message; if it is empty, `otherwise` or the error's type."""
     return next(iter(str(error).strip().splitlines()), otherwise or type(error).__name__)
+
+
+def last_error_line(error: BaseException, otherwise: str = "") -> str:
+    """Return the last line of an error's message; if it is empty, `otherwise` or the error's type."""
+    return next(reversed(str(error).strip().splitlines()), otherwise or type(error).__name__).strip()

@@ -7,8 +7,8 @@ model that is no better. Only a model that passes is written to --out, and --lin
 
 An interrupted command publishes nothing: run it again, and it starts over.
 
-Exit status: 0 adapted, or nothing to do; 2 wrong options or files; 3 refused by the gate; 4 a person must act first;
-143 stopped.
+Exit status: 0 adapted, or nothing to do; 1 training failed; 2 wrong options or files; 3 refused by the gate; 4 a person
+must act first; 143 stopped.
 """
 
 import os
@@ -24,6 +24,7 @@ from equipoise.bundle.bundle import Bundle, load_bundle
 from equipoise.bundle.manifest import MANIFEST_FILE
 from equipoise.command_line import command
 from equipoise.drift.adaptation.workload import AdaptationRecipe, DriftCondition, build_bundle_facts
+from equipoise.errors import EquipoiseError
 from equipoise.storage.atomic import atomic_folder, read_json
 from jobs.cli.paths import require_capture_folder, validate_locations
 from jobs.publishing.adaptation import (
@@ -86,7 +87,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def roll_back_link(options: AdaptOptions) -> int:
     """Point the link back to the previous bundle and return the exit status."""
     if options.link is None:
-        raise ValueError("cannot roll back: --link is missing; give the link that the service watches")
+        raise EquipoiseError(
+            "option-missing", "cannot roll back: --link is missing", "give the link that the service watches"
+        )
     target = read_previous_target(options.link)
     if options.dry_run:
         print(f"dry run: {options.link} would point to {target}")
@@ -111,15 +114,17 @@ def adapt_bundle(options: AdaptOptions) -> int:
         return 4
     recipe = build_recipe(model, verdict, options.data)
     if recipe.drift == DriftCondition() and label_count < MIN_LABELS:
-        raise ValueError(
-            f"cannot adapt: the verdict gives no size for {verdict.cause}; label {MIN_LABELS} images or more"
+        raise EquipoiseError(
+            "adaptation-impossible",
+            f"cannot adapt: the verdict gives no size for {verdict.cause}",
+            f"label {MIN_LABELS} images or more",
         )
     print(describe_condition(recipe.drift, label_count))
     if options.dry_run:
         print("dry run: nothing was changed")
         return 0
     if options.out is None:
-        raise ValueError("cannot publish: --out is missing; give the folder for the new bundle")
+        raise EquipoiseError("option-missing", "cannot publish: --out is missing", "give the folder for the new bundle")
     return run_adaptation(options, model, recipe, verdict)
 
 
@@ -127,13 +132,15 @@ def validate_options(options: AdaptOptions) -> None:
     """Refuse options that would fail only after training."""
     for name, value in (("epochs", options.epochs), ("workers", options.workers)):
         if value < 1:
-            raise ValueError(f"--{name} must be at least 1, got {value}")
+            raise EquipoiseError("option-range", f"--{name} must be at least 1, got {value}")
     validate_locations(
         options.bundle, options.out, options.verdict, options.capture_dir, options.data, options.link, options.key
     )
     if options.bundle is None and options.link is None:
-        raise ValueError(
-            "no model to adapt: give --bundle with its bundle, or --link with the link the service watches"
+        raise EquipoiseError(
+            "option-missing",
+            "no model to adapt",
+            "give --bundle with its bundle, or --link with the link the service watches",
         )
     if options.out is not None:
         require_new_folder(options.out.absolute())
@@ -146,12 +153,18 @@ def validate_options(options: AdaptOptions) -> None:
 def require_new_folder(out: Path) -> None:
     """Refuse a folder that exists, cannot be created, or would lie inside a bundle."""
     if out.exists() or out.is_symlink():
-        raise ValueError(f"cannot create --out {out}: it already exists; choose another folder")
+        raise EquipoiseError("path-exists", f"cannot create --out {out}: it already exists", "choose another folder")
     parent = next(folder for folder in out.parents if folder.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK):
-        raise ValueError(f"cannot create --out {out}: {parent} is not a writable folder; choose another")
+        raise EquipoiseError(
+            "path-access", f"cannot create --out {out}: {parent} is not a writable folder", "choose another"
+        )
     if (out.parent / MANIFEST_FILE).exists():
-        raise ValueError(f"cannot create --out {out}: it would damage the bundle {out.parent}; choose another folder")
+        raise EquipoiseError(
+            "path-in-use",
+            f"cannot create --out {out}: it would damage the bundle {out.parent}",
+            "choose another folder",
+        )
 
 
 def load_verdict(options: AdaptOptions, model: Bundle) -> Verdict:
@@ -160,7 +173,11 @@ def load_verdict(options: AdaptOptions, model: Bundle) -> Verdict:
         return fetch_verdict(options.service, options.key, model)
     if options.verdict is not None and options.service is None:
         return read_verdict(options.verdict)
-    raise ValueError("cannot read a verdict: give either --service with the service's URL or --verdict with a file")
+    raise EquipoiseError(
+        "option-missing" if options.service is None else "option-conflict",
+        "cannot read a verdict",
+        "give either --service with the service's URL or --verdict with a file",
+    )
 
 
 def run_adaptation(options: AdaptOptions, model: Bundle, recipe: AdaptationRecipe, verdict: Verdict) -> int:

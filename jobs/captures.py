@@ -20,6 +20,7 @@ from equipoise.bundle.manifest import verify_bundle
 from equipoise.captures.capture import CAPTURE_POOLS
 from equipoise.captures.store import CaptureStore
 from equipoise.command_line import command
+from equipoise.errors import EquipoiseError
 from equipoise.storage.atomic import download_folder
 from jobs.cli.paths import require_capture_folder, validate_locations
 
@@ -76,9 +77,13 @@ def read_labels_csv(path: Path) -> str:
     try:
         return path.read_text("utf-8-sig")
     except OSError as error:
-        raise ValueError(f"cannot read --labels {path}: {error.strerror}; give a CSV of id,label") from None
+        raise EquipoiseError(
+            "path-access", f"cannot read --labels {path}: {error.strerror}", "give a CSV of id,label"
+        ) from None
     except UnicodeDecodeError:
-        raise ValueError(f"cannot read --labels {path}: it is not UTF-8 text; give a CSV of id,label") from None
+        raise EquipoiseError(
+            "file-damaged", f"cannot read --labels {path}: it is not UTF-8 text", "give a CSV of id,label"
+        ) from None
 
 
 def allowed_labels(captures: CaptureStore, bundle_location: str | None) -> list[str]:
@@ -87,8 +92,10 @@ def allowed_labels(captures: CaptureStore, bundle_location: str | None) -> list[
         return load_bundle_classes(bundle_location)
     names = list(dict.fromkeys(name for capture in captures.list_captures(limit=None) for name in capture["scores"]))
     if not names:
-        raise ValueError(
-            f"cannot label captures: {captures.location} holds none; give the folder that a service filled"
+        raise EquipoiseError(
+            "captures-empty",
+            f"cannot label captures: {captures.location} holds none",
+            "give the folder that a service filled",
         )
     return names
 

@@ -28,6 +28,7 @@ from equipoise.drift.diagnosis.dataset_verdict import build_verdict, compute_dat
 from equipoise.drift.diagnosis.stream_verdict import with_class_names
 from equipoise.drift.profiling.build_profile import LabelledOutputs, extract_features
 from equipoise.drift.reference.profile import ReferenceProfile, profile_from_arrays
+from equipoise.errors import EquipoiseError
 from equipoise.formatting import format_number
 from equipoise.images.png import encode_png
 from equipoise.images.thumbnails import make_thumbnail, reference_thumbnails
@@ -74,10 +75,12 @@ def check_image_folder(model: Bundle, image_folder: Path) -> dict[str, Any]:
     for path in paths:
         try:
             images[path] = model.preprocess([path])[0]
-        except ValueError as error:
+        except EquipoiseError as error:
             print(f"note: {error}; image skipped", file=sys.stderr)
     if not images:
-        raise ValueError(f"cannot check {image_folder}: none of its {len(paths)} images can be read")
+        raise EquipoiseError(
+            "image-undecodable", f"cannot check {image_folder}: none of its {len(paths)} images can be read"
+        )
     verdict = diagnose_images(model, torch.stack([*images.values()]))
     names = [path.relative_to(image_folder).as_posix() for path in images]
     moved = [names[index] for index in verdict.get("moved", [])]
@@ -99,11 +102,15 @@ def write_drift_report(options: CheckOptions, model: Bundle, verdict: dict[str, 
 def find_images(image_folder: Path) -> list[Path]:
     """Return the paths of the images below a folder, sorted."""
     if not image_folder.is_dir():
-        raise ValueError(f"cannot read --images {image_folder}: it is not a folder; give a folder of images")
+        raise EquipoiseError(
+            "path-kind", f"cannot read --images {image_folder}: it is not a folder", "give a folder of images"
+        )
     paths = sorted(path for path in image_folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
     if not paths:
-        raise ValueError(
-            f"cannot check --images {image_folder}: it holds no image ({', '.join(IMAGE_SUFFIXES)}); give another"
+        raise EquipoiseError(
+            "dataset-invalid",
+            f"cannot check --images {image_folder}: it holds no image ({', '.join(IMAGE_SUFFIXES)})",
+            "give another",
         )
     return paths
 
@@ -114,7 +121,7 @@ def diagnose_images(model: Bundle, images: Tensor) -> dict[str, Any]:
     _, features = predict_in_batches(model, images[:1])
     try:
         profile = profile_from_arrays(reference, len(model.classes), features.shape[1])
-    except ValueError as error:
+    except EquipoiseError as error:
         return build_verdict("unknown", str(error), len(images), None, [], None)
     verdict = diagnose_without_proof(model, profile, reference, images)
     proof = verify_by_inversion(model, profile, reference, images, verdict)

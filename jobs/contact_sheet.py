@@ -20,6 +20,7 @@ from torch import Tensor
 
 from equipoise.command_line import command
 from equipoise.config import TrainConfig
+from equipoise.errors import EquipoiseError
 from equipoise.images.augment import Augment
 from equipoise.storage.atomic import atomic_write
 from equipoise.workloads import Workload, load_workload
@@ -63,11 +64,17 @@ class ContactSheetOptions:
     """pixels per side of an image; the workload's own if not given"""
 
     def validate(self) -> None:
-        """Refuse values that are out of range."""
+        """Refuse values that are out of range, and an --out without a file name."""
+        if not self.out.name:
+            raise EquipoiseError(
+                "path-kind", f"cannot write --out {self.out}: it is a folder", "give a file such as sheet.png"
+            )
         for name, low, high in (("rows", 1, 200), ("columns", 1, 200), ("seed", 0, 2**31), ("image_size", 8, 1024)):
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
-                raise ValueError(f"--{name.replace('_', '-')} must be from {low} to {high}, got {value}")
+                raise EquipoiseError(
+                    "option-range", f"--{name.replace('_', '-')} must be from {low} to {high}, got {value}"
+                )
 
 
 @command()
@@ -103,9 +110,10 @@ def has_augmentation(augment: Augment) -> bool:
 def render_scene_grid(options: ContactSheetOptions) -> Tensor:
     """Return rendered images, one scene setting per column: (rows, columns, channels, height, width)."""
     if options.workload not in PRODUCTS_BY_WORKLOAD:
-        raise ValueError(
-            f"cannot use --scene-setting with --workload {options.workload}: it is not rendered; "
-            f"choose {' or '.join(PRODUCTS_BY_WORKLOAD)}"
+        raise EquipoiseError(
+            "option-conflict",
+            f"cannot use --scene-setting with --workload {options.workload}: it is not rendered",
+            f"choose {' or '.join(PRODUCTS_BY_WORKLOAD)}",
         )
     products = PRODUCTS_BY_WORKLOAD[options.workload]
     scenes = [

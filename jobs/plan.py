@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import tyro
 
 from equipoise.command_line import command
+from equipoise.errors import EquipoiseError
 from equipoise.planning.document import PlanRequest, build_plan_document, read_request
 from equipoise.planning.measurements import COUNT_COLUMN, MAX_COUNT
 from equipoise.planning.plan import ClusterShape
@@ -29,7 +30,9 @@ def parse_duration(text: str) -> float:
     match = re.fullmatch(r"([0-9]+\.?[0-9]*(?:e[+-]?[0-9]+)?)\s*([smhd]?)", text)
     value = float(match[1]) * SECONDS_PER_UNIT[match[2] or "s"] if match else 0.0
     if not 0 < value < float("inf"):
-        raise ValueError(f"cannot parse the duration {text!r}: give a time such as 90s, 15m or 2h")
+        raise EquipoiseError(
+            "option-format", f"cannot parse the duration {text!r}", "give a time such as 90s, 15m or 2h"
+        )
     return value
 
 
@@ -37,7 +40,7 @@ def parse_dollars(flag: str, text: str) -> float:
     """Parse an amount such as `40usd` or `40` and return it in dollars."""
     match = re.fullmatch(r"\$?([0-9]+(?:\.[0-9]+)?)\s*(usd)?", text.lower())
     if not match or not 0 < float(match[1]) < float("inf"):
-        raise ValueError(f"{flag} must be an amount such as 40usd, got {text[:40]!r}")
+        raise EquipoiseError("option-format", f"{flag} must be an amount such as 40usd, got {text[:40]!r}")
     return float(match[1])
 
 
@@ -45,8 +48,10 @@ def parse_cluster_shape(text: str) -> ClusterShape:
     """Parse a cluster shape such as `4x16`: nodes x workers of all nodes."""
     match = re.fullmatch(r"([1-9][0-9]{0,8})x([1-9][0-9]{0,8})", text)
     if not match or int(match[1]) > int(match[2]):
-        raise ValueError(
-            f"cannot parse the cluster shape {text!r}: give nodes x workers such as 4x16, at least one worker per node"
+        raise EquipoiseError(
+            "option-format",
+            f"cannot parse the cluster shape {text!r}",
+            "give nodes x workers such as 4x16, at least one worker per node",
         )
     return ClusterShape(int(match[1]), int(match[2]))
 
@@ -78,16 +83,22 @@ class PlanOptions:
     def validate(self) -> None:
         """Refuse options that do not fit together or are out of range."""
         if self.system is None and self.statistical is None:
-            raise ValueError("cannot plan without measurements: give --system, --statistical or both")
+            raise EquipoiseError(
+                "option-missing", "cannot plan without measurements", "give --system, --statistical or both"
+            )
         if self.exchange and not self.system:
-            raise ValueError("cannot use --exchange alone: it refines the step times of --system; give both")
+            raise EquipoiseError(
+                "option-missing", "cannot use --exchange alone: it refines the step times of --system", "give both"
+            )
         if (self.budget is None) != (self.price is None):
-            raise ValueError(
-                "--budget and --price belong together: give the amount to spend and the price of a worker-hour"
+            raise EquipoiseError(
+                "option-missing",
+                "--budget and --price belong together",
+                "give the amount to spend and the price of a worker-hour",
             )
         for batch in self.predict_batch:
             if not 1 <= batch <= MAX_COUNT:
-                raise ValueError(f"global batches must be {COUNT_COLUMN.description}, got {batch}")
+                raise EquipoiseError("option-range", f"global batches must be {COUNT_COLUMN.description}, got {batch}")
 
     def request(self) -> PlanRequest:
         """Read the tables and add the limits that the plan must keep."""

@@ -14,6 +14,7 @@ from typing import Annotated
 import tyro
 
 from equipoise.command_line import command
+from equipoise.errors import EquipoiseError
 from equipoise.formatting import pluralize
 from equipoise.runs.listing import RecordListing, list_records
 from equipoise.storage.atomic import atomic_write
@@ -43,9 +44,13 @@ def main() -> int:
 def report_records(options: RecordsOptions) -> None:
     """Print the records or write them to a CSV, and name damaged files on stderr."""
     if not options.folder.is_dir():
-        raise ValueError(f"cannot list {options.folder}: it is not a folder; give one that holds runs or sweeps")
+        raise EquipoiseError(
+            "path-kind", f"cannot list {options.folder}: it is not a folder", "give one that holds runs or sweeps"
+        )
     if options.out and options.out.is_dir():
-        raise ValueError(f"cannot write --out {options.out}: it is a folder; give a file such as records.csv")
+        raise EquipoiseError(
+            "path-kind", f"cannot write --out {options.out}: it is a folder", "give a file such as records.csv"
+        )
     records = list_records(options.folder)
     if options.out:
         write_records_csv(records, options.out)
@@ -61,7 +66,9 @@ def write_records_csv(records: RecordListing, out: Path) -> None:
         with atomic_write(out) as temporary:
             records.rows.to_csv(temporary, index=False)
     except OSError as error:
-        raise ValueError(f"cannot write --out {out}: {error.strerror}; give another file") from error
+        raise EquipoiseError(
+            "path-access", f"cannot write --out {out}: {error.strerror}", "give another file"
+        ) from error
     print(f"{pluralize(len(records.rows), 'record')} in {out}")
 
 

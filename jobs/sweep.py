@@ -21,6 +21,7 @@ from dashboards.experiments import load_experiment
 from dashboards.reports import write_pages
 from equipoise.command_line import command
 from equipoise.config import OptimizerName, Precision, TrainConfig
+from equipoise.errors import EquipoiseError
 from equipoise.planning.search import UNBOUNDED_LR, GridSearch, LrBounds, Search
 from equipoise.planning.step_time_fit import fit_step_time
 from equipoise.runs.folder import claim_run_folder, require_same_config, require_writable
@@ -119,7 +120,7 @@ class SweepOptions:
         """Return the batch sizes per worker, each twice the one before."""
         match = re.fullmatch(r"([1-9][0-9]{0,8}):([1-9][0-9]{0,8})", self.batch_size)
         if not match or int(match[1]) > int(match[2]):
-            raise ValueError(f"batch-size must be MIN:MAX such as 8:512, got {self.batch_size!r}")
+            raise EquipoiseError("option-format", f"batch-size must be MIN:MAX such as 8:512, got {self.batch_size!r}")
         smallest, largest = int(match[1]), int(match[2])
         return [smallest * 2**k for k in range(int(math.log2(largest / smallest)) + 1)]
 
@@ -130,9 +131,10 @@ class SweepOptions:
             for n in sorted(set(self.workers))
         }
         if not any(batches_by_workers.values()):
-            raise ValueError(
-                f"no --batch-size of {self.batch_size} fits the {max_global_batch} training examples: "
-                "choose smaller ones"
+            raise EquipoiseError(
+                "option-range",
+                f"no --batch-size of {self.batch_size} fits the {max_global_batch} training examples",
+                "choose smaller ones",
             )
         return {workers: batches for workers, batches in batches_by_workers.items() if batches}
 
@@ -146,7 +148,9 @@ class SweepOptions:
             return numbers[0], UNBOUNDED_LR
         if len(numbers) == 2 and 0 < numbers[0] <= numbers[1] < math.inf:
             return math.sqrt(numbers[0] * numbers[1]), (numbers[0], numbers[1])
-        raise ValueError(f"lr must be a number above 0 such as 0.05, or MIN:MAX such as 0.01:0.5, got {self.lr!r}")
+        raise EquipoiseError(
+            "option-format", f"lr must be a number above 0 such as 0.05, or MIN:MAX such as 0.01:0.5, got {self.lr!r}"
+        )
 
     def trial_deadline(self, start: float, now: float) -> float:
         """Return the Unix time at which trials end: the sweep began at `start` and has timed its steps by `now`."""
@@ -155,13 +159,15 @@ class SweepOptions:
     def validate(self) -> None:
         """Refuse options that make no valid sweep."""
         if not self.workers or min(self.workers) < 1:
-            raise ValueError(f"workers must be numbers of at least 1, got {self.workers}")
+            raise EquipoiseError("option-range", f"workers must be numbers of at least 1, got {self.workers}")
         if not 1 <= self.seeds <= MAX_SEEDS:
-            raise ValueError(f"seeds must be from 1 to {MAX_SEEDS:,}, got {self.seeds}")
+            raise EquipoiseError("option-range", f"seeds must be from 1 to {MAX_SEEDS:,}, got {self.seeds}")
         last_seed = self.seed + CONFIRMATION_SEED_OFFSET + MAX_SEEDS
         TrainConfig(workload=self.workload, seed=last_seed)  # refuses one that is too large
         if not 0 < self.budget_seconds < math.inf:
-            raise ValueError(f"budget-seconds must be a finite number above 0, got {self.budget_seconds}")
+            raise EquipoiseError(
+                "option-range", f"budget-seconds must be a finite number above 0, got {self.budget_seconds}"
+            )
 
 
 @command(on_store_failure=RESUME_HINT)
@@ -257,9 +263,10 @@ def run_search(
     trials = trials.sort_values(FINISHED_TRIAL_COLUMNS[:3])
     if len(trials) < 2:
         count = "no trial" if trials.empty else "one trial"
-        remedy = "give a larger --budget-seconds, finished trials are not repeated"
-        raise ValueError(
-            f"cannot fit a curve: {count} ended within {options.budget_seconds:g} s and two are needed; {remedy}"
+        raise EquipoiseError(
+            "measurements-missing",
+            f"cannot fit a curve: {count} ended within {options.budget_seconds:g} s and two are needed",
+            "give a larger --budget-seconds, finished trials are not repeated",
         )
     print(f"{len(trials)} trials, {int(trials.reached.sum())} of them reached the target", flush=True)
     if sweep_trials.train_seconds:

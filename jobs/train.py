@@ -13,6 +13,7 @@ import tyro
 
 from equipoise.command_line import STOPPED, command, describe_os_error
 from equipoise.config import TrainConfig
+from equipoise.errors import EquipoiseError
 from equipoise.runs.folder import load_finished_run
 from equipoise.runs.record import Record, mean_noise_scale
 from jobs.cli.paths import PathOrUrl, validate_locations
@@ -34,7 +35,10 @@ class WorkerRange(int):
         workers = cls(maximum)
         workers.min_workers = int(minimum or maximum)
         if not 1 <= workers.min_workers <= workers:
-            raise ValueError(f"workers must be at least 1, and the first number of a range the smaller one, got {text}")
+            raise EquipoiseError(
+                "option-range",
+                f"workers must be at least 1, and the first number of a range the smaller one, got {text}",
+            )
         return workers
 
 

@@ -41,7 +41,11 @@ class AppSettings(ReplicaSettings):
     def require_replica_bounds(self) -> Self:
         """Refuse a maximum number of replicas below the minimum."""
         if self.max_replicas is not None and self.max_replicas < self.replicas:
-            raise ValueError(f"max_replicas={self.max_replicas} is below replicas={self.replicas}: raise or omit it")
+            raise EquipoiseError(
+                "option-conflict",
+                f"max_replicas={self.max_replicas} is below replicas={self.replicas}",
+                "raise or omit it",
+            )
         return self
 
 
@@ -95,7 +99,7 @@ def build_application(app_settings: AppSettings) -> Application:
         spec = ModelSpec.model_validate({"bundle": make_absolute(app_settings.bundle), "engine": app_settings.engine})
         model_specs[manifest["name"]] = spec.model_dump()
     if not model_specs and not ray.is_initialized():  # in YAML they may be given under user_config
-        raise ValueError("there is nothing to serve: give bundle=FOLDER")
+        raise EquipoiseError("option-missing", "there is nothing to serve", "give bundle=FOLDER")
     settings = ReplicaSettings(**app_settings.model_dump(include=set(ReplicaSettings.model_fields)))
     settings.read_api_keys()  # refuse unusable files here, not on a replica
     settings.require_tls()

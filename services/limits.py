@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from equipoise.errors import EquipoiseError
+
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
@@ -25,4 +27,4 @@ class Limits:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             if not value > 0:
-                raise ValueError(f"limit {name} must be above 0, got {value}")
+                raise EquipoiseError("option-range", f"limit {name} must be above 0, got {value}")

@@ -69,7 +69,9 @@ def validate_settings(args: dict[str, Any]) -> PagesSettings:
     except OSError:
         is_folder = False
     if not is_folder:
-        raise ValueError(f"runs={settings.runs} is not a folder: give the folder that holds the runs")
+        raise EquipoiseError(
+            "path-kind", f"runs={settings.runs} is not a folder", "give the folder that holds the runs"
+        )
     settings.read_api_keys()
     settings.require_tls()
     return settings

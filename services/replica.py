@@ -13,8 +13,11 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
 
+from pydantic import ValidationError
+
 from equipoise.bundle.manifest import MANIFEST_FILE
 from equipoise.captures.store import CaptureStore
+from equipoise.errors import EquipoiseError
 from equipoise.storage.atomic import file_fingerprint
 from services.http.server import HttpServer
 from services.monitoring.capture_sampler import CaptureSampler
@@ -72,8 +75,12 @@ class Replica:
         async with self.swap_lock:
             try:
                 self.model_specs = {name: ModelSpec(**spec) for name, spec in user_config.items()}
-            except (TypeError, ValueError) as error:
-                self._reject_swap(f"user_config must map the name of each model to its bundle: {error}")
+            except (
+                TypeError,
+                ValidationError,
+            ) as error:  # not a mapping; or wrong keys or values
+                problem = f"user_config must map the name of each model to its bundle: {error}"
+                self._reject_swap(EquipoiseError("option-format", problem))
             else:
                 await asyncio.to_thread(self._apply_specs)
         if not self.background_tasks:
@@ -108,18 +115,18 @@ class Replica:
             return
         try:
             self.application.model_registry.apply_specs(self.model_specs)
-        except ValueError as error:  # the present bundles continue to answer
-            self._reject_swap(str(error))
+        except EquipoiseError as error:  # the present bundles continue to answer
+            self._reject_swap(error)
             return
         self.application.model_registry.load_error = None
         self.metrics.bundle_swaps.labels("done").inc()
 
-    def _reject_swap(self, reason: str) -> None:
-        """Log that no bundle was swapped; raise ValueError if the replica has no bundle yet."""
+    def _reject_swap(self, error: EquipoiseError) -> None:
+        """Log that no bundle was swapped; raise the error if the replica has no bundle yet."""
         if self.application is None:
-            raise ValueError(reason)
-        self.application.model_registry.load_error = reason
-        logger.error("no bundle was swapped: %s", reason)
+            raise error
+        self.application.model_registry.load_error = str(error)
+        logger.error("no bundle was swapped: %s", error)
         self.metrics.bundle_swaps.labels("refused").inc()
 
     def record_autoscaling_stats(self) -> dict[str, float]:

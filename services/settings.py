@@ -9,8 +9,11 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from equipoise.errors import EquipoiseError
 from equipoise.storage.directory import open_directory
 from services.limits import Limits
+
+WRITE_KEYS_REMEDY = "write one API key per line into it"
 
 
 class ListenSettings(BaseModel):
@@ -34,7 +37,7 @@ class ListenSettings(BaseModel):
         """Require API keys when other machines can reach the service."""
         if not is_loopback(self.host) and self.api_keys_file is None:
             remedy = "give api_keys_file=FILE with one API key per line, or keep to 127.0.0.1"
-            raise ValueError(f"host {self.host} is open to other machines: {remedy}")
+            raise EquipoiseError("option-missing", f"host {self.host} is open to other machines", remedy)
         return self
 
     @field_validator("api_keys_file", "certfile", "keyfile")
@@ -46,13 +49,15 @@ class ListenSettings(BaseModel):
     def require_tls(self) -> None:
         """Refuse a certificate without a key, a key without a certificate, and files that TLS cannot use."""
         if (self.certfile is None) != (self.keyfile is None):
-            raise ValueError("TLS needs certfile=FILE and keyfile=FILE: give both, or none")
+            raise EquipoiseError("option-missing", "TLS needs certfile=FILE and keyfile=FILE", "give both, or none")
         if self.certfile and self.keyfile:
             try:
                 ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(self.certfile, self.keyfile)
             except (OSError, ssl.SSLError) as error:
                 reason = f"cannot use certfile={self.certfile} and keyfile={self.keyfile}: {error}"
-                raise ValueError(f"{reason}; give a certificate chain and its key in PEM format") from None
+                raise EquipoiseError(
+                    "tls-invalid", reason, "give a certificate chain and its key in PEM format"
+                ) from None
 
     def read_api_keys(self) -> tuple[str, ...]:
         """Read the API keys; return an empty tuple if the service requires none."""
@@ -60,15 +65,17 @@ class ListenSettings(BaseModel):
             return ()
         path = Path(self.api_keys_file)
         if not path.is_file():
-            raise ValueError(f"api_keys_file={path} is not a file: write one API key per line into it")
+            raise EquipoiseError("path-kind", f"api_keys_file={path} is not a file", WRITE_KEYS_REMEDY)
         if path.stat().st_mode & (0o007 if is_root_owned_secret(path) else 0o077):
-            raise ValueError(f"api_keys_file={path} can be read by others: chmod 600 {path}")
+            raise EquipoiseError("file-permissions", f"api_keys_file={path} can be read by others", f"chmod 600 {path}")
         try:
             keys = tuple(line.strip() for line in path.read_text("utf-8").splitlines() if line.strip())
         except UnicodeDecodeError:
-            raise ValueError(f"api_keys_file={path} is not a text file: write one API key per line into it") from None
+            raise EquipoiseError(
+                "file-damaged", f"api_keys_file={path} is not a text file", WRITE_KEYS_REMEDY
+            ) from None
         if not keys:
-            raise ValueError(f"api_keys_file={path} holds no key: write one API key per line into it")
+            raise EquipoiseError("file-damaged", f"api_keys_file={path} holds no key", WRITE_KEYS_REMEDY)
         return keys
 
 
@@ -106,17 +113,25 @@ class ReplicaSettings(ListenSettings):
     def reject_state_url(cls, path: str | None) -> str | None:
         """Refuse a URL: the monitor appends to its journal, which object stores do not support."""
         if path and "://" in path:
-            raise ValueError("give a folder on a disk that all nodes share; a URL is not supported")
+            raise EquipoiseError(
+                "store-unsupported", "give a folder on a disk that all nodes share; a URL is not supported"
+            )
         return path
 
     @field_validator("webhook")
     @classmethod
     def check_webhook_url(cls, url: str | None) -> str | None:
         """Refuse an invalid webhook URL now; errors of later requests would show parts of it in the log."""
-        parts = urlsplit(url or "http://host")
+        try:
+            parts = urlsplit(url or "http://host")
+            has_host_only = "@" not in parts.netloc and bool(parts.hostname) and parts.port != 0
+        except ValueError as error:  # urllib's, for a port that is not a number or an unfinished [address]
+            raise EquipoiseError("url-format", str(error)) from None
         plain = (url or "").isascii() and (url or "").isprintable() and " " not in (url or "")
-        if "@" in parts.netloc or not parts.hostname or parts.port == 0 or not plain:
-            raise ValueError("give a URL with a host and without a user, such as https://example.org/drift")
+        if not has_host_only or not plain:
+            raise EquipoiseError(
+                "url-format", "give a URL with a host and without a user, such as https://example.org/drift"
+            )
         return url
 
     @field_validator("access_log", "state_dir")
@@ -131,7 +146,9 @@ class ReplicaSettings(ListenSettings):
             try:
                 Path(self.access_log).open("a").close()
             except OSError as error:
-                raise ValueError(f"cannot write to access_log={self.access_log}: {error.strerror}") from None
+                raise EquipoiseError(
+                    "path-access", f"cannot write to access_log={self.access_log}: {error.strerror}"
+                ) from None
 
     def require_usable_folders(self) -> None:
         """Refuse a state folder that cannot be written, and a capture URL of an unknown kind of store."""
@@ -141,7 +158,9 @@ class ReplicaSettings(ListenSettings):
                 (Path(self.state_dir) / f".{os.getpid()}").touch()
                 (Path(self.state_dir) / f".{os.getpid()}").unlink()
             except OSError as error:
-                raise ValueError(f"cannot write to state_dir={self.state_dir}: {error.strerror}") from None
+                raise EquipoiseError(
+                    "path-access", f"cannot write to state_dir={self.state_dir}: {error.strerror}"
+                ) from None
         if self.capture_dir:
             open_directory(self.capture_dir)
 
@@ -150,7 +169,7 @@ def is_loopback(host: str) -> bool:
     """Return whether an address can be reached from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
-    except ValueError:
+    except ValueError:  # ipaddress's, for a name
         return host == "localhost"
 
 

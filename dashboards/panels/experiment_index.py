@@ -91,7 +91,7 @@ def format_modified(seconds: float) -> str:
     """Format seconds since 1970 as date and time in UTC; an empty string if out of the calendar's range."""
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
-    except (ValueError, OverflowError, OSError):
+    except (ValueError, OverflowError, OSError):  # datetime's, for a year or a number out of its range
         return ""
 
 

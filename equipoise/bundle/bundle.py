@@ -17,6 +17,7 @@ from torch import Tensor
 
 from equipoise.bundle.engines import ENGINES
 from equipoise.bundle.manifest import REFERENCE_FILE, parse_input_shape, parse_temperature, verify_bundle
+from equipoise.errors import EquipoiseError
 from equipoise.images.decode import PILLOW_MODES, load_image
 from equipoise.images.png import PILLOW_ERRORS
 from equipoise.storage.atomic import download_folder
@@ -53,8 +54,10 @@ class Bundle:
         self.temperature = parse_temperature(self.manifest)
         self.engine_name = engine_name or self.manifest["engine"].get("name")
         if not isinstance(self.engine_name, str) or self.engine_name not in ENGINES:
-            raise ValueError(
-                f"cannot load {folder}: unknown engine {self.engine_name!r}; choose one of: {', '.join(ENGINES)}"
+            raise EquipoiseError(
+                "engine-unknown",
+                f"cannot load {folder}: unknown engine {self.engine_name!r}",
+                f"choose one of: {', '.join(ENGINES)}",
             )
         try:
             self.run_engine = ENGINES[self.engine_name](folder)
@@ -63,16 +66,21 @@ class Bundle:
                     *self.run_engine(torch.zeros(count, *self.shape, dtype=torch.uint8)), count, len(self.classes)
                 )
         except Exception as error:  # an engine may raise anything for a program that does not fit the manifest
+            kind = "" if isinstance(error, EquipoiseError) else f"{type(error).__name__}: "
             reason = next(iter(str(error).strip().splitlines()), "")
-            raise ValueError(f"cannot run {folder}: {type(error).__name__}: {reason}; publish it again") from error
+            raise EquipoiseError(
+                "bundle-invalid", f"cannot run {folder}: {kind}{reason}", "publish it again"
+            ) from error
 
     def predict(self, pictures: Tensor) -> Prediction:
         """Return labels, scores and features of uint8 images (n, channels, height, width)."""
         expected = f"{self.name} takes a batch of uint8 images (n, {', '.join(map(str, self.shape))})"
         if not isinstance(pictures, Tensor):
-            raise ValueError(f"{expected}, got {type(pictures).__name__}: make a tensor with `preprocess`")
+            raise EquipoiseError(
+                "images-invalid", f"{expected}, got {type(pictures).__name__}", "make a tensor with `preprocess`"
+            )
         if pictures.dtype != torch.uint8 or tuple(pictures.shape[1:]) != self.shape or pictures.ndim != 4:
-            raise ValueError(f"{expected}, got {pictures.dtype} {tuple(pictures.shape)}")
+            raise EquipoiseError("images-invalid", f"{expected}, got {pictures.dtype} {tuple(pictures.shape)}")
         logits, features = self.run_engine(pictures)
         labels = [self.classes[index] for index in logits.argmax(1).tolist()]
         return Prediction(labels, self.probabilities(logits), features)
@@ -84,13 +92,17 @@ class Bundle:
     def preprocess(self, sources: Sequence[str | Path | bytes]) -> Tensor:
         """Decode photographs, given as paths or bytes, into the uint8 batch that `predict` takes."""
         if self.shape[0] not in PILLOW_MODES:
-            raise ValueError(
+            raise EquipoiseError(
+                "images-invalid",
                 f"cannot decode photographs for {self.name}: it takes {self.shape[0]} channels and photographs have 1 "
-                "or 3; give tensors"
+                "or 3",
+                "give tensors",
             )
         if isinstance(sources, str | Path | bytes):
-            raise ValueError(
-                f"cannot decode photographs for {self.name}: got one {type(sources).__name__}; give a list"
+            raise EquipoiseError(
+                "images-invalid",
+                f"cannot decode photographs for {self.name}: got one {type(sources).__name__}",
+                "give a list",
             )
         images = torch.empty(len(sources), *self.shape, dtype=torch.uint8)
         for index, source in enumerate(sources):
@@ -99,8 +111,10 @@ class Bundle:
                 images[index] = load_image(file, self.shape)
             except PILLOW_ERRORS as error:
                 name = f"image {index}" if isinstance(source, bytes) else str(source)
-                raise ValueError(
-                    f"cannot read {name}: {error}; give PNG, JPEG, WebP or another common format"
+                raise EquipoiseError(
+                    "image-undecodable",
+                    f"cannot read {name}: {error}",
+                    "give PNG, JPEG, WebP or another common format",
                 ) from None
         return images
 
@@ -110,11 +124,11 @@ class Bundle:
         try:
             with zipfile.ZipFile(path) as archive:
                 if sum(member.file_size for member in archive.infolist()) > MAX_REFERENCE_BYTES:
-                    raise ValueError(f"it decompresses to more than {MAX_REFERENCE_BYTES} bytes")
+                    raise EquipoiseError("bundle-invalid", f"it decompresses to more than {MAX_REFERENCE_BYTES} bytes")
             with np.load(path, allow_pickle=False) as arrays:
                 return dict(arrays)
         except (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile) as error:
-            raise ValueError(f"cannot read {path}: {error}; publish the bundle again") from None
+            raise EquipoiseError("bundle-invalid", f"cannot read {path}: {error}", "publish the bundle again") from None
 
 
 def load_bundle(path: str | Path, engine_name: str | None = None) -> Bundle:
@@ -126,10 +140,11 @@ def validate_output(logits: Any, features: Any, image_count: int, class_count: i
     """Refuse an engine's output unless it is finite scores and features of `image_count` images."""
     for name, value, width in (("scores", logits, class_count), ("features", features, None)):
         if not isinstance(value, Tensor) or not value.is_floating_point() or value.ndim != 2:
-            raise ValueError(f"its {name} are not a two-dimensional tensor of floats")
+            raise EquipoiseError("bundle-invalid", f"its {name} are not a two-dimensional tensor of floats")
         if len(value) != image_count or (width is not None and value.shape[1] != width):
-            raise ValueError(
-                f"for {image_count} images and {class_count} classes it returns {name} of shape {tuple(value.shape)}"
+            raise EquipoiseError(
+                "bundle-invalid",
+                f"for {image_count} images and {class_count} classes it returns {name} of shape {tuple(value.shape)}",
             )
         if not torch.isfinite(value).all():
-            raise ValueError(f"its {name} are not all finite")
+            raise EquipoiseError("bundle-invalid", f"its {name} are not all finite")

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from equipoise.bundle.engines import Engine
+from equipoise.errors import EquipoiseError
 
 BENCHMARK_BATCH_SIZES = (1, 8)
 ENGINE_TIMING_ROUNDS = 7
@@ -101,9 +102,10 @@ def select_engine(results: list[EngineResult]) -> tuple[str, str]:
     times = {result.engine: result.seconds for result in results if result.seconds and result.agrees}
     if BASELINE_ENGINE not in times:
         [eager] = [result for result in results if result.engine == BASELINE_ENGINE]
-        raise ValueError(
+        raise EquipoiseError(
+            "export-failed",
             f"cannot publish the model: its exported program does not predict what the model predicts "
-            f"({eager.why_not or eager.error})"
+            f"({eager.why_not or eager.error})",
         )
     baseline = times[BASELINE_ENGINE]
     candidates = {

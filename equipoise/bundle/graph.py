@@ -15,6 +15,8 @@ from torch import Tensor, fx, nn
 from torch.export import Dim, ExportedProgram
 from torch.export.graph_signature import InputKind
 
+from equipoise.errors import EquipoiseError
+
 TORCH_TYPE_NAMES: dict[type, str] = {
     torch.dtype: "dtype",
     torch.device: "device",
@@ -98,7 +100,11 @@ def operator_name(target: Any) -> str:
     for name, function in SIZE_ARITHMETIC.items():
         if target is function:
             return name
-    raise ValueError(f"cannot store the model in a bundle: it uses {target}; use only common operators of PyTorch")
+    raise EquipoiseError(
+        "export-failed",
+        f"cannot store the model in a bundle: it uses {target}",
+        "use only common operators of PyTorch",
+    )
 
 
 def encode_argument(value: Any, node_indices: Mapping[fx.Node, int]) -> Any:
@@ -112,7 +118,10 @@ def encode_argument(value: Any, node_indices: Mapping[fx.Node, int]) -> Any:
     for kind, name in TORCH_TYPE_NAMES.items():
         if isinstance(value, kind):
             return {name: str(value).removeprefix("torch.")}
-    raise ValueError(f"cannot store the model in a bundle: it calls an operator with {value!r}, which has no JSON form")
+    raise EquipoiseError(
+        "export-failed",
+        f"cannot store the model in a bundle: it calls an operator with {value!r}, which has no JSON form",
+    )
 
 
 class Program:
@@ -139,15 +148,18 @@ def load_program(instructions: Any, weights: Mapping[str, Tensor]) -> Program:
         built = [build_instruction(instruction, weights) for instruction in instructions]
         uses = [sorted(set(find_result_indices(instruction))) for instruction in instructions]
     except (KeyError, IndexError, TypeError, AttributeError, RuntimeError, RecursionError) as error:
-        raise ValueError(
-            f"cannot load the bundle's program: {type(error).__name__}: {error}; publish it again"
+        raise EquipoiseError(
+            "bundle-invalid", f"cannot load the bundle's program: {type(error).__name__}: {error}", "publish it again"
         ) from None
     if not instructions or "output" not in instructions[-1] or sum("input" in step for step in instructions) != 1:
-        raise ValueError("cannot load the bundle's program: it must have one input and end with an output")
+        raise EquipoiseError(
+            "bundle-invalid", "cannot load the bundle's program: it must have one input and end with an output"
+        )
     for index, used in enumerate(uses):
         if used and not 0 <= used[0] <= used[-1] < index:
-            raise ValueError(
-                f"cannot load the bundle's program: step {index} uses a result that is not computed before it"
+            raise EquipoiseError(
+                "bundle-invalid",
+                f"cannot load the bundle's program: step {index} uses a result that is not computed before it",
             )
     last_use = {result: index for index, used in enumerate(uses) for result in used}
     return Program(
@@ -206,10 +218,14 @@ def lookup_operator(name: str) -> Callable[..., Any]:
         return partial(apply_size_arithmetic, name)
     base, _, overload = name.partition(".")
     if base.removesuffix("_") not in ALLOWED_OPERATORS:
-        raise ValueError(f"cannot load the bundle's program: the operator {name!r} is not allowed in this version")
+        raise EquipoiseError(
+            "bundle-invalid", f"cannot load the bundle's program: the operator {name!r} is not allowed in this version"
+        )
     overloaded: Any = getattr(getattr(torch.ops.aten, base), overload)
     if not isinstance(overloaded, torch._ops.OpOverload):
-        raise ValueError(f"cannot load the bundle's program: there is no operator {name!r} in PyTorch")
+        raise EquipoiseError(
+            "bundle-invalid", f"cannot load the bundle's program: there is no operator {name!r} in PyTorch"
+        )
     return overloaded
 
 
@@ -218,13 +234,18 @@ def apply_size_arithmetic(name: str, *values: Any) -> Any:
     if name == "getitem":
         results, index = values
         if not isinstance(results, list | tuple) or not isinstance(index, int):
-            raise ValueError("cannot run the bundle's program: getitem needs a list of results and an integer index")
+            raise EquipoiseError(
+                "bundle-invalid",
+                "cannot run the bundle's program: getitem needs a list of results and an integer index",
+            )
         return results[index]
     if not all(isinstance(value, int | float) for value in values):
-        raise ValueError(f"cannot run the bundle's program: {name} needs numbers")
+        raise EquipoiseError("bundle-invalid", f"cannot run the bundle's program: {name} needs numbers")
     result = SIZE_ARITHMETIC[name](*values)
     if abs(result) > MAX_COMPUTED_SIZE:
-        raise ValueError(f"cannot run the bundle's program: it computes a size above {MAX_COMPUTED_SIZE}")
+        raise EquipoiseError(
+            "bundle-invalid", f"cannot run the bundle's program: it computes a size above {MAX_COMPUTED_SIZE}"
+        )
     return result
 
 
@@ -237,11 +258,13 @@ def decode_argument(value: Any) -> Any:
     [(kind, content)] = value.items()
     if kind == "step":
         if not isinstance(content, int) or isinstance(content, bool):
-            raise ValueError(f"cannot load the bundle's program: {content!r} is not the index of a step")
+            raise EquipoiseError(
+                "bundle-invalid", f"cannot load the bundle's program: {content!r} is not the index of a step"
+            )
         return ResultRef(content)
     if kind == "device":
         return torch.device("cpu") if content == "cpu" else torch.device(content)
     constant = getattr(torch, content)
     if kind not in TORCH_TYPE_NAMES.values() or TORCH_TYPE_NAMES.get(type(constant)) != kind:
-        raise ValueError(f"cannot load the bundle's program: {content!r} is not a {kind}")
+        raise EquipoiseError("bundle-invalid", f"cannot load the bundle's program: {content!r} is not a {kind}")
     return constant

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from equipoise.bundle.engines import PROGRAM_FILE, WEIGHTS_FILE
+from equipoise.errors import EquipoiseError
 from equipoise.storage.atomic import read_json, write_json
 
 BUNDLE_SCHEMA_VERSION = 1
@@ -34,37 +35,55 @@ def verify_bundle(folder: Path) -> dict[str, Any]:
     try:
         has_manifest = (folder / MANIFEST_FILE).is_file()
     except OSError as error:  # a name that is too long for the file system
-        raise ValueError(f"{str(folder)[:80]} is not a bundle ({error.strerror})") from None
+        raise EquipoiseError("bundle-missing", f"{str(folder)[:80]} is not a bundle ({error.strerror})") from None
     if not has_manifest:
-        raise ValueError(f"{folder} is not a bundle: it has no {MANIFEST_FILE}; publish one with jobs.publish")
+        raise EquipoiseError(
+            "bundle-missing", f"{folder} is not a bundle: it has no {MANIFEST_FILE}", "publish one with jobs.publish"
+        )
     manifest = read_json(folder / MANIFEST_FILE)
     if not isinstance(manifest, dict) or "schema" not in manifest:
-        raise ValueError(f"cannot load {folder / MANIFEST_FILE}: it has no schema version; give the folder of a bundle")
+        raise EquipoiseError(
+            "bundle-missing",
+            f"cannot load {folder / MANIFEST_FILE}: it has no schema version",
+            "give the folder of a bundle",
+        )
     if manifest["schema"] != BUNDLE_SCHEMA_VERSION:
-        raise ValueError(
+        raise EquipoiseError(
+            "bundle-version",
             f"cannot load {folder}: it has schema {manifest['schema']!r} and this version reads "
-            f"{BUNDLE_SCHEMA_VERSION}; publish it again"
+            f"{BUNDLE_SCHEMA_VERSION}",
+            "publish it again",
         )
     if manifest.get("digest") != manifest_digest(manifest):
-        raise ValueError(
-            f"cannot load {folder / MANIFEST_FILE}: it was changed since it was published; publish it again"
+        raise EquipoiseError(
+            "bundle-changed",
+            f"cannot load {folder / MANIFEST_FILE}: it was changed since it was published",
+            "publish it again",
         )
     for name, kind in MANIFEST_TYPES.items():
         if not isinstance(manifest.get(name), kind):
-            raise ValueError(
-                f"cannot load {folder / MANIFEST_FILE}: {name} is missing or not a {kind.__name__}; publish it again"
+            raise EquipoiseError(
+                "bundle-invalid",
+                f"cannot load {folder / MANIFEST_FILE}: {name} is missing or not a {kind.__name__}",
+                "publish it again",
             )
     classes = manifest["classes"]
     if not all(isinstance(name, str) for name in classes) or len(set(classes)) < len(classes):
-        raise ValueError(
-            f"cannot load {folder / MANIFEST_FILE}: its class names are not strings or not unique; publish it again"
+        raise EquipoiseError(
+            "bundle-invalid",
+            f"cannot load {folder / MANIFEST_FILE}: its class names are not strings or not unique",
+            "publish it again",
         )
     if extra := {path.name for path in folder.iterdir()} - manifest["files"].keys() - {MANIFEST_FILE}:
-        raise ValueError(
-            f"cannot load {folder}: it holds {min(extra)}, which was not published with it; remove that file"
+        raise EquipoiseError(
+            "bundle-changed",
+            f"cannot load {folder}: it holds {min(extra)}, which was not published with it",
+            "remove that file",
         )
     if missing := REQUIRED_FILES - manifest["files"].keys():
-        raise ValueError(f"cannot load {folder}: {', '.join(sorted(missing))} is missing; publish it again")
+        raise EquipoiseError(
+            "bundle-invalid", f"cannot load {folder}: {', '.join(sorted(missing))} is missing", "publish it again"
+        )
     for name, expected_sha256 in manifest["files"].items():
         require_unchanged_file(folder, name, expected_sha256)
     return manifest
@@ -73,16 +92,28 @@ def verify_bundle(folder: Path) -> dict[str, Any]:
 def require_unchanged_file(folder: Path, name: str, expected_sha256: str) -> None:
     """Refuse a bundle's file that is missing, changed, a link or outside of the folder."""
     if Path(name).name != name or name.startswith("."):
-        raise ValueError(
-            f"cannot load {folder}: its manifest lists {name!r}, which is not a file in the bundle; publish it again"
+        raise EquipoiseError(
+            "bundle-invalid",
+            f"cannot load {folder}: its manifest lists {name!r}, which is not a file in the bundle",
+            "publish it again",
         )
     if (folder / name).is_symlink():
-        raise ValueError(f"cannot load {folder / name}: it is a symbolic link; copy the whole bundle with its files")
+        raise EquipoiseError(
+            "bundle-changed",
+            f"cannot load {folder / name}: it is a symbolic link",
+            "copy the whole bundle with its files",
+        )
     if not (folder / name).is_file():
-        raise ValueError(f"cannot load {folder}: {name} is missing; copy the whole bundle or publish it again")
+        raise EquipoiseError(
+            "bundle-changed",
+            f"cannot load {folder}: {name} is missing",
+            "copy the whole bundle or publish it again",
+        )
     if file_sha256(folder / name) != expected_sha256:
-        raise ValueError(
-            f"cannot load {folder / name}: it was changed since it was published; copy or publish the bundle again"
+        raise EquipoiseError(
+            "bundle-changed",
+            f"cannot load {folder / name}: it was changed since it was published",
+            "copy or publish the bundle again",
         )
 
 
@@ -110,9 +141,10 @@ def parse_input_shape(manifest: dict[str, Any]) -> tuple[int, ...]:
     shape = tuple(manifest["input"].get(side) for side in ("channels", "height", "width"))
     limits = (MAX_IMAGE_CHANNELS, MAX_IMAGE_SIDE_PIXELS, MAX_IMAGE_SIDE_PIXELS)
     if not all(type(side) is int and 1 <= side <= limit for side, limit in zip(shape, limits, strict=True)):
-        raise ValueError(
+        raise EquipoiseError(
+            "bundle-invalid",
             f"cannot load {MANIFEST_FILE}: its input shape is {shape}; channels, height and width must be integers "
-            f"from 1 to {limits}"
+            f"from 1 to {limits}",
         )
     return shape
 
@@ -121,7 +153,8 @@ def parse_temperature(manifest: dict[str, Any]) -> float:
     """Return the calibration temperature by which the logits are divided before softmax."""
     temperature = manifest["metrics"].get("temperature")
     if not isinstance(temperature, int | float) or not 0 < temperature < math.inf:
-        raise ValueError(
-            f"cannot load {MANIFEST_FILE}: its temperature is {temperature!r}; it must be a finite number above 0"
+        raise EquipoiseError(
+            "bundle-invalid",
+            f"cannot load {MANIFEST_FILE}: its temperature is {temperature!r}; it must be a finite number above 0",
         )
     return float(temperature)

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from equipoise.errors import EquipoiseError
+
 CAPTURE_POOLS = ("drift", "usual")  # in the order in which labels are most useful
 KEY_DIGITS = 17  # decimals of a key: enough to distinguish any two float64 from 0.1 to 1
 STALE_CAPTURE_SECONDS = 3600.0  # age at which half a capture is a leftover, not one being written
@@ -50,7 +52,10 @@ class CapturedRequest:
         if self.pool not in CAPTURE_POOLS:
             raise ValueError(f"unknown capture pool {self.pool!r}; choose one of: {', '.join(CAPTURE_POOLS)}")
         if self.label not in self.scores or not math.isfinite(sum(self.scores.values())):
-            raise ValueError(f"the scores of a capture must be finite and include one for its label {self.label!r}")
+            raise EquipoiseError(
+                "capture-invalid",
+                f"the scores of a capture must be finite and include one for its label {self.label!r}",
+            )
         if not 0 <= self.extra_weight < math.inf:
             raise ValueError(f"extra_weight must be a finite number of at least 0, got {self.extra_weight}")
 

@@ -8,8 +8,6 @@ A capture is POOL-KEY-ID.png and, written last, POOL-KEY-ID.json. Once labelled 
 POOL-KEY-ID-labelled, which no replica removes: a replica that makes room at that moment removes only the old files.
 """
 
-import csv
-import io
 import math
 import time
 from collections import Counter
@@ -34,6 +32,8 @@ from equipoise.captures.capture import (
     new_capture_id,
     parse_metadata,
 )
+from equipoise.captures.labels import format_class_list, parse_label_csv, require_class, require_folder_name
+from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line
 from equipoise.images.png import encode_png, is_valid_png
 from equipoise.storage.atomic import atomic_folder
@@ -41,10 +41,9 @@ from equipoise.storage.directory import open_directory
 
 CAPTURE_RETRY_SECONDS = 30.0  # pause after a failed attempt to write
 KEY_REFRESH_SECONDS = 600.0  # age at which the minimum keys are read again: captures may have been removed by hand
-MAX_CLASSES_IN_MESSAGE = 20
 
 
-class CaptureNotFound(ValueError):  # noqa: N818  # reads as a sentence where it is caught
+class CaptureNotFound(EquipoiseError):  # noqa: N818  # reads as a sentence where it is caught
     """Error of a request for a capture that does not exist or is damaged."""
 
 
@@ -64,9 +63,10 @@ class CaptureStore:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if max_captures < len(CAPTURE_POOLS):
-            raise ValueError(
+            raise EquipoiseError(
+                "option-range",
                 f"max_captures must be at least {len(CAPTURE_POOLS)}, one for each pool "
-                f"({', '.join(CAPTURE_POOLS)}), got {max_captures}"
+                f"({', '.join(CAPTURE_POOLS)}), got {max_captures}",
             )
         self.location, self.pool_capacity = location, max_captures // len(CAPTURE_POOLS)
         self.last_error: str | None = None
@@ -188,7 +188,7 @@ class CaptureStore:
         for _ in range(2):  # a label given between the listing and the reading changes the file names
             if captures := self._read_captures([name for name in self._scan_files()[0] if name.id == capture_id]):
                 return captures[0]
-        raise CaptureNotFound(not_found_message(capture_id))
+        raise CaptureNotFound("capture-missing", not_found_message(capture_id))
 
     def _read_captures(self, names: Sequence[CaptureName]) -> list[tuple[CaptureName, dict[str, Any], bytes]]:
         """Return the name, metadata and PNG of those captures in `names` that are not damaged."""
@@ -210,12 +210,15 @@ class CaptureStore:
             try:
                 require_capture_id(capture_id)
                 require_class(class_name, classes)
-            except ValueError as error:
-                raise ValueError(f"row {row}: {error}") from None
+            except EquipoiseError as error:  # never as CaptureNotFound: the CSV is wrong, not the request
+                raise EquipoiseError(error.code, f"row {row}: {error.problem}", error.remedy) from None
             if capture_id not in existing:
-                raise ValueError(f"row {row}: {not_found_message(capture_id)}")
+                raise EquipoiseError("capture-missing", f"row {row}: {not_found_message(capture_id)}")
             if capture_id in labels:
-                raise ValueError(f"row {row}: {capture_id} already has a label in row {labels[capture_id][0]}")
+                first_row = labels[capture_id][0]
+                raise EquipoiseError(
+                    "labels-invalid", f"row {row}: {capture_id} already has a label in row {first_row}"
+                )
             labels[capture_id] = row, class_name
         for capture_id, (_, class_name) in labels.items():
             self.label_capture(capture_id, class_name, classes)
@@ -239,7 +242,9 @@ class CaptureStore:
         counts = Counter(label for label, _, _ in selected)
         if not counts:
             among = "" if classes is None else f" as {format_class_list(classes)}"
-            raise ValueError(f"no capture in {self.location} is labelled{among}: there is nothing to export")
+            raise EquipoiseError(
+                "captures-empty", f"no capture in {self.location} is labelled{among}: there is nothing to export"
+            )
         for label in counts:
             require_folder_name(label)
         with atomic_folder(out) as folder:
@@ -250,49 +255,14 @@ class CaptureStore:
         return dict(sorted(counts.items()))
 
 
-def parse_label_csv(csv_text: str) -> list[tuple[int, str, str]]:
-    """Return row number (the header is row 1), id and label of each row of a CSV."""
-    reader = csv.reader(io.StringIO(csv_text.removeprefix("\ufeff"), newline=""), skipinitialspace=True)
-    try:
-        rows = list(enumerate(reader, 1))
-    except csv.Error as error:
-        raise ValueError(f"row {reader.line_num} is not CSV ({error})") from None
-    header = rows[0][1] if rows else []
-    if [cell.strip() for cell in header] != ["id", "label"]:
-        raise ValueError(f"row 1 must be id,label, got {','.join(header)[:80]!r}")
-    for row, cells in rows:
-        if len(cells) not in (0, 2):
-            raise ValueError(f"row {row} has {len(cells)} columns, expected two: id,label")
-    return [(row, cells[0].strip(), cells[1]) for row, cells in rows[1:] if cells]
-
-
 def require_capture_id(capture_id: str) -> None:
     """Refuse a string that is not a capture's id, so that none becomes part of a path."""
     if not CAPTURE_ID_PATTERN.fullmatch(capture_id):
-        raise CaptureNotFound(f"{capture_id[:40]!r} is not a capture id: an id has 16 hexadecimal digits")
+        raise CaptureNotFound(
+            "capture-missing", f"{capture_id[:40]!r} is not a capture id: an id has 16 hexadecimal digits"
+        )
 
 
 def not_found_message(capture_id: str) -> str:
     """Return the message for a capture that cannot be found."""
     return f"there is no capture {capture_id}: it was removed to make room, is damaged, or never existed"
-
-
-def require_class(class_name: str, classes: Sequence[str]) -> None:
-    """Refuse a label that is not one of the model's classes."""
-    if class_name not in classes:
-        raise ValueError(f"there is no class {class_name[:40]!r}; there are: {format_class_list(classes)}")
-
-
-def format_class_list(classes: Sequence[str]) -> str:
-    """Format up to `MAX_CLASSES_IN_MESSAGE` class names and the number of others."""
-    more = f" and {len(classes) - MAX_CLASSES_IN_MESSAGE} more" if len(classes) > MAX_CLASSES_IN_MESSAGE else ""
-    return ", ".join(classes[:MAX_CLASSES_IN_MESSAGE]) + more
-
-
-def require_folder_name(class_name: str) -> None:
-    """Refuse a class whose name cannot be a folder's, or is skipped by the folder workload."""
-    if not class_name or class_name.startswith((".", "__")) or any(character in class_name for character in "/\\\0"):
-        raise ValueError(
-            f"cannot export class {class_name[:40]!r}: a folder cannot have this name; "
-            "rename the class (not empty, no slash, no leading dot or __)"
-        )

@@ -23,6 +23,7 @@ from equipoise.drift.charts.cusum import (
 )
 from equipoise.drift.charts.sums import FixedPointSums
 from equipoise.drift.reference.profile import ReferenceProfile
+from equipoise.errors import EquipoiseError
 from equipoise.type_aliases import FloatArray
 
 MAX_REMEMBERED_STEPS = 512  # latest steps that are kept one by one, to locate the change
@@ -228,8 +229,9 @@ def build_trace_row(values: FloatArray, threshold: float) -> NDArray[np.float32]
 def validate_state_array(array: NDArray[Any], expected: NDArray[Any]) -> NDArray[Any]:
     """Return a copy of a saved array; refuse another dtype or shape, except for the length of the first axis."""
     if array.dtype != expected.dtype or array.shape[1:] != expected.shape[1:]:
-        raise ValueError(
+        raise EquipoiseError(
+            "state-invalid",
             f"cannot restore the detector state: an array is {array.dtype} {array.shape}, "
-            f"expected {expected.dtype} {expected.shape} except for the length of the first axis"
+            f"expected {expected.dtype} {expected.shape} except for the length of the first axis",
         )
     return array.copy()

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from equipoise.errors import EquipoiseError
 from equipoise.images.camera import (
     WHITE_BALANCE_KELVIN,
     add_veil,
@@ -71,14 +72,18 @@ class Augment:
         for name in ("shift", "distort", "brightness", "contrast", "saturation", "hue", "reflection", "blur", "noise"):
             limit = {"hue": 0.5, "distort": 0.5, "shift": MAX_SHIFT_PIXELS, "blur": MAX_BLUR_PIXELS}.get(name, 1)
             if not 0 <= getattr(self, name) <= limit:
-                raise ValueError(f"Augment.{name} must be from 0 to {limit:g}, got {getattr(self, name)}")
+                raise EquipoiseError(
+                    "augment-invalid", f"Augment.{name} must be from 0 to {limit:g}, got {getattr(self, name)}"
+                )
         if type(self.shift) is not int:
-            raise ValueError(f"Augment.shift must be a whole number of pixels, got {self.shift}")
+            raise EquipoiseError("augment-invalid", f"Augment.shift must be a whole number of pixels, got {self.shift}")
         if not 0 < self.crop <= 1:
-            raise ValueError(f"Augment.crop must be above 0 and at most 1, got {self.crop}")
+            raise EquipoiseError("augment-invalid", f"Augment.crop must be above 0 and at most 1, got {self.crop}")
         is_pair = isinstance(self.kelvin, tuple | list) and len(self.kelvin) == 2
         if self.kelvin and not (is_pair and 1500 <= self.kelvin[0] <= self.kelvin[1] <= 25000):
-            raise ValueError(f"Augment.kelvin must be two temperatures from 1500 to 25000, got {self.kelvin}")
+            raise EquipoiseError(
+                "augment-invalid", f"Augment.kelvin must be two temperatures from 1500 to 25000, got {self.kelvin}"
+            )
 
     def __call__(self, images: Tensor, seed: int, epochs: NDArray[np.int64], examples: NDArray[np.int64]) -> Tensor:
         """Augment uint8 images (n, channels, height, width), each by the draws of its example in its epoch."""
@@ -120,8 +125,10 @@ class Augment:
     def _relight(self, images: Tensor, draws: UniformDraws) -> Tensor:
         """Relight images with the drawn colour temperature and reflections."""
         if images.shape[1] != 3:
-            raise ValueError(
-                f"cannot relight images of {images.shape[1]} channels: kelvin and reflection need 3; leave both out"
+            raise EquipoiseError(
+                "augment-invalid",
+                f"cannot relight images of {images.shape[1]} channels: kelvin and reflection need 3",
+                "leave both out",
             )
         low, high = self.kelvin or (WHITE_BALANCE_KELVIN, WHITE_BALANCE_KELVIN)
         kelvin = 1e6 / (1e6 / high + draws["kelvin"] * (1e6 / low - 1e6 / high))  # equal steps of 1/kelvin look equal

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from equipoise.errors import EquipoiseError
 from equipoise.type_aliases import FloatArray
 
 RGB_TO_LUMA = np.array([0.299, 0.587, 0.114])
@@ -26,7 +27,9 @@ def apply_color_jitter(
         matrices = (brightness * contrast)[:, None, None] * (hue_matrices(hue) @ saturation_matrices(saturation))
         mean = torch.einsum("nc,c->n", images.mean((2, 3)), torch.from_numpy(RGB_TO_LUMA).to(images))
     else:
-        raise ValueError(f"cannot change colours: images must have 1 or 3 channels, these have {images.shape[1]}")
+        raise EquipoiseError(
+            "augment-invalid", f"cannot change colours: images must have 1 or 3 channels, these have {images.shape[1]}"
+        )
     offset = torch.from_numpy((1 - contrast) * brightness).to(images) * mean
     jittered = torch.bmm(torch.from_numpy(matrices).to(images), images.flatten(2)) + offset[:, None, None]
     return jittered.view_as(images)

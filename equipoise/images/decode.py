@@ -8,6 +8,8 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
+from equipoise.errors import EquipoiseError
+
 PILLOW_FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
 MAX_DECODED_PIXELS = 80_000_000  # width times height of a photograph: 240 MB as decoded RGB
 EXIF_ORIENTATION_TAG = 0x0112
@@ -27,8 +29,10 @@ def load_image(source: Path | BinaryIO, shape: tuple[int, ...]) -> Tensor:
     """Load a photograph as a uint8 tensor of `shape` (channels, height, width)."""
     with Image.open(source, formats=PILLOW_FORMATS) as image:
         if image.width * image.height > MAX_DECODED_PIXELS:
-            raise ValueError(
-                f"it has {image.width}x{image.height} pixels, more than {MAX_DECODED_PIXELS}: make it smaller"
+            raise EquipoiseError(
+                "image-undecodable",
+                f"it has {image.width}x{image.height} pixels, more than {MAX_DECODED_PIXELS}",
+                "make it smaller",
             )
         return image_to_tensor(image, shape)
 
@@ -56,5 +60,9 @@ def convert_to_8_bit(image: Image.Image) -> Image.Image:
         return image
     values = np.asarray(image)
     if image.mode == "F" or values.min() < 0 or values.max() > 0xFFFF:
-        raise ValueError(f"an image of mode {image.mode} has no known white: save it with 8 or 16 bits per pixel")
+        raise EquipoiseError(
+            "image-undecodable",
+            f"an image of mode {image.mode} has no known white",
+            "save it with 8 or 16 bits per pixel",
+        )
     return Image.fromarray((values >> 8).astype(np.uint8))

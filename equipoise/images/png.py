@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
 PILLOW_ERRORS = (OSError, ValueError, SyntaxError, RuntimeError, Image.DecompressionBombError)
-"""exceptions that Pillow raises for damaged images"""
+"""exceptions that Pillow raises for damaged images; ValueError includes what `decode` refuses, an EquipoiseError"""
 
 
 def encode_png(picture: ArrayLike) -> bytes:

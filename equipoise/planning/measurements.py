@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from equipoise.errors import EquipoiseError
+from equipoise.formatting import first_error_line
 from equipoise.storage.atomic import open_local_copy, require_regular_file
 from equipoise.storage.location import validate_location
 
@@ -61,27 +63,34 @@ def read_exchange_times(path: Path, step_times: pd.DataFrame) -> pd.DataFrame:
     table["kind"] = table["kind"].str.strip() if "kind" in table else EXCHANGE_KINDS[0]
     if not (known := table["kind"].isin(EXCHANGE_KINDS)).all():
         row = int(np.flatnonzero(~known)[0])
-        raise ValueError(
-            f"{path}, row {row + 2}, column kind: must be {' or '.join(EXCHANGE_KINDS)}, got {table.kind[row]!r}"
+        raise EquipoiseError(
+            "table-invalid",
+            f"{path}, row {row + 2}, column kind: must be {' or '.join(EXCHANGE_KINDS)}, got {table.kind[row]!r}",
         )
     require_worker_per_node(path, table)
     if len(single := table.index[table.workers < 2]):
-        raise ValueError(f"{path}, row {single[0] + 2}, column workers: an exchange needs at least two workers, got 1")
+        raise EquipoiseError(
+            "table-invalid",
+            f"{path}, row {single[0] + 2}, column workers: an exchange needs at least two workers, got 1",
+        )
     gradient_sizes = step_times["gradient_bytes"].unique().tolist() if "gradient_bytes" in step_times else []
     if len(gradient_sizes) != 1:
-        raise ValueError(
+        raise EquipoiseError(
+            "table-invalid",
             f"cannot use {path}: the table of step times must hold exactly one value of gradient_bytes,"
-            f" found {len(gradient_sizes)}"
+            f" found {len(gradient_sizes)}",
         )
     return table.assign(share=table.bytes / gradient_sizes[0])
 
 
 def require_worker_per_node(path: Path, table: pd.DataFrame) -> None:
-    """Raise ValueError if a row has fewer workers than nodes."""
+    """Refuse a row with fewer workers than nodes."""
     wrong = table.index[table.workers < table.nodes]
     if len(wrong):
-        raise ValueError(
-            f"{path}, row {wrong[0] + 2}, column workers: fewer workers than nodes; count the workers of all nodes"
+        raise EquipoiseError(
+            "table-invalid",
+            f"{path}, row {wrong[0] + 2}, column workers: fewer workers than nodes",
+            "count the workers of all nodes",
         )
 
 
@@ -92,31 +101,45 @@ def read_examples_to_target(path: Path) -> pd.DataFrame:
 
 def read_table(path: Path, columns: dict[str, Column]) -> pd.DataFrame:
     """Read a CSV file and check the given columns cell by cell."""
-    validate_location(str(path))  # first, since messages repeat the location
-    require_regular_file(path)
-    try:
-        with open_local_copy(path) as file:
-            texts = pd.read_csv(file, dtype=str, keep_default_na=False, skipinitialspace=True)
-    except (OSError, ValueError) as error:  # pandas' parsing errors are ValueErrors
-        reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error).strip().splitlines()[0]
-        raise ValueError(
-            f"cannot read {path} as a table: {reason}; it needs the columns {', '.join(columns)}"
-        ) from error
+    texts = read_cells(path, columns)
     missing = [name for name in columns if name not in texts.columns]
     if missing:
         header = "|".join(map(str, texts.columns))[:200]
-        raise ValueError(
-            f"{path} has no column {', '.join(missing)}: its first line reads {header!r}, it needs {','.join(columns)}"
+        raise EquipoiseError(
+            "table-invalid",
+            f"{path} has no column {', '.join(missing)}: its first line reads {header!r}, it needs {','.join(columns)}",
         )
     if duplicates := [
         name for name in (*columns, "kind") if f"{name}.1" in texts.columns
     ]:  # pandas' name of the second
-        raise ValueError(f"{path} has two columns named {duplicates[0]}: keep one of them")
+        raise EquipoiseError("table-invalid", f"{path} has two columns named {duplicates[0]}", "keep one of them")
     if not isinstance(texts.index, pd.RangeIndex):
-        raise ValueError(f"{path} has rows with more cells than its first line has columns: name every column")
+        raise EquipoiseError(
+            "table-invalid", f"{path} has rows with more cells than its first line has columns", "name every column"
+        )
     if len(texts) < 2:
-        raise ValueError(f"{path} has {len(texts)} row{'s' * (len(texts) != 1)}: a curve needs at least two")
+        raise EquipoiseError(
+            "measurements-missing",
+            f"{path} has {len(texts)} row{'s' * (len(texts) != 1)}: a curve needs at least two",
+        )
     return texts.assign(**{name: parse_numbers(path, texts[name], column) for name, column in columns.items()})
+
+
+def read_cells(path: Path, columns: dict[str, Column]) -> pd.DataFrame:
+    """Read all cells of a CSV file as texts; the error names the columns that it should have."""
+    validate_location(str(path))  # first, since messages repeat the location
+    require_regular_file(path)
+    problem, remedy = f"cannot read {path} as a table", f"it needs the columns {', '.join(columns)}"
+    try:
+        with open_local_copy(path) as file:
+            return pd.read_csv(file, dtype=str, keep_default_na=False, skipinitialspace=True)
+    except EquipoiseError as error:
+        raise EquipoiseError(error.code, f"{problem}: {first_error_line(error)}", remedy) from error
+    except OSError as error:
+        code = "path-missing" if isinstance(error, FileNotFoundError) else "path-access"
+        raise EquipoiseError(code, f"{problem}: {error.strerror or error}", remedy) from error
+    except ValueError as error:  # pandas' parsing errors, and text that is not UTF-8
+        raise EquipoiseError("table-invalid", f"{problem}: {first_error_line(error)}", remedy) from error
 
 
 def parse_numbers(path: Path, cells: "pd.Series[str]", column: Column) -> "pd.Series[float]":
@@ -127,7 +150,8 @@ def parse_numbers(path: Path, cells: "pd.Series[str]", column: Column) -> "pd.Se
         valid |= cells.str.strip() == ""
     if not valid.all():
         row = int(np.flatnonzero(~valid)[0])
-        raise ValueError(
-            f"{path}, row {row + 2}, column {cells.name}: must be {column.description}, got {cells.iloc[row]!r}"
+        raise EquipoiseError(
+            "table-invalid",
+            f"{path}, row {row + 2}, column {cells.name}: must be {column.description}, got {cells.iloc[row]!r}",
         )
     return values

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from equipoise.config import TrainConfig
+from equipoise.errors import EquipoiseError
 from equipoise.runs.record import RECORD_SCHEMA, Record
 from equipoise.storage.atomic import read_json, write_json
 from equipoise.storage.location import validate_location
@@ -15,6 +16,7 @@ from equipoise.storage.object_store import RemotePath
 from equipoise.storage.retry import redacted_error_reason, without_retries
 
 LOCK_FILE_NAME = ".lock"
+REMOVE_RECORD_REMEDY = "remove it to train again from the last checkpoint"
 
 
 def load_finished_run(out: Path, config: TrainConfig) -> Record | None:
@@ -25,26 +27,27 @@ def load_finished_run(out: Path, config: TrainConfig) -> Record | None:
         return None
     record = read_record(path)
     if record.config != config:
-        raise ValueError(
-            f"cannot use {path}: it records another trial than {out / 'trial.json'}; choose another --out, or remove it"
+        raise EquipoiseError(
+            "run-mismatch",
+            f"cannot use {path}: it records another trial than {out / 'trial.json'}",
+            "choose another --out, or remove it",
         )
     return record
 
 
 def read_record(path: Path) -> Record:
-    """Read the record of a run; raise ValueError with one sentence if the file holds none."""
+    """Read the record of a run; refuse a file that holds none."""
     contents = read_json(path)
     if not isinstance(contents, dict) or contents.get("schema") != RECORD_SCHEMA:
-        raise ValueError(
-            f"cannot read {path}: it is not a record of schema {RECORD_SCHEMA};"
-            " remove it to train again from the last checkpoint"
+        raise EquipoiseError(
+            "run-damaged", f"cannot read {path}: it is not a record of schema {RECORD_SCHEMA}", REMOVE_RECORD_REMEDY
         )
     try:
         return Record.from_json(contents)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"cannot read {path}: it is damaged ({type(error).__name__}: {error});"
-            " remove it to train again from the last checkpoint"
+    except (AttributeError, KeyError, TypeError, EquipoiseError) as error:
+        reason = str(error) if isinstance(error, EquipoiseError) else f"{type(error).__name__}: {error}"
+        raise EquipoiseError(
+            "run-damaged", f"cannot read {path}: it is damaged ({reason})", REMOVE_RECORD_REMEDY
         ) from error
 
 
@@ -54,19 +57,24 @@ def require_same_config(out: Path, config: TrainConfig) -> None:
     if not path.exists():
         if not out.is_dir() or not any(out.iterdir()):
             return
-        raise ValueError(f"cannot write to {out}: it is not empty and holds no run; choose another --out")
+        raise EquipoiseError(
+            "path-in-use", f"cannot write to {out}: it is not empty and holds no run", "choose another --out"
+        )
     stored = read_json(path)
     if not isinstance(stored, dict):
-        raise ValueError(f"cannot read {path}: it does not hold a trial; choose another --out, or remove {out}")
+        raise EquipoiseError(
+            "run-damaged", f"cannot read {path}: it does not hold a trial", f"choose another --out, or remove {out}"
+        )
     differences = [
         f"{name} is {stored.get(name)}, requested {value}"
         for name, value in asdict(config).items()
         if stored.get(name) != value
     ]
     if differences:
-        raise ValueError(
-            f"cannot resume {out}: it holds another trial ({'; '.join(differences)});"
-            " choose another --out, or remove it"
+        raise EquipoiseError(
+            "run-mismatch",
+            f"cannot resume {out}: it holds another trial ({'; '.join(differences)})",
+            "choose another --out, or remove it",
         )
 
 
@@ -78,11 +86,11 @@ def require_writable(out: Path) -> None:
     try:
         existing = next(folder for folder in (out, *out.parents) if folder.exists())
     except OSError as error:  # such as a name that is too long
-        raise ValueError(f"cannot write to {str(out)[:80]}...: {error.strerror}") from error
+        raise EquipoiseError("path-access", f"cannot write to {str(out)[:80]}...: {error.strerror}") from error
     if not existing.is_dir():
-        raise ValueError(f"cannot write to {out}: {existing} is a file, not a folder")
+        raise EquipoiseError("path-kind", f"cannot write to {out}: {existing} is a file, not a folder")
     if not os.access(existing, os.W_OK | os.X_OK):
-        raise ValueError(f"cannot write to {out}: no permission to write in {existing}")
+        raise EquipoiseError("path-access", f"cannot write to {out}: no permission to write in {existing}")
 
 
 def require_writable_url(out: RemotePath) -> None:
@@ -94,7 +102,7 @@ def require_writable_url(out: RemotePath) -> None:
             probe.touch()
             probe.unlink(missing_ok=True)
     except OSError as error:
-        raise ValueError(f"cannot write to {out}: {redacted_error_reason(error)}") from error
+        raise EquipoiseError("path-access", f"cannot write to {out}: {redacted_error_reason(error)}") from error
 
 
 @contextmanager
@@ -103,7 +111,7 @@ def claim_run_folder(out: Path, config: TrainConfig) -> Iterator[None]:
     try:
         write_json(out / "trial.json", asdict(config))
     except OSError as error:  # a read-only or full file system, which permissions do not show
-        raise ValueError(f"cannot write to {out}: {error.strerror or error}") from error
+        raise EquipoiseError("path-access", f"cannot write to {out}: {error.strerror or error}") from error
     with lock_folder(out):
         yield
 
@@ -120,12 +128,14 @@ def lock_folder(out: Path) -> Iterator[None]:
     try:
         lock = (out / LOCK_FILE_NAME).open("w")
     except OSError as error:
-        raise ValueError(f"cannot write to {out}: {error.strerror}") from error
+        raise EquipoiseError("path-access", f"cannot write to {out}: {error.strerror}") from error
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise ValueError(
-                f"cannot write to {out}: another command is writing there; wait for it, or choose another --out"
+            raise EquipoiseError(
+                "path-in-use",
+                f"cannot write to {out}: another command is writing there",
+                "wait for it, or choose another --out",
             ) from None
         yield

@@ -13,6 +13,7 @@ import orjson
 import pandas as pd
 
 from equipoise.config import TrainConfig
+from equipoise.errors import EquipoiseError
 from equipoise.runs.record import RECORD_SCHEMA
 
 NON_RECORD_FOLDERS = ("tune", "checkpoints", "system")
@@ -68,7 +69,7 @@ def list_records(root: Path) -> RecordListing:
             rows.append(record_json_to_row(file.path, parse_json_file(file)))
         except OSError as error:
             damaged[file.path] = error.strerror or str(error)
-        except ValueError as error:
+        except (EquipoiseError, orjson.JSONDecodeError) as error:
             damaged[file.path] = str(error)
         except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
             damaged[file.path] = f"not a record: {type(error).__name__}: {error}"
@@ -92,7 +93,7 @@ def find_record_files(folder: str, in_trials_folder: bool = False) -> Iterator[o
 def parse_json_file(file: os.DirEntry[str]) -> Any:
     """Parse the JSON in a file."""
     if not file.is_file():
-        raise ValueError("it is not a regular file")  # reading a pipe would block
+        raise EquipoiseError("path-kind", "it is not a regular file")  # reading a pipe would block
     descriptor = os.open(file.path, os.O_RDONLY)  # open() would make twice as many system calls per file
     try:
         content = os.read(descriptor, READ_CHUNK_BYTES)
@@ -106,7 +107,7 @@ def parse_json_file(file: os.DirEntry[str]) -> Any:
 def record_json_to_row(path: str, record_json: Any) -> tuple[object, ...]:
     """Return the values of a record in the order of `RECORD_COLUMNS`; raise an error if one is missing or invalid."""
     if record_json["schema"] != RECORD_SCHEMA:
-        raise ValueError(f"it is not a record of schema {RECORD_SCHEMA}")
+        raise EquipoiseError("run-damaged", f"it is not a record of schema {RECORD_SCHEMA}")
     config, laps = CONFIG_DEFAULTS | record_json["config"], record_json["laps"]
     workers, batch_size, grad_accumulation = config["workers"], config["batch_size"], config["grad_accumulation"]
     global_batch, examples = workers * batch_size * grad_accumulation, laps[-1]["seen"] if laps else 0
@@ -134,6 +135,6 @@ def record_json_to_row(path: str, record_json: Any) -> tuple[object, ...]:
         return row
     for value, (name, kind) in zip(row, RECORD_COLUMNS.items(), strict=True):
         if not (TYPE_CHECKS[kind](value) or (value is None and name in NULLABLE_COLUMNS)):
-            raise ValueError(f"invalid {name}: {str(value)[:40]!r}")
+            raise EquipoiseError("run-damaged", f"invalid {name}: {str(value)[:40]!r}")
     CHECKED_ROW_TYPES.add(row_types)
     return row

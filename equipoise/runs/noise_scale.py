@@ -11,6 +11,8 @@ next, and does not replace the measurement.
 
 from typing import NamedTuple
 
+from equipoise.errors import EquipoiseError
+
 
 class NoiseTerms(NamedTuple):
     """Two unbiased terms of the noise scale; single draws may be negative, so average them and divide last."""
@@ -30,9 +32,10 @@ def estimate_noise_terms(local_norm: float, total_norm: float, local_batch: floa
     that the set was drawn from: tr(Sigma) with N - 1 in the denominator, and |G|^2 less tr(Sigma) / N.
     """
     if not 0 < local_batch < total_batch:
-        raise ValueError(
+        raise EquipoiseError(
+            "run-damaged",
             "cannot estimate the noise scale: it needs two batch sizes, local_batch below total_batch,"
-            f" got {local_batch} and {total_batch}"
+            f" got {local_batch} and {total_batch}",
         )
     return NoiseTerms(
         signal=(total_batch * total_norm - local_batch * local_norm) / (total_batch - local_batch),

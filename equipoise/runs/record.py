@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, TypeGuard, get_args
 
 from equipoise.config import TrainConfig
+from equipoise.errors import EquipoiseError
 from equipoise.runs.noise_scale import NoiseTerms, estimate_noise_terms, noise_scale_from_terms
 
 RECORD_SCHEMA = 2
@@ -58,14 +59,17 @@ class Lap:
 
     @classmethod
     def from_json(cls, contents: dict[str, Any]) -> "Lap":
-        """Build a lap from its JSON object; raise ValueError for numbers that a lap cannot have."""
+        """Build a lap from its JSON object; refuse numbers that a lap cannot have."""
         lap = cls(**contents)
         for lap_field in fields(cls):
             value, minimum = getattr(lap, lap_field.name), LAP_MINIMUMS.get(lap_field.name, -math.inf)
             if not (is_finite_number(value) and value >= minimum) and not (value is None and lap_field.default is None):
-                raise ValueError(f"a lap has an invalid {lap_field.name}: {str(value)[:40]!r}")
+                raise EquipoiseError("run-damaged", f"a lap has an invalid {lap_field.name}: {str(value)[:40]!r}")
         if lap.seconds == 0 or (lap.local_batch and lap.total_batch and not lap.local_batch < lap.total_batch):
-            raise ValueError("a lap is inconsistent: seconds must not be 0, and local_batch must be below total_batch")
+            raise EquipoiseError(
+                "run-damaged",
+                "a lap is inconsistent: seconds must not be 0, and local_batch must be below total_batch",
+            )
         return lap
 
     def noise_terms(self) -> NoiseTerms | None:
@@ -125,29 +129,30 @@ class Record:
 
     @classmethod
     def from_json(cls, contents: dict[str, Any]) -> "Record":
-        """Build a record from the contents of record.json; raise ValueError if they are invalid."""
+        """Build a record from the contents of record.json; refuse contents that are invalid."""
         contents = dict(contents)
         if contents.get("schema") != RECORD_SCHEMA:
-            raise ValueError(
-                f"its schema is {str(contents.get('schema'))[:40]!r}, but this version reads {RECORD_SCHEMA}"
+            raise EquipoiseError(
+                "run-damaged",
+                f"its schema is {str(contents.get('schema'))[:40]!r}, but this version reads {RECORD_SCHEMA}",
             )
         laps = [Lap.from_json(lap) for lap in require_lap_list(contents.pop("laps"))]
         record = cls(config=TrainConfig(**contents.pop("config")), laps=laps, **contents)
         for name, value in (("target", record.target), ("examples_to_target", record.examples_to_target),
                             ("test", record.test)):  # fmt: skip
             if not (is_finite_number(value) or (value is None and name != "target")):
-                raise ValueError(f"invalid {name}: {str(value)[:40]!r}")
+                raise EquipoiseError("run-damaged", f"invalid {name}: {str(value)[:40]!r}")
         if record.status not in get_args(RunStatus) or not isinstance(record.reason, str | None):
-            raise ValueError(f"invalid status: {str(record.status)[:40]!r}")
+            raise EquipoiseError("run-damaged", f"invalid status: {str(record.status)[:40]!r}")
         if not isinstance(record.machine, dict):
-            raise ValueError("invalid machine: it must be an object")
+            raise EquipoiseError("run-damaged", "invalid machine: it must be an object")
         return record
 
 
 def require_lap_list(value: Any) -> list[Any]:
-    """Return the laps of a record if they are a list; raise ValueError otherwise."""
+    """Return the laps of a record if they are a list; refuse them otherwise."""
     if not isinstance(value, list):
-        raise ValueError(f"laps must be a list, got {str(value)[:40]!r}")
+        raise EquipoiseError("run-damaged", f"laps must be a list, got {str(value)[:40]!r}")
     return value
 
 

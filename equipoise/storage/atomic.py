@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from equipoise.errors import EquipoiseError
 from equipoise.storage.object_store import RemotePath, parse_location
 from equipoise.storage.retry import without_retries
 
@@ -43,7 +44,7 @@ def atomic_folder(out: Path, last_file: str = "") -> Iterator[Path]:
             yield temporary
         return
     if os.path.lexists(out):
-        raise ValueError(f"cannot write {out}: it exists already; give another name, or remove it")
+        raise EquipoiseError("path-exists", f"cannot write {out}: it exists already", "give another name, or remove it")
     out.parent.mkdir(parents=True, exist_ok=True)
     for leftover in out.parent.glob(f".{out.name}.*"):  # from a process that was killed
         if leftover.suffix[1:].isdigit() and not Path(f"/proc/{leftover.suffix[1:]}").exists():
@@ -61,7 +62,7 @@ def atomic_folder(out: Path, last_file: str = "") -> Iterator[Path]:
 def upload_folder(out: RemotePath, last_file: str) -> Iterator[Path]:
     """Yield a temporary local folder to fill; its files are uploaded after the block."""
     if out.exists():
-        raise ValueError(f"cannot write {out}: it exists already; give another name, or remove it")
+        raise EquipoiseError("path-exists", f"cannot write {out}: it exists already", "give another name, or remove it")
     with tempfile.TemporaryDirectory(prefix="equipoise-") as temporary:
         yield Path(temporary)
         for file in sorted(Path(temporary).iterdir(), key=lambda file: (file.name == last_file, file.name)):
@@ -89,13 +90,15 @@ def write_json(path: Path, contents: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read the JSON in a file; raise ValueError with one sentence if it is not valid."""
+    """Read the JSON in a file; refuse a file that is not valid JSON."""
     require_regular_file(path)
     try:
         return json.loads(path.read_text(encoding="utf-8"), parse_constant=reject_nan)
+    except EquipoiseError:  # of the store
+        raise
     except (ValueError, RecursionError, IsADirectoryError) as error:
         reason = f"it is not valid JSON ({error}), so it is damaged or another program wrote it"
-        raise ValueError(f"cannot read {path}: {reason}; restore it, or remove it") from None
+        raise EquipoiseError("file-damaged", f"cannot read {path}: {reason}", "restore it, or remove it") from None
 
 
 def reject_nan(_: str) -> Any:
@@ -106,7 +109,7 @@ def reject_nan(_: str) -> Any:
 def require_regular_file(path: Path) -> None:
     """Refuse a path that exists and is not a regular file, since reading a pipe would block."""
     if not isinstance(path, RemotePath) and path.exists() and not path.is_file():
-        raise ValueError(f"cannot read {path}: it is not a regular file")
+        raise EquipoiseError("path-kind", f"cannot read {path}: it is not a regular file")
 
 
 def file_fingerprint(path: str) -> str | None:
@@ -135,5 +138,5 @@ def download_folder(path: str | Path) -> Path:
         for file in files:
             file.download_to(copy / file.name)
     except OSError as error:
-        raise ValueError(f"cannot read {path}: {type(error).__name__}: {error}") from None
+        raise EquipoiseError("path-access", f"cannot read {path}: {type(error).__name__}: {error}") from None
     return copy

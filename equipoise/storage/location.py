@@ -6,6 +6,8 @@ Records, replies and logs repeat locations, so a URL with credentials in it is r
 import re
 from urllib.parse import unquote
 
+from equipoise.errors import EquipoiseError
+
 OBJECT_STORE_SCHEMES = ("s3", "gs", "gcs", "az", "abfs", "abfss", "memory")
 """URL schemes of object stores in which a put is atomic, as all readers and writers here assume"""
 
@@ -33,8 +35,10 @@ def reject_credentials(location: str) -> None:
     rest = unquote(rest)
     has_user = re.match("[^/@]*@", rest) and not scheme.startswith("abfs")  # abfs://container@account is no user
     if "@" in scheme or has_user or re.match(r"[^/@]*:(?!\d+(/|$))[^@]*@", rest):
-        raise ValueError(
-            f"{redact_scheme(scheme)}... has a password in it: give the URL alone, and credentials in the environment"
+        raise EquipoiseError(
+            "url-secret",
+            f"{redact_scheme(scheme)}... has a password in it",
+            "give the URL alone, and credentials in the environment",
         )
 
 
@@ -43,26 +47,37 @@ def validate_location(location: str) -> None:
     reject_credentials(location)
     scheme, separator, rest = location.partition("://")
     if re.match("file:/?(?!/)|file://(?!/)", location):
-        raise ValueError(
-            f"cannot use {location}: a file URL has three slashes and no host, such as file:///shared/runs"
+        raise EquipoiseError(
+            "url-format",
+            f"cannot use {location}: a file URL has three slashes and no host, such as file:///shared/runs",
         )
     if re.match(rf"({'|'.join(OBJECT_STORE_SCHEMES)}):/?(?!/)", location):
-        raise ValueError(f"cannot use {location}: two slashes must follow the scheme, such as s3://bucket/runs/x")
+        raise EquipoiseError(
+            "url-format", f"cannot use {location}: two slashes must follow the scheme, such as s3://bucket/runs/x"
+        )
     if not location.isprintable():
-        raise ValueError(f"cannot use {location!a}: it contains unprintable characters")
+        raise EquipoiseError("url-format", f"cannot use {location!a}: it contains unprintable characters")
     if not separator or scheme == "file":
         return
     if "::" in location:
-        raise ValueError(
-            f"{redact_scheme(scheme)}... is a chain of stores: give a single one, such as s3://bucket/runs/x"
+        raise EquipoiseError(
+            "store-unsupported",
+            f"{redact_scheme(scheme)}... is a chain of stores",
+            "give a single one, such as s3://bucket/runs/x",
         )
     if "?" in rest or "#" in rest:
-        raise ValueError(
-            f"{redact_scheme(scheme)}... has a query, which may hold a signature:"
-            " give the URL alone, and credentials in the environment"
+        raise EquipoiseError(
+            "url-secret",
+            f"{redact_scheme(scheme)}... has a query, which may hold a signature",
+            "give the URL alone, and credentials in the environment",
         )
     if scheme not in OBJECT_STORE_SCHEMES:
         stores = ", ".join(f"{name}://" for name in OBJECT_STORE_SCHEMES[:3])
-        raise ValueError(f"{redact_scheme(scheme)} is not a supported object store: give {stores} or a folder")
+        raise EquipoiseError(
+            "store-unsupported",
+            f"{redact_scheme(scheme)} is not a supported object store: give {stores} or a folder",
+        )
     if not rest.strip("/"):
-        raise ValueError(f"cannot use {location}: it names no bucket; give one, such as s3://bucket/runs/x")
+        raise EquipoiseError(
+            "url-format", f"cannot use {location}: it names no bucket", "give one, such as s3://bucket/runs/x"
+        )

@@ -11,8 +11,9 @@ from contextlib import suppress
 from pathlib import Path, PosixPath
 from typing import Any, NoReturn, TypeVar
 
+from equipoise.errors import EquipoiseError
 from equipoise.storage.location import validate_location
-from equipoise.storage.retry import retry_while_unavailable
+from equipoise.storage.retry import redacted_error_reason, retry_while_unavailable
 
 FILESYSTEM_OPTIONS: dict[str, dict[str, Any]] = {
     # no cache of listings, since other processes write too; no retries of the client, so that `retry` alone bounds them
@@ -149,7 +150,11 @@ def open_filesystem(location: str) -> tuple[Any, str]:
     try:
         filesystem, key = fsspec.core.url_to_fs(location, **FILESYSTEM_OPTIONS.get(scheme, {}))
     except ImportError as error:
-        raise ValueError(f"cannot open {location}: {error}; pip install the package for {scheme}://") from None
+        raise EquipoiseError(
+            "store-unsupported", f"cannot open {location}: {error}", f"pip install the package for {scheme}://"
+        ) from None
+    except ValueError as error:  # of the store's client, such as a missing account name
+        raise EquipoiseError("store-refused", f"cannot use {location}: {redacted_error_reason(error)}") from error
     if hasattr(filesystem, "retries"):
         filesystem.retries = 1  # s3fs's own five attempts, of 15 s each, would multiply those of `retry`
     return filesystem, key

@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TypeVar
 
+from equipoise.errors import EquipoiseError
+
 RETRY_SECONDS_VARIABLE = "EQUIPOISE_STORE_RETRY_SECONDS"
 DEFAULT_RETRY_SECONDS = 120.0
 MAX_RETRY_PAUSE_SECONDS = 5.0  # between two attempts; one attempt at s3:// takes at most 15 s
@@ -44,11 +46,13 @@ def retry_while_unavailable(action: Callable[[], T], location: str) -> T:
     while True:
         try:
             result = action()
-        except PATH_STATE_ERRORS:
+        except (*PATH_STATE_ERRORS, EquipoiseError):
             raise
         except Exception as error:
             if is_permanent_error(error):
-                raise ValueError(f"cannot use {location}: {redacted_error_reason(error)}") from error
+                raise EquipoiseError(
+                    "store-refused", f"cannot use {location}: {redacted_error_reason(error)}"
+                ) from error
             if time.monotonic() + pause > start + seconds:
                 raise StoreUnavailable(f"{location} does not answer ({redacted_error_reason(error)})") from error
             if not has_warned:
@@ -73,7 +77,7 @@ def read_retry_seconds() -> float:
     with suppress(ValueError):
         if 0 <= float(text) < float("inf"):
             return float(text)
-    raise ValueError(f"{RETRY_SECONDS_VARIABLE} must be a number of seconds, got {text!r}")
+    raise EquipoiseError("option-format", f"{RETRY_SECONDS_VARIABLE} must be a number of seconds, got {text!r}")
 
 
 def is_permanent_error(error: Exception) -> bool:

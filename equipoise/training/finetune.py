@@ -11,6 +11,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from equipoise.config import TrainConfig
+from equipoise.errors import EquipoiseError
 from equipoise.storage.atomic import open_local_copy
 from equipoise.storage.object_store import parse_location
 
@@ -46,8 +47,9 @@ def load_from_run_or_bundle(folder: Path) -> PretrainedWeights:
     """Read the weights and classes of the model in a bundle or a run."""
     path = next((folder / name for name in WEIGHTS_FILES if (folder / name).is_file()), None)
     if path is None:
-        raise ValueError(
-            f"--init-from {folder} holds no model: give a bundle or a finished run, or {TORCHVISION_WEIGHTS}"
+        raise EquipoiseError(
+            "pretrained-unavailable",
+            f"--init-from {folder} holds no model: give a bundle or a finished run, or {TORCHVISION_WEIGHTS}",
         )
     try:
         with open_local_copy(path) as file, safe_open(file, "pt") as stored:
@@ -60,10 +62,11 @@ def load_from_run_or_bundle(folder: Path) -> PretrainedWeights:
         raise
     except (SafetensorError, ValueError, OSError, KeyError, TypeError, RecursionError) as error:
         reason = "the file is damaged or was written by another program"
-        raise ValueError(f"cannot read --init-from {path}: {reason} ({error})") from None
+        raise EquipoiseError("file-damaged", f"cannot read --init-from {path}: {reason} ({error})") from None
     if not isinstance(classes, list):
-        raise ValueError(
-            f"cannot read --init-from {path}: its classes are {classes!r}, not a list; the file is damaged"
+        raise EquipoiseError(
+            "file-damaged",
+            f"cannot read --init-from {path}: its classes are {classes!r}, not a list; the file is damaged",
         )
     return PretrainedWeights(str(folder), tensors, classes)
 
@@ -71,23 +74,26 @@ def load_from_run_or_bundle(folder: Path) -> PretrainedWeights:
 def load_torchvision_weights(config: TrainConfig) -> PretrainedWeights:
     """Load torchvision's weights for the configured model from the data folder, downloading them if needed."""
     if config.model is None or config.model == "lenet":
-        raise ValueError(
-            f"--init-from {TORCHVISION_WEIGHTS} needs a torchvision --model such as resnet18, got {config.model}"
+        raise EquipoiseError(
+            "option-conflict",
+            f"--init-from {TORCHVISION_WEIGHTS} needs a torchvision --model such as resnet18, got {config.model}",
         )
     models: Any = importlib.import_module("torchvision.models")
     try:
         weights = models.get_model_weights(config.model).DEFAULT
-    except ValueError as error:
-        raise ValueError(f"cannot use --init-from {TORCHVISION_WEIGHTS}: {error}") from None
+    except ValueError as error:  # torchvision's, for a model that it does not have
+        raise EquipoiseError("model-unknown", f"cannot use --init-from {TORCHVISION_WEIGHTS}: {error}") from None
     path = Path(config.data) / "weights" / weights.url.rpartition("/")[2]
     try:
         tensors = torch.hub.load_state_dict_from_url(
             weights.url, str(path.parent), progress=False, check_hash=True, weights_only=True
         )
     except (OSError, RuntimeError) as error:
-        raise ValueError(
+        raise EquipoiseError(
+            "pretrained-unavailable",
             f"cannot load --init-from {TORCHVISION_WEIGHTS}: {path} is missing or damaged, and downloading it failed "
-            f"({error}); put {weights.url} there"
+            f"({error})",
+            f"put {weights.url} there",
         ) from error
     return PretrainedWeights(f"{TORCHVISION_WEIGHTS}'s {config.model}", tensors, list(weights.meta["categories"]))
 
@@ -152,10 +158,11 @@ def find_matching_tensor(pretrained: PretrainedWeights, name: str, expected: Ten
         value = value.sum(1, keepdim=True)
     if value is None or value.shape != expected.shape:
         actual = "missing" if value is None else str([*value.shape])
-        raise ValueError(
+        raise EquipoiseError(
+            "pretrained-mismatch",
             f"--init-from {pretrained.origin} holds another model: "
-            f"its {name} is {actual}, here it is {[*expected.shape]}; "
-            "give the --model and --image-size it was trained with"
+            f"its {name} is {actual}, here it is {[*expected.shape]}",
+            "give the --model and --image-size it was trained with",
         )
     return value
 
@@ -165,9 +172,10 @@ def find_classifier_layer(model: nn.Module, num_classes: int) -> str:
     weighted = [(name, module) for name, module in model.named_modules() if isinstance(module, nn.Linear | nn.Conv2d)]
     name, layer = weighted[-1] if weighted else ("", None)
     if layer is None or len(layer.weight) != num_classes:
-        raise ValueError(
+        raise EquipoiseError(
+            "model-invalid",
             f"cannot find the classifier: the last linear or convolutional layer ({name or 'none'}) "
-            f"does not have {num_classes} rows, one per class"
+            f"does not have {num_classes} rows, one per class",
         )
     return name
 
@@ -197,8 +205,9 @@ def freeze_stages(model: nn.Module, count: int) -> list[nn.Module]:
     stages = list_stages(model)
     if count >= max(len(stages), 1):
         names = ", ".join(name for name, _ in stages)
-        raise ValueError(
-            f"--freeze-stages {count} leaves nothing to train: the model has {len(stages)} stages ({names})"
+        raise EquipoiseError(
+            "option-range",
+            f"--freeze-stages {count} leaves nothing to train: the model has {len(stages)} stages ({names})",
         )
     frozen = [module for _, modules in stages[:count] for module in modules]
     for module in frozen:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from equipoise.errors import EquipoiseError
 from equipoise.rng import epoch_permutation
 from equipoise.workloads import Split
 
@@ -67,14 +68,17 @@ def group_micro_batches(
         yield np.concatenate([micro.epochs for micro in group]), np.concatenate([micro.examples for micro in group])
 
 
-class _BatchDataset(Dataset[tuple[Tensor, Tensor]]):
+class _BatchDataset(Dataset[tuple[Tensor, Tensor] | EquipoiseError]):
     """Dataset whose items are whole batches, so that the worker processes of a DataLoader decode them in parallel."""
 
     def __init__(self, split: Split) -> None:
         self.split = split
 
-    def __getitem__(self, examples: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        pictures = [self.split.pictures[int(index)] for index in examples]
+    def __getitem__(self, examples: NDArray[np.int64]) -> tuple[Tensor, Tensor] | EquipoiseError:
+        try:
+            pictures = [self.split.pictures[int(index)] for index in examples]
+        except EquipoiseError as error:  # returned, since DataLoader would raise it as a RuntimeError
+            return error
         return torch.stack(pictures), self.split.labels[torch.from_numpy(examples)]
 
 
@@ -84,7 +88,10 @@ def read_batches(
     """Yield images and labels of each index array: indexed in memory, or decoded ahead by `num_readers` processes."""
     if not isinstance(split.pictures, Tensor):
         # with batch_size None each value of the sampler is one index, which here stands for a whole batch
-        yield from DataLoader(_BatchDataset(split), sampler=index_arrays, batch_size=None, num_workers=num_readers)
+        for batch in DataLoader(_BatchDataset(split), sampler=index_arrays, batch_size=None, num_workers=num_readers):
+            if isinstance(batch, EquipoiseError):
+                raise batch
+            yield batch
         return
     for examples in index_arrays:
         indices = torch.from_numpy(examples).to(split.labels.device)

@@ -4,6 +4,7 @@ import importlib
 from collections.abc import Callable
 
 from equipoise.config import TrainConfig
+from equipoise.errors import EquipoiseError
 from equipoise.workloads.base import Split, Workload
 from equipoise.workloads.cifar10 import cifar10
 from equipoise.workloads.digits import digits
@@ -36,17 +37,22 @@ def find_workload_factory(name: str) -> Callable[[TrainConfig], Workload]:
         return WORKLOADS[name]
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
-        raise ValueError(
-            f"there is no workload {name!r}; choose one of: {', '.join(sorted(WORKLOADS))}, or give module:attribute"
+        raise EquipoiseError(
+            "workload-unknown",
+            f"there is no workload {name!r}",
+            f"choose one of: {', '.join(sorted(WORKLOADS))}, or give module:attribute",
         )
     factory = getattr(
         call_user_code(f"importing workload {name!r}", lambda: importlib.import_module(module)), attribute, None
     )
     if factory is None:
-        raise ValueError(f"there is no workload {name!r}: module {module!r} has no {attribute!r}")
+        raise EquipoiseError(
+            "workload-unknown", f"there is no workload {name!r}: module {module!r} has no {attribute!r}"
+        )
     if not callable(factory):
-        raise ValueError(
-            f"workload {name!r} is a {type(factory).__name__}; give a function that takes a TrainConfig and returns a "
-            "Workload"
+        raise EquipoiseError(
+            "workload-invalid",
+            f"workload {name!r} is a {type(factory).__name__}",
+            "give a function that takes a TrainConfig and returns a Workload",
         )
     return factory  # type: ignore[no-any-return]  # a user's own: its result is checked

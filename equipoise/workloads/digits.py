@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from equipoise.config import TrainConfig
+from equipoise.errors import EquipoiseError
 from equipoise.images.augment import Augment
 from equipoise.workloads.base import Workload, select_examples, stratified_split
 from equipoise.workloads.models import model_factory
@@ -43,6 +44,8 @@ def read_sklearn_digits() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """
     spec = find_spec("sklearn")
     if spec is None or spec.origin is None:
-        raise ValueError("cannot load the digits: scikit-learn is not installed; run pip install scikit-learn")
+        raise EquipoiseError(
+            "package-missing", "cannot load the digits: scikit-learn is not installed", "run pip install scikit-learn"
+        )
     table = np.loadtxt(Path(spec.origin).parent / "datasets" / "data" / "digits.csv.gz", delimiter=",")
     return table[:, :-1].reshape(-1, 8, 8), table[:, -1].astype(np.int64)

@@ -8,6 +8,8 @@ from typing import Any
 from torch import Tensor
 from torch.nn import functional as F
 
+from equipoise.errors import EquipoiseError
+
 
 def load_torchvision_dataset(name: str, root: Path, files: Sequence[str]) -> tuple[Any, Any]:
     """Load the training and test set of a torchvision data set from `root`, downloading it if it is missing."""
@@ -20,9 +22,10 @@ def load_torchvision_dataset(name: str, root: Path, files: Sequence[str]) -> tup
         return dataset(root, train=True, download=True), dataset(root, train=False, download=True)
     except (OSError, RuntimeError) as error:  # no network, a failed mirror, a damaged file
         expected = ", ".join(str(root.absolute() / file) for file in files)
-        raise ValueError(
-            f"cannot load {name}: it is not in {root} and could not be downloaded ({' '.join(str(error).split())}); "
-            f"give its folder with --data, or place these files: {expected}"
+        raise EquipoiseError(
+            "dataset-unavailable",
+            f"cannot load {name}: it is not in {root} and could not be downloaded ({' '.join(str(error).split())})",
+            f"give its folder with --data, or place these files: {expected}",
         ) from error
 
 

@@ -13,6 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from equipoise.config import TrainConfig
+from equipoise.errors import EquipoiseError
 from equipoise.images.augment import Augment
 from equipoise.images.decode import load_image
 from equipoise.images.png import PILLOW_ERRORS
@@ -71,20 +72,25 @@ class LazyImages:
                 return load_image(path, (3, self.image_size, self.image_size))
             except PILLOW_ERRORS as error:
                 print(f"cannot read {path}: {error}; using the next image instead", file=sys.stderr)  # noqa: T201
-        raise ValueError(f"cannot read any of {len(self.paths)} images: all are damaged or missing")
+        raise EquipoiseError(
+            "dataset-invalid", f"cannot read any of {len(self.paths)} images: all are damaged or missing"
+        )
 
 
 def find_labelled_images(root: Path) -> tuple[list[str], list[Path], NDArray[np.int64]]:
     """Return the class names, the path of each image, and the index of its class."""
     if not root.is_dir():
-        raise ValueError(f"--data {root} is not a folder: give one that holds a folder of images for each class")
+        raise EquipoiseError(
+            "path-kind", f"--data {root} is not a folder", "give one that holds a folder of images for each class"
+        )
     classes = sorted(
         entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith((".", "__"))
     )
     if len(classes) < 2:
         content = f"only one folder ({classes[0]})" if classes else "no folder"
-        raise ValueError(
-            f"--data {root} holds {content}: it needs one folder of images per class, for at least two classes"
+        raise EquipoiseError(
+            "dataset-invalid",
+            f"--data {root} holds {content}: it needs one folder of images per class, for at least two classes",
         )
     labelled = [(path, label) for label, name in enumerate(classes) for path in list_image_files(root / name)]
     return classes, [path for path, _ in labelled], np.array([label for _, label in labelled], np.int64)
@@ -139,6 +145,8 @@ def require_examples_per_class(root: Path, classes: Sequence[str], labels: NDArr
     counts = np.bincount(labels, minlength=len(classes))
     small = [f"{name} ({count})" for name, count in zip(classes, counts, strict=True) if count < 8]
     if small:
-        raise ValueError(
-            f"--data {root} has classes with fewer than 8 readable images: {', '.join(small)}; add images to them"
+        raise EquipoiseError(
+            "dataset-invalid",
+            f"--data {root} has classes with fewer than 8 readable images: {', '.join(small)}",
+            "add images to them",
         )

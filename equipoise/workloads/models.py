@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line
 
 
@@ -17,7 +18,7 @@ class LeNet(nn.Module):
         super().__init__()
         side = (image_size // 2 - 4) // 2  # pixels per side after the second pooling
         if side < 1:
-            raise ValueError(f"it needs images of at least 12 pixels per side, got {image_size}")
+            raise EquipoiseError("model-invalid", f"it needs images of at least 12 pixels per side, got {image_size}")
         self.body = nn.Sequential(
             nn.Conv2d(in_channels, 6, 5, padding=2),
             nn.ReLU(),
@@ -47,7 +48,9 @@ def list_model_names() -> list[str]:
 def model_factory(name: str, num_classes: int, in_channels: int, image_size: int) -> Callable[[], nn.Module]:
     """Return a function that builds a new model, tested on one image so that a mismatch is found early."""
     if name != "lenet" and name not in list_model_names():
-        raise ValueError(f"there is no model {name!r}; choose one of: {', '.join(list_model_names())}")
+        raise EquipoiseError(
+            "model-unknown", f"there is no model {name!r}", f"choose one of: {', '.join(list_model_names())}"
+        )
 
     def build_model() -> nn.Module:
         if name == "lenet":
@@ -60,13 +63,15 @@ def model_factory(name: str, num_classes: int, in_channels: int, image_size: int
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             shape = build_model().eval()(torch.zeros(1, in_channels, image_size, image_size)).shape
-    except (RuntimeError, ValueError, AssertionError) as error:
+    except (RuntimeError, ValueError, AssertionError) as error:  # torch's and torchvision's, or an EquipoiseError
         reason = first_error_line(error)
-        raise ValueError(
-            f"model {name} does not take {in_channels}x{image_size}x{image_size} images: {reason}"
+        raise EquipoiseError(
+            "model-invalid", f"model {name} does not take {in_channels}x{image_size}x{image_size} images: {reason}"
         ) from error
     if tuple(shape) != (1, num_classes):
-        raise ValueError(f"model {name} returns shape {tuple(shape)} for one image, expected (1, {num_classes})")
+        raise EquipoiseError(
+            "model-invalid", f"model {name} returns shape {tuple(shape)} for one image, expected (1, {num_classes})"
+        )
     return build_model
 
 
@@ -98,4 +103,4 @@ def adapt_input_channels(network: nn.Module, in_channels: int) -> nn.Module:
             )
             network.set_submodule(path, convolution)
             return network
-    raise ValueError(f"it has no convolution to adapt to {in_channels} channels")
+    raise EquipoiseError("model-invalid", f"it has no convolution to adapt to {in_channels} channels")

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from equipoise.config import TrainConfig
+from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line
 from equipoise.workloads.base import Split, Workload
 
@@ -16,38 +17,54 @@ WORKLOAD_SPLITS = ("train", "validation", "reference", "test")
 
 
 def call_user_code(description: str, function: Callable[[], object]) -> object:
-    """Return the result of a user's function; turn any exception into a ValueError with a one-line message."""
+    """Return the result of a user's function; turn any exception into an EquipoiseError with a one-line message."""
     try:
         return function()
+    except EquipoiseError as error:
+        raise EquipoiseError(error.code, join_lines(error.problem), join_lines(error.remedy)) from error
     except (Exception, SystemExit) as error:
-        if isinstance(error, ValueError) and (message := " ".join(str(error).split())):
-            raise ValueError(message) from error
+        if isinstance(error, ValueError) and (message := join_lines(str(error))):  # the user's own sentence
+            raise EquipoiseError("workload-invalid", message) from error
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
         user_frames = [frame for frame in frames if frame.filename != __file__]
         location = f" ({user_frames[-1].filename}, line {user_frames[-1].lineno})" if user_frames else ""
-        raise ValueError(
-            f"{description} raised {type(error).__name__}: {first_error_line(error, 'no message')}{location}"
+        raise EquipoiseError(
+            "workload-invalid",
+            f"{description} raised {type(error).__name__}: {first_error_line(error, 'no message')}{location}",
         ) from error
+
+
+def join_lines(text: str) -> str:
+    """Return a text as one line, with single spaces."""
+    return " ".join(text.split())
 
 
 def validate_workload(workload: object, config: TrainConfig) -> Workload:
     """Return `workload` if its parts fit each other and the config; refuse it otherwise."""
     name = config.workload
     if not isinstance(workload, Workload):
-        raise ValueError(f"{name} returned a {type(workload).__name__}; it must return an equipoise.workloads.Workload")
+        raise EquipoiseError(
+            "workload-invalid",
+            f"{name} returned a {type(workload).__name__}",
+            "it must return an equipoise.workloads.Workload",
+        )
     call_user_code(f"{name}: its classes", lambda: len(workload.classes))
     for part in WORKLOAD_SPLITS:
         description = f"{name}: its {part} split"
         split = getattr(workload, part)
         call_user_code(description, partial(check_split, description, split, len(workload.classes)))
     if config.global_batch > len(workload.train):
-        raise ValueError(
+        raise EquipoiseError(
+            "workload-invalid",
             f"the global batch is {config.global_batch} ({config.workers} workers "
             f"x {config.batch_size} x {config.grad_accumulation}), "
-            f"but the training split of {name} holds {len(workload.train)} examples; choose a smaller --batch-size"
+            f"but the training split of {name} holds {len(workload.train)} examples",
+            "choose a smaller --batch-size",
         )
     if not isinstance(workload.target, int | float) or not math.isfinite(workload.target):
-        raise ValueError(f"{name}: its target is {workload.target!r}; it must be a finite number")
+        raise EquipoiseError(
+            "workload-invalid", f"{name}: its target is {workload.target!r}", "it must be a finite number"
+        )
     call_user_code(f"{name}: its mean or std", lambda: check_normalization(name, workload))
     check_model(name, workload)
     return workload
@@ -57,24 +74,30 @@ def check_split(description: str, split: Split, class_count: int) -> None:
     """Refuse a split whose labels do not fit its images or the classes."""
     labels = split.labels
     if not isinstance(labels, Tensor) or labels.dtype != torch.int64 or labels.ndim != 1:
-        raise ValueError(f"{description} must have labels as a tensor of int64, one number per image")
+        raise EquipoiseError(
+            "workload-invalid", f"{description} must have labels as a tensor of int64, one number per image"
+        )
     if len(split.pictures) != len(labels):
-        raise ValueError(
-            f"{description} has {len(split.pictures)} images and {len(labels)} labels; give one label per image"
+        raise EquipoiseError(
+            "workload-invalid",
+            f"{description} has {len(split.pictures)} images and {len(labels)} labels",
+            "give one label per image",
         )
     if not len(labels):
-        raise ValueError(f"{description} is empty; every split needs at least one image")
+        raise EquipoiseError("workload-invalid", f"{description} is empty", "every split needs at least one image")
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= class_count:
-        raise ValueError(
+        raise EquipoiseError(
+            "workload-invalid",
             f"{description} has labels from {low} to {high}, but there are "
-            f"{class_count} classes: 0 to {class_count - 1}"
+            f"{class_count} classes: 0 to {class_count - 1}",
         )
     picture = split.pictures[0]
     if picture.dtype != torch.uint8 or picture.ndim != 3:
-        raise ValueError(
+        raise EquipoiseError(
+            "workload-invalid",
             f"{description} must have images as uint8 (channels, height, "
-            f"width), got {picture.dtype} {tuple(picture.shape)}"
+            f"width), got {picture.dtype} {tuple(picture.shape)}",
         )
 
 
@@ -83,12 +106,13 @@ def check_normalization(name: str, workload: Workload) -> None:
     channels = workload.train.pictures[0].shape[0]
     for values, quantity in ((workload.mean, "mean"), (workload.std, "std")):
         if len(values) not in (1, channels) or not all(math.isfinite(value) for value in values):
-            raise ValueError(
-                f"{name}: its {quantity} is {values}; it needs one finite number, or one per channel: "
-                f"the images have {channels} channels"
+            raise EquipoiseError(
+                "workload-invalid",
+                f"{name}: its {quantity} is {values}",
+                f"it needs one finite number, or one per channel: the images have {channels} channels",
             )
     if any(value <= 0 for value in workload.std):
-        raise ValueError(f"{name}: its std is {workload.std}; every number must be above 0")
+        raise EquipoiseError("workload-invalid", f"{name}: its std is {workload.std}", "every number must be above 0")
 
 
 def check_model(name: str, workload: Workload) -> None:
@@ -97,26 +121,34 @@ def check_model(name: str, workload: Workload) -> None:
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         model = call_user_code(f"{name}: its model()", workload.model)
         if not isinstance(model, nn.Module):
-            raise ValueError(
-                f"{name}: its model() returned a {type(model).__name__}; it must return a new torch.nn.Module"
+            raise EquipoiseError(
+                "workload-invalid",
+                f"{name}: its model() returned a {type(model).__name__}",
+                "it must return a new torch.nn.Module",
             )
         if not any(parameter.requires_grad for parameter in model.parameters()):
-            raise ValueError(f"{name}: its model has no trainable parameters; give it some that require a gradient")
+            raise EquipoiseError(
+                "workload-invalid",
+                f"{name}: its model has no trainable parameters",
+                "give it some that require a gradient",
+            )
         shapes = {tuple(getattr(workload, part).pictures[0].shape) for part in WORKLOAD_SPLITS[1:]}
         for shape in [*shapes, tuple(workload.train.pictures[0].shape)]:
             logits = call_user_code(f"{name}: its model on images of {shape}", partial(probe_model, model, shape))
         if not isinstance(logits, Tensor) or len(logits) != 2:
-            raise ValueError(f"{name}: its model must return one row of scores per image")
+            raise EquipoiseError("workload-invalid", f"{name}: its model must return one row of scores per image")
         loss = call_user_code(
             f"{name}: its loss on scores of {tuple(logits.shape)}", lambda: workload.loss(logits, labels)
         )
         if not isinstance(loss, Tensor) or loss.ndim:
-            raise ValueError(f"{name}: its loss must be one number, the mean over the batch")
+            raise EquipoiseError("workload-invalid", f"{name}: its loss must be one number, the mean over the batch")
         metric = call_user_code(
             f"{name}: its metric on scores of {tuple(logits.shape)}", lambda: workload.metric(logits, labels)
         )
         if not isinstance(metric, Tensor) or metric.shape != (2,) or not metric.isfinite().all():
-            raise ValueError(f"{name}: its metric must be one finite number per image, got {metric}")
+            raise EquipoiseError(
+                "workload-invalid", f"{name}: its metric must be one finite number per image, got {metric}"
+            )
 
 
 def probe_model(model: nn.Module, shape: Sequence[int]) -> object:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import tyro
 
+from equipoise.errors import EquipoiseError
 from equipoise.storage.location import validate_location
 from equipoise.storage.object_store import parse_location
 
@@ -12,7 +13,7 @@ from equipoise.storage.object_store import parse_location
 def parse_path_or_url(text: str) -> Path:
     """Parse a command-line path or URL; refuse an empty string, which would mean the current folder."""
     if not text.strip():
-        raise ValueError("got an empty string: give a path or a URL")
+        raise EquipoiseError("option-format", "got an empty string", "give a path or a URL")
     return parse_location(text)
 
 
@@ -25,8 +26,10 @@ def validate_locations(*locations: Path | str | None) -> None:
 def require_capture_folder(location: str) -> None:
     """Refuse a local folder of captures that does not exist; for a URL, listing it shows what it holds."""
     if "://" not in location and not Path(location).is_dir():
-        raise ValueError(
-            f"cannot read --capture-dir {location}: it is not a folder; give the one where the service keeps captures"
+        raise EquipoiseError(
+            "path-kind",
+            f"cannot read --capture-dir {location}: it is not a folder",
+            "give the one where the service keeps captures",
         )
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from equipoise.errors import EquipoiseError
 from equipoise.planning.measurements import COUNT_COLUMN, MAX_COUNT
 from equipoise.runs.record import is_finite_number
 from equipoise.storage.atomic import read_json
@@ -32,9 +33,11 @@ def apply_plan(options: OptionsT, arguments: list[str] | None = None) -> Options
     plan = read_plan_settings(path)
     for name, value in plan.items():
         if f"--{name.replace('_', '-')}" in flags and (other := getattr(options, name)) != value:
-            raise ValueError(
+            raise EquipoiseError(
+                "option-conflict",
                 f"cannot apply --plan {path}: it has {value:g} {PLAN_OPTION_WORDS[name]}"
-                f" and --{name.replace('_', '-')} asks for {other:g}; leave out one of the two"
+                f" and --{name.replace('_', '-')} asks for {other:g}",
+                "leave out one of the two",
             )
     changes = {name: value for name, value in plan.items() if f"--{name.replace('_', '-')}" not in flags}
     return replace(options, **changes)  # type: ignore[type-var] # options are dataclasses
@@ -46,30 +49,36 @@ def read_plan_settings(path: Path) -> dict[str, Any]:
     try:
         facts = read_json(file)
     except FileNotFoundError:
-        raise ValueError(
-            f"no plan at {file}: give the plan.json of a sweep; a submitted job needs an absolute path that its nodes"
-            " share, because files that .rayignore names are not uploaded"
+        raise EquipoiseError(
+            "path-missing",
+            f"no plan at {file}",
+            "give the plan.json of a sweep; a submitted job needs an absolute path that its nodes share,"
+            " because files that .rayignore names are not uploaded",
         ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"cannot read {file}: {error}; give the plan.json of a sweep") from None
+    except OSError as error:
+        raise EquipoiseError("path-access", f"cannot read {file}: {error}", "give the plan.json of a sweep") from None
     plan = facts.get("plan", ...) if isinstance(facts, dict) else ...
     if plan is None:
         warnings = facts.get("warnings")
         reason = "; ".join(map(str, warnings)) if isinstance(warnings, list) else "measure more"
-        raise ValueError(f"{file} has no plan: {reason}")
+        raise EquipoiseError("plan-missing", f"{file} has no plan: {reason}")
     if not isinstance(plan, dict):
-        raise ValueError(
-            f"cannot read {file}: it was not written by jobs.plan or jobs.sweep; give the plan.json of a sweep"
+        raise EquipoiseError(
+            "plan-missing",
+            f"cannot read {file}: it was not written by jobs.plan or jobs.sweep",
+            "give the plan.json of a sweep",
         )
     workers, batch, global_batch = (require_count(file, plan, name) for name in ("workers", "batch", "global_batch"))
     lr = plan.get("lr")
     if lr is not None and not (is_finite_number(lr) and 0 < lr < float("inf")):
-        raise ValueError(f"{file}: plan.lr must be a number above 0, or null, got {lr!r}")
+        raise EquipoiseError("plan-invalid", f"{file}: plan.lr must be a number above 0, or null, got {lr!r}")
     accumulation, remainder = divmod(global_batch, workers * batch)
     if remainder or not accumulation:
-        raise ValueError(
+        raise EquipoiseError(
+            "plan-invalid",
             f"cannot use {file}: its global batch of {global_batch} is not a multiple of {workers} workers x {batch}"
-            " examples; give the plan.json of a sweep"
+            " examples",
+            "give the plan.json of a sweep",
         )
     settings = {"workers": workers, "batch_size": batch, "grad_accumulation": accumulation}
     return settings if lr is None else settings | {"lr": lr}
@@ -79,5 +88,5 @@ def require_count(file: Path, plan: dict[str, Any], name: str) -> int:
     """Return one of the plan's whole numbers; refuse anything else."""
     value = plan.get(name)
     if not is_finite_number(value) or value % 1 or not 1 <= value <= MAX_COUNT:
-        raise ValueError(f"{file}: plan.{name} must be {COUNT_COLUMN.description}, got {value!r}")
+        raise EquipoiseError("plan-invalid", f"{file}: plan.{name} must be {COUNT_COLUMN.description}, got {value!r}")
     return int(value)

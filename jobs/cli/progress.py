@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
+from equipoise.errors import EquipoiseError
 from equipoise.storage.object_store import RemotePath
 from equipoise.storage.retry import without_retries
 
@@ -87,8 +88,17 @@ class RunProgress:
                 if not line.endswith(b"\n"):
                     break
                 self.read_position = FileOffset(inode, file.tell())
-                if (lap := json.loads(line))["seen"] > self.examples_seen:
+                if (lap := parse_journal_line(line, self.journal))["seen"] > self.examples_seen:
                     yield lap
+
+
+def parse_journal_line(line: str | bytes, journal: Path) -> dict[str, Any]:
+    """Parse a line of a lap journal; refuse one that is not valid JSON."""
+    try:
+        lap: dict[str, Any] = json.loads(line)
+    except ValueError as error:
+        raise EquipoiseError("run-damaged", f"cannot read {journal}: it is not valid JSON ({error})") from None
+    return lap
 
 
 class RemoteRunProgress(RunProgress):
@@ -114,7 +124,7 @@ class RemoteRunProgress(RunProgress):
                 text = self.journal.read_text()
         except FileNotFoundError:
             text = ""
-        except (OSError, ValueError) as error:
+        except (OSError, EquipoiseError, UnicodeDecodeError) as error:
             if not self.store_unavailable:
                 print(
                     f"note: {error}; the run continues, and waits where it needs the store", file=sys.stderr, flush=True
@@ -136,5 +146,5 @@ class RemoteRunProgress(RunProgress):
             time.monotonic() + JOURNAL_POLL_SECONDS,
         )
         for line in text.splitlines():
-            if (lap := json.loads(line))["seen"] > self.examples_seen:
+            if (lap := parse_journal_line(line, self.journal))["seen"] > self.examples_seen:
                 yield lap

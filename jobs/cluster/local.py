@@ -100,12 +100,13 @@ def format_usage_lines(config: dict[str, Any], options: LocalClusterOptions) -> 
 def read_local_cluster_file(path: Path) -> dict[str, Any]:
     """Read and validate a cluster file whose nodes can run on this machine."""
     if problems := validate_cluster_file(path):
-        raise ValueError(f"{path}: {problems[0]}")
+        raise EquipoiseError("cluster-file", f"{path}: {problems[0]}")
     config: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     if config.get("provider", {}).get("type") != "external":
-        raise ValueError(
-            f"cannot start {path} on this machine: its nodes are machines elsewhere; start it with ray up {path}, "
-            "or give cluster.local.yaml"
+        raise EquipoiseError(
+            "cluster-file",
+            f"cannot start {path} on this machine: its nodes are machines elsewhere",
+            f"start it with ray up {path}, or give cluster.local.yaml",
         )
     return config
 
@@ -114,20 +115,22 @@ def require_private_token() -> None:
     """Refuse to start without a token, or with one that others can read."""
     path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH", DEFAULT_TOKEN_PATH)).expanduser()
     if not path.is_file():
-        raise ValueError(
-            f"there is no token at {path}: create one with ray get-auth-token --generate > /dev/null, "
-            f"then chmod 600 {path}"
+        raise EquipoiseError(
+            "path-missing",
+            f"there is no token at {path}",
+            f"create one with ray get-auth-token --generate > /dev/null, then chmod 600 {path}",
         )
     if path.stat().st_mode & 0o077:
-        raise ValueError(f"the token at {path} can be read by others: chmod 600 {path}")
+        raise EquipoiseError("file-permissions", f"the token at {path} can be read by others: chmod 600 {path}")
 
 
 def require_free_port(port: int) -> None:
     """Refuse a port that another program listens on."""
     if is_port_open(port):
-        raise ValueError(
-            f"cannot listen on port {port}: another program, perhaps another local cluster, uses it; "
-            "choose another --port"
+        raise EquipoiseError(
+            "port-in-use",
+            f"cannot listen on port {port}: another program, perhaps another local cluster, uses it",
+            "choose another --port",
         )
 
 

@@ -8,6 +8,7 @@ from typing import NoReturn
 
 import ray
 
+from equipoise.errors import EquipoiseError
 from equipoise.formatting import pluralize
 from jobs.cluster.ray_internals import kill_own_ray, state
 
@@ -20,7 +21,10 @@ def connect_to_cluster() -> None:
     os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.2")
     if not ray.is_initialized():
         # for one job a dashboard would take as long to start as everything else
-        ray.init(logging_level=logging.WARNING, log_to_driver=False, include_dashboard=False)
+        try:
+            ray.init(logging_level=logging.WARNING, log_to_driver=False, include_dashboard=False)
+        except ValueError as error:  # Ray's, for a RAY_ADDRESS that is none
+            raise EquipoiseError("option-format", str(error)) from error
     if len(node_resources()) == 1 and not autoscaler_node_types():
         # the watcher for nodes about to be preempted starts beside the workers and slows their first seconds
         os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")
@@ -103,11 +107,13 @@ def require_slots(workers: int, threads: int) -> tuple[int, bool]:
     capacity = max_slots(threads, gpu)
     if workers > capacity:
         limits_unknown = not total_slots(1, False) and not autoscaler_node_types()
-        remedy = "; if it autoscales, run python -m jobs.cluster.limits on its head to tell jobs its limits"
-        raise ValueError(
+        hint = "; if it autoscales, run python -m jobs.cluster.limits on its head to tell jobs its limits"
+        raise EquipoiseError(
+            "cluster-too-small",
             f"cannot run {pluralize(workers, 'worker')}: the cluster holds at most "
-            f"{format_slots(capacity, threads, gpu)}; choose fewer --workers or fewer --threads, or add nodes "
-            f"(--grad-accumulation gives the same global batch){remedy * limits_unknown}"
+            f"{format_slots(capacity, threads, gpu)}",
+            "choose fewer --workers or fewer --threads, or add nodes "
+            f"(--grad-accumulation gives the same global batch){hint * limits_unknown}",
         )
     return capacity, gpu
 

@@ -20,6 +20,9 @@ from typing import Any
 
 import ray
 
+from equipoise.command_line import command
+from equipoise.errors import EquipoiseError
+from equipoise.formatting import first_error_line
 from equipoise.type_aliases import JsonObject
 from jobs.cluster.validate_kuberay import is_kubernetes_manifest, validate_manifests
 from jobs.cluster.yaml_files import load_yaml_documents
@@ -43,6 +46,7 @@ LOCAL_PROVIDER = "jobs.cluster.local_node_provider.LocalNodeProvider"
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost")
 
 
+@command()
 def main() -> int:
     """Print every problem of the given files; return exit status 0 if there are none, else 2."""
     parser = argparse.ArgumentParser(prog="python -m jobs.cluster.validate", description=__doc__)
@@ -59,7 +63,7 @@ def validate_cluster_file(path: Path) -> list[str]:
     """Return the problems of a cluster file or a KubeRay manifest, one sentence each."""
     try:
         documents = load_yaml_documents(path)
-    except ValueError as error:
+    except EquipoiseError as error:
         return [str(error)]
     if is_kubernetes_manifest(documents):
         return validate_manifests(documents)
@@ -114,8 +118,8 @@ def find_ray_errors(config: Any) -> list[str]:
         validate_config(prepare_config(copy.deepcopy(config)))
         return []
     except Exception as error:  # Ray raises exceptions of many types here
-        message = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error).strip()
-        return [f"Ray rejects it: {(message or type(error).__name__).splitlines()[0]}"]
+        has_key = isinstance(error, KeyError) and error.args
+        return [f"Ray rejects it: {f'{error.args[0]} is missing' if has_key else first_error_line(error)}"]
 
 
 def check_ec2(node_config: JsonObject) -> Iterator[str]:
@@ -170,10 +174,10 @@ def check_start_commands(config: JsonObject) -> Iterator[str]:
         starts = [command for command in config.get(part, []) if "ray start" in command]
         if not starts:
             yield f"{part}: no command starts Ray: Ray's default command, which requires no token, would be used"
-        for command in starts:
-            if "RAY_AUTH_MODE=token" not in command:
+        for start in starts:
+            if "RAY_AUTH_MODE=token" not in start:
                 yield f"{part}: anyone who reaches a port can run code: start Ray with RAY_AUTH_MODE=token"
-            host = re.search(r"--dashboard-host[= ](\S+)", command)
+            host = re.search(r"--dashboard-host[= ](\S+)", start)
             if host and host[1] not in LOOPBACK_HOSTS:
                 yield f"{part}: the dashboard listens on {host[1]}: keep to 127.0.0.1, and reach it with ray dashboard"
 

@@ -80,13 +80,17 @@ def require_demo_folder(out: Path) -> None:
     """Create the output folder; refuse one that holds something other than a demo."""
     try:
         if out.exists() and not out.is_dir():
-            raise ValueError(f"cannot use --out {out}: it is a file; choose a folder")
+            raise EquipoiseError("path-kind", f"cannot use --out {out}: it is a file", "choose a folder")
         out.mkdir(parents=True, exist_ok=True)
         others = {file.name for file in out.iterdir()} - {LOCK_FILE_NAME}
     except OSError as error:
-        raise ValueError(f"cannot write to --out {out}: {error.strerror}; choose another folder") from None
+        raise EquipoiseError(
+            "path-access", f"cannot write to --out {out}: {error.strerror}", "choose another folder"
+        ) from None
     if others and not is_demo_folder(out):
-        raise ValueError(f"cannot use --out {out}: it is not empty and holds no demo; choose another folder")
+        raise EquipoiseError(
+            "path-in-use", f"cannot use --out {out}: it is not empty and holds no demo", "choose another folder"
+        )
 
 
 def clear_demo_folder(out: Path) -> None:

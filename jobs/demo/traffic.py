@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 from threading import Event, Thread
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
+from equipoise.errors import EquipoiseError
 from equipoise.images.png import encode_png
 from equipoise.workloads.vending.products import MACHINE_PRODUCTS
 from equipoise.workloads.vending.renderer import Scene, render_images
@@ -48,11 +49,7 @@ class SimulatedClients:
             connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
             try:
                 connection.request(method, path, body, {"content-type": content_type})
-                reply = connection.getresponse()
-                data = reply.read()
-                if reply.status != 200:
-                    raise ValueError(f"{method} {path} answers {reply.status}: {data[:200]!r}")
-                return data if reply.headers["content-type"] == "image/png" else json.loads(data)
+                return read_reply(f"{method} {path}", connection.getresponse())
             except (OSError, HTTPException):
                 if is_last_try:
                     raise
@@ -64,7 +61,7 @@ class SimulatedClients:
         """Return whether the service says that it is ready."""
         try:
             return bool(self.request_service("GET", "/ready")["ready"])
-        except (OSError, HTTPException, ValueError):
+        except (OSError, HTTPException, EquipoiseError):
             return False
 
     def served_version(self) -> str:
@@ -75,7 +72,7 @@ class SimulatedClients:
         """Return the label that the service predicts for an image; None, with the reason recorded, if it fails."""
         try:
             prediction = self.request_service("POST", "/predict", encode_png(image), "image/png")
-        except (OSError, HTTPException, ValueError) as error:
+        except (OSError, HTTPException, EquipoiseError) as error:
             self.failure_reasons.append(repr(error))
             return None
         self.answers_by_version[prediction["version"]] += 1
@@ -130,3 +127,16 @@ class SimulatedClients:
         finally:
             stop.set()
             thread.join()
+
+
+def read_reply(request: str, reply: HTTPResponse) -> Any:
+    """Return a reply's PNG or its parsed JSON; refuse any other reply."""
+    data = reply.read()
+    if reply.status != 200:
+        raise EquipoiseError("service-unavailable", f"{request} answers {reply.status}: {data[:200]!r}")
+    if reply.headers["content-type"] == "image/png":
+        return data
+    try:
+        return json.loads(data)
+    except ValueError:
+        raise EquipoiseError("service-unavailable", f"{request} answers what is not JSON: {data[:200]!r}") from None

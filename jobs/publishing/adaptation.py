@@ -25,6 +25,7 @@ from equipoise.drift.adaptation.workload import (
     load_labelled_images,
 )
 from equipoise.drift.reference.profile import ReferenceProfile, profile_from_arrays
+from equipoise.errors import EquipoiseError
 from equipoise.formatting import format_number
 from equipoise.hardware import describe_hardware
 from equipoise.runs.record import Record
@@ -57,9 +58,11 @@ def training_history(model: Bundle) -> tuple[TrainConfig, DriftCondition]:
         _ = [change.corruption for change in before.changes]  # refuses unknown corruptions
         return TrainConfig(**model.manifest["config"]), before
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(
+        raise EquipoiseError(
+            "bundle-invalid",
             f"cannot adapt {model.folder}: its manifest does not say how the model was trained, or is of another"
-            f" version ({error!r}); publish it again"
+            f" version ({error!r})",
+            "publish it again",
         ) from None
 
 
@@ -144,15 +147,13 @@ def build_adaptation_config(model: Bundle, work_folder: Path, epochs: int, worke
     """Build the config of the fine-tuning, with the plan's batch size if the model was trained by a plan."""
     options = {name: value for name, value in model.manifest["config"].items() if name != "grad_accumulation"}
     first_config = TrainConfig(**options)
-    plan = (model.manifest.get("plan") or {}).get("plan") or {}
-    batch_size = int(plan.get("batch", first_config.batch_size))
     config = replace(
         first_config,
         workload=ADAPTED_WORKLOAD,
         data=str(work_folder),
         init_from=str(model.folder.absolute()),
         workers=workers,
-        batch_size=batch_size,
+        batch_size=planned_batch_size(model, first_config.batch_size),
         schedule="cosine",
         target=None,
         body_lr_scale=0.1,
@@ -160,3 +161,16 @@ def build_adaptation_config(model: Bundle, work_folder: Path, epochs: int, worke
     )
     length = len(load_workload(config).train)
     return replace(config, max_examples=epochs * length, eval_every=epochs * length)
+
+
+def planned_batch_size(model: Bundle, otherwise: int) -> int:
+    """Return the batch size of the plan that a model was trained by, or `otherwise` without a plan."""
+    batch = ((model.manifest.get("plan") or {}).get("plan") or {}).get("batch", otherwise)
+    try:
+        return int(batch)
+    except ValueError:
+        raise EquipoiseError(
+            "bundle-invalid",
+            f"cannot adapt {model.folder}: the batch size of its plan is {batch!r}",
+            "publish it again",
+        ) from None

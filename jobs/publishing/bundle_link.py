@@ -4,17 +4,22 @@ import os
 from pathlib import Path
 
 from equipoise.bundle.manifest import verify_bundle
+from equipoise.errors import EquipoiseError
 from equipoise.storage.atomic import read_json, write_json
 
 
 def require_link(link: Path) -> None:
     """Refuse a path that is not a symbolic link and cannot become one."""
     if link.exists() and not link.is_symlink():
-        raise ValueError(
-            f"cannot switch --link {link}: it is not a symbolic link; let the service watch a link to the bundle"
+        raise EquipoiseError(
+            "path-kind",
+            f"cannot switch --link {link}: it is not a symbolic link",
+            "let the service watch a link to the bundle",
         )
     if not link.parent.is_dir():
-        raise ValueError(f"cannot create --link {link}: {link.parent} is not a folder; create it first")
+        raise EquipoiseError(
+            "path-missing", f"cannot create --link {link}: {link.parent} is not a folder", "create it first"
+        )
 
 
 def point_link(link: Path, target: Path) -> None:
@@ -30,12 +35,18 @@ def point_link(link: Path, target: Path) -> None:
 
 def read_previous_target(link: Path) -> Path:
     """Return the bundle that a link pointed to before, verified."""
-    if not previous_target_file(link).is_file():
-        raise ValueError(f"cannot roll back {link}: no previous bundle is recorded; point the link by hand")
+    if not link.name or not previous_target_file(link).is_file():
+        raise EquipoiseError(
+            "rollback-impossible",
+            f"cannot roll back {link}: no previous bundle is recorded",
+            "point the link by hand",
+        )
     target = read_json(previous_target_file(link))
     if not isinstance(target, str) or not target:
-        raise ValueError(
-            f"cannot roll back {link}: {previous_target_file(link)} names no bundle; point the link by hand"
+        raise EquipoiseError(
+            "rollback-impossible",
+            f"cannot roll back {link}: {previous_target_file(link)} names no bundle",
+            "point the link by hand",
         )
     verify_bundle(Path(target))
     return Path(target)

@@ -12,6 +12,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, NonNegativeInt
 
 from equipoise.bundle.bundle import Bundle
 from equipoise.drift.corruptions import CAUSE_NAMES, all_corruptions
+from equipoise.errors import EquipoiseError
 from equipoise.storage.atomic import read_json
 from equipoise.storage.location import reject_credentials
 
@@ -62,8 +63,10 @@ def fetch_verdict(service_url: str, key_file: Path | None, bundle: Bundle) -> Ve
     """Fetch the verdict on a bundle's model from the /drift of a running service."""
     reject_credentials(service_url)
     if not service_url.startswith(("http://", "https://")):
-        raise ValueError(
-            f"cannot use --service {service_url!r}: it is not an HTTP URL; give one such as http://127.0.0.1:8000"
+        raise EquipoiseError(
+            "url-format",
+            f"cannot use --service {service_url!r}: it is not an HTTP URL",
+            "give one such as http://127.0.0.1:8000",
         )
     api_key = read_api_key(key_file) if key_file else None
     address = f"{service_url.rstrip('/')}/drift?model={quote(bundle.name)}"
@@ -73,10 +76,15 @@ def fetch_verdict(service_url: str, key_file: Path | None, bundle: Bundle) -> Ve
         with urlopen(request, timeout=SERVICE_TIMEOUT_SECONDS) as reply:  # noqa: S310
             document = json.loads(reply.read(MAX_REPLY_BYTES))
     except HTTPError as error:
-        raise ValueError(f"cannot get a verdict: {address} answers {error.code}: {read_error_message(error)}") from None
-    except (OSError, HTTPException, ValueError) as error:
-        raise ValueError(
-            f"cannot get a verdict from {address}: {error}; check that it is the URL of the service"
+        raise EquipoiseError(
+            "service-unavailable",
+            f"cannot get a verdict: {address} answers {error.code}: {read_error_message(error)}",
+        ) from None
+    except (OSError, HTTPException, ValueError) as error:  # ValueError: a malformed URL, or a reply that is no JSON
+        raise EquipoiseError(
+            "service-unavailable",
+            f"cannot get a verdict from {address}: {error}",
+            "check that it is the URL of the service",
         ) from None
     return parse_verdict(document, address)
 
@@ -84,10 +92,14 @@ def fetch_verdict(service_url: str, key_file: Path | None, bundle: Bundle) -> Ve
 def read_api_key(key_file: Path) -> str:
     """Read the first API key in a file."""
     if not key_file.is_file():
-        raise ValueError(f"cannot read --key {key_file}: it is not a file; give one that holds the service's API key")
+        raise EquipoiseError(
+            "path-kind", f"cannot read --key {key_file}: it is not a file", "give one that holds the service's API key"
+        )
     keys = key_file.read_text(errors="replace").split()
     if not keys or not keys[0].isascii() or not keys[0].isprintable():
-        raise ValueError(f"cannot read --key {key_file}: it holds no key; write the service's API key into it")
+        raise EquipoiseError(
+            "file-damaged", f"cannot read --key {key_file}: it holds no key", "write the service's API key into it"
+        )
     return keys[0]
 
 
@@ -106,13 +118,16 @@ def parse_verdict(document: object, origin: str) -> Verdict:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"])) or "document"
-        raise ValueError(
-            f"cannot use {origin}: it is not a verdict ({key}: {first['msg']}); give a reply of /drift, or the output"
-            " of jobs.check --json"
+        raise EquipoiseError(
+            "verdict-invalid",
+            f"cannot use {origin}: it is not a verdict ({key}: {first['msg']})",
+            "give a reply of /drift, or the output of jobs.check --json",
         ) from None
     if verdict.state == "drift" and verdict.cause not in CAUSE_NAMES:
-        raise ValueError(
-            f"cannot use {origin}: unknown cause {verdict.cause!r}; choose one of: {', '.join(CAUSE_NAMES)}"
+        raise EquipoiseError(
+            "verdict-invalid",
+            f"cannot use {origin}: unknown cause {verdict.cause!r}",
+            f"choose one of: {', '.join(CAUSE_NAMES)}",
         )
     return verdict
 
@@ -121,12 +136,16 @@ def require_matching_bundle(verdict: Verdict, bundle: Bundle) -> None:
     """Refuse a verdict on another model, or with classes or causes that this model cannot have."""
     for name, theirs, ours in (("model", verdict.model, bundle.name), ("version", verdict.version, bundle.version)):
         if theirs is not None and theirs != ours:
-            raise ValueError(
-                f"cannot use the verdict: it is on {name} {theirs}, --bundle is {ours}; give the bundle that was served"
+            raise EquipoiseError(
+                "verdict-mismatch",
+                f"cannot use the verdict: it is on {name} {theirs}, --bundle is {ours}",
+                "give the bundle that was served",
             )
     if unknown := verdict.classes.keys() - set(bundle.classes):
-        raise ValueError(
-            f"cannot use the verdict: --bundle lacks its class {min(unknown)!r}; give the bundle that was served"
+        raise EquipoiseError(
+            "verdict-mismatch",
+            f"cannot use the verdict: --bundle lacks its class {min(unknown)!r}",
+            "give the bundle that was served",
         )
     possible = {
         (corruption.cause, corruption.detail)
@@ -135,7 +154,8 @@ def require_matching_bundle(verdict: Verdict, bundle: Bundle) -> None:
     }
     for effect in verdict.effects:
         if (effect.cause, effect.detail) not in possible:
-            raise ValueError(
+            raise EquipoiseError(
+                "verdict-mismatch",
                 f"cannot use the verdict: it names {effect.cause} {effect.detail!r}, which this model's"
-                " images cannot show"
+                " images cannot show",
             )

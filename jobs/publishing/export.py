@@ -14,6 +14,8 @@ from torch import Tensor
 
 from equipoise.bundle.engines import ONNX_FILE, PROGRAM_FILE, WEIGHTS_FILE, Engine, InferenceModule
 from equipoise.bundle.graph import collect_weights, export_model, serialize_graph
+from equipoise.errors import EquipoiseError
+from equipoise.formatting import first_error_line
 from equipoise.storage.atomic import write_json
 
 
@@ -22,8 +24,8 @@ def export_programs(inference_module: InferenceModule, example_images: Tensor, f
     try:
         program = export_model(inference_module, example_images)
     except Exception as error:
-        reason = str(error).strip().splitlines()[0]
-        raise ValueError(f"cannot export the model: {type(error).__name__}: {reason}") from error
+        reason = f"{type(error).__name__}: {first_error_line(error, 'no message')}"
+        raise EquipoiseError("export-failed", f"cannot export the model: {reason}") from error
     write_json(folder / PROGRAM_FILE, serialize_graph(program))
     save_file(collect_weights(program), folder / WEIGHTS_FILE)
     (folder / WEIGHTS_FILE).chmod(0o644)  # safetensors makes files readable by their owner alone

@@ -24,10 +24,13 @@ from equipoise.bundle.evaluation import Evaluation, confusion_matrix, evaluate_p
 from equipoise.bundle.manifest import MANIFEST_FILE, MODEL_CARD_FILE, REFERENCE_FILE, write_manifest
 from equipoise.config import TrainConfig
 from equipoise.drift.profiling.build_profile import LabelledOutputs, build_profile_arrays
+from equipoise.errors import EquipoiseError
+from equipoise.formatting import last_error_line
 from equipoise.hardware import describe_hardware
 from equipoise.runs.folder import read_record
 from equipoise.runs.record import Record
 from equipoise.storage.atomic import atomic_folder, open_local_copy, read_json
+from equipoise.storage.retry import StoreUnavailable
 from equipoise.training.finetune import find_classifier_layer
 from equipoise.workloads import Split, Workload, load_workload
 from jobs.cli.paths import validate_locations
@@ -77,8 +80,10 @@ class Published:
 def publish_bundle(request: PublishRequest, extra_manifest: dict[str, Any] | None = None) -> Published:
     """Publish a run as a bundle; `extra_manifest` adds keys to its bundle.json."""
     if request.name is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", request.name):
-        raise ValueError(
-            f"cannot use --name {request.name!r} in a URL: give up to 100 letters, digits, dots, dashes and underscores"
+        raise EquipoiseError(
+            "option-format",
+            f"cannot use --name {request.name!r} in a URL",
+            "give up to 100 letters, digits, dots, dashes and underscores",
         )
     validate_locations(request.run, request.plan, request.out)
     record = load_publishable_record(request.run)
@@ -115,13 +120,17 @@ def load_plan_document(plan_location: Path | None) -> Any:
         return None
     file = plan_location / "plan.json" if plan_location.is_dir() else plan_location
     if not file.is_file():
-        raise ValueError(
-            f"cannot read --plan {plan_location}: no such file; give the plan.json of a sweep or of jobs.plan"
+        raise EquipoiseError(
+            "path-missing",
+            f"cannot read --plan {plan_location}: no such file",
+            "give the plan.json of a sweep or of jobs.plan",
         )
     document = read_json(file)
     if not isinstance(document, dict) or not isinstance(document.get("plan"), dict):
-        raise ValueError(
-            f"cannot use --plan {plan_location}: it recommends no plan; give the plan.json of a sweep or of jobs.plan"
+        raise EquipoiseError(
+            "plan-missing",
+            f"cannot use --plan {plan_location}: it recommends no plan",
+            "give the plan.json of a sweep or of jobs.plan",
         )
     return document
 
@@ -130,11 +139,17 @@ def load_publishable_record(run_folder: Path) -> Record:
     """Read the record of a run; refuse a run that is unfinished, failed or without a model."""
     for name in ("record.json", "model.safetensors"):
         if not (run_folder / name).is_file():
-            raise ValueError(f"cannot publish --run {run_folder}: it has no {name}; give the folder of a finished run")
+            raise EquipoiseError(
+                "run-unusable",
+                f"cannot publish --run {run_folder}: it has no {name}",
+                "give the folder of a finished run",
+            )
     record = read_record(run_folder / "record.json")
     if record.failed:
-        raise ValueError(
-            f"cannot publish --run {run_folder}: {record.outcome}; give a run that finished without failing"
+        raise EquipoiseError(
+            "run-unusable",
+            f"cannot publish --run {run_folder}: {record.outcome}",
+            "give a run that finished without failing",
         )
     return record
 
@@ -145,14 +160,17 @@ def load_model(run_folder: Path, workload: Workload) -> tuple[nn.Module, str | N
     try:
         with open_local_copy(run_folder / "model.safetensors") as file:
             model.load_state_dict(load_file(file))
+    except StoreUnavailable:
+        raise
     except (RuntimeError, ValueError, OSError, SafetensorError) as error:
-        reason = str(error).strip().splitlines()[-1].strip()
-        raise ValueError(
-            f"cannot publish --run {run_folder}: its weights do not fit the model of {workload.name} ({reason})"
+        raise EquipoiseError(
+            "run-damaged",
+            f"cannot publish --run {run_folder}: its weights do not fit the model of {workload.name} "
+            f"({last_error_line(error)})",
         ) from None
     try:
         return model.float().eval(), find_classifier_layer(model, len(workload.classes))
-    except ValueError:
+    except EquipoiseError:
         return model.float().eval(), None
 
 

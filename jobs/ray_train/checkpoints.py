@@ -10,6 +10,7 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
+from equipoise.errors import EquipoiseError
 from equipoise.runs.record import Lap
 from equipoise.storage.atomic import open_local_copy, read_json
 from equipoise.storage.retry import StoreUnavailable
@@ -40,8 +41,10 @@ def find_last_lap(out: Path, build_model: Callable[[], nn.Module]) -> Lap | None
     except (StoreUnavailable, PermissionError):
         raise
     except (AttributeError, IndexError, KeyError, OSError, SafetensorError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"cannot resume {out}: its checkpoint is unusable ({error}); remove {folder} to train from the start"
+        raise EquipoiseError(
+            "run-damaged",
+            f"cannot resume {out}: its checkpoint is unusable ({error})",
+            f"remove {folder} to train from the start",
         ) from error
 
 
@@ -51,8 +54,9 @@ def require_matching_weights(path: Path, model: nn.Module) -> None:
         shapes = {name: stored.get_slice(name).get_shape() for name in stored.keys()}  # noqa: SIM118  # not a mapping
     for name, value in model.state_dict().items():
         if shapes.get(f"model.{name}") != list(value.shape):
-            raise ValueError(
-                f"{path} holds another model: {name} is {shapes.get(f'model.{name}')}, not {[*value.shape]}"
+            raise EquipoiseError(
+                "run-mismatch",
+                f"{path} holds another model: {name} is {shapes.get(f'model.{name}')}, not {[*value.shape]}",
             )
 
 

@@ -10,6 +10,7 @@ import ray.train
 from dashboards.page import write_page
 from dashboards.reports import run_page
 from equipoise.config import TrainConfig
+from equipoise.errors import EquipoiseError
 from equipoise.runs.folder import claim_run_folder, require_writable, require_writable_url
 from equipoise.runs.record import Lap, Record
 from equipoise.storage.atomic import write_json
@@ -60,8 +61,10 @@ def require_usable_locations(config: TrainConfig, out: Path) -> None:
     """Refuse URLs that contain secrets, a URL as --data, and an --out that cannot be written."""
     validate_locations(config.init_from, config.data, out)
     if isinstance(parse_location(config.data), RemotePath):
-        raise ValueError(
-            f"--data takes a folder, {config.data} is a URL: copy its files to a folder that all nodes can read"
+        raise EquipoiseError(
+            "path-kind",
+            f"--data takes a folder, {config.data} is a URL",
+            "copy its files to a folder that all nodes can read",
         )
     if isinstance(out, RemotePath):
         require_writable_url(out)

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from threading import Event, Thread
 
+from equipoise.errors import EquipoiseError
 from equipoise.runs.record import Lap
 from equipoise.storage.atomic import atomic_write
 from equipoise.storage.object_store import RemotePath
@@ -85,7 +86,7 @@ class RemoteRunChannel:
         closed = False
         while not closed:
             closed = self.closing.wait(CHANNEL_SYNC_SECONDS)
-            with suppress(OSError, ValueError), without_retries():  # the journal can wait for the next time
+            with suppress(OSError, EquipoiseError), without_retries():  # the journal can wait for the next time
                 self._write_journal()
                 self.stop_seen = self.stop_seen or (self.out / STOP_FILE).exists()
 

@@ -14,7 +14,7 @@ import ray.train
 from equipoise.errors import CommandFailed, EquipoiseError
 from equipoise.storage.retry import StoreUnavailable, without_retries
 
-T = TypeVar("T", bound=BaseException)
+ErrorT = TypeVar("ErrorT", bound=BaseException)
 
 RESUME_HINT = "the same command resumes once the store answers"
 
@@ -44,13 +44,13 @@ def stop_on_signal(stop_file: Path) -> Iterator[None]:
             signal.signal(signum, handler)
         if writers:
             writers[0].join()
-            with suppress(OSError, ValueError), without_retries():  # the next command removes it if this one cannot
+            with suppress(OSError, EquipoiseError), without_retries():  # the next command removes it if this one cannot
                 stop_file.unlink(missing_ok=True)
 
 
 def write_stop_file(stop_file: Path) -> None:
     """Create the file that stops the workers; if that fails, the run ends as soon as it needs the store."""
-    with suppress(OSError, ValueError):
+    with suppress(OSError, EquipoiseError):
         stop_file.touch()
 
 
@@ -67,7 +67,7 @@ class StopWhenStoreUnavailable(ray.train.UserCallback):
                 raise store_error
 
 
-def find_cause(error: BaseException | None, kinds: tuple[type[T], ...]) -> T | None:
+def find_cause(error: BaseException | None, kinds: tuple[type[ErrorT], ...]) -> ErrorT | None:
     """Return the first error of one of these kinds behind an error of Ray's, however Ray wrapped it, or None."""
     while error is not None and not isinstance(error, kinds):
         failures = list((getattr(error, "worker_failures", None) or {}).values())

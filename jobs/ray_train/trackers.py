@@ -5,6 +5,7 @@ from pathlib import Path
 
 from ray.tune import Callback
 
+from equipoise.errors import EquipoiseError
 from equipoise.storage.object_store import RemotePath
 
 TRACKER_PROJECT = "equipoise"
@@ -15,16 +16,20 @@ def build_tracker_callbacks(tracker: str | None, out: Path) -> list[Callback]:
     if tracker is None:
         return []
     if isinstance(out, RemotePath) and tracker != "wandb":
-        raise ValueError(
-            f"--track {tracker} writes files beside the results, which a URL cannot hold: give a folder as --out"
+        raise EquipoiseError(
+            "option-conflict",
+            f"--track {tracker} writes files beside the results, which a URL cannot hold",
+            "give a folder as --out",
         )
     if tracker == "tensorboard":
         from ray.tune.logger import TBXLoggerCallback  # comes with ray[tune]
 
         return [TBXLoggerCallback()]
     if importlib.util.find_spec(tracker) is None:
-        raise ValueError(
-            f"--track {tracker} needs the package {tracker}: install it beside equipoise (pip install {tracker})"
+        raise EquipoiseError(
+            "package-missing",
+            f"--track {tracker} needs the package {tracker}",
+            f"install it beside equipoise (pip install {tracker})",
         )
     if tracker == "mlflow":
         from ray.air.integrations.mlflow import MLflowLoggerCallback

@@ -18,6 +18,7 @@ import torch
 from ray.train.torch import get_device
 
 from equipoise.config import TrainConfig
+from equipoise.errors import EquipoiseError
 from equipoise.runs.record import Lap
 from equipoise.storage.atomic import read_json, write_json
 from equipoise.training.comm_benchmark import MESSAGE_BYTES, time_all_reduces, time_send_recv
@@ -94,7 +95,7 @@ def time_batch_ladders(
             print(f"skipped, too large for memory: {', '.join(map(str, skipped))} examples per worker", flush=True)
         steps += [row for row in rows if row.batch in batches]
     if not steps:
-        raise ValueError("no batch size fits in memory: choose smaller ones with --batch-size")
+        raise EquipoiseError("memory-exceeded", "no batch size fits in memory", "choose smaller ones with --batch-size")
     return TimingTables(
         pd.DataFrame(steps), pd.DataFrame(exchanges, columns=[field.name for field in fields(ExchangeTiming)])
     )
@@ -108,10 +109,12 @@ def load_timings(path: Path) -> tuple[list[StepTiming], list[int], list[Exchange
         contents = read_json(path)
         rows = [StepTiming(**row) for row in contents["rows"]]
         if not all(isinstance(row.batch, int) and row.seconds > 0 for row in rows):
-            raise ValueError("a row has no whole batch or no positive seconds")
+            raise EquipoiseError("file-damaged", "a row has no whole batch or no positive seconds")
         return rows, [*contents["too_large"]], [ExchangeTiming(**row) for row in contents["exchanges"]]
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} is damaged: remove it, and the same command times its batches again") from error
+        raise EquipoiseError(
+            "file-damaged", f"{path} is damaged: remove it, and the same command times its batches again"
+        ) from error
 
 
 def fit_in_thread(trainer: LeanTorchTrainer) -> Any:

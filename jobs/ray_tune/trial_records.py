@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from equipoise.config import TrainConfig
+from equipoise.errors import EquipoiseError
 from equipoise.runs.folder import read_record
 from equipoise.runs.record import Record
 
@@ -24,13 +25,16 @@ def load_finished_trials(folder: Path, base: TrainConfig) -> list[Record]:
     for path in sorted(folder.glob("*.json")):
         try:
             record = read_record(path)
-        except ValueError as error:
-            raise ValueError(f"{path} is damaged: remove it, and the same command repeats its trial") from error
+        except EquipoiseError as error:
+            raise EquipoiseError(
+                "run-damaged", f"{path} is damaged: remove it, and the same command repeats its trial"
+            ) from error
         trial = record.config
         same_sweep = replace(trial, **PER_TRIAL_FIELDS) == replace(base, **PER_TRIAL_FIELDS)
         if not same_sweep or path.stem != trial_file_stem(trial):
-            raise ValueError(
-                f"{path} holds another trial than its name says: remove it, and the same command repeats it"
+            raise EquipoiseError(
+                "run-mismatch",
+                f"{path} holds another trial than its name says: remove it, and the same command repeats it",
             )
         if record.status not in ("running", "cut_off"):
             records.append(record)

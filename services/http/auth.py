@@ -60,6 +60,6 @@ def extract_key(request: Request) -> str:
     if kind == "Basic" and request.method == "GET":
         try:
             return base64.b64decode(credentials, validate=True).decode().partition(":")[2]
-        except ValueError:
+        except ValueError:  # not base64, or not UTF-8
             return ""
     return credentials if kind == "Bearer" else request.headers.get("x-api-key", "")

@@ -1,6 +1,7 @@
 """HTTP server in a thread of its own, on a port that several processes of a machine share."""
 
 import asyncio
+import errno
 import fcntl
 import resource
 import socket
@@ -11,6 +12,7 @@ from typing import Any
 
 import uvicorn
 
+from equipoise.errors import EquipoiseError
 from services.http.timeout_protocol import TimeoutHttpProtocol
 
 LISTEN_BACKLOG = 1024
@@ -28,7 +30,9 @@ def bind_shared_socket(host: str, port: int) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        raise ValueError(f"cannot listen on {host}:{port} ({error.strerror}): choose another host or port") from None
+        code = "port-in-use" if error.errno == errno.EADDRINUSE else "address-unusable"
+        problem = f"cannot listen on {host}:{port} ({error.strerror})"
+        raise EquipoiseError(code, problem, "choose another host or port") from None
     return move_to_high_fd(listener)
 
 

@@ -98,7 +98,7 @@ def parse_json_object(text: bytes) -> dict[str, Any]:
 
     try:
         content = json.loads(text, parse_constant=reject_constant)
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # of the parser: bad syntax, encoding or nesting, huge integers, NaN
         raise RequestRejected(400, f"the body is not JSON ({str(error)[:120]})") from None
     return require_object(content, "the body")
 
@@ -194,7 +194,7 @@ def tensor_from_json(data: Any, datatype: str, dimensions: list[int], name: str)
         raise RequestRejected(400, f"{name!r} must hold {count} numbers, in lists of equal length")
     try:
         array = np.array(data)
-    except (ValueError, OverflowError, RecursionError):
+    except (ValueError, OverflowError, RecursionError):  # NumPy's, for lists of unequal length, depth or huge numbers
         array = np.array(None)
     allowed = {"BOOL": "b", "FP16": "iuf", "FP32": "iuf", "FP64": "iuf"}.get(datatype, "iu")
     if array.size and array.dtype.kind not in allowed:

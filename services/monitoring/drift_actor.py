@@ -102,5 +102,5 @@ class DriftActor:
     async def _post_webhook(self, url: str, event: dict[str, Any]) -> None:
         try:
             await asyncio.to_thread(post_event, url, event)
-        except (OSError, ValueError, HTTPException) as error:
+        except (OSError, UnicodeError, HTTPException) as error:  # UnicodeError: a host name that IDNA does not allow
             logger.error("cannot post an alarm to the webhook: %s", error)

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from equipoise.captures.capture import CAPTURE_POOLS
 from equipoise.captures.store import CaptureNotFound, CaptureStore
+from equipoise.errors import EquipoiseError
 from services.http.auth import reject_cross_site
 from services.http.errors import RequestRejected, capture_is_unknown, captures_are_away, captures_are_off
 from services.http.request_body import BodyReader
@@ -68,7 +69,7 @@ class CaptureRoutes:
         store, body = self._require_store(), await self.body_reader.read_body(request)
         try:
             label = json.loads(body)["label"]
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError, RecursionError):  # not JSON, or other JSON than asked for
             label = None
         if not isinstance(label, str):
             raise RequestRejected(400, 'cannot read the label: send {"label": NAME} as JSON')
@@ -105,7 +106,7 @@ async def call_capture_store(method: Callable[..., Any], *args: Any) -> Any:
         return await asyncio.to_thread(method, *args)
     except CaptureNotFound as error:
         raise capture_is_unknown(error) from None
-    except ValueError as error:
+    except EquipoiseError as error:
         raise RequestRejected(400, str(error), "capture") from None
     except OSError as error:
         raise captures_are_away(error) from error

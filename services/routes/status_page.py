@@ -14,6 +14,7 @@ from starlette.responses import HTMLResponse, Response
 
 from equipoise.captures.store import CaptureStore
 from equipoise.drift.diagnosis.stream_verdict import with_class_names
+from equipoise.errors import EquipoiseError
 from equipoise.images.thumbnails import MAX_THUMBNAILS_PER_ROW, CaptionedPngs, make_thumbnail, reference_thumbnails
 from services.http.errors import RequestRejected, drift_is_off
 from services.http.responses import compress_response, json_response
@@ -156,7 +157,7 @@ class StatusPageRoutes:
                     (make_thumbnail(self.capture_store.read_png(capture["id"])), format_caption(capture))
                     for capture in captures[:MAX_THUMBNAILS_PER_ROW]
                 ]
-            except (OSError, ValueError):  # the page is shown without images; GET /capture says why
+            except (OSError, EquipoiseError):  # the page is shown without images; GET /capture says why
                 drifted_images = []
         version = model.current
         if version.id not in self.thumbnails_by_version:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from equipoise.bundle.bundle import Bundle
 from equipoise.bundle.engines import ENGINES
 from equipoise.drift.reference.profile import ReferenceProfile, profile_from_arrays
+from equipoise.errors import EquipoiseError
 
 NUM_GOLDEN_IMAGES = 16  # reference images that a bundle must answer as it did when it was published
 GOLDEN_TOLERANCE = (
@@ -37,7 +38,9 @@ class ModelSpec(BaseModel):
     def require_known_engine(cls, engine: str | None) -> str | None:
         """Refuse an engine that does not exist."""
         if engine is not None and engine not in ENGINES:
-            raise ValueError(f"there is no engine {engine[:40]!r}; choose from {', '.join(ENGINES)}")
+            raise EquipoiseError(
+                "engine-unknown", f"there is no engine {engine[:40]!r}", f"choose from {', '.join(ENGINES)}"
+            )
         return engine
 
     def bundle_paths(self) -> list[str]:
@@ -48,7 +51,7 @@ class ModelSpec(BaseModel):
     def require_single_comparison(self) -> Self:
         """Refuse a canary together with a shadow: `share` applies to one of them."""
         if self.canary and self.shadow:
-            raise ValueError("a model cannot have both a canary and a shadow: give one")
+            raise EquipoiseError("option-conflict", "a model cannot have both a canary and a shadow", "give one")
         return self
 
 
@@ -68,7 +71,7 @@ def load_reference_profile(loaded_bundle: Bundle) -> ReferenceProfile | str:
     _, features = loaded_bundle.run_engine(torch.zeros(1, *loaded_bundle.shape, dtype=torch.uint8))
     try:
         return profile_from_arrays(loaded_bundle.load_reference_arrays(), len(loaded_bundle.classes), features.shape[1])
-    except ValueError as error:
+    except EquipoiseError as error:
         return str(error)
 
 
@@ -80,7 +83,8 @@ def verify_golden_outputs(loaded_bundle: Bundle) -> None:
     expected = arrays["logits"][arrays["places"][:NUM_GOLDEN_IMAGES]]
     difference = float(np.abs(logits.numpy() - expected).max() / max(np.abs(expected).max(), 1e-12))
     if difference > GOLDEN_TOLERANCE:
-        raise ValueError(
-            f"cannot serve {loaded_bundle.folder}: its outputs differ by {difference:.1e} from those at publication; "
-            "publish it again"
+        raise EquipoiseError(
+            "bundle-invalid",
+            f"cannot serve {loaded_bundle.folder}: its outputs differ by {difference:.1e} from those at publication",
+            "publish it again",
         )

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from equipoise.bundle.bundle import Bundle
 from equipoise.bundle.manifest import verify_bundle
+from equipoise.errors import EquipoiseError
 from equipoise.storage.atomic import download_folder
 from services.http.errors import RequestRejected, model_is_not_named, model_is_unknown
 from services.http.image_decoding import decode_image
@@ -273,7 +274,8 @@ class ModelRegistry:
             return None
         version = self._load_version(path, engine)
         if (version.bundle.shape, version.bundle.classes) != (current.bundle.shape, current.bundle.classes):
-            raise ValueError(f"cannot compare {version.path} with {current.path}: image shapes or classes differ")
+            problem = f"cannot compare {version.path} with {current.path}: image shapes or classes differ"
+            raise EquipoiseError("models-incompatible", problem)
         return version
 
     def _load_version(self, path: str, engine: str | None) -> LoadedVersion:

@@ -16,7 +16,10 @@ from torch import Tensor
 from equipoise.config import TrainConfig
 from equipoise.drift.charts.baseline import MIN_REFERENCE_IMAGES
 from equipoise.drift.corruptions import Corruption, all_corruptions
+from equipoise.errors import EquipoiseError
+from equipoise.formatting import first_error_line
 from equipoise.images.decode import load_image
+from equipoise.images.png import PILLOW_ERRORS
 from equipoise.storage.atomic import read_json, write_json
 from equipoise.workloads import Split, Workload, load_workload
 
@@ -51,7 +54,11 @@ class CorruptionAmount:
         """All corruptions of this cause and detail: some names stand for several, with other sizes or formulas."""
         corruptions = [entry for entry in all_corruptions() if (entry.cause, entry.detail) == (self.cause, self.detail)]
         if not corruptions:
-            raise ValueError(f"unknown corruption {self.cause!r} with detail {self.detail!r}: take both from a verdict")
+            raise EquipoiseError(
+                "verdict-invalid",
+                f"unknown corruption {self.cause!r} with detail {self.detail!r}",
+                "take both from a verdict",
+            )
         return corruptions
 
     def scaled_value(self, share: float) -> float:
@@ -122,7 +129,7 @@ def read_recipe(folder: Path) -> AdaptationRecipe:
         conditions = {name: DriftCondition.from_json(facts[name]) for name in ("drift", "before")}
         return AdaptationRecipe(**facts | conditions)
     except (TypeError, KeyError):
-        raise ValueError(f"cannot read {path}: it is not a recipe written by jobs.adapt") from None
+        raise EquipoiseError("file-damaged", f"cannot read {path}: it is not a recipe written by jobs.adapt") from None
 
 
 def build_bundle_facts(recipe: AdaptationRecipe, trial: dict[str, Any]) -> dict[str, Any]:
@@ -168,7 +175,11 @@ def load_labelled_images(folder: Path, base_workload: Workload) -> tuple[Tensor,
     ]
     images = torch.empty(len(files), *shape, dtype=torch.uint8)
     for row, (path, _) in enumerate(files):
-        images[row] = load_image(path, shape)
+        try:
+            image = load_image(path, shape)
+        except PILLOW_ERRORS as error:
+            raise EquipoiseError("image-undecodable", f"cannot read {path}: {first_error_line(error)}") from None
+        images[row] = image
     labels = torch.tensor([label for _, label in files], dtype=torch.int64)
     order = torch.from_numpy(np.random.Generator(np.random.Philox(key=0)).permutation(len(labels)))
     return images[order], labels[order]

@@ -14,6 +14,7 @@ from equipoise.drift.charts.sums import FixedPointSums, SumsLayout
 from equipoise.drift.features.confidence import CONFIDENCE_STATISTICS, confidence_statistics
 from equipoise.drift.features.image_stats import STATISTIC_NAMES, image_statistics
 from equipoise.drift.features.random_fourier import RandomFourierFeatures
+from equipoise.errors import EquipoiseError
 from equipoise.type_aliases import AnyArray
 
 MIN_REFERENCE_IMAGES = 100  # smaller references cannot tell drift from chance
@@ -176,9 +177,10 @@ def fit_baseline(
 ) -> Baseline:
     """Fit the baseline to the features of the reference images; refuse fewer than MIN_REFERENCE_IMAGES."""
     if len(image_features) < MIN_REFERENCE_IMAGES:
-        raise ValueError(
-            f"the reference has {len(image_features)} images; "
-            f"at least {MIN_REFERENCE_IMAGES} are needed to tell drift from chance"
+        raise EquipoiseError(
+            "reference-unusable",
+            f"the reference has {len(image_features)} images",
+            f"at least {MIN_REFERENCE_IMAGES} are needed to tell drift from chance",
         )
     statistics = fit_class_statistics(image_features, class_count)
     ranked = np.sort(statistics.scores(image_features).astype(np.float32), 0).T

@@ -25,6 +25,7 @@ from equipoise.drift.monitor.report_ledger import (
     Tick,
 )
 from equipoise.drift.reference.profile import ReferenceProfile, profile_from_arrays
+from equipoise.errors import EquipoiseError
 from equipoise.storage.atomic import atomic_write
 
 MAX_SOURCES = 32  # sources of a model with charts of their own
@@ -106,7 +107,7 @@ class Monitor:
         """Load a reference profile, or keep the sentence on why it cannot be used."""
         try:
             self.profiles[stream] = profile_from_arrays(arrays, int(arrays["classes"]), int(arrays["width"]))
-        except ValueError as error:
+        except EquipoiseError as error:
             self.profiles[stream] = str(error)
 
     def submit_report(self, report: Report, now: float) -> int:

@@ -21,6 +21,7 @@ from equipoise.drift.profiling.corruption_response import (
 from equipoise.drift.reference.false_alarms import count_false_alarms
 from equipoise.drift.reference.profile import ARRAY_PREFIX, LabelStatistics, ReferenceProfile
 from equipoise.drift.reference.thresholds import calibrate_thresholds
+from equipoise.errors import EquipoiseError
 from equipoise.type_aliases import AnyArray
 
 CORRUPTION_BUDGET_SECONDS = 20.0  # seconds for trying corruptions on reference images
@@ -45,7 +46,7 @@ def build_profile_arrays(
     """Return the arrays for reference.npz; where the reference cannot be used, only the reason why."""
     try:
         profile = build_reference_profile(predict, reference, temperature, holdout)
-    except ValueError as error:
+    except EquipoiseError as error:
         return {f"{ARRAY_PREFIX}why not": np.array(str(error))}
     return profile.to_arrays()
 
@@ -56,9 +57,10 @@ def build_reference_profile(
     """Build the profile of a reference; false alarms are counted on the held-out images, if given."""
     height, width = reference.pictures.shape[2:]
     if min(height, width) < MIN_IMAGE_SIDE_PIXELS:
-        raise ValueError(
-            f"cannot monitor images of {width}x{height} pixels: they are too small; "
-            f"at least {MIN_IMAGE_SIDE_PIXELS} pixels a side are needed"
+        raise EquipoiseError(
+            "reference-unusable",
+            f"cannot monitor images of {width}x{height} pixels: they are too small",
+            f"at least {MIN_IMAGE_SIDE_PIXELS} pixels a side are needed",
         )
     class_count = reference.logits.shape[1]
     random_fourier = fit_random_features(reference.features)

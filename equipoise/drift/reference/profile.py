@@ -13,6 +13,7 @@ from equipoise.drift.features.random_fourier import RandomFourierFeatures
 from equipoise.drift.reference.false_alarms import FalseAlarmCheck
 from equipoise.drift.reference.signatures import Signatures
 from equipoise.drift.reference.thresholds import Calibration
+from equipoise.errors import EquipoiseError
 
 ARRAY_PREFIX = "drift."  # of array names in reference.npz, which holds other arrays too
 
@@ -69,13 +70,15 @@ class ReferenceProfile:
 
 
 def profile_from_arrays(arrays: Mapping[str, NDArray[Any]], class_count: int, feature_count: int) -> ReferenceProfile:
-    """Read the profile from the arrays of a bundle; raise ValueError if it is missing or made for another model."""
+    """Read the profile from the arrays of a bundle; refuse them if it is missing or made for another model."""
     stored = {name.removeprefix(ARRAY_PREFIX): value for name, value in arrays.items() if name.startswith(ARRAY_PREFIX)}
     if "why not" in stored:
-        raise ValueError(str(stored["why not"]))
+        raise EquipoiseError("reference-unusable", str(stored["why not"]))
     try:
         if stored["figures"].tolist() != list(CHARTED_FEATURES):
-            raise ValueError("the reference was made by another version; publish the bundle again")
+            raise EquipoiseError(
+                "reference-unusable", "the reference was made by another version", "publish the bundle again"
+            )
         statistics, calibration, signatures, labelled = (
             part(**{field.name: stored[f"{name}.{field.name}"] for field in fields(part)})
             for name, part in PROFILE_PARTS.items()
@@ -84,14 +87,18 @@ def profile_from_arrays(arrays: Mapping[str, NDArray[Any]], class_count: int, fe
             stored[name] for name in ("directions", "ranked", "temperature", "wider")
         )
     except KeyError as error:
-        raise ValueError(
-            f"the bundle has no reference to compare with ({error.args[0]} is missing); publish the bundle again"
+        raise EquipoiseError(
+            "reference-unusable",
+            f"the bundle has no reference to compare with ({error.args[0]} is missing)",
+            "publish the bundle again",
         ) from None
     width = directions.shape[0]
     if width != feature_count or len(statistics.counts) != class_count:
-        raise ValueError(
+        raise EquipoiseError(
+            "reference-unusable",
             f"the reference has {width} features and {len(statistics.counts)} classes, "
-            f"the model {feature_count} features and {class_count} classes; publish the bundle again"
+            f"the model {feature_count} features and {class_count} classes",
+            "publish the bundle again",
         )
     layout = SumsLayout(class_count, len(CHARTED_FEATURES), statistics.waves.shape[1])
     base = Baseline(float(temperature), RandomFourierFeatures(directions), statistics, layout, ranked, float(margin))

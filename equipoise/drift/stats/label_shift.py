@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from equipoise.drift.stats.two_sample_tests import TestResult, mmd_permutation_test, validate_samples
+from equipoise.errors import EquipoiseError
 from equipoise.type_aliases import AnyArray, IntArray
 
 MAX_EM_ITERATIONS = 2000  # rounds of expectation and maximization, at most
@@ -109,8 +110,10 @@ def residual_shift_test(
     validate_samples(reference_features, window_features)
     kept = _thin_to_weights(reference_labels, np.asarray(weights, np.float64), len(reference_features), seed)
     if len(kept) < 2:
-        raise ValueError(
-            f"the weights leave {len(kept)} reference examples; give more of the classes that became more frequent"
+        raise EquipoiseError(
+            "dataset-invalid",
+            f"the weights leave {len(kept)} reference examples",
+            "give more of the classes that became more frequent",
         )
     return mmd_permutation_test(reference_features[kept], window_features, permutations, seed)
 
@@ -142,7 +145,11 @@ def _thin_to_weights(labels: IntArray, weights: NDArray[np.float64], example_cou
         )
     largest = weights[np.unique(labels)].max()
     if not (weights >= 0).all() or not 0 < largest < np.inf:
-        raise ValueError(f"the weights are {weights}; give finite ones, above 0 for a class that the reference has")
+        raise EquipoiseError(  # a window may hold no class that the reference has
+            "dataset-invalid",
+            f"the weights are {weights}",
+            "give finite ones, above 0 for a class that the reference has",
+        )
     rng = np.random.Generator(np.random.Philox(key=seed))
     members = [rng.permutation(np.flatnonzero(labels == index)) for index in range(len(weights))]
     kept = [indices[: round(len(indices) * w / largest)] for indices, w in zip(members, weights, strict=True)]

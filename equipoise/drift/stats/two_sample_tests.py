@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2, kstwo
 
 from equipoise.drift.features.random_fourier import median_distance
+from equipoise.errors import EquipoiseError
 from equipoise.type_aliases import AnyArray, Float32Array, IntArray
 
 MIN_PIECES = 50  # of the smaller sample, at least: with so many, permuting pieces has the power of permuting examples
@@ -90,12 +91,14 @@ def chi_squared_test(reference_counts: IntArray, window_counts: IntArray) -> Tes
 
 
 def validate_samples(reference: AnyArray, window: AnyArray) -> None:
-    """Raise ValueError unless both are tables of finite numbers, equally wide, of two rows or more."""
+    """Raise ValueError unless both are tables, equally wide, of two rows or more; refuse NaN and infinite numbers."""
     for name, sample in (("reference", reference), ("window", window)):
         if sample.ndim != 2 or len(sample) < 2 or not sample.shape[1]:
             raise ValueError(f"the {name} has shape {sample.shape}; give a table of at least 2 rows and 1 column")
         if not np.isfinite(sample).all():
-            raise ValueError(f"the {name} holds NaN or infinite numbers; leave those rows out")
+            raise EquipoiseError(  # a model may return such numbers for some images
+                "dataset-invalid", f"the {name} holds NaN or infinite numbers", "leave those rows out"
+            )
     if reference.shape[1] != window.shape[1]:
         raise ValueError(
             f"the reference has {reference.shape[1]} columns and the window {window.shape[1]}; "

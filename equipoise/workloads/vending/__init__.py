@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from equipoise.config import TrainConfig
+from equipoise.errors import EquipoiseError
 from equipoise.images.augment import Augment
 from equipoise.workloads.base import Split, Workload
 from equipoise.workloads.models import model_factory
@@ -45,9 +46,10 @@ def render_workload(
     """Render a workload from products; the splits are consecutive ranges of image indices under one seed."""
     size = config.image_size or 64
     if not IMAGE_SIZE_BOUNDS_PIXELS[0] <= size <= IMAGE_SIZE_BOUNDS_PIXELS[1]:
-        raise ValueError(
+        raise EquipoiseError(
+            "option-range",
             f"{name} renders images of {IMAGE_SIZE_BOUNDS_PIXELS[0]} to "
-            f"{IMAGE_SIZE_BOUNDS_PIXELS[1]} pixels per side, got --image-size {size}"
+            f"{IMAGE_SIZE_BOUNDS_PIXELS[1]} pixels per side, got --image-size {size}",
         )
     ends = np.cumsum([0, *examples_per_class.values()]) * len(products)
     splits = {

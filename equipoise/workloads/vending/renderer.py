@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from equipoise.errors import EquipoiseError
 from equipoise.images.camera import (
     add_veil,
     blackbody_gain,
@@ -62,7 +63,9 @@ class Scene:
         for field in fields(self):
             value, (low, high) = getattr(self, field.name), SCENE_RANGES[field.name]
             if not low <= value <= high:
-                raise ValueError(f"Scene.{field.name} must be from {low:g} to {high:g}, got {value}")
+                raise EquipoiseError(
+                    "option-range", f"Scene.{field.name} must be from {low:g} to {high:g}, got {value}"
+                )
 
 
 SCENE_RANGES = {
