@@ -66,6 +66,8 @@ class ListenSettings(BaseModel):
         path = Path(self.api_keys_file)
         if not path.is_file():
             raise EquipoiseError("path-kind", f"api_keys_file={path} is not a file", WRITE_KEYS_REMEDY)
+        if not os.access(path, os.R_OK):
+            raise EquipoiseError("path-access", f"api_keys_file={path} cannot be read by this user")
         if path.stat().st_mode & (0o007 if is_root_owned_secret(path) else 0o077):
             raise EquipoiseError("file-permissions", f"api_keys_file={path} can be read by others", f"chmod 600 {path}")
         try:

@@ -11,6 +11,7 @@ from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line
 from equipoise.storage.atomic import open_local_copy, require_regular_file
 from equipoise.storage.location import validate_location
+from equipoise.storage.retry import StoreUnavailable
 
 
 class Column(NamedTuple):
@@ -135,6 +136,8 @@ def read_cells(path: Path, columns: dict[str, Column]) -> pd.DataFrame:
             return pd.read_csv(file, dtype=str, keep_default_na=False, skipinitialspace=True)
     except EquipoiseError as error:
         raise EquipoiseError(error.code, f"{problem}: {first_error_line(error)}", remedy) from error
+    except StoreUnavailable:
+        raise
     except OSError as error:
         code = "path-missing" if isinstance(error, FileNotFoundError) else "path-access"
         raise EquipoiseError(code, f"{problem}: {error.strerror or error}", remedy) from error

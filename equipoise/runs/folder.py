@@ -13,7 +13,7 @@ from equipoise.runs.record import RECORD_SCHEMA, Record
 from equipoise.storage.atomic import read_json, write_json
 from equipoise.storage.location import validate_location
 from equipoise.storage.object_store import RemotePath
-from equipoise.storage.retry import redacted_error_reason, without_retries
+from equipoise.storage.retry import StoreUnavailable, redacted_error_reason, without_retries
 
 LOCK_FILE_NAME = ".lock"
 REMOVE_RECORD_REMEDY = "remove it to train again from the last checkpoint"
@@ -101,6 +101,8 @@ def require_writable_url(out: RemotePath) -> None:
         with without_retries():
             probe.touch()
             probe.unlink(missing_ok=True)
+    except StoreUnavailable:
+        raise
     except OSError as error:
         raise EquipoiseError("path-access", f"cannot write to {out}: {redacted_error_reason(error)}") from error
 
@@ -110,6 +112,8 @@ def claim_run_folder(out: Path, config: TrainConfig) -> Iterator[None]:
     """Create the folder, write its trial.json, and lock it against other commands while this one writes there."""
     try:
         write_json(out / "trial.json", asdict(config))
+    except StoreUnavailable:
+        raise
     except OSError as error:  # a read-only or full file system, which permissions do not show
         raise EquipoiseError("path-access", f"cannot write to {out}: {error.strerror or error}") from error
     with lock_folder(out):

@@ -12,7 +12,7 @@ from typing import Any
 
 from equipoise.errors import EquipoiseError
 from equipoise.storage.object_store import RemotePath, parse_location
-from equipoise.storage.retry import without_retries
+from equipoise.storage.retry import StoreUnavailable, without_retries
 
 
 @contextmanager
@@ -137,6 +137,8 @@ def download_folder(path: str | Path) -> Path:
             files = [file for file in location.iterdir() if file.is_file()]
         for file in files:
             file.download_to(copy / file.name)
+    except StoreUnavailable:
+        raise
     except OSError as error:
         raise EquipoiseError("path-access", f"cannot read {path}: {type(error).__name__}: {error}") from None
     return copy

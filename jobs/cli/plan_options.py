@@ -9,6 +9,7 @@ from equipoise.errors import EquipoiseError
 from equipoise.planning.measurements import COUNT_COLUMN, MAX_COUNT
 from equipoise.runs.record import is_finite_number
 from equipoise.storage.atomic import read_json
+from equipoise.storage.retry import StoreUnavailable
 
 OptionsT = TypeVar("OptionsT")
 
@@ -55,6 +56,8 @@ def read_plan_settings(path: Path) -> dict[str, Any]:
             "give the plan.json of a sweep; a submitted job needs an absolute path that its nodes share,"
             " because files that .rayignore names are not uploaded",
         ) from None
+    except StoreUnavailable:
+        raise
     except OSError as error:
         raise EquipoiseError("path-access", f"cannot read {file}: {error}", "give the plan.json of a sweep") from None
     plan = facts.get("plan", ...) if isinstance(facts, dict) else ...

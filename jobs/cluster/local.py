@@ -29,6 +29,7 @@ from equipoise.formatting import pluralize
 from jobs.cluster.private_ray import ENVIRONMENT_BIN, PrivateRay, start_private_ray
 from jobs.cluster.processes import find_descendants, find_free_ports, is_raylet, read_start_time, wait_until
 from jobs.cluster.validate import validate_cluster_file
+from jobs.cluster.yaml_files import load_yaml_documents
 
 DEFAULT_PORT = 8265  # Ray's default
 DEFAULT_TOKEN_PATH = "~/.ray/auth_token"  # noqa: S105 - where Ray looks for it
@@ -101,8 +102,8 @@ def read_local_cluster_file(path: Path) -> dict[str, Any]:
     """Read and validate a cluster file whose nodes can run on this machine."""
     if problems := validate_cluster_file(path):
         raise EquipoiseError("cluster-file", f"{path}: {problems[0]}")
-    config: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    if config.get("provider", {}).get("type") != "external":
+    [config, *others] = load_yaml_documents(path)
+    if others or config.get("provider", {}).get("type") != "external":
         raise EquipoiseError(
             "cluster-file",
             f"cannot start {path} on this machine: its nodes are machines elsewhere",

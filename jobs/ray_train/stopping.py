@@ -10,6 +10,7 @@ from types import FrameType
 from typing import Any, TypeVar
 
 import ray.train
+from ray.exceptions import RayTaskError
 
 from equipoise.errors import CommandFailed, EquipoiseError
 from equipoise.storage.retry import StoreUnavailable, without_retries
@@ -69,7 +70,8 @@ class StopWhenStoreUnavailable(ray.train.UserCallback):
 
 def find_cause(error: BaseException | None, kinds: tuple[type[ErrorT], ...]) -> ErrorT | None:
     """Return the first error of one of these kinds behind an error of Ray's, however Ray wrapped it, or None."""
-    while error is not None and not isinstance(error, kinds):
+    # an error that Ray raises for a worker's is of both kinds, and its text is a whole traceback: its cause is meant
+    while error is not None and (not isinstance(error, kinds) or isinstance(error, RayTaskError)):
         failures = list((getattr(error, "worker_failures", None) or {}).values())
         causes = [getattr(error, name, None) for name in ("_base_exc", "controller_failure", "cause")] + failures
         error = next((cause for cause in causes if isinstance(cause, BaseException)), error.__cause__)

@@ -19,7 +19,7 @@ from equipoise.storage.retry import StoreUnavailable
 from jobs.cluster import ray_internals
 from jobs.cluster.local_node_provider import LocalNodeProvider
 from jobs.cluster.processes import find_raylets
-from jobs.ray_train.stopping import find_store_error
+from jobs.ray_train.stopping import find_cause
 from jobs.ray_train.trainer import SKIPPED_CALLBACKS, build_trainer
 from tests.support.ray_cluster import ROOT
 
@@ -92,7 +92,7 @@ def test_trainer_leaves_out_only_the_skipped_callbacks(tmp_path):
 
 
 def test_store_error_is_found_in_the_error_of_the_ray_controller():
-    assert find_store_error(ray.train.ControllerError(StoreUnavailable("gone"))).args == ("gone",)
+    assert find_cause(ray.train.ControllerError(StoreUnavailable("gone")), (StoreUnavailable,)).args == ("gone",)
 
 
 def test_local_node_provider_matches_the_interface_of_its_base(monkeypatch):

@@ -80,4 +80,4 @@ def test_wrong_pages_argument_is_reported_in_one_sentence(app, arguments, messag
         pages = importlib.import_module("services.pages")
     with pytest.raises(ValueError) as error_info:  # noqa: PT011 - its message is checked below
         pages.validate_settings(arguments)
-    assert message in app.format_validation_error(error_info.value, pages.PagesSettings)
+    assert message in app.format_settings_error(error_info.value, pages.PagesSettings)
