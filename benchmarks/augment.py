@@ -41,7 +41,7 @@ def main() -> None:
     images = torch.randint(
         0, 256, (BATCH_SIZE, 3, IMAGE_SIZE, IMAGE_SIZE), dtype=torch.uint8, generator=torch.manual_seed(0)
     )
-    print(", ".join(f"{name} {value}" for name, value in describe_hardware(torch.device("cpu")).items()))
+    print(describe_hardware(torch.device("cpu")))
     print(f"\nbatches of {BATCH_SIZE} images of {IMAGE_SIZE}x{IMAGE_SIZE}, one thread, medians of {ROUNDS} rounds\n")
     print("| variation | ours, images/s of CPU | torchvision, one by one | ratio | lowest | highest |")
     print("|---|--:|--:|--:|--:|--:|")

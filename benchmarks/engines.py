@@ -24,7 +24,7 @@ BATCH_IMAGES, SETTLING_PASSES = 32, 20
 
 def main() -> None:
     """Print a table for each model, and the engine that publishing would choose."""
-    print(", ".join(f"{name} {value}" for name, value in describe_hardware(torch.device("cpu")).items()))
+    print(describe_hardware(torch.device("cpu")))
     for name, channels, size in MODELS:
         images = torch.randint(0, 256, (BATCH_IMAGES, channels, size, size), dtype=torch.uint8)
         module = build_settled_module(name, channels, size, images)

@@ -43,7 +43,7 @@ class MeasuredService:
         predictor = {"name": "Predictor", "num_replicas": replicas, "user_config": {"lenet": {"bundle": str(path)}}}
         application: dict[str, Any] = {"name": "ours", "route_prefix": "/", "import_path": "services.app:build"}
         deploy_application(self.cluster, application | {"args": {"port": self.port}, "deployments": [predictor]})
-        version = verify_bundle(path)["digest"][:12]
+        version = verify_bundle(path).version
         wait_until(
             lambda: (
                 len(self.find_replica_pids()) == replicas and all(version == self.read_version() for _ in range(12))
@@ -85,7 +85,7 @@ class MeasuredService:
 
 def main() -> None:
     """Print what clients see under each kind of disturbance."""
-    print(", ".join(f"{name} {value}" for name, value in describe_hardware(torch.device("cpu")).items()))
+    print(describe_hardware(torch.device("cpu")))
     with TemporaryDirectory() as name, start_cluster(RAY_worker_niceness="0") as cluster:
         folder = Path(name)
         bundles = [

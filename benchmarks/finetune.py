@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    print(", ".join(f"{name} {value}" for name, value in describe_hardware(torch.device("cpu")).items()))
+    print(describe_hardware(torch.device("cpu")))
     with TemporaryDirectory() as folder:
         print(
             train_source_model(arguments.model, arguments.source_examples, arguments.source_lr, Path(folder)),

@@ -47,8 +47,7 @@ def main() -> None:
             arguments.steps or GPU_STEPS,
         )
     contestants = select_contestants(GPU_CONTESTANTS if arguments.cuda else CPU_CONTESTANTS, arguments.only)
-    facts = describe_hardware(torch.device("cuda" if arguments.cuda else "cpu"))
-    print(", ".join(f"{name} {value}" for name, value in facts.items()))
+    print(describe_hardware(torch.device("cuda" if arguments.cuda else "cpu")))
     for model in models:
         for workers in arguments.workers:
             case = build_case(arguments, model)

@@ -10,22 +10,23 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from subprocess import Popen
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import numpy as np
+import psutil
 import torch
 
 from benchmarks.drift.memory import read_private_mib
 from equipoise.hardware import describe_hardware
-from jobs.cluster.processes import find_process_tree, read_stat_fields
+from jobs.cluster.processes import find_process_tree
 from tests.support.ray_cluster import Cluster, list_descendants, start_cluster
 
 BATCH_RANGE, RATES_PER_BATCH = "8:64", 5  # four batches with five learning rates each
 TRIALS_PER_ROW = 100
-TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 class ResourceSample(NamedTuple):
@@ -48,7 +49,7 @@ def main() -> None:
     arguments = parser.parse_args()
     seeds = -(-arguments.trials // (4 * RATES_PER_BATCH))
     profile = ["-m", "cProfile", "-o", str(arguments.profile)] if arguments.profile else []
-    print(", ".join(f"{name} {value}" for name, value in describe_hardware(torch.device("cpu")).items()))
+    print(describe_hardware(torch.device("cpu")))
     with TemporaryDirectory() as name, start_cluster() as cluster:
         out = Path(name, "sweep")
         flags = [
@@ -105,19 +106,21 @@ def sample_resources(trials: int, command: int, head: int, out: Path) -> Resourc
     gcs = sum(read_private_mib(pid) for pid, command_line in ray.items() if "gcs_server" in command_line)
     return ResourceSample(
         trials=trials,
-        command_cpu_seconds=sum(map(read_process_cpu_seconds, find_process_tree(command))),
-        ray_cpu_seconds=sum(map(read_process_cpu_seconds, ray)),
-        command_mib=sum(map(read_private_mib, find_process_tree(command))),
+        command_cpu_seconds=sum(map(read_cpu_seconds, find_process_tree(command))),
+        ray_cpu_seconds=sum(map(read_cpu_seconds, find_process_tree(head))),
+        command_mib=sum(read_private_mib(process.pid) for process in find_process_tree(command)),
         gcs_mib=gcs,
         ray_mib=sum(map(read_private_mib, ray)),
         files=sum(len(files) for _, _, files in os.walk(out)),
     )
 
 
-def read_process_cpu_seconds(pid: int) -> float:
+def read_cpu_seconds(process: psutil.Process) -> float:
     """Return the CPU seconds of a process and of its ended children."""
-    fields = read_stat_fields(pid)
-    return sum(map(int, fields[11:15])) / TICKS_PER_SECOND if fields else 0.0
+    with suppress(psutil.NoSuchProcess):
+        times = process.cpu_times()
+        return times.user + times.system + times.children_user + times.children_system
+    return 0.0
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--only", default="", help="measure only the tables whose title contains this")
     arguments = parser.parse_args()
-    print(", ".join(f"{name} {value}" for name, value in describe_hardware(torch.device("cpu")).items()))
+    print(describe_hardware(torch.device("cpu")))
     with TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
         bundles = {

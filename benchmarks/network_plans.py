@@ -5,16 +5,15 @@ known values: rate and delay of the links, step times on more hosts than were me
 """
 
 import argparse
-import json
 import math
 import sys
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 
+from equipoise.planning.document import PlanDocument, PlanEntry
 from equipoise.planning.measurements import read_exchange_times, read_step_times
 from equipoise.planning.step_time_fit import fit_step_time
 from equipoise.planning.step_time_model import StepSettings
@@ -45,8 +44,8 @@ def compare_links(folder: Path, budget: str) -> None:
             ray, folder / "four", WIDE_WORKLOAD, budget, "--workers", "1", "2", "4", "--batch-size", "4:64"
         )
         delays.append(measure_delay_seconds(ray, *hosts[1:3]))
-    link = plan_document["system"]["links"]["between"]
-    rate, alpha = 8e-6 * link["bytes_a_second"]["value"], link["alpha_seconds"]["value"]
+    link = plan_document.system.links["between"]
+    rate, alpha = 8e-6 * link.bytes_a_second.value, link.alpha_seconds.value
     print(f"rate of the links: {rate:.1f} Mbit/s measured, {SLOW_MBIT:.0f} set, {rate / SLOW_MBIT - 1:+.1%}")
     ping_pongs = ", ".join(f"{1e3 * seconds:.3f}" for seconds in delays)
     ratio = alpha / math.sqrt(math.prod(delays))
@@ -64,7 +63,7 @@ def compare_links(folder: Path, budget: str) -> None:
 
 def compare_plans(folder: Path, budget: str) -> None:
     """Run the same sweep of two hosts on fast and on slow links, then run both plans on both, in turns."""
-    plan_documents: dict[float, dict[str, Any]] = {}
+    plan_documents: dict[float, PlanDocument] = {}
     for rate in (FAST_MBIT, SLOW_MBIT):
         with create_lan(3, rate) as hosts, start_spread_cluster(hosts) as ray:
             plan_documents[rate] = run_sweep(
@@ -74,15 +73,15 @@ def compare_plans(folder: Path, budget: str) -> None:
     for rate in (FAST_MBIT, SLOW_MBIT):
         with create_lan(3, rate) as hosts, start_spread_cluster(hosts) as ray:
             runs = [
-                {plan: run_training(ray, folder, plan_documents[plan]["plan"], rate, seed) for plan in plan_documents}
+                {plan: run_training(ray, folder, plan_documents[plan].plan, rate, seed) for plan in plan_documents}
                 for seed in CONFIRMATION_SEEDS
             ]
-        options = {option["global_batch"]: option for option in plan_documents[rate]["options"]}
+        options = {option.global_batch: option for option in plan_documents[rate].options}
         for plan in plan_documents:
-            batch = plan_documents[plan]["plan"]["global_batch"]
+            batch = plan_documents[plan].plan.global_batch
             option = options[batch]
             seconds, steps = (median(run[plan][k] for run in runs) for k in (0, 1))
-            predicted = option["seconds"]["value"], option["examples"] / batch
+            predicted = option.seconds.value, option.examples / batch
             print(
                 f"{describe_links(rate)}, plan of {describe_links(plan)}: {seconds:.2f} s to the target"
                 f" in {steps:.1f} steps of {1e3 * median(run[plan][0] / run[plan][1] for run in runs):.1f} ms;"
@@ -102,42 +101,41 @@ def describe_links(rate: float) -> str:
     return f"links of {rate:.0f} Mbit/s" if rate else "links as fast as memory"
 
 
-def print_closed_form(plan_documents: dict[float, dict[str, Any]]) -> None:
+def print_closed_form(plan_documents: dict[float, PlanDocument]) -> None:
     """Print each plan beside the best batch by the closed form sqrt((a + T2) n Bc / c) of the sweep on fast links."""
-    critical = plan_documents[FAST_MBIT]["statistical"]["critical_batch"]
+    critical = plan_documents[FAST_MBIT].statistical.critical_batch
     for rate, document in plan_documents.items():
-        parameters = plan_documents[FAST_MBIT]["system"]["parameters"]
-        link = document["system"]["parameters"]
+        parameters = plan_documents[FAST_MBIT].system.parameters
+        link = document.system.parameters
         exchange = parameters["a"] + 2 * link.get("between_alpha", 0.0) + link["between_volume"]  # a ring of two hosts
-        best = math.sqrt(exchange * 2 * critical["value"] / parameters["c"]) if critical else math.nan
-        plan = document["plan"]
+        best = math.sqrt(exchange * 2 * critical.value / parameters["c"]) if critical else math.nan
+        plan = document.plan
         print(
-            f"{describe_links(rate)}: the plan is a global batch of {plan['global_batch']} at lr {plan['lr']:.3g},"
+            f"{describe_links(rate)}: the plan is a global batch of {plan.global_batch} at lr {plan.lr:.3g},"
             f" the closed form gives {best:.0f}"
         )
 
 
-def run_sweep(ray: SpreadCluster, out: Path, workload: str, budget: str, *flags: str) -> dict[str, Any]:
+def run_sweep(ray: SpreadCluster, out: Path, workload: str, budget: str, *flags: str) -> PlanDocument:
     """Run a sweep and return its plan document."""
     command = ("jobs.sweep", "--workload", workload, "--budget-seconds", budget, *flags, "--out", str(out))
     process = ray.run(sys.executable, "-m", *command, timeout=900)
     if not (out / "plan.json").exists():
         raise RuntimeError(process.stdout[-2000:] + process.stderr[-2000:])
-    plan_document: dict[str, Any] = json.loads((out / "plan.json").read_text())
-    return plan_document
+    return PlanDocument.read(out / "plan.json")
 
 
-def run_training(ray: SpreadCluster, folder: Path, plan: dict[str, Any], rate: float, seed: int) -> tuple[float, float]:
+def run_training(ray: SpreadCluster, folder: Path, plan: PlanEntry, rate: float, seed: int) -> tuple[float, float]:
     """Train with a plan and return the seconds and steps to the target."""
-    out = folder / f"run-{rate:.0f}-{plan['global_batch']}-{seed}"
-    flags = ("--workers", plan["workers"], "--batch-size", plan["batch"], "--lr", plan["lr"], "--seed", 2000 + seed)
+    out = folder / f"run-{rate:.0f}-{plan.global_batch}-{seed}"
+    flags = ("--workers", plan.workers, "--batch-size", plan.batch, "--lr", plan.lr, "--seed", 2000 + seed)
     command = ("jobs.train", "--workload", WIDER_WORKLOAD, *flags, "--out", out)
     process = ray.run(sys.executable, "-m", *map(str, command), timeout=600)
     if process.returncode:
         raise RuntimeError(process.stderr[-2000:])
     record = read_record(out / "record.json")
     examples = record.examples_to_target or math.inf
-    return record.seconds * examples / record.laps[-1].seen, examples / plan["global_batch"]
+    return record.seconds * examples / record.laps[-1].seen, examples / plan.global_batch
 
 
 def measure_delay_seconds(ray: SpreadCluster, first_host: Host, second_host: Host) -> float:

@@ -36,7 +36,7 @@ def main() -> None:
     trials, browser = parser.parse_args().trials, shutil.which("chromium")
     if browser is None:
         sys.exit("cannot open pages: chromium is not installed; run apt-get install chromium")
-    print(", ".join(f"{name} {value}" for name, value in describe_hardware(torch.device("cpu")).items()))
+    print(describe_hardware(torch.device("cpu")))
     print("| page | build, s | MB | open, s |\n|---|--:|--:|--:|")
     with TemporaryDirectory() as name, sync_playwright() as driver:
         engine = driver.chromium.launch(executable_path=browser, args=["--no-sandbox"])

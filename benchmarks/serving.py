@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="*", help="beginnings of the names of the servers to measure")
     arguments = parser.parse_args()
-    print(", ".join(f"{name} {value}" for name, value in describe_hardware(torch.device("cpu")).items()))
+    print(describe_hardware(torch.device("cpu")))
     with TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
         runs = {

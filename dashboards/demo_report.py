@@ -10,7 +10,11 @@ import plotly.graph_objects as go
 from dashboards.page import Link, Page, Panel, Section
 from dashboards.plan_tables import format_cluster_shape
 from dashboards.theme import BLUE, GREEN, ORANGE, apply_theme, format_percent, format_seconds
+from equipoise.bundle.manifest import MANIFEST_FILE, Manifest
+from equipoise.drift.diagnosis.verdict import StreamVerdict
 from equipoise.errors import EquipoiseError
+from equipoise.planning.confirmation import CONFIRMATION_FILE, Confirmation
+from equipoise.planning.document import PLAN_FILE, PlanDocument, PlanEntry
 from equipoise.storage.atomic import read_json
 
 JsonMapping = Mapping[str, Any]
@@ -31,11 +35,10 @@ class DemoRecords:
     """Records of a demo, which contain every number of its report."""
 
     story: JsonMapping
-    plan: JsonMapping
-    confirm: JsonMapping
-    run: JsonMapping
-    bundle: JsonMapping
-    verdict: JsonMapping
+    plan: PlanDocument
+    confirm: Confirmation
+    bundle: Manifest
+    verdict: StreamVerdict
 
 
 def is_demo_folder(folder: Path) -> bool:
@@ -49,44 +52,53 @@ def is_demo_folder(folder: Path) -> bool:
 
 def read_demo_records(folder: Path) -> DemoRecords:
     """Read the records that the chapters of a demo wrote."""
-    names = ("sweep/plan", "sweep/confirm", "vending/record", "bundles/vending/bundle", "drift/verdict")
-    return DemoRecords(read_json(folder / STORY_FILE), *(read_json(folder / f"{name}.json") for name in names))
+    return DemoRecords(
+        story=read_json(folder / STORY_FILE),
+        plan=PlanDocument.read(folder / "sweep" / PLAN_FILE),
+        confirm=Confirmation.read(folder / "sweep" / CONFIRMATION_FILE),
+        bundle=Manifest.read(folder / "bundles" / "vending" / MANIFEST_FILE),
+        verdict=StreamVerdict.from_json(read_json(folder / "drift" / "verdict.json")),
+    )
 
 
-def describe_planned(plan: JsonMapping) -> str:
+def describe_plan(plan: PlanEntry | None) -> str:
     """Return the plan of a sweep in words: cluster shape, batch size, learning rate and predicted time."""
-    chosen = plan["plan"]
-    seconds = chosen["seconds"]
+    if plan is None:
+        return "no plan"
+    rate, seconds = "" if plan.lr is None else f" at a learning rate of {plan.lr:.3g}", plan.seconds
     return (
-        f"{format_cluster_shape(chosen['nodes'], chosen['workers'])} x {chosen['batch']}"
-        f" at a learning rate of {chosen['lr']:.3g}: predicted {format_seconds(seconds['value'])} to the target"
-        f" ({format_seconds(seconds['low'])} to {format_seconds(seconds['high'])})"
+        f"{format_cluster_shape(plan.nodes, plan.workers)} x {plan.batch}{rate}:"
+        f" predicted {format_seconds(seconds.value)} to the target"
+        f" ({format_seconds(seconds.low)} to {format_seconds(seconds.high)})"
     )
 
 
-def describe_confirmation(confirmation: JsonMapping) -> str:
+def describe_confirmation(confirmation: Confirmation) -> str:
     """Return the result of the confirmation run in words, against the predicted interval."""
-    if confirmation["seconds"] is None:
+    if confirmation.seconds is None:
         return "the confirmation run did not reach the target"
-    took = f"confirmation run: {format_seconds(confirmation['seconds'])}"
-    if confirmation["inside"]:
+    took = f"confirmation run: {format_seconds(confirmation.seconds)}"
+    if confirmation.inside:
         return f"{took}, inside the predicted interval"
-    examples, step = (confirmation[name] for name in ("examples", "step"))
+    outside = f"{took}, outside the predicted interval"
+    if confirmation.examples is None or confirmation.step is None:
+        return outside
     return (
-        f"{took}, outside the predicted interval, with {examples['ratio']:.2f} times the predicted examples and"
-        f" {step['ratio']:.2f} times the predicted time per step"
+        f"{outside}, with {confirmation.examples.ratio:.2f} times the predicted examples and"
+        f" {confirmation.step.ratio:.2f} times the predicted time per step"
     )
 
 
-def describe_fine_tuning(run: JsonMapping, bundle: JsonMapping) -> str:
+def describe_fine_tuning(bundle: Manifest) -> str:
     """Return the result of fine-tuning in words: test accuracy, examples and engine of the bundle."""
-    seen, engine = run["laps"][-1]["seen"], bundle["engine"]["name"]
-    return f"test accuracy {format_percent(bundle['metrics']['accuracy'])} after {seen:,} examples; engine {engine}"
+    accuracy = format_percent(bundle.metrics.accuracy)
+    return f"test accuracy {accuracy} after {bundle.seen:,} examples; engine {bundle.engine.name}"
 
 
-def describe_verdict(verdict: JsonMapping) -> str:
+def describe_verdict(verdict: StreamVerdict) -> str:
     """Return the cause of a drift verdict in words, and since when."""
-    return f"cause: {verdict['cause']}, for the last {verdict['since']['images']:,} of {verdict['images']:,} requests"
+    since = f", for the last {verdict.since.images:,} of {verdict.images:,} requests" if verdict.since else ""
+    return f"cause: {verdict.cause}{since}"
 
 
 def describe_recovery(story: JsonMapping) -> str:
@@ -114,8 +126,8 @@ def summarize_demo(records: DemoRecords) -> dict[str, str]:
     """Return the summary of a demo, one line per chapter."""
     sent = records.story["sent"]
     return {
-        "plan": f"{describe_planned(records.plan)}; {describe_confirmation(records.confirm)}",
-        "model": describe_fine_tuning(records.run, records.bundle),
+        "plan": f"{describe_plan(records.plan.plan)}; {describe_confirmation(records.confirm)}",
+        "model": describe_fine_tuning(records.bundle),
         "service": describe_answers(sent["clean"]),
         "drift": f"{describe_answers(sent['drift'])}; {describe_verdict(records.verdict)}",
         "remedy": describe_recovery(records.story),
@@ -142,7 +154,7 @@ def build_demo_page(records: DemoRecords) -> Page:
     caption = "Share of requests that the service answered correctly, in each phase of the demo."
     panel = Panel(name="right", figure=accuracy_figure(records.story["sent"]), caption=caption)
     chapters = zip(records.story["chapters"], summarize_demo(records).values(), strict=True)
-    sections = [Section(title="Accuracy of the answers", paragraphs=[f"{records.verdict['why']}."], parts=[panel])]
+    sections = [Section(title="Accuracy of the answers", paragraphs=[f"{records.verdict.why}."], parts=[panel])]
     for number, (chapter, line) in enumerate(chapters, 1):
         title = f"{number}. {chapter['title']}: {format_seconds(chapter['seconds'])}"
         sections.append(Section(title=title, paragraphs=[line]))

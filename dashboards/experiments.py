@@ -12,15 +12,20 @@ from typing import Any
 
 import pandas as pd
 
+from equipoise.bundle.manifest import Manifest
+from equipoise.drift.diagnosis.verdict import Verdict, parse_verdict
 from equipoise.errors import EquipoiseError
+from equipoise.planning.confirmation import CONFIRMATION_FILE, Confirmation
+from equipoise.planning.document import PLAN_FILE, PlanDocument
 from equipoise.planning.measurements import STATISTICAL_COLUMNS, read_examples_to_target, read_step_times
 from equipoise.runs.folder import read_record
+from equipoise.runs.listing import NON_RECORD_FOLDERS
 from equipoise.runs.record import Record
 from equipoise.storage.atomic import read_json
 from equipoise.type_aliases import JsonObject
 
-SKIPPED_FOLDERS = ("trials", "tune", "checkpoints", "system")
-"""folders that are part of a sweep or run, not experiments of their own"""
+SKIPPED_FOLDERS = ("trials", *NON_RECORD_FOLDERS)
+"""folders that are part of a sweep or run, not experiments of their own; a listing of records enters trials"""
 PAGES_BY_KIND = {"run": ("run",), "sweep": ("curve", "scaling"), "plan": ("curve", "scaling"), "check": ("drift",)}
 """page names of each kind of experiment; an index links to the first"""
 
@@ -54,11 +59,11 @@ class Experiment:
 class Sweep:
     """Plan, tables and trials of a sweep, as far as they exist."""
 
-    plan: JsonObject
+    plan: PlanDocument
     step_times: pd.DataFrame | None
     examples_to_target: pd.DataFrame | None
     trial: JsonObject = field(default_factory=dict)
-    confirmation: JsonObject | None = None
+    confirmation: Confirmation | None = None
     num_trials: int = 0
     unfinished_trials: Sequence[Record] = ()
     """trials of a sweep that has not written statistical.csv yet"""
@@ -71,7 +76,7 @@ class Sweep:
 # nesting that is deeper than Python's stack (RecursionError).
 READ_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """exceptions raised by contents that another program wrote, or that are damaged"""
-EMPTY_PLAN: JsonObject = {"plan": None, "front": [], "options": [], "knee": None, "system": None, "statistical": None}
+NO_PLAN_YET = PlanDocument(plan=None, front=(), warnings=("this sweep has no plan yet",))
 
 
 def find_experiments(root: Path) -> Iterator[Experiment]:
@@ -109,7 +114,7 @@ def classify_folder(folder: Path, file_names: set[str]) -> Experiment | None:
     readers = {
         "record.json": ("run", read_run_record),
         "verdict.json": ("check", read_verdict),
-        "bundle.json": ("bundle", read_bundle_metadata),
+        "bundle.json": ("bundle", Manifest.read),
         "plan.json": ("sweep" if "trial.json" in file_names else "plan", read_sweep),
     }
     if (
@@ -159,18 +164,16 @@ def read_run_record(file: Path) -> Record:
 def read_sweep(file: Path) -> Sweep:
     """Read a plan with the tables beside it, as far as they exist."""
     folder = file.parent
-    plan = EMPTY_PLAN | {"warnings": ["this sweep has no plan yet"]}
-    if (folder / "plan.json").exists():
-        plan = EMPTY_PLAN | require_keys(read_json(folder / "plan.json"), folder / "plan.json", "front", "warnings")
+    plan, confirmation = folder / PLAN_FILE, folder / CONFIRMATION_FILE
     trial, is_finished = folder / "trial.json", (folder / "statistical.csv").is_file()
     unfinished_trials = [] if is_finished else read_trials(folder / "trials")
     table = read_examples_to_target(folder / "statistical.csv") if is_finished else trials_to_table(unfinished_trials)
     return Sweep(
-        plan=plan,
+        plan=PlanDocument.read(plan) if plan.exists() else NO_PLAN_YET,
         step_times=read_step_times(folder / "system.csv") if (folder / "system.csv").is_file() else None,
         examples_to_target=table,
         trial=require_keys(read_json(trial), trial) if trial.exists() else {},
-        confirmation=read_json(folder / "confirm.json") if (folder / "confirm.json").exists() else None,
+        confirmation=Confirmation.read(confirmation) if confirmation.exists() else None,
         num_trials=len(table) if is_finished and table is not None else len(list((folder / "trials").glob("*.json"))),
         unfinished_trials=unfinished_trials,
     )
@@ -195,14 +198,9 @@ def trials_to_table(trials: Sequence[Record]) -> pd.DataFrame | None:
     return pd.DataFrame(rows, columns=[*STATISTICAL_COLUMNS]) if rows else None
 
 
-def read_verdict(file: Path) -> JsonObject:
+def read_verdict(file: Path) -> Verdict:
     """Read the verdict of a drift check."""
-    return require_keys(read_json(file), file, "state", "charts", "images")
-
-
-def read_bundle_metadata(file: Path) -> JsonObject:
-    """Read bundle.json of a published model, without its weights."""
-    return require_keys(read_json(file), file, "name", "classes", "metrics")
+    return parse_verdict(read_json(file), f"cannot read {file}")
 
 
 def require_keys(value: Any, file: Path, *keys: str) -> JsonObject:

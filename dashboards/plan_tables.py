@@ -1,15 +1,30 @@
 """Contents of plan.json and the tables beside it as data frames: both curves, their product, learning rates."""
 
+from collections.abc import Sequence
+from dataclasses import asdict
+
 import numpy as np
 import pandas as pd
 
-from equipoise.type_aliases import JsonObject
+from equipoise.formatting import pluralize
+from equipoise.planning.document import PlanDocument, PredictedSetting
+
+CANDIDATE_COLUMNS = (
+    *("nodes", "workers", "batch", "global_batch", "lr", "seconds", "low", "high"),
+    *("worker_seconds", "measured", "binding"),
+)
 
 
-def predicted_step_times(plan_json: JsonObject) -> pd.DataFrame:
+def predicted_step_seconds(document: PlanDocument) -> pd.DataFrame:
+    """Return the predicted seconds per step, with interval, by cluster shape and batch size."""
+    predictions = document.system.predictions if document.system else ()
+    rows = [asdict(row) for row in predictions if row.seconds is not None]
+    return pd.DataFrame(rows, columns=["nodes", "workers", "batch", "seconds", "low", "high", "measured"])
+
+
+def predicted_step_times(document: PlanDocument) -> pd.DataFrame:
     """Return the predicted seconds per example, with interval, by cluster shape and batch size."""
-    rows = [row for row in (plan_json["system"] or {}).get("predictions", []) if row["seconds"] is not None]
-    table = pd.DataFrame(rows, columns=["nodes", "workers", "batch", "seconds", "low", "high", "measured"])
+    table = predicted_step_seconds(document)
     global_batch = table.workers * table.batch
     for name in ("seconds", "low", "high"):
         table[name] = table[name].astype(float) / global_batch
@@ -25,9 +40,10 @@ def measured_step_times(step_times: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def predicted_examples(plan_json: JsonObject) -> pd.DataFrame:
+def predicted_examples(document: PlanDocument) -> pd.DataFrame:
     """Return the predicted examples to the target, with interval, by global batch."""
-    rows = [row for row in (plan_json["statistical"] or {}).get("predictions", []) if row["examples"] is not None]
+    predictions = document.statistical.predictions if document.statistical else ()
+    rows = [asdict(row) for row in predictions if row.examples is not None]
     return pd.DataFrame(rows, columns=["global_batch", "examples", "low", "high", "lr"])
 
 
@@ -50,25 +66,15 @@ def best_lr(trials: pd.DataFrame) -> float:
     return float(by_lr.sort_values(["short", "logs"]).index[0])
 
 
-def candidate_plans(plan_json: JsonObject) -> pd.DataFrame:
+def candidate_plans(document: PlanDocument) -> pd.DataFrame:
     """Return every candidate plan: time to the target with interval, and cost in worker-seconds."""
-    rows = [
-        {**plan, **{name: plan["seconds"][name] for name in ("low", "high")}, "seconds": plan["seconds"]["value"]}
-        for plan in plan_json.get("options") or plan_json["front"]
-    ]
-    columns = [
-        "nodes",
-        "workers",
-        "batch",
-        "global_batch",
-        "lr",
-        "seconds",
-        "low",
-        "high",
-        "worker_seconds",
-        "measured",
-    ]
-    return pd.DataFrame(rows, columns=[*columns, "binding"])
+    return settings_to_table(document.options)
+
+
+def settings_to_table(settings: Sequence[PredictedSetting]) -> pd.DataFrame:
+    """Return predicted settings as rows: time to the target with interval, and cost in worker-seconds."""
+    rows = [vars(setting) | vars(setting.seconds) | {"seconds": setting.seconds.value} for setting in settings]
+    return pd.DataFrame(rows, columns=[*CANDIDATE_COLUMNS])
 
 
 def group_by_cluster_shape(table: pd.DataFrame) -> dict[tuple[int, int], pd.DataFrame]:
@@ -110,7 +116,7 @@ def lr_ratios(trials: pd.DataFrame) -> pd.DataFrame:
 def format_cluster_shape(nodes: int, workers: int) -> str:
     """Return a cluster shape in words, such as `4 workers on 2 nodes`."""
     on = f" on {nodes} nodes" if nodes > 1 else ""
-    return f"{workers} worker{'s' * (workers != 1)}{on}"
+    return f"{pluralize(workers, 'worker')}{on}"
 
 
 def format_plans(plans: pd.DataFrame) -> list[str]:

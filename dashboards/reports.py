@@ -1,8 +1,7 @@
 """Pages of runs, sweeps and drift checks, composed of panels."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from dashboards.experiments import PAGES_BY_KIND, Experiment, Sweep
 from dashboards.page import FactList, Link, Note, Page, Section, SectionPart, Table, TableCell, write_page
@@ -12,7 +11,11 @@ from dashboards.panels.tradeoff import build_tradeoff_panels
 from dashboards.panels.training_run import build_run_panels, run_facts
 from dashboards.plan_tables import format_cluster_shape
 from dashboards.theme import format_interval, format_seconds
+from equipoise.drift.diagnosis.verdict import ChartHistory, DatasetVerdict, Verdict
+from equipoise.drift.monitor.entries import DriftEvent
 from equipoise.formatting import format_number, pluralize
+from equipoise.planning.confirmation import Confirmation
+from equipoise.planning.document import PlanDocument
 from equipoise.runs.record import Record
 
 PARAMETER_LABELS = {
@@ -30,7 +33,7 @@ PARAMETER_LABELS = {
 def run_page(record: Record) -> Page:
     """Build the page of one training run."""
     config = record.config
-    lead = f"Trained on {record.machine.get('device', 'a machine')}; seed {config.seed}; target {record.target:g}."
+    lead = f"Trained on {record.machine.device or 'a machine'}; seed {config.seed}; target {record.target:g}."
     parts: list[SectionPart] = [FactList(name="facts", facts=run_facts(record))]
     if record.laps:
         parts += build_run_panels(record)
@@ -96,15 +99,16 @@ def scaling_page(sweep: Sweep, name: str) -> Page:
 
 
 def drift_page(
-    verdict: Mapping[str, Any],
+    verdict: Verdict,
     drifted_images: CaptionedImages,
     reference_images: CaptionedImages,
-    chart_history: Mapping[str, Any] | None = None,
-    events: Sequence[Mapping[str, Any]] = (),
+    chart_history: ChartHistory | None = None,
+    events: Sequence[DriftEvent] = (),
 ) -> Page:
     """Build the page of a verdict on a folder of images, or on requests with the history of their charts."""
-    lead = f"{verdict.get('folder', 'images')} compared with the reference of {verdict.get('bundle', 'a bundle')}"
-    title = f"Drift: {verdict.get('model', 'images')}, {verdict['state']}"
+    images, bundle = (verdict.folder, verdict.bundle) if isinstance(verdict, DatasetVerdict) else (None, None)
+    lead = f"{images or 'images'} compared with the reference of {bundle or 'a bundle'}"
+    title = f"Drift: {verdict.model or 'images'}, {verdict.state}"
     return Page(
         title=title,
         lead=lead,
@@ -112,68 +116,68 @@ def drift_page(
     )
 
 
-def plan_paragraphs(plan_json: Mapping[str, Any]) -> list[str]:
+def plan_paragraphs(document: PlanDocument) -> list[str]:
     """Return the plan, its reason and the runner-up in words."""
-    chosen, runner_up = plan_json["plan"], plan_json.get("runner_up")
-    if not chosen:
+    plan, runner_up = document.plan, document.runner_up
+    if not plan:
         return ["There is no plan: the notes below say what is missing."]
-    rate = "" if chosen["lr"] is None else f" at a learning rate of {chosen['lr']:.3g}"
-    shape, seconds = format_cluster_shape(chosen["nodes"], chosen["workers"]), chosen["seconds"]
+    rate = "" if plan.lr is None else f" at a learning rate of {plan.lr:.3g}"
+    shape, seconds = format_cluster_shape(plan.nodes, plan.workers), plan.seconds
     paragraphs = [
-        f"Train on {shape} with {chosen['batch']} examples each{rate}"
-        f": predicted {format_seconds(seconds['value'])} to the target"
-        f" (80 % interval: {format_seconds(seconds['low'])} to {format_seconds(seconds['high'])}),"
-        f" at a cost of {format_number(chosen['worker_seconds'])} worker-seconds.",
-        f"Reason: {chosen['why']}.",
+        f"Train on {shape} with {plan.batch} examples each{rate}"
+        f": predicted {format_seconds(seconds.value)} to the target"
+        f" (80 % interval: {format_seconds(seconds.low)} to {format_seconds(seconds.high)}),"
+        f" at a cost of {format_number(plan.worker_seconds)} worker-seconds.",
+        f"Reason: {plan.why}.",
     ]
     if runner_up:
-        shape = format_cluster_shape(runner_up["nodes"], runner_up["workers"])
-        runner_up_time = format_seconds(runner_up["seconds"]["value"])
-        paragraphs.append(f"Runner-up: {shape} x {runner_up['batch']}, predicted {runner_up_time} to the target.")
+        shape, seconds = format_cluster_shape(runner_up.nodes, runner_up.workers), runner_up.seconds
+        predicted = f"predicted {format_seconds(seconds.value)} to the target"
+        paragraphs.append(f"Runner-up: {shape} x {runner_up.batch}, {predicted}.")
     return paragraphs
 
 
-def warning_notes(plan_json: Mapping[str, Any]) -> list[SectionPart]:
+def warning_notes(document: PlanDocument) -> list[SectionPart]:
     """Return the warnings of a plan as notes."""
-    return [Note(name=f"note-{index}", text=text) for index, text in enumerate(plan_json.get("warnings", []))]
+    return [Note(name=f"note-{index}", text=text) for index, text in enumerate(document.warnings)]
 
 
 def plan_fact_lists(sweep: Sweep) -> list[SectionPart]:
     """Return the fitted critical batch and minimum examples, and the result of the confirmation run."""
-    statistical = sweep.plan["statistical"] or {}
+    fit = sweep.plan.statistical
     facts = {
-        "critical batch": format_interval(statistical.get("critical_batch"), "examples"),
-        "minimum examples to the target": format_interval(statistical.get("min_examples")),
+        "critical batch": format_interval(fit.critical_batch if fit else None, "examples"),
+        "minimum examples to the target": format_interval(fit.min_examples if fit else None),
     }
     if sweep.confirmation:
         facts |= confirmation_facts(sweep.confirmation)
     return [FactList(name="fit", facts=facts)]
 
 
-def fit_fact_lists(plan_json: Mapping[str, Any]) -> list[SectionPart]:
+def fit_fact_lists(document: PlanDocument) -> list[SectionPart]:
     """Return the fitted parameters of a step's time, and what to measure for further predictions."""
-    system = plan_json["system"]
+    system = document.system
     if not system:
         return []
     facts = {
         PARAMETER_LABELS.get(name, name): f"{value:.3g}" if name == "g" else format_seconds(value)
-        for name, value in system["parameters"].items()
+        for name, value in system.parameters.items()
     }
     missing: list[SectionPart] = [
         Note(name=f"missing-{index}", text=f"To predict further, measure {measurement}.")
-        for index, measurement in enumerate(system.get("missing", []))
+        for index, measurement in enumerate(system.missing)
     ]
-    return [FactList(name="parameters", facts={**facts, "mean error": f"{system['error']:.1%}"}), *missing]
+    return [FactList(name="parameters", facts={**facts, "mean error": f"{system.error:.1%}"}), *missing]
 
 
-def confirmation_facts(confirmation: Mapping[str, Any]) -> dict[str, str]:
+def confirmation_facts(confirmation: Confirmation) -> dict[str, str]:
     """Return the result of the confirmation run, against the predicted interval."""
-    seconds, predicted = confirmation["seconds"], confirmation["predicted"]
-    interval = f"predicted {format_seconds(predicted['low'])} to {format_seconds(predicted['high'])}"
-    if seconds is None:
+    predicted = confirmation.predicted
+    interval = f"predicted {format_seconds(predicted.low)} to {format_seconds(predicted.high)}"
+    if confirmation.seconds is None:
         return {"confirmation run": f"did not reach the target ({interval})"}
-    side = "inside" if predicted["low"] <= seconds <= predicted["high"] else "outside"
-    return {"confirmation run": f"{format_seconds(seconds)}, {side} the {interval}"}
+    side = "inside" if confirmation.inside else "outside"
+    return {"confirmation run": f"{format_seconds(confirmation.seconds)}, {side} the {interval}"}
 
 
 def build_page(experiment: Experiment, page_name: str) -> Page:

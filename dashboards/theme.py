@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import plotly.graph_objects as go
 
 from equipoise.formatting import format_number
+from equipoise.planning.document import Estimate
 
 BLUE, ORANGE, GREEN, PURPLE, AMBER, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
 NEUTRAL_COLOR = "#8a8a8a"
@@ -86,14 +87,12 @@ def format_percent(value: float) -> str:
     return f"{value:.1%}"
 
 
-def format_interval(estimate: dict[str, float] | None, unit: str = "") -> str:
+def format_interval(estimate: Estimate | None, unit: str = "") -> str:
     """Format a value with its interval, such as `5 (4 to 6) s`."""
     if not estimate:
         return "-"
-    return (
-        f"{format_number(estimate['value'])} ({format_number(estimate['low'])} to "
-        f"{format_number(estimate['high'])}){unit and ' ' + unit}"
-    )
+    value, low, high = map(format_number, (estimate.value, estimate.low, estimate.high))
+    return f"{value} ({low} to {high}){unit and ' ' + unit}"
 
 
 def format_utc(seconds: float) -> str:

@@ -2,13 +2,20 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from equipoise.errors import EquipoiseError
+from equipoise.optimizer_registry import OPTIMIZERS
 
-OptimizerName = Literal["sgd", "adamw"]
+if TYPE_CHECKING:
+    OptimizerName = str
+else:
+    OptimizerName = Literal[tuple(OPTIMIZERS)]  # the choices in --help
 ScheduleName = Literal["constant", "cosine", "one-cycle"]
 Precision = Literal["fp32", "bf16", "fp64"]
+KeptWeights = Literal["last", "best"]
+CHOICES = {"optimizer": OptimizerName, "schedule": ScheduleName, "precision": Precision, "keep": KeptWeights}
+"""types of the options that are one of several names"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +52,8 @@ class TrainConfig:
     """optimizer of the weights"""
     momentum: float = 0.9
     """momentum of SGD; AdamW keeps its default betas"""
+    epsilon: float = 1e-8
+    """what AdamW adds to the root of the mean squared gradient"""
     weight_decay: float = 0.0
     """weight decay of the optimizer"""
     schedule: ScheduleName = "constant"
@@ -67,6 +76,10 @@ class TrainConfig:
     """number of examples after which training stops; by default 50 epochs"""
     eval_every: int | None = None
     """examples between evaluations; by default a quarter of an epoch"""
+    keep: KeptWeights = "last"
+    """weights that become the model: the last ones, or those of the evaluation with the best metric"""
+    patience: int | None = None
+    """evaluations in a row without a better metric after which training stops; by default it does not"""
     noise_scale_every: int = 100
     """steps between measurements of the noise scale on a single worker, each at the cost of a step; 0 for never"""
 
@@ -79,12 +92,14 @@ class TrainConfig:
             "image_size",
             "max_examples",
             "eval_every",
+            "patience",
         ):
             self._require_at_least(name, minimum=1)
         for name in (
             "seed",
             "noise_scale_every",
             "momentum",
+            "epsilon",
             "weight_decay",
             "warmup",
             "lr",
@@ -92,7 +107,7 @@ class TrainConfig:
             "body_lr_scale",
         ):
             self._require_at_least(name, minimum=0)
-        for name, choices in (("optimizer", OptimizerName), ("schedule", ScheduleName), ("precision", Precision)):
+        for name, choices in CHOICES.items():
             if (value := getattr(self, name)) not in get_args(choices):
                 raise EquipoiseError(
                     "option-choice", f"{name} must be one of {', '.join(get_args(choices))}, got {value!r}"

@@ -1,26 +1,25 @@
-"""Description of the machine that measurements were taken on."""
+"""Description of the machine that measurements are taken on."""
 
 import os
 import platform
 from pathlib import Path
-from typing import Any
 
 import torch
 
+from equipoise.hardware_facts import HardwareFacts
 
-def describe_hardware(device: torch.device) -> dict[str, Any]:
-    """Describe the hardware and software that timings depend on, without host name or address."""
-    facts: dict[str, Any] = {
-        "processor": cpu_name(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "system": platform.system(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "device": device.type,
-    }
-    if device.type == "cuda":
-        facts["gpu"] = torch.cuda.get_device_name(device)
-    return facts
+
+def describe_hardware(device: torch.device) -> HardwareFacts:
+    """Describe the hardware and software that timings on a device depend on."""
+    return HardwareFacts(
+        processor=cpu_name(),
+        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        system=platform.system(),
+        python=platform.python_version(),
+        torch=str(torch.__version__),
+        device=device.type,
+        gpu=torch.cuda.get_device_name(device) if device.type == "cuda" else None,
+    )
 
 
 def cpu_name() -> str:

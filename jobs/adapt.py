@@ -11,6 +11,11 @@ Exit status: 0 adapted, or nothing to do; 1 training failed; 2 wrong options or 
 must act first; 143 stopped.
 """
 
+from jobs import isolate_local_ray
+
+if __name__ == "__main__":
+    isolate_local_ray()
+
 import os
 import sys
 import tempfile
@@ -23,9 +28,10 @@ import tyro
 from equipoise.bundle.bundle import Bundle, load_bundle
 from equipoise.bundle.manifest import MANIFEST_FILE
 from equipoise.command_line import command
-from equipoise.drift.adaptation.workload import AdaptationRecipe, DriftCondition, build_bundle_facts
+from equipoise.drift.adaptation.workload import AdaptationRecipe, DriftCondition
+from equipoise.drift.diagnosis.verdict import Verdict
 from equipoise.errors import EquipoiseError
-from equipoise.storage.atomic import atomic_folder, read_json
+from equipoise.storage.atomic import atomic_folder
 from jobs.cli.paths import require_capture_folder, validate_locations
 from jobs.publishing.adaptation import (
     build_recipe,
@@ -35,7 +41,7 @@ from jobs.publishing.adaptation import (
     train_adapted_model,
 )
 from jobs.publishing.bundle_link import point_link, read_previous_target, require_link
-from jobs.publishing.drift_verdict import Verdict, fetch_verdict, read_verdict, require_matching_bundle
+from jobs.publishing.drift_verdict import fetch_verdict, read_verdict, require_matching_bundle
 from jobs.publishing.promotion_gate import passes_gate
 from jobs.publishing.publish import PublishRequest, publish_bundle
 
@@ -189,8 +195,7 @@ def run_adaptation(options: AdaptOptions, model: Bundle, recipe: AdaptationRecip
             print("stopped: nothing was published", file=sys.stderr)
             return 143
         publish_bundle(
-            PublishRequest(run=work_folder / "run", out=work_folder / "bundle", name=model.name, native=False),
-            build_bundle_facts(recipe, read_json(work_folder / "run" / "record.json")["config"]),
+            PublishRequest(run=work_folder / "run", out=work_folder / "bundle", name=model.name, native=False), recipe
         )
         if not passes_gate(model, load_bundle(work_folder / "bundle"), recipe, work_folder):
             return 3

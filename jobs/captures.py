@@ -17,7 +17,7 @@ from typing import Any
 import tyro
 
 from equipoise.bundle.manifest import verify_bundle
-from equipoise.captures.capture import CAPTURE_POOLS
+from equipoise.captures.capture import CAPTURE_POOLS, CaptureMetadata
 from equipoise.captures.store import CaptureStore
 from equipoise.command_line import command
 from equipoise.errors import EquipoiseError
@@ -48,7 +48,7 @@ def main() -> int:
     """Run the command and return its exit status."""
     options = tyro.cli(CapturesOptions)
     result = label_and_export_captures(options)
-    print(json.dumps(result, indent=1) if options.json else format_result(result))
+    print(json.dumps(result, indent=1, default=CaptureMetadata.to_json) if options.json else format_result(result))
     return 0
 
 
@@ -90,7 +90,7 @@ def allowed_labels(captures: CaptureStore, bundle_location: str | None) -> list[
     """Return the class names that a label may be: the bundle's, or all that captures have scores for."""
     if bundle_location:
         return load_bundle_classes(bundle_location)
-    names = list(dict.fromkeys(name for capture in captures.list_captures(limit=None) for name in capture["scores"]))
+    names = list(dict.fromkeys(name for capture in captures.list_captures(limit=None) for name in capture.scores))
     if not names:
         raise EquipoiseError(
             "captures-empty",
@@ -102,14 +102,13 @@ def allowed_labels(captures: CaptureStore, bundle_location: str | None) -> list[
 
 def load_bundle_classes(bundle_location: str) -> list[str]:
     """Read the class names of a bundle in a folder or behind a URL."""
-    names: list[str] = verify_bundle(download_folder(bundle_location))["classes"]
-    return names
+    return verify_bundle(download_folder(bundle_location)).classes
 
 
 def summarize_captures(captures: CaptureStore) -> dict[str, Any]:
     """Count the captures by pool and label, and list the ones most useful to label."""
     listed = captures.list_captures(limit=None)
-    counts = Counter((capture["pool"], capture["label_given"] is not None) for capture in listed)
+    counts = Counter((capture.pool, capture.label_given is not None) for capture in listed)
     pools = {pool: {"labelled": counts[pool, True], "unlabelled": counts[pool, False]} for pool in CAPTURE_POOLS}
     return {"captures": pools, "skipped": captures.skipped_files, "first": listed[:MAX_LISTED_CAPTURES]}
 
@@ -130,10 +129,10 @@ def format_result(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def format_capture(capture: dict[str, Any]) -> str:
+def format_capture(capture: CaptureMetadata) -> str:
     """Format a capture as one line: id, pool, predicted label with its score, and label given."""
-    label_given = f", labelled {capture['label_given']}" if capture["label_given"] is not None else ""
-    return f"  {capture['id']}  {capture['pool']:5}  {capture['label']} {capture['score']:.2f}{label_given}"
+    label_given = f", labelled {capture.label_given}" if capture.label_given is not None else ""
+    return f"  {capture.id}  {capture.pool:5}  {capture.label} {capture.score:.2f}{label_given}"
 
 
 if __name__ == "__main__":

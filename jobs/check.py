@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import torch
 import tyro
@@ -24,8 +25,9 @@ from dashboards.reports import drift_page
 from equipoise.bundle.bundle import Bundle, load_bundle
 from equipoise.command_line import command
 from equipoise.drift.corruptions import invert_corruption
-from equipoise.drift.diagnosis.dataset_verdict import build_verdict, compute_dataset_verdict
-from equipoise.drift.diagnosis.stream_verdict import with_class_names
+from equipoise.drift.diagnosis.accuracy_estimate import AccuracyEstimate
+from equipoise.drift.diagnosis.dataset_verdict import compute_dataset_verdict
+from equipoise.drift.diagnosis.verdict import ChartEffect, DatasetVerdict, InversionProof
 from equipoise.drift.profiling.build_profile import LabelledOutputs, extract_features
 from equipoise.drift.reference.profile import ReferenceProfile, profile_from_arrays
 from equipoise.errors import EquipoiseError
@@ -33,7 +35,8 @@ from equipoise.formatting import format_number
 from equipoise.images.png import encode_png
 from equipoise.images.thumbnails import make_thumbnail, reference_thumbnails
 from equipoise.storage.atomic import write_json
-from equipoise.workloads.image_folder import IMAGE_SUFFIXES
+from equipoise.type_aliases import AnyArray
+from equipoise.workloads.image_folder import IMAGE_SUFFIXES, list_image_files
 from jobs.cli.paths import validate_locations
 
 EXIT_STATUS_BY_STATE = {"ok": 0, "drift": 3, "unknown": 4}
@@ -65,11 +68,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     verdict = check_image_folder(model, options.images)
     if options.out:
         write_drift_report(options, model, verdict)
-    print(json.dumps(verdict, allow_nan=False) if options.json else format_verdict_table(verdict))
-    return EXIT_STATUS_BY_STATE[verdict["state"]]
+    print(json.dumps(verdict.to_json(), allow_nan=False) if options.json else format_verdict_table(verdict))
+    return EXIT_STATUS_BY_STATE[verdict.state]
 
 
-def check_image_folder(model: Bundle, image_folder: Path) -> dict[str, Any]:
+def check_image_folder(model: Bundle, image_folder: Path) -> DatasetVerdict:
     """Return the verdict on a folder of images, with the names of the images that changed most."""
     paths, images = find_images(image_folder), {}
     for path in paths:
@@ -81,21 +84,18 @@ def check_image_folder(model: Bundle, image_folder: Path) -> dict[str, Any]:
         raise EquipoiseError(
             "image-undecodable", f"cannot check {image_folder}: none of its {len(paths)} images can be read"
         )
-    verdict = diagnose_images(model, torch.stack([*images.values()]))
     names = [path.relative_to(image_folder).as_posix() for path in images]
-    moved = [names[index] for index in verdict.get("moved", [])]
-    return verdict | {"unread": len(paths) - len(images), "moved": moved}
+    verdict = diagnose_images(model, torch.stack([*images.values()]), names)
+    return msgspec.structs.replace(verdict, unread=len(paths) - len(images))
 
 
-def write_drift_report(options: CheckOptions, model: Bundle, verdict: dict[str, Any]) -> None:
+def write_drift_report(options: CheckOptions, model: Bundle, verdict: DatasetVerdict) -> None:
     """Write verdict.json and its page drift.html to the output folder."""
     out = options.out or Path()
-    facts = verdict | {"bundle": options.bundle, "folder": str(options.images), "model": model.name}
-    write_json(out / "verdict.json", facts)
-    moved = [
-        (make_thumbnail(encode_png(model.preprocess([options.images / name])[0])), name) for name in verdict["moved"]
-    ]
-    page = drift_page(facts, moved, reference_thumbnails(model.load_reference_arrays(), model.classes))
+    report = msgspec.structs.replace(verdict, bundle=options.bundle, folder=str(options.images), model=model.name)
+    write_json(out / "verdict.json", report.to_json())
+    moved = [(make_thumbnail(encode_png(model.preprocess([options.images / name])[0])), name) for name in verdict.moved]
+    page = drift_page(report, moved, reference_thumbnails(model.load_reference_arrays(), model.classes))
     print(f"page: {write_page(page, out / 'drift.html')}", file=sys.stderr)
 
 
@@ -105,7 +105,7 @@ def find_images(image_folder: Path) -> list[Path]:
         raise EquipoiseError(
             "path-kind", f"cannot read --images {image_folder}: it is not a folder", "give a folder of images"
         )
-    paths = sorted(path for path in image_folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
+    paths = list_image_files(image_folder)
     if not paths:
         raise EquipoiseError(
             "dataset-invalid",
@@ -115,29 +115,33 @@ def find_images(image_folder: Path) -> list[Path]:
     return paths
 
 
-def diagnose_images(model: Bundle, images: Tensor) -> dict[str, Any]:
+def diagnose_images(model: Bundle, images: Tensor, names: list[str]) -> DatasetVerdict:
     """Return the verdict on preprocessed images, with the proof of its causes."""
     reference = model.load_reference_arrays()
     _, features = predict_in_batches(model, images[:1])
     try:
-        profile = profile_from_arrays(reference, len(model.classes), features.shape[1])
+        profile = profile_from_arrays(reference, model.classes, features.shape[1])
     except EquipoiseError as error:
-        return build_verdict("unknown", str(error), len(images), None, [], None)
-    verdict = diagnose_without_proof(model, profile, reference, images)
+        return DatasetVerdict(state="unknown", why=str(error), images=len(images))
+    verdict = diagnose_without_proof(model, profile, reference, images, names)
     proof = verify_by_inversion(model, profile, reference, images, verdict)
-    return with_class_names(verdict, model.classes) | {"proof": proof}
+    return msgspec.structs.replace(verdict, proof=proof)
 
 
 def diagnose_without_proof(
-    model: Bundle, profile: ReferenceProfile, reference: dict[str, Any], images: Tensor
-) -> dict[str, Any]:
+    model: Bundle,
+    profile: ReferenceProfile,
+    reference: dict[str, AnyArray],
+    images: Tensor,
+    names: list[str] | None = None,
+) -> DatasetVerdict:
     """Return the verdict on preprocessed images, without undoing its causes."""
     logits, features = predict_in_batches(model, images)
     baseline = profile.baseline
     outputs = LabelledOutputs(images, logits, features, logits.argmax(1))
     image_features = extract_features(outputs, baseline.random_fourier, baseline.temperature)
     return compute_dataset_verdict(
-        profile, image_features, features, reference["features"], reference["logits"].argmax(1)
+        profile, image_features, features, reference["features"], reference["logits"].argmax(1), names
     )
 
 
@@ -148,51 +152,54 @@ def predict_in_batches(model: Bundle, images: Tensor) -> tuple[Any, Any]:
 
 
 def verify_by_inversion(
-    model: Bundle, profile: ReferenceProfile, reference: Any, images: Tensor, verdict: dict[str, Any]
-) -> Any:
+    model: Bundle,
+    profile: ReferenceProfile,
+    reference: dict[str, AnyArray],
+    images: Tensor,
+    verdict: DatasetVerdict,
+) -> InversionProof | None:
     """Undo the verdict's causes on the images and return the share of the drift left; None if one cannot be undone."""
     restored = images
-    for effect in verdict["effects"]:
-        inverted = invert_corruption(restored, effect["cause"], effect["detail"], effect["value"])
+    for effect in verdict.effects:
+        inverted = invert_corruption(restored, effect.cause, effect.detail, effect.value)
         if inverted is None:
             return None
         restored = inverted
-    if not verdict["effects"]:
+    if not verdict.effects:
         return None
     new_verdict = diagnose_without_proof(model, profile, reference, restored)
     left = chart_excess_norm(new_verdict) / max(chart_excess_norm(verdict), 1e-9)
-    return {"left": round(left, 4), "proved": left <= MAX_REMAINING_SHARE, "state": new_verdict["state"]}
+    return InversionProof(left=round(left, 4), proved=left <= MAX_REMAINING_SHARE, state=new_verdict.state)
 
 
-def chart_excess_norm(verdict: dict[str, Any]) -> float:
+def chart_excess_norm(verdict: DatasetVerdict) -> float:
     """Return the Euclidean norm of the charts' excess over their alarm thresholds."""
-    return float(np.sqrt(sum(max(chart["value"] - chart["threshold"], 0) for chart in verdict["charts"])))
+    return float(np.sqrt(sum(max(chart.value - chart.threshold, 0) for chart in verdict.charts)))
 
 
-def format_verdict_table(verdict: dict[str, Any]) -> str:
+def format_verdict_table(verdict: DatasetVerdict) -> str:
     """Format the verdict as terminal text, with a table of its highest charts."""
-    lines = [f"{verdict['state']}: {verdict['why']}"]
-    if verdict["accuracy"] != "unknown":
-        low, value, high = (verdict["accuracy"][name] for name in ("low", "value", "high"))
-        lines.append(f"accuracy about {value:.0%} ({low:.0%} to {high:.0%})")
-    elif verdict["state"] == "drift":
+    lines = [f"{verdict.state}: {verdict.why}"]
+    if isinstance(accuracy := verdict.accuracy, AccuracyEstimate):
+        lines.append(f"accuracy about {accuracy.value:.0%} ({accuracy.low:.0%} to {accuracy.high:.0%})")
+    elif verdict.state == "drift":
         lines.append("accuracy unknown: label 30 to 100 of these images to measure it")
-    if verdict.get("proof"):
-        lines.append(f"after undoing the causes on these images, {verdict['proof']['left']:.0%} of the drift is left")
-    if verdict.get("support") and verdict["support"]["moved"]:
-        share = verdict["support"]["share"]
+    if verdict.proof:
+        lines.append(f"after undoing the causes on these images, {verdict.proof.left:.0%} of the drift is left")
+    if verdict.support and verdict.support.moved:
+        share = verdict.support.share
         lines.append(f"only {share:.0%} of the reference is like these images: collect more like them and label them")
     lines.append(f"{'chart':18}{'value':>8}{'alarm threshold':>17}   effect")
-    for chart in verdict["charts"][:MAX_LISTED_CHARTS]:
-        effect = format_effect(chart["effect"])
-        lines.append(f"{chart['name']:18}{chart['value']:8.1f}{chart['threshold']:17.1f}   {effect}")
+    for chart in verdict.charts[:MAX_LISTED_CHARTS]:
+        effect = format_effect(chart.effect) if chart.effect else ""
+        lines.append(f"{chart.name:18}{chart.value:8.1f}{chart.threshold:17.1f}   {effect}")
     return "\n".join(lines)
 
 
-def format_effect(effect: dict[str, Any]) -> str:
+def format_effect(effect: ChartEffect) -> str:
     """Format an effect's size with its interval and unit."""
-    interval = "" if effect["low"] is None else f" ({format_number(effect['low'])} to {format_number(effect['high'])})"
-    return f"{format_number(effect['value'])}{interval} {effect['unit']}"
+    interval = "" if effect.low is None else f" ({format_number(effect.low)} to {format_number(effect.high)})"
+    return f"{format_number(effect.value)}{interval} {effect.unit}"
 
 
 if __name__ == "__main__":

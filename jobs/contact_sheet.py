@@ -22,6 +22,7 @@ from equipoise.command_line import command
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.images.augment import Augment
+from equipoise.spacing import evenly_spaced_indices
 from equipoise.storage.atomic import atomic_write
 from equipoise.workloads import Workload, load_workload
 from equipoise.workloads.vending.products import MACHINE_PRODUCTS, SOURCE_PRODUCTS
@@ -94,7 +95,7 @@ def render_augmented_grid(options: ContactSheetOptions) -> Tensor:
     workload: Workload = load_workload(
         TrainConfig(workload=options.workload, data=options.data, image_size=options.image_size, batch_size=1)
     )
-    indices = np.linspace(0, len(workload.train) - 1, min(options.rows, len(workload.train))).astype(np.int64)
+    indices = evenly_spaced_indices(len(workload.train), options.rows)
     images = torch.stack([workload.train.pictures[int(index)] for index in indices])
     augment = options.augment if has_augmentation(options.augment) else workload.augment
     epochs = range(options.columns - 1) if augment else []

@@ -15,8 +15,10 @@ import tyro
 
 from equipoise.command_line import command
 from equipoise.errors import EquipoiseError
-from equipoise.planning.document import PlanRequest, build_plan_document, read_request
-from equipoise.planning.measurements import COUNT_COLUMN, MAX_COUNT
+from equipoise.number_bounds import MAX_COUNT
+from equipoise.planning.build_document import PlanRequest, build_plan_document, read_request
+from equipoise.planning.document import PLAN_FILE
+from equipoise.planning.measurements import COUNT_COLUMN
 from equipoise.planning.plan import ClusterShape
 from equipoise.storage.atomic import write_json
 from jobs.cli.paths import PathOrUrl, validate_locations
@@ -140,7 +142,7 @@ def main() -> int:
     validate_locations(options.out, options.system, options.exchange, options.statistical)
     request = options.request()
     document = build_plan_document(request)
-    write_json(options.out / "plan.json", document)
+    write_json(options.out / PLAN_FILE, document.to_json())
     print(
         "\n".join(
             [
@@ -152,7 +154,7 @@ def main() -> int:
         )
     )
     page = write_plan_pages(request, document, options.out)[0]
-    print(f"wrote {options.out / 'plan.json'} and {page}")
+    print(f"wrote {options.out / PLAN_FILE} and {page}")
     return 0
 
 

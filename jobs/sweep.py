@@ -5,13 +5,18 @@ the examples to the target over global batch, learning rate and seed, multiplies
 trains once with the plan. Run again, the same command resumes an interrupted sweep.
 """
 
+from jobs import isolate_local_ray
+
+if __name__ == "__main__":
+    isolate_local_ray()
+
 import math
 import re
 import sys
 import time
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal, TypeVar
 
 import pandas as pd
 import tyro
@@ -20,7 +25,7 @@ from ray.tune import Callback
 from dashboards.experiments import load_experiment
 from dashboards.reports import write_pages
 from equipoise.command_line import command
-from equipoise.config import OptimizerName, Precision, TrainConfig
+from equipoise.config import KeptWeights, TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.planning.search import UNBOUNDED_LR, GridSearch, LrBounds, Search
 from equipoise.planning.step_time_fit import fit_step_time
@@ -41,7 +46,7 @@ from jobs.cluster.resources import (
 from jobs.cluster.wait import wait_for_slots
 from jobs.ray_train.run import describe_initialization, require_usable_locations, resolve_trial_paths
 from jobs.ray_train.stopping import RESUME_HINT
-from jobs.ray_train.trackers import build_tracker_callbacks
+from jobs.ray_train.trackers import TrackerName, build_tracker_callbacks
 from jobs.ray_tune.confirmation import CONFIRMATION_SEED_OFFSET, run_confirmation, write_plan
 from jobs.ray_tune.fastest_workers import FastestWorkers
 from jobs.ray_tune.pace_drift import add_pace_noise, estimate_pace_drift
@@ -50,18 +55,37 @@ from jobs.ray_tune.step_timing import TimingTables, max_repeat_error, time_batch
 from jobs.ray_tune.trial_records import FINISHED_TRIAL_COLUMNS, load_finished_trials
 from jobs.ray_tune.tuner import PruneStopper, SearchAdapter, SweepTrials
 
+T = TypeVar("T")
+
 MAX_SEEDS = 1000
 MIN_TRIAL_BUDGET_SHARE = 0.4  # fraction of the budget left for trials, however long the timing of steps took
+
+
+LeftOut = Annotated[T, tyro.conf.Fixed, tyro.conf.Suppress]
+"""type of an option of training that a sweep does not take"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedTrainConfig(TrainConfig):
+    """Options of training that all trials share, and the confirmation run with them."""
+
+    seed: int = 0
+    """seed of the first trial of each setting; further trials use the following seeds"""
+    workers: LeftOut[int] = 1  # a range of the sweep, as are batch size and learning rate
+    batch_size: LeftOut[int] = 32
+    lr: LeftOut[float] = 0.05
+    grad_accumulation: LeftOut[int] = 1  # lets one worker stand for all of them
+    keep: LeftOut[KeptWeights] = "last"  # trials keep no weights, and the confirmation run stops at its target
+    patience: LeftOut[int | None] = None  # the search ends hopeless trials, and step timing has no metric to improve
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepOptions:
     __doc__ = __doc__
 
-    workload: str
-    """digits, fashion-mnist, cifar10, folder, vending, vending-source, or module:attribute of your own"""
     out: PathOrUrl
     """folder or URL for tables, records, plan.json and the confirmation run"""
+    config: Annotated[SharedTrainConfig, tyro.conf.OmitArgPrefixes]
     workers: tuple[int, ...] = (1, 2)
     """numbers of workers to choose from"""
     batch_size: str = "8:512"
@@ -76,45 +100,14 @@ class SweepOptions:
     """number of seeds for each setting of an exhaustive sweep"""
     trials: Literal["accumulated", "real"] = "accumulated"
     """one worker processes the parts of all workers in turn (accumulated), or a trial runs on all its workers (real)"""
-    track: Literal["tensorboard", "mlflow", "wandb"] | None = None
+    track: TrackerName | None = None
     """experiment tracker that also shows the trials"""
-    seed: int = 0
-    """seed of the first trial of each setting; further trials use the following seeds"""
-    model: str | None = None
-    """lenet or any torchvision classifier; the workload's own if not given"""
-    data: str = "data"
-    """folder that holds the data set, or receives it"""
-    image_size: int | None = None
-    """side length in pixels that images are resized to; the workload's own if not given"""
-    init_from: str | None = None
-    """start trials from the weights of a bundle or a run, or from torchvision's published weights (torchvision)"""
-    reuse_head: bool = True
-    """reuse the pretrained classifier's rows for classes of the same name"""
-    freeze_stages: int = 0
-    """number of stages, from the bottom of the model, whose weights stay fixed"""
-    body_lr_scale: float | None = None
-    """learning rate of all layers but the classifier, as a fraction of the trial's; 0.1 with --init-from, else 1"""
-    optimizer: OptimizerName = "sgd"
-    momentum: float = 0.9
-    weight_decay: float = 0.0
-    precision: Precision = "fp32"
-    augment: bool = True
-    threads: int = 1
-    """CPU threads of each worker"""
-    target: float | None = None
-    """validation metric at which a trial has reached its target; the workload's own if not given"""
-    max_examples: int | None = None
-    """examples after which a trial stops without reaching the target; 50 epochs if not given"""
-    eval_every: int | None = None
-    """examples between evaluations; a quarter of an epoch if not given"""
 
     def base_config(self) -> TrainConfig:
         """Build the options that all trials share; each trial replaces batch size, learning rate and seed."""
-        names = {field.name for field in fields(TrainConfig)} - {"workers", "batch_size"}
-        shared = {name: getattr(self, name) for name in names if hasattr(self, name)}
         initial_lr, _ = self.initial_lr_and_bounds()
-        trial = TrainConfig(**shared | {"lr": initial_lr})
-        return replace(trial, **resolve_trial_paths(trial))
+        trial = TrainConfig(**asdict(self.config) | {"lr": initial_lr})
+        return resolve_trial_paths(trial)
 
     def batches_per_worker(self) -> list[int]:
         """Return the batch sizes per worker, each twice the one before."""
@@ -162,8 +155,8 @@ class SweepOptions:
             raise EquipoiseError("option-range", f"workers must be numbers of at least 1, got {self.workers}")
         if not 1 <= self.seeds <= MAX_SEEDS:
             raise EquipoiseError("option-range", f"seeds must be from 1 to {MAX_SEEDS:,}, got {self.seeds}")
-        last_seed = self.seed + CONFIRMATION_SEED_OFFSET + MAX_SEEDS
-        TrainConfig(workload=self.workload, seed=last_seed)  # refuses one that is too large
+        last_seed = self.config.seed + CONFIRMATION_SEED_OFFSET + MAX_SEEDS
+        replace(self.config, seed=last_seed)  # refuses one that is too large
         if not 0 < self.budget_seconds < math.inf:
             raise EquipoiseError(
                 "option-range", f"budget-seconds must be a finite number above 0, got {self.budget_seconds}"

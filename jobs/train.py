@@ -4,6 +4,11 @@ Writes record.json, model.safetensors and checkpoints/ to --out. Run again, the 
 command resumes an interrupted run, or says that the run is finished.
 """
 
+from jobs import isolate_local_ray
+
+if __name__ == "__main__":
+    isolate_local_ray()
+
 import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -14,13 +19,16 @@ import tyro
 from equipoise.command_line import STOPPED, command, describe_os_error
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
+from equipoise.formatting import pluralize
 from equipoise.runs.folder import load_finished_run
 from equipoise.runs.record import Record, mean_noise_scale
+from equipoise.runs.run_end import find_kept_lap
 from jobs.cli.paths import PathOrUrl, validate_locations
 from jobs.cli.plan_options import apply_plan
 from jobs.cluster.resources import warn_if_temporary_folder
 from jobs.ray_train.run import require_usable_locations, train_on_cluster, write_run_page
 from jobs.ray_train.stopping import RESUME_HINT
+from jobs.ray_train.trackers import TrackerName, require_usable_tracker
 
 
 class WorkerRange(int):
@@ -61,9 +69,11 @@ class TrainOptions(TrainConfig):
     """folder or URL for the record, the model and checkpoints; with several nodes, one that all of them can write to"""
     plan: PathOrUrl | None = None
     """plan.json, or folder of a sweep, to take workers, batch size, gradient accumulation and learning rate from"""
+    track: TrackerName | None = None
+    """experiment tracker that also shows the laps"""
 
     def train_config(self) -> TrainConfig:
-        """Return the options of the training run alone, without --out and --plan."""
+        """Return the options of the training run alone, without --out, --plan and --track."""
         options = {field.name: getattr(self, field.name) for field in fields(TrainConfig)}
         return TrainConfig(**{**options, "workers": int(self.workers)})
 
@@ -82,10 +92,11 @@ def main() -> int:
     options = apply_plan(options)
     config, out = options.train_config(), options.out.absolute()
     require_usable_locations(config, out)
+    require_usable_tracker(options.track, out)
     if record := load_finished_run(out, config):
         print(f"{out} already holds this run, which has ended: nothing to do")
     else:
-        record = train_on_cluster(config, out, options.min_workers)
+        record = train_on_cluster(config, out, options.min_workers, options.track)
     if record is None:
         print(f"stopped; the same command resumes from the last checkpoint in {out}")
         return STOPPED
@@ -97,6 +108,14 @@ def main() -> int:
     return 1 if record.failed else 0
 
 
+def describe_kept_weights(record: Record) -> list[str]:
+    """Return a line on the weights that --keep best has kept; none for the last ones."""
+    lap = find_kept_lap(record)
+    if record.config.keep == "last" or lap is None:
+        return []
+    return [f"  kept       weights after {lap.seen:,} examples: {lap.metric:g} on validation"]
+
+
 def format_summary(record: Record, out: Path) -> str:
     """Format the record as a few lines of text."""
     config = record.config
@@ -104,12 +123,13 @@ def format_summary(record: Record, out: Path) -> str:
     noise = mean_noise_scale(record.laps)
     return "\n".join(
         [
-            f"{config.workload}: {config.workers} worker{'s' * (config.workers > 1)} "
+            f"{config.workload}: {pluralize(config.workers, 'worker')} "
             f"x {config.batch_size} x {config.grad_accumulation}"
             f" = {config.global_batch} examples per step, lr {config.lr:g}, seed {config.seed}",
             f"  ended      {record.outcome} after {record.laps[-1].seen if record.laps else 0:,} examples"
             f" in {record.seconds:.1f} s of training ({record.examples_per_second:,.0f} examples/s)",
             f"  target     {record.target:g} on validation: {target}",
+            *describe_kept_weights(record),
             f"  test       {'not measured' if record.test is None else format(record.test, '.4f')}",
             f"  noise      {'not measurable' if noise is None else f'about {noise:,.0f} examples'}",
             f"  record     {out / 'record.json'}",

@@ -97,7 +97,7 @@ def build_application(app_settings: AppSettings) -> Application:
     if app_settings.bundle is not None:
         manifest = verify_bundle(download_folder(app_settings.bundle))
         spec = ModelSpec.model_validate({"bundle": make_absolute(app_settings.bundle), "engine": app_settings.engine})
-        model_specs[manifest["name"]] = spec.model_dump()
+        model_specs[manifest.name] = spec.model_dump()
     if not model_specs and not ray.is_initialized():  # in YAML they may be given under user_config
         raise EquipoiseError("option-missing", "there is nothing to serve", "give bundle=FOLDER")
     settings = ReplicaSettings(**app_settings.model_dump(include=set(ReplicaSettings.model_fields)))

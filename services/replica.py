@@ -34,7 +34,7 @@ from services.settings import ReplicaSettings
 
 REPLICA_DRAIN_SECONDS = 20.0
 
-logger = logging.getLogger("equipoise.service")
+logger = logging.getLogger(__name__)
 
 
 class Replica:
@@ -46,7 +46,7 @@ class Replica:
         self.settings = ReplicaSettings(**settings)
         torch.set_num_threads(1)  # engines were timed so; there are as many replicas as cores
         self.limits = self.settings.limits
-        configure_logger(logger.name, logging.WARNING, create_stderr_handler())
+        configure_logger("services", logging.WARNING, create_stderr_handler("equipoise.service"))
         prepare_metrics_folder()
         self.metrics = Metrics()
         self.metrics_history = MetricsHistory(self.metrics)

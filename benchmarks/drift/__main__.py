@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=20, help="number of streams simulated for each change")
     parser.add_argument("--only", nargs="*", help="names of the tables to print; all by default")
     options = parser.parse_args()
-    print(", ".join(f"{name} {value}" for name, value in describe_hardware(torch.device("cpu")).items()))
+    print(describe_hardware(torch.device("cpu")))
     clean = render_image_pool(POOL_SIZE)
     for name, build_table in TABLES.items():
         if not options.only or name in options.only:

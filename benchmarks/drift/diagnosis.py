@@ -72,6 +72,6 @@ def compute_window_verdict(
 
 def classify_verdict(verdict: dict[str, Any]) -> str:
     """Return the column of a verdict: shares, look or nothing."""
-    if verdict["state"] != "drift":
+    if verdict.state != "drift":
         return "nothing"
-    return "shares" if verdict["cause"] == "label shift" else "look"
+    return "shares" if verdict.cause == "label shift" else "look"

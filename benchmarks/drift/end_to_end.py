@@ -26,7 +26,7 @@ LABEL_COUNT, ACCURACY_IMAGES, REPORT_SECONDS = 100, 1000, 0.5
 
 def main() -> None:
     """Run the whole sequence and print its numbers."""
-    print(", ".join(f"{name} {value}" for name, value in describe_hardware(torch.device("cpu")).items()))
+    print(describe_hardware(torch.device("cpu")))
     with TemporaryDirectory() as name, start_cluster() as cluster, serve_vending(cluster, Path(name)) as vending:
         run_drift_and_adaptation(vending, cluster, Path(name))
 

@@ -74,7 +74,7 @@ def load_vending_profile() -> ReferenceProfile:
     """Return the reference profile of the vending bundle."""
     bundle = load_bundle(publish_vending_bundle())
     arrays = bundle.load_reference_arrays()
-    return profile_from_arrays(arrays, len(bundle.classes), arrays["features"].shape[1])
+    return profile_from_arrays(arrays, bundle.classes, arrays["features"].shape[1])
 
 
 def render_image_pool(count: int, scene: Scene | None = None, first_index: int = CLEAN_FIRST_INDEX) -> ImagePool:

@@ -51,7 +51,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=10, help="number of runs for each change")
     runs = parser.parse_args().runs
-    print(", ".join(f"{name} {value}" for name, value in describe_hardware(torch.device("cpu")).items()))
+    print(describe_hardware(torch.device("cpu")))
     with TemporaryDirectory() as name, start_cluster() as cluster, serve_vending(cluster, Path(name)) as vending:
         clean, _ = vending.render_images(CLEAN_REQUESTS)
         send_requests(vending, clean, np.arange(CLEAN_REQUESTS))

@@ -21,7 +21,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=200_000, help="number of requests to send")
     total = parser.parse_args().requests
-    print(", ".join(f"{name} {value}" for name, value in describe_hardware(torch.device("cpu")).items()))
+    print(describe_hardware(torch.device("cpu")))
     with TemporaryDirectory() as name, start_cluster() as cluster, serve_vending(cluster, Path(name)) as vending:
         bodies = [
             build_request("/predict", encode_png(image), "image/png") for image in vending.render_images(IMAGE_COUNT)[0]

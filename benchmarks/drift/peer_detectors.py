@@ -117,7 +117,7 @@ def measure_our_window_verdicts(profile: ReferenceProfile, windows: dict[str, li
             )
             for pool in pools
         ]
-        row[name] = f"{np.mean([verdict['state'] == 'drift' for verdict in verdicts]):.0%}"
+        row[name] = f"{np.mean([verdict.state == 'drift' for verdict in verdicts]):.0%}"
     cost = (process_time() - start) / sum(map(len, windows.values())) * 1e3
     return row | {"cost": cost}
 

@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import plotly.graph_objects as go
 
 from dashboards.page import FactList, ImageGallery, Panel, Section, SectionPart, Table
 from dashboards.theme import BLUE, NEUTRAL_COLOR, ORANGE, apply_theme, format_utc, series_color
+from equipoise.drift.diagnosis.accuracy_estimate import AccuracyEstimate
+from equipoise.drift.diagnosis.verdict import ChartHistory, StreamVerdict, Verdict
+from equipoise.drift.monitor.entries import DriftEvent
 
-VerdictJson = Mapping[str, Any]
 CaptionedImages = Sequence[tuple[bytes, str]]
 
 MAX_CHART_LINES = 6  # the highest charts are drawn over time
@@ -23,33 +24,34 @@ STATE_SENTENCES = {
 }
 
 
-def chart_history_figure(chart_history: Mapping[str, Any], verdict: VerdictJson) -> go.Figure:
+def chart_history_figure(chart_history: ChartHistory, verdict: Verdict) -> go.Figure:
     """Draw the highest charts over the requests, with the threshold, the begin of the change, and the alarm."""
-    figure, images = go.Figure(), chart_history["images"]
-    peaks = {name: max(values, default=0.0) for name, values in chart_history["charts"].items()}
+    figure, images = go.Figure(), chart_history.images
+    peaks = {name: max(values, default=0.0) for name, values in chart_history.charts.items()}
     for index, name in enumerate(sorted(peaks, key=lambda chart: -peaks[chart])[:MAX_CHART_LINES]):
         figure.add_scatter(
             x=images,
-            y=chart_history["charts"][name],
+            y=chart_history.charts[name],
             mode="lines",
             line={"color": series_color(index), "shape": "hv"},
             name=name,
         )
     figure.add_scatter(
         x=images,
-        y=chart_history["threshold"],
+        y=chart_history.threshold,
         mode="lines",
         line={"color": NEUTRAL_COLOR, "dash": "dash", "width": 2},
         name="alarm threshold",
     )
-    if since := verdict.get("since"):
-        marks = [(verdict["images"] - since["images"], "change began"), (since["alarm"]["images"], "alarm")]
+    if isinstance(verdict, StreamVerdict) and (since := verdict.since):
+        alarm_position = since.alarm.images if since.alarm else None
+        marks = [(verdict.images - since.images, "change began"), (alarm_position, "alarm")]
         for position, label in marks:
             if images and position is not None and position >= images[0] - (images[-1] - images[0]):
                 figure.add_vline(position, line={"dash": "dot", "color": ORANGE}, annotation_text=label)
     highest = max(peaks.values(), default=0.0)
     limit = (
-        max(chart_history["threshold"], default=0.0) * MAX_THRESHOLD_FACTOR
+        max(chart_history.threshold, default=0.0) * MAX_THRESHOLD_FACTOR
     )  # far above the threshold, differences say little
     figure.update_xaxes(title_text="requests")
     figure.update_yaxes(
@@ -58,23 +60,23 @@ def chart_history_figure(chart_history: Mapping[str, Any], verdict: VerdictJson)
     return apply_theme(figure, 420)
 
 
-def chart_bars_figure(verdict: VerdictJson) -> go.Figure:
+def chart_bars_figure(verdict: Verdict) -> go.Figure:
     """Draw the charts of a set of images as bars, each with its threshold."""
-    charts = sorted(verdict["charts"], key=lambda chart: chart["value"] - chart["threshold"])[-MAX_CHART_BARS:]
-    names = [chart["name"] for chart in charts]
-    colors = [ORANGE if chart["value"] >= chart["threshold"] else BLUE for chart in charts]
+    charts = sorted(verdict.charts, key=lambda chart: chart.value - chart.threshold)[-MAX_CHART_BARS:]
+    names = [chart.name for chart in charts]
+    colors = [ORANGE if chart.value >= chart.threshold else BLUE for chart in charts]
     marker = {"symbol": "line-ns", "size": 16, "line": {"width": 3, "color": NEUTRAL_COLOR}}
     figure = go.Figure()
-    values, thresholds = ([chart[part] for chart in charts] for part in ("value", "threshold"))
+    values, thresholds = [chart.value for chart in charts], [chart.threshold for chart in charts]
     figure.add_bar(x=values, y=names, orientation="h", marker_color=colors, name="value")
     figure.add_scatter(x=thresholds, y=names, mode="markers", marker=marker, name="alarm threshold")
     figure.update_xaxes(title_text="-log10 of the p-value without drift")
     return apply_theme(figure, 90 + 26 * len(charts))
 
 
-def class_shares_figure(verdict: VerdictJson) -> go.Figure:
+def class_shares_figure(verdict: Verdict) -> go.Figure:
     """Draw the shares of the predicted classes beside those of the reference."""
-    now, reference = (normalize_counts(verdict.get(part) or {}) for part in ("classes", "usual"))
+    now, reference = normalize_counts(verdict.classes), normalize_counts(verdict.usual)
     names = sorted({*now, *reference}, key=lambda name: -abs(now.get(name, 0) - reference.get(name, 0)))
     names = [name for name in (reference or now) if name in names[:MAX_CLASS_BARS]]
     figure = go.Figure()
@@ -91,38 +93,43 @@ def normalize_counts(counts: Mapping[str, int]) -> dict[str, float]:
     return {name: count / total for name, count in counts.items()} if total else {}
 
 
-def verdict_facts(verdict: VerdictJson) -> dict[str, str]:
+def verdict_facts(verdict: Verdict) -> dict[str, str]:
     """Return the facts of a verdict in words: state, cause, begin, estimated accuracy, false-alarm rate."""
-    accuracy, since = verdict.get("accuracy"), verdict.get("since")
-    facts = {"state": verdict["state"], "images": f"{verdict['images']:,}"}
-    if verdict.get("cause"):
-        facts["cause"] = verdict["cause"]
-    if since:
-        facts["change began"] = f"{since['images']:,} requests ago"
-        facts["change began, UTC"] = since["at"].removesuffix("+00:00").replace("T", " ")
-    facts["estimated accuracy, without labels"] = (
-        format_accuracy(accuracy) if isinstance(accuracy, Mapping) else "unknown"
-    )
-    if run_length := verdict.get("run_length"):
-        facts["false-alarm rate requested"] = f"1 in {run_length:,.0f} requests"
-    if verified := verdict.get("verified"):
-        realised, requested = verified["realised"], verified["asked"]
-        facts["false-alarm rate when published"] = f"1 in {realised:,.0f} requests (1 in {requested:,.0f} requested)"
-    if ticks := verdict.get("ticks"):
-        facts["replicas"] = f"{verdict.get('replicas', 0)}, {ticks['lost']} reports lost"
+    facts = {"state": verdict.state, "images": f"{verdict.images:,}"}
+    if verdict.cause:
+        facts["cause"] = verdict.cause
+    accuracy = verdict.accuracy
+    accuracy_text = format_accuracy(accuracy) if isinstance(accuracy, AccuracyEstimate) else "unknown"
+    if not isinstance(verdict, StreamVerdict):
+        return facts | {"estimated accuracy, without labels": accuracy_text}
+    if since := verdict.since:
+        facts["change began"] = f"{since.images:,} requests ago"
+        facts["change began, UTC"] = since.at.removesuffix("+00:00").replace("T", " ")
+    facts["estimated accuracy, without labels"] = accuracy_text
+    if verdict.run_length:
+        facts["false-alarm rate requested"] = f"1 in {verdict.run_length:,.0f} requests"
+    if check := verdict.verified:
+        facts["false-alarm rate when published"] = (
+            f"1 in {check.realised:,.0f} requests (1 in {check.asked:,.0f} requested)"
+        )
+    if verdict.ticks:
+        facts["replicas"] = f"{verdict.replicas}, {verdict.ticks.lost} reports lost"
     return facts
 
 
-def format_accuracy(estimate: Mapping[str, Any]) -> str:
+def format_accuracy(estimate: AccuracyEstimate) -> str:
     """Format an accuracy with its interval, as percentages."""
-    return f"{estimate['value']:.0%} ({estimate['low']:.0%} to {estimate['high']:.0%})"
+    return f"{estimate.value:.0%} ({estimate.low:.0%} to {estimate.high:.0%})"
 
 
-def causes_table(verdict: VerdictJson) -> Table | None:
+def causes_table(verdict: Verdict) -> Table | None:
     """Return the table of causes, each with the size of its effect; None if no cause was found."""
     rows = [
-        [*(effect[key] for key in ("cause", "detail", "value", "low", "high", "unit")), f"{effect['explained']:.0%}"]
-        for effect in verdict.get("effects") or []
+        [
+            *(effect.cause, effect.detail, effect.value, effect.low, effect.high, effect.unit),
+            "" if effect.explained is None else f"{effect.explained:.0%}",
+        ]
+        for effect in verdict.effects
     ]
     if not rows:
         return None
@@ -131,49 +138,45 @@ def causes_table(verdict: VerdictJson) -> Table | None:
     )
 
 
-def charts_table(verdict: VerdictJson) -> Table:
+def charts_table(verdict: Verdict) -> Table:
     """Return the table of all charts with threshold and effect."""
     rows = []
-    for chart in verdict["charts"]:
-        effect = chart["effect"] or {}
-        cells = [effect.get(name) for name in ("value", "low", "high", "unit")]
-        rows.append([chart["name"], chart["value"], chart["threshold"], *cells])
+    for chart in verdict.charts:
+        cells = [getattr(chart.effect, name, None) for name in ("value", "low", "high", "unit")]
+        rows.append([chart.name, chart.value, chart.threshold, *cells])
     return Table(
         name="charts", columns=["chart", "value", "alarm threshold", "effect", "low", "high", "unit"], rows=rows
     )
 
 
-def sources_table(verdict: VerdictJson) -> Table | None:
+def sources_table(verdict: Verdict) -> Table | None:
     """Return the table of sources (cameras, shops) that clients named; None if there are none."""
-    sources = verdict.get("sources", {}).items()
-    rows = [[name, source["state"], source["images"], source.get("cause")] for name, source in sources]
+    sources = verdict.sources if isinstance(verdict, StreamVerdict) else {}
+    rows = [[name, source.state, source.images, source.cause] for name, source in sources.items()]
     return Table(name="sources", columns=["source", "state", "images", "cause"], rows=rows) if rows else None
 
 
-def events_table(events: Sequence[Mapping[str, Any]]) -> Table | None:
+def events_table(events: Sequence[DriftEvent]) -> Table | None:
     """Return the table of events, the latest first; None if there are none."""
-    rows = [
-        [format_utc(event["time"]), event["event"], event.get("stream", ""), event.get("cause") or event.get("why", "")]
-        for event in reversed(events)
-    ]
+    rows = [[format_utc(event.time), event.event, event.stream, event.reason] for event in reversed(events)]
     return Table(name="events", columns=["time", "event", "stream", "cause"], rows=rows) if rows else None
 
 
 def build_drift_sections(
-    verdict: VerdictJson,
-    chart_history: Mapping[str, Any] | None = None,
-    events: Sequence[Mapping[str, Any]] = (),
+    verdict: Verdict,
+    chart_history: ChartHistory | None = None,
+    events: Sequence[DriftEvent] = (),
     drifted_images: CaptionedImages = (),
     reference_images: CaptionedImages = (),
     prefix: str = "",
 ) -> list[Section]:
     """Build the sections of a verdict; `prefix` keeps panel names unique where several models share a page."""
-    paragraphs = [STATE_SENTENCES[verdict["state"]], *([f"{verdict['why']}."] if verdict.get("why") else [])]
+    paragraphs = [STATE_SENTENCES[verdict.state], *([f"{verdict.why}."] if verdict.why else [])]
     parts: list[SectionPart] = [FactList(name=f"{prefix}verdict", facts=verdict_facts(verdict))]
     for table in (causes_table(verdict), sources_table(verdict)):
         parts += [table] if table else []
     sections = [Section(title="Verdict", paragraphs=paragraphs, parts=parts)]
-    if chart_history and chart_history["images"]:
+    if chart_history and chart_history.images:
         caption = "Each chart over the requests; a chart that reaches the dashed line raises an alarm."
         panel = Panel(
             name=f"{prefix}charts-panel",
@@ -182,7 +185,7 @@ def build_drift_sections(
             data_table=charts_table(verdict),
         )
         sections.append(Section(title="Charts", parts=[panel]))
-    elif verdict["charts"]:
+    elif verdict.charts:
         caption = "Each chart against its threshold; orange charts have reached it."
         panel = Panel(
             name=f"{prefix}charts-panel",
@@ -191,7 +194,7 @@ def build_drift_sections(
             data_table=charts_table(verdict),
         )
         sections.append(Section(title="Charts", parts=[panel]))
-    if verdict.get("classes"):
+    if verdict.classes:
         caption = "Shares of the predicted classes, beside those of the reference."
         panel = Panel(name=f"{prefix}classes-panel", figure=class_shares_figure(verdict), caption=caption)
         sections.append(Section(title="Classes", parts=[panel]))

@@ -2,21 +2,21 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
-
-import numpy as np
 
 from dashboards.experiments import Experiment, Sweep
 from dashboards.page import FactList, Link, Note, Page, Section, SectionPart, Table
 from dashboards.panels.training_run import run_facts
 from dashboards.plan_tables import candidate_plans
 from dashboards.theme import format_interval
+from equipoise.drift.diagnosis.verdict import Verdict
 from equipoise.formatting import format_number, pluralize
 from equipoise.runs.record import Record
+from equipoise.spacing import evenly_spaced_indices
 
 INDEX_TITLE = "Experiments"
 INDEX_COLUMNS = (
@@ -109,17 +109,14 @@ def outcome_cells(content: Any) -> list[Any]:
             content.examples_to_target,
         ]
     if isinstance(content, Sweep):
-        workload, chosen = content.trial.get("workload", ""), content.plan["plan"]
-        if not chosen:
+        workload, plan = content.trial.get("workload", ""), content.plan.plan
+        if not plan:
             return [workload, None, None, None, "no plan", None, None]
-        outcome = ["plan", chosen["seconds"]["value"], chosen.get("examples")]
-        return [workload, chosen["workers"], chosen["batch"], chosen["lr"], *outcome]
-    if "state" in content:
-        verdict = content["state"] + (f": {content['cause']}" if content.get("cause") else "")
-        return ["", None, None, None, verdict, None, content["images"]]
-    accuracy = content["metrics"].get("accuracy") if isinstance(content["metrics"], Mapping) else None
-    published = "published" if not isinstance(accuracy, float) else f"published, accuracy {accuracy:.4f}"
-    return [content["name"], None, None, None, published, None, None]
+        return [workload, plan.workers, plan.batch, plan.lr, "plan", plan.seconds.value, plan.examples]
+    if isinstance(content, Verdict):
+        verdict = content.state + (f": {content.cause}" if content.cause else "")
+        return ["", None, None, None, verdict, None, content.images]
+    return [content.name, None, None, None, f"published, accuracy {content.metrics.accuracy:.4f}", None, None]
 
 
 def comparison_entry(experiment: Experiment) -> dict[str, Any]:
@@ -139,23 +136,23 @@ def metric_curve(record: Record) -> dict[str, Any] | None:
     laps = [lap for lap in record.laps if lap.metric is not None]
     if not laps:
         return None
-    sampled = [laps[index] for index in np.unique(np.linspace(0, len(laps) - 1, MAX_CURVE_POINTS).astype(int))]
+    sampled = [laps[index] for index in evenly_spaced_indices(len(laps), MAX_CURVE_POINTS)]
     points = {"x": [lap.seen for lap in sampled], "y": [round(lap.metric or 0.0, 5) for lap in sampled]}
     return points | {"across": "examples seen", "up": "metric, validation"}
 
 
 def sweep_facts(sweep: Sweep) -> dict[str, str]:
     """Return the plan of a sweep in words."""
-    chosen = sweep.plan["plan"]
+    plan = sweep.plan.plan
     facts = {"workload": str(sweep.trial.get("workload", "-")), "trials": str(sweep.num_trials)}
-    if not chosen:
+    if not plan:
         return facts | {"plan": "none"}
     return facts | {
-        "workers x batch": f"{chosen['workers']} x {chosen['batch']}",
-        "learning rate": format_number(chosen["lr"]),
-        "time to the target": format_interval(chosen["seconds"], "s"),
-        "worker-seconds": format_number(chosen["worker_seconds"]),
-        "bound by": chosen["binding"],
+        "workers x batch": f"{plan.workers} x {plan.batch}",
+        "learning rate": format_number(plan.lr),
+        "time to the target": format_interval(plan.seconds, "s"),
+        "worker-seconds": format_number(plan.worker_seconds),
+        "bound by": plan.binding,
     }
 
 

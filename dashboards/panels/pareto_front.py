@@ -3,14 +3,15 @@
 import numpy as np
 import plotly.graph_objects as go
 
-from dashboards.plan_tables import candidate_plans, format_plans
+from dashboards.plan_tables import candidate_plans, format_plans, settings_to_table
 from dashboards.theme import AMBER, BLUE, NEUTRAL_COLOR, ORANGE, apply_theme, format_seconds, set_log_axis
+from equipoise.planning.document import PlanDocument
 from equipoise.type_aliases import JsonObject
 
 
-def pareto_figure(plan_json: JsonObject) -> go.Figure:
+def pareto_figure(document: PlanDocument) -> go.Figure:
     """Draw time against cost of every plan, the Pareto front with its knee, and the cheapest plan within a deadline."""
-    plans, front = candidate_plans(plan_json), candidate_plans({**plan_json, "options": plan_json["front"]})
+    plans, front = candidate_plans(document), settings_to_table(document.front)
     figure = go.Figure()
     hover = format_plans(plans)
     marker = {
@@ -29,10 +30,10 @@ def pareto_figure(plan_json: JsonObject) -> go.Figure:
         text=format_plans(front),
         name="the front",
     )
-    if knee := plan_json.get("knee"):
+    if knee := document.knee:
         figure.add_scatter(
-            x=[knee["seconds"]["value"]],
-            y=[knee["worker_seconds"]],
+            x=[knee.seconds.value],
+            y=[knee.worker_seconds],
             mode="markers",
             marker={"symbol": "diamond-open", "size": 16, "color": ORANGE, "line_width": 2},
             name="knee of the front",
@@ -49,9 +50,9 @@ def pareto_figure(plan_json: JsonObject) -> go.Figure:
     return apply_theme(figure, 420)
 
 
-def build_deadline_slider(plan_json: JsonObject) -> JsonObject | None:
+def build_deadline_slider(document: PlanDocument) -> JsonObject | None:
     """Build the deadline slider of the Pareto front; None if the front has fewer than two plans."""
-    front = candidate_plans({**plan_json, "options": plan_json["front"]})
+    front = settings_to_table(document.front)
     if len(front) < 2:
         return None
     plans = [
@@ -59,14 +60,14 @@ def build_deadline_slider(plan_json: JsonObject) -> JsonObject | None:
         for words, seconds, cost in zip(format_plans(front), front.seconds, front.worker_seconds, strict=True)
     ]
     low, high = float(front.seconds.min()), float(front.seconds.max())
-    start = plan_json["knee"]["seconds"]["value"] if plan_json.get("knee") else high
-    slider = {"label": "deadline", "plans": plans, "mark": len(pareto_figure(plan_json).data) - 1}
+    start = document.knee.seconds.value if document.knee else high
+    slider = {"label": "deadline", "plans": plans, "mark": len(pareto_figure(document).data) - 1}
     return slider | {"low": low * 0.9, "high": high * 1.1, "value": start}
 
 
-def time_heatmap_figure(plan_json: JsonObject) -> go.Figure:
+def time_heatmap_figure(document: PlanDocument) -> go.Figure:
     """Draw the time to the target by workers and batch size per worker, dark blue for fast."""
-    plans = candidate_plans(plan_json).sort_values("nodes").drop_duplicates(["workers", "batch"])
+    plans = candidate_plans(document).sort_values("nodes").drop_duplicates(["workers", "batch"])
     grid = plans.pivot_table(index="workers", columns="batch", values="seconds")
     texts = [["" if np.isnan(value) else format_seconds(value) for value in row] for row in grid.to_numpy()]
     values = np.log10(grid.to_numpy(dtype=float))

@@ -1,15 +1,15 @@
 """Panels of scaling: speed-up over workers against the ideal, and the parts of a step's time."""
 
-import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from dashboards.page import Panel, Table
 from dashboards.panels.tradeoff import MAX_PLOT_LINES, thin_ticks
-from dashboards.plan_tables import format_cluster_shape
+from dashboards.plan_tables import format_cluster_shape, predicted_step_seconds
 from dashboards.theme import BLUE, GREEN, NEUTRAL_COLOR, ORANGE, apply_theme, series_color, series_symbol, set_log_axis
-from equipoise.type_aliases import JsonObject
+from equipoise.planning.document import Bottleneck, PlanDocument, PlanEntry
+from equipoise.spacing import evenly_spaced_indices
 
 STEP_TIME_COLORS = {"compute": BLUE, "exchange": ORANGE, "data": GREEN}
 
@@ -20,10 +20,9 @@ def measured_speedups(step_times: pd.DataFrame) -> pd.DataFrame:
     return add_speedups(medians.assign(measured=True))
 
 
-def predicted_speedups(plan_json: JsonObject) -> pd.DataFrame:
+def predicted_speedups(document: PlanDocument) -> pd.DataFrame:
     """Return predicted examples per second and speed-up over the fewest workers at the same batch size per worker."""
-    rows = [row for row in (plan_json["system"] or {}).get("predictions", []) if row["seconds"] is not None]
-    return add_speedups(pd.DataFrame(rows, columns=["nodes", "workers", "batch", "seconds", "measured"]))
+    return add_speedups(predicted_step_seconds(document)[["nodes", "workers", "batch", "seconds", "measured"]])
 
 
 def add_speedups(table: pd.DataFrame) -> pd.DataFrame:
@@ -34,9 +33,9 @@ def add_speedups(table: pd.DataFrame) -> pd.DataFrame:
     return ordered.assign(speedup=ordered.rate / first.rate * first.workers)
 
 
-def speedup_figure(step_times: pd.DataFrame | None, plan_json: JsonObject) -> go.Figure:
+def speedup_figure(step_times: pd.DataFrame | None, document: PlanDocument) -> go.Figure:
     """Draw the speed-up over workers, a line for each batch size per worker, and the ideal."""
-    figure, predicted = go.Figure(), predicted_speedups(plan_json)
+    figure, predicted = go.Figure(), predicted_speedups(document)
     measured = measured_speedups(step_times) if step_times is not None else predicted[predicted.measured]
     max_workers = max([1, *predicted.workers, *measured.workers])
     figure.add_scatter(
@@ -46,7 +45,7 @@ def speedup_figure(step_times: pd.DataFrame | None, plan_json: JsonObject) -> go
         line={"color": NEUTRAL_COLOR, "dash": "dash"},
         name="ideal",
     )
-    for index, batch in enumerate(batches_to_draw(sorted({*predicted.batch, *measured.batch}), plan_json["plan"])):
+    for index, batch in enumerate(batches_to_draw(sorted({*predicted.batch, *measured.batch}), document.plan)):
         color, name = series_color(index), f"{batch:,} per worker"
         line = predicted[predicted.batch == batch].drop_duplicates("workers")  # on the fewest nodes
         figure.add_scatter(
@@ -77,12 +76,12 @@ def speedup_figure(step_times: pd.DataFrame | None, plan_json: JsonObject) -> go
     return apply_theme(figure, 460)
 
 
-def batches_to_draw(batches: list[int], plan: JsonObject | None) -> list[int]:
+def batches_to_draw(batches: list[int], plan: PlanEntry | None) -> list[int]:
     """Return the batch sizes that get a line: that of the plan, and others from the smallest to the largest."""
     if len(batches) <= MAX_PLOT_LINES:
         return batches
-    indices = np.linspace(0, len(batches) - 1, MAX_PLOT_LINES - 1).round().astype(int)
-    return sorted({*(batches[index] for index in indices), *([plan["batch"]] if plan else [])} & {*batches})
+    indices = evenly_spaced_indices(len(batches), MAX_PLOT_LINES - 1)
+    return sorted({*(batches[index] for index in indices), *([plan.batch] if plan else [])} & {*batches})
 
 
 def step_time_breakdown(step_times: pd.DataFrame) -> pd.DataFrame:
@@ -128,27 +127,24 @@ def step_time_breakdown_figure(step_times: pd.DataFrame) -> go.Figure:
     return apply_theme(figure, 120 + 200 * len(shapes)).update_layout(barmode="stack")
 
 
-def describe_bottleneck(plan_json: JsonObject) -> list[str]:
+def describe_bottleneck(document: PlanDocument) -> list[str]:
     """Return what keeps the plan from being faster, in words; an empty list without a plan."""
-    chosen = plan_json["plan"]
-    if not chosen:
+    plan = document.plan
+    if not plan:
         return []
-    explanations = {
+    explanations: dict[Bottleneck, str] = {
         "compute": "computing takes the largest part of a step: faster workers help, or more if the exchange permits",
         "exchange": "the gradient exchange takes the largest part of a step: a faster network would help",
         "noise": "its global batch is above the critical batch: more workers at this batch size would gain little",
-        "data": "its workers wait for data: faster storage or more loading threads would help",
     }
-    where = format_cluster_shape(chosen["nodes"], chosen["workers"])
-    return [
-        f"The plan ({where} x {chosen['batch']}) is bound by {chosen['binding']}: {explanations[chosen['binding']]}."
-    ]
+    where = format_cluster_shape(plan.nodes, plan.workers)
+    return [f"The plan ({where} x {plan.batch}) is bound by {plan.binding}: {explanations[plan.binding]}."]
 
 
-def build_scaling_panels(plan_json: JsonObject, step_times: pd.DataFrame | None) -> list[Panel]:
+def build_scaling_panels(document: PlanDocument, step_times: pd.DataFrame | None) -> list[Panel]:
     """Build the panels for which there is data."""
     panels = []
-    if plan_json["system"] or step_times is not None:
+    if document.system or step_times is not None:
         caption = (
             "Speed-up over the fewest workers at the same batch size per worker. Filled marks were measured;"
             " dotted lines and hollow marks were predicted."
@@ -156,9 +152,9 @@ def build_scaling_panels(plan_json: JsonObject, step_times: pd.DataFrame | None)
         panels.append(
             Panel(
                 name="speedup",
-                figure=speedup_figure(step_times, plan_json),
+                figure=speedup_figure(step_times, document),
                 caption=caption,
-                data_table=speedup_table(step_times, plan_json),
+                data_table=speedup_table(step_times, document),
             )
         )
     if step_times is not None and {"data_seconds", "exchange_seconds"} & {*step_times}:
@@ -167,9 +163,9 @@ def build_scaling_panels(plan_json: JsonObject, step_times: pd.DataFrame | None)
     return panels
 
 
-def speedup_table(step_times: pd.DataFrame | None, plan_json: JsonObject) -> Table:
+def speedup_table(step_times: pd.DataFrame | None, document: PlanDocument) -> Table:
     """Return the table of examples per second and speed-ups, predicted and measured."""
-    tables = [predicted_speedups(plan_json).assign(which="predicted")]
+    tables = [predicted_speedups(document).assign(which="predicted")]
     tables += [measured_speedups(step_times).assign(which="measured")] if step_times is not None else []
     columns = ["which", "nodes", "workers", "batch", "rate", "speedup"]
     rows = [list(row) for table in tables for row in table[columns].itertuples(index=False, name=None)]

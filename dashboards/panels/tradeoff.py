@@ -31,20 +31,21 @@ from dashboards.theme import (
     set_log_axis,
     translucent_color,
 )
-from equipoise.type_aliases import JsonObject
+from equipoise.formatting import pluralize
+from equipoise.planning.document import PlanDocument, PlanEntry
 
 ROW_TITLES = ("time per example", "examples to the target", "time to the target")
 MIN_TICK_RATIO = 1.3  # between the batches of two ticks, whose labels would overlap otherwise
 MAX_PLOT_LINES = 6  # one per colour of the palette
 
 
-def tradeoff_figure(plan_json: JsonObject, step_times: pd.DataFrame | None, trials: pd.DataFrame | None) -> go.Figure:
+def tradeoff_figure(document: PlanDocument, step_times: pd.DataFrame | None, trials: pd.DataFrame | None) -> go.Figure:
     """Draw time per example, examples to the target, and time to the target, one above the other by global batch."""
     figure = make_subplots(rows=3, shared_xaxes=True, vertical_spacing=0.07, subplot_titles=ROW_TITLES)
-    predicted, plans = predicted_step_times(plan_json), candidate_plans(plan_json)
+    predicted, plans = predicted_step_times(document), candidate_plans(document)
     measured = group_by_cluster_shape(measured_step_times(step_times)) if step_times is not None else {}
     shapes, fits, times = (
-        shapes_to_draw(plan_json) or [*measured][:MAX_PLOT_LINES],
+        shapes_to_draw(document) or [*measured][:MAX_PLOT_LINES],
         group_by_cluster_shape(predicted),
         group_by_cluster_shape(plans),
     )
@@ -58,20 +59,20 @@ def tradeoff_figure(plan_json: JsonObject, step_times: pd.DataFrame | None, tria
             add_time_to_target(figure, times[shape], index, name)
     if trials is not None:
         add_trials(figure, mark_best_lr(trials))
-    if plan_json["statistical"]:
-        add_interval(figure, 2, predicted_examples(plan_json), "examples", len(shapes), "fit", 1)
-    if plan_json["plan"]:
-        add_plan(figure, plan_json["plan"])
+    if document.statistical:
+        add_interval(figure, 2, predicted_examples(document), "examples", len(shapes), "fit", 1)
+    if document.plan:
+        add_plan(figure, document.plan)
     units = ("ms per example", "examples", "seconds")
     seconds = [*predicted.seconds, *(value for table in measured.values() for value in table.seconds)]
-    examples = [*predicted_examples(plan_json).examples, *(trials.examples if trials is not None else ())]
+    examples = [*predicted_examples(document).examples, *(trials.examples if trials is not None else ())]
     columns: tuple[Iterable[float], ...] = ([1000 * value for value in seconds], examples, plans.seconds)
     for row, (unit, values) in enumerate(zip(units, columns, strict=True), 1):
         set_log_axis(figure, "y", values, unit, row=row, col=1)
     figure.update_xaxes(type="log", showspikes=True, spikemode="across", spikethickness=1)
     tables = [
         predicted,
-        predicted_examples(plan_json),
+        predicted_examples(document),
         plans,
         *measured.values(),
         *([trials] if trials is not None else []),
@@ -82,12 +83,12 @@ def tradeoff_figure(plan_json: JsonObject, step_times: pd.DataFrame | None, tria
     return apply_theme(figure, 860).update_layout(hovermode="x", legend={"y": 1.04})
 
 
-def shapes_to_draw(plan_json: JsonObject) -> list[tuple[int, int]]:
+def shapes_to_draw(document: PlanDocument) -> list[tuple[int, int]]:
     """Return up to `MAX_PLOT_LINES` cluster shapes to draw: that of the plan, of the front, then the smallest."""
-    chosen = [(plan["nodes"], plan["workers"]) for plan in [plan_json["plan"], *plan_json["front"]] if plan]
+    chosen = [(setting.nodes, setting.workers) for setting in (document.plan, *document.front) if setting]
     shapes = [
-        *group_by_cluster_shape(predicted_step_times(plan_json)),
-        *group_by_cluster_shape(candidate_plans(plan_json)),
+        *group_by_cluster_shape(predicted_step_times(document)),
+        *group_by_cluster_shape(candidate_plans(document)),
     ]
     return sorted([*dict.fromkeys([*chosen, *sorted(shapes)])][:MAX_PLOT_LINES])
 
@@ -179,18 +180,18 @@ def add_time_to_target(figure: go.Figure, table: pd.DataFrame, series_index: int
     )
 
 
-def add_plan(figure: go.Figure, plan: JsonObject) -> None:
+def add_plan(figure: go.Figure, plan: PlanEntry) -> None:
     """Add the chosen plan as a star, and a vertical line at its global batch."""
     figure.add_scatter(
-        x=[plan["global_batch"]],
-        y=[plan["seconds"]["value"]],
+        x=[plan.global_batch],
+        y=[plan.seconds.value],
         mode="markers",
         marker={"symbol": "star", "size": 18, "color": AMBER, "line": {"width": 1, "color": NEUTRAL_COLOR}},
         name="the plan",
         row=3,
         col=1,
     )
-    figure.add_vline(plan["global_batch"], line={"dash": "dash", "width": 1, "color": NEUTRAL_COLOR})
+    figure.add_vline(plan.global_batch, line={"dash": "dash", "width": 1, "color": NEUTRAL_COLOR})
 
 
 def lr_figure(trials: pd.DataFrame) -> go.Figure:
@@ -231,19 +232,19 @@ def lr_figure(trials: pd.DataFrame) -> go.Figure:
 def format_lr_hover(examples_ratio: float, reached: float, trials: int) -> str:
     """Return the hover text of a learning rate that is not the best of its batch."""
     if not reached:
-        return f"{trials} trial{'s' * (trials > 1)}, none reached the target"
+        return f"{pluralize(trials, 'trial')}, none reached the target"
     return (
         f"{examples_ratio:.2f} times the examples of the best rate"
-        f" ({trials} trial{'s' * (trials > 1)}, {reached:.0%} reached the target)"
+        f" ({pluralize(trials, 'trial')}, {reached:.0%} reached the target)"
     )
 
 
 def build_tradeoff_panels(
-    plan_json: JsonObject, step_times: pd.DataFrame | None, trials: pd.DataFrame | None
+    document: PlanDocument, step_times: pd.DataFrame | None, trials: pd.DataFrame | None
 ) -> list[Panel]:
     """Build the panels for which there is data."""
     panels = []
-    if plan_json["system"] or plan_json["statistical"] or step_times is not None or trials is not None:
+    if document.system or document.statistical or step_times is not None or trials is not None:
         caption = (
             "A larger batch takes less time per example but needs more examples; the product, the time to the target,"
             " has a minimum. Filled marks were measured; dotted lines and hollow marks were predicted; bands and bars"
@@ -252,31 +253,29 @@ def build_tradeoff_panels(
         panels.append(
             Panel(
                 name="curves",
-                figure=tradeoff_figure(plan_json, step_times, trials),
+                figure=tradeoff_figure(document, step_times, trials),
                 caption=caption,
-                data_table=plans_table(plan_json),
+                data_table=plans_table(document),
             )
         )
-    if plan_json["front"]:
+    if document.front:
         caption = (
             "Each point is a plan; none is both faster and cheaper than one on the front. Hollow points were predicted."
         )
         panels.append(
-            Panel(
-                name="front", figure=pareto_figure(plan_json), caption=caption, slider=build_deadline_slider(plan_json)
-            )
+            Panel(name="front", figure=pareto_figure(document), caption=caption, slider=build_deadline_slider(document))
         )
         caption = "Time to the target by workers and batch size per worker; dark blue is fast."
-        panels.append(Panel(name="heat", figure=time_heatmap_figure(plan_json), caption=caption))
+        panels.append(Panel(name="heat", figure=time_heatmap_figure(document), caption=caption))
     if trials is not None and (pd.to_numeric(trials.lr, errors="coerce") > 0).any():
         caption = "The best learning rate of each batch; hollow where it is the lowest or highest rate tried."
         panels.append(Panel(name="rates", figure=lr_figure(trials), caption=caption))
     return panels
 
 
-def plans_table(plan_json: JsonObject) -> Table | None:
+def plans_table(document: PlanDocument) -> Table | None:
     """Return the table of every plan, the fastest first; None without plans."""
-    plans = candidate_plans(plan_json).sort_values("seconds")
+    plans = candidate_plans(document).sort_values("seconds")
     if plans.empty:
         return None
     columns = ["nodes", "workers", "batch", "global_batch", "lr", "seconds", "low", "high", "worker_seconds", "binding"]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from equipoise.bundle.engines import ENGINES
-from equipoise.bundle.manifest import REFERENCE_FILE, parse_input_shape, parse_temperature, verify_bundle
+from equipoise.bundle.manifest import REFERENCE_FILE, verify_bundle
 from equipoise.errors import EquipoiseError
 from equipoise.images.decode import PILLOW_MODES, load_image
 from equipoise.images.png import PILLOW_ERRORS
@@ -47,13 +47,10 @@ class Bundle:
         """
         self.folder = folder
         self.manifest = verify_bundle(folder)
-        self.name: str = self.manifest["name"]
-        self.version: str = self.manifest["digest"][:12]
-        self.classes: list[str] = self.manifest["classes"]
-        self.shape = parse_input_shape(self.manifest)
-        self.temperature = parse_temperature(self.manifest)
-        self.engine_name = engine_name or self.manifest["engine"].get("name")
-        if not isinstance(self.engine_name, str) or self.engine_name not in ENGINES:
+        self.name, self.version, self.classes = self.manifest.name, self.manifest.version, self.manifest.classes
+        self.shape, self.temperature = self.manifest.input.shape, self.manifest.metrics.temperature
+        self.engine_name = engine_name or self.manifest.engine.name
+        if self.engine_name not in ENGINES:
             raise EquipoiseError(
                 "engine-unknown",
                 f"cannot load {folder}: unknown engine {self.engine_name!r}",

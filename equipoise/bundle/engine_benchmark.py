@@ -3,12 +3,13 @@
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from equipoise.bundle.engines import Engine
+from equipoise.bundle.manifest import EngineResult
 from equipoise.errors import EquipoiseError
 
 BENCHMARK_BATCH_SIZES = (1, 8)
@@ -16,21 +17,6 @@ ENGINE_TIMING_ROUNDS = 7
 MIN_TURN_SECONDS = 0.02  # length of one engine's turn in a round
 MAX_RELATIVE_ERROR = 1e-5  # difference from eager fp32, relative to eager's largest score
 BASELINE_ENGINE = "eager"
-
-
-@dataclass(frozen=True)
-class EngineResult:
-    """Agreement of one engine with eager PyTorch, and its seconds per call."""
-
-    engine: str
-    seconds: dict[int, float] | None
-    """median seconds per call by batch size; None if the engine does not run here"""
-    error: float | None
-    """largest difference of a score from eager's, relative to eager's largest score; None if it does not run here"""
-    agrees: bool
-    """whether every label equals eager's and the error is at most MAX_RELATIVE_ERROR"""
-    why_not: str = ""
-    """exception that kept the engine from running here; empty if it runs"""
 
 
 def benchmark_engines(

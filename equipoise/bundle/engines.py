@@ -12,11 +12,11 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from equipoise.bundle.graph import load_program
+from equipoise.bundle.manifest import ONNX_FILE, PROGRAM_FILE, WEIGHTS_FILE
 from equipoise.storage.atomic import read_json
 
-PROGRAM_FILE, WEIGHTS_FILE, ONNX_FILE = "program.json", "weights.safetensors", "model.onnx"
-
 Engine = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""maps uint8 images to logits and features"""
 
 
 class EagerEngine:

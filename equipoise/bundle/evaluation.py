@@ -6,6 +6,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 
+from equipoise.number_bounds import PositiveNumber
 from equipoise.type_aliases import AnyArray, IntArray
 
 CALIBRATION_BINS = 15  # confidence bins of the expected calibration error
@@ -23,7 +24,8 @@ class Evaluation:
     """expected calibration error of the model's own scores"""
     calibrated_error: float
     """expected calibration error after dividing the logits by the temperature"""
-    temperature: float
+    temperature: PositiveNumber
+    """divisor of the logits that makes the scores calibrated"""
 
 
 def evaluate_predictions(logits: AnyArray, labels: IntArray, class_names: list[str], temperature: float) -> Evaluation:
@@ -63,14 +65,3 @@ def expected_calibration_error(scores: AnyArray, labels: IntArray) -> float:
         for index in set(bins)
     ]
     return float(sum(gaps))
-
-
-def confusion_matrix(logits: AnyArray, labels: IntArray, class_count: int) -> AnyArray:
-    """Return the fraction of each true class (column) predicted as each class (row).
-
-    The column of a class without examples is that of a perfect classifier.
-    """
-    counts = np.zeros((class_count, class_count))
-    np.add.at(counts, (logits.argmax(1), labels), 1)
-    examples = counts.sum(0)
-    return np.where(examples > 0, counts / np.maximum(examples, 1), np.eye(class_count))

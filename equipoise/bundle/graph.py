@@ -2,6 +2,8 @@
 
 torch.export's own archive may hold pickles, which run any code that their author chose; a program holds only names of
 ATen operators and their arguments, and none of the allowed operators opens a file.
+
+Why by hand: docs/decisions/0003-safe-program-format.md.
 """
 
 import operator

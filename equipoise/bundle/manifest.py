@@ -5,33 +5,201 @@ A folder that is incomplete, not a bundle or changed since it was published is r
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Final, Literal, Self
 
-from equipoise.bundle.engines import PROGRAM_FILE, WEIGHTS_FILE
+import msgspec
+from msgspec import Meta
+
+from equipoise.bundle.evaluation import Evaluation
+from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
+from equipoise.hardware_facts import HardwareFacts
 from equipoise.storage.atomic import read_json, write_json
+from equipoise.storage.json_decoding import decode_json_value
+from equipoise.type_aliases import JsonObject
 
-BUNDLE_SCHEMA_VERSION = 1
+BUNDLE_SCHEMA_VERSION: Final = 1
 MAX_IMAGE_SIDE_PIXELS, MAX_IMAGE_CHANNELS = 2048, 4
+PROGRAM_FILE, WEIGHTS_FILE, ONNX_FILE = "program.json", "weights.safetensors", "model.onnx"
 MANIFEST_FILE, REFERENCE_FILE, MODEL_CARD_FILE = "bundle.json", "reference.npz", "card.md"
 REQUIRED_FILES = {PROGRAM_FILE, WEIGHTS_FILE, REFERENCE_FILE, MODEL_CARD_FILE}
-MANIFEST_TYPES: dict[str, type] = {
-    "name": str,
-    "workload": str,
-    "classes": list,
-    "input": dict,
-    "engine": dict,
-    "metrics": dict,
-    "files": dict,
-}
-"""keys that bundle.json must hold for a bundle to be loaded, with their types"""
+VERSION_DIGITS = 12  # of the digest: enough to distinguish all bundles that a service ever loads
+
+SidePixels = Annotated[int, Meta(ge=1, le=MAX_IMAGE_SIDE_PIXELS)]
 
 
-def verify_bundle(folder: Path) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class InputSpec:
+    """Images that a model takes."""
+
+    type: Literal["uint8"] = "uint8"
+    channels: Annotated[int, Meta(ge=1, le=MAX_IMAGE_CHANNELS)]
+    height: SidePixels
+    width: SidePixels
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height and width in pixels."""
+        return self.channels, self.height, self.width
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preprocessing:
+    """How photographs become a model's input, for people who use its programs without this package."""
+
+    picture: str
+    """orientation, crop and scaling, in words"""
+    mean: list[float]
+    """mean of each channel, subtracted by the program"""
+    std: list[float]
+    """standard deviation of each channel, by which the program divides"""
+
+
+@dataclass(frozen=True)
+class EngineResult:
+    """Agreement of one engine with eager PyTorch, and its seconds per call."""
+
+    engine: str
+    seconds: dict[int, float] | None
+    """median seconds per call by batch size; None if the engine does not run here"""
+    error: float | None
+    """largest difference of a score from eager's, relative to eager's largest score; None if it does not run here"""
+    agrees: bool
+    """whether every label equals eager's and the error is small enough"""
+    why_not: str = ""
+    """exception that kept the engine from running here; empty if it runs"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineEntry:
+    """Engine that a model is served with, the reason for it, and the measurements of all engines."""
+
+    name: str
+    why: str
+    table: list[EngineResult]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """Contents of bundle.json, in their order.
+
+    `config`, `remedy` and `plan` stay JSON until somebody adapts the model: a service needs none of them, and should
+    not refuse a bundle because another version trained it with other options.
+    """
+
+    schema: Literal[1] = BUNDLE_SCHEMA_VERSION
+    name: str
+    """name of the model in a service"""
+    workload: str
+    """workload that the model learned first"""
+    classes: list[str]
+    """class names in the order of the scores"""
+    input: InputSpec
+    preprocessing: Preprocessing
+    examples: dict[str, int]
+    """number of examples in each split"""
+    metrics: Evaluation
+    """evaluation on the test split"""
+    config: JsonObject
+    """options that the model was trained with, decoded by `decode_config`"""
+    parameters: int
+    """number of weights"""
+    target: float
+    """value of the validation metric at which training stops"""
+    published: str
+    """date and time of the publication"""
+    status: str
+    """status of the run when it ended"""
+    seen: int
+    """examples seen in training"""
+    machine: HardwareFacts
+    """machine on which the engines were measured"""
+    versions: dict[str, str]
+    """versions of the packages that the bundle was published with"""
+    engine: EngineEntry
+    remedy: JsonObject | None = None
+    """drift that the model was adapted to, a `DriftCondition`; None, and not in the file, if it was not adapted"""
+    plan: JsonObject | None = None
+    """contents of the plan.json that the model was trained by, a `PlanDocument`"""
+    files: dict[str, str] = field(default_factory=dict)
+    """SHA-256 of each file, by name"""
+    digest: str = ""
+    """SHA-256 of the manifest without this line"""
+
+    def __post_init__(self) -> None:
+        if len(set(self.classes)) < len(self.classes):
+            raise EquipoiseError("bundle-invalid", "its class names are not unique")
+
+    @property
+    def version(self) -> str:
+        """Version of the bundle, by which requests and verdicts name it."""
+        return self.digest[:VERSION_DIGITS]
+
+    def to_json(self) -> JsonObject:
+        """Return the contents of bundle.json."""
+        contents: JsonObject = msgspec.to_builtins(self, str_keys=True) | {"machine": self.machine.to_json()}
+        return contents if self.remedy is not None else {key: contents[key] for key in contents if key != "remedy"}
+
+    @classmethod
+    def from_json(cls, contents: object, path: Path) -> Self:
+        """Build a manifest from the contents of bundle.json, which were read from `path`."""
+        return decode_json_value(
+            contents, cls, code="bundle-invalid", problem=f"cannot load {path}", remedy="publish it again"
+        )
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a bundle.json, without a look at the other files of the bundle."""
+        return cls.from_json(read_json(path), path)
+
+    def decode_config(self) -> TrainConfig:
+        """Return the options that the model was trained with; refuse those of another version of this package."""
+        problem = f"cannot tell how the model {self.name} was trained"
+        names = {option.name for option in fields(TrainConfig)}
+        if different := sorted(self.config.keys() ^ names):
+            verb = "lacks" if different[0] in names else "has the unknown option"
+            raise EquipoiseError("bundle-invalid", f"{problem}: its config {verb} {different[0]}", "publish it again")
+        return decode_json_value(
+            self.config, TrainConfig, code="bundle-invalid", problem=problem, remedy="publish it again"
+        )
+
+
+def verify_bundle(folder: Path) -> Manifest:
     """Return the manifest of a bundle whose files are all as published; refuse any other folder."""
+    manifest = Manifest.from_json(read_sealed_manifest(folder), folder / MANIFEST_FILE)
+    require_complete_bundle(folder, manifest.files)
+    for name, expected_sha256 in manifest.files.items():
+        require_unchanged_file(folder, name, expected_sha256)
+    return manifest
+
+
+def read_sealed_manifest(folder: Path) -> JsonObject:
+    """Read bundle.json without decoding it; refuse another schema version, and a file that its digest does not fit."""
+    path = require_manifest(folder)
+    contents = read_json(path)
+    if not isinstance(contents, dict) or "schema" not in contents:
+        raise EquipoiseError(
+            "bundle-missing", f"cannot load {path}: it has no schema version", "give the folder of a bundle"
+        )
+    if contents["schema"] != BUNDLE_SCHEMA_VERSION:
+        raise EquipoiseError(
+            "bundle-version",
+            f"cannot load {folder}: it has schema {contents['schema']!r} and this version reads "
+            f"{BUNDLE_SCHEMA_VERSION}",
+            "publish it again",
+        )
+    if contents.get("digest") != manifest_digest(contents):
+        raise EquipoiseError(
+            "bundle-changed", f"cannot load {path}: it was changed since it was published", "publish it again"
+        )
+    return contents
+
+
+def require_manifest(folder: Path) -> Path:
+    """Return the path of a bundle's manifest; refuse a folder without one."""
     try:
         has_manifest = (folder / MANIFEST_FILE).is_file()
     except OSError as error:  # a name that is too long for the file system
@@ -40,53 +208,21 @@ def verify_bundle(folder: Path) -> dict[str, Any]:
         raise EquipoiseError(
             "bundle-missing", f"{folder} is not a bundle: it has no {MANIFEST_FILE}", "publish one with jobs.publish"
         )
-    manifest = read_json(folder / MANIFEST_FILE)
-    if not isinstance(manifest, dict) or "schema" not in manifest:
-        raise EquipoiseError(
-            "bundle-missing",
-            f"cannot load {folder / MANIFEST_FILE}: it has no schema version",
-            "give the folder of a bundle",
-        )
-    if manifest["schema"] != BUNDLE_SCHEMA_VERSION:
-        raise EquipoiseError(
-            "bundle-version",
-            f"cannot load {folder}: it has schema {manifest['schema']!r} and this version reads "
-            f"{BUNDLE_SCHEMA_VERSION}",
-            "publish it again",
-        )
-    if manifest.get("digest") != manifest_digest(manifest):
-        raise EquipoiseError(
-            "bundle-changed",
-            f"cannot load {folder / MANIFEST_FILE}: it was changed since it was published",
-            "publish it again",
-        )
-    for name, kind in MANIFEST_TYPES.items():
-        if not isinstance(manifest.get(name), kind):
-            raise EquipoiseError(
-                "bundle-invalid",
-                f"cannot load {folder / MANIFEST_FILE}: {name} is missing or not a {kind.__name__}",
-                "publish it again",
-            )
-    classes = manifest["classes"]
-    if not all(isinstance(name, str) for name in classes) or len(set(classes)) < len(classes):
-        raise EquipoiseError(
-            "bundle-invalid",
-            f"cannot load {folder / MANIFEST_FILE}: its class names are not strings or not unique",
-            "publish it again",
-        )
-    if extra := {path.name for path in folder.iterdir()} - manifest["files"].keys() - {MANIFEST_FILE}:
+    return folder / MANIFEST_FILE
+
+
+def require_complete_bundle(folder: Path, files: Mapping[str, str]) -> None:
+    """Refuse a bundle that lacks a required file, or holds a file that its manifest does not list."""
+    if extra := {path.name for path in folder.iterdir()} - files.keys() - {MANIFEST_FILE}:
         raise EquipoiseError(
             "bundle-changed",
             f"cannot load {folder}: it holds {min(extra)}, which was not published with it",
             "remove that file",
         )
-    if missing := REQUIRED_FILES - manifest["files"].keys():
+    if missing := REQUIRED_FILES - files.keys():
         raise EquipoiseError(
             "bundle-invalid", f"cannot load {folder}: {', '.join(sorted(missing))} is missing", "publish it again"
         )
-    for name, expected_sha256 in manifest["files"].items():
-        require_unchanged_file(folder, name, expected_sha256)
-    return manifest
 
 
 def require_unchanged_file(folder: Path, name: str, expected_sha256: str) -> None:
@@ -117,9 +253,9 @@ def require_unchanged_file(folder: Path, name: str, expected_sha256: str) -> Non
         )
 
 
-def manifest_digest(manifest: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a manifest without its own digest; it covers the files through their digests."""
-    text = json.dumps({name: value for name, value in manifest.items() if name != "digest"}, sort_keys=True)
+def manifest_digest(contents: JsonObject) -> str:
+    """Return the SHA-256 of bundle.json without its own digest; it covers the files through their digests."""
+    text = json.dumps({name: value for name, value in contents.items() if name != "digest"}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -129,32 +265,8 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
-    """Write bundle.json with the digests of all files in the folder."""
-    files = {path.name: file_sha256(path) for path in sorted(folder.iterdir())}
-    complete = {"schema": BUNDLE_SCHEMA_VERSION, **manifest, "files": files}
-    write_json(folder / MANIFEST_FILE, complete | {"digest": manifest_digest(complete)})
-
-
-def parse_input_shape(manifest: dict[str, Any]) -> tuple[int, ...]:
-    """Return channels, height and width in pixels of the images that a model takes."""
-    shape = tuple(manifest["input"].get(side) for side in ("channels", "height", "width"))
-    limits = (MAX_IMAGE_CHANNELS, MAX_IMAGE_SIDE_PIXELS, MAX_IMAGE_SIDE_PIXELS)
-    if not all(type(side) is int and 1 <= side <= limit for side, limit in zip(shape, limits, strict=True)):
-        raise EquipoiseError(
-            "bundle-invalid",
-            f"cannot load {MANIFEST_FILE}: its input shape is {shape}; channels, height and width must be integers "
-            f"from 1 to {limits}",
-        )
-    return shape
-
-
-def parse_temperature(manifest: dict[str, Any]) -> float:
-    """Return the calibration temperature by which the logits are divided before softmax."""
-    temperature = manifest["metrics"].get("temperature")
-    if not isinstance(temperature, int | float) or not 0 < temperature < math.inf:
-        raise EquipoiseError(
-            "bundle-invalid",
-            f"cannot load {MANIFEST_FILE}: its temperature is {temperature!r}; it must be a finite number above 0",
-        )
-    return float(temperature)
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write bundle.json with the digests of all other files in the folder."""
+    files = {path.name: file_sha256(path) for path in sorted(folder.iterdir()) if path.name != MANIFEST_FILE}
+    contents = replace(manifest, files=files).to_json()
+    write_json(folder / MANIFEST_FILE, contents | {"digest": manifest_digest(contents)})

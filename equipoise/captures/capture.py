@@ -7,12 +7,16 @@ import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple, Self
 
+import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
 from equipoise.errors import EquipoiseError
+from equipoise.number_bounds import FiniteNumber
+from equipoise.storage.json_decoding import decode_json_bytes
+from equipoise.type_aliases import JsonObject
 
 CAPTURE_POOLS = ("drift", "usual")  # in the order in which labels are most useful
 KEY_DIGITS = 17  # decimals of a key: enough to distinguish any two float64 from 0.1 to 1
@@ -21,7 +25,6 @@ CAPTURE_ID_PATTERN = re.compile("[0-9a-f]{16}")
 FILE_STEM_PATTERN = r"(drift|usual)-([01]\.[0-9]{17})-([0-9a-f]{16})"
 METADATA_FILE_PATTERN = re.compile(rf"{FILE_STEM_PATTERN}(-labelled)?\.json")
 LEFTOVER_FILE_PATTERN = re.compile(rf"\.?{FILE_STEM_PATTERN}\.(?:png|json)(?:\.[0-9]+)?")
-TEXT_FIELD_TYPES = {"model": str, "version": str, "label": str, "source": str | None, "label_given": str | None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +43,6 @@ class CapturedRequest:
     """where the request came from, if its X-Source header says so"""
     pool: str = "usual"
     """'drift' for a request answered while the verdict was drift, 'usual' for any other"""
-    extra_weight: float = 0.0
-    """added to the sampling weight: usefulness of a label beyond what the score indicates"""
 
     def __post_init__(self) -> None:
         values = np.asarray(self.picture)
@@ -56,8 +57,6 @@ class CapturedRequest:
                 "capture-invalid",
                 f"the scores of a capture must be finite and include one for its label {self.label!r}",
             )
-        if not 0 <= self.extra_weight < math.inf:
-            raise ValueError(f"extra_weight must be a finite number of at least 0, got {self.extra_weight}")
 
     @property
     def score(self) -> float:
@@ -66,8 +65,8 @@ class CapturedRequest:
 
     @property
     def weight(self) -> float:
-        """Sampling weight: 1 for a certain prediction, up to 5 for an uncertain one, plus `extra_weight`."""
-        return 1 + 4 * max(0.0, 1 - self.score) + self.extra_weight
+        """Sampling weight: 1 for a certain prediction, up to 5 for an uncertain one."""
+        return 1 + 4 * max(0.0, 1 - self.score)
 
 
 class CaptureName(NamedTuple):
@@ -95,39 +94,70 @@ def is_stale_file(file_name: str) -> bool:
     return match is not None and int(match[3][:8], 16) < time.time() - STALE_CAPTURE_SECONDS
 
 
-def capture_metadata(request: CapturedRequest, name: CaptureName) -> dict[str, Any]:
-    """Return the metadata of a new capture, which has no label yet."""
-    return {
-        "id": name.id,
-        "at": time.time(),
-        "model": request.model,
-        "version": request.version,
-        "label": request.label,
-        "score": request.score,
-        "scores": {class_name: float(score) for class_name, score in request.scores.items()},
-        "source": request.source,
-        "pool": name.pool,
-        "key": name.key,
-        "label_given": None,
-    }
+@dataclass(frozen=True, kw_only=True)
+class CaptureMetadata:
+    """Metadata of a capture: how the model answered the request, and the label that a person gave it."""
+
+    id: str
+    at: FiniteNumber
+    """when it was captured, in seconds since 1970"""
+    model: str
+    version: str
+    """version of the bundle that answered"""
+    label: str
+    """predicted class"""
+    score: FiniteNumber
+    """calibrated probability of the predicted class"""
+    scores: dict[str, FiniteNumber]
+    """calibrated probability of each class"""
+    source: str | None
+    """where the request came from, if it says so"""
+    pool: str
+    key: FiniteNumber
+    """key of the weighted reservoir: the largest ones are kept"""
+    label_given: str | None
+    """true class, as given by a person; None before that"""
+
+    @classmethod
+    def from_request(cls, request: CapturedRequest, name: CaptureName) -> Self:
+        """Build the metadata of a new capture, which has no label yet."""
+        return cls(
+            id=name.id,
+            at=time.time(),
+            model=request.model,
+            version=request.version,
+            label=request.label,
+            score=request.score,
+            scores={class_name: float(score) for class_name, score in request.scores.items()},
+            source=request.source,
+            pool=name.pool,
+            key=name.key,
+            label_given=None,
+        )
+
+    def to_json(self) -> JsonObject:
+        """Return the metadata as in the file of a capture and in replies of a service."""
+        return dict(msgspec.to_builtins(self))
+
+    def to_json_bytes(self) -> bytes:
+        """Encode the metadata as standard JSON, which has no NaN or infinity."""
+        return (json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n").encode()
+
+    def belongs_to(self, name: CaptureName) -> bool:
+        """Return whether this is the metadata of the capture with a name."""
+        labelled = self.label_given is not None
+        return (self.pool, self.key, self.id, labelled) == (name.pool, name.key, name.id, name.labelled)
 
 
-def encode_metadata(metadata: dict[str, Any]) -> bytes:
-    """Encode metadata as standard JSON, which has no NaN or infinity."""
-    return (json.dumps(metadata, indent=1, allow_nan=False) + "\n").encode()
-
-
-def parse_metadata(name: CaptureName, content: bytes | None) -> dict[str, Any] | None:
-    """Return the metadata of a capture, or None if its JSON is damaged or belongs to another capture."""
+def parse_metadata(name: CaptureName, content: bytes | None) -> CaptureMetadata | None:
+    """Return the metadata of a capture, or None if its JSON is missing, damaged or belongs to another capture."""
     try:
-        metadata = json.loads(content or b"")
-        same_capture = (metadata["id"], metadata["pool"], metadata["key"]) == (name.id, name.pool, name.key)
-        valid_texts = all(isinstance(metadata[field], kind) for field, kind in TEXT_FIELD_TYPES.items())
-        finite = math.isfinite(sum([metadata["at"], metadata["score"], *metadata["scores"].values()]))
-        same_state = (metadata["label_given"] is not None) == name.labelled
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+        metadata = decode_json_bytes(
+            content or b"", CaptureMetadata, code="capture-missing", problem=f"cannot read capture {name.id}"
+        )
+    except EquipoiseError:
         return None
-    return metadata if same_capture and valid_texts and finite and same_state else None
+    return metadata if metadata.belongs_to(name) else None
 
 
 def labelling_priority(name: CaptureName) -> tuple[bool, int, float]:

@@ -13,8 +13,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -24,9 +24,8 @@ from equipoise.captures.capture import (
     KEY_DIGITS,
     METADATA_FILE_PATTERN,
     CapturedRequest,
+    CaptureMetadata,
     CaptureName,
-    capture_metadata,
-    encode_metadata,
     is_stale_file,
     labelling_priority,
     new_capture_id,
@@ -102,7 +101,7 @@ class CaptureStore:
         if key <= self._min_keys[request.pool]:
             return False
         name = CaptureName(request.pool, key, new_capture_id(), False)
-        self._write_files(name, encode_png(request.picture), capture_metadata(request, name))
+        self._write_files(name, encode_png(request.picture), CaptureMetadata.from_request(request, name))
         self.last_error = None
         self._evict()
         return key >= self._min_keys[request.pool]
@@ -138,11 +137,11 @@ class CaptureStore:
         complete = [name for name in names if name.labelled or name.id not in labelled]
         return complete, files.difference(*((f"{name.stem}.png", f"{name.stem}.json") for name in complete))
 
-    def _write_files(self, name: CaptureName, png: bytes, metadata: dict[str, Any]) -> None:
+    def _write_files(self, name: CaptureName, png: bytes, metadata: CaptureMetadata) -> None:
         """Write both files of a capture, or none."""
         try:
             self._directory.write_file(f"{name.stem}.png", png)
-            self._directory.write_file(f"{name.stem}.json", encode_metadata(metadata))
+            self._directory.write_file(f"{name.stem}.json", metadata.to_json_bytes())
         except BaseException:
             with suppress(OSError):
                 self._remove_files(name)
@@ -153,12 +152,12 @@ class CaptureStore:
         self._directory.remove_file(f"{name.stem}.json")
         self._directory.remove_file(f"{name.stem}.png")
 
-    def list_captures(self, pool: str | None = None, limit: int | None = 100) -> list[dict[str, Any]]:
+    def list_captures(self, pool: str | None = None, limit: int | None = 100) -> list[CaptureMetadata]:
         """Return the metadata of up to `limit` captures (None: all), the most useful to label first."""
         complete, others = self._scan_files()
         names = sorted((name for name in complete if pool in (None, name.pool)), key=labelling_priority)
         limit, self.skipped_files = len(names) if limit is None else limit, len(others)
-        listed: list[dict[str, Any]] = []
+        listed: list[CaptureMetadata] = []
         while names and len(listed) < limit:
             part, names = names[: limit - len(listed)], names[limit - len(listed) :]
             contents = self._directory.read_files([f"{name.stem}.json" for name in part])
@@ -170,19 +169,19 @@ class CaptureStore:
         """Read the image of a capture as PNG bytes."""
         return self._find_capture(capture_id)[2]
 
-    def label_capture(self, capture_id: str, class_name: str, classes: Sequence[str]) -> dict[str, Any]:
+    def label_capture(self, capture_id: str, class_name: str, classes: Sequence[str]) -> CaptureMetadata:
         """Give a capture a label, replacing an earlier one, and return its metadata."""
         require_class(class_name, classes)
         name, metadata, png = self._find_capture(capture_id)
-        metadata["label_given"] = class_name
+        metadata = replace(metadata, label_given=class_name)
         if name.labelled:
-            self._directory.write_file(f"{name.stem}.json", encode_metadata(metadata))
+            self._directory.write_file(f"{name.stem}.json", metadata.to_json_bytes())
         else:
             self._write_files(name._replace(labelled=True), png, metadata)
             self._remove_files(name)
         return metadata
 
-    def _find_capture(self, capture_id: str) -> tuple[CaptureName, dict[str, Any], bytes]:
+    def _find_capture(self, capture_id: str) -> tuple[CaptureName, CaptureMetadata, bytes]:
         """Return the name, metadata and PNG of a capture."""
         require_capture_id(capture_id)
         for _ in range(2):  # a label given between the listing and the reading changes the file names
@@ -190,7 +189,7 @@ class CaptureStore:
                 return captures[0]
         raise CaptureNotFound("capture-missing", not_found_message(capture_id))
 
-    def _read_captures(self, names: Sequence[CaptureName]) -> list[tuple[CaptureName, dict[str, Any], bytes]]:
+    def _read_captures(self, names: Sequence[CaptureName]) -> list[tuple[CaptureName, CaptureMetadata, bytes]]:
         """Return the name, metadata and PNG of those captures in `names` that are not damaged."""
         contents = self._directory.read_files([f"{name.stem}.{suffix}" for name in names for suffix in ("json", "png")])
         captures = []
@@ -235,9 +234,11 @@ class CaptureStore:
         captures = self._read_captures(sorted(labelled))
         self.skipped_files = len(others) + len(labelled) - len(captures)
         selected = [
-            (metadata["label_given"], name.id, png)
+            (label, name.id, png)
             for name, metadata, png in captures
-            if (classes is None or metadata["label_given"] in classes) and metadata["at"] >= since
+            if (label := metadata.label_given) is not None
+            and (classes is None or label in classes)
+            and metadata.at >= since
         ]
         counts = Counter(label for label, _, _ in selected)
         if not counts:

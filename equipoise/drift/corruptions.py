@@ -18,20 +18,19 @@ from equipoise.images.camera import (
     add_veil,
     blackbody_gain,
     broadcast_per_image,
+    compress_jpeg,
     gaussian_blur,
     gaussian_spot,
     linear_to_srgb8,
     sensor_noise,
     srgb8_to_linear,
 )
-from equipoise.images.png import jpeg_round_trip
 
 CAUSE_NAMES = (
     *("colour temperature", "tint", "exposure", "contrast", "reflection", "blur", "noise", "compression", "geometry"),
     *("label shift", "new class", "features"),
 )
 """all causes that a verdict may name; the last stands for a change that has no cause of its own"""
-HIGHLIGHT_RADIUS = 0.35  # of half an image side
 HIGHLIGHT_OFFSETS = (-0.6, 0.0, 0.6)  # from the centre of the image, down and to the right, in half sides
 HIGHLIGHT_BRIGHTNESSES = (0.2, 0.8)  # of full light
 
@@ -96,9 +95,7 @@ def build_highlight(down: float, right: float) -> ImageTransform:
     def add_highlight(pictures: Tensor, brightness: float) -> Tensor:
         linear = srgb8_to_linear(pictures)
         centre = np.tile([down, right], (len(linear), 1))
-        return linear_to_srgb8(
-            linear + brightness * gaussian_spot(linear.shape[2], linear.shape[3], centre, HIGHLIGHT_RADIUS).to(linear)
-        )
+        return linear_to_srgb8(linear + brightness * gaussian_spot(linear.shape[2], linear.shape[3], centre).to(linear))
 
     return add_highlight
 
@@ -117,7 +114,7 @@ def add_grain(pictures: Tensor, levels: float) -> Tensor:
 
 def compress_images(pictures: Tensor, quality: float) -> Tensor:
     """Return images after a JPEG round trip at a quality from 1 to 100."""
-    return torch.stack([torch.from_numpy(jpeg_round_trip(picture, round(quality))) for picture in pictures])
+    return compress_jpeg(pictures, round(quality))
 
 
 def rotate_images(pictures: Tensor, degrees: float) -> Tensor:

@@ -1,4 +1,7 @@
-"""Augmentation of training images: batched, on the device, with random draws keyed by example, not by process."""
+"""Augmentation of training images: batched, on the device, with random draws keyed by example, not by process.
+
+Why by hand: docs/decisions/0002-keyed-augmentation.md.
+"""
 
 from dataclasses import dataclass
 
@@ -34,7 +37,6 @@ AUGMENT_DRAW_NAMES = (
 CROP_ASPECT_BOUNDS = (3 / 4, 4 / 3)  # width over height of the area that a crop keeps
 CHUNK_BYTES = 400_000  # as float32 a chunk fits a processor's cache, and malloc reuses its memory
 MAX_SHIFT_PIXELS, MAX_BLUR_PIXELS = 512, 64
-REFLECTION_SPOT_RADIUS = 0.35  # radius of a reflected highlight, as a fraction of half the side
 
 UniformDraws = dict[str, NDArray[np.float64]]
 
@@ -138,7 +140,7 @@ class Augment:
         if self.reflection:
             linear = add_veil(linear, broadcast_per_image(self.reflection * draws["veil"], linear), lamp)
             centre = 2 * np.stack([draws["spot_down"], draws["spot_right"]], 1) - 1
-            spot = gaussian_spot(images.shape[2], images.shape[3], centre, REFLECTION_SPOT_RADIUS).to(linear)
+            spot = gaussian_spot(images.shape[2], images.shape[3], centre).to(linear)
             linear = linear + broadcast_per_image(self.reflection * draws["spot"], linear) * lamp * spot
         return linear_to_srgb8(linear)
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from equipoise.images.png import jpeg_round_trip
 from equipoise.images.srgb import srgb_decode, srgb_encode
 
 WHITE_BALANCE_KELVIN = 6500.0
@@ -24,6 +25,8 @@ LINEAR_LIGHT_LEVELS = 4096
 """levels of linear light in the lookup table: fine enough for eight bits after the sRGB curve"""
 NOISE_TABLE_SIZE = 1 << 20
 """normal draws in the table from which images take their noise"""
+HIGHLIGHT_RADIUS = 0.35
+"""radius of a reflected highlight, as a fraction of half the side"""
 
 
 def blackbody_gain(kelvin: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -49,7 +52,7 @@ def add_veil(linear: Tensor, share: Tensor, light: Tensor) -> Tensor:
     return linear + share * (light - linear)
 
 
-def gaussian_spot(height: int, width: int, centre: NDArray[np.float64], radius: float) -> Tensor:
+def gaussian_spot(height: int, width: int, centre: NDArray[np.float64], radius: float = HIGHLIGHT_RADIUS) -> Tensor:
     """Return a Gaussian highlight of peak 1 at each `centre` (row, column; -1 to 1): (images, 1, height, width)."""
     rows, columns = (torch.linspace(-1, 1, count, dtype=torch.float64) for count in (height, width))
     centres = torch.from_numpy(centre)
@@ -105,6 +108,11 @@ def sensor_noise(positions: NDArray[np.float64], like: Tensor) -> Tensor:
     table = fixed_normal_draws(max(NOISE_TABLE_SIZE, 4 * count), like.device)
     starts = (positions * (len(table) - count)).astype(np.int64)
     return torch.stack([table[start : start + count] for start in starts.tolist()]).view_as(like)
+
+
+def compress_jpeg(images: Tensor, quality: int) -> Tensor:
+    """Return uint8 images as they come back from JPEG compression of a quality from 1 to 100."""
+    return torch.stack([torch.from_numpy(jpeg_round_trip(image, quality)) for image in images])
 
 
 @lru_cache(maxsize=4)

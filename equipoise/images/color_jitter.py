@@ -5,11 +5,10 @@ import torch
 from torch import Tensor
 
 from equipoise.errors import EquipoiseError
+from equipoise.images.srgb import LUMA_WEIGHTS
 from equipoise.type_aliases import FloatArray
 
-RGB_TO_LUMA = np.array([0.299, 0.587, 0.114])
-"""weights of red, green and blue in grey"""
-RGB_TO_YIQ = np.array([RGB_TO_LUMA, [0.596, -0.274, -0.322], [0.211, -0.523, 0.312]])
+RGB_TO_YIQ = np.array([LUMA_WEIGHTS, [0.596, -0.274, -0.322], [0.211, -0.523, 0.312]])
 """matrix from RGB to grey and the chroma plane, in which hue is an angle"""
 
 
@@ -25,7 +24,7 @@ def apply_color_jitter(
         mean = images.mean((1, 2, 3))
     elif images.shape[1] == 3:
         matrices = (brightness * contrast)[:, None, None] * (hue_matrices(hue) @ saturation_matrices(saturation))
-        mean = torch.einsum("nc,c->n", images.mean((2, 3)), torch.from_numpy(RGB_TO_LUMA).to(images))
+        mean = torch.einsum("nc,c->n", images.mean((2, 3)), torch.from_numpy(LUMA_WEIGHTS).to(images))
     else:
         raise EquipoiseError(
             "augment-invalid", f"cannot change colours: images must have 1 or 3 channels, these have {images.shape[1]}"
@@ -38,7 +37,7 @@ def apply_color_jitter(
 def saturation_matrices(factors: FloatArray) -> FloatArray:
     """Return 3x3 matrices that scale each pixel's distance from its grey by a factor."""
     grey_weight = 1 - factors[:, None, None]
-    return np.asarray(factors[:, None, None] * np.eye(3) + grey_weight * np.ones((3, 1)) * RGB_TO_LUMA)
+    return np.asarray(factors[:, None, None] * np.eye(3) + grey_weight * np.ones((3, 1)) * LUMA_WEIGHTS)
 
 
 def hue_matrices(turns: FloatArray) -> FloatArray:

@@ -3,6 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
+LUMA_WEIGHTS = np.array([0.299, 0.587, 0.114])
+"""weights of red, green and blue in grey, along the sRGB curve"""
+
 
 def srgb_encode(linear: NDArray[np.float64]) -> NDArray[np.float64]:
     """Encode linear light from 0 to 1 along the sRGB curve to values from 0 to 1."""

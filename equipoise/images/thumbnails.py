@@ -4,10 +4,10 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from PIL import Image
 
 from equipoise.images.png import encode_png
+from equipoise.spacing import evenly_spaced_indices
 
 MAX_THUMBNAILS_PER_ROW = 12
 MAX_THUMBNAIL_SIDE_PIXELS = 64
@@ -37,5 +37,5 @@ def reference_thumbnails(reference_arrays: Mapping[str, Any], classes: Sequence[
         if "places" in reference_arrays
         else None
     )
-    indices = np.linspace(0, len(pictures) - 1, min(len(pictures), MAX_THUMBNAILS_PER_ROW)).astype(int)
+    indices = evenly_spaced_indices(len(pictures), MAX_THUMBNAILS_PER_ROW)
     return [(make_thumbnail(encode_png(pictures[index])), labels[index] if labels else "") for index in indices]

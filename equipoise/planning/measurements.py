@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from equipoise.errors import EquipoiseError
-from equipoise.formatting import first_error_line
+from equipoise.formatting import first_error_line, pluralize
+from equipoise.number_bounds import MAX_COUNT
 from equipoise.storage.atomic import open_local_copy, require_regular_file
 from equipoise.storage.location import validate_location
 from equipoise.storage.retry import StoreUnavailable
@@ -22,7 +23,6 @@ class Column(NamedTuple):
     may_be_empty: bool = False
 
 
-MAX_COUNT = 10**12  # bound of every count: larger than any real one, small enough for arithmetic
 COUNT_COLUMN = Column(
     "a whole number from 1 to 1e12", lambda values: (values >= 1) & (values <= MAX_COUNT) & (values % 1 == 0)
 )
@@ -121,7 +121,7 @@ def read_table(path: Path, columns: dict[str, Column]) -> pd.DataFrame:
     if len(texts) < 2:
         raise EquipoiseError(
             "measurements-missing",
-            f"{path} has {len(texts)} row{'s' * (len(texts) != 1)}: a curve needs at least two",
+            f"{path} has {pluralize(len(texts), 'row')}: a curve needs at least two",
         )
     return texts.assign(**{name: parse_numbers(path, texts[name], column) for name, column in columns.items()})
 

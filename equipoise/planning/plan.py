@@ -9,12 +9,13 @@ fastest within a budget.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from equipoise.planning.document import Bottleneck
 from equipoise.planning.examples_to_target import ExamplesCurve
-from equipoise.planning.step_time_fit import INTERVAL_QUANTILES, StepTimeFit
+from equipoise.planning.step_time_fit import StepTimeFit
 from equipoise.planning.step_time_model import StepSettings, compute_and_exchange_seconds
 from equipoise.type_aliases import FloatArray
 
@@ -64,27 +65,6 @@ class PlanOption:
     def worker_seconds(self) -> float:
         """Cost: seconds to the target times workers."""
         return self.seconds * self.workers
-
-    def to_json(self) -> dict[str, Any]:
-        """Build the entry of plan.json; its interval is that of a single run."""
-        noise = np.random.default_rng(self.global_batch).standard_t(self.degrees_of_freedom, COMBINED_DRAWS)
-        low, high = np.quantile(self.seconds_draws * np.exp(self.run_log_sd * noise), INTERVAL_QUANTILES)
-        return {
-            "nodes": self.nodes,
-            "workers": self.workers,
-            "batch": self.batch,
-            "global_batch": self.global_batch,
-            "lr": self.lr,
-            "seconds": {"value": self.seconds, "low": float(low), "high": float(high)},
-            "worker_seconds": self.worker_seconds,
-            "step": {
-                "seconds": self.step_seconds,
-                "compute": self.component_seconds[0],
-                "exchange": self.component_seconds[1],
-            },
-            "examples": self.examples,
-            "measured": self.measured,
-        }
 
 
 def enumerate_options(
@@ -189,7 +169,7 @@ def find_runner_up(ranked_options: Sequence[PlanOption]) -> PlanOption | None:
     return next(others, None)
 
 
-def find_bottleneck(option: PlanOption, curve: ExamplesCurve) -> str:
+def find_bottleneck(option: PlanOption, curve: ExamplesCurve) -> Bottleneck:
     """Return what limits the speed: `noise` past the critical batch, else the longer part of a step."""
     critical = curve.critical_batch
     if critical and option.global_batch > critical[0]:
@@ -226,7 +206,7 @@ def explain_option(option: PlanOption, runner_up_option: PlanOption | None, curv
     )
 
 
-BOTTLENECK_TEXT = {
+BOTTLENECK_TEXT: dict[Bottleneck, str] = {
     "compute": "computing takes most of a step: faster workers help, or more of them until the exchange dominates",
     "exchange": "the exchange takes most of a step: a larger batch or a faster network helps",
     "noise": "most of each further example in the batch is wasted: a smaller batch learns more per example",

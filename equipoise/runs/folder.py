@@ -9,7 +9,7 @@ from pathlib import Path
 
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
-from equipoise.runs.record import RECORD_SCHEMA, Record
+from equipoise.runs.record import Record
 from equipoise.storage.atomic import read_json, write_json
 from equipoise.storage.location import validate_location
 from equipoise.storage.object_store import RemotePath
@@ -38,17 +38,10 @@ def load_finished_run(out: Path, config: TrainConfig) -> Record | None:
 def read_record(path: Path) -> Record:
     """Read the record of a run; refuse a file that holds none."""
     contents = read_json(path)
-    if not isinstance(contents, dict) or contents.get("schema") != RECORD_SCHEMA:
-        raise EquipoiseError(
-            "run-damaged", f"cannot read {path}: it is not a record of schema {RECORD_SCHEMA}", REMOVE_RECORD_REMEDY
-        )
     try:
         return Record.from_json(contents)
-    except (AttributeError, KeyError, TypeError, EquipoiseError) as error:
-        reason = str(error) if isinstance(error, EquipoiseError) else f"{type(error).__name__}: {error}"
-        raise EquipoiseError(
-            "run-damaged", f"cannot read {path}: it is damaged ({reason})", REMOVE_RECORD_REMEDY
-        ) from error
+    except EquipoiseError as error:
+        raise EquipoiseError(error.code, f"cannot read {path}: {error.problem}", REMOVE_RECORD_REMEDY) from error
 
 
 def require_same_config(out: Path, config: TrainConfig) -> None:

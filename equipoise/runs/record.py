@@ -1,22 +1,24 @@
 """Record of what one training run measured. Units are in the names, or in the text beside them."""
 
-import math
-import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal, TypeGuard, get_args
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
+from equipoise.hardware_facts import HardwareFacts
+from equipoise.number_bounds import MAX_COUNT, Count, FiniteNumber, NonNegativeNumber, PositiveNumber
 from equipoise.runs.noise_scale import NoiseTerms, estimate_noise_terms, noise_scale_from_terms
+from equipoise.storage.json_decoding import decode_json_value
+from equipoise.type_aliases import JsonObject
 
-RECORD_SCHEMA = 2
-RunStatus = Literal["running", "reached_target", "max_examples", "failed", "pruned", "cut_off"]
-"""`max_examples`: ended without reaching the target; `cut_off`: stopped because the time of the sweep was up"""
-LAP_MINIMUMS = dict.fromkeys(("step", "steps", "seen", "examples", "workers"), 1) | dict.fromkeys(
-    ("lr", "seconds", "data_seconds", "compute_seconds", "exchange_seconds", "draws"), 0
-)
-"""smallest valid value of each number of a lap"""
+RecordSchema = Literal[2]
+RECORD_SCHEMA: RecordSchema = 2
+RunStatus = Literal["running", "reached_target", "max_examples", "stopped_early", "failed", "pruned", "cut_off"]
+"""`max_examples`: ended without reaching the target; `stopped_early`: the metric no longer improved (--patience);
+`cut_off`: stopped because the time of the sweep was up"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,50 +29,44 @@ class Lap:
     alone.
     """
 
-    step: int
+    step: Count
     """optimizer steps done when the lap ended"""
-    steps: int
+    steps: Count
     """optimizer steps of the lap"""
-    seen: int
+    seen: Count
     """examples seen when the lap ended"""
-    examples: int
+    examples: Count
     """examples of the lap"""
-    workers: int
+    workers: Count
     """workers that took part: fewer than requested while an elastic run is short of them"""
-    lr: float
+    lr: NonNegativeNumber
     """learning rate at the last step of the lap"""
-    loss: float
+    loss: FiniteNumber
     """mean training loss over the examples of the lap"""
-    seconds: float
-    data_seconds: float
-    compute_seconds: float
-    exchange_seconds: float
+    seconds: PositiveNumber
+    data_seconds: NonNegativeNumber
+    compute_seconds: NonNegativeNumber
+    exchange_seconds: NonNegativeNumber
     """seconds waiting for the gradient exchange beyond the backward pass, including waits for slower workers"""
-    local_norm: float | None = None
+    local_norm: FiniteNumber | None = None
     """mean squared norm of a gradient over `local_batch` examples; None where it was not measured"""
-    total_norm: float | None = None
+    total_norm: FiniteNumber | None = None
     """mean squared norm of the mean gradient over `total_batch` examples"""
-    local_batch: float | None = None
-    total_batch: float | None = None
-    draws: int = 0
+    local_batch: FiniteNumber | None = None
+    total_batch: Count | None = None
+    draws: Annotated[int, Meta(ge=0, le=MAX_COUNT)] = 0
     """steps at which the two norms were measured"""
-    metric: float | None = None
+    metric: FiniteNumber | None = None
     """metric on the validation split when the lap ended; None where it was not evaluated"""
 
+    def __post_init__(self) -> None:
+        if self.local_batch and self.total_batch and not self.local_batch < self.total_batch:
+            raise ValueError(f"local_batch {self.local_batch} is not below total_batch {self.total_batch}")
+
     @classmethod
-    def from_json(cls, contents: dict[str, Any]) -> "Lap":
-        """Build a lap from its JSON object; refuse numbers that a lap cannot have."""
-        lap = cls(**contents)
-        for lap_field in fields(cls):
-            value, minimum = getattr(lap, lap_field.name), LAP_MINIMUMS.get(lap_field.name, -math.inf)
-            if not (is_finite_number(value) and value >= minimum) and not (value is None and lap_field.default is None):
-                raise EquipoiseError("run-damaged", f"a lap has an invalid {lap_field.name}: {str(value)[:40]!r}")
-        if lap.seconds == 0 or (lap.local_batch and lap.total_batch and not lap.local_batch < lap.total_batch):
-            raise EquipoiseError(
-                "run-damaged",
-                "a lap is inconsistent: seconds must not be 0, and local_batch must be below total_batch",
-            )
-        return lap
+    def from_json(cls, contents: object) -> "Lap":
+        """Decode a lap; refuse numbers that a lap cannot have."""
+        return decode_json_value(contents, cls, code="run-damaged", problem="a lap is damaged")
 
     def noise_terms(self) -> NoiseTerms | None:
         """Return the two terms of the noise scale, or None where the norms were not measured."""
@@ -84,19 +80,19 @@ class Record:
     """Record of one training run: its options, its laps, and how it ended."""
 
     config: TrainConfig
-    machine: dict[str, Any]
+    machine: HardwareFacts
     """hardware and software versions that the run was measured on"""
     laps: Sequence[Lap] = field(repr=False)
     status: RunStatus
-    target: float
+    target: FiniteNumber
     """value of the validation metric at which training stops"""
-    examples_to_target: float | None
+    examples_to_target: FiniteNumber | None
     """examples seen when the metric crossed the target, interpolated; None if it did not"""
-    test: float | None
+    test: FiniteNumber | None
     """metric on the test split, evaluated once at the end; None where it was not"""
     reason: str | None = None
     """reason why the run failed or was stopped; None if it ended normally"""
-    schema: int = RECORD_SCHEMA
+    schema: RecordSchema = RECORD_SCHEMA
 
     @property
     def reached(self) -> bool:
@@ -123,42 +119,16 @@ class Record:
         """Rate of training over the whole run; 0 before the first lap."""
         return sum(lap.examples for lap in self.laps) / self.seconds if self.laps else 0.0
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the contents of record.json as a dictionary."""
-        return asdict(self)
+    def to_json(self) -> JsonObject:
+        """Return the contents of record.json."""
+        return asdict(self) | {"machine": self.machine.to_json()}
 
     @classmethod
-    def from_json(cls, contents: dict[str, Any]) -> "Record":
-        """Build a record from the contents of record.json; refuse contents that are invalid."""
-        contents = dict(contents)
-        if contents.get("schema") != RECORD_SCHEMA:
-            raise EquipoiseError(
-                "run-damaged",
-                f"its schema is {str(contents.get('schema'))[:40]!r}, but this version reads {RECORD_SCHEMA}",
-            )
-        laps = [Lap.from_json(lap) for lap in require_lap_list(contents.pop("laps"))]
-        record = cls(config=TrainConfig(**contents.pop("config")), laps=laps, **contents)
-        for name, value in (("target", record.target), ("examples_to_target", record.examples_to_target),
-                            ("test", record.test)):  # fmt: skip
-            if not (is_finite_number(value) or (value is None and name != "target")):
-                raise EquipoiseError("run-damaged", f"invalid {name}: {str(value)[:40]!r}")
-        if record.status not in get_args(RunStatus) or not isinstance(record.reason, str | None):
-            raise EquipoiseError("run-damaged", f"invalid status: {str(record.status)[:40]!r}")
-        if not isinstance(record.machine, dict):
-            raise EquipoiseError("run-damaged", "invalid machine: it must be an object")
-        return record
-
-
-def require_lap_list(value: Any) -> list[Any]:
-    """Return the laps of a record if they are a list; refuse them otherwise."""
-    if not isinstance(value, list):
-        raise EquipoiseError("run-damaged", f"laps must be a list, got {str(value)[:40]!r}")
-    return value
-
-
-def is_finite_number(value: Any) -> TypeGuard[int | float]:
-    """Return whether a JSON value is a finite number; true and false are not, although Python counts them as such."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    def from_json(cls, contents: object) -> "Record":
+        """Decode the contents of record.json; refuse contents that are invalid or of another schema."""
+        if not isinstance(contents, dict) or contents.get("schema") != RECORD_SCHEMA:
+            raise EquipoiseError("run-damaged", f"it is not a record of schema {RECORD_SCHEMA}")
+        return decode_json_value(contents, cls, code="run-damaged", problem="it is damaged")
 
 
 def examples_at_target(laps: Iterable[Lap], target: float) -> float | None:

@@ -2,6 +2,8 @@
 
 Each request is retried while the store is unavailable (see `retry`). Credentials come from where the store's client
 looks for them (environment, files, the machine's role), never from the URL (see `location`).
+
+Why by hand: docs/decisions/0005-remote-paths.md.
 """
 
 import fnmatch

@@ -1,4 +1,7 @@
-"""Retries while an object store does not answer, for a bounded time and with a warning in the log."""
+"""Retries while an object store does not answer, for a bounded time and with a warning in the log.
+
+Why by hand: docs/decisions/0006-store-retries.md.
+"""
 
 import logging
 import os

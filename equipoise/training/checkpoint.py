@@ -2,21 +2,30 @@
 
 from torch import Tensor, nn
 
-from equipoise.training.optimizers import FusedOptimizer
+from equipoise.training.best_weights import BestWeights
+from equipoise.training.optimizers import RunOptimizer
 
 
-def collect_training_state(model: nn.Module, optimizer: FusedOptimizer) -> dict[str, Tensor]:
-    """Return weights and buffers as `model.NAME` and the optimizer's moments as `optimizer.NAME.MOMENT`."""
+def collect_training_state(
+    model: nn.Module, optimizer: RunOptimizer, best_weights: BestWeights | None
+) -> dict[str, Tensor]:
+    """Return weights as `model.NAME`, the optimizer's state as `optimizer.NAME.KEY` and best weights as `best.NAME`."""
     named = {f"model.{name}": value for name, value in model.state_dict().items()}
     named |= {f"optimizer.{name}": value for name, value in optimizer.state_dict().items()}
+    if best_weights:
+        named |= {f"best.{name}": value for name, value in best_weights.tensors.items()}
     return {name: value.detach().cpu().contiguous() for name, value in named.items()}
 
 
-def load_training_state(model: nn.Module, optimizer: FusedOptimizer, tensors: dict[str, Tensor]) -> None:
-    """Load the tensors of `collect_training_state` into the model and the optimizer."""
-    parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}}
+def load_training_state(
+    model: nn.Module, optimizer: RunOptimizer, best_weights: BestWeights | None, tensors: dict[str, Tensor]
+) -> None:
+    """Load the tensors of `collect_training_state` into the model, the optimizer and the best weights."""
+    parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "best": {}}
     for name, value in tensors.items():
         kind, _, rest = name.partition(".")
         parts[kind][rest] = value
     model.load_state_dict(parts["model"])
     optimizer.load_state_dict(parts["optimizer"])
+    if best_weights:
+        best_weights.tensors = parts["best"]

@@ -5,6 +5,8 @@ summed over workers in the background. Buckets never change, so the sums of a re
 run equal those of an uninterrupted one to the bit, on any number of workers (DDP rebuilds
 its buckets after its first step). The two squared norms for the noise scale are taken
 here, because a worker's own gradient exists nowhere else.
+
+Why by hand: docs/decisions/0001-gradient-all-reduce.md.
 """
 
 from collections.abc import Callable, Sequence

@@ -20,13 +20,15 @@ from torch import Tensor, nn
 from equipoise.config import TrainConfig
 from equipoise.rng import derive_seed
 from equipoise.runs.record import Lap, RunStatus, examples_at_target
+from equipoise.runs.run_end import find_best_lap, find_run_end
+from equipoise.training.best_weights import BestWeights
 from equipoise.training.checkpoint import collect_training_state, load_training_state
 from equipoise.training.dataloader import PARAMETER_DTYPES, BatchLoader
 from equipoise.training.finetune import build_lr_scales, freeze_stages, initialize_from_pretrained, load_pretrained
 from equipoise.training.gradient_norms import half_batch_norms
 from equipoise.training.gradient_sync import GradientAllReduce
 from equipoise.training.lr_schedules import lr_scale
-from equipoise.training.optimizers import FusedOptimizer
+from equipoise.training.optimizers import RunOptimizer
 from equipoise.training.sampler import rank_micro_batches
 from equipoise.training.step_timer import StepTimer
 from equipoise.training.torch_state import flush_denormals, get_dropout_generator
@@ -43,7 +45,7 @@ def laps(config: TrainConfig) -> Iterator[Lap]:
 class Training:
     """Training run in progress: model, optimizer and position in the sequence of examples.
 
-    `status` is None until the last lap has ended; `reason` says why a run failed.
+    `status` is None until the last lap has ended; `reason` says why a run failed or stopped early.
     """
 
     def __init__(
@@ -66,13 +68,14 @@ class Training:
         self.loader = BatchLoader(config, self.workload, self.device)
         self.reused_classes: list[str] = []  # classes whose rows of the classifier are pretrained
         self.model = self._build_model()
+        self.best_weights = BestWeights(self.model) if config.keep == "best" else None
         self.frozen_modules = freeze_stages(self.model, config.freeze_stages)
         self._set_train_mode()
         self.forward_model = torch.compile(self.model) if config.compile else self.model
         trainable = {name: parameter for name, parameter in self.model.named_parameters() if parameter.requires_grad}
         self.trainable_parameters = list(trainable.values())
         lr_scales = build_lr_scales(self.model, config, len(self.workload.classes))
-        self.optimizer = FusedOptimizer(config, trainable, lr_scales)
+        self.optimizer = RunOptimizer(config, trainable, lr_scales)
         self.gradient_sync = GradientAllReduce(self.trainable_parameters, self.workers)
         # weight of a micro-batch in the mean loss
         self.loss_weight = torch.tensor(
@@ -96,7 +99,9 @@ class Training:
             lap = self._run_lap(batches)
             if self.status is None:
                 self.finished_laps.append(lap)
-                self.status = self._find_end_status()
+                if self.best_weights and find_best_lap(self.finished_laps) is lap:
+                    self.best_weights.copy_from_model()
+                self._update_status()
                 yield lap
 
     def evaluate(self, split: Split) -> float:
@@ -109,6 +114,11 @@ class Training:
                     total += self.workload.metric(self.model(images), labels).sum()
         self._set_train_mode()
         return float(self._all_reduce_sum(total)) / len(split)
+
+    def load_kept_weights(self) -> None:
+        """Give the model of a run that ended the weights that --keep names."""
+        if self.best_weights:
+            self.best_weights.load_into_model()
 
     def fits_in_memory(self) -> bool:
         """Return whether a micro-batch fits every worker's memory; without an exchange, which could wait forever."""
@@ -140,14 +150,14 @@ class Training:
         The order of examples, augmentation, dropout and the learning rate are functions of
         the seed and the step, so no generator or sampler has a state to save.
         """
-        return collect_training_state(self.model, self.optimizer)
+        return collect_training_state(self.model, self.optimizer, self.best_weights)
 
     def load_state_dict(self, tensors: dict[str, Tensor], finished_laps: list[Lap]) -> None:
         """Resume from the tensors of `state_dict` and the laps that led to them."""
-        load_training_state(self.model, self.optimizer, tensors)
+        load_training_state(self.model, self.optimizer, self.best_weights, tensors)
         self.finished_laps = list(finished_laps)
         self.step = finished_laps[-1].step if finished_laps else 0
-        self.status = self._find_end_status()
+        self._update_status()
 
     def _build_model(self) -> nn.Module:
         with torch.random.fork_rng(devices=[]):
@@ -282,7 +292,6 @@ class Training:
     def _fail(self, reason: str) -> None:
         self.status, self.reason = "failed", reason
 
-    def _find_end_status(self) -> RunStatus | None:
-        if self.examples_to_target is not None:
-            return "reached_target"
-        return "max_examples" if self.examples_seen >= self.max_examples else None
+    def _update_status(self) -> None:
+        limits = self.target, self.max_examples, self.config.patience
+        self.status, self.reason = find_run_end(self.finished_laps, *limits)

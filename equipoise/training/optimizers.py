@@ -1,102 +1,79 @@
-"""SGD with momentum and AdamW, by torch's fused kernels.
+"""Optimizer of a run: groups of parameters with their own learning rates, and its state as tensors by name."""
 
-Moments are plain tensors by name, and the kernels are called directly: on a small
-model the bookkeeping of torch's optimizers takes longer than the step itself.
-"""
+from importlib import import_module
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from equipoise.config import TrainConfig
+from equipoise.optimizer_registry import OPTIMIZERS
 
-ADAMW_BETA1, ADAMW_BETA2, ADAMW_EPS = 0.9, 0.999, 1e-8  # the usual defaults
 
-
-class FusedOptimizer:
-    """Optimizer over groups of parameters; a missing gradient counts as zero, as it does on several workers."""
+class RunOptimizer:
+    """Optimizer of the registry over groups of parameters; a missing gradient counts as zero, as on several workers."""
 
     def __init__(
         self, config: TrainConfig, named_parameters: dict[str, nn.Parameter], lr_scales: dict[str, float] | None = None
     ) -> None:
         """Group parameters by `lr_scales`, their fractions of the learning rate; 1 for parameters not in it."""
-        groups: dict[float, dict[str, nn.Parameter]] = {}
+        groups: dict[float, list[nn.Parameter]] = {}
         for name, parameter in named_parameters.items():
-            groups.setdefault((lr_scales or {}).get(name, 1.0), {})[name] = parameter
-        self.groups = [(scale, ParamGroup(config, members)) for scale, members in groups.items()]
+            groups.setdefault((lr_scales or {}).get(name, 1.0), []).append(parameter)
+        self.named_parameters = named_parameters
+        self.optimizer = build_optimizer(config, [{"params": parameters} for parameters in groups.values()])
+        self.scaled_groups = list(zip(groups, self.optimizer.param_groups, strict=True))
 
     @torch.no_grad()
     def step(self, lr: float) -> None:
         """Take one step along the gradients that the parameters hold."""
-        for scale, group in self.groups:
-            group.step(lr * scale)
+        for scale, group in self.scaled_groups:
+            group["lr"] = lr * scale
+            for parameter in group["params"]:
+                if parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
+        self.optimizer.step()
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return the moments of all groups as PARAMETER.MOMENT."""
-        return {name: value for _, group in self.groups for name, value in group.state_dict().items()}
+        """Return the state of each parameter as PARAMETER.KEY; some optimizers have none before their first step."""
+        states = {name: self.optimizer.state.get(parameter, {}) for name, parameter in self.named_parameters.items()}
+        return {f"{name}.{key}": require_tensor(key, value) for name in states for key, value in states[name].items()}
 
     def load_state_dict(self, tensors: dict[str, Tensor]) -> None:
-        """Copy the moments from the tensors of `state_dict`."""
-        for name, moment in self.state_dict().items():
-            moment.copy_(tensors[name])
+        """Restore the state from the tensors of `state_dict`."""
+        for name, value in tensors.items():
+            parameter_name, _, key = name.rpartition(".")
+            parameter = self.named_parameters[parameter_name]
+            state = self.optimizer.state[parameter]
+            if key in state:
+                state[key].copy_(value)
+            else:
+                state[key] = restore_state_tensor(key, value, parameter)
 
 
-class ParamGroup:
-    """Group of parameters that share a learning rate."""
+def build_optimizer(config: TrainConfig, groups: list[dict[str, Any]]) -> Any:
+    """Build the configured optimizer over groups of parameters."""
+    entry = OPTIMIZERS[config.optimizer]
+    module, _, attribute = entry.constructor.partition(":")
+    arguments = {argument: getattr(config, option) for argument, option in entry.option_by_argument.items()}
+    return getattr(import_module(module), attribute)(groups, lr=config.lr, **arguments)
 
-    def __init__(self, config: TrainConfig, named_parameters: dict[str, nn.Parameter]) -> None:
-        self.config = config
-        self.named_parameters = named_parameters
-        self.parameters: list[Tensor] = list(named_parameters.values())
-        names = {"sgd": ["momentum"] if config.momentum else [], "adamw": ["mean", "square"]}[config.optimizer]
-        # same memory layout as the parameter, because fused kernels walk both in memory order
-        self.moments = {name: [torch.zeros_like(p, requires_grad=False) for p in self.parameters] for name in names}
-        self.step_counts = [torch.zeros((), device=p.device) for p in self.parameters]
 
-    def step(self, lr: float) -> None:
-        """Take one step along the gradients that the parameters hold."""
-        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
-        if self.config.optimizer == "adamw":
-            self._step_adamw(gradients, lr)
-        else:
-            self._step_sgd(gradients, lr)
+def require_tensor(key: str, value: object) -> Tensor:
+    """Return a value of an optimizer's state; only tensors can be saved."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"cannot save an optimizer whose {key} is a {type(value).__name__}: only tensors can be saved")
+    return value
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """Return the moments of this group as PARAMETER.MOMENT."""
-        moments = self.moments | ({"steps": self.step_counts} if self.config.optimizer == "adamw" else {})
-        return {
-            f"{name}.{moment}": value
-            for moment, values in moments.items()
-            for name, value in zip(self.named_parameters, values, strict=True)
-        }
 
-    def _step_sgd(self, gradients: list[Tensor], lr: float) -> None:
-        torch._fused_sgd_(
-            self.parameters,
-            gradients,
-            self.moments.get("momentum", []),
-            lr=lr,
-            momentum=self.config.momentum,
-            weight_decay=self.config.weight_decay,
-            dampening=0.0,
-            nesterov=False,
-            maximize=False,
-            is_first_step=False,  # moments start at zero
-        )
+def restore_state_tensor(key: str, value: Tensor, parameter: nn.Parameter) -> Tensor:
+    """Return a saved tensor on the parameter's device, with its memory layout if both have the same shape.
 
-    def _step_adamw(self, gradients: list[Tensor], lr: float) -> None:
-        torch._foreach_add_(self.step_counts, 1)
-        torch._fused_adamw_(
-            self.parameters,
-            gradients,
-            self.moments["mean"],
-            self.moments["square"],
-            [],
-            self.step_counts,
-            lr=lr,
-            beta1=ADAMW_BETA1,
-            beta2=ADAMW_BETA2,
-            weight_decay=self.config.weight_decay,
-            eps=ADAMW_EPS,
-            amsgrad=False,
-            maximize=False,
-        )
+    It keeps its own dtype, which torch.optim's `load_state_dict` does not. The count of steps stays on the CPU, where
+    torch.optim has it unless it is asked for another place.
+    """
+    if key == "step":
+        return value.clone()
+    if value.shape != parameter.shape:
+        return value.to(parameter.device, copy=True)
+    return torch.empty_like(parameter, dtype=value.dtype, requires_grad=False).copy_(value)

@@ -3,7 +3,7 @@
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -69,9 +69,8 @@ class StepTimer:
             data_seconds=data,
             compute_seconds=compute,
             exchange_seconds=exchange,
-            **(self._noise_fields(table[:, 4:], draws) if draws else {}),
         )
-        return lap, losses
+        return self._add_gradient_norms(lap, table[:, 4:], draws) if draws else lap, losses
 
     def _pop_seconds(self) -> dict[str, float]:
         """Return the seconds by span name since the last call, after the device has finished its work."""
@@ -83,10 +82,10 @@ class StepTimer:
         self.spans.clear()
         return seconds
 
-    def _noise_fields(self, norms: Tensor, draws: int) -> dict[str, Any]:
-        """Return a lap's fields for the noise scale, from each worker's sums of local and total norms."""
+    def _add_gradient_norms(self, lap: Lap, norms: Tensor, draws: int) -> Lap:
+        """Return the lap with the means of each worker's sums of local and total norms, if they are finite."""
         if not norms.isfinite().all():
-            return {}
+            return lap
         micros = self.config.num_micro_batches
         shares = torch.tensor([len(rank_micro_batches(micros, rank, self.workers)) for rank in range(self.workers)])
         small, big = (
@@ -97,7 +96,7 @@ class StepTimer:
             norms[:, 0] *= (micros / shares) ** 2
             small, big = self.config.batch_size / float((1 / shares).mean()), self.config.global_batch
         local, total = (norms.mean(0) / draws).tolist()
-        return {"local_norm": local, "total_norm": total, "local_batch": small, "total_batch": big, "draws": draws}
+        return replace(lap, local_norm=local, total_norm=total, local_batch=small, total_batch=big, draws=draws)
 
 
 def elapsed_seconds(start: TimeMark, end: TimeMark) -> float:

@@ -1,6 +1,6 @@
 """Workload folder: your own photographs, one folder per class, any size, any format that Pillow reads."""
 
-import sys
+import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,10 +18,12 @@ from equipoise.images.augment import Augment
 from equipoise.images.decode import load_image
 from equipoise.images.png import PILLOW_ERRORS
 from equipoise.workloads.base import Split, Workload, select_examples, stratified_split
-from equipoise.workloads.models import model_factory
+from equipoise.workloads.models import IMAGENET_MEAN, IMAGENET_STD, model_factory
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 MAX_IN_MEMORY_BYTES = 2 << 30  # decoded size; larger folders are read while training
+
+logger = logging.getLogger(__name__)  # commands configure no handler: Python then prints warnings to stderr as they are
 
 
 def image_folder(config: TrainConfig) -> Workload:
@@ -50,8 +52,8 @@ def image_folder(config: TrainConfig) -> Workload:
         test=test,
         model=model_factory(config.model or "resnet18", num_classes=len(classes), in_channels=3, image_size=size),
         target=0.9,
-        mean=(0.485, 0.456, 0.406),  # of ImageNet, typical of photographs
-        std=(0.229, 0.224, 0.225),
+        mean=IMAGENET_MEAN,
+        std=IMAGENET_STD,
         augment=Augment(shift=size // 16, flip=True),
     )
 
@@ -71,7 +73,7 @@ class LazyImages:
             try:
                 return load_image(path, (3, self.image_size, self.image_size))
             except PILLOW_ERRORS as error:
-                print(f"cannot read {path}: {error}; using the next image instead", file=sys.stderr)  # noqa: T201
+                logger.warning("cannot read %s: %s; using the next image instead", path, error)
         raise EquipoiseError(
             "dataset-invalid", f"cannot read any of {len(self.paths)} images: all are damaged or missing"
         )
@@ -134,10 +136,10 @@ def check_headers(paths: Sequence[Path], size: int) -> tuple[NDArray[np.bool_], 
 
 
 def warn_unreadable(corrupt: Sequence[Path], total: int) -> None:
-    """Print a warning that counts and names the images left out."""
+    """Log a warning that counts and names the images left out."""
     if corrupt:
         names = ", ".join(map(str, corrupt[:5])) + (", ..." if len(corrupt) > 5 else "")
-        print(f"left out {len(corrupt)} of {total} images that cannot be read: {names}", file=sys.stderr)  # noqa: T201
+        logger.warning("left out %d of %d images that cannot be read: %s", len(corrupt), total, names)
 
 
 def require_examples_per_class(root: Path, classes: Sequence[str], labels: NDArray[np.int64]) -> None:

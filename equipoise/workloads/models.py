@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line
 
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # as published weights expect
+
 
 class LeNet(nn.Module):
     """LeNet-5 as in textbooks: two convolutions, average pooling, three dense layers; ReLU instead of sigmoid."""

@@ -1,17 +1,18 @@
-"""The option --plan of training: take workers, batch size, accumulation and learning rate from a plan.json."""
+"""The option --plan: find and check a plan.json, and apply its settings to the options of training."""
 
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from equipoise.errors import EquipoiseError
-from equipoise.planning.measurements import COUNT_COLUMN, MAX_COUNT
-from equipoise.runs.record import is_finite_number
+from equipoise.number_bounds import Count, PositiveNumber
+from equipoise.planning.document import PLAN_FILE
 from equipoise.storage.atomic import read_json
-from equipoise.storage.retry import StoreUnavailable
+from equipoise.storage.json_decoding import decode_json_value
 
 OptionsT = TypeVar("OptionsT")
+DocumentT = TypeVar("DocumentT")
 
 PLAN_OPTION_WORDS = {
     "workers": "workers",
@@ -19,6 +20,32 @@ PLAN_OPTION_WORDS = {
     "grad_accumulation": "micro-steps",
     "lr": "as the learning rate",
 }
+PLAN_REMEDY = "give the plan.json of a sweep or of jobs.plan"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOutline:
+    """Parts of plan.json that say whether it recommends a plan, and why not."""
+
+    plan: dict[str, object] | None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanSettings:
+    """Settings of a plan that training takes; it needs none of its predictions."""
+
+    workers: Count
+    batch: Count
+    global_batch: Count
+    lr: PositiveNumber | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingPlan:
+    """Part of plan.json that training takes."""
+
+    plan: PlanSettings
 
 
 def apply_plan(options: OptionsT, arguments: list[str] | None = None) -> OptionsT:
@@ -44,52 +71,41 @@ def apply_plan(options: OptionsT, arguments: list[str] | None = None) -> Options
     return replace(options, **changes)  # type: ignore[type-var] # options are dataclasses
 
 
-def read_plan_settings(path: Path) -> dict[str, Any]:
-    """Read the training settings of a plan from plan.json, or from the folder of a sweep that holds it."""
-    file = path / "plan.json" if path.is_dir() else path
+def read_plan_settings(path: Path) -> dict[str, int | float]:
+    """Read the options of training that a plan sets, by their names."""
+    plan = read_recommended_plan(path, TrainingPlan).plan
+    accumulation, remainder = divmod(plan.global_batch, plan.workers * plan.batch)
+    if remainder or not accumulation:
+        raise EquipoiseError(
+            "plan-invalid",
+            f"cannot use --plan {path}: its global batch of {plan.global_batch} is not a multiple of"
+            f" {plan.workers} workers x {plan.batch} examples",
+            PLAN_REMEDY,
+        )
+    settings: dict[str, int | float] = {
+        "workers": plan.workers,
+        "batch_size": plan.batch,
+        "grad_accumulation": accumulation,
+    }
+    return settings if plan.lr is None else settings | {"lr": plan.lr}
+
+
+def read_recommended_plan(location: Path, kind: type[DocumentT]) -> DocumentT:
+    """Read plan.json, or the one in the folder of a sweep, as a `kind`; refuse one that recommends no plan."""
+    file = location / PLAN_FILE if location.is_dir() else location
     try:
-        facts = read_json(file)
+        contents = read_json(file)
     except FileNotFoundError:
         raise EquipoiseError(
             "path-missing",
             f"no plan at {file}",
-            "give the plan.json of a sweep; a submitted job needs an absolute path that its nodes share,"
-            " because files that .rayignore names are not uploaded",
+            f"{PLAN_REMEDY}; a submitted job needs an absolute path that its nodes share, because files that .rayignore"
+            " names are not uploaded",
         ) from None
-    except StoreUnavailable:
-        raise
-    except OSError as error:
-        raise EquipoiseError("path-access", f"cannot read {file}: {error}", "give the plan.json of a sweep") from None
-    plan = facts.get("plan", ...) if isinstance(facts, dict) else ...
-    if plan is None:
-        warnings = facts.get("warnings")
-        reason = "; ".join(map(str, warnings)) if isinstance(warnings, list) else "measure more"
-        raise EquipoiseError("plan-missing", f"{file} has no plan: {reason}")
-    if not isinstance(plan, dict):
-        raise EquipoiseError(
-            "plan-missing",
-            f"cannot read {file}: it was not written by jobs.plan or jobs.sweep",
-            "give the plan.json of a sweep",
-        )
-    workers, batch, global_batch = (require_count(file, plan, name) for name in ("workers", "batch", "global_batch"))
-    lr = plan.get("lr")
-    if lr is not None and not (is_finite_number(lr) and 0 < lr < float("inf")):
-        raise EquipoiseError("plan-invalid", f"{file}: plan.lr must be a number above 0, or null, got {lr!r}")
-    accumulation, remainder = divmod(global_batch, workers * batch)
-    if remainder or not accumulation:
-        raise EquipoiseError(
-            "plan-invalid",
-            f"cannot use {file}: its global batch of {global_batch} is not a multiple of {workers} workers x {batch}"
-            " examples",
-            "give the plan.json of a sweep",
-        )
-    settings = {"workers": workers, "batch_size": batch, "grad_accumulation": accumulation}
-    return settings if lr is None else settings | {"lr": lr}
-
-
-def require_count(file: Path, plan: dict[str, Any], name: str) -> int:
-    """Return one of the plan's whole numbers; refuse anything else."""
-    value = plan.get(name)
-    if not is_finite_number(value) or value % 1 or not 1 <= value <= MAX_COUNT:
-        raise EquipoiseError("plan-invalid", f"{file}: plan.{name} must be {COUNT_COLUMN.description}, got {value!r}")
-    return int(value)
+    problem = f"cannot use --plan {location}"
+    foreign = f"{problem}: it was not written by jobs.plan or jobs.sweep"
+    outline = decode_json_value(contents, PlanOutline, code="plan-missing", problem=foreign, remedy=PLAN_REMEDY)
+    if outline.plan is None:
+        reason = "; ".join(outline.warnings) or "measure more"
+        raise EquipoiseError("plan-missing", f"{problem}: it recommends no plan: {reason}")
+    return decode_json_value(contents, kind, code="plan-invalid", problem=problem, remedy=PLAN_REMEDY)

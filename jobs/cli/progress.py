@@ -1,10 +1,9 @@
 """Progress of a training run: a bar on a terminal, elsewhere a line for each lap."""
 
-import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -13,19 +12,25 @@ from typing import Any, NamedTuple
 from tqdm import tqdm
 
 from equipoise.errors import EquipoiseError
+from equipoise.runs.record import Lap
+from equipoise.storage.json_decoding import decode_json_bytes
 from equipoise.storage.object_store import RemotePath
 from equipoise.storage.retry import without_retries
 
 JOURNAL_POLL_SECONDS = 2.0  # between two reads of a journal behind a URL
 
 
-def follow_run(journal: Path, max_examples: int, examples_seen: int = 0) -> "RunProgress":
-    """Build the progress display of a run from its lap journal, local or behind a URL."""
-    return (
-        RemoteRunProgress(journal, max_examples, examples_seen)
-        if isinstance(journal, RemotePath)
-        else RunProgress(journal, max_examples, examples_seen)
-    )
+def ignore_lap(_: Lap) -> None:
+    """Do nothing with a lap, where only the display needs it."""
+
+
+def follow_run(
+    journal: Path, max_examples: int, examples_seen: int = 0, log_lap: Callable[[Lap], None] = ignore_lap
+) -> "RunProgress":
+    """Build the progress display of a run from its lap journal, local or behind a URL; `log_lap` gets each lap too."""
+    if isinstance(journal, RemotePath):
+        return RemoteRunProgress(journal, max_examples, examples_seen, log_lap)
+    return RunProgress(journal, max_examples, examples_seen, log_lap)
 
 
 class FileOffset(NamedTuple):
@@ -38,10 +43,13 @@ class FileOffset(NamedTuple):
 class RunProgress:
     """Progress display that follows the laps which a run writes to its journal."""
 
-    def __init__(self, journal: Path, max_examples: int, examples_seen: int = 0) -> None:
+    def __init__(
+        self, journal: Path, max_examples: int, examples_seen: int = 0, log_lap: Callable[[Lap], None] = ignore_lap
+    ) -> None:
         self.journal = journal
         self.max_examples = max_examples
         self.examples_seen = examples_seen
+        self.log_lap = log_lap
         self.read_position = FileOffset(0, 0)
         self.bar: Any = tqdm(total=max_examples, unit=" examples", unit_scale=True) if sys.stderr.isatty() else None
 
@@ -56,25 +64,26 @@ class RunProgress:
     def show_new_laps(self) -> None:
         """Show the laps written since the last call."""
         for lap in self._read_new_laps():
-            self.examples_seen = lap["seen"]
-            metric = "" if lap["metric"] is None else f"  metric {lap['metric']:.4f}"
+            self.examples_seen = lap.seen
+            self.log_lap(lap)
+            metric = "" if lap.metric is None else f"  metric {lap.metric:.4f}"
             if self.bar is not None:
                 if not self.bar.n:  # the rate leaves out the cluster's start and the part before a resume
                     self.bar.reset()
-                    self.bar.initial = self.bar.n = self.examples_seen - lap["examples"]
-                self.bar.set_postfix_str(f"loss {lap['loss']:.3f}{metric}")
+                    self.bar.initial = self.bar.n = self.examples_seen - lap.examples
+                self.bar.set_postfix_str(f"loss {lap.loss:.3f}{metric}")
                 self.bar.update(self.examples_seen - self.bar.n)
             else:
-                rate = lap["examples"] / lap["seconds"]
+                rate = lap.examples / lap.seconds
                 seconds_left = max(0, self.max_examples - self.examples_seen) / rate
                 print(
-                    f"step {lap['step']:>6}  examples {self.examples_seen:>9,}  "
-                    f"{rate:>9,.0f}/s  loss {lap['loss']:.4f}{metric}"
+                    f"step {lap.step:>6}  examples {self.examples_seen:>9,}  "
+                    f"{rate:>9,.0f}/s  loss {lap.loss:.4f}{metric}"
                     f"  {seconds_left:,.0f} s left at most",
                     flush=True,
                 )
 
-    def _read_new_laps(self) -> Iterator[dict[str, Any]]:
+    def _read_new_laps(self) -> Iterator[Lap]:
         """Yield laps not yet shown.
 
         Workers that restart write the journal anew as another file, which is then read from its start.
@@ -88,24 +97,26 @@ class RunProgress:
                 if not line.endswith(b"\n"):
                     break
                 self.read_position = FileOffset(inode, file.tell())
-                if (lap := parse_journal_line(line, self.journal))["seen"] > self.examples_seen:
+                if (lap := parse_journal_line(line, self.journal)).seen > self.examples_seen:
                     yield lap
 
 
-def parse_journal_line(line: str | bytes, journal: Path) -> dict[str, Any]:
-    """Parse a line of a lap journal; refuse one that is not valid JSON."""
-    try:
-        lap: dict[str, Any] = json.loads(line)
-    except ValueError as error:
-        raise EquipoiseError("run-damaged", f"cannot read {journal}: it is not valid JSON ({error})") from None
-    return lap
+def parse_journal_line(line: bytes, journal: Path) -> Lap:
+    """Decode a line of a lap journal; refuse one that is not a lap."""
+    return decode_json_bytes(line, Lap, code="run-damaged", problem=f"cannot read {journal}")
 
 
 class RemoteRunProgress(RunProgress):
     """Progress display for a journal behind a URL, read whole every 2 s in a thread because the store may be slow."""
 
-    def __init__(self, journal: RemotePath, max_examples: int, examples_seen: int = 0) -> None:
-        super().__init__(journal, max_examples, examples_seen)
+    def __init__(
+        self,
+        journal: RemotePath,
+        max_examples: int,
+        examples_seen: int = 0,
+        log_lap: Callable[[Lap], None] = ignore_lap,
+    ) -> None:
+        super().__init__(journal, max_examples, examples_seen, log_lap)
         self.pool = ThreadPoolExecutor(1)
         self.pending_text: Future[str] | None = None
         self.next_read_at = 0.0
@@ -134,7 +145,7 @@ class RemoteRunProgress(RunProgress):
         self.store_unavailable = False
         return text
 
-    def _read_new_laps(self) -> Iterator[dict[str, Any]]:
+    def _read_new_laps(self) -> Iterator[Lap]:
         """Yield laps not yet shown from the last read that has finished, and start the next read when it is due."""
         if self.pending_text is None and time.monotonic() > self.next_read_at:
             self.pending_text = self.pool.submit(self._read_journal)
@@ -145,6 +156,6 @@ class RemoteRunProgress(RunProgress):
             None,
             time.monotonic() + JOURNAL_POLL_SECONDS,
         )
-        for line in text.splitlines():
-            if (lap := parse_journal_line(line, self.journal))["seen"] > self.examples_seen:
+        for line in text.encode().splitlines():
+            if (lap := parse_journal_line(line, self.journal)).seen > self.examples_seen:
                 yield lap

@@ -8,6 +8,7 @@ import pandas as pd
 from rich.live import Live
 from rich.table import Table
 
+from equipoise.formatting import pluralize
 from equipoise.planning.search import SettingResult
 
 
@@ -51,7 +52,7 @@ class SweepStatus:
         """Format a setting with its time to the target and its number of seeds."""
         workers = self.workers_by_batch[result.global_batch]
         time_text = f"{result.seconds:.3g} s" if result.seconds < float("inf") else "target not reached yet"
-        seeds = f"{result.num_seeds} seed{'s' * (result.num_seeds > 1)}"
+        seeds = pluralize(result.num_seeds, "seed")
         return f"{workers} x {result.global_batch // workers} at lr {result.lr:.3g}: {time_text} ({seeds})"
 
 

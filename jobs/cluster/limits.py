@@ -7,6 +7,11 @@ without nodes may get. Run this on the head after `ray start`, with the file tha
 `ray up`, or a KubeRay manifest.
 """
 
+from jobs import isolate_local_ray
+
+if __name__ == "__main__":
+    isolate_local_ray()
+
 import argparse
 import math
 import sys

@@ -20,6 +20,7 @@ from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Annotated, Any
 
+import psutil
 import tyro
 import yaml
 
@@ -27,7 +28,7 @@ from equipoise.command_line import command
 from equipoise.errors import CommandFailed, EquipoiseError
 from equipoise.formatting import pluralize
 from jobs.cluster.private_ray import ENVIRONMENT_BIN, PrivateRay, start_private_ray
-from jobs.cluster.processes import find_descendants, find_free_ports, is_raylet, read_start_time, wait_until
+from jobs.cluster.processes import find_descendants, find_free_ports, is_alive, is_raylet, wait_until
 from jobs.cluster.validate import validate_cluster_file
 from jobs.cluster.yaml_files import load_yaml_documents
 
@@ -70,8 +71,8 @@ def run_cluster(config: dict[str, Any], options: LocalClusterOptions) -> None:
     print("starting the cluster, which takes about half a minute", flush=True)
     with start_autoscaling_head(config, options.port) as private_ray:
         print(*format_usage_lines(config, options), sep="\n", flush=True)
-        printed_count = 0
-        while read_start_time(private_ray.head_pid):
+        printed_count, head = 0, psutil.Process(private_ray.head_pid)
+        while is_alive(head):
             if (count := count_worker_nodes(private_ray.head_pid)) != printed_count:
                 print(f"{pluralize(count, 'node') if count else 'no nodes'}", flush=True)
                 printed_count = count
@@ -81,7 +82,7 @@ def run_cluster(config: dict[str, Any], options: LocalClusterOptions) -> None:
 
 def count_worker_nodes(head_pid: int) -> int:
     """Return the number of nodes that run beside the head."""
-    return max(0, sum(is_raylet(Path(f"/proc/{pid}")) for pid in find_descendants(head_pid)) - 1)
+    return max(0, sum(map(is_raylet, find_descendants(head_pid))) - 1)
 
 
 def raise_keyboard_interrupt(_number: int, _: FrameType | None) -> None:

@@ -24,7 +24,6 @@ from jobs.cluster.processes import (
     find_process_tree,
     find_raylets,
     kill_processes,
-    read_start_time,
     terminate_process_groups,
     wait_until,
 )
@@ -109,8 +108,8 @@ def start_private_ray(
             with block_signals():
                 terminate_process_groups(private_ray.processes)
                 # once the head is gone, its nodes may be left without a parent
-                while pids := find_process_tree(head.pid) if head.poll() is None else find_raylets(folder):
-                    kill_processes({pid: read_start_time(pid) for pid in pids})
+                while left := find_process_tree(head.pid) if head.poll() is None else find_raylets(folder):
+                    kill_processes(left)
                     head.poll()
 
 

@@ -66,6 +66,11 @@ def autoscaler_node_types() -> list[tuple[NodeResources, int]]:
     return [(dict(group.resources), group.max_count) for group in config.node_group_configs] if config else []
 
 
+def worker_resources(threads: int, gpu: bool) -> NodeResources:
+    """Return the resources that a worker reserves: its CPUs, and a GPU if it trains on one."""
+    return {"CPU": threads, **({"GPU": 1} if gpu else {})}
+
+
 def slots_on_node(node: NodeResources, threads: int, gpu: bool) -> int:
     """Return the number of workers that a node can hold."""
     slots = int(node.get("CPU", 0)) // threads

@@ -7,6 +7,11 @@ against the clouds' own API descriptions. A file must also not open what Equipoi
 a dashboard on a public address. KubeRay manifests can be checked too.
 """
 
+from jobs import isolate_local_ray
+
+if __name__ == "__main__":
+    isolate_local_ray()
+
 import argparse
 import copy
 import json

@@ -1,20 +1,21 @@
 """Check KubeRay manifests against the published schemas, the operator's own rules and Equipoise's security rules.
 
-kuberay_schema.json has the names and types that KubeRay and Kubernetes publish: `kubectl apply` rejects a field that is
-not among them or, worse, ignores it. Rules that KubeRay's operator applies only once it has the manifest are checked
-here too.
+kuberay_schema.json has the names and types of the JSON schemas that KubeRay and Kubernetes publish: `kubectl apply`
+rejects a field that is not among them or, worse, ignores it. Rules that KubeRay's operator applies only once it has the
+manifest are checked here too.
 """
 
 import difflib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 import ray
 import yaml
+from jsonschema import Draft202012Validator, ValidationError
 
 from equipoise.type_aliases import JsonObject
 
@@ -23,17 +24,7 @@ CLUSTER_SPEC_PATHS = {"RayCluster": "spec", "RayJob": "spec.rayClusterSpec", "Ra
 MAX_NAME_LETTERS = {"RayCluster": 53, "RayJob": 47, "RayService": 47}
 """maximum length of a name; names of pods and services are built from it"""
 NAME_PATTERN = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
-QUANTITY_PATTERN = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?")
-PYTHON_TYPES_BY_KIND: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "boolean": (bool,),
-    "integer": (int,),
-    "number": (int, float),
-    "integer or string": (int, str),
-    "quantity": (int, str),
-    "list": (list,),
-    "mapping": (dict,),
-}
+YAML_TYPE_NAMES = {"object": "mapping", "array": "list"}
 
 
 def is_kubernetes_manifest(documents: list[Any]) -> bool:
@@ -48,9 +39,16 @@ def validate_manifests(documents: list[Any]) -> list[str]:
 
 @cache
 def load_kuberay_schema() -> JsonObject:
-    """Load the fields that KubeRay and Kubernetes publish for each supported kind of manifest."""
+    """Load the JSON schemas that KubeRay and Kubernetes publish for each supported kind of manifest."""
     schema: JsonObject = json.loads((files("jobs.cluster") / "kuberay_schema.json").read_text(encoding="utf-8"))
     return schema
+
+
+@cache
+def build_validator(kind: str) -> Draft202012Validator:
+    """Build the validator of a kind of manifest."""
+    schema = load_kuberay_schema()
+    return Draft202012Validator(schema["kinds"][kind] | {"$defs": schema["$defs"]})
 
 
 def validate_manifest(manifest: Any) -> list[str]:
@@ -63,69 +61,66 @@ def validate_manifest(manifest: Any) -> list[str]:
     )
     if kind not in kinds:
         return [f"{kind} is not supported here: choose one of {', '.join(kinds)}"]
-    if problems := [*check_schema(manifest, kinds[kind], manifest["kind"])]:
+    if problems := [*check_schema(manifest, kind)]:
         return problems
     if manifest["kind"] not in CLUSTER_SPEC_PATHS:
         return []
     return [*check_operator_rules(manifest), *check_security(manifest), *check_serve_config(manifest)]
 
 
-def check_schema(value: Any, schema: Any, path: str) -> Iterator[str]:
+def check_schema(manifest: JsonObject, kind: str) -> Iterator[str]:
     """Report unknown fields, values of a wrong type and missing fields, at any depth."""
-    if isinstance(schema, int):
-        schema = load_kuberay_schema()["shapes"][schema]
-    if schema == "any":
-        return
-    kind = (
-        schema
-        if isinstance(schema, str)
-        else "any"
-        if "one of" in schema
-        else "list"
-        if "each" in schema
-        else "mapping"
-    )
-    if not matches_kind(value, kind):
-        yield f"{path}: {value!r} is not of type {kind}{suggest_correction(value, kind)}"
-    elif kind == "any" and value not in schema["one of"]:
-        yield f"{path}: {value!r} is not one of {', '.join(map(repr, schema['one of']))}"
-    elif kind == "list":
-        for index, item in enumerate(value):
-            yield from check_schema(item, schema["each"], f"{path}[{index}]")
-    elif kind == "mapping":
-        yield from check_mapping_fields(value, schema, path)
+    given = drop_null_fields(manifest)
+    problems = (describe_schema_error(error, given) for error in build_validator(kind).iter_errors(given))
+    yield from dict.fromkeys(problem for sentences in problems for problem in sentences)
 
 
-def matches_kind(value: Any, kind: str) -> bool:
-    """Return whether a value, as YAML parsed it, is of a type of the schema."""
-    if kind == "quantity" and not QUANTITY_PATTERN.fullmatch(str(value)):
-        return False
-    return kind == "any" or (
-        isinstance(value, PYTHON_TYPES_BY_KIND[kind]) and isinstance(value, bool) <= (kind == "boolean")
-    )
+def drop_null_fields(value: Any) -> Any:
+    """Return a value without the fields that are null, at any depth: Kubernetes takes them as not given."""
+    if isinstance(value, dict):
+        return {name: drop_null_fields(item) for name, item in value.items() if item is not None}
+    return [drop_null_fields(item) for item in value] if isinstance(value, list) else value
 
 
-def suggest_correction(value: Any, kind: str) -> str:
+def describe_schema_error(error: ValidationError, manifest: JsonObject) -> list[str]:
+    """Return one sentence for each problem behind an error of the schema, with the path of its field."""
+    path, value, expected = format_field_path(manifest, error.absolute_path), error.instance, error.validator_value
+    if error.validator == "required":
+        return [f"{path}.{name} is missing" for name in expected if name not in value]
+    if error.validator == "additionalProperties":
+        known = error.schema["properties"]
+        return [f"{path}.{name}: {suggest_field(name, known)}" for name in value if name not in known]
+    if error.validator == "enum":
+        return [f"{path}: {value!r} is not one of {', '.join(map(repr, expected))}"]
+    type_name = error.schema.get("title") or describe_types(expected)
+    return [f"{path}: {value!r} is not of type {type_name}{suggest_correction(value, type_name)}"]
+
+
+def describe_types(types: str | list[str]) -> str:
+    """Return the types that a schema allows in the words of YAML."""
+    return " or ".join(YAML_TYPE_NAMES.get(name, name) for name in ([types] if isinstance(types, str) else types))
+
+
+def format_field_path(manifest: JsonObject, keys: Iterable[str | int]) -> str:
+    """Return the path of a field as in `RayCluster.spec.workerGroupSpecs[0]`."""
+    path, value = manifest["kind"], manifest
+    for key in keys:
+        path += f"[{key}]" if isinstance(value, list) else f".{key}"
+        value = value[key]  # type: ignore[index]
+    return path
+
+
+def suggest_field(name: Any, known: Iterable[str]) -> str:
+    """Return that there is no field of a name, with the most similar one that there is."""
+    matches = difflib.get_close_matches(str(name), known, 1)
+    return f"there is no such field{f'; did you mean {matches[0]}?' if matches else ''}"
+
+
+def suggest_correction(value: Any, type_name: str) -> str:
     """Return the end of an error message that says what to write instead; empty where that is unknown."""
-    if kind in ("string", "quantity") and isinstance(value, bool | int | float):  # YAML parsed a string as this
+    if type_name in ("string", "quantity") and isinstance(value, bool | int | float):  # YAML parsed a string as this
         return f": write {json.dumps(str(value).lower() if isinstance(value, bool) else str(value))}"
-    return ", such as 500m, 2 or 8Gi" if kind == "quantity" else ""
-
-
-def check_mapping_fields(value: JsonObject, schema: JsonObject, path: str) -> Iterator[str]:
-    """Report missing and unknown fields of a mapping, and the problems of its values."""
-    for name in schema.get("required", []):
-        if value.get(name) is None:
-            yield f"{path}.{name} is missing"
-    for name, item in value.items():
-        if item is None:  # the same as a missing field
-            continue
-        if "values" in schema or name in schema["fields"]:
-            item_schema = schema["values"] if "values" in schema else schema["fields"][name]
-            yield from check_schema(item, item_schema, f"{path}.{name}")
-        else:
-            matches = difflib.get_close_matches(str(name), schema["fields"], 1)
-            yield f"{path}.{name}: there is no such field{f'; did you mean {matches[0]}?' if matches else ''}"
+    return ", such as 500m, 2 or 8Gi" if type_name == "quantity" else ""
 
 
 def find_cluster_spec(manifest: JsonObject) -> tuple[str, JsonObject | None]:

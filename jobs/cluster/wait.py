@@ -4,7 +4,7 @@ import time
 
 from ray.util.placement_group import placement_group, remove_placement_group
 
-from jobs.cluster.resources import format_slots, free_slots, max_slots, total_slots
+from jobs.cluster.resources import format_slots, free_slots, max_slots, total_slots, worker_resources
 
 SLOT_POLL_SECONDS, LOST_WORKERS_CHECK_SECONDS, REPEAT_MESSAGE_SECONDS = 1.0, 5.0, 60.0
 SLOT_RELEASE_SECONDS = 5.0
@@ -51,8 +51,7 @@ def wait_for_slots(workers: int, threads: int, gpu: bool) -> None:
     """
     if slots_are_free(workers, threads, gpu):
         return
-    bundle = {"CPU": threads, **({"GPU": 1} if gpu else {})}
-    group = placement_group([bundle] * workers)  # all or none, like the workers
+    group = placement_group([worker_resources(threads, gpu)] * workers)  # all or none, like the workers
     print_throttled, started_at = ThrottledPrinter(), time.monotonic()
     try:
         while not group.wait(SLOT_POLL_SECONDS):

@@ -7,21 +7,28 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from dashboards.demo_report import (
     EMPTY_STORY_JSON,
     describe_answers,
     describe_confirmation,
     describe_fine_tuning,
-    describe_planned,
+    describe_plan,
     describe_recovery,
     describe_verdict,
 )
 from dashboards.page import write_page
 from dashboards.reports import drift_page
 from equipoise.bundle.bundle import load_bundle
+from equipoise.bundle.manifest import MANIFEST_FILE, Manifest
+from equipoise.drift.diagnosis.verdict import ChartHistory, StreamVerdict
+from equipoise.drift.monitor.entries import DriftEvent
 from equipoise.errors import CommandFailed
 from equipoise.images.thumbnails import MAX_THUMBNAILS_PER_ROW, make_thumbnail, reference_thumbnails
-from equipoise.storage.atomic import read_json, write_json
+from equipoise.planning.confirmation import CONFIRMATION_FILE, Confirmation
+from equipoise.planning.document import PLAN_FILE, PlanDocument
+from equipoise.storage.atomic import write_json
 from equipoise.workloads.vending.renderer import Scene
 from jobs.cluster.private_ray import ENVIRONMENT_BIN, PrivateRay
 from jobs.cluster.processes import wait_until
@@ -75,31 +82,26 @@ class DemoState:
         """Return the recorded accuracy of the answers to one set of images."""
         return float(self.story["sent"][name]["accuracy"])
 
-    def wait_for_verdict(self, state: str) -> dict[str, Any]:
+    def wait_for_verdict(self, state: str) -> StreamVerdict:
         """Wait up to 60 s for a verdict of this state that covers all requests sent, and return it."""
 
-        def expected_verdict() -> dict[str, Any] | None:
-            verdict: dict[str, Any] = self.clients.request_service("GET", "/drift")
-            is_complete = verdict["images"] >= self.clients.answers_by_version[verdict["version"]]
-            return verdict if verdict["state"] == state and is_complete else None
+        def expected_verdict() -> StreamVerdict | None:
+            verdict = StreamVerdict.from_json(self.clients.request_service("GET", "/drift"))
+            is_complete = verdict.images >= self.clients.answers_by_version[str(verdict.version)]
+            return verdict if verdict.state == state and is_complete else None
 
-        verdict: dict[str, Any] = wait_until(expected_verdict, 60, f"a verdict of {state}")
+        verdict: StreamVerdict = wait_until(expected_verdict, 60, f"a verdict of {state}")
         return verdict
-
-    def read_record(self, *path_parts: str) -> dict[str, Any]:
-        """Read a JSON record below the demo's folder."""
-        record: dict[str, Any] = read_json(self.out.joinpath(*path_parts))
-        return record
 
 
 def sweep_and_confirm(state: DemoState) -> list[str]:
     """Sweep for workers, batch size and learning rate, and confirm the plan with a run."""
     state.run_job("sweep", *SWEEP_ARGUMENTS, "--out", state.out / "sweep", ok_statuses=(0, 1))
-    document = state.read_record("sweep", "plan.json")
-    if document["plan"] is None:
-        raise CommandFailed(f"the sweep found no plan: {'; '.join(document['warnings'])}")
-    confirmation = state.read_record("sweep", "confirm.json")
-    return [describe_planned(document), f"why: {document['plan']['why']}", describe_confirmation(confirmation)]
+    document = PlanDocument.read(state.out / "sweep" / PLAN_FILE)
+    if document.plan is None:
+        raise CommandFailed(f"the sweep found no plan: {'; '.join(document.warnings)}")
+    confirmation = Confirmation.read(state.out / "sweep" / CONFIRMATION_FILE)
+    return [describe_plan(document.plan), f"why: {document.plan.why}", describe_confirmation(confirmation)]
 
 
 def fine_tune_and_publish(state: DemoState) -> list[str]:
@@ -108,11 +110,7 @@ def fine_tune_and_publish(state: DemoState) -> list[str]:
     state.run_job("train-source", *SOURCE_ARGUMENTS, "--out", source)
     state.run_job("train-vending", *VENDING_ARGUMENTS, "--init-from", source, "--out", run)
     state.run_job("publish", "--run", run, "--out", bundle, "--no-native")
-    return [
-        describe_fine_tuning(
-            state.read_record("vending", "record.json"), state.read_record("bundles", "vending", "bundle.json")
-        )
-    ]
+    return [describe_fine_tuning(Manifest.read(bundle / MANIFEST_FILE))]
 
 
 def start_service(state: DemoState) -> list[str]:
@@ -136,7 +134,7 @@ def start_service(state: DemoState) -> list[str]:
     state.send_images("clean")
     verdict = state.wait_for_verdict("ok")
     return [
-        f"{describe_answers(state.story['sent']['clean'])}; the verdict is {verdict['state']}",
+        f"{describe_answers(state.story['sent']['clean'])}; the verdict is {verdict.state}",
         f"http://127.0.0.1:{port}/ shows requests and drift while the demo runs",
     ]
 
@@ -146,19 +144,19 @@ def change_light(state: DemoState) -> list[str]:
     state.send_images("drift", EVENING_SCENE)
     verdict = state.wait_for_verdict("drift")
     save_verdict(state, verdict)
-    return [f"{describe_answers(state.story['sent']['drift'])}; {describe_verdict(verdict)}", f"why: {verdict['why']}"]
+    return [f"{describe_answers(state.story['sent']['drift'])}; {describe_verdict(verdict)}", f"why: {verdict.why}"]
 
 
-def save_verdict(state: DemoState, verdict: dict[str, Any]) -> None:
+def save_verdict(state: DemoState, verdict: StreamVerdict) -> None:
     """Write the verdict and its page to the folder drift/."""
     model, clients = load_bundle(str(state.out / "bundles" / "vending")), state.clients
     moved = [
-        (make_thumbnail(clients.request_service("GET", f"/capture/{capture['id']}")), capture["label"])
+        (make_thumbnail(clients.request_service("GET", f"/capture/{capture.id}")), capture.label)
         for capture in clients.list_drift_captures(MAX_THUMBNAILS_PER_ROW)
     ]
-    write_json(state.out / "drift" / "verdict.json", verdict)
-    chart_history = clients.request_service("GET", "/drift/charts")
-    events = clients.request_service("GET", "/drift/history")["events"]
+    write_json(state.out / "drift" / "verdict.json", verdict.to_json())
+    chart_history = msgspec.convert(clients.request_service("GET", "/drift/charts"), type=ChartHistory)
+    events = [DriftEvent.from_json(event) for event in clients.request_service("GET", "/drift/history")["events"]]
     reference_images = reference_thumbnails(model.load_reference_arrays(), model.classes)
     page = drift_page(verdict, moved, reference_images, chart_history, events)
     write_page(page, state.out / "drift" / "drift.html")

@@ -15,8 +15,10 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
+from equipoise.captures.capture import CaptureMetadata
 from equipoise.errors import EquipoiseError
 from equipoise.images.png import encode_png
+from equipoise.storage.json_decoding import decode_json_value
 from equipoise.workloads.vending.products import MACHINE_PRODUCTS
 from equipoise.workloads.vending.renderer import Scene, render_images
 
@@ -94,17 +96,22 @@ class SimulatedClients:
         self.label_by_pixels |= {image.numpy().tobytes(): name for image, name in zip(images, names, strict=True)}
         return images, names
 
-    def list_drift_captures(self, max_captures: int) -> list[dict[str, Any]]:
+    def list_drift_captures(self, max_captures: int) -> list[CaptureMetadata]:
         """List requests that the service captured during the drift, the most useful to label first."""
-        return list(self.request_service("GET", f"/capture?pool=drift&limit={max_captures}")["captures"])
+        return decode_json_value(
+            self.request_service("GET", f"/capture?pool=drift&limit={max_captures}")["captures"],
+            list[CaptureMetadata],
+            code="service-unavailable",
+            problem="cannot read the captures that the service lists",
+        )
 
     def label_captures(self, max_captures: int) -> int:
         """Give captured images their true labels and return the number labelled."""
         captures = self.list_drift_captures(max_captures)
         for capture in captures:
-            pixels = np.asarray(Image.open(io.BytesIO(self.request_service("GET", f"/capture/{capture['id']}"))))
+            pixels = np.asarray(Image.open(io.BytesIO(self.request_service("GET", f"/capture/{capture.id}"))))
             name = self.label_by_pixels[pixels.transpose(2, 0, 1).copy().tobytes()]
-            self.request_service("POST", f"/capture/{capture['id']}/label", json.dumps({"label": name}).encode())
+            self.request_service("POST", f"/capture/{capture.id}/label", json.dumps({"label": name}).encode())
         return len(captures)
 
     @contextmanager

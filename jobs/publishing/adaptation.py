@@ -24,15 +24,16 @@ from equipoise.drift.adaptation.workload import (
     load_images,
     load_labelled_images,
 )
+from equipoise.drift.diagnosis.verdict import Verdict
 from equipoise.drift.reference.profile import ReferenceProfile, profile_from_arrays
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import format_number
 from equipoise.hardware import describe_hardware
+from equipoise.planning.document import PlanDocument
 from equipoise.runs.record import Record
 from equipoise.storage.atomic import write_json
 from equipoise.training.finetune import find_classifier_layer, initialize_from_pretrained, load_from_run_or_bundle
 from equipoise.workloads import load_workload
-from jobs.publishing.drift_verdict import Verdict
 from jobs.ray_train.run import train_on_cluster
 
 VALIDATION_SHARE = 0.3  # of the labelled images, held out from training to judge the model
@@ -53,17 +54,12 @@ def build_recipe(model: Bundle, verdict: Verdict, data: str | None) -> Adaptatio
 
 def training_history(model: Bundle) -> tuple[TrainConfig, DriftCondition]:
     """Return the config that the model was first trained with, and the condition it has been adapted to since."""
+    remedy = model.manifest.remedy
     try:
-        before = DriftCondition.from_json(model.manifest["remedy"]) if "remedy" in model.manifest else DriftCondition()
-        _ = [change.corruption for change in before.changes]  # refuses unknown corruptions
-        return TrainConfig(**model.manifest["config"]), before
-    except (KeyError, TypeError, ValueError) as error:
-        raise EquipoiseError(
-            "bundle-invalid",
-            f"cannot adapt {model.folder}: its manifest does not say how the model was trained, or is of another"
-            f" version ({error!r})",
-            "publish it again",
-        ) from None
+        before = DriftCondition() if remedy is None else DriftCondition.from_json(remedy)
+        return model.manifest.decode_config(), before
+    except EquipoiseError as error:
+        raise error.within(f"cannot adapt {model.folder}") from None
 
 
 def label_shift_by_class(model: Bundle, verdict: Verdict) -> dict[str, float]:
@@ -75,7 +71,7 @@ def label_shift_by_class(model: Bundle, verdict: Verdict) -> dict[str, float]:
 def load_profile(model: Bundle) -> ReferenceProfile:
     """Load the reference profile of a bundle."""
     _, features = model.run_engine(torch.zeros(1, *model.shape, dtype=torch.uint8))
-    return profile_from_arrays(model.load_reference_arrays(), len(model.classes), features.shape[1])
+    return profile_from_arrays(model.load_reference_arrays(), model.classes, features.shape[1])
 
 
 def count_labels(capture: str | None, model: Bundle, verdict: Verdict) -> int:
@@ -83,7 +79,7 @@ def count_labels(capture: str | None, model: Bundle, verdict: Verdict) -> int:
     if capture is None:
         return 0
     captures = CaptureStore(capture).list_captures(limit=None)
-    return sum(row["label_given"] in model.classes and row["at"] >= verdict.onset_seconds for row in captures)
+    return sum(row.label_given in model.classes and row.at >= verdict.onset_seconds for row in captures)
 
 
 def describe_condition(condition: DriftCondition, label_count: int) -> str:
@@ -112,7 +108,7 @@ def prepare_recipe(
         )
         count = sum(count_by_class.values())
         recipe = replace(recipe, train=count - round(VALIDATION_SHARE * count))
-    base = load_base_workload(recipe, model.manifest["config"])
+    base = load_base_workload(recipe, model.manifest.decode_config())
     images, labels = load_labelled_images(work_folder / LABELLED_FOLDER, base)
     if len(labels) >= MIN_DRIFTED_IMAGES and recipe.drift.changes:
         clean_images = apply_corruptions(load_images(base.validation), recipe.before.changes)
@@ -145,10 +141,10 @@ def train_adapted_model(model: Bundle, recipe: AdaptationRecipe, work_folder: Pa
 
 def build_adaptation_config(model: Bundle, work_folder: Path, epochs: int, workers: int) -> TrainConfig:
     """Build the config of the fine-tuning, with the plan's batch size if the model was trained by a plan."""
-    options = {name: value for name, value in model.manifest["config"].items() if name != "grad_accumulation"}
-    first_config = TrainConfig(**options)
+    first_config = model.manifest.decode_config()
     config = replace(
         first_config,
+        grad_accumulation=1,
         workload=ADAPTED_WORKLOAD,
         data=str(work_folder),
         init_from=str(model.folder.absolute()),
@@ -165,12 +161,6 @@ def build_adaptation_config(model: Bundle, work_folder: Path, epochs: int, worke
 
 def planned_batch_size(model: Bundle, otherwise: int) -> int:
     """Return the batch size of the plan that a model was trained by, or `otherwise` without a plan."""
-    batch = ((model.manifest.get("plan") or {}).get("plan") or {}).get("batch", otherwise)
-    try:
-        return int(batch)
-    except ValueError:
-        raise EquipoiseError(
-            "bundle-invalid",
-            f"cannot adapt {model.folder}: the batch size of its plan is {batch!r}",
-            "publish it again",
-        ) from None
+    document = model.manifest.plan
+    plan = PlanDocument.from_json(document, f"cannot adapt {model.folder} by its plan").plan if document else None
+    return plan.batch if plan else otherwise

@@ -3,15 +3,13 @@
 import json
 from http.client import HTTPException
 from pathlib import Path
-from typing import Literal
 from urllib.error import HTTPError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
-
 from equipoise.bundle.bundle import Bundle
 from equipoise.drift.corruptions import CAUSE_NAMES, all_corruptions
+from equipoise.drift.diagnosis.verdict import Verdict, parse_verdict
 from equipoise.errors import EquipoiseError
 from equipoise.storage.atomic import read_json
 from equipoise.storage.location import reject_credentials
@@ -20,43 +18,10 @@ SERVICE_TIMEOUT_SECONDS = 20.0
 MAX_REPLY_BYTES = 1 << 24
 
 
-class Effect(BaseModel):
-    """Cause of a drift with its detail and size."""
-
-    model_config = ConfigDict(allow_inf_nan=False)
-
-    cause: str
-    detail: str
-    value: float
-
-
-class Onset(BaseModel):
-    """Time at which a drift began."""
-
-    at: AwareDatetime
-
-
-class Verdict(BaseModel):
-    """The parts of a verdict that an adaptation needs; other keys are ignored."""
-
-    state: Literal["ok", "drift", "unknown"]
-    why: str = ""
-    cause: str | None = None
-    effects: list[Effect] = Field(default_factory=list)
-    classes: dict[str, NonNegativeInt] = Field(default_factory=dict)
-    since: Onset | None = None
-    model: str | None = None
-    version: str | None = None
-
-    @property
-    def onset_seconds(self) -> float:
-        """Seconds since 1970 at which the drift began; 0 if the verdict does not say."""
-        return self.since.at.timestamp() if self.since else 0.0
-
-
 def read_verdict(path: Path) -> Verdict:
     """Read a verdict from a JSON file."""
-    return parse_verdict(read_json(path), f"--verdict {path}")
+    origin = f"--verdict {path}"
+    return require_known_cause(parse_verdict(read_json(path), f"cannot use {origin}: it is not a verdict"), origin)
 
 
 def fetch_verdict(service_url: str, key_file: Path | None, bundle: Bundle) -> Verdict:
@@ -86,7 +51,7 @@ def fetch_verdict(service_url: str, key_file: Path | None, bundle: Bundle) -> Ve
             f"cannot get a verdict from {address}: {error}",
             "check that it is the URL of the service",
         ) from None
-    return parse_verdict(document, address)
+    return require_known_cause(parse_verdict(document, f"cannot use {address}: it is not a verdict"), address)
 
 
 def read_api_key(key_file: Path) -> str:
@@ -111,18 +76,8 @@ def read_error_message(error: HTTPError) -> str:
         return str(error.reason)
 
 
-def parse_verdict(document: object, origin: str) -> Verdict:
-    """Validate a JSON document as a verdict; `origin` names its source in errors."""
-    try:
-        verdict = Verdict.model_validate(document)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"])) or "document"
-        raise EquipoiseError(
-            "verdict-invalid",
-            f"cannot use {origin}: it is not a verdict ({key}: {first['msg']})",
-            "give a reply of /drift, or the output of jobs.check --json",
-        ) from None
+def require_known_cause(verdict: Verdict, origin: str) -> Verdict:
+    """Return the verdict; refuse a drift whose cause this version does not know."""
     if verdict.state == "drift" and verdict.cause not in CAUSE_NAMES:
         raise EquipoiseError(
             "verdict-invalid",

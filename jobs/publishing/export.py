@@ -12,8 +12,9 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from equipoise.bundle.engines import ONNX_FILE, PROGRAM_FILE, WEIGHTS_FILE, Engine, InferenceModule
+from equipoise.bundle.engines import Engine, InferenceModule
 from equipoise.bundle.graph import collect_weights, export_model, serialize_graph
+from equipoise.bundle.manifest import ONNX_FILE, PROGRAM_FILE, WEIGHTS_FILE
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line
 from equipoise.storage.atomic import write_json

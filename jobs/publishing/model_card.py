@@ -1,32 +1,35 @@
 """Model card of a bundle: data, evaluation, training, inference and limits, as Markdown for people."""
 
-from typing import Any
+from equipoise.bundle.manifest import Manifest
+from equipoise.config import TrainConfig
+from equipoise.drift.adaptation.workload import DriftCondition
+from equipoise.formatting import format_number, pluralize
+from equipoise.planning.document import PlanEntry
+from equipoise.type_aliases import JsonObject
 
-from equipoise.formatting import format_number
 
-
-def render_model_card(manifest: dict[str, Any]) -> str:
-    """Render the model card of a bundle as Markdown."""
-    metrics, config, shape = manifest["metrics"], manifest["config"], manifest["input"]
-    classes = [f"| {name} | {share:.1%} |" for name, share in metrics["by_class"].items()]
+def render_model_card(manifest: Manifest, plan: PlanEntry | None) -> str:
+    """Render the model card of a bundle, which was trained by a plan or without one, as Markdown."""
+    metrics, config, shape = manifest.metrics, manifest.decode_config(), manifest.input
+    classes = [f"| {name} | {share:.1%} |" for name, share in metrics.by_class.items()]
     return "\n".join(
         [
-            f"# {manifest['name']}",
+            f"# {manifest.name}",
             "",
-            f"Classifies images of {shape['width']}x{shape['height']} pixels into {len(manifest['classes'])} classes, "
-            f"{shape['channels']} channel{'s' * (shape['channels'] != 1)}.",
+            f"Classifies images of {shape.width}x{shape.height} pixels into {len(manifest.classes)} classes, "
+            f"{pluralize(shape.channels, 'channel')}.",
             "",
             "## Data",
             "",
-            f"Workload `{manifest['workload']}`: {format_split_sizes(manifest['examples'])} "
+            f"Workload `{manifest.workload}`: {format_split_sizes(manifest.examples)} "
             "examples. The figures below are from the test split, "
             "which neither training nor calibration has used.",
             "",
             "## Evaluation",
             "",
-            f"Accuracy {metrics['accuracy']:.1%}. Scores are calibrated: logits are divided by the temperature "
-            f"{metrics['temperature']:.2f} before softmax. The expected calibration error is "
-            f"{metrics['calibrated_error']:.1%}; without the temperature it is {metrics['calibration_error']:.1%}.",
+            f"Accuracy {metrics.accuracy:.1%}. Scores are calibrated: logits are divided by the temperature "
+            f"{metrics.temperature:.2f} before softmax. The expected calibration error is "
+            f"{metrics.calibrated_error:.1%}; without the temperature it is {metrics.calibration_error:.1%}.",
             "",
             "| class | accuracy |",
             "|---|--:|",
@@ -34,19 +37,19 @@ def render_model_card(manifest: dict[str, Any]) -> str:
             "",
             "## Training",
             "",
-            f"Model {config['model'] or 'of the workload'} with {manifest['parameters']:,} parameters, "
-            f"{config['workers']} x {config['batch_size']} x "
-            f"{config['grad_accumulation']} examples per step (workers x batch size x accumulation), learning "
-            f"rate {config['lr']:g}, seed {config['seed']}, "
-            f"{manifest['seen']:,} examples seen ({format_end_reason(manifest)}){format_initialization(config)}. "
-            f"Published {manifest['published']}.",
-            format_plan_reason(manifest.get("plan")),
-            *format_adaptation(manifest.get("remedy")),
+            f"Model {config.model or 'of the workload'} with {manifest.parameters:,} parameters, "
+            f"{config.workers} x {config.batch_size} x "
+            f"{config.grad_accumulation} examples per step (workers x batch size x accumulation), learning "
+            f"rate {config.lr:g}, seed {config.seed}, "
+            f"{manifest.seen:,} examples seen ({format_end_reason(manifest)}){format_initialization(config)}. "
+            f"Published {manifest.published}.",
+            format_plan_reason(plan),
+            *format_adaptation(manifest.remedy),
             "",
             "## Inference",
             "",
-            f"The engine is {manifest['engine']['name']}: {manifest['engine']['why']}. "
-            f"Measured on {manifest['machine']['processor']}.",
+            f"The engine is {manifest.engine.name}: {manifest.engine.why}. "
+            f"Measured on {manifest.machine.processor}.",
             "",
             "## Limits",
             "",
@@ -63,30 +66,30 @@ def format_split_sizes(examples: dict[str, int]) -> str:
     return ", ".join(f"{count:,} {part}" for part, count in examples.items())
 
 
-def format_end_reason(manifest: dict[str, Any]) -> str:
+def format_end_reason(manifest: Manifest) -> str:
     """Describe whether the run reached its target metric."""
-    reached = manifest["status"] == "reached_target"
-    return f"its target of {manifest['target']:g} on validation {'reached' if reached else 'not reached'}"
+    reached = manifest.status == "reached_target"
+    return f"its target of {manifest.target:g} on validation {'reached' if reached else 'not reached'}"
 
 
-def format_initialization(config: dict[str, Any]) -> str:
+def format_initialization(config: TrainConfig) -> str:
     """Describe the weights that training started from; an empty string if they were random."""
-    if not config["init_from"]:
+    if not config.init_from:
         return ""
-    frozen = f", the lowest {config['freeze_stages']} stages frozen" if config["freeze_stages"] else ""
-    return f", started from {config['init_from'].rstrip('/').rpartition('/')[2]}{frozen}"
+    frozen = f", the lowest {config.freeze_stages} stages frozen" if config.freeze_stages else ""
+    return f", started from {config.init_from.rstrip('/').rpartition('/')[2]}{frozen}"
 
 
-def format_plan_reason(plan_document: dict[str, Any] | None) -> str:
+def format_plan_reason(plan: PlanEntry | None) -> str:
     """Describe why the plan chose these settings, or that there was no plan."""
-    chosen = (plan_document or {}).get("plan")
-    return f"The plan: {chosen['why']}" if chosen else "It was trained without a plan."
+    return f"The plan: {plan.why}" if plan else "It was trained without a plan."
 
 
-def format_adaptation(recipe: dict[str, Any] | None) -> list[str]:
+def format_adaptation(remedy: JsonObject | None) -> list[str]:
     """Describe the drift that the model was adapted to, as lines; none if it was not adapted."""
-    if not recipe:
+    if remedy is None:
         return []
-    changes = [f"{row['cause']} {row['detail']} {format_number(row['value'])}" for row in recipe["changes"]]
-    changes += [f"{name} {weight:.2g} times as often" for name, weight in (recipe["weights"] or {}).items()]
+    condition = DriftCondition.from_json(remedy)
+    changes = [f"{change.cause} {change.detail} {format_number(change.value)}" for change in condition.changes]
+    changes += [f"{name} {weight:.2g} times as often" for name, weight in (condition.weights or {}).items()]
     return ["", f"Adapted to a drift of its requests: {', '.join(changes)}."]

@@ -22,7 +22,7 @@ MIN_RECOVERED_SHARE = 0.5  # of the accuracy lost to the drift, that must come b
 
 def passes_gate(old_bundle: Bundle, new_bundle: Bundle, recipe: AdaptationRecipe, work_folder: Path) -> bool:
     """Return whether the new model is better where the old one fails and no worse elsewhere; print both accuracies."""
-    base = load_base_workload(recipe, old_bundle.manifest["config"])
+    base = load_base_workload(recipe, old_bundle.manifest.decode_config())
     images, labels = load_labelled_images(work_folder / LABELLED_FOLDER, base)
     clean = {"clean": apply_condition(base.test, recipe.before)}
     if recipe.before != DriftCondition():

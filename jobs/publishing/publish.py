@@ -4,7 +4,7 @@ import platform
 import re
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
@@ -13,27 +13,40 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from equipoise.bundle.engine_benchmark import EngineResult, benchmark_engines, select_engine
+from equipoise.bundle.engine_benchmark import benchmark_engines, select_engine
 from equipoise.bundle.engines import ENGINES, Engine, InferenceModule
-from equipoise.bundle.evaluation import Evaluation, confusion_matrix, evaluate_predictions, fit_temperature
-from equipoise.bundle.manifest import MANIFEST_FILE, MODEL_CARD_FILE, REFERENCE_FILE, write_manifest
-from equipoise.config import TrainConfig
+from equipoise.bundle.evaluation import Evaluation, evaluate_predictions, fit_temperature
+from equipoise.bundle.manifest import (
+    MANIFEST_FILE,
+    MODEL_CARD_FILE,
+    REFERENCE_FILE,
+    EngineEntry,
+    EngineResult,
+    InputSpec,
+    Manifest,
+    Preprocessing,
+    write_manifest,
+)
+from equipoise.drift.adaptation.workload import AdaptationRecipe
 from equipoise.drift.profiling.build_profile import LabelledOutputs, build_profile_arrays
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import last_error_line
 from equipoise.hardware import describe_hardware
+from equipoise.planning.document import PlanDocument
 from equipoise.runs.folder import read_record
 from equipoise.runs.record import Record
-from equipoise.storage.atomic import atomic_folder, open_local_copy, read_json
+from equipoise.runs.run_end import find_kept_lap
+from equipoise.spacing import evenly_spaced_indices
+from equipoise.storage.atomic import atomic_folder, open_local_copy
 from equipoise.storage.retry import StoreUnavailable
 from equipoise.training.finetune import find_classifier_layer
 from equipoise.workloads import Split, Workload, load_workload
 from jobs.cli.paths import validate_locations
+from jobs.cli.plan_options import read_recommended_plan
 from jobs.publishing.export import compile_aotinductor, export_programs
 from jobs.publishing.model_card import render_model_card
 
@@ -41,6 +54,8 @@ MAX_COMPARED_IMAGES = 1000  # images of the test split on which engines are time
 MAX_PROFILE_IMAGES = 20_000  # images of the reference that the drift profile is built from
 MAX_REFERENCE_IMAGES = 200  # images of the reference kept in the bundle, to be shown on pages
 HELD_OUT_SPLITS = ("validation", "reference", "test")
+PACKAGES = ("equipoise", "torch", "torchvision", "onnxruntime", "numpy")  # whose versions the manifest names
+PHOTOGRAPH_STEPS = "upright by EXIF, center square, bilinear to the input's size, RGB or grayscale by its channels"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +92,8 @@ class Published:
     """accuracy on the test split"""
 
 
-def publish_bundle(request: PublishRequest, extra_manifest: dict[str, Any] | None = None) -> Published:
-    """Publish a run as a bundle; `extra_manifest` adds keys to its bundle.json."""
+def publish_bundle(request: PublishRequest, recipe: AdaptationRecipe | None = None) -> Published:
+    """Publish a run as a bundle; `recipe` is the adaptation to a drift that the run is the result of, if it is."""
     if request.name is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", request.name):
         raise EquipoiseError(
             "option-format",
@@ -87,7 +102,7 @@ def publish_bundle(request: PublishRequest, extra_manifest: dict[str, Any] | Non
         )
     validate_locations(request.run, request.plan, request.out)
     record = load_publishable_record(request.run)
-    plan = load_plan_document(request.plan)
+    plan = read_recommended_plan(request.plan, PlanDocument) if request.plan else None
     with atomic_folder(request.out.absolute(), last_file=MANIFEST_FILE) as folder:
         workload = load_workload(record.config)
         model = InferenceModule(*load_model(request.run, workload), workload.mean, workload.std).eval()
@@ -100,39 +115,22 @@ def publish_bundle(request: PublishRequest, extra_manifest: dict[str, Any] | Non
         outputs = {name: predict_split(ENGINES[engine](folder), split) for name, split in splits.items()}
         temperature = fit_temperature(*outputs["validation"][::2])
         evaluation = evaluate_predictions(*outputs["test"][::2], list(workload.classes), temperature)
-        arrays = build_reference_arrays(workload, outputs["reference"], temperature)
+        arrays = build_reference_arrays(workload, outputs["reference"])
         if request.drift:
             reference, held_out = (
                 sample_profile_outputs(splits[name], *outputs[name]) for name in ("reference", "false alarms")
             )
             arrays |= build_profile_arrays(ENGINES[engine](folder), reference, temperature, held_out)
         np.savez_compressed(folder / REFERENCE_FILE, **arrays)
-        manifest = build_manifest(request.name, record, workload, evaluation)
-        manifest |= {"engine": build_engine_entry(engine, why, results)} | (extra_manifest or {}) | {"plan": plan}
-        (folder / MODEL_CARD_FILE).write_text(render_model_card(manifest), encoding="utf-8")
+        entry = EngineEntry(name=engine, why=why, table=results)
+        manifest = build_manifest(request.name, record, workload, evaluation, entry)
+        manifest = replace(manifest, plan=plan.to_json() if plan else None)
+        manifest = add_adaptation(manifest, recipe) if recipe else manifest
+        (folder / MODEL_CARD_FILE).write_text(
+            render_model_card(manifest, plan.plan if plan else None), encoding="utf-8"
+        )
         write_manifest(folder, manifest)
     return Published(record=record, results=results, engine=engine, why=why, accuracy=evaluation.accuracy)
-
-
-def load_plan_document(plan_location: Path | None) -> Any:
-    """Read a plan.json, or the one in the folder of a sweep; refuse one that recommends no plan."""
-    if plan_location is None:
-        return None
-    file = plan_location / "plan.json" if plan_location.is_dir() else plan_location
-    if not file.is_file():
-        raise EquipoiseError(
-            "path-missing",
-            f"cannot read --plan {plan_location}: no such file",
-            "give the plan.json of a sweep or of jobs.plan",
-        )
-    document = read_json(file)
-    if not isinstance(document, dict) or not isinstance(document.get("plan"), dict):
-        raise EquipoiseError(
-            "plan-missing",
-            f"cannot use --plan {plan_location}: it recommends no plan",
-            "give the plan.json of a sweep or of jobs.plan",
-        )
-    return document
 
 
 def load_publishable_record(run_folder: Path) -> Record:
@@ -181,12 +179,7 @@ def example_batch(split: Split) -> Tensor:
 
 def sample_images(split: Split, max_count: int) -> Tensor:
     """Return up to `max_count` images, evenly spaced over a split."""
-    return torch.stack([split.pictures[int(index)] for index in evenly_spaced_indices(split, max_count)])
-
-
-def evenly_spaced_indices(split: Split, max_count: int) -> NDArray[np.int64]:
-    """Return up to `max_count` indices, evenly spaced over a split."""
-    return np.linspace(0, len(split) - 1, min(max_count, len(split))).astype(np.int64)
+    return torch.stack([split.pictures[int(index)] for index in evenly_spaced_indices(len(split), max_count)])
 
 
 def benchmark_bundle_engines(
@@ -220,55 +213,56 @@ def predict_split(engine: Engine, split: Split) -> tuple[Any, Any, Any]:
     return logits, features, split.labels.numpy()
 
 
-def build_reference_arrays(workload: Workload, outputs: tuple[Any, Any, Any], temperature: float) -> dict[str, Any]:
+def build_reference_arrays(workload: Workload, outputs: tuple[Any, Any, Any]) -> dict[str, Any]:
     """Build the arrays of reference.npz: the model's outputs on the reference split, which it was not trained on."""
     logits, features, labels = outputs
     return {
         "logits": logits.astype(np.float32),
         "features": features.astype(np.float32),
         "labels": labels,
-        "temperature": np.float64(temperature),
-        "confusion": confusion_matrix(logits, labels, len(workload.classes)),
         "pictures": sample_images(workload.reference, MAX_REFERENCE_IMAGES).numpy(),
-        "places": evenly_spaced_indices(workload.reference, MAX_REFERENCE_IMAGES),
+        "places": evenly_spaced_indices(len(workload.reference), MAX_REFERENCE_IMAGES),
     }
 
 
 def sample_profile_outputs(split: Split, logits: Any, features: Any, labels: Any) -> LabelledOutputs:
     """Return up to MAX_PROFILE_IMAGES images of a split with the model's outputs for them."""
-    indices = evenly_spaced_indices(split, MAX_PROFILE_IMAGES)
+    indices = evenly_spaced_indices(len(split), MAX_PROFILE_IMAGES)
     images = torch.stack([split.pictures[int(index)] for index in indices])
     return LabelledOutputs(images, logits[indices], features[indices], labels[indices])
 
 
-def build_manifest(name: str | None, record: Record, workload: Workload, evaluation: Evaluation) -> dict[str, Any]:
-    """Build the contents of bundle.json except its engine and plan."""
+def build_manifest(
+    name: str | None, record: Record, workload: Workload, evaluation: Evaluation, engine: EngineEntry
+) -> Manifest:
+    """Build the manifest of a model that was trained without a plan and never adapted."""
     channels, height, width = workload.test.pictures[0].shape
-    config: TrainConfig = record.config
-    return {
-        "name": name or workload.name,
-        "workload": config.workload,
-        "classes": list(workload.classes),
-        "input": {"type": "uint8", "channels": channels, "height": height, "width": width},
-        "preprocessing": {
-            "picture": "upright by EXIF, center square, bilinear to the input's size, RGB or grayscale by its channels",
-            "mean": list(workload.mean),
-            "std": list(workload.std),
-        },
-        "examples": {name: len(getattr(workload, name)) for name in ("train", *HELD_OUT_SPLITS)},
-        "metrics": asdict(evaluation),
-        "config": asdict(config),
-        "parameters": sum(value.numel() for value in workload.model().parameters()),
-        "target": record.target,
-        "published": datetime.now(UTC).isoformat(timespec="seconds"),
-        "status": record.status,
-        "seen": record.laps[-1].seen if record.laps else 0,
-        "machine": describe_hardware(torch.device("cpu")),
-        "versions": {name: version(name) for name in ("equipoise", "torch", "torchvision", "onnxruntime", "numpy")}
-        | {"python": platform.python_version()},
-    }
+    kept_lap = find_kept_lap(record)
+    return Manifest(
+        name=name or workload.name,
+        workload=record.config.workload,
+        classes=[str(name) for name in workload.classes],
+        input=InputSpec(channels=channels, height=height, width=width),
+        preprocessing=Preprocessing(
+            picture=PHOTOGRAPH_STEPS,
+            mean=[float(mean) for mean in workload.mean],
+            std=[float(std) for std in workload.std],
+        ),
+        examples={name: len(getattr(workload, name)) for name in ("train", *HELD_OUT_SPLITS)},
+        metrics=evaluation,
+        config=asdict(record.config),
+        parameters=sum(value.numel() for value in workload.model().parameters()),
+        target=record.target,
+        published=datetime.now(UTC).isoformat(timespec="seconds"),
+        status=record.status,
+        seen=kept_lap.seen if kept_lap else 0,
+        machine=describe_hardware(torch.device("cpu")),
+        versions={name: version(name) for name in PACKAGES} | {"python": platform.python_version()},
+        engine=engine,
+    )
 
 
-def build_engine_entry(engine: str, reason: str, engine_results: list[EngineResult]) -> dict[str, Any]:
-    """Build the manifest entry of the engine chosen: its name, the reason and all measurements."""
-    return {"name": engine, "why": reason, "table": [asdict(result) for result in engine_results]}
+def add_adaptation(manifest: Manifest, recipe: AdaptationRecipe) -> Manifest:
+    """Return the manifest of an adapted model: with the workload that it learned first, and the drift that it knows."""
+    config = recipe.original_config(manifest.decode_config())
+    return replace(manifest, workload=config.workload, config=asdict(config), remedy=asdict(recipe.combined_condition))

@@ -14,7 +14,7 @@ from pyarrow.fs import FSSpecHandler, PyFileSystem
 from equipoise.storage.object_store import RemotePath
 from equipoise.storage.retry import retry_while_unavailable
 
-T = TypeVar("T")
+ResultT = TypeVar("ResultT")
 
 
 def build_ray_storage_config(location: Path) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class RetryingFileSystem(FSSpecHandler):
     def open_output_stream(self, path: str, metadata: Any) -> PythonFile:
         return PythonFile(UploadOnClose(RemotePath(f"{self.scheme}://{path}")), mode="w")
 
-    def _retry(self, action: Callable[[], T]) -> T:
+    def _retry(self, action: Callable[[], ResultT]) -> ResultT:
         return retry_while_unavailable(action, self.url)
 
 

@@ -5,6 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
@@ -13,11 +14,29 @@ from torch import nn
 from equipoise.errors import EquipoiseError
 from equipoise.runs.record import Lap
 from equipoise.storage.atomic import open_local_copy, read_json
+from equipoise.storage.json_decoding import decode_json_value
 from equipoise.storage.retry import StoreUnavailable
+from equipoise.type_aliases import JsonObject
 
 CHECKPOINTS_FOLDER = "checkpoints"
 CHECKPOINT_SNAPSHOT_FILE = "checkpoint_manager_snapshot.json"  # Ray Train's list of the checkpoints it keeps
 TRAINING_STATE_FILE, LAPS_FILE = "state.safetensors", "laps.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointResult:
+    """Checkpoint that Ray Train keeps: its folder, and the metrics reported with it."""
+
+    checkpoint_dir_name: str
+    metrics: JsonObject
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointSnapshot:
+    """What Ray Train reads of its list of checkpoints to resume a run."""
+
+    checkpoint_results: list[CheckpointResult]
+    latest_checkpoint_result: CheckpointResult | None
 
 
 def find_last_lap(out: Path, build_model: Callable[[], nn.Module]) -> Lap | None:
@@ -29,23 +48,35 @@ def find_last_lap(out: Path, build_model: Callable[[], nn.Module]) -> Lap | None
     try:
         if not (folder / CHECKPOINT_SNAPSHOT_FILE).exists():
             return None
-        snapshot = read_json(folder / CHECKPOINT_SNAPSHOT_FILE)
-        latest = snapshot["latest_checkpoint_result"]
+        latest = load_snapshot(folder / CHECKPOINT_SNAPSHOT_FILE).latest_checkpoint_result
         if latest is None:
             return None
-        for result in snapshot["checkpoint_results"]:
-            _ = result["checkpoint_dir_name"], result["metrics"]  # Ray reads them all
-        newest = folder / latest["checkpoint_dir_name"]
+        newest = folder / latest.checkpoint_dir_name
         require_matching_weights(newest / TRAINING_STATE_FILE, build_model())
-        return [Lap.from_json(lap) for lap in read_json(newest / LAPS_FILE)][-1]
+        return load_laps(newest / LAPS_FILE)[-1]
     except (StoreUnavailable, PermissionError):
         raise
-    except (AttributeError, IndexError, KeyError, OSError, SafetensorError, TypeError, ValueError) as error:
+    except (OSError, SafetensorError, EquipoiseError) as error:
         raise EquipoiseError(
             "run-damaged",
             f"cannot resume {out}: its checkpoint is unusable ({error})",
             f"remove {folder} to train from the start",
         ) from error
+
+
+def load_snapshot(path: Path) -> CheckpointSnapshot:
+    """Read Ray Train's list of the checkpoints of a run."""
+    return decode_json_value(
+        read_json(path), CheckpointSnapshot, code="run-damaged", problem=f"cannot read {path}: it is damaged"
+    )
+
+
+def load_laps(path: Path) -> list[Lap]:
+    """Read the laps that led to a checkpoint; refuse a file without any."""
+    laps = decode_json_value(read_json(path), list[Lap], code="run-damaged", problem=f"cannot read {path}")
+    if not laps:
+        raise EquipoiseError("run-damaged", f"cannot read {path}: it holds no laps")
+    return laps
 
 
 def require_matching_weights(path: Path, model: nn.Module) -> None:

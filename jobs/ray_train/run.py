@@ -1,9 +1,8 @@
 """Train one trial on the cluster with Ray Train and leave its record, model and checkpoints in a folder or bucket."""
 
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import ray.train
 
@@ -22,15 +21,19 @@ from jobs.cli.progress import follow_run
 from jobs.cluster.resources import connect_to_cluster, describe_cluster, require_slots, set_worker_group_timeout
 from jobs.cluster.wait import LostWorkersNotice, wait_for_slots
 from jobs.ray_train.checkpoints import CHECKPOINTS_FOLDER, find_last_lap
+from jobs.ray_train.lap_tracker import LapTracker, open_lap_tracker
 from jobs.ray_train.run_channel import LAP_JOURNAL_FILE, STOP_FILE
 from jobs.ray_train.stopping import StopWhenStoreUnavailable, stop_on_signal
+from jobs.ray_train.trackers import TrackerName
 from jobs.ray_train.trainer import LeanTorchTrainer, build_trainer
-from jobs.ray_train.worker import train_worker
+from jobs.ray_train.worker import TrainWorkerConfig, train_worker
 
 MAX_WORKER_GROUP_FAILURES = 3  # restarts of the workers from the last checkpoint; preempted nodes are not counted
 
 
-def train_on_cluster(config: TrainConfig, out: Path, min_workers: int | None = None) -> Record | None:
+def train_on_cluster(
+    config: TrainConfig, out: Path, min_workers: int | None = None, track: TrackerName | None = None
+) -> Record | None:
     """Train on the cluster into `out` and return the record, or None if the run was stopped."""
     workload = load_workload(config)  # loaded here too, so that errors show at once
     if initialization := describe_initialization(config, workload):
@@ -44,17 +47,20 @@ def train_on_cluster(config: TrainConfig, out: Path, min_workers: int | None = N
         print(f"{describe_cluster()}: {start}, once the workers are up ({config.workers} requested)", flush=True)
         required = min_workers or config.workers, config.threads, gpu
         wait_for_slots(*required)
-        record = fit_with_progress(
-            build_run_trainer(config, out, required[0], gpu),
-            out,
-            workload.max_examples(config),
-            last_lap,
-            LostWorkersNotice(*required),
-        )
-        if record is None:
-            return None
-        write_json(out / "record.json", record)
-        return Record.from_json(record)
+        with open_lap_tracker(track, out, config) as tracker:
+            record = fit_with_progress(
+                build_run_trainer(config, out, required[0], gpu),
+                out,
+                workload.max_examples(config),
+                last_lap,
+                LostWorkersNotice(*required),
+                tracker,
+            )
+            if record is None:
+                return None
+            write_json(out / "record.json", record.to_json())
+            tracker.log_record(record)
+            return record
 
 
 def require_usable_locations(config: TrainConfig, out: Path) -> None:
@@ -85,7 +91,7 @@ def build_run_trainer(config: TrainConfig, out: Path, min_workers: int, gpu: boo
     """Build the trainer of a run, which keeps two checkpoints and restarts failed workers."""
     return build_trainer(
         train_worker,
-        {"config": asdict(config), "places": resolve_trial_paths(config), "out": str(out)},
+        asdict(TrainWorkerConfig(config=config, resolved_config=resolve_trial_paths(config), out=str(out))),
         config,
         out / CHECKPOINTS_FOLDER,
         gpu=gpu,
@@ -99,14 +105,14 @@ def build_run_trainer(config: TrainConfig, out: Path, min_workers: int, gpu: boo
     )
 
 
-def resolve_trial_paths(config: TrainConfig) -> dict[str, Any]:
-    """Return --data and --init-from as absolute paths, because workers have their own working directory."""
+def resolve_trial_paths(config: TrainConfig) -> TrainConfig:
+    """Return the options with absolute paths, because workers have their own working directory."""
     init_from = (
         config.init_from
         if config.init_from in (None, TORCHVISION_WEIGHTS)
         else str(parse_location(config.init_from).absolute())
     )
-    return {"data": str(Path(config.data).absolute()), "init_from": init_from}
+    return replace(config, data=str(Path(config.data).absolute()), init_from=init_from)
 
 
 def fit_with_progress(
@@ -115,19 +121,20 @@ def fit_with_progress(
     max_examples: int,
     last_lap: Lap | None,
     lost_workers_notice: LostWorkersNotice,
-) -> dict[str, Any] | None:
-    """Run the trainer, show its progress meanwhile, and return the record of its workers."""
+    tracker: LapTracker,
+) -> Record | None:
+    """Run the trainer, show its progress here and in a tracker meanwhile, and return the record of its workers."""
     seen = last_lap.seen if last_lap else 0
     with (
         ThreadPoolExecutor(1) as pool,
-        follow_run(out / LAP_JOURNAL_FILE, max_examples, seen) as progress,
+        follow_run(out / LAP_JOURNAL_FILE, max_examples, seen, tracker.log_lap) as progress,
         stop_on_signal(out / STOP_FILE),
     ):
         future = pool.submit(trainer.fit)
         while wait([future], timeout=0.2).not_done:
             progress.show_new_laps()
             lost_workers_notice.check_cluster()
-    record: dict[str, Any] | None = future.result().return_value
+    record: Record | None = future.result().return_value
     return record
 
 

@@ -1,36 +1,53 @@
-"""Experiment trackers that show the trials of a sweep, through Ray Tune's own callbacks."""
+"""Experiment trackers: which there are, what they need, and Ray Tune's callbacks that show the trials of a sweep."""
 
 import importlib.util
 from pathlib import Path
-
-from ray.tune import Callback
+from typing import TYPE_CHECKING, Literal
 
 from equipoise.errors import EquipoiseError
 from equipoise.storage.object_store import RemotePath
 
+if TYPE_CHECKING:
+    from ray.tune import Callback  # takes a second to import, and single runs do without it
+
 TRACKER_PROJECT = "equipoise"
+TrackerName = Literal["tensorboard", "mlflow", "wandb"]
+BUNDLED_TRACKER: TrackerName = "tensorboard"  # its writer comes with ray[tune]
 
 
-def build_tracker_callbacks(tracker: str | None, out: Path) -> list[Callback]:
-    """Build the Ray Tune callbacks of a tracker; refuse one that is not installed or cannot write to `out`."""
+def require_usable_tracker(tracker: TrackerName | None, out: Path) -> None:
+    """Refuse a tracker that is not installed or cannot write to `out`."""
     if tracker is None:
-        return []
+        return
     if isinstance(out, RemotePath) and tracker != "wandb":
         raise EquipoiseError(
             "option-conflict",
             f"--track {tracker} writes files beside the results, which a URL cannot hold",
             "give a folder as --out",
         )
-    if tracker == "tensorboard":
-        from ray.tune.logger import TBXLoggerCallback  # comes with ray[tune]
-
-        return [TBXLoggerCallback()]
-    if importlib.util.find_spec(tracker) is None:
+    if tracker != BUNDLED_TRACKER and not is_installed(tracker):
         raise EquipoiseError(
             "package-missing",
             f"--track {tracker} needs the package {tracker}",
             f"install it beside equipoise (pip install {tracker})",
         )
+
+
+def is_installed(package: str) -> bool:
+    """Return whether a package can be imported; a folder of its name in the working directory does not count."""
+    spec = importlib.util.find_spec(package)
+    return spec is not None and spec.origin is not None
+
+
+def build_tracker_callbacks(tracker: TrackerName | None, out: Path) -> "list[Callback]":
+    """Build the Ray Tune callbacks of a tracker; refuse one that is not installed or cannot write to `out`."""
+    require_usable_tracker(tracker, out)
+    if tracker is None:
+        return []
+    if tracker == "tensorboard":
+        from ray.tune.logger import TBXLoggerCallback
+
+        return [TBXLoggerCallback()]
     if tracker == "mlflow":
         from ray.air.integrations.mlflow import MLflowLoggerCallback
 

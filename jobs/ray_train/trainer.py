@@ -8,7 +8,9 @@ import ray.train
 from ray.train.torch import TorchTrainer
 
 from equipoise.config import TrainConfig
+from equipoise.type_aliases import JsonObject
 from jobs.cluster.ray_internals import DatasetsCallback, PlacementGroupCleanerCallback, RayTrainCallback
+from jobs.cluster.resources import worker_resources
 from jobs.ray_train.arrow_filesystem import build_ray_storage_config
 from jobs.ray_train.stopping import explain_failure
 
@@ -35,8 +37,8 @@ class LeanTorchTrainer(TorchTrainer):
 
 
 def build_trainer(
-    worker: Callable[[dict[str, Any]], Any],
-    loop_config: dict[str, Any],
+    worker: Callable[[JsonObject], object],
+    loop_config: JsonObject,
     config: TrainConfig,
     folder: Path,
     *,
@@ -55,7 +57,7 @@ def build_trainer(
         scaling_config=ray.train.ScalingConfig(
             num_workers=config.workers if min_workers in (None, config.workers) else (min_workers, config.workers),
             use_gpu=gpu,
-            resources_per_worker={"CPU": config.threads, **({"GPU": 1} if gpu else {})},
+            resources_per_worker=worker_resources(config.threads, gpu),
             elastic_resize_monitor_interval_s=RESIZE_CHECK_SECONDS,
         ),
         run_config=ray.train.RunConfig(

@@ -2,9 +2,8 @@
 
 import json
 import tempfile
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import ray.train.torch
 import torch
@@ -12,22 +11,42 @@ from ray import train
 from safetensors.torch import load_file, save, save_file
 
 from equipoise.config import TrainConfig
-from equipoise.hardware import describe_hardware
-from equipoise.runs.record import Lap, Record
-from equipoise.storage.atomic import atomic_write, read_json, write_json
+from equipoise.runs.record import Record
+from equipoise.storage.atomic import atomic_write, write_json
 from equipoise.storage.object_store import parse_location
 from equipoise.training.loop import Training
-from jobs.ray_train.checkpoints import LAPS_FILE, TRAINING_STATE_FILE, CheckpointPacer
+from equipoise.training.run_record import build_run_record
+from equipoise.type_aliases import JsonObject
+from jobs.ray_train.checkpoints import LAPS_FILE, TRAINING_STATE_FILE, CheckpointPacer, load_laps
 from jobs.ray_train.run_channel import open_run_channel
 
 CONTINUE_TRAINING, SAVE_CHECKPOINT, STOP_TRAINING = range(3)
 
 
-def train_worker(loop_config: dict[str, Any]) -> dict[str, Any] | None:
+@dataclass(frozen=True, kw_only=True)
+class TrainWorkerConfig:
+    """Configuration of the workers of a run."""
+
+    config: TrainConfig
+    """options as the user gave them, which the record repeats"""
+    resolved_config: TrainConfig
+    """the same options with absolute paths, because workers have their own working directory"""
+    out: str
+    """folder or URL of the run"""
+
+    @classmethod
+    def from_dict(cls, loop_config: JsonObject) -> "TrainWorkerConfig":
+        """Build the configuration from the dictionary that Ray Train passes on."""
+        configs = {name: TrainConfig(**loop_config[name]) for name in ("config", "resolved_config")}
+        return cls(**configs, out=loop_config["out"])
+
+
+def train_worker(loop_config: JsonObject) -> Record | None:
     """Train from the last checkpoint on; return the record, or None if the run was stopped."""
-    config, out = TrainConfig(**loop_config["config"]), parse_location(loop_config["out"])
+    worker_config = TrainWorkerConfig.from_dict(loop_config)
+    config, out = worker_config.resolved_config, parse_location(worker_config.out)
     torch.set_num_threads(config.threads)
-    training = Training(replace(config, **loop_config["places"]), device=ray.train.torch.get_device())
+    training = Training(config, device=ray.train.torch.get_device())
     if checkpoint := train.get_checkpoint():
         with checkpoint.as_directory() as folder:
             restore_training(training, Path(folder))
@@ -45,31 +64,24 @@ def train_worker(loop_config: dict[str, Any]) -> dict[str, Any] | None:
                     training.all_reduce_max(CONTINUE_TRAINING)
             if action == STOP_TRAINING and training.status is None:
                 return None
-    return finish_run(training, config, out)
+    return replace(finish_run(training, out), config=worker_config.config)
 
 
-def finish_run(training: Training, config: TrainConfig, out: Path) -> dict[str, Any]:
-    """Save the last checkpoint and the weights of a run that ended, and return its record as JSON."""
+def finish_run(training: Training, out: Path) -> Record:
+    """Save the last checkpoint and the kept weights of a run that ended, and return its record."""
     assert training.status is not None  # noqa: S101 - the last lap has ended
     failed = training.status == "failed"
-    test = None if failed else training.evaluate(training.workload.test)
+    test = None
     if not failed:
         report_checkpoint(training)
+        training.load_kept_weights()
+        test = training.evaluate(training.workload.test)
     if training.rank == 0 and not failed:
         weights = {name: value.cpu().contiguous() for name, value in training.model.state_dict().items()}
         with atomic_write(out / "model.safetensors") as temporary:
             metadata = {"classes": json.dumps(list(training.workload.classes))}
             temporary.write_bytes(save(weights, metadata))  # save_file would make it readable by its owner only
-    return Record(
-        config=config,
-        machine=describe_hardware(training.device),
-        laps=training.finished_laps,
-        status=training.status,
-        reason=training.reason,
-        target=training.target,
-        examples_to_target=training.examples_to_target,
-        test=test,
-    ).to_json()
+    return build_run_record(training, test)
 
 
 def report_checkpoint(training: Training) -> None:
@@ -86,5 +98,4 @@ def report_checkpoint(training: Training) -> None:
 
 def restore_training(training: Training, folder: Path) -> None:
     """Restore the state and the laps that `report_checkpoint` saved."""
-    laps = [Lap(**lap) for lap in read_json(folder / LAPS_FILE)]
-    training.load_state_dict(load_file(folder / TRAINING_STATE_FILE), laps)
+    training.load_state_dict(load_file(folder / TRAINING_STATE_FILE), load_laps(folder / LAPS_FILE))

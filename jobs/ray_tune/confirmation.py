@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from equipoise.config import TrainConfig
-from equipoise.planning.document import PlanRequest, build_plan_document, read_request
+from equipoise.planning.build_document import PlanRequest, build_plan_document, read_request
+from equipoise.planning.confirmation import CONFIRMATION_FILE, Confirmation, PredictionCheck
+from equipoise.planning.document import PLAN_FILE, PlanDocument, PlanEntry
 from equipoise.runs.folder import load_finished_run
 from equipoise.runs.record import Record
 from equipoise.storage.atomic import write_json
@@ -24,47 +25,57 @@ def sweep_plan_options(out: Path) -> PlanRequest:
     )
 
 
-def write_plan(out: Path) -> dict[str, Any]:
+def write_plan(out: Path) -> PlanDocument:
     """Build the plan from the tables of a sweep, write it to plan.json, and return it."""
     document = build_plan_document(sweep_plan_options(out))
-    write_json(out / "plan.json", document)
+    write_json(out / PLAN_FILE, document.to_json())
     return document
 
 
-def run_confirmation(base: TrainConfig, out: Path, plan_document: dict[str, Any]) -> int:
+def run_confirmation(base: TrainConfig, out: Path, document: PlanDocument) -> int:
     """Train with the plan, print how well its time was predicted, and return the exit status."""
-    plan = plan_document["plan"]
+    plan = document.plan
     if plan is None:
         return 1
-    workers, batch, lr = (plan[name] for name in ("workers", "batch", "lr"))
-    config = replace(base, workers=workers, batch_size=batch, lr=lr, seed=base.seed + CONFIRMATION_SEED_OFFSET)
-    folder = out / "confirm" / f"{workers}x{batch}-lr-{lr:g}"  # a longer search may lead to another plan
+    lr = base.lr if plan.lr is None else plan.lr
+    config = replace(
+        base, workers=plan.workers, batch_size=plan.batch, lr=lr, seed=base.seed + CONFIRMATION_SEED_OFFSET
+    )
+    folder = out / "confirm" / f"{plan.workers}x{plan.batch}-lr-{lr:g}"  # a longer search may lead to another plan
     finished = load_finished_run(folder, config)
     record = finished or train_on_cluster(config, folder)
     if record is None:
         return 143
     write_run_page(record, folder)
-    predicted = plan["seconds"]
-    spent = record.seconds * record.examples_to_target / record.laps[-1].seen if record.examples_to_target else None
-    inside = spent is not None and predicted["low"] <= spent <= predicted["high"]
-    result = {"seconds": spent, "predicted": predicted, "inside": inside}
-    write_json(out / "confirm.json", result | (prediction_ratios(record, plan) if spent else {}))
-    if spent is None:
+    confirmation = compare_with_plan(record, plan)
+    write_json(out / CONFIRMATION_FILE, confirmation.to_json())
+    if confirmation.seconds is None:
         print(f"confirmation run: {record.outcome} without reaching the target; see {folder}")
         return 1
     title = "confirmation run of an earlier command" if finished else "confirmation run"
+    predicted = confirmation.predicted
     print(
-        f"{title}: {spent:.3g} s to the target, {'inside' if inside else 'outside'} the predicted"
-        f" {predicted['low']:.3g} to {predicted['high']:.3g} s (best estimate {predicted['value']:.3g} s)"
+        f"{title}: {confirmation.seconds:.3g} s to the target, {'inside' if confirmation.inside else 'outside'}"
+        f" the predicted {predicted.low:.3g} to {predicted.high:.3g} s (best estimate {predicted.value:.3g} s)"
     )
     return 0
 
 
-def prediction_ratios(record: Record, plan: dict[str, Any]) -> dict[str, Any]:
-    """Compare the measured examples to the target and seconds per step with their predictions in the plan."""
-    seen, step = float(record.examples_to_target or 0), record.seconds / record.laps[-1].step
-    pairs = {"examples": (seen, plan["examples"]), "step": (step, plan["step"]["seconds"])}
-    return {
-        name: {"value": measured, "predicted": predicted, "ratio": measured / predicted}
-        for name, (measured, predicted) in pairs.items()
-    }
+def compare_with_plan(record: Record, plan: PlanEntry) -> Confirmation:
+    """Compare a run's seconds and examples to the target, and seconds per step, with their predictions in the plan."""
+    if not record.examples_to_target:
+        return Confirmation(seconds=None, predicted=plan.seconds, inside=False)
+    last = record.laps[-1]
+    seconds = record.seconds * record.examples_to_target / last.seen
+    return Confirmation(
+        seconds=seconds,
+        predicted=plan.seconds,
+        inside=plan.seconds.includes(seconds),
+        examples=check_prediction(float(record.examples_to_target), plan.examples),
+        step=check_prediction(record.seconds / last.step, plan.step.seconds),
+    )
+
+
+def check_prediction(measured: float, predicted: float) -> PredictionCheck:
+    """Return a measured value beside its prediction."""
+    return PredictionCheck(value=measured, predicted=predicted, ratio=measured / predicted)

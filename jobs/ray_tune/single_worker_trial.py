@@ -7,19 +7,20 @@ Each trial writes its own record while it runs.
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from ray import tune
 from torch import nn
 
 from equipoise.config import TrainConfig
-from equipoise.hardware import describe_hardware
-from equipoise.runs.record import Record
 from equipoise.storage.atomic import write_json
 from equipoise.storage.object_store import parse_location
 from equipoise.training.loop import Training
+from equipoise.training.run_record import build_run_record
+from equipoise.type_aliases import JsonObject
 from equipoise.workloads import Workload, load_workload
+from jobs.ray_tune.trial_messages import TrialMetrics, TrialWorkerConfig
+from jobs.ray_tune.trial_records import strip_trial_setting
 
 TUNE_REPORT_SECONDS = 0.5  # between two reports to the driver
 
@@ -29,68 +30,52 @@ class SingleWorkerTrial(tune.Trainable):
 
     cached_workload: tuple[TrainConfig, Workload] | None = None
 
-    def setup(self, config: dict[str, Any]) -> None:
+    def setup(self, config: JsonObject) -> None:
         """Set up the first trial of this process."""
         self.reset_config(config)
         self.is_first_trial = True
 
-    def reset_config(self, config: dict[str, Any]) -> bool:
+    def reset_config(self, config: JsonObject) -> bool:
         """Set up the next trial of this process."""
         self.is_first_trial, self.started_at = False, time.monotonic()
-        trial = TrainConfig(**config["trial"])
+        worker_config = TrialWorkerConfig.from_dict(config)
+        trial, self.path = worker_config.trial, parse_location(worker_config.path)
         torch.set_num_threads(trial.threads)
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.path = parse_location(config["path"])
         self.training = Training(trial, self._load_cached_workload(trial), device)
         self.laps = self.training.laps()
         return True
 
-    def step(self) -> dict[str, Any]:
+    def step(self) -> JsonObject:
         """Train laps for half a second, write the record, and return the metrics."""
         training, start = self.training, time.monotonic()
         while training.status is None and time.monotonic() < start + TUNE_REPORT_SECONDS:
             next(self.laps, None)
         train_seconds = time.monotonic() - start
         write_trial_record(training, self.path)
-        return collect_trial_metrics(training, train_seconds) | {
-            "fresh": self.is_first_trial,
-            "since": time.monotonic() - self.started_at,
-        }
+        metrics = collect_trial_metrics(training, train_seconds)
+        return asdict(replace(metrics, fresh=self.is_first_trial, since=time.monotonic() - self.started_at))
 
     def _load_cached_workload(self, trial: TrainConfig) -> Workload:
         """Return the workload, loaded once per process: trials differ only in options that no data depends on."""
-        common = replace(trial, batch_size=1, grad_accumulation=1, lr=0.0, seed=0)
+        common = strip_trial_setting(trial)
         if self.cached_workload is None or self.cached_workload[0] != common:
             self.cached_workload = common, load_workload(trial)
         return self.cached_workload[1]
 
 
-def collect_trial_metrics(training: Training, train_seconds: float) -> dict[str, Any]:
-    """Return the metrics for Tune and trackers; `train_seconds` are those since the last report."""
+def collect_trial_metrics(training: Training, train_seconds: float) -> TrialMetrics:
+    """Return the metrics of a trial that has trained for `train_seconds` since its last report."""
     metric = next((lap.metric for lap in reversed(training.finished_laps) if lap.metric is not None), 0.0)
     loss = training.finished_laps[-1].loss if training.finished_laps else float("nan")
-    return {
-        "seen": training.examples_seen,
-        "metric": metric,
-        "loss": loss,
-        "busy": train_seconds,
-        "done": training.status is not None,
-    }
+    return TrialMetrics(
+        seen=training.examples_seen, metric=metric, loss=loss, busy=train_seconds, done=training.status is not None
+    )
 
 
 def write_trial_record(training: Training, path: Path) -> None:
     """Write the record of what the trial has measured so far."""
-    record = Record(
-        config=training.config,
-        machine=describe_hardware(training.device),
-        laps=training.finished_laps,
-        status=training.status or "running",
-        reason=training.reason,
-        target=training.target,
-        examples_to_target=training.examples_to_target,
-        test=None,
-    )
-    write_json(path, record.to_json())
+    write_json(path, build_run_record(training).to_json())
 
 
 def depends_on_batch_split(model: nn.Module) -> bool:

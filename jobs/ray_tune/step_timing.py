@@ -9,21 +9,26 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 import ray.train
 import torch
+from msgspec import Meta
 from ray.train.torch import get_device
 
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
+from equipoise.formatting import pluralize
+from equipoise.number_bounds import MAX_COUNT, Count, NonNegativeNumber, PositiveNumber
 from equipoise.runs.record import Lap
 from equipoise.storage.atomic import read_json, write_json
+from equipoise.storage.json_decoding import decode_json_value
 from equipoise.training.comm_benchmark import MESSAGE_BYTES, time_all_reduces, time_send_recv
 from equipoise.training.gradient_sync import uses_all_to_all
 from equipoise.training.loop import Training
+from equipoise.type_aliases import JsonObject
 from equipoise.workloads import load_workload
 from jobs.cluster.wait import wait_for_slots
 from jobs.ray_train.trainer import LeanTorchTrainer, build_trainer
@@ -40,16 +45,16 @@ MAX_STRETCH_LAPS = 10_000  # more than fit in a stretch
 class StepTiming:
     """Row of system.csv: the measured step time of one setting."""
 
-    nodes: int
-    workers: int
-    batch: int
-    seconds: float
+    nodes: Count
+    workers: Count
+    batch: Count
+    seconds: PositiveNumber
     """seconds per step: the mean over a stretch of laps, then the median of stretches"""
-    data_seconds: float
-    exchange_seconds: float
-    pace_sd: float
+    data_seconds: NonNegativeNumber
+    exchange_seconds: NonNegativeNumber
+    pace_sd: NonNegativeNumber
     """standard deviation of log seconds between stretches"""
-    gradient_bytes: int
+    gradient_bytes: Annotated[int, Meta(ge=0, le=MAX_COUNT)]
     """bytes of gradients that workers exchange in a step"""
     repeat: bool = False
     """whether it is a second timing of the same setting, which shows the error of the clock"""
@@ -59,11 +64,38 @@ class StepTiming:
 class ExchangeTiming:
     """Row of exchange.csv: seconds of an all-reduce of so many bytes, or of a message, with nothing else running."""
 
-    nodes: int
-    workers: int
+    nodes: Count
+    workers: Count
     kind: Literal["sum", "message"]
-    bytes: int
-    seconds: float
+    bytes: Count
+    seconds: PositiveNumber
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupTimings:
+    """Timings of one group of workers, as the file workers-N.json keeps them."""
+
+    rows: list[StepTiming]
+    too_large: list[Count]
+    """batch sizes per worker that do not fit in memory"""
+    exchanges: list[ExchangeTiming]
+
+    def includes(self, batches: list[int]) -> bool:
+        """Return whether each of these batch sizes was timed or is too large."""
+        return set(batches) <= {row.batch for row in self.rows} | set(self.too_large)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimingWorkerConfig:
+    """Batch sizes that a group of workers has to time, and all other options."""
+
+    trial: TrainConfig
+    batches: list[int]
+
+    @classmethod
+    def from_dict(cls, loop_config: JsonObject) -> "TimingWorkerConfig":
+        """Build the configuration from the dictionary that Ray Train passes on."""
+        return cls(trial=TrainConfig(**loop_config["trial"]), batches=loop_config["batches"])
 
 
 class TimingTables(NamedTuple):
@@ -84,16 +116,16 @@ def time_batch_ladders(
     exchanges: list[ExchangeTiming] = []
     for workers, batches in sorted(batches_by_workers.items(), reverse=True):  # nodes for the most workers are up now
         path = folder / f"workers-{workers}.json"
-        rows, too_large, _ = load_timings(path)
-        if not set(batches) <= {row.batch for row in rows} | set(too_large):
+        if not load_timings(path).includes(batches):
             wait_for_slots(workers, base.threads, gpu)  # not needed for timings of an earlier command
-            print(f"timing {len(batches)} batch sizes on {workers} worker{'s' * (workers > 1)}", flush=True)
-            write_json(path, fit_in_thread(build_timing_trainer(replace(base, workers=workers), batches, folder, gpu)))
-        rows, too_large, exchange_rows = load_timings(path)
-        exchanges += exchange_rows
-        if skipped := sorted(set(batches) & set(too_large)):
+            print(f"timing {len(batches)} batch sizes on {pluralize(workers, 'worker')}", flush=True)
+            trainer = build_timing_trainer(replace(base, workers=workers), batches, folder, gpu)
+            write_json(path, asdict(fit_in_thread(trainer)))
+        timings = load_timings(path)
+        exchanges += timings.exchanges
+        if skipped := sorted(set(batches) & set(timings.too_large)):
             print(f"skipped, too large for memory: {', '.join(map(str, skipped))} examples per worker", flush=True)
-        steps += [row for row in rows if row.batch in batches]
+        steps += [row for row in timings.rows if row.batch in batches]
     if not steps:
         raise EquipoiseError("memory-exceeded", "no batch size fits in memory", "choose smaller ones with --batch-size")
     return TimingTables(
@@ -101,27 +133,24 @@ def time_batch_ladders(
     )
 
 
-def load_timings(path: Path) -> tuple[list[StepTiming], list[int], list[ExchangeTiming]]:
-    """Read the step timings, the batch sizes too large for memory and the exchange timings of an earlier command."""
+def load_timings(path: Path) -> GroupTimings:
+    """Read the timings that an earlier command left in a file; none if there is no file."""
     if not path.exists():
-        return [], [], []
+        return GroupTimings(rows=[], too_large=[], exchanges=[])
     try:
-        contents = read_json(path)
-        rows = [StepTiming(**row) for row in contents["rows"]]
-        if not all(isinstance(row.batch, int) and row.seconds > 0 for row in rows):
-            raise EquipoiseError("file-damaged", "a row has no whole batch or no positive seconds")
-        return rows, [*contents["too_large"]], [ExchangeTiming(**row) for row in contents["exchanges"]]
-    except (KeyError, TypeError, ValueError) as error:
+        return decode_json_value(read_json(path), GroupTimings, code="file-damaged", problem="invalid timings")
+    except EquipoiseError as error:
         raise EquipoiseError(
             "file-damaged", f"{path} is damaged: remove it, and the same command times its batches again"
         ) from error
 
 
-def fit_in_thread(trainer: LeanTorchTrainer) -> Any:
-    """Run the trainer and return its result; in a thread, because in the main thread Ray would handle Ctrl-C."""
+def fit_in_thread(trainer: LeanTorchTrainer) -> GroupTimings:
+    """Run the trainer and return its timings; in a thread, because in the main thread Ray would handle Ctrl-C."""
     pool = ThreadPoolExecutor(1)
     try:
-        return pool.submit(trainer.fit).result().return_value
+        timings: GroupTimings = pool.submit(trainer.fit).result().return_value
+        return timings
     finally:
         pool.shutdown(wait=False)
 
@@ -134,15 +163,16 @@ def max_repeat_error(rows: pd.DataFrame) -> float | None:
 
 def build_timing_trainer(trial: TrainConfig, batches: list[int], folder: Path, gpu: bool) -> LeanTorchTrainer:
     """Build the trainer of one group of workers that times all batch sizes."""
-    config = {"trial": asdict(trial), "batches": batches}
-    return build_trainer(run_timing_worker, config, trial, folder / f"ray-{trial.workers}", gpu=gpu)
+    worker_config = TimingWorkerConfig(trial=trial, batches=batches)
+    return build_trainer(run_timing_worker, asdict(worker_config), trial, folder / f"ray-{trial.workers}", gpu=gpu)
 
 
-def run_timing_worker(config: dict[str, Any]) -> dict[str, Any]:
+def run_timing_worker(loop_config: JsonObject) -> GroupTimings:
     """Time every batch size that fits in memory, and one of them twice."""
-    trial = TrainConfig(**config["trial"])
+    worker_config = TimingWorkerConfig.from_dict(loop_config)
+    trial = worker_config.trial
     torch.set_num_threads(trial.threads)
-    bench = StepBench(trial, config["batches"], get_device())
+    bench = StepBench(trial, worker_config.batches, get_device())
     fitting = [*bench.lap_steps_by_batch]
     nodes = bench.max_over_workers(ray.train.get_context().get_node_rank()) + 1
     rng = np.random.default_rng(trial.workers)  # all workers draw the same orders
@@ -153,11 +183,11 @@ def run_timing_worker(config: dict[str, Any]) -> dict[str, Any]:
             stretches[index].append(bench.time_stretch(batches[index]))
     rows = [summarize_stretches(bench, nodes, *timed) for timed in zip(batches, stretches, strict=True)]
     rows[-1:] = [replace(row, repeat=True) for row in rows[-1:]]
-    return {
-        "rows": [asdict(row) for row in rows],
-        "too_large": sorted(set(config["batches"]) - set(fitting)),
-        "exchanges": [asdict(row) for row in bench.time_exchanges(nodes)],
-    }
+    return GroupTimings(
+        rows=rows,
+        too_large=sorted(set(worker_config.batches) - set(fitting)),
+        exchanges=bench.time_exchanges(nodes),
+    )
 
 
 class StepBench:

@@ -2,21 +2,23 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.runs.folder import read_record
 from equipoise.runs.record import Record
 
-PER_TRIAL_FIELDS: dict[str, Any] = {"workers": 1, "batch_size": 1, "grad_accumulation": 1, "lr": 0.0, "seed": 0}
-"""options in which the trials of one sweep differ, with a value that stands for all"""
 FINISHED_TRIAL_COLUMNS = ["global_batch", "lr", "seed", "examples", "reached"]
 
 
 def trial_file_stem(trial: TrainConfig) -> str:
     """Return the file name of a trial's record, without its suffix."""
     return f"batch-{trial.global_batch}-lr-{trial.lr:g}-seed-{trial.seed}"
+
+
+def strip_trial_setting(trial: TrainConfig) -> TrainConfig:
+    """Return the options that all trials of a sweep share, with fixed values of those in which they differ."""
+    return replace(trial, workers=1, batch_size=1, grad_accumulation=1, lr=0.0, seed=0)
 
 
 def load_finished_trials(folder: Path, base: TrainConfig) -> list[Record]:
@@ -30,7 +32,7 @@ def load_finished_trials(folder: Path, base: TrainConfig) -> list[Record]:
                 "run-damaged", f"{path} is damaged: remove it, and the same command repeats its trial"
             ) from error
         trial = record.config
-        same_sweep = replace(trial, **PER_TRIAL_FIELDS) == replace(base, **PER_TRIAL_FIELDS)
+        same_sweep = strip_trial_setting(trial) == strip_trial_setting(base)
         if not same_sweep or path.stem != trial_file_stem(trial):
             raise EquipoiseError(
                 "run-mismatch",

@@ -25,9 +25,12 @@ from equipoise.runs.folder import read_record
 from equipoise.runs.record import Record, mean_noise_scale
 from equipoise.storage.atomic import write_json
 from equipoise.storage.object_store import RemotePath
+from equipoise.type_aliases import JsonObject
 from jobs.cli.sweep_status import SweepStatus
+from jobs.cluster.resources import worker_resources
 from jobs.ray_tune.multi_worker_trial import LAUNCHER_RESOURCES, release_placement_group, run_multi_worker_trial
 from jobs.ray_tune.single_worker_trial import SingleWorkerTrial, build_trial_config
+from jobs.ray_tune.trial_messages import TrialMetrics, TrialWorkerConfig
 from jobs.ray_tune.trial_records import (
     FINISHED_TRIAL_COLUMNS,
     load_finished_trials,
@@ -76,6 +79,11 @@ class SweepTrials:
         """Return the path of the record of a suggested trial."""
         return self.folder / f"{trial_file_stem(self.build_trial(suggestion))}.json"
 
+    def build_worker_config(self, suggestion: Suggestion) -> TrialWorkerConfig:
+        """Build what the process of a suggested trial has to know."""
+        path = str(self.record_path(suggestion))
+        return TrialWorkerConfig(trial=self.build_trial(suggestion), path=path, gpu=self.gpu)
+
     def build_tuner(
         self, search_adapter: "SearchAdapter", stopper: tune.Stopper | None, callbacks: list[tune.Callback]
     ) -> tune.Tuner:
@@ -87,12 +95,11 @@ class SweepTrials:
         )  # it warns that these files are missing
         os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "inf")  # the records are the state; Tune's is never read
         os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")  # Ctrl-C ends the sweep, not the search alone
-        resources = {"CPU": self.base.threads, **({"GPU": 1} if self.gpu else {})}
         if self.real_workers:
             trainable = tune.with_resources(run_multi_worker_trial, LAUNCHER_RESOURCES)
             concurrent_trials = max(1, self.slots // max(self.workers_by_batch.values()))
         else:
-            trainable = tune.with_resources(SingleWorkerTrial, resources)
+            trainable = tune.with_resources(SingleWorkerTrial, worker_resources(self.base.threads, self.gpu))
             concurrent_trials = self.slots
         is_remote = isinstance(self.folder, RemotePath)
         return tune.Tuner(
@@ -130,7 +137,7 @@ class SearchAdapter(Searcher):
         self.setting_results: list[SettingResult] = []
         self.add_records(load_finished_trials(sweep_trials.folder, sweep_trials.base))
 
-    def suggest(self, trial_id: str) -> Any:
+    def suggest(self, trial_id: str) -> JsonObject | str | None:
         """Return the next trial, None to wait for running trials that decide it, or `Searcher.FINISHED`.
 
         The search finishes without waiting for extra trials: their results change nothing, and waiting slots lose
@@ -143,26 +150,22 @@ class SearchAdapter(Searcher):
             must_wait = not time_is_up and self.search.depends_on_running(self.finished_trials, running)
             return None if must_wait else Searcher.FINISHED
         self.running_trials[trial_id] = suggestion, time.monotonic()
-        return {
-            "trial": asdict(self.sweep_trials.build_trial(suggestion)),
-            "path": str(self.sweep_trials.record_path(suggestion)),
-            "gpu": self.sweep_trials.gpu,
-        }
+        return asdict(self.sweep_trials.build_worker_config(suggestion))
 
     def running_suggestions(self) -> list[Suggestion]:
         """Return the suggestions whose trials are running."""
         return [suggestion for suggestion, _ in self.running_trials.values()]
 
-    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+    def on_trial_complete(self, trial_id: str, result: JsonObject | None = None, error: bool = False) -> None:
         """Complete the record of a trial that ended, was stopped or failed, and count its seconds."""
         suggestion, start = self.running_trials.pop(trial_id)
-        metrics, elapsed = result or {}, time.monotonic() - start
-        trial_seconds = metrics["since"] if metrics.get("fresh") else elapsed
+        metrics, elapsed = TrialMetrics.from_result(result or {}), time.monotonic() - start
+        trial_seconds = metrics.since if metrics.fresh else elapsed
         self.sweep_trials.trial_seconds += trial_seconds
         self.sweep_trials.startup_seconds += elapsed - trial_seconds
-        self.sweep_trials.train_seconds += metrics.get("busy", 0.0)  # the last result is not in `on_trial_result`
-        if metrics.get("places"):
-            release_placement_group(metrics["places"])
+        self.sweep_trials.train_seconds += metrics.busy  # the last result is not in `on_trial_result`
+        if metrics.places:
+            release_placement_group(metrics.places)
         path = self.sweep_trials.record_path(suggestion)
         if not path.exists():
             self.lost_suggestions.add(suggestion)
@@ -199,9 +202,9 @@ class SearchAdapter(Searcher):
         seconds = examples_seen / suggestion.global_batch * self.search.step_seconds(suggestion.global_batch)
         return should_prune(seconds, self.setting_results[0].seconds if self.setting_results else float("inf"))
 
-    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+    def on_trial_result(self, trial_id: str, result: JsonObject) -> None:
         """Count the seconds the trial trained; the stopper looks at the other metrics."""
-        self.sweep_trials.train_seconds += result["busy"]
+        self.sweep_trials.train_seconds += TrialMetrics.from_result(result).busy
 
     def save(self, checkpoint_path: str) -> None:
         """Do nothing: the records of the trials are the state."""
@@ -216,13 +219,13 @@ class PruneStopper(tune.Stopper):
     def __init__(self, search_adapter: SearchAdapter) -> None:
         self.search_adapter = search_adapter
 
-    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+    def __call__(self, trial_id: str, result: JsonObject) -> bool:
         """Return whether this trial must stop now."""
         if trial_id not in self.search_adapter.running_trials:
             return False
         suggestion, _ = self.search_adapter.running_trials[trial_id]
         return (
-            self.search_adapter.is_hopeless(suggestion, result["seen"])
+            self.search_adapter.is_hopeless(suggestion, TrialMetrics.from_result(result).seen)
             or time.time() > self.search_adapter.sweep_trials.deadline
         )
 

@@ -1,140 +1,139 @@
 """Description of the HTTP API: as an OpenAPI 3.1 document and as an HTML page."""
 
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cache
 from html import escape
 from importlib.metadata import version
+from typing import Any
 
+import msgspec
+
+from equipoise.captures.capture import CaptureMetadata
+from equipoise.drift.diagnosis.verdict import StreamVerdict
 from equipoise.type_aliases import JsonObject
 from services.http.errors import REJECTION_DESCRIPTIONS
+from services.http.message_types import (
+    BinaryText,
+    CaptureListReply,
+    ErrorReply,
+    ImageBody,
+    ImageForm,
+    InferenceBody,
+    LabelBody,
+    LabelCountReply,
+    PredictionReply,
+)
 from services.limits import Limits
 
-ERROR_SCHEMA: JsonObject = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
-PREDICTION_SCHEMA: JsonObject = {
-    "type": "object",
-    "required": ["model", "version", "id", "label", "score", "scores"],
-    "properties": {
-        "model": {"type": "string"},
-        "version": {"type": "string", "description": "version of the bundle that answered"},
-        "id": {"type": "string", "description": "id of the request: its x-request-id, or a generated one"},
-        "label": {"type": "string"},
-        "score": {"type": "number", "minimum": 0, "maximum": 1},
-        "scores": {"type": "object", "additionalProperties": {"type": "number"}},
-    },
+JSON = "application/json"
+IMAGE_FILES = {f"image/{kind}": BinaryText for kind in ("png", "jpeg", "webp")}
+IMAGE_CONTENT = IMAGE_FILES | {"multipart/form-data": ImageForm, JSON: ImageBody}
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What one endpoint takes and returns."""
+
+    summary: str
+    reply: Any
+    """type of the reply to a request that is not rejected"""
+    _: KW_ONLY
+    media_type: str = JSON
+    """media type of the reply"""
+    body: Mapping[str, Any] = field(default_factory=dict)
+    """type of the request's body by media type; empty if there is none"""
+    rejections: tuple[int, ...] = ()
+    """statuses with which it may be rejected; any of them if it has a body"""
+    query: tuple[str, ...] = ()
+    """parameters in the query; those in the path follow from the path"""
+
+
+OPERATIONS = {
+    "POST /predict": Operation(
+        "Predict the label of one image, if a single model is served", PredictionReply, body=IMAGE_CONTENT
+    ),
+    "POST /models/{name}/predict": Operation("Predict the label of one image", PredictionReply, body=IMAGE_CONTENT),
+    "GET /models": Operation("List every model and the bundles that answer for it", JsonObject),
+    "GET /models/{name}/compared": Operation(
+        "Compare a canary or shadow version with the current version", JsonObject, rejections=(404,)
+    ),
+    "GET /drift": Operation(
+        "Return the drift verdict: whether requests still look like the reference, and what changed",
+        StreamVerdict,
+        rejections=(404, 503),
+        query=("model",),
+    ),
+    "GET /drift/history": Operation(
+        "List alarms, restarts and resets", JsonObject, rejections=(404, 503), query=("model",)
+    ),
+    "GET /drift/charts": Operation(
+        "Return the history of each drift chart", JsonObject, rejections=(404, 503), query=("model",)
+    ),
+    "POST /drift/reset": Operation(
+        "Reset the drift charts, once a change is known or fixed",
+        JsonObject,
+        rejections=(403, 404, 503),
+        query=("model",),
+    ),
+    "GET /capture": Operation(
+        "List requests kept for labelling, the most useful first", CaptureListReply, rejections=(400, 404, 503)
+    ),
+    "GET /capture/{id}": Operation(
+        "Return the image of one capture", BinaryText, media_type="image/png", rejections=(404, 503)
+    ),
+    "POST /capture/{id}/label": Operation("Set the true label of one capture", CaptureMetadata, body={JSON: LabelBody}),
+    "POST /capture/labels": Operation(
+        "Set the labels of many captures, from a CSV with the columns id and label",
+        LabelCountReply,
+        body={"text/csv": str},
+    ),
+    "GET /": Operation("Show the status page, which updates itself", str, media_type="text/html"),
+    "GET /live": Operation("Return the latest content of the status page", JsonObject),
+    "GET /health": Operation("Return whether the process answers", JsonObject),
+    "GET /ready": Operation("Return whether a model is ready to answer", JsonObject, rejections=(503,)),
+    "GET /metrics": Operation("Return metrics in the Prometheus format", str, media_type="text/plain"),
+    "GET /v2": Operation("Open Inference Protocol: server metadata", JsonObject),
+    "GET /v2/health/live": Operation("Open Inference Protocol: whether the process answers", JsonObject),
+    "GET /v2/health/ready": Operation(
+        "Open Inference Protocol: whether a model is ready to answer", JsonObject, rejections=(503,)
+    ),
+    "POST /v2/repository/index": Operation("Open Inference Protocol: list all models", list[JsonObject]),
+    "GET /v2/models/{name}": Operation(
+        "Open Inference Protocol: a model's inputs and outputs", JsonObject, rejections=(404,)
+    ),
+    "GET /v2/models/{name}/ready": Operation(
+        "Open Inference Protocol: whether a model answers", JsonObject, rejections=(404,)
+    ),
+    "GET /v2/models/{name}/config": Operation(
+        "Open Inference Protocol: a model's configuration", JsonObject, rejections=(404,)
+    ),
+    "POST /v2/models/{name}/infer": Operation(
+        "Open Inference Protocol: tensors in, tensors out", JsonObject, body={JSON: InferenceBody}
+    ),
 }
-TENSOR_SCHEMA: JsonObject = {
-    "type": "object",
-    "required": ["name", "datatype", "shape"],
-    "properties": {
-        "name": {"type": "string"},
-        "datatype": {"type": "string"},
-        "shape": {"type": "array", "items": {"type": "integer"}},
-        "data": {"type": "array"},
-        "parameters": {"type": "object"},
-    },
-}
-INFERENCE_SCHEMA: JsonObject = {
-    "type": "object",
-    "required": ["inputs"],
-    "properties": {
-        "id": {"type": "string"},
-        "parameters": {"type": "object"},
-        "inputs": {"type": "array", "items": {"$ref": "#/components/schemas/Tensor"}, "minItems": 1},
-        "outputs": {
-            "type": "array",
-            "items": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}},
-        },
-    },
-}
-ANY_OBJECT_SCHEMA: JsonObject = {"type": "object"}
-IMAGE_CONTENT: JsonObject = {
-    **{f"image/{kind}": {"schema": {"type": "string", "format": "binary"}} for kind in ("png", "jpeg", "webp")},
-    "multipart/form-data": {
-        "schema": {"type": "object", "properties": {"image": {"type": "string", "format": "binary"}}}
-    },
-    "application/json": {
-        "schema": {
-            "type": "object",
-            "required": ["image"],
-            "properties": {"image": {"type": "string", "format": "byte"}},
-        }
-    },
-}
-LABEL_CONTENT: JsonObject = {
-    "application/json": {
-        "schema": {"type": "object", "required": ["label"], "properties": {"label": {"type": "string"}}}
-    }
-}
-CSV_CONTENT: JsonObject = {"text/csv": {"schema": {"type": "string"}}}
+"""operations by method and path"""
+
+
+@cache  # takes 10 ms, in which no request would be answered
+def build_schemas() -> tuple[dict[Any, JsonObject], JsonObject]:
+    """Return the schema of each type of body, and the named schemas that these refer to."""
+    kinds: dict[Any, None] = {ErrorReply: None}
+    for operation in OPERATIONS.values():
+        kinds |= dict.fromkeys((operation.reply, *operation.body.values()))
+    schemas, components = msgspec.json.schema_components([*kinds], ref_template="#/components/schemas/{name}")
+    return dict(zip(kinds, schemas, strict=True)), components
 
 
 def build_openapi_document(requires_key: bool, limits: Limits, model_names: list[str]) -> JsonObject:
     """Build the OpenAPI document of a service with these models and limits."""
-    name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string", "enum": model_names}}
-    capture = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
-    query = {"name": "model", "in": "query", "schema": {"type": "string", "enum": model_names}}
-    tensors = {"application/json": {"schema": {"$ref": "#/components/schemas/Inference"}}}
-    model = "/v2/models/{name}"
-    paths: JsonObject = {
-        "/predict": {
-            "post": describe_post(
-                "Predict the label of one image, if a single model is served", IMAGE_CONTENT, "Prediction"
-            )
-        },
-        "/models/{name}/predict": {
-            "post": describe_post("Predict the label of one image", IMAGE_CONTENT, "Prediction", name)
-        },
-        "/models": {"get": describe_get("List every model and the bundles that answer for it")},
-        "/models/{name}/compared": {
-            "get": describe_get("Compare a canary or shadow version with the current version", 404, parameter=name)
-        },
-        "/drift": {
-            "get": describe_get(
-                "Return the drift verdict: whether requests still look like the reference, and what changed",
-                404,
-                503,
-                parameter=query,
-            )
-        },
-        "/drift/history": {"get": describe_get("List alarms, restarts and resets", 404, 503, parameter=query)},
-        "/drift/charts": {"get": describe_get("Return the history of each drift chart", 404, 503, parameter=query)},
-        "/drift/reset": {
-            "post": describe_get(
-                "Reset the drift charts, once a change is known or fixed", 403, 404, 503, parameter=query
-            )
-        },
-        "/capture": {"get": describe_get("List requests kept for labelling, the most useful first", 400, 404, 503)},
-        "/capture/{id}": {
-            "get": describe_get(
-                "Return the image of one capture", 404, 503, content_type="image/png", parameter=capture
-            )
-        },
-        "/capture/{id}/label": {
-            "post": describe_post("Set the true label of one capture", LABEL_CONTENT, "Any", capture)
-        },
-        "/capture/labels": {
-            "post": describe_post(
-                "Set the labels of many captures, from a CSV with the columns id and label", CSV_CONTENT, "Any"
-            )
-        },
-        "/": {"get": describe_get("Show the status page, which updates itself", content_type="text/html")},
-        "/live": {"get": describe_get("Return the latest content of the status page")},
-        "/health": {"get": describe_get("Return whether the process answers")},
-        "/ready": {"get": describe_get("Return whether a model is ready to answer", 503)},
-        "/metrics": {"get": describe_get("Return metrics in the Prometheus format", content_type="text/plain")},
-        "/v2": {"get": describe_get("Open Inference Protocol: server metadata")},
-        "/v2/health/live": {"get": describe_get("Open Inference Protocol: whether the process answers")},
-        "/v2/health/ready": {"get": describe_get("Open Inference Protocol: whether a model is ready to answer", 503)},
-        "/v2/repository/index": {"post": describe_get("Open Inference Protocol: list all models")},
-        model: {"get": describe_get("Open Inference Protocol: a model's inputs and outputs", 404, parameter=name)},
-        f"{model}/ready": {
-            "get": describe_get("Open Inference Protocol: whether a model answers", 404, parameter=name)
-        },
-        f"{model}/config": {
-            "get": describe_get("Open Inference Protocol: a model's configuration", 404, parameter=name)
-        },
-        f"{model}/infer": {
-            "post": describe_post("Open Inference Protocol: tensors in, tensors out", tensors, "Outputs", name)
-        },
-    }
+    schema_by_type, components = build_schemas()
+    paths: JsonObject = {}
+    for endpoint, operation in OPERATIONS.items():
+        method, path = endpoint.split()
+        parameters = describe_parameters(path, operation.query, model_names)
+        description = describe_operation(operation, schema_by_type) | ({"parameters": parameters} if parameters else {})
+        paths.setdefault(path, {})[method.lower()] = description
     document: JsonObject = {
         "openapi": "3.1.0",
         "info": {
@@ -144,16 +143,7 @@ def build_openapi_document(requires_key: bool, limits: Limits, model_names: list
             f" A request may have {limits.body_bytes} bytes, an image {limits.pixels} pixels.",
         },
         "paths": paths,
-        "components": {
-            "schemas": {
-                "Error": ERROR_SCHEMA,
-                "Prediction": PREDICTION_SCHEMA,
-                "Tensor": TENSOR_SCHEMA,
-                "Inference": INFERENCE_SCHEMA,
-                "Outputs": ANY_OBJECT_SCHEMA,
-                "Any": ANY_OBJECT_SCHEMA,
-            }
-        },
+        "components": {"schemas": components},
     }
     if requires_key:
         document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
@@ -161,46 +151,30 @@ def build_openapi_document(requires_key: bool, limits: Limits, model_names: list
     return document
 
 
-def describe_get(
-    summary: str, *error_statuses: int, content_type: str = "application/json", parameter: JsonObject | None = None
-) -> JsonObject:
-    """Describe an operation without a request body."""
-    schema = ANY_OBJECT_SCHEMA if content_type == "application/json" else {"type": "string"}
-    if "all models" in summary:
-        schema = {"type": "array"}
-    return {
-        "summary": summary,
-        "responses": {
-            "200": {"description": "success", "content": {content_type: {"schema": schema}}},
-            **error_responses(*error_statuses),
-        },
-    } | parameters_entry(parameter)
-
-
-def describe_post(
-    summary: str, content: JsonObject, response_schema: str, parameter: JsonObject | None = None
-) -> JsonObject:
-    """Describe a POST operation with a request body."""
-    response = {
-        "description": "success",
-        "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{response_schema}"}}},
+def describe_operation(operation: Operation, schema_by_type: Mapping[Any, JsonObject]) -> JsonObject:
+    """Describe the summary, body and replies of an operation."""
+    body = {media_type: {"schema": schema_by_type[kind]} for media_type, kind in operation.body.items()}
+    error_content = {JSON: {"schema": schema_by_type[ErrorReply]}}
+    responses: JsonObject = {
+        "200": {
+            "description": "success",
+            "content": {operation.media_type: {"schema": schema_by_type[operation.reply]}},
+        }
     }
-    return {
-        "summary": summary,
-        "requestBody": {"required": True, "content": content},
-        "responses": {"200": response, **error_responses(*REJECTION_DESCRIPTIONS)},
-    } | parameters_entry(parameter)
+    for status in REJECTION_DESCRIPTIONS if body else operation.rejections:
+        responses[str(status)] = {"description": REJECTION_DESCRIPTIONS[status], "content": error_content}
+    request = {"requestBody": {"required": True, "content": body}} if body else {}
+    return {"summary": operation.summary} | request | {"responses": responses}
 
 
-def parameters_entry(parameter: JsonObject | None) -> JsonObject:
-    """Return the `parameters` entry of an operation, empty without a parameter."""
-    return {"parameters": [parameter]} if parameter else {}
-
-
-def error_responses(*statuses: int) -> JsonObject:
-    """Return the `responses` entries of rejections with these statuses."""
-    content = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
-    return {str(status): {"description": REJECTION_DESCRIPTIONS[status], "content": content} for status in statuses}
+def describe_parameters(path: str, query: tuple[str, ...], model_names: list[str]) -> list[JsonObject]:
+    """Describe the parameters in the path and the query of an operation."""
+    model_name: JsonObject = {"type": "string", "enum": model_names}
+    schemas: JsonObject = {"name": model_name, "model": model_name, "id": {"type": "string"}}
+    in_path = [name for name in schemas if f"{{{name}}}" in path]
+    return [{"name": name, "in": "path", "required": True, "schema": schemas[name]} for name in in_path] + [
+        {"name": name, "in": "query", "schema": schemas[name]} for name in query
+    ]
 
 
 def render_docs_page(document: JsonObject) -> str:

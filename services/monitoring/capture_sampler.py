@@ -11,6 +11,7 @@ from scipy.special import softmax
 
 from equipoise.captures.capture import CapturedRequest
 from equipoise.captures.store import CaptureStore
+from equipoise.drift.monitor.stream_key import StreamKey
 
 SAMPLES_PER_BATCH = {"usual": 1, "drift": 8}  # images by pool
 MAX_PENDING_OFFERS = 32  # beyond these, images are dropped while the store is slow
@@ -26,7 +27,7 @@ class CaptureSampler:
 
     def offer_samples(
         self,
-        stream: str,
+        stream: StreamKey,
         is_drifting: bool,
         classes: list[str],
         images: NDArray[np.uint8],
@@ -37,13 +38,12 @@ class CaptureSampler:
         pool = "drift" if is_drifting else "usual"
         if images.shape[1] not in (1, 3):
             return
-        model, _, version = stream.partition("/")
         for index in random.sample(range(len(images)), min(SAMPLES_PER_BATCH[pool], len(images))):
             if not self.offer_slots.acquire(blocking=False):
                 return
             scores = dict(zip(classes, softmax(logits[index].astype(np.float64)).tolist(), strict=True))
             label = classes[int(logits[index].argmax())]
-            fields = {"picture": images[index].copy(), "model": model, "version": version, "label": label}
+            fields = {"picture": images[index].copy(), "model": stream.model, "version": stream.version, "label": label}
             captured = CapturedRequest(**fields, scores=scores, source=sources[index], pool=pool)
             self.executor.submit(self._offer, captured)
 

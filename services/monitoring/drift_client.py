@@ -6,8 +6,13 @@ from typing import Any
 
 from ray.exceptions import ActorDiedError
 
+from equipoise.drift.diagnosis.verdict import ChartHistory, StreamVerdict
+from equipoise.drift.monitor.entries import DriftEvent
 from equipoise.drift.monitor.monitor import Report
+from equipoise.drift.monitor.stream_key import StreamKey
+from equipoise.type_aliases import AnyArray
 from services.monitoring.drift_actor import DriftActor
+from services.monitoring.drift_replies import ReportReply
 
 CALL_TIMEOUT_SECONDS = 10.0  # for the answer to a call
 
@@ -21,31 +26,31 @@ class DriftClient:
         self.actor: Any = None
         self.start_lock = threading.Lock()
 
-    async def submit_report(self, report: Report) -> dict[str, Any]:
+    async def submit_report(self, report: Report) -> ReportReply:
         """Send a replica's report; return what the monitor took and the states of all streams."""
-        reply: dict[str, Any] = await self._call_actor("submit_report", report)
+        reply: ReportReply = await self._call_actor("submit_report", report)
         return reply
 
-    async def register_reference(self, stream: str, arrays: dict[str, Any]) -> None:
+    async def register_reference(self, stream: StreamKey, arrays: dict[str, AnyArray]) -> None:
         """Register the reference profile of a stream's bundle."""
         await self._call_actor("register_reference", stream, arrays)
 
-    async def get_verdict(self, stream: str) -> dict[str, Any]:
+    async def get_verdict(self, stream: StreamKey) -> StreamVerdict:
         """Return the drift verdict of a stream."""
-        verdict: dict[str, Any] = await self._call_actor("get_verdict", stream)
+        verdict: StreamVerdict = await self._call_actor("get_verdict", stream)
         return verdict
 
-    async def get_events(self, stream: str) -> list[dict[str, Any]]:
+    async def get_events(self, stream: StreamKey) -> list[DriftEvent]:
         """Return the events of a stream, the latest last."""
-        events: list[dict[str, Any]] = await self._call_actor("get_events", stream)
+        events: list[DriftEvent] = await self._call_actor("get_events", stream)
         return events
 
-    async def get_chart_history(self, stream: str) -> dict[str, Any]:
+    async def get_chart_history(self, stream: StreamKey) -> ChartHistory:
         """Return the past values of a stream's charts, step by step."""
-        history: dict[str, Any] = await self._call_actor("get_chart_history", stream)
+        history: ChartHistory = await self._call_actor("get_chart_history", stream)
         return history
 
-    async def reset_charts(self, stream: str) -> None:
+    async def reset_charts(self, stream: StreamKey) -> None:
         """Reset the charts of a stream."""
         await self._call_actor("reset_charts", stream)
 

@@ -7,7 +7,7 @@ import time
 import uuid
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,11 @@ from numpy.typing import NDArray
 from equipoise.drift.charts.sums import FixedPointSums
 from equipoise.drift.monitor.monitor import Report
 from equipoise.drift.monitor.report_ledger import SumsByStream, Tick
-from equipoise.drift.reference.profile import ARRAY_PREFIX, ReferenceProfile
+from equipoise.drift.monitor.stream_key import StreamKey
+from equipoise.drift.reference.profile import ReferenceProfile, ReferenceUnavailable, reference_to_arrays
 from services.monitoring.capture_sampler import CaptureSampler
+from services.monitoring.drift_client import DriftClient
+from services.monitoring.drift_replies import StreamState
 from services.monitoring.metrics import Metrics
 from services.serving.models import ComparedOutputs, ComputedBatch
 
@@ -26,17 +29,7 @@ MAX_OUTBOX_TICKS = 600  # kept while the monitor cannot be reached
 MAX_OBSERVER_TIME_FRACTION = 0.01  # of the time; images beyond it are counted as skipped, not observed
 MAX_CREDIT_SECONDS = 0.1  # of observing that an idle replica saves up
 
-logger = logging.getLogger("equipoise.service")
-
-
-class DriftClientProtocol(Protocol):
-    """Calls of the drift monitor that an observer makes."""
-
-    async def submit_report(self, report: Report) -> dict[str, Any]:
-        """Send a report; return what the monitor took and the states of all streams."""
-
-    async def register_reference(self, stream: str, arrays: dict[str, Any]) -> None:
-        """Register the reference profile of a stream's bundle."""
+logger = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
@@ -56,7 +49,7 @@ class DriftObserver:
     def __init__(
         self,
         metrics: Metrics,
-        drift_client: DriftClientProtocol,
+        drift_client: DriftClient,
         tick_seconds: float,
         capture_sampler: CaptureSampler | None = None,
     ) -> None:
@@ -67,20 +60,20 @@ class DriftObserver:
         self.tick_seconds = tick_seconds
         self.replica_id = uuid.uuid4().hex
         self.lock = threading.Lock()
-        self.pending_images: dict[str, PendingImages] = {}
+        self.pending_images: dict[StreamKey, PendingImages] = {}
         self.stream_sums: SumsByStream = {}
         self.unconfirmed_ticks: deque[Tick] = deque()
         self.last_tick_number = self.confirmed_tick_number = 0
-        self.references: dict[str, ReferenceProfile | str] = {}
-        self.stream_states: dict[str, dict[str, Any]] = {}
-        self.skipped_images: dict[str, int] = {}
+        self.references: dict[StreamKey, ReferenceProfile | ReferenceUnavailable] = {}
+        self.stream_states: dict[StreamKey, StreamState] = {}
+        self.skipped_images: dict[StreamKey, int] = {}
         """images that were answered and not observed, by stream"""
         self.credit_seconds, self.credit_updated_at = MAX_CREDIT_SECONDS, time.monotonic()
 
     def on_batch(self, model: str, batch: ComputedBatch) -> None:
         """Count a batch, and queue its images for observing if there is time for it."""
         self.metrics.on_batch(model, batch)
-        stream = f"{model}/{batch.version.id}"
+        stream = StreamKey(model, batch.version.id)
         reference = batch.version.reference
         if not isinstance(reference, ReferenceProfile):
             self.references.setdefault(stream, reference)
@@ -89,8 +82,8 @@ class DriftObserver:
             self.references[stream] = reference
             if not self._has_credit():
                 for source in batch.sources:
-                    name = source_stream_name(stream, source)
-                    self.skipped_images[name] = self.skipped_images.get(name, 0) + 1
+                    key = stream._replace(source=source)
+                    self.skipped_images[key] = self.skipped_images.get(key, 0) + 1
                 return
             pending = self.pending_images.setdefault(stream, PendingImages(reference, batch.version.bundle.classes))
             pending.batches.append((batch.images.numpy(), batch.logits.numpy(), batch.features.numpy()))
@@ -112,7 +105,7 @@ class DriftObserver:
         self.credit_updated_at = now
         return self.credit_seconds > 0
 
-    def _observe_pending(self, stream: str) -> None:
+    def _observe_pending(self, stream: StreamKey) -> None:
         """Sum the statistics of a stream's pending images by source, and offer some to the capture store."""
         started_at = time.thread_time()
         pending = self.pending_images.pop(stream)
@@ -123,15 +116,15 @@ class DriftObserver:
             indices = [index for index, image_source in enumerate(pending.sources) if image_source == source]
             selected = statistics if len(indices) == len(statistics) else statistics.select(indices)
             sums = baseline.sum_features(selected)
-            self._add_sums(source_stream_name(stream, source), sums)
+            self._add_sums(stream._replace(source=source), sums)
         if self.capture_sampler:
-            is_drifting = bool(self.stream_states.get(stream, {}).get("drift"))
+            is_drifting = stream in self.stream_states and self.stream_states[stream].drift
             self.capture_sampler.offer_samples(
                 stream, is_drifting, pending.classes, images, logits / baseline.temperature, pending.sources
             )
         self.credit_seconds -= time.thread_time() - started_at
 
-    def _add_sums(self, stream: str, sums: FixedPointSums) -> None:
+    def _add_sums(self, stream: StreamKey, sums: FixedPointSums) -> None:
         self.stream_sums[stream] = self.stream_sums[stream] + sums if stream in self.stream_sums else sums
 
     async def send_report(self, leaving: bool = False) -> None:
@@ -140,10 +133,10 @@ class DriftObserver:
         with self.lock:
             for stream in [*self.pending_images]:
                 self._observe_pending(stream)
-            for name, count in self.skipped_images.items():
-                reference = self.references[name.partition("\n")[0]]
+            for key, count in self.skipped_images.items():
+                reference = self.references[key.all_sources]
                 if isinstance(reference, ReferenceProfile):
-                    self._add_sums(name, reference.baseline.layout.pack_unobserved(count))
+                    self._add_sums(key, reference.baseline.layout.pack_unobserved(count))
             self.skipped_images = {}
             rows, self.stream_sums = self.stream_sums, {}
         if rows:
@@ -153,14 +146,14 @@ class DriftObserver:
                 self.unconfirmed_ticks.popleft()
         report = Report(self.replica_id, clock, [*self.unconfirmed_ticks], leaving, self.confirmed_tick_number)
         reply = await self.drift_client.submit_report(report)
-        if reply["unknown"]:
-            for stream in reply["unknown"]:
+        if reply.unknown:
+            for stream in reply.unknown:
                 await self.drift_client.register_reference(stream, reference_to_arrays(self.references[stream]))
             reply = await self.drift_client.submit_report(report)
-        self.confirmed_tick_number = max(self.confirmed_tick_number, reply["taken"])
-        while self.unconfirmed_ticks and self.unconfirmed_ticks[0].number <= reply["taken"]:
+        self.confirmed_tick_number = max(self.confirmed_tick_number, reply.taken)
+        while self.unconfirmed_ticks and self.unconfirmed_ticks[0].number <= reply.taken:
             self.unconfirmed_ticks.popleft()
-        self.stream_states = reply["states"]
+        self.stream_states = reply.states
         self.metrics.set_drift_gauges(self.stream_states)
 
     async def report_every_tick(self) -> None:
@@ -175,16 +168,3 @@ class DriftObserver:
                     len(self.unconfirmed_ticks),
                     exc_info=True,
                 )
-
-
-def source_stream_name(stream: str, source: str | None) -> str:
-    """Return the name of a source's stream; that of the model's stream without a source."""
-    return stream if source is None else f"{stream}\n{source}"
-
-
-def reference_to_arrays(reference: ReferenceProfile | str) -> dict[str, Any]:
-    """Return a reference profile, or the sentence on why there is none, as the arrays that the monitor takes."""
-    if isinstance(reference, str):
-        return {f"{ARRAY_PREFIX}why not": np.array(reference), "classes": np.array(0), "width": np.array(0)}
-    layout, width = reference.baseline.layout, reference.baseline.random_fourier.directions.shape[0]
-    return reference.to_arrays() | {"classes": np.array(layout.class_count), "width": np.array(width)}

@@ -9,8 +9,10 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
-from scipy.stats import binomtest
 
+from equipoise.drift.monitor.stream_key import StreamKey
+from equipoise.proportions import wilson_interval
+from services.monitoring.drift_replies import StreamState
 from services.serving.models import ComparedOutputs, ComputedBatch
 
 MULTIPROC_DIR_ENV = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads it on import
@@ -100,15 +102,15 @@ class Metrics:
             self.compared_images.labels(*names, label, "same" if label == other else "differs").inc()
         self.score_distance.labels(*names).inc(float((outputs.current.scores - outputs.other.scores).abs().sum()) / 2)
 
-    def set_drift_gauges(self, stream_states: dict[str, dict[str, Any]]) -> None:
+    def set_drift_gauges(self, stream_states: dict[StreamKey, StreamState]) -> None:
         """Set the drift gauges from the monitor's state of each stream."""
         for stream, state in stream_states.items():
-            names = stream.split("/")
-            self.drift_alarm.labels(*names).set(state["drift"])
-            self.drift_images.labels(*names).set(state["images"])
-            self.alarm_threshold.labels(*names).set(state["threshold"])
-            self.lost_ticks.set(state["lost"])
-            for chart, height in state["charts"].items():
+            names = (stream.model, stream.version)
+            self.drift_alarm.labels(*names).set(state.drift)
+            self.drift_images.labels(*names).set(state.images)
+            self.alarm_threshold.labels(*names).set(state.threshold)
+            self.lost_ticks.set(state.lost)
+            for chart, height in state.charts.items():
                 self.chart_heights.labels(*names, chart).set(height)
 
     def summarize_comparison(self, model: str, version: str, other: str) -> dict[str, Any]:
@@ -154,5 +156,5 @@ class Metrics:
 
 def wilson_proportion(count: int, total: int) -> dict[str, float]:
     """Return a proportion with its 95 % Wilson interval."""
-    low, high = binomtest(count, total).proportion_ci(0.95, "wilson")
-    return {"value": round(count / total, 6), "low": round(float(low), 6), "high": round(float(high), 6)}
+    low, high = wilson_interval(count / total, total)
+    return {"value": round(count / total, 6), "low": round(low, 6), "high": round(high, 6)}

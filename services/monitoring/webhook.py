@@ -4,6 +4,8 @@ import json
 from typing import Any
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
+from equipoise.type_aliases import JsonObject
+
 WEBHOOK_TIMEOUT_SECONDS = 5.0
 
 
@@ -14,7 +16,7 @@ class NoRedirectHandler(HTTPRedirectHandler):
         """Return None, which makes a redirection an error."""
 
 
-def post_event(url: str, event: dict[str, Any]) -> None:
+def post_event(url: str, event: JsonObject) -> None:
     """Post one alarm as JSON; exceptions do not name the URL, which may be a secret."""
     body = json.dumps(event, allow_nan=False).encode()
     request = Request(url, body, {"content-type": "application/json"})  # noqa: S310 - the settings check its scheme

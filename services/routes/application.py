@@ -22,6 +22,7 @@ from services.http.errors import (
     nothing_to_compare,
     path_is_unknown,
 )
+from services.http.message_types import PredictionReply
 from services.http.openapi import build_openapi_document, render_docs_page
 from services.http.request_body import BodyReader, extract_image
 from services.http.responses import EarlyResponse, json_response
@@ -45,7 +46,7 @@ BUSY_REPLY_DELAY_SECONDS = 1.0  # delay of a 429: a client that retries at once 
 MAX_UNREAD_BYTES = 64 << 10  # a rejected body up to this size need not be drained
 EARLY_REPLY_STATUSES = (401, 408, 413, 429)  # sent before the whole body has arrived
 
-logger = logging.getLogger("equipoise.service")
+logger = logging.getLogger(__name__)
 
 
 class HttpApplication:
@@ -151,15 +152,15 @@ class HttpApplication:
         scores = prediction.scores[0].tolist()
         classes = prediction.version.bundle.classes
         best = max(range(len(scores)), key=scores.__getitem__)
-        answer = {
-            "model": model.name,
-            "version": prediction.version.id,
-            "id": identifier,
-            "label": prediction.labels[0],
-            "score": round(scores[best], 6),
-            "scores": {name: round(score, 6) for name, score in zip(classes, scores, strict=True)},
-        }
-        return json_response(answer)
+        reply = PredictionReply(
+            model=model.name,
+            version=prediction.version.id,
+            id=identifier,
+            label=prediction.labels[0],
+            score=round(scores[best], 6),
+            scores={name: round(score, 6) for name, score in zip(classes, scores, strict=True)},
+        )
+        return json_response(vars(reply))
 
     async def list_models(self, _: Request) -> Response:
         """Answer GET /models: every model and the bundles that answer for it."""

@@ -1,18 +1,20 @@
 """Endpoints for captures: list the requests that were kept, show them, and label them."""
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from equipoise.captures.capture import CAPTURE_POOLS
 from equipoise.captures.store import CaptureNotFound, CaptureStore
 from equipoise.errors import EquipoiseError
+from equipoise.storage.json_decoding import decode_json_bytes
 from services.http.auth import reject_cross_site
 from services.http.errors import RequestRejected, capture_is_unknown, captures_are_away, captures_are_off
+from services.http.message_types import CaptureListReply, LabelBody, LabelCountReply
 from services.http.request_body import BodyReader
 from services.http.responses import json_response
 from services.serving.models import ModelRegistry
@@ -56,7 +58,7 @@ class CaptureRoutes:
                 f" a number up to {MAX_LISTED_CAPTURES}",
             )
         captures = await call_capture_store(store.list_captures, pool, int(limit))
-        return json_response({"captures": captures, "trouble": store.last_error})
+        return json_response(msgspec.to_builtins(CaptureListReply(captures=captures, trouble=store.last_error)))
 
     async def get_image(self, request: Request) -> Response:
         """Answer GET /capture/ID: the image as the model received it, as PNG."""
@@ -68,14 +70,11 @@ class CaptureRoutes:
         reject_cross_site(request)
         store, body = self._require_store(), await self.body_reader.read_body(request)
         try:
-            label = json.loads(body)["label"]
-        except (ValueError, KeyError, TypeError, RecursionError):  # not JSON, or other JSON than asked for
-            label = None
-        if not isinstance(label, str):
-            raise RequestRejected(400, 'cannot read the label: send {"label": NAME} as JSON')
-        return json_response(
-            await call_capture_store(store.label_capture, request.path_params["id"], label, self._known_classes())
-        )
+            label = decode_json_bytes(body, LabelBody, code="labels-invalid", problem="cannot read the label").label
+        except EquipoiseError:
+            raise RequestRejected(400, 'cannot read the label: send {"label": NAME} as JSON') from None
+        capture_id, classes = request.path_params["id"], self._known_classes()
+        return json_response((await call_capture_store(store.label_capture, capture_id, label, classes)).to_json())
 
     async def label_from_csv(self, request: Request) -> Response:
         """Answer POST /capture/labels: set many labels from a CSV with the columns id and label."""
@@ -87,7 +86,8 @@ class CaptureRoutes:
             raise RequestRejected(
                 400, "cannot read the labels: send a CSV in UTF-8 with the columns id and label"
             ) from None
-        return json_response({"labelled": await call_capture_store(store.label_from_csv, text, self._known_classes())})
+        count = await call_capture_store(store.label_from_csv, text, self._known_classes())
+        return json_response(vars(LabelCountReply(labelled=count)))
 
     def _require_store(self) -> CaptureStore:
         if self.capture_store is None:

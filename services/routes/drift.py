@@ -4,17 +4,20 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from equipoise.drift.diagnosis.stream_verdict import with_class_names
+from equipoise.drift.diagnosis.verdict import StreamVerdict
+from equipoise.drift.monitor.stream_key import StreamKey
+from equipoise.drift.reference.profile import ReferenceUnavailable
 from services.http.auth import reject_cross_site
 from services.http.errors import drift_is_off, monitor_is_away
 from services.http.responses import json_response
 from services.monitoring.drift_client import DriftClient
 from services.serving.models import Model, ModelRegistry
 
-logger = logging.getLogger("equipoise.service")
+logger = logging.getLogger(__name__)
 
 
 class DriftRoutes:
@@ -37,35 +40,29 @@ class DriftRoutes:
         """Answer GET /drift: whether requests still look like the reference of the model's bundle."""
         model, client = self._find_model_and_client(request)
         reference = model.current.reference
-        verdict = (
-            unknown_verdict(reference)
-            if isinstance(reference, str)
-            else await await_monitor(client.get_verdict(stream_name(model)))
-        )
-        return json_response(
-            {"model": model.name, "version": model.current.id} | with_class_names(verdict, model.current.bundle.classes)
-        )
+        if isinstance(reference, ReferenceUnavailable):
+            verdict = StreamVerdict(state="unknown", why=reference.reason)
+        else:
+            verdict = await await_monitor(client.get_verdict(current_stream(model)))
+        return json_response(msgspec.structs.replace(verdict, model=model.name, version=model.current.id).to_json())
 
     async def get_events(self, request: Request) -> Response:
         """Answer GET /drift/history: alarms, restarts and resets, the latest last."""
         model, client = self._find_model_and_client(request)
-        events = [
-            with_class_names(event, model.current.bundle.classes)
-            for event in await await_monitor(client.get_events(stream_name(model)))
-        ]
+        events = [event.to_json() for event in await await_monitor(client.get_events(current_stream(model)))]
         return json_response({"model": model.name, "version": model.current.id, "events": events})
 
     async def get_chart_history(self, request: Request) -> Response:
         """Answer GET /drift/charts: the values of each chart after each report."""
         model, client = self._find_model_and_client(request)
-        history = await await_monitor(client.get_chart_history(stream_name(model)))
-        return json_response({"model": model.name, "version": model.current.id} | history)
+        history = await await_monitor(client.get_chart_history(current_stream(model)))
+        return json_response({"model": model.name, "version": model.current.id} | msgspec.to_builtins(history))
 
     async def reset_charts(self, request: Request) -> Response:
         """Answer POST /drift/reset: restart the charts, once a change is known or fixed."""
         reject_cross_site(request)
         model, client = self._find_model_and_client(request)
-        await await_monitor(client.reset_charts(stream_name(model)))
+        await await_monitor(client.reset_charts(current_stream(model)))
         return json_response({"model": model.name, "version": model.current.id, "reset": True})
 
     def _find_model_and_client(self, request: Request) -> tuple[Model, DriftClient]:
@@ -84,14 +81,9 @@ async def await_monitor(reply: Awaitable[Any]) -> Any:
         raise monitor_is_away() from None
 
 
-def unknown_verdict(reason: str) -> dict[str, Any]:
-    """Return the verdict `unknown` with its reason, for requests that cannot be compared with a reference."""
-    return {"state": "unknown", "why": reason, "images": 0, "cause": None, "charts": []}
-
-
-def stream_name(model: Model) -> str:
-    """Return the name of the drift stream of a model's current version."""
-    return f"{model.name}/{model.current.id}"
+def current_stream(model: Model) -> StreamKey:
+    """Return the key of the drift stream of a model's current version."""
+    return StreamKey(model.name, model.current.id)
 
 
 def request_source(request: Request) -> str | None:

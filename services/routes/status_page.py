@@ -12,15 +12,18 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from equipoise.captures.capture import CaptureMetadata
 from equipoise.captures.store import CaptureStore
-from equipoise.drift.diagnosis.stream_verdict import with_class_names
+from equipoise.drift.diagnosis.verdict import ChartHistory, StreamVerdict
+from equipoise.drift.monitor.entries import DriftEvent
+from equipoise.drift.reference.profile import ReferenceUnavailable
 from equipoise.errors import EquipoiseError
 from equipoise.images.thumbnails import MAX_THUMBNAILS_PER_ROW, CaptionedPngs, make_thumbnail, reference_thumbnails
 from services.http.errors import RequestRejected, drift_is_off
 from services.http.responses import compress_response, json_response
 from services.monitoring.drift_client import DriftClient
 from services.monitoring.metrics_history import MetricsHistory
-from services.routes.drift import await_monitor, stream_name, unknown_verdict
+from services.routes.drift import await_monitor, current_stream
 from services.serving.models import Model, ModelRegistry, model_status
 
 PAGE_CACHE_SECONDS = 1.0  # for so long, one page is served to all viewers
@@ -36,9 +39,9 @@ class ModelDrift:
     """Drift of the requests of one model: verdict, chart history, events and sample images."""
 
     model_name: str
-    verdict: dict[str, Any]
-    chart_history: dict[str, Any] | None = None
-    events: tuple[dict[str, Any], ...] = ()
+    verdict: StreamVerdict
+    chart_history: ChartHistory | None = None
+    events: tuple[DriftEvent, ...] = ()
     drifted_images: tuple[tuple[bytes, str], ...] = ()
     reference_images: tuple[tuple[bytes, str], ...] = ()
 
@@ -112,33 +115,33 @@ class StatusPageRoutes:
                 f"{drift.model_name}-",
             )
             sections += [prefix_title(drift.model_name, section) for section in drift_sections]
-        states = ", ".join(f"{drift.model_name}: {drift.verdict['state']}" for drift in model_drifts)
+        states = ", ".join(f"{drift.model_name}: {drift.verdict.state}" for drift in model_drifts)
         return Page(title="Equipoise: service", lead=f"Drift by model: {states}", sections=sections, live_url="live")
 
     async def _fetch_drift(self, model: Model) -> ModelDrift:
         """Return the drift of one model; its verdict is `unknown` where the monitor cannot give one."""
         reference = model.current.reference
         if self.drift_client is None:
-            return ModelDrift(model_name=model.name, verdict=unknown_verdict(drift_is_off().message))
-        if isinstance(reference, str):
-            return ModelDrift(model_name=model.name, verdict=unknown_verdict(reference))
-        name, classes = stream_name(model), model.current.bundle.classes
+            return unknown_drift(model, drift_is_off().message)
+        if isinstance(reference, ReferenceUnavailable):
+            return unknown_drift(model, reference.reason)
+        stream = current_stream(model)
         try:
             verdict, chart_history, events = await asyncio.gather(
-                await_monitor(self.drift_client.get_verdict(name)),
-                await_monitor(self.drift_client.get_chart_history(name)),
-                await_monitor(self.drift_client.get_events(name)),
+                await_monitor(self.drift_client.get_verdict(stream)),
+                await_monitor(self.drift_client.get_chart_history(stream)),
+                await_monitor(self.drift_client.get_events(stream)),
             )
         except RequestRejected as error:
-            return ModelDrift(model_name=model.name, verdict=unknown_verdict(error.message))
+            return unknown_drift(model, error.message)
         drifted_images, reference_images = await asyncio.to_thread(
-            self._load_thumbnails, model, verdict["state"] == "drift"
+            self._load_thumbnails, model, verdict.state == "drift"
         )
         return ModelDrift(
             model_name=model.name,
-            verdict=with_class_names(verdict, classes),
+            verdict=verdict,
             chart_history=chart_history,
-            events=tuple(with_class_names(event, classes) for event in events),
+            events=tuple(events),
             drifted_images=tuple(drifted_images),
             reference_images=tuple(reference_images),
         )
@@ -151,10 +154,10 @@ class StatusPageRoutes:
                 captures = [
                     capture
                     for capture in self.capture_store.list_captures("drift", 4 * MAX_THUMBNAILS_PER_ROW)
-                    if capture["model"] == model.name
+                    if capture.model == model.name
                 ]
                 drifted_images = [
-                    (make_thumbnail(self.capture_store.read_png(capture["id"])), format_caption(capture))
+                    (make_thumbnail(self.capture_store.read_png(capture.id)), format_caption(capture))
                     for capture in captures[:MAX_THUMBNAILS_PER_ROW]
                 ]
             except (OSError, EquipoiseError):  # the page is shown without images; GET /capture says why
@@ -167,6 +170,11 @@ class StatusPageRoutes:
         return drifted_images, self.thumbnails_by_version[version.id]
 
 
-def format_caption(capture: dict[str, Any]) -> str:
+def unknown_drift(model: Model, reason: str) -> ModelDrift:
+    """Return the drift of a model whose requests cannot be compared with a reference."""
+    return ModelDrift(model_name=model.name, verdict=StreamVerdict(state="unknown", why=reason))
+
+
+def format_caption(capture: CaptureMetadata) -> str:
     """Return the caption of a captured image: the predicted label and its score."""
-    return f"{capture['label']} {max(capture['scores'].values(), default=0.0):.0%}"
+    return f"{capture.label} {max(capture.scores.values(), default=0.0):.0%}"

@@ -16,7 +16,7 @@ from typing import Any
 
 from services.http.errors import queue_is_full, turn_came_too_late
 
-logger = logging.getLogger("equipoise.service")
+logger = logging.getLogger(__name__)
 
 RequestOutcome = tuple["QueuedRequest", Any]
 
@@ -63,7 +63,7 @@ class DynamicBatcher:
         loop: asyncio.AbstractEventLoop,
         may_run_inline: Callable[[Any], bool] = lambda _: True,
     ) -> None:
-        """Start the thread that computes long batches.
+        """Create an empty queue.
 
         `compute_batch` returns an answer for each request, or an exception that is raised where the request is awaited.
         `on_batch_answered` is called after the answers of a batch were delivered, never while another is computed.
@@ -85,6 +85,9 @@ class DynamicBatcher:
         self.time_estimate = BatchTimeEstimate()
         self.thread_queue: queue.SimpleQueue[list[QueuedRequest] | None] = queue.SimpleQueue()
         self.thread = threading.Thread(target=self._run_thread, name=f"turns-{name}", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread that computes long batches."""
         self.thread.start()
 
     async def submit(self, request: Any, timeout_seconds: float) -> Any:

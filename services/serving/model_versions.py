@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from equipoise.bundle.bundle import Bundle
 from equipoise.bundle.engines import ENGINES
-from equipoise.drift.reference.profile import ReferenceProfile, profile_from_arrays
+from equipoise.drift.reference.profile import ReferenceProfile, ReferenceUnavailable, profile_from_arrays
 from equipoise.errors import EquipoiseError
 
 NUM_GOLDEN_IMAGES = 16  # reference images that a bundle must answer as it did when it was published
@@ -62,17 +62,16 @@ class LoadedVersion:
     bundle: Bundle
     path: str
     id: str
-    reference: ReferenceProfile | str = "drift detection is off"
-    """reference profile for its requests, or a sentence on why there is none"""
+    reference: ReferenceProfile | ReferenceUnavailable = ReferenceUnavailable("drift detection is off")  # noqa: RUF009
 
 
-def load_reference_profile(loaded_bundle: Bundle) -> ReferenceProfile | str:
-    """Return the reference profile of a bundle, or a sentence on why it has none."""
+def load_reference_profile(loaded_bundle: Bundle) -> ReferenceProfile | ReferenceUnavailable:
+    """Return the reference profile of a bundle, or the reason why it has none."""
     _, features = loaded_bundle.run_engine(torch.zeros(1, *loaded_bundle.shape, dtype=torch.uint8))
     try:
-        return profile_from_arrays(loaded_bundle.load_reference_arrays(), len(loaded_bundle.classes), features.shape[1])
+        return profile_from_arrays(loaded_bundle.load_reference_arrays(), loaded_bundle.classes, features.shape[1])
     except EquipoiseError as error:
-        return str(error)
+        return ReferenceUnavailable(str(error))
 
 
 def verify_golden_outputs(loaded_bundle: Bundle) -> None:

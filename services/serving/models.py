@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Protocol
 
@@ -75,32 +75,36 @@ class InferenceListener(Protocol):
         """Handle the answers of two versions to the same images."""
 
 
-@dataclass(eq=False)
 class Model:
-    """Model of one name: its versions, and the batcher of its requests."""
+    """Model of one name: its versions, and the batcher of its requests. It answers from `start` to `close`."""
 
-    name: str
-    limits: Limits
-    loop: asyncio.AbstractEventLoop
-    listener: InferenceListener
-    current: LoadedVersion
-    previous: LoadedVersion | None = None
-    canary: LoadedVersion | None = None
-    shadow: LoadedVersion | None = None
-    share: float = 0.0
-    computed_batches: list[ComputedBatch] = field(default_factory=list)
-    pending_comparisons: list[tuple[InferenceRequest, Tensor, ModelOutput]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        name: str,
+        limits: Limits,
+        loop: asyncio.AbstractEventLoop,
+        listener: InferenceListener,
+        current: LoadedVersion,
+    ) -> None:
+        self.name, self.limits, self.listener = name, limits, listener
+        self.current = current
+        self.previous: LoadedVersion | None = None
+        self.canary: LoadedVersion | None = None
+        self.shadow: LoadedVersion | None = None
+        self.share = 0.0
+        self.computed_batches: list[ComputedBatch] = []
+        self.pending_comparisons: list[tuple[InferenceRequest, Tensor, ModelOutput]] = []
         self.batcher = DynamicBatcher(
-            self._compute_requests,
-            self._notify_listener,
-            self.limits.batch,
-            self.limits.waiting,
-            self.name,
-            self.loop,
-            can_decode_inline,
+            self._compute_requests, self._notify_listener, limits.batch, limits.waiting, name, loop, can_decode_inline
         )
+
+    def start(self) -> None:
+        """Start the thread that computes long batches."""
+        self.batcher.start()
+
+    def close(self) -> None:
+        """Stop the thread after the batches that it was given."""
+        self.batcher.close()
 
     def versions_by_role(self) -> dict[str, LoadedVersion]:
         """Return the loaded versions by role: current, previous, canary, shadow."""
@@ -247,7 +251,7 @@ class ModelRegistry:
             self._swap_versions(name, versions, model_specs[name].share)
         for name in [*self.models]:
             if name not in model_specs:
-                self.models.pop(name).batcher.close()
+                self.models.pop(name).close()
         used = {version for model in self.models.values() for version in model.versions_by_role().values()}
         self.loaded_versions = {key: version for key, version in self.loaded_versions.items() if version in used}
 
@@ -258,6 +262,7 @@ class ModelRegistry:
         model = self.models.get(name)
         if model is None:
             model = self.models[name] = Model(name, self.limits, self.loop, self.listener, current)
+            model.start()
         if model.current is not current:
             model.previous, model.current = model.current, current
         model.canary, model.shadow, model.share = canary, shadow, share
@@ -281,7 +286,7 @@ class ModelRegistry:
     def _load_version(self, path: str, engine: str | None) -> LoadedVersion:
         """Load a bundle; return the loaded version if its content and engine are unchanged."""
         folder = download_folder(path)
-        key = (verify_bundle(folder)["digest"], engine)
+        key = (verify_bundle(folder).digest, engine)
         if key not in self.loaded_versions:
             bundle = Bundle(folder, engine)
             verify_golden_outputs(bundle)

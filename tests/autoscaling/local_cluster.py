@@ -16,7 +16,7 @@ from jobs.cluster.private_ray import ENVIRONMENT_BIN
 from jobs.cluster.processes import (
     find_descendants,
     find_free_ports,
-    read_start_time,
+    is_alive,
     terminate_process_groups,
     wait_until,
 )
@@ -84,7 +84,7 @@ class LocalCluster:
 
     def find_processes(self) -> set[int]:
         """Return the ids of all processes of the cluster."""
-        return find_descendants(self.head_pid)
+        return {process.pid for process in find_descendants(self.head_pid)}
 
     def find_raylets(self) -> list[int]:
         """Return the process id of the raylet of each node besides the head, oldest first."""
@@ -132,16 +132,12 @@ def start_local_cluster(folder: Path):
             assert process.poll() is None and time.monotonic() < deadline, log.read_text()
             time.sleep(0.1)
         yield LocalCluster(port, home, process.pid, project)
-        descendants = {pid: read_start_time(pid) for pid in find_descendants(process.pid)}
+        descendants = find_descendants(process.pid)
     finally:
         process.terminate()
         process.wait(60)
     assert process.returncode == 0, log.read_text()
-    wait_until(
-        lambda: not [pid for pid, start_time in descendants.items() if read_start_time(pid) == start_time],
-        30,
-        "the end of all processes",
-    )
+    wait_until(lambda: not any(map(is_alive, descendants)), 30, "the end of all processes")
 
 
 def copy_project(project: Path) -> None:

@@ -17,7 +17,7 @@ JOIN_SCRIPT = "import ray, sys; ray.init(address=sys.argv[1]); print('connected'
 
 def find_gcs_address(root):
     """Return the address of the control store of the Ray that a process has started, or None."""
-    for pid in find_process_tree(root):
+    for pid in (process.pid for process in find_process_tree(root)):
         arguments = Path(f"/proc/{pid}/cmdline").read_text().split("\0") if Path(f"/proc/{pid}").exists() else []
         addresses = [text.partition("=")[2] for text in arguments if text.startswith("--gcs-address=")]
         if addresses:
@@ -32,14 +32,14 @@ def test_own_ray_of_a_command_is_closed_to_others(tmp_path):
     try:
         wait_until((tmp_path / "run" / "laps.jsonl").exists, 120, "the first lap")
         reporters = [
-            pid
-            for pid in find_process_tree(process.pid)
-            if b"UsageStatsHead" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            descendant.pid
+            for descendant in find_process_tree(process.pid)
+            if b"UsageStatsHead" in Path(f"/proc/{descendant.pid}/cmdline").read_bytes()
         ]
         assert reporters  # they would send usage reports to Ray's makers, which the environment switches off
         for pid in reporters:
             assert b"RAY_USAGE_STATS_ENABLED=0\0" in Path(f"/proc/{pid}/environ").read_bytes()
-        sockets = find_public_sockets(find_process_tree(process.pid))
+        sockets = find_public_sockets(descendant.pid for descendant in find_process_tree(process.pid))
         # the rendezvous of torch has no option to listen on loopback only
         assert [socket for socket in sockets if "RayTrainWorker" not in socket] == []
         # without LOOPBACK_ENV this Ray would look for the other one at another address

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from jobs.cluster.processes import find_process_tree, kill_processes, read_start_time, wait_until
+from jobs.cluster.processes import find_process_tree, kill_processes, wait_until
 from tests.support.run_observer import read_laps
 
 SUBMIT = "ray job submit --working-dir . --"
@@ -54,7 +54,7 @@ def test_killed_node_is_replaced_and_the_run_continues(local_cluster, plan, tmp_
     )
     wait_until(lambda: read_laps(out), 120, "a lap")
     # as when a spot machine is reclaimed
-    kill_processes({pid: read_start_time(pid) for pid in find_process_tree(local_cluster.find_raylets()[-1])})
+    kill_processes(find_process_tree(local_cluster.find_raylets()[-1]))
     start, before = time.monotonic(), len(read_laps(out))
     wait_until(lambda: len(read_laps(out)) > before + 1, 180, "laps of the restarted worker group")
     print(f"seconds from the end of a node to the next lap on another: {time.monotonic() - start:.0f}")

@@ -114,8 +114,8 @@ def run_dataset_verdict(seed, transform, window):
         profile, image_features, window.features, images.features, images.predicted_classes
     )
     # not the features chart, whose p-value depends on which permutations are drawn
-    score = max(chart["value"] - chart["threshold"] for chart in verdict["charts"] if chart["name"] != "features")
-    return score, verdict["state"] == "drift"
+    score = max(chart.value - chart.threshold for chart in verdict.charts if chart.name != "features")
+    return score, verdict.state == "drift"
 
 
 def draw_reference_sample(seed, transform):

@@ -204,7 +204,7 @@ class TestImageFolder:
         write_photographs(data_folder / "photos" / "cat" / ".thumbs" / "a", (1, 2, 3), 2, np.random.default_rng(0))
         assert len(list_image_files(data_folder / "photos" / "cat")) == 20
 
-    def test_corrupt_images_are_left_out_named_and_counted(self, tmp_path, capsys):
+    def test_corrupt_images_are_left_out_named_and_counted(self, tmp_path, caplog):
         rng = np.random.default_rng(0)
         for name in ("a", "b"):
             write_photographs(tmp_path / name, (10, 20, 30), 12, rng)
@@ -214,8 +214,7 @@ class TestImageFolder:
         workload = load_workload(self.build_config(tmp_path, batch_size=4))
         splits = workload.train, workload.validation, workload.reference, workload.test
         assert sum(len(split) for split in splits) == 24
-        stderr = capsys.readouterr().err
-        assert "left out 2 of 26" in stderr and "cut.jpg" in stderr and "empty.png" in stderr
+        assert "left out 2 of 26" in caplog.text and "cut.jpg" in caplog.text and "empty.png" in caplog.text
 
     @pytest.mark.parametrize(("classes", "message"), [([], "no folder"), (["cat"], r"only one folder \(cat\)")])
     def test_fewer_than_two_classes_are_refused(self, tmp_path, classes, message):
@@ -242,10 +241,10 @@ class TestImageFolder:
         streamed = list(laps(config))
         assert [lap.loss for lap in streamed] == [lap.loss for lap in in_memory]
 
-    def test_image_damaged_during_streaming_is_replaced_by_another(self, tmp_path, capsys):
+    def test_image_damaged_during_streaming_is_replaced_by_another(self, tmp_path, caplog):
         write_photographs(tmp_path / "cat", (9, 9, 9), 3, np.random.default_rng(0))
         paths = sorted((tmp_path / "cat").iterdir())
         paths[1].write_bytes(b"gone")
         images = LazyImages(paths, 16)
         assert torch.equal(images[1], images[2])
-        assert paths[1].name in capsys.readouterr().err
+        assert paths[1].name in caplog.text

@@ -6,10 +6,10 @@ import sys
 import numpy as np
 import pytest
 import torch
+from scipy.special import softmax
 
 from equipoise.bundle.bundle import load_bundle
 from equipoise.config import TrainConfig
-from equipoise.drift.stats.label_shift import adapt_posteriors
 from equipoise.workloads import load_workload
 from jobs.adapt import main
 from jobs.publishing.adaptation import load_profile
@@ -35,9 +35,9 @@ def test_label_shift_changes_only_the_class_weights(monitored_digits, reweighted
     old, new = load_bundle(monitored_digits), load_bundle(reweighted_digits)
     images = load_workload(TrainConfig(workload="digits")).test.pictures
     before, after = (bundle.run_engine(images)[0].numpy() for bundle in (old, new))
-    weights = np.array([new.manifest["remedy"]["weights"][name] for name in old.classes])
+    weights = np.array([new.manifest.remedy["weights"][name] for name in old.classes])
     np.testing.assert_allclose(weights[:2] / weights[2:].mean(), 3, rtol=0.15)
-    expected = adapt_posteriors(before, old.temperature, weights)
+    expected = softmax(before / old.temperature + np.log(weights), 1)  # by Bayes' rule
     probabilities = torch.softmax(torch.from_numpy(after).double() / old.temperature, 1).numpy()
     np.testing.assert_allclose(probabilities, expected, atol=1e-4)
     assert torch.equal(*(torch.from_numpy(bundle.run_engine(images)[1].numpy()) for bundle in (old, new)))
@@ -56,9 +56,9 @@ def test_second_adaptation_keeps_the_first(reweighted_digits, tmp_path, cluster)
     assert result.returncode == 0, result.stdout + result.stderr
     new = load_bundle(link)
     assert link.resolve() == tmp_path / "darker"
-    assert (new.manifest["workload"], new.manifest["config"]["workload"]) == ("digits", "digits")
-    assert [change["cause"] for change in new.manifest["remedy"]["changes"]] == ["exposure"]
-    assert new.manifest["remedy"]["weights"] == load_bundle(reweighted_digits).manifest["remedy"]["weights"]
+    assert (new.manifest.workload, new.manifest.decode_config().workload) == ("digits", "digits")
+    assert [change["cause"] for change in new.manifest.remedy["changes"]] == ["exposure"]
+    assert new.manifest.remedy["weights"] == load_bundle(reweighted_digits).manifest.remedy["weights"]
     verified = load_bundle(link).load_reference_arrays()["drift.verified"]
     # fewer than four times the requested false alarms: the reference looks like the held-out images
     assert verified[1] / max(verified[2], 1) > verified[0] / 4

@@ -34,7 +34,7 @@ def test_demo_ends_and_prints_the_summary_of_its_records(finished_demo):
 def test_new_light_costs_accuracy_and_the_adaptation_recovers_it(finished_demo):
     out, _ = finished_demo
     sent, records = read_json(out / "story.json")["sent"], read_demo_records(out)
-    assert records.verdict["cause"] in ("colour temperature", "reflection")
+    assert records.verdict.cause in ("colour temperature", "reflection")
     assert sent["drift"]["accuracy"] < sent["clean"]["accuracy"] - 0.1
     assert records.story["regained"] > 0.5
     assert not any(phase["unanswered"] for phase in sent.values())

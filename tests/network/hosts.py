@@ -8,11 +8,13 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 
-from jobs.cluster.processes import kill_processes, read_start_time
+import psutil
+
+from jobs.cluster.processes import kill_processes
 
 LAN_NUMBERS = count(os.getpid() % 200)  # numbers of this process's LANs, so that two share no names or addresses
 
@@ -38,14 +40,18 @@ class Host:
         run_checked("tc", "qdisc", "replace", "dev", f"{self.name}-b", *token_bucket)
         run_checked(*self.build_command("tc", "qdisc", "replace", "dev", "eth0", *token_bucket))
 
-    def list_processes(self) -> list[int]:
-        """Return the ids of the processes on this host."""
-        return [int(pid) for pid in run_checked("ip", "netns", "pids", self.name).split()]
+    def list_processes(self) -> list[psutil.Process]:
+        """Return the processes on this host."""
+        processes = []
+        for pid in run_checked("ip", "netns", "pids", self.name).split():
+            with suppress(psutil.NoSuchProcess):  # it has ended in the meantime
+                processes.append(psutil.Process(int(pid)))
+        return processes
 
     def kill(self) -> None:
         """Kill all processes of this host at once, as a power failure does."""
         self.set_link("down")  # so that no other host is notified
-        kill_processes({pid: read_start_time(pid) for pid in self.list_processes()})
+        kill_processes(self.list_processes())
 
 
 def find_missing_requirement() -> str | None:
@@ -87,7 +93,7 @@ def attach_host(host: Host, bridge: str) -> Iterator[None]:
         run_checked(*host.build_command("ip", "link", "set", "lo", "up"))
         yield
     finally:
-        kill_processes({pid: read_start_time(pid) for pid in host.list_processes()})
+        kill_processes(host.list_processes())
         run_checked("ip", "netns", "delete", host.name)
 
 

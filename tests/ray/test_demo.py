@@ -12,7 +12,7 @@ from dashboards.demo_report import EMPTY_STORY_JSON
 from equipoise.runs.folder import lock_folder
 from equipoise.storage.atomic import read_json, write_json
 from jobs.cluster.private_ray import RAY_TEMP_PREFIX, RAY_TEMP_ROOT
-from jobs.cluster.processes import find_descendants, read_start_time, terminate_process_groups, wait_until
+from jobs.cluster.processes import find_descendants, is_alive, terminate_process_groups, wait_until
 from tests.support.ray_cluster import ROOT
 
 
@@ -41,13 +41,13 @@ def test_stopped_demo_leaves_nothing_running(tmp_path, signal_number, start_demo
     demo = start_demo(tmp_path / "demo")
     assert demo.stdout.readline().startswith("[1/5]")  # Ray is running, and the sweep begins
     wait_until(lambda: len(find_descendants(demo.pid)) > 8)
-    descendants = {pid: read_start_time(pid) for pid in find_descendants(demo.pid)}
+    descendants = find_descendants(demo.pid)
     demo.send_signal(signal_number)
     if signal_number == signal.SIGINT:
         time.sleep(0.5)  # then again, as an impatient user does
         demo.send_signal(signal_number)
     _, stderr = demo.communicate(timeout=60)
-    wait_until(lambda: not [pid for pid, start_time in descendants.items() if read_start_time(pid) == start_time], 60)
+    wait_until(lambda: not any(map(is_alive, descendants)), 60)
     if signal_number == signal.SIGKILL:  # a killed demo cannot remove its folder
         for folder in list_ray_folders() - before:
             shutil.rmtree(folder)

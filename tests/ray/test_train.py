@@ -70,7 +70,7 @@ def test_finished_run_has_record_and_model_and_is_not_repeated(cluster, tmp_path
     assert record.laps[-1].metric >= 0.9 and record.laps[-1].workers == 2
     assert record.laps[-2].seen < record.examples_to_target <= record.laps[-1].seen
     assert record.test > 0.8
-    assert record.machine["cores"] >= 1
+    assert record.machine.cores >= 1
     assert (
         len([line for line in result.stdout.splitlines() if line.startswith("step ")])
         == len(record.laps)

@@ -48,6 +48,7 @@ class BatchRecorder:
                 asyncio.get_running_loop(),
                 may_run_inline,
             )
+            batcher.start()
             try:
                 return await send_requests(batcher)
             finally:

@@ -85,7 +85,7 @@ def test_triton_client_sends_encoded_images(client, model):
 
 
 def test_triton_client_reads_health_and_metadata(client, model):
-    version = model.manifest["digest"][:12]
+    version = model.version
     assert client.is_server_live() and client.is_server_ready() and client.is_model_ready("digits", version)
     assert not client.is_model_ready("nope")
     assert client.get_server_metadata()["extensions"] == ["binary_tensor_data"]

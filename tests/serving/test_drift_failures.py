@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from equipoise.bundle.bundle import load_bundle
-from equipoise.bundle.manifest import MANIFEST_FILE, REFERENCE_FILE, write_manifest
+from equipoise.bundle.manifest import REFERENCE_FILE, write_manifest
 from equipoise.drift.corruptions import blur_images
 from equipoise.drift.profiling.build_profile import LabelledOutputs, build_profile_arrays
 from jobs.cluster.processes import find_free_ports, wait_until
@@ -65,11 +65,7 @@ def copy_with_reference(bundle, folder, arrays):
     """Copy a bundle to the folder with other reference arrays; return the folder."""
     shutil.copytree(bundle, folder)
     np.savez_compressed(folder / REFERENCE_FILE, **arrays)
-    manifest = load_bundle(bundle).manifest
-    (folder / MANIFEST_FILE).unlink()
-    write_manifest(
-        folder, {name: value for name, value in manifest.items() if name not in ("files", "digest", "schema")}
-    )
+    write_manifest(folder, load_bundle(bundle).manifest)
     return folder
 
 

@@ -30,7 +30,7 @@ def expected_scores(bundles, image_png):
     """The score that each bundle gives the image, by the bundle's version."""
     models = [load_bundle(path) for path in bundles]
     scores = [float(model.predict(model.preprocess([image_png])).scores.max()) for model in models]
-    return {model.manifest["digest"][:12]: score for model, score in zip(models, scores, strict=True)}
+    return {model.version: score for model, score in zip(models, scores, strict=True)}
 
 
 @pytest.fixture(scope="module")

@@ -42,7 +42,7 @@ def test_image_of_any_format_and_size_is_predicted_as_by_the_bundle(service, mod
     prediction = service.request_json("POST", PREDICT_PATH, data, content_type=f"image/{image_format.lower()}")
     check_prediction(prediction, model.predict(model.preprocess([data])))
     assert list(prediction["scores"]) == model.classes
-    assert prediction["model"] == "digits" and prediction["version"] == model.manifest["digest"][:12]
+    assert prediction["model"] == "digits" and prediction["version"] == model.version
 
 
 def test_all_forms_of_request_give_the_same_prediction(service, model):
@@ -124,7 +124,7 @@ def test_encoded_images_are_sent_as_binary_tensor(service, model):
 
 
 def test_metadata_and_documentation_describe_the_model(service, model):
-    version = model.manifest["digest"][:12]
+    version = model.version
     assert service.request_json("GET", "/v2")["extensions"] == ["binary_tensor_data"]
     metadata = service.request_json("GET", "/v2/models/digits")
     assert metadata["versions"] == [version]

@@ -5,9 +5,9 @@ from pathlib import Path
 from safetensors.torch import save_file
 
 from equipoise.config import TrainConfig
-from equipoise.runs.record import Record
 from equipoise.storage.atomic import write_json
 from equipoise.training.loop import Training
+from equipoise.training.run_record import build_run_record
 from jobs.publishing.publish import PublishRequest, publish_bundle
 
 
@@ -26,16 +26,7 @@ def write_run_folder(training: Training, folder: Path) -> Path:
     folder.mkdir(parents=True)
     weights = {name: value.contiguous() for name, value in training.model.state_dict().items()}
     save_file(weights, folder / "model.safetensors")
-    record = Record(
-        config=training.config,
-        machine={},
-        laps=training.finished_laps,
-        status=str(training.status),
-        target=training.target,
-        examples_to_target=None,
-        test=None,
-    )
-    write_json(folder / "record.json", record.to_json())
+    write_json(folder / "record.json", build_run_record(training).to_json())
     return folder
 
 

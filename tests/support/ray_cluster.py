@@ -70,7 +70,7 @@ def start_cluster(**variables: str) -> Iterator[Cluster]:
 def list_descendants(root: int) -> dict[int, str]:
     """Return the command lines of a process and of all its descendants, by process id."""
     commands = {}
-    for pid in find_process_tree(root):
+    for pid in (process.pid for process in find_process_tree(root)):
         with suppress(OSError):  # the process has ended in the meantime
             commands[pid] = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
     return commands

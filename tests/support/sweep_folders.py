@@ -4,7 +4,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from equipoise.planning.document import build_plan_document, read_request
+from equipoise.planning.build_document import build_plan_document, read_request
+from equipoise.planning.document import PlanDocument
 from equipoise.planning.plan import ClusterShape
 from equipoise.storage.atomic import write_json
 from jobs.ray_tune.confirmation import write_plan
@@ -46,8 +47,8 @@ def write_sweep_folder(out: Path, seeds: int = 3) -> Path:
     return out
 
 
-def write_plan_folder(out: Path, cluster_shapes: tuple[ClusterShape, ...] = (), **measured: Path) -> dict[str, object]:
+def write_plan_folder(out: Path, cluster_shapes: tuple[ClusterShape, ...] = (), **measured: Path) -> PlanDocument:
     """Write the plan of one or two tables without a sweep, and return its contents."""
     document = build_plan_document(replace(read_request(**measured), cluster_shapes=cluster_shapes))
-    write_json(out / "plan.json", document)
+    write_json(out / "plan.json", document.to_json())
     return document

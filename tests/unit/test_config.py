@@ -1,6 +1,12 @@
+import subprocess
+import sys
+from typing import get_args, get_type_hints
+
 import pytest
 
 from equipoise.config import TrainConfig
+from equipoise.errors import EquipoiseError
+from equipoise.optimizer_registry import OPTIMIZERS
 
 
 def test_configs_are_compared_by_value():
@@ -14,7 +20,8 @@ def test_global_batch_counts_workers_and_micro_batches():
 
 
 @pytest.mark.parametrize(
-    "name", ["workers", "batch_size", "grad_accumulation", "threads", "max_examples", "eval_every", "image_size"]
+    "name",
+    ["workers", "batch_size", "grad_accumulation", "threads", "max_examples", "eval_every", "image_size", "patience"],
 )
 @pytest.mark.parametrize("value", [0, -3])
 def test_counts_below_one_are_refused(name, value):
@@ -28,10 +35,23 @@ def test_invalid_learning_rate_is_refused(value):
         TrainConfig(workload="digits", lr=value)
 
 
-@pytest.mark.parametrize("name", ["optimizer", "schedule", "precision"])
+@pytest.mark.parametrize("name", ["optimizer", "schedule", "precision", "keep"])
 def test_unknown_choice_is_refused_with_the_valid_ones(name):
-    with pytest.raises(ValueError, match=f"^{name} must be one of .*, got 'bogus'$"):
+    with pytest.raises(EquipoiseError, match=f"^{name} must be one of .*, got 'bogus'$") as refusal:
         TrainConfig(workload="digits", **{name: "bogus"})
+    assert refusal.value.code == "option-choice"
+
+
+def test_optimizers_to_choose_from_are_those_of_the_registry():
+    assert get_args(get_type_hints(TrainConfig)["optimizer"]) == tuple(OPTIMIZERS)
+    assert all(hasattr(TrainConfig, option) for entry in OPTIMIZERS.values() for option in
+               entry.option_by_argument.values())  # fmt: skip
+
+
+def test_options_are_read_without_importing_torch():
+    code = "import sys; import equipoise.config; print('torch' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "False"
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])

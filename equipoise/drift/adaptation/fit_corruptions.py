@@ -15,6 +15,7 @@ from equipoise.drift.adaptation.workload import CorruptionAmount, apply_corrupti
 from equipoise.drift.corruptions import Corruption, all_corruptions
 from equipoise.drift.diagnosis.effects import feature_weights
 from equipoise.drift.features.image_stats import STATISTIC_NAMES, image_statistics
+from equipoise.spacing import evenly_spaced_indices
 from equipoise.type_aliases import AnyArray
 
 MAX_CORRUPTIONS = 4  # corruptions at once
@@ -30,8 +31,7 @@ class CorruptionFit:
     def __init__(
         self, reference_images: Tensor, reference_labels: AnyArray, drifted_images: Tensor, drifted_labels: AnyArray
     ) -> None:
-        count = min(MAX_FIT_REFERENCE_IMAGES, len(reference_images))
-        sample = np.linspace(0, len(reference_images) - 1, count).astype(int)
+        sample = evenly_spaced_indices(len(reference_images), MAX_FIT_REFERENCE_IMAGES)
         self.reference_images, self.reference_labels = reference_images[sample], reference_labels[sample]
         self.shared_classes = np.intersect1d(self.reference_labels, drifted_labels)
         self.target_means = mean_by_class(image_statistics(drifted_images.numpy()), drifted_labels, self.shared_classes)

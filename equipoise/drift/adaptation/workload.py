@@ -7,7 +7,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +19,9 @@ from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line
 from equipoise.images.decode import load_image
 from equipoise.images.png import PILLOW_ERRORS
+from equipoise.number_bounds import FiniteNumber
 from equipoise.storage.atomic import read_json, write_json
+from equipoise.storage.json_decoding import decode_json_value
 from equipoise.workloads import Split, Workload, load_workload
 
 ADAPTED_WORKLOAD = "equipoise.drift.adaptation.workload:adapted_workload"
@@ -42,7 +43,15 @@ class CorruptionAmount:
 
     cause: str
     detail: str
-    value: float
+    value: FiniteNumber
+
+    def __post_init__(self) -> None:
+        if not self.matching_corruptions:
+            raise EquipoiseError(
+                "verdict-invalid",
+                f"unknown corruption {self.cause!r} with detail {self.detail!r}",
+                "take both from a verdict",
+            )
 
     @property
     def corruption(self) -> Corruption:
@@ -52,14 +61,7 @@ class CorruptionAmount:
     @property
     def matching_corruptions(self) -> list[Corruption]:
         """All corruptions of this cause and detail: some names stand for several, with other sizes or formulas."""
-        corruptions = [entry for entry in all_corruptions() if (entry.cause, entry.detail) == (self.cause, self.detail)]
-        if not corruptions:
-            raise EquipoiseError(
-                "verdict-invalid",
-                f"unknown corruption {self.cause!r} with detail {self.detail!r}",
-                "take both from a verdict",
-            )
-        return corruptions
+        return [entry for entry in all_corruptions() if (entry.cause, entry.detail) == (self.cause, self.detail)]
 
     def scaled_value(self, share: float) -> float:
         """Return the size at a share of this amount, within the sizes that are tried when a bundle is published.
@@ -84,9 +86,11 @@ class DriftCondition:
     """ratio of the new to the old share of each class, by name; None if the shares are unchanged"""
 
     @classmethod
-    def from_json(cls, facts: Any) -> "DriftCondition":
-        """Build a condition from its JSON object."""
-        return cls(tuple(CorruptionAmount(**change) for change in facts["changes"]), facts["weights"])
+    def from_json(cls, contents: object) -> "DriftCondition":
+        """Build a condition from the `remedy` in a bundle's manifest; refuse contents that are none."""
+        return decode_json_value(
+            contents, cls, code="bundle-invalid", problem="cannot use the remedy", remedy="publish the bundle again"
+        )
 
     def followed_by(self, other: "DriftCondition") -> "DriftCondition":
         """Return the condition that results from this one and then another."""
@@ -116,6 +120,10 @@ class AdaptationRecipe:
         """Condition of requests now: earlier adaptations and the new drift."""
         return self.before.followed_by(self.drift)
 
+    def original_config(self, config: TrainConfig) -> TrainConfig:
+        """Return the options of a training by this recipe, with the workload that the model learned first."""
+        return replace(config, workload=self.workload, data=self.data)
+
     def write(self, folder: Path) -> None:
         """Write the recipe to recipe.json in a folder."""
         write_json(folder / RECIPE_FILE, asdict(self))
@@ -124,30 +132,21 @@ class AdaptationRecipe:
 def read_recipe(folder: Path) -> AdaptationRecipe:
     """Read the recipe from recipe.json in a folder."""
     path = folder / RECIPE_FILE
-    facts = read_json(path)
-    try:
-        conditions = {name: DriftCondition.from_json(facts[name]) for name in ("drift", "before")}
-        return AdaptationRecipe(**facts | conditions)
-    except (TypeError, KeyError):
-        raise EquipoiseError("file-damaged", f"cannot read {path}: it is not a recipe written by jobs.adapt") from None
+    return decode_json_value(
+        read_json(path), AdaptationRecipe, code="file-damaged", problem=f"cannot read the recipe {path}"
+    )
 
 
-def build_bundle_facts(recipe: AdaptationRecipe, trial: dict[str, Any]) -> dict[str, Any]:
-    """Return facts for the manifest of an adapted bundle, with the original workload: the recipe is not kept."""
-    origin = {"workload": recipe.workload, "data": recipe.data}
-    return {"workload": recipe.workload, "config": trial | origin, "remedy": asdict(recipe.combined_condition)}
-
-
-def load_base_workload(recipe: AdaptationRecipe, trial: dict[str, Any]) -> Workload:
-    """Load the workload that the model learned first, with the training options of a trial."""
-    return load_workload(TrainConfig(**trial | {"workload": recipe.workload, "data": recipe.data, "init_from": None}))
+def load_base_workload(recipe: AdaptationRecipe, config: TrainConfig) -> Workload:
+    """Load the workload that the model learned first, with the options of a training."""
+    return load_workload(replace(recipe.original_config(config), init_from=None))
 
 
 def adapted_workload(config: TrainConfig) -> Workload:
     """Build the workload of a recipe, with training and evaluation data both with and without its drift."""
     folder = Path(config.data)
     recipe = read_recipe(folder)
-    base = load_base_workload(recipe, asdict(config))
+    base = load_base_workload(recipe, config)
     labelled, labels = load_labelled_images(folder / LABELLED_FOLDER, base)
     train_count = len(labels) if recipe.train is None else recipe.train
     return replace(

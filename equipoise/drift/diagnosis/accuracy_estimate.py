@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from equipoise.drift.charts.baseline import CHARTED_FEATURES
-from equipoise.drift.diagnosis.effects import Z_95, Effect
+from equipoise.drift.diagnosis.effects import Effect
 from equipoise.drift.diagnosis.root_cause import MOSTLY_EXPLAINED_SHARE, Cause
 from equipoise.drift.diagnosis.window import Window
 from equipoise.drift.reference.profile import ReferenceProfile
+from equipoise.proportions import Z_95, wilson_interval
 from equipoise.type_aliases import FloatArray
 
 MAX_LOG_ODDS_DIFFERENCE = 0.35  # standard deviations by which mean log odds may differ from those of the signature
@@ -37,7 +38,7 @@ class AccuracyEstimate:
 def reference_accuracy(profile: ReferenceProfile) -> AccuracyEstimate:
     """Return the model's accuracy on the reference images."""
     labelled = profile.labelled
-    return wilson_interval(float(labelled.prior @ np.diag(labelled.confusion)), profile.baseline.usual.counts.sum())
+    return measured_accuracy(float(labelled.prior @ np.diag(labelled.confusion)), profile.baseline.usual.counts.sum())
 
 
 def estimate_accuracy(window: Window, cause: Cause | None) -> AccuracyEstimate | None:
@@ -80,7 +81,7 @@ def accuracy_from_signature(profile: ReferenceProfile, effect: Effect) -> Accura
     value, *ends = (
         float(np.interp(size, sizes[order], accuracies[order])) for size in (effect.value, effect.low, effect.high)
     )
-    margin = LOSS_ERROR_SHARE * abs(clean - value) + wilson_interval(value, float(signatures.tried)).half_width
+    margin = LOSS_ERROR_SHARE * abs(clean - value) + measured_accuracy(value, float(signatures.tried)).half_width
     return AccuracyEstimate(value, max(min(value, *ends) - margin, 0), min(max(value, *ends) + margin, 1))
 
 
@@ -96,12 +97,9 @@ def accuracy_under_label_shift(window: Window) -> AccuracyEstimate:
     correct = np.diag(labelled.confusion) * labelled.prior
     predicted = labelled.confusion @ labelled.prior
     precision = np.where(predicted > 0, correct / np.maximum(predicted, 1e-12), 1)
-    return wilson_interval(float(share @ precision), window.effective_sample_size)
+    return measured_accuracy(float(share @ precision), window.effective_sample_size)
 
 
-def wilson_interval(share: float, image_count: float) -> AccuracyEstimate:
-    """Return a share measured on a number of images, with its 95 % Wilson score interval."""
-    square = Z_95**2 / max(image_count, 1)
-    middle = (share + square / 2) / (1 + square)
-    reach = Z_95 * np.sqrt(share * (1 - share) / max(image_count, 1) + square / max(image_count, 1) / 4) / (1 + square)
-    return AccuracyEstimate(share, float(middle - reach), float(middle + reach))
+def measured_accuracy(accuracy: float, image_count: float) -> AccuracyEstimate:
+    """Return an accuracy measured on a number of images, with its Wilson score interval."""
+    return AccuracyEstimate(accuracy, *wilson_interval(accuracy, image_count))

@@ -1,7 +1,6 @@
 """Judge a set of images at once: each chart is a test, and together they call 1 in 100 sets without drift drifted."""
 
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,12 +9,15 @@ from scipy.stats import norm
 from equipoise.drift.charts.baseline import CHARTED_FEATURES, ImageFeatures, shrunk_class_means
 from equipoise.drift.diagnosis.accuracy_estimate import estimate_accuracy
 from equipoise.drift.diagnosis.root_cause import Cause, diagnose_window
-from equipoise.drift.diagnosis.stream_verdict import chart_entry
+from equipoise.drift.diagnosis.stream_verdict import feature_reading, list_corruption_effects, name_counts
+from equipoise.drift.diagnosis.verdict import ChartEffect, ChartReading, DatasetVerdict, ReferenceSupport
 from equipoise.drift.diagnosis.window import Window, window_from_sums
 from equipoise.drift.reference.profile import ReferenceProfile
 from equipoise.drift.stats.density_ratio import estimate_density_ratio
 from equipoise.drift.stats.label_shift import residual_shift_test
 from equipoise.drift.stats.two_sample_tests import chi_squared_test, ks_test_by_column, mmd_permutation_test
+from equipoise.proportions import wilson_interval
+from equipoise.spacing import evenly_spaced_indices
 from equipoise.type_aliases import AnyArray
 
 MIN_DATASET_IMAGES = 30  # images: with fewer the verdict is `unknown`
@@ -32,43 +34,43 @@ def compute_dataset_verdict(
     features: AnyArray,
     reference_features: AnyArray,
     reference_predictions: NDArray[np.int64],
-) -> dict[str, Any]:
-    """Return the verdict on a set of images as plain data.
+    image_names: Sequence[str] | None = None,
+) -> DatasetVerdict:
+    """Return the verdict on a set of images.
 
-    Takes the images' charted and model features, and the reference's model features and predicted classes.
+    Takes the images' charted and model features, and the reference's model features and predicted classes. Images are
+    called by their indices if not given names.
     """
     if len(image_features) < MIN_DATASET_IMAGES:
         reason = f"{len(image_features)} images were given; at least {MIN_DATASET_IMAGES} are needed"
-        return build_verdict("unknown", reason, len(image_features), None, [], None)
+        return DatasetVerdict(state="unknown", why=reason, images=len(image_features))
     window = window_from_sums(profile, profile.baseline.sum_features(image_features))
+    model_outputs = image_features, features, reference_features, reference_predictions
     charts = [
         *statistic_charts(window),
         distribution_chart(profile, image_features),
         class_share_chart(profile, window),
+        feature_chart(*model_outputs, len(window.counts)),
     ]
-    charts.append(
-        feature_chart(image_features, features, reference_features, reference_predictions, len(window.counts))
-    )
-    alarmed = {chart["name"] for chart in charts if chart["value"] >= chart["threshold"]}
+    alarmed = {chart.name for chart in charts if chart.value >= chart.threshold}
     cause = diagnose_window(window, "classes" in alarmed) if alarmed else None
-    if (
-        cause
-        and cause.name == "label shift"
-        and not is_label_shift_sufficient(image_features, features, reference_features, reference_predictions)
-    ):
+    if cause and cause.name == "label shift" and not is_label_shift_sufficient(*model_outputs):
         why = "the shares of the classes have changed, but that does not explain how the features differ"
         cause = Cause("features", why)
-    estimate = estimate_accuracy(window, cause)
-    reason = f"{cause.name}: {cause.why}" if cause else f"{len(image_features)} images look like the reference"
-    charts.sort(key=lambda chart: chart["threshold"] - chart["value"])
-    extras = {
-        "classes": window.counts.astype(int).tolist(),
-        "usual": profile.baseline.usual.counts.astype(int).tolist(),
-        "support": measure_reference_support(reference_features, features) if alarmed else None,
-        "moved": most_shifted_images(profile, image_features, window) if alarmed else [],
-    }
-    state = "drift" if alarmed else "ok"
-    return build_verdict(state, reason, len(image_features), cause, charts, estimate) | extras
+    moved = most_shifted_images(profile, image_features, window) if alarmed else []
+    return DatasetVerdict(
+        state="drift" if alarmed else "ok",
+        why=f"{cause.name}: {cause.why}" if cause else f"{len(image_features)} images look like the reference",
+        images=len(image_features),
+        cause=cause.name if cause else None,
+        effects=list_corruption_effects(cause),
+        charts=tuple(sorted(charts, key=lambda chart: chart.threshold - chart.value)),
+        accuracy=estimate_accuracy(window, cause) or "unknown",
+        classes=name_counts(profile, window.counts),
+        usual=name_counts(profile, profile.baseline.usual.counts),
+        support=measure_reference_support(reference_features, features) if alarmed else None,
+        moved=tuple(image_names[index] if image_names else str(index) for index in moved),
+    )
 
 
 def most_shifted_images(profile: ReferenceProfile, image_features: ImageFeatures, window: Window) -> list[int]:
@@ -78,43 +80,30 @@ def most_shifted_images(profile: ReferenceProfile, image_features: ImageFeatures
     return indices
 
 
-def measure_reference_support(reference_features: AnyArray, features: AnyArray) -> dict[str, Any]:
+def measure_reference_support(reference_features: AnyArray, features: AnyArray) -> ReferenceSupport:
     """Measure which share of the reference is effectively like the given images.
 
     If it is small, no weighting of the reference can stand for these images.
     """
-    count = min(len(reference_features), MAX_WEIGHTED_REFERENCE_IMAGES)
-    sample = reference_features[np.linspace(0, len(reference_features) - 1, count).astype(int)]
+    sample = reference_features[evenly_spaced_indices(len(reference_features), MAX_WEIGHTED_REFERENCE_IMAGES)]
     ratio = estimate_density_ratio(sample, features)
-    return {"share": ratio.effective_sample_size / len(sample), "moved": ratio.is_outside_reference}
+    return ReferenceSupport(
+        share=float(ratio.effective_sample_size / len(sample)), moved=bool(ratio.is_outside_reference)
+    )
 
 
-def build_verdict(
-    state: str, reason: str, image_count: int, cause: Cause | None, charts: list[Any], estimate: Any
-) -> dict[str, Any]:
-    """Build a verdict as plain data, as written to JSON."""
-    return {
-        "state": state,
-        "why": reason,
-        "images": image_count,
-        "cause": cause.name if cause else None,
-        "effects": [asdict(effect) for effect in cause.effects] if cause else [],
-        "charts": charts,
-        "accuracy": asdict(estimate) if estimate else "unknown",
-    }
-
-
-def statistic_charts(window: Window) -> list[dict[str, Any]]:
+def statistic_charts(window: Window) -> list[ChartReading]:
     """Test the mean of each charted feature against what is usual for the predicted classes."""
     z = window.scores * np.sqrt(window.effective_sample_size)
     neg_log_p = -(np.log(2) + norm.logsf(np.abs(z))) / np.log(10)
     threshold = float(-np.log10(ALPHA / TEST_FAMILY_COUNT / len(CHARTED_FEATURES)))
     return [
-        chart_entry(window, index, float(max(neg_log_p[index], 0)), threshold) for index in range(len(CHARTED_FEATURES))
+        feature_reading(window, index, float(max(neg_log_p[index], 0)), threshold)
+        for index in range(len(CHARTED_FEATURES))
     ]
 
 
-def distribution_chart(profile: ReferenceProfile, image_features: ImageFeatures) -> dict[str, Any]:
+def distribution_chart(profile: ReferenceProfile, image_features: ImageFeatures) -> ChartReading:
     """Test the distribution of each charted feature, which may differ where the mean does not; chart the worst."""
     tested = [
         index for index, name in enumerate(CHARTED_FEATURES) if name != "strange"
@@ -123,10 +112,10 @@ def distribution_chart(profile: ReferenceProfile, image_features: ImageFeatures)
     test = ks_test_by_column(profile.baseline.ranked[tested].T, scores)
     column = int(test.p_value.argmin())
     unit = f"largest gap between the distributions of {CHARTED_FEATURES[tested[column]]}"
-    effect = {"unit": unit, "value": float(test.statistic[column]), "low": None, "high": None}
+    effect = ChartEffect(unit=unit, value=float(test.statistic[column]), low=None, high=None)
     threshold = float(-np.log10(ALPHA / TEST_FAMILY_COUNT / len(tested)))
     value = neg_log10_p(float(test.p_value[column]))
-    return {"name": "shape", "value": value, "threshold": threshold, "effect": effect}
+    return ChartReading(name="shape", value=value, threshold=threshold, effect=effect)
 
 
 def is_label_shift_sufficient(
@@ -147,7 +136,7 @@ def is_label_shift_sufficient(
     return test.p_value >= ALPHA
 
 
-def class_share_chart(profile: ReferenceProfile, window: Window) -> dict[str, Any]:
+def class_share_chart(profile: ReferenceProfile, window: Window) -> ChartReading:
     """Test the shares of the predicted classes; the effect is the class whose share moved most."""
     counts = profile.baseline.usual.counts.astype(np.int64)
     test = chi_squared_test(counts, window.counts.astype(np.int64))
@@ -155,21 +144,21 @@ def class_share_chart(profile: ReferenceProfile, window: Window) -> dict[str, An
     current_shares = window.counts / window.image_count
     index = int(np.abs(current_shares - shares).argmax())
     share = float(current_shares[index])
-    reach = 1.96 * float(np.sqrt(max(share * (1 - share), 1 / window.image_count) / window.image_count))
-    effect = {
-        "unit": "of the images",
-        "value": share,
-        "low": max(share - reach, 0.0),
-        "high": min(share + reach, 1.0),
-        "class": index,
-        "reference": float(shares[index]),
-    }
-    return {
-        "name": "classes",
-        "value": neg_log10_p(test.p_value),
-        "threshold": float(-np.log10(ALPHA / TEST_FAMILY_COUNT)),
-        "effect": effect,
-    }
+    low, high = wilson_interval(share, window.image_count)
+    effect = ChartEffect(
+        unit="of the images",
+        value=share,
+        low=low,
+        high=high,
+        class_name=profile.class_names[index],
+        reference=float(shares[index]),
+    )
+    return ChartReading(
+        name="classes",
+        value=neg_log10_p(test.p_value),
+        threshold=float(-np.log10(ALPHA / TEST_FAMILY_COUNT)),
+        effect=effect,
+    )
 
 
 def feature_chart(
@@ -178,7 +167,7 @@ def feature_chart(
     reference_features: AnyArray,
     reference_predictions: NDArray[np.int64],
     class_count: int,
-) -> dict[str, Any]:
+) -> ChartReading:
     """Test the features, less the mean of their predicted class, by their maximum mean discrepancy."""
     member = np.zeros((class_count, len(reference_predictions)))
     member[reference_predictions, np.arange(len(reference_predictions))] = 1
@@ -188,13 +177,13 @@ def feature_chart(
         features - mean[image_features.predicted_classes],
         PERMUTATION_COUNT,
     )
-    effect = {"unit": "squared maximum mean discrepancy", "value": float(test.statistic), "low": None, "high": None}
-    return {
-        "name": "features",
-        "value": neg_log10_p(test.p_value),
-        "threshold": float(-np.log10(ALPHA / TEST_FAMILY_COUNT)),
-        "effect": effect,
-    }
+    effect = ChartEffect(unit="squared maximum mean discrepancy", value=float(test.statistic), low=None, high=None)
+    return ChartReading(
+        name="features",
+        value=neg_log10_p(test.p_value),
+        threshold=float(-np.log10(ALPHA / TEST_FAMILY_COUNT)),
+        effect=effect,
+    )
 
 
 def neg_log10_p(p: float) -> float:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from equipoise.drift.charts.baseline import CHARTED_FEATURES
 from equipoise.drift.features.image_stats import GLOBAL_STATISTICS, STATISTIC_NAMES
 from equipoise.drift.reference.signatures import Signatures
+from equipoise.proportions import Z_95
 from equipoise.type_aliases import FloatArray
 
 MIN_EXPLAINED_SHARE = 0.5  # share of the squared shift that a cause must explain to be named
@@ -19,7 +20,6 @@ DIRECTLY_MEASURED_CAUSES = {
 }
 """causes whose size follows from one charted feature alone"""
 GRAIN_WEIGHT = 0.4  # of roughness: whether grain grows with the light differs by camera
-Z_95 = 1.96  # standard errors on either side of a 95 % interval
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.images.srgb import srgb_decode
+from equipoise.images.srgb import LUMA_WEIGHTS, srgb_decode
 from equipoise.type_aliases import Float32Array
 
 GRID_POINTS_PER_SIDE = 32  # of the grid on which an image is sampled
@@ -38,8 +38,6 @@ STATISTIC_NAMES = (
 SRGB_TO_LINEAR = srgb_decode(np.arange(256) / 255).astype(np.float32)
 LUMINANCE_WEIGHTS = np.array([0.2126, 0.7152, 0.0722], np.float32)
 """weights of red, green and blue in luminance, in linear light"""
-LUMA_WEIGHTS = np.array([0.299, 0.587, 0.114], np.float32)
-"""weights of red, green and blue in luma, along the sRGB curve"""
 
 
 def image_statistics(pictures: NDArray[np.uint8]) -> Float32Array:
@@ -82,7 +80,7 @@ def tone_statistics(grid_images: NDArray[np.uint8]) -> Float32Array:
     """Return contrast, black point and saturation along the sRGB curve."""
     count, channels, height, width = grid_images.shape
     flat = grid_images.reshape(count, channels, -1)
-    grey = LUMA_WEIGHTS @ flat.astype(np.float32) if channels == 3 else flat.mean(1, dtype=np.float32)
+    grey = LUMA_WEIGHTS.astype("f4") @ flat.astype(np.float32) if channels == 3 else flat.mean(1, dtype=np.float32)
     dark = grey.reshape(count, -1, 16).min(2).mean(1) if height * width % 16 == 0 else grey.min(1)
     coloured = (flat.max(1) - flat.min(1)).mean(1, dtype=np.float32)
     return np.asarray(np.log(np.stack([grey.std(1) + 1, dark + 4, coloured + 1], 1)))

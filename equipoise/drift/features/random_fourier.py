@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from equipoise.spacing import evenly_spaced_indices
 from equipoise.type_aliases import AnyArray
 
 DIRECTION_COUNT = 128  # a cosine and a sine each
@@ -37,7 +38,7 @@ def fit_random_features(reference_features: AnyArray, seed: int = 0) -> RandomFo
 
 def median_distance(reference: AnyArray) -> float:
     """Return the median distance between two of at most MAX_COMPARED_EXAMPLES examples; 1 where it would be 0."""
-    indices = np.linspace(0, len(reference) - 1, min(len(reference), MAX_COMPARED_EXAMPLES)).astype(int)
+    indices = evenly_spaced_indices(len(reference), MAX_COMPARED_EXAMPLES)
     squares = squared_distances(reference[indices].astype(np.float64), reference[indices].astype(np.float64))
     median = float(np.sqrt(np.median(squares[np.triu_indices(len(indices), 1)]))) if len(indices) > 1 else 1.0
     return median if median > 0 else 1.0

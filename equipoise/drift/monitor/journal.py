@@ -2,24 +2,28 @@
 
 After a crash, load the snapshot and apply the entries that follow to reach the same state. An entry that was cut off
 was never acknowledged and is left out.
+
+Why by hand: docs/decisions/0004-drift-journal.md.
 """
 
-import json
 import os
 import re
 import struct
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import numpy as np
 
+from equipoise.drift.monitor.entries import JournalEntry
 from equipoise.storage.atomic import atomic_write
+from equipoise.type_aliases import AnyArray
 
 ENTRY_HEADER = struct.Struct("<III")  # bytes of the JSON facts, bytes of the rows, CRC-32 of both
 MAX_ENTRY_BYTES = 1 << 28  # a longer entry is taken for a damaged one
+ENTRY_DECODER = msgspec.json.Decoder(JournalEntry)
 SNAPSHOT_PATTERN = re.compile(r"snapshot-([0-9]{1,18})\.npz")
 
 
@@ -32,9 +36,9 @@ class Journal:
         self.entry_count = 0
         """entries since the last snapshot"""
 
-    def append(self, facts: dict[str, Any], row_bytes: bytes) -> None:
+    def append(self, entry: JournalEntry, row_bytes: bytes) -> None:
         """Append an entry; the operating system has it when this returns."""
-        head = json.dumps(facts, allow_nan=False).encode()
+        head = msgspec.json.encode(entry)
         data = ENTRY_HEADER.pack(len(head), len(row_bytes), zlib.crc32(head + row_bytes)) + head + row_bytes
         self.folder.mkdir(parents=True, exist_ok=True)  # it may have been deleted meanwhile
         path = self._journal_path(self.latest_generation())
@@ -47,7 +51,7 @@ class Journal:
             raise
         self.entry_count += 1
 
-    def read_entries(self) -> Iterator[tuple[dict[str, Any], bytes]]:
+    def read_entries(self) -> Iterator[tuple[JournalEntry, bytes]]:
         """Yield the entries after the last snapshot, and cut off an incomplete one at the end."""
         path = self._journal_path(self.latest_generation())
         data = path.read_bytes() if path.exists() else b""
@@ -59,7 +63,7 @@ class Journal:
             body = data[offset + ENTRY_HEADER.size : end]
             if length > MAX_ENTRY_BYTES or len(body) < length or zlib.crc32(body) != checksum:
                 break
-            yield json.loads(body[:facts_length]), body[facts_length:]
+            yield ENTRY_DECODER.decode(body[:facts_length]), body[facts_length:]
             self.entry_count += 1
             offset = end
         if offset < len(data):
@@ -70,17 +74,17 @@ class Journal:
         matches = [SNAPSHOT_PATTERN.fullmatch(path.name) for path in self.folder.glob("snapshot-*.npz")]
         return max((int(match[1]) for match in matches if match), default=0)
 
-    def write_snapshot(self, arrays: dict[str, Any]) -> None:
+    def write_snapshot(self, arrays: Mapping[str, AnyArray]) -> None:
         """Write the whole state as a new snapshot, and delete the older snapshots and journals."""
         last = self.latest_generation()
         with atomic_write(self.folder / f"snapshot-{last + 1}.npz") as temporary, temporary.open("wb") as file:
-            np.savez(file, **arrays)
+            np.savez(file, allow_pickle=False, **arrays)
         self.entry_count = 0
         for generation in range(max(last - 1, 0), last + 1):
             for path in (self._journal_path(generation), self.folder / f"snapshot-{generation}.npz"):
                 path.unlink(missing_ok=True)
 
-    def load_snapshot(self) -> dict[str, Any] | None:
+    def load_snapshot(self) -> dict[str, AnyArray] | None:
         """Load the arrays of the latest snapshot, or None if there is none."""
         path = self.folder / f"snapshot-{self.latest_generation()}.npz"
         if not path.exists():

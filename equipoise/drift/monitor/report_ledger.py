@@ -8,13 +8,14 @@ next tick. Nothing here reads a clock: the same calls lead to the same state.
 from dataclasses import dataclass, field
 
 from equipoise.drift.charts.sums import FixedPointSums
+from equipoise.drift.monitor.stream_key import StreamKey
 
 REPLICA_TIMEOUT_SECONDS = 10.0  # seconds of silence after which a replica counts as dead, at least
 REPLICA_TIMEOUT_TICKS = 3  # ticks of silence after which a replica counts as dead, at least
 MAX_DEPARTED_REPLICAS = 256  # dead or departed replicas whose last tick is remembered, in case they come back
 
-SumsByStream = dict[str, FixedPointSums]
-"""sums over images, by stream name"""
+SumsByStream = dict[StreamKey, FixedPointSums]
+"""sums over images, by stream"""
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,19 +9,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from equipoise.bundle.engines import Engine
 from equipoise.drift.charts.baseline import ClassStatistics, ImageFeatures, fit_baseline
 from equipoise.drift.features.confidence import confidence_statistics
 from equipoise.drift.features.image_stats import image_statistics
 from equipoise.drift.features.random_fourier import RandomFourierFeatures, fit_random_features
 from equipoise.drift.profiling.corruption_response import (
     PROFILE_BATCH_IMAGES,
-    PredictFunction,
     measure_corruption_responses,
 )
 from equipoise.drift.reference.false_alarms import count_false_alarms
 from equipoise.drift.reference.profile import ARRAY_PREFIX, LabelStatistics, ReferenceProfile
 from equipoise.drift.reference.thresholds import calibrate_thresholds
 from equipoise.errors import EquipoiseError
+from equipoise.spacing import evenly_spaced_indices
 from equipoise.type_aliases import AnyArray
 
 CORRUPTION_BUDGET_SECONDS = 20.0  # seconds for trying corruptions on reference images
@@ -41,7 +42,7 @@ class LabelledOutputs:
 
 
 def build_profile_arrays(
-    predict: PredictFunction, reference: LabelledOutputs, temperature: float, holdout: LabelledOutputs | None = None
+    predict: Engine, reference: LabelledOutputs, temperature: float, holdout: LabelledOutputs | None = None
 ) -> dict[str, NDArray[Any]]:
     """Return the arrays for reference.npz; where the reference cannot be used, only the reason why."""
     try:
@@ -52,7 +53,7 @@ def build_profile_arrays(
 
 
 def build_reference_profile(
-    predict: PredictFunction, reference: LabelledOutputs, temperature: float, holdout: LabelledOutputs | None = None
+    predict: Engine, reference: LabelledOutputs, temperature: float, holdout: LabelledOutputs | None = None
 ) -> ReferenceProfile:
     """Build the profile of a reference; false alarms are counted on the held-out images, if given."""
     height, width = reference.pictures.shape[2:]
@@ -74,6 +75,7 @@ def build_reference_profile(
         calibration,
         measure_corruption_responses(predict, sampled_images, sampled_labels, baseline),
         fit_label_statistics(features, reference.labels, baseline.usual),
+        tuple(map(str, range(class_count))),  # a bundle names them
         count_false_alarms(
             baseline.usual, calibration, extract_features(holdout, random_fourier, temperature), holdout.labels
         )
@@ -91,18 +93,13 @@ def extract_features(
     return ImageFeatures(statistics, outputs.logits.argmax(1), random_fourier(outputs.features))
 
 
-def affordable_image_count(predict: PredictFunction, pictures: Tensor) -> int:
+def affordable_image_count(predict: Engine, pictures: Tensor) -> int:
     """Return how many images can be corrupted in every way and predicted within the time budget."""
     started = time.perf_counter()
     predict(pictures[:PROFILE_BATCH_IMAGES])
     seconds_per_image = (time.perf_counter() - started) / min(PROFILE_BATCH_IMAGES, len(pictures))
     affordable = CORRUPTION_BUDGET_SECONDS / (APPROX_CORRUPTION_COUNT * seconds_per_image)
     return int(np.clip(affordable, *CORRUPTED_IMAGES_RANGE))
-
-
-def evenly_spaced_indices(count: int, max_count: int) -> NDArray[np.int64]:
-    """Return up to `max_count` evenly spaced indices into `count` items."""
-    return np.linspace(0, count - 1, min(count, max_count)).astype(np.int64)
 
 
 def fit_label_statistics(

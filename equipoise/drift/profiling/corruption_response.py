@@ -1,35 +1,30 @@
 """Try corruptions on reference images to measure how the charted features and the accuracy respond."""
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
 from torch import Tensor
 
+from equipoise.bundle.engines import Engine
 from equipoise.drift.charts.baseline import Baseline
 from equipoise.drift.corruptions import all_corruptions
 from equipoise.drift.reference.signatures import Signatures
 from equipoise.type_aliases import FloatArray
 
-PredictFunction = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""maps uint8 images to logits and features"""
-
 PROFILE_BATCH_IMAGES = 64  # images per call of the model
 
 
 def measure_corruption_responses(
-    predict: PredictFunction, pictures: Tensor, labels: NDArray[np.int64], baseline: Baseline
+    predict: Engine, pictures: Tensor, labels: NDArray[np.int64], baseline: Baseline
 ) -> Signatures:
     """Measure the response to every corruption at every size, on labelled reference images."""
     corruptions = [entry for entry in all_corruptions() if pictures.shape[1] == 3 or not entry.requires_color]
-    clean_scores, clean_shifts, *clean = measure_mean_response(predict, pictures, labels, baseline)
+    clean_scores, clean_shifts, clean_accuracy = measure_mean_response(predict, pictures, labels, baseline)
     rows = [
         (index, size, *measure_mean_response(predict, entry.apply(pictures, size), labels, baseline))
         for index, entry in enumerate(corruptions)
         for size in entry.sizes
     ]
-    kind, size, scores, shifts, accuracy, confidence = (np.array(column) for column in zip(*rows, strict=True))
+    kind, size, scores, shifts, accuracy = (np.array(column) for column in zip(*rows, strict=True))
     names = np.array([(entry.cause, entry.detail, entry.unit) for entry in corruptions])
     neutral_sizes = np.array([entry.neutral_size for entry in corruptions])
     return Signatures(
@@ -40,16 +35,15 @@ def measure_corruption_responses(
         scores - clean_scores,
         shifts - clean_shifts,
         accuracy,
-        confidence,
-        np.array(clean),
+        np.array([clean_accuracy]),
         np.array(len(labels)),
     )
 
 
 def measure_mean_response(
-    predict: PredictFunction, pictures: Tensor, labels: NDArray[np.int64], baseline: Baseline
-) -> tuple[FloatArray, FloatArray, float, float]:
-    """Return the mean scores, the mean shifts, the accuracy and the mean confidence on some images."""
+    predict: Engine, pictures: Tensor, labels: NDArray[np.int64], baseline: Baseline
+) -> tuple[FloatArray, FloatArray, float]:
+    """Return the mean scores, the mean shifts and the accuracy on some images."""
     parts = [
         tuple(output.numpy() for output in predict(batch.contiguous()))
         for batch in pictures.split(PROFILE_BATCH_IMAGES)
@@ -59,5 +53,4 @@ def measure_mean_response(
     scores, shifts = (
         differences(image_features).mean(0) for differences in (baseline.usual.scores, baseline.usual.shifts)
     )
-    confidence = softmax(logits / baseline.temperature, 1).max(1).mean()
-    return scores, shifts, float((logits.argmax(1) == labels).mean()), float(confidence)
+    return scores, shifts, float((logits.argmax(1) == labels).mean())

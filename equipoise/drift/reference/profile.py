@@ -1,6 +1,6 @@
 """Reference profile of a bundle, to judge requests by: written when it is published, read when it is loaded."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from typing import Any
 
@@ -14,6 +14,7 @@ from equipoise.drift.reference.false_alarms import FalseAlarmCheck
 from equipoise.drift.reference.signatures import Signatures
 from equipoise.drift.reference.thresholds import Calibration
 from equipoise.errors import EquipoiseError
+from equipoise.type_aliases import AnyArray
 
 ARRAY_PREFIX = "drift."  # of array names in reference.npz, which holds other arrays too
 
@@ -40,13 +41,14 @@ class ReferenceProfile:
     calibration: Calibration
     signatures: Signatures
     labelled: LabelStatistics
+    class_names: tuple[str, ...]
     verified: FalseAlarmCheck | None = None
     """false alarms counted on held-out images, if there were any"""
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of the profile by name, to be stored in a file."""
         base = self.baseline
-        arrays: dict[str, Any] = {
+        arrays: dict[str, AnyArray | float] = {
             "figures": np.array(CHARTED_FEATURES),
             "temperature": base.temperature,
             "directions": base.random_fourier.directions,
@@ -54,7 +56,7 @@ class ReferenceProfile:
             "wider": base.rank_margin,
         }
         if self.verified:
-            arrays["verified"] = astuple(self.verified)
+            arrays["verified"] = np.array(astuple(self.verified))
         for name, part in self.array_parts().items():
             arrays |= {f"{name}.{field.name}": getattr(part, field.name) for field in fields(part)}
         return {ARRAY_PREFIX + name: np.asarray(value) for name, value in arrays.items()}
@@ -69,7 +71,36 @@ class ReferenceProfile:
         }
 
 
-def profile_from_arrays(arrays: Mapping[str, NDArray[Any]], class_count: int, feature_count: int) -> ReferenceProfile:
+@dataclass(frozen=True)
+class ReferenceUnavailable:
+    """Reason, in one sentence, why a model has no reference profile."""
+
+    reason: str
+
+
+def reference_to_arrays(reference: ReferenceProfile | ReferenceUnavailable) -> dict[str, AnyArray]:
+    """Return a profile with its class names, or the reason why there is none, as arrays for the drift monitor."""
+    if isinstance(reference, ReferenceUnavailable):
+        return {
+            f"{ARRAY_PREFIX}why not": np.array(reference.reason),
+            "classes": np.array([], dtype=str),
+            "width": np.array(0),
+        }
+    width = reference.baseline.random_fourier.directions.shape[0]
+    return reference.to_arrays() | {"classes": np.array(reference.class_names), "width": np.array(width)}
+
+
+def read_registered_arrays(arrays: Mapping[str, AnyArray]) -> ReferenceProfile | ReferenceUnavailable:
+    """Read the arrays of `reference_to_arrays`."""
+    try:
+        return profile_from_arrays(arrays, arrays["classes"].tolist(), int(arrays["width"]))
+    except EquipoiseError as error:
+        return ReferenceUnavailable(str(error))
+
+
+def profile_from_arrays(
+    arrays: Mapping[str, NDArray[Any]], class_names: Sequence[str], feature_count: int
+) -> ReferenceProfile:
     """Read the profile from the arrays of a bundle; refuse them if it is missing or made for another model."""
     stored = {name.removeprefix(ARRAY_PREFIX): value for name, value in arrays.items() if name.startswith(ARRAY_PREFIX)}
     if "why not" in stored:
@@ -92,7 +123,7 @@ def profile_from_arrays(arrays: Mapping[str, NDArray[Any]], class_count: int, fe
             f"the bundle has no reference to compare with ({error.args[0]} is missing)",
             "publish the bundle again",
         ) from None
-    width = directions.shape[0]
+    width, class_count = directions.shape[0], len(class_names)
     if width != feature_count or len(statistics.counts) != class_count:
         raise EquipoiseError(
             "reference-unusable",
@@ -102,7 +133,8 @@ def profile_from_arrays(arrays: Mapping[str, NDArray[Any]], class_count: int, fe
         )
     layout = SumsLayout(class_count, len(CHARTED_FEATURES), statistics.waves.shape[1])
     base = Baseline(float(temperature), RandomFourierFeatures(directions), statistics, layout, ranked, float(margin))
-    return ReferenceProfile(base, calibration, signatures, labelled, parse_false_alarm_check(stored.get("verified")))
+    check = parse_false_alarm_check(stored.get("verified"))
+    return ReferenceProfile(base, calibration, signatures, labelled, tuple(class_names), check)
 
 
 def parse_false_alarm_check(array: NDArray[Any] | None) -> FalseAlarmCheck | None:

@@ -1,7 +1,6 @@
 """Signatures: how each corruption changes the statistics and the accuracy, measured on the reference."""
 
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +26,7 @@ class Signatures:
     """(rows, charted statistics) changes of the means in the units of each statistic"""
     accuracy: FloatArray
     """(rows,) accuracy of the model"""
-    confidence: FloatArray
-    """(rows,) mean calibrated confidence of the model"""
     clean: FloatArray
-    """accuracy and mean confidence on the same images without corruption"""
+    """(1,) accuracy on the same images without corruption"""
     tried: NDArray[np.int64]
     """() number of these images"""
-
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays by name, to be stored in a bundle."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}

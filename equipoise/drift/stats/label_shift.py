@@ -4,14 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
 
 from equipoise.drift.stats.two_sample_tests import TestResult, mmd_permutation_test, validate_samples
 from equipoise.errors import EquipoiseError
 from equipoise.type_aliases import AnyArray, IntArray
 
-MAX_EM_ITERATIONS = 2000  # rounds of expectation and maximization, at most
-EM_TOLERANCE = 1e-7  # change of the prior in one round at which iterations stop
 MIN_SINGULAR_VALUE = 0.1  # of the confusion: below, errors of predicted shares grow tenfold or more in the priors
 RIDGE_STRENGTH = 1e-2  # towards the old prior, where the confusion cannot be inverted
 
@@ -29,29 +26,6 @@ class LabelShift:
     def is_identifiable(self) -> bool:
         """Return whether the model tells its classes apart well enough (1: perfect, 0: confuses two classes)."""
         return self.min_singular_value >= MIN_SINGULAR_VALUE
-
-
-def estimate_label_shift_em(
-    posteriors: AnyArray, prior: AnyArray, max_iterations: int = MAX_EM_ITERATIONS
-) -> NDArray[np.float64]:
-    """Estimate new prior over old by class from calibrated posteriors (Saerens, Latinne and Decaestecker, 2002).
-
-    Correct if only the class shares have changed. Overconfident posteriors make the weights too large.
-    """
-    old = _validate_prior(prior)
-    if posteriors.ndim != 2 or not len(posteriors) or posteriors.shape[1] != len(old):
-        raise ValueError(f"posteriors have shape {posteriors.shape}; give rows of {len(old)} classes, as the prior has")
-    if not (posteriors >= 0).all() or not np.allclose(posteriors.sum(1), 1, atol=1e-3):
-        raise ValueError(
-            "posteriors are not probabilities that sum to 1 in each row; give the softmax of calibrated scores"
-        )
-    new = old
-    for _ in range(max_iterations):
-        previous, joint = new, posteriors * (new / old)
-        new = (joint / joint.sum(1, keepdims=True)).mean(0)
-        if np.abs(new - previous).max() < EM_TOLERANCE:
-            break
-    return new / old
 
 
 def estimate_label_shift(confusion: AnyArray, prior: AnyArray, predicted_counts: AnyArray) -> LabelShift:
@@ -80,19 +54,6 @@ def estimate_label_shift(confusion: AnyArray, prior: AnyArray, predicted_counts:
         old + _prior_change(confusion, predicted_counts / predicted_counts.sum() - confusion @ old, singular), 0
     )
     return LabelShift(new / new.sum() / old, singular)
-
-
-def adapt_posteriors(logits: AnyArray, temperature: float, weights: AnyArray) -> NDArray[np.float64]:
-    """Return the posteriors under the new class shares; a class of weight 0 gets probability 0."""
-    weights = np.asarray(weights, np.float64)
-    if logits.ndim != 2 or not len(logits) or weights.shape != logits.shape[1:] or not np.isfinite(logits).all():
-        raise ValueError(
-            f"logits have shape {logits.shape} for {weights.size} weights; give finite rows, a logit for each weight"
-        )
-    if not (weights >= 0).all() or not 0 < weights.sum() < np.inf or not 0 < temperature < np.inf:
-        raise ValueError(f"temperature {temperature} or weights {weights} cannot be used; give finite ones above 0")
-    with np.errstate(divide="ignore"):
-        return np.asarray(softmax(logits.astype(np.float64) / temperature + np.log(weights), 1))
 
 
 def residual_shift_test(

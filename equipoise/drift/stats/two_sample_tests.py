@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import chi2, kstwo
+from scipy.stats import chi2_contingency, ks_2samp, kstwo
 
 from equipoise.drift.features.random_fourier import median_distance
 from equipoise.errors import EquipoiseError
@@ -63,11 +63,11 @@ def mmd_permutation_test(
 def ks_test_by_column(reference: AnyArray, window: AnyArray) -> ColumnTestResult:
     """Return the Kolmogorov-Smirnov statistic of each column (largest gap of distribution functions) and its p.
 
-    Both functions are evaluated from the right at the values that occur, so ties are counted before they are compared.
-    p is that of the one-sample statistic for nm / (n + m) examples, rounded down; it is too large for ties.
+    p is that of the one-sample statistic for nm / (n + m) examples, rounded down; it is too large for ties. By scipy,
+    which rounds to the nearest, p would be up to 5 % smaller at 60 examples.
     """
     validate_samples(reference, window)
-    gaps = np.array([_ks_statistic(left, right) for left, right in zip(reference.T, window.T, strict=True)])
+    gaps = ks_2samp(reference, window, axis=0, method="asymp").statistic
     effective = len(reference) * len(window) // (len(reference) + len(window))
     return ColumnTestResult(gaps, np.clip(kstwo.sf(gaps, effective), 0, 1))
 
@@ -84,10 +84,8 @@ def chi_squared_test(reference_counts: IntArray, window_counts: IntArray) -> Tes
             f"the reference has counts of {len(reference_counts)} classes and the window of {len(window_counts)}; "
             "count the same classes in the same order"
         )
-    table = _merge_rare_classes(np.array(counts))
-    expected = np.outer(table.sum(1), table.sum(0)) / table.sum()
-    statistic = float(((table - expected) ** 2 / expected).sum())
-    return TestResult(statistic, float(chi2.sf(statistic, table.shape[1] - 1)) if table.shape[1] > 1 else 1.0)
+    test = chi2_contingency(_merge_rare_classes(np.array(counts)), correction=False)
+    return TestResult(float(test.statistic), float(test.pvalue))
 
 
 def validate_samples(reference: AnyArray, window: AnyArray) -> None:
@@ -207,14 +205,6 @@ def _permutation_p_value(values: AnyArray) -> float:
     """Return the share of permutations, the observed one included, that are at least as far apart; never 0."""
     rounding = TIE_TOLERANCES[0] * values.std() + TIE_TOLERANCES[1]
     return float((values >= values[0] - rounding).mean())
-
-
-def _ks_statistic(reference_values: AnyArray, window_values: AnyArray) -> float:
-    at = np.concatenate([reference_values, window_values])
-    below = [
-        np.searchsorted(np.sort(values), at, side="right") / len(values) for values in (reference_values, window_values)
-    ]
-    return float(np.abs(below[0] - below[1]).max())
 
 
 def _validate_counts(name: str, counts: IntArray) -> NDArray[np.float64]:

@@ -8,13 +8,12 @@ from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.images.augment import Augment
 from equipoise.workloads.base import Split, Workload
-from equipoise.workloads.models import model_factory
+from equipoise.workloads.models import IMAGENET_MEAN, IMAGENET_STD, model_factory
 from equipoise.workloads.vending.products import MACHINE_PRODUCTS, SOURCE_PRODUCTS, Product
 from equipoise.workloads.vending.renderer import render_images
 
 IMAGE_SIZE_BOUNDS_PIXELS = (32, 512)
 RENDER_SEED = 2024
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # as published weights expect
 SOURCE_EXAMPLES_PER_CLASS = {"train": 300, "validation": 30, "reference": 30, "test": 60}
 """images of each of 24 classes, by split"""
 MACHINE_EXAMPLES_PER_CLASS = {"train": 30, "validation": 30, "reference": 100, "test": 100}

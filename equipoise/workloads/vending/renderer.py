@@ -20,12 +20,12 @@ from equipoise.images.camera import (
     add_veil,
     blackbody_gain,
     broadcast_per_image,
+    compress_jpeg,
     gaussian_blur,
     gaussian_spot,
     linear_to_srgb8,
     sensor_noise,
 )
-from equipoise.images.png import jpeg_round_trip
 from equipoise.rng import example_uniforms
 from equipoise.workloads.vending.products import Product, draw_sprites
 
@@ -224,7 +224,7 @@ def apply_exposure(linear_image: Tensor, draws: dict[str, NDArray[np.float64]], 
         centre = np.stack(
             [0.55 + 0.3 * to_signed_range(draws["spot_down"]), 0.6 * to_signed_range(draws["spot_right"])], 1
         )
-        linear = linear + scene_settings.highlight * lamp * gaussian_spot(size, size, centre, 0.35)
+        linear = linear + scene_settings.highlight * lamp * gaussian_spot(size, size, centre)
     if scene_settings.blur:
         sigma = scene_settings.blur * size / 64
         linear = gaussian_blur(linear, sigma * (0.9 + 0.2 * draws["blur"]), 1.1 * sigma)
@@ -238,4 +238,4 @@ def apply_jpeg_compression(images: Tensor, quality: int) -> Tensor:
     """Compress images as JPEG of a quality and decode them; 100 returns them unchanged."""
     if quality == 100:
         return images
-    return torch.stack([torch.from_numpy(jpeg_round_trip(image, quality)) for image in images])
+    return compress_jpeg(images, quality)

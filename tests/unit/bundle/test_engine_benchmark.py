@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from equipoise.bundle.engine_benchmark import EngineResult, benchmark_engines, select_engine
+from equipoise.bundle.engine_benchmark import benchmark_engines, select_engine
+from equipoise.bundle.manifest import EngineResult
 
 IMAGES = torch.randint(0, 256, (20, 1, 4, 4), dtype=torch.uint8, generator=torch.manual_seed(0))
 

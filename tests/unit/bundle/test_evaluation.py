@@ -3,7 +3,6 @@ import pytest
 from scipy.special import softmax
 
 from equipoise.bundle.evaluation import (
-    confusion_matrix,
     evaluate_predictions,
     expected_calibration_error,
     fit_temperature,
@@ -30,13 +29,6 @@ def test_temperature_removes_the_calibration_error_of_overconfident_logits():
     evaluation = evaluate_predictions(*draw_logits(3.0), list("abcde"), 3.0)
     assert evaluation.calibrated_error < 0.03 < 0.1 < evaluation.calibration_error
     assert evaluation.accuracy == pytest.approx(np.mean(list(evaluation.by_class.values())), abs=0.02)
-
-
-def test_confusion_columns_are_the_fractions_of_each_class():
-    matrix = confusion_matrix(np.eye(3)[[0, 0, 1, 2, 2]], np.array([0, 0, 0, 2, 2]), 4)
-    np.testing.assert_allclose(matrix[:, 0], [2 / 3, 1 / 3, 0, 0])
-    np.testing.assert_allclose(matrix[:, 2], [0, 0, 1, 0])
-    np.testing.assert_allclose(matrix[:, [1, 3]], np.eye(4)[:, [1, 3]])
 
 
 def test_class_without_examples_has_no_accuracy():

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from equipoise.storage.directory import LocalDirectory, convert_to_os_error
 from equipoise.workloads.image_folder import decode_images, find_labelled_images
 
 CLASSES = ["ant", "bee", "cat"]
+HEAVY_SCORE = -1e6  # no model gives it: a weight of 4 million, so that nearly every offer evicts another capture
 STALE_ID, RECENT_ID = "00000000aaaaaaaa", f"{int(time.time()):08x}aaaaaaaa"
 
 
@@ -42,7 +44,7 @@ def decode_png(content):
 
 
 def read_sources(store):
-    return sorted(int(capture["source"]) for capture in store.list_captures(limit=None))
+    return sorted(int(capture.source) for capture in store.list_captures(limit=None))
 
 
 def draw_keys(seed, weights):
@@ -64,7 +66,7 @@ def store_with_clock(tmp_path, clock):
 def test_capture_is_read_back_with_its_image_and_metadata(tmp_path):
     store, image = CaptureStore(str(tmp_path)), torch.randint(0, 256, (3, 5, 7), dtype=torch.uint8)
     assert store.offer(build_request(0.75, picture=image, source="shelf 3", pool="drift"))
-    [capture] = store.list_captures()
+    [capture] = [metadata.to_json() for metadata in store.list_captures()]
     assert abs(capture.pop("at") - time.time()) < 60 and 0 < capture.pop("key") < 1 and len(capture["id"]) == 16
     decoded = decode_png(store.read_png(capture.pop("id")))
     assert np.array_equal(decoded.transpose(2, 0, 1), image)
@@ -84,7 +86,7 @@ def test_capture_is_read_back_with_its_image_and_metadata(tmp_path):
 def test_grey_image_is_read_back_as_grey(tmp_path):
     store, request = CaptureStore(str(tmp_path)), build_request(side=8, channels=1)
     assert store.offer(request)
-    decoded = decode_png(store.read_png(store.list_captures()[0]["id"]))
+    decoded = decode_png(store.read_png(store.list_captures()[0].id))
     assert decoded.shape == (8, 8) and np.array_equal(decoded, request.picture[0])
 
 
@@ -97,8 +99,6 @@ def test_grey_image_is_read_back_as_grey(tmp_path):
         ({"pool": "../x"}, "unknown capture pool"),
         ({"label": "dog"}, "one for its label 'dog'"),
         ({"scores": {"ant": float("nan")}}, "finite"),
-        ({"extra_weight": -1.0}, "extra_weight must be"),
-        ({"extra_weight": float("inf")}, "extra_weight must be"),
     ],
 )
 def test_invalid_request_is_refused_on_construction(fields, message):
@@ -122,21 +122,21 @@ def test_every_position_of_a_stream_is_kept_equally_often(tmp_path):
 
 
 def test_pool_of_one_keeps_requests_in_proportion_to_their_weights(tmp_path):
-    extra_weights, num_repeats = [0.0, 1.0, 3.0, 7.0, 0.0], 300
+    scores, num_repeats = [1.0, 0.75, 0.5, 0.0, 1.0], 300
     counts = Counter()
     for repeat in range(num_repeats):
         store = CaptureStore(str(tmp_path / str(repeat)), 2, seed=repeat)
-        for position, extra_weight in enumerate(extra_weights):
-            store.offer(build_request(1.0, source=str(position), extra_weight=extra_weight))
+        for position, score in enumerate(scores):
+            store.offer(build_request(score, source=str(position)))
         counts.update(read_sources(store))
-    weights = np.array(extra_weights) + 1
+    weights = 5 - 4 * np.array(scores)
     assert chisquare([counts[position] for position in range(5)], num_repeats * weights / weights.sum()).pvalue > 0.001
 
 
 def test_less_certain_prediction_weighs_more():
     assert build_request(1.0).weight == 1
     assert build_request(0.5).weight == 3
-    assert build_request(0.0, extra_weight=2.5).weight == 7.5
+    assert build_request(0.0).weight == 5
     assert build_request(1.0000001).weight == 1  # a softmax in float32 can exceed 1
 
 
@@ -157,7 +157,7 @@ def test_three_replicas_keep_what_one_replica_would(offers):
             )
         for pool in CAPTURE_POOLS:
             largest = sorted((key for key_pool, key in pools_and_keys if key_pool == pool), reverse=True)[:4]
-            assert [capture["key"] for capture in replicas[0].list_captures(pool)] == largest
+            assert [capture.key for capture in replicas[0].list_captures(pool)] == largest
         assert replicas[0].skipped_files == 0
 
 
@@ -181,7 +181,7 @@ def test_concurrent_replicas_keep_what_one_replica_would(tmp_path):
         key for seed in range(num_replicas) for key in draw_keys(seed, [build_request(0.9).weight] * num_offers)
     )
     store = CaptureStore(str(tmp_path))
-    assert [capture["key"] for capture in store.list_captures()] == all_keys[: -capacity - 1 : -1]
+    assert [capture.key for capture in store.list_captures()] == all_keys[: -capacity - 1 : -1]
     assert (
         errors == [None] * num_replicas and store.skipped_files == 0 and len(list(tmp_path.iterdir())) == 2 * capacity
     )
@@ -203,7 +203,7 @@ def test_too_small_key_accesses_no_files(tmp_path, clock):
         store.offer(build_request(1.0))
     folder.rename(tmp_path / "gone")
     usual = store.list_captures("usual")
-    min_key = min(capture["key"] for capture in CaptureStore(str(tmp_path / "gone")).list_captures())
+    min_key = min(capture.key for capture in CaptureStore(str(tmp_path / "gone")).list_captures())
     upcoming_keys = draw_keys(0, [1] * 100)[50:]
     assert usual == [] and any(key > min_key for key in upcoming_keys)
     for key in upcoming_keys[: next(index for index, key in enumerate(upcoming_keys) if key > min_key) - 1]:
@@ -218,12 +218,12 @@ def test_captures_most_useful_to_label_come_first(tmp_path):
     store = CaptureStore(str(tmp_path))
     for index in range(6):
         store.offer(build_request(pool=CAPTURE_POOLS[index % 2], source=str(index)))
-    labelled_id = store.list_captures("drift")[0]["id"]
+    labelled_id = store.list_captures("drift")[0].id
     store.label_capture(labelled_id, "bee", CLASSES)
     captures = store.list_captures()
-    assert [capture["pool"] for capture in captures] == ["drift", "drift", "usual", "usual", "usual", "drift"]
-    assert captures[-1]["id"] == labelled_id and captures[-1]["label_given"] == "bee"
-    assert captures[0]["key"] > captures[1]["key"] and captures[2]["key"] > captures[3]["key"] > captures[4]["key"]
+    assert [capture.pool for capture in captures] == ["drift", "drift", "usual", "usual", "usual", "drift"]
+    assert captures[-1].id == labelled_id and captures[-1].label_given == "bee"
+    assert captures[0].key > captures[1].key and captures[2].key > captures[3].key > captures[4].key
     assert (
         store.list_captures(limit=2) == captures[:2]
         and store.list_captures("usual", 1) == [captures[2]]
@@ -235,10 +235,10 @@ def test_new_label_replaces_the_old_one_and_keeps_the_image(tmp_path):
     store = CaptureStore(str(tmp_path))
     store.offer(build_request(side=4))
     [capture] = store.list_captures()
-    png = store.read_png(capture["id"])
-    assert store.label_capture(capture["id"], "bee", CLASSES) == capture | {"label_given": "bee"}
-    assert store.label_capture(capture["id"], "cat", CLASSES)["label_given"] == "cat"
-    assert store.list_captures() == [capture | {"label_given": "cat"}] and store.read_png(capture["id"]) == png
+    png = store.read_png(capture.id)
+    assert store.label_capture(capture.id, "bee", CLASSES) == replace(capture, label_given="bee")
+    assert store.label_capture(capture.id, "cat", CLASSES).label_given == "cat"
+    assert store.list_captures() == [replace(capture, label_given="cat")] and store.read_png(capture.id) == png
     assert len(list(tmp_path.iterdir())) == 2 and store.skipped_files == 0
 
 
@@ -246,20 +246,17 @@ def test_labelled_captures_are_never_evicted(tmp_path):
     store = CaptureStore(str(tmp_path), 8, seed=0)
     for _ in range(4):
         store.offer(build_request(1.0))
-    labelled_ids = {capture["id"] for capture in store.list_captures()[1:]}
+    labelled_ids = {capture.id for capture in store.list_captures()[1:]}
     for capture_id in labelled_ids:
         store.label_capture(capture_id, "bee", CLASSES)
-    assert sum(store.offer(build_request(0.0, extra_weight=1e6)) for _ in range(20)) > 0
-    assert {capture["id"] for capture in store.list_captures() if capture["label_given"]} == labelled_ids and len(
+    assert sum(store.offer(build_request(HEAVY_SCORE)) for _ in range(20)) > 0
+    assert {capture.id for capture in store.list_captures() if capture.label_given} == labelled_ids and len(
         store.list_captures()
     ) == 4
-    store.label_capture(store.list_captures()[0]["id"], "ant", CLASSES)
+    store.label_capture(store.list_captures()[0].id, "ant", CLASSES)
     store._evict()
     captures = store.list_captures()
-    assert (
-        not any(store.offer(build_request(0.0, extra_weight=1e12)) for _ in range(5))
-        and store.list_captures() == captures
-    )
+    assert not any(store.offer(build_request(HEAVY_SCORE)) for _ in range(5)) and store.list_captures() == captures
 
 
 def test_label_interrupted_by_a_kill_counts_once_and_is_kept(three_captures, tmp_path):
@@ -268,13 +265,13 @@ def test_label_interrupted_by_a_kill_counts_once_and_is_kept(three_captures, tmp
     store.label_capture(ids[0], "bee", CLASSES)
     for path, content in before.items():
         path.write_bytes(content)  # as if killed before it removed these files
-    assert {capture["id"]: capture["label_given"] for capture in store.list_captures()} == {
+    assert {capture.id: capture.label_given for capture in store.list_captures()} == {
         ids[0]: "bee",
         ids[1]: None,
         ids[2]: None,
     }
     assert len(store.list_captures()) == 3
-    assert store.label_capture(ids[0], "cat", CLASSES)["label_given"] == "cat" and store.read_png(ids[0])
+    assert store.label_capture(ids[0], "cat", CLASSES).label_given == "cat" and store.read_png(ids[0])
 
 
 def test_label_given_during_eviction_is_not_lost(tmp_path):
@@ -285,18 +282,18 @@ def test_label_given_during_eviction_is_not_lost(tmp_path):
     def offer_captures():
         replica = CaptureStore(str(tmp_path), 20)
         for exponent in range(100):
-            replica.offer(build_request(0.0, extra_weight=10.0**exponent))
+            replica.offer(build_request(-(10.0**exponent)))
         finished.set()
 
     thread = threading.Thread(target=offer_captures)
     thread.start()
     while not finished.is_set() and len(labelled_ids) < 8:
-        unlabelled = [capture for capture in store.list_captures() if capture["label_given"] is None]
+        unlabelled = [capture for capture in store.list_captures() if capture.label_given is None]
         for capture in unlabelled[-1:]:  # the next to be evicted
             with suppress(CaptureNotFound):
-                labelled_ids.add(store.label_capture(capture["id"], "bee", CLASSES)["id"])
+                labelled_ids.add(store.label_capture(capture.id, "bee", CLASSES).id)
     thread.join()
-    bee_ids = {capture["id"] for capture in store.list_captures() if capture["label_given"] == "bee"}
+    bee_ids = {capture.id for capture in store.list_captures() if capture.label_given == "bee"}
     assert bee_ids == labelled_ids and store.skipped_files == 0
 
 
@@ -317,9 +314,9 @@ def test_missing_id_and_unknown_class_are_named_in_the_error(tmp_path):
     with pytest.raises(CaptureNotFound, match="no capture 0123456789abcdef"):
         store.label_capture("0123456789abcdef", "ant", CLASSES)
     with pytest.raises(ValueError, match=r"no class 'dog'; there are: ant, bee, cat$"):
-        store.label_capture(store.list_captures()[0]["id"], "dog", CLASSES)
+        store.label_capture(store.list_captures()[0].id, "dog", CLASSES)
     with pytest.raises(ValueError, match=r"c19 and 80 more$"):
-        store.label_capture(store.list_captures()[0]["id"], "dog", [f"c{index}" for index in range(100)])
+        store.label_capture(store.list_captures()[0].id, "dog", [f"c{index}" for index in range(100)])
 
 
 @pytest.fixture
@@ -327,13 +324,13 @@ def three_captures(tmp_path):
     store = CaptureStore(str(tmp_path / "kept"))
     for _ in range(3):
         store.offer(build_request())
-    return store, [capture["id"] for capture in store.list_captures()]
+    return store, [capture.id for capture in store.list_captures()]
 
 
 def test_csv_labels_captures(three_captures):
     store, ids = three_captures
     assert store.label_from_csv(f'\ufeffid,label\r\n{ids[0]},bee\r\n\r\n{ids[1]}, "cat"\r\n', CLASSES) == 2
-    assert {capture["id"]: capture["label_given"] for capture in store.list_captures()} == dict(
+    assert {capture.id: capture.label_given for capture in store.list_captures()} == dict(
         zip(ids, ["bee", "cat", None], strict=True)
     )
     assert store.label_from_csv("id,label\n", CLASSES) == 0
@@ -359,7 +356,7 @@ def test_csv_with_an_invalid_row_labels_nothing(three_captures, csv_text, messag
     with pytest.raises(ValueError, match=message.replace("{{", "{").replace("}}", "}")) as error:
         store.label_from_csv(csv_text.format(*ids), CLASSES)
     assert len(str(error.value).splitlines()) == 1
-    assert not any(capture["label_given"] for capture in store.list_captures())
+    assert not any(capture.label_given for capture in store.list_captures())
 
 
 def test_incomplete_captures_are_skipped_and_counted(tmp_path):
@@ -384,7 +381,7 @@ def test_incomplete_captures_are_skipped_and_counted(tmp_path):
     (tmp_path / f"usual-0.{'7' * 17}-{RECENT_ID}.json").symlink_to(
         intact
     )  # its target may lie outside the folder and is not read
-    assert [capture["id"] for capture in store.list_captures()] == [intact.stem[-16:]]
+    assert [capture.id for capture in store.list_captures()] == [intact.stem[-16:]]
     assert store.skipped_files == len(damaged) + len(incomplete)
     assert store.list_captures(limit=1) and store.list_captures("drift") == []
     with pytest.raises(CaptureNotFound, match="is damaged"):
@@ -412,12 +409,12 @@ def test_object_store_works_like_a_folder(memory, tmp_path):
     for index in range(60):
         replicas[index % 2].offer(build_request(1.0, side=4))
     store = replicas[0]
-    assert [capture["key"] for capture in store.list_captures()] == sorted(
+    assert [capture.key for capture in store.list_captures()] == sorted(
         draw_keys(0, [1] * 30) + draw_keys(1, [1] * 30), reverse=True
     )[:4]
-    first_id, second_id = (capture["id"] for capture in store.list_captures()[:2])
+    first_id, second_id = (capture.id for capture in store.list_captures()[:2])
     assert store.label_from_csv(f"id,label\n{first_id},ant\n{second_id},bee\n", CLASSES) == 2
-    assert store.label_capture(second_id, "cat", CLASSES)["label_given"] == "cat"
+    assert store.label_capture(second_id, "cat", CLASSES).label_given == "cat"
     assert store.read_png(first_id)[:4] == b"\x89PNG" and len(memory.ls("/bucket/captures")) == 8
     assert store.export_labelled(tmp_path / "out") == {"ant": 1, "cat": 1}
     store._remove_files(store._scan_files()[0][0])
@@ -511,7 +508,7 @@ def test_label_on_a_full_disk_changes_nothing(small_disk):
         pass
     before, files = store.list_captures(), set(small_disk.iterdir())
     with pytest.raises(OSError, match="No space left"):
-        store.label_capture(before[0]["id"], "bee", CLASSES)
+        store.label_capture(before[0].id, "bee", CLASSES)
     assert store.list_captures() == before and set(small_disk.iterdir()) == files
 
 
@@ -528,8 +525,8 @@ def test_folder_workload_reads_an_export(tmp_path):
     for seed in range(9):
         store.offer(build_request(side=8, seed=seed, source=str(seed)))
     for capture in store.list_captures()[:-1]:
-        labels_and_seeds[capture["id"]] = (CLASSES[int(capture["source"]) % 2], int(capture["source"]))
-        store.label_capture(capture["id"], labels_and_seeds[capture["id"]][0], CLASSES)
+        labels_and_seeds[capture.id] = (CLASSES[int(capture.source) % 2], int(capture.source))
+        store.label_capture(capture.id, labels_and_seeds[capture.id][0], CLASSES)
     counts = store.export_labelled(tmp_path / "new" / "out")
     names, paths, label_indices = find_labelled_images(tmp_path / "new" / "out")
     assert names == ["ant", "bee"] and sum(counts.values()) == len(paths) == 8

@@ -1,6 +1,7 @@
 """The report of a demo shows what its records hold."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -12,32 +13,48 @@ from dashboards.demo_report import (
     summarize_demo,
 )
 from dashboards.page import render_html
+from equipoise.bundle.evaluation import Evaluation
+from equipoise.bundle.manifest import EngineEntry
+from equipoise.planning.confirmation import Confirmation, PredictionCheck
+from equipoise.planning.document import Estimate, PlanDocument, PlanEntry, StepPrediction
 from equipoise.storage.atomic import write_json
+from tests.support.manifests import build_manifest
 
 REQUESTS_AND_CORRECT = {"clean": (400, 388), "drift": (400, 148), "adapted": (400, 372), "again": (400, 390)}
+PLAN = PlanEntry(
+    nodes=1,
+    workers=2,
+    batch=24,
+    global_batch=48,
+    lr=0.137,
+    seconds=Estimate(value=4.51, low=3.52, high=5.53),
+    worker_seconds=9.02,
+    step=StepPrediction(seconds=0.0015, compute=0.001, exchange=0.0005),
+    examples=1000.0,
+    measured=True,
+    binding="compute",
+    why="computing takes most of a step",
+)
+CONFIRMATION = Confirmation(
+    seconds=4.74,
+    predicted=PLAN.seconds,
+    inside=True,
+    examples=PredictionCheck(value=900.0, predicted=1000.0, ratio=0.9),
+    step=PredictionCheck(value=0.0027, predicted=0.0015, ratio=1.8),
+)
 RECORDS = {
-    "sweep/plan.json": {
-        "plan": {
-            "nodes": 1,
-            "workers": 2,
-            "batch": 24,
-            "lr": 0.137,
-            "seconds": {"value": 4.51, "low": 3.52, "high": 5.53},
-        }
-    },
-    "sweep/confirm.json": {
-        "seconds": 4.74,
-        "inside": True,
-        "predicted": {"low": 3.52, "high": 5.53},
-        "examples": {"value": 900.0, "predicted": 1000.0, "ratio": 0.9},
-        "step": {"value": 0.0027, "predicted": 0.0015, "ratio": 1.8},
-    },
-    "vending/record.json": {"laps": [{"seen": 5760}]},
-    "bundles/vending/bundle.json": {"metrics": {"accuracy": 0.978}, "engine": {"name": "onnxruntime"}},
+    "sweep/plan.json": PlanDocument(plan=PLAN, front=(), warnings=()).to_json(),
+    "sweep/confirm.json": CONFIRMATION.to_json(),
+    "bundles/vending/bundle.json": build_manifest(
+        metrics=Evaluation(0.978, {}, 0.05, 0.02, 1.25),
+        engine=EngineEntry(name="onnxruntime", why="", table=[]),
+        seen=5760,
+    ).to_json(),
     "drift/verdict.json": {
+        "state": "drift",
         "cause": "colour temperature",
         "why": "colour temperature 4010 K",
-        "since": {"images": 397},
+        "since": {"at": "2026-01-01T00:00:00+00:00", "images": 397},
         "images": 811,
     },
     "story.json": {
@@ -89,10 +106,9 @@ def test_summary_lines_match_the_records(demo_folder):
 
 
 def test_missed_prediction_is_reported():
-    confirmation = RECORDS["sweep/confirm.json"]
     miss = "outside the predicted interval, with 0.90 times the predicted examples and 1.80 times the predicted time"
-    assert miss in describe_confirmation({**confirmation, "inside": False})
-    assert "did not reach" in describe_confirmation({**confirmation, "seconds": None})
+    assert miss in describe_confirmation(replace(CONFIRMATION, inside=False))
+    assert "did not reach" in describe_confirmation(replace(CONFIRMATION, seconds=None))
 
 
 def test_page_shows_the_accuracy_of_each_phase(demo_folder):

@@ -15,6 +15,7 @@ from dashboards.experiments import experiment_at, find_experiments
 from dashboards.page import render_html
 from dashboards.panels.experiment_index import build_index_page
 from equipoise.storage.atomic import write_json
+from tests.support.manifests import build_manifest
 from tests.support.sweep_folders import write_sweep_folder
 from tests.unit.dashboards.test_training_run import record
 
@@ -31,7 +32,7 @@ INVALID_FILES = {
     "half-table/system.csv": "nodes,workers\n1,",
     "half-table/trial.json": "{}",
     "bundle/bundle.json": '{"name": 3}',
-    "check/verdict.json": '{"state": "ok"}',
+    "check/verdict.json": '{"state": "fine"}',
     "begun/trial.json": '{"workload": "digits"}',
 }
 
@@ -66,7 +67,7 @@ def test_hostile_records_do_not_hide_the_others(root):
     (root / "nan").mkdir()
     laps = [*good["laps"][:-1], good["laps"][-1] | {"metric": float("nan")}]
     (root / "nan" / "record.json").write_text(json.dumps(good | {"laps": laps}))
-    write_json(root / "letters" / "bundle.json", {"name": "\ud800", "classes": [], "metrics": {}})
+    write_json(root / "letters" / "bundle.json", build_manifest(name="\ud800").to_json())
     os.mkdir(os.fsencode(root) + b"/\xff")  # noqa: PTH102 - a name that is not valid UTF-8
     write_json(Path(os.fsdecode(os.fsencode(root) + b"/\xff/record.json")), good)
     for name in ("record.json", "plan.json", "bundle.json", "verdict.json"):
@@ -110,6 +111,15 @@ def test_plans_with_invalid_contents_are_reported(root):
         (root / "odd/plan.json").write_text(text)
         assert main([str(root)]) == 0
         assert "odd: " in (root / "index.html").read_text()
+
+
+@pytest.mark.parametrize(("name", "contents"), [("plan.json", {"plan": None}), ("confirm.json", {"seconds": 3.0})])
+def test_damaged_file_of_a_sweep_is_reported_by_its_name(name, contents, root):
+    folder = write_sweep_folder(root / "swept")
+    write_json(folder / name, contents)
+    assert main([str(root)]) == 0
+    html = (root / "index.html").read_text()
+    assert f"swept: cannot read {folder / name}" in html and 'href="good/run.html"' in html
 
 
 def test_trials_of_a_sweep_are_not_listed_as_experiments(tmp_path):

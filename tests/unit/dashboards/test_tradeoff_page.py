@@ -1,6 +1,7 @@
 """The panels of a sweep show what its files hold."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -45,21 +46,20 @@ def test_seconds_per_example_are_step_seconds_over_batch_examples(sweep):
 
 def test_plan_seconds_are_steps_needed_times_step_seconds(sweep):
     needed_examples = predicted_examples(sweep.plan).set_index("global_batch").examples
-    for option in sweep.plan["options"]:
-        assert option["seconds"]["value"] == pytest.approx(
-            needed_examples[option["global_batch"]] / option["global_batch"] * option["step"]["seconds"]
+    for option in sweep.plan.options:
+        assert option.seconds.value == pytest.approx(
+            needed_examples[option.global_batch] / option.global_batch * option.step.seconds
         )
-    plan = sweep.plan["plan"]
-    assert plan["seconds"]["value"] == candidate_plans(sweep.plan).seconds.min()
+    assert sweep.plan.plan.seconds.value == candidate_plans(sweep.plan).seconds.min()
 
 
 def test_measured_and_predicted_points_have_different_markers(tmp_path):
     write_system_csv(tmp_path / "system.csv")
     write_statistical_csv(tmp_path / "statistical.csv")
-    plan_json = write_plan_folder(
+    document = write_plan_folder(
         tmp_path, (ClusterShape(1, 8),), system=tmp_path / "system.csv", statistical=tmp_path / "statistical.csv"
     )
-    figure = tradeoff_figure(plan_json, read_step_times(tmp_path / "system.csv"), None)
+    figure = tradeoff_figure(document, read_step_times(tmp_path / "system.csv"), None)
     measured, predicted = (
         {*find_traces(figure, format_cluster_shape(1, workers))[-1].marker.symbol} for workers in (2, 8)
     )
@@ -71,11 +71,11 @@ def test_measured_and_predicted_points_have_different_markers(tmp_path):
 
 def test_deadline_slider_offers_the_plans_of_the_front(sweep):
     slider = build_deadline_slider(sweep.plan)
-    front = sweep.plan["front"]
-    assert [plan["seconds"] for plan in slider["plans"]] == [plan["seconds"]["value"] for plan in front]
-    assert slider["low"] < min(plan["seconds"]["value"] for plan in front) <= slider["value"] <= slider["high"]
+    front = sweep.plan.front
+    assert [plan["seconds"] for plan in slider["plans"]] == [setting.seconds.value for setting in front]
+    assert slider["low"] < min(setting.seconds.value for setting in front) <= slider["value"] <= slider["high"]
     assert pareto_figure(sweep.plan).data[slider["mark"]].name == "cheapest within the deadline"
-    assert build_deadline_slider({**sweep.plan, "front": front[:1]}) is None
+    assert build_deadline_slider(replace(sweep.plan, front=front[:1])) is None
 
 
 def test_best_learning_rate_is_inside_or_marked_at_the_edge(sweep):
@@ -92,7 +92,7 @@ def test_best_learning_rate_is_inside_or_marked_at_the_edge(sweep):
 def test_heatmap_has_a_cell_for_each_plan(sweep):
     (heatmap,) = time_heatmap_figure(sweep.plan).data
     assert np.isfinite(np.array(heatmap.z, float)).sum() == len(
-        {(option["workers"], option["batch"]) for option in sweep.plan["options"]}
+        {(option.workers, option.batch) for option in sweep.plan.options}
     )
 
 
@@ -109,8 +109,8 @@ def test_parts_of_a_step_add_up_to_its_time(sweep):
 
 
 def test_page_describes_the_plan_in_words(sweep):
-    html, plan = render_html(tradeoff_page(sweep, "made-up")), sweep.plan["plan"]
-    assert f"with {plan['batch']} examples each" in html
+    html = render_html(tradeoff_page(sweep, "made-up"))
+    assert f"with {sweep.plan.plan.batch} examples each" in html
     assert "bound by" in render_html(scaling_page(sweep, "made-up"))
 
 
@@ -137,11 +137,10 @@ def test_many_cluster_shapes_draw_few_lines_and_list_all_plans(tmp_path):
     (tmp_path / "system.csv").write_text(
         "nodes,workers,batch,seconds\n" + "".join(",".join(map(str, row)) + "\n" for row in rows)
     )
-    plan_json = write_plan_folder(
+    document = write_plan_folder(
         tmp_path, system=tmp_path / "system.csv", statistical=write_statistical_csv(tmp_path / "s.csv")
     )
-    assert len(shapes_to_draw(plan_json)) == MAX_PLOT_LINES
-    plan = plan_json["plan"]
-    assert (plan["nodes"], plan["workers"]) in shapes_to_draw(plan_json)
-    assert len(plans_table(plan_json).rows) == len(plan_json["options"])
-    json.dumps(build_deadline_slider(plan_json), allow_nan=False)
+    assert len(shapes_to_draw(document)) == MAX_PLOT_LINES
+    assert (document.plan.nodes, document.plan.workers) in shapes_to_draw(document)
+    assert len(plans_table(document).rows) == len(document.options)
+    json.dumps(build_deadline_slider(document), allow_nan=False)

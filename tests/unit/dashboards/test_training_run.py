@@ -6,6 +6,7 @@ from dashboards.page import render_html
 from dashboards.panels.training_run import laps_figure, laps_table
 from dashboards.reports import run_page
 from equipoise.config import TrainConfig
+from equipoise.hardware_facts import HardwareFacts
 from equipoise.runs.record import Lap, Record
 
 
@@ -32,8 +33,8 @@ def record():
         )
         for i in range(1, 6)
     ]
-    facts = {"machine": {}, "status": "max_examples", "target": 0.9, "examples_to_target": None, "test": 0.8}
-    return Record(config=TrainConfig(workload="digits"), laps=laps, **facts)
+    facts = {"status": "max_examples", "target": 0.9, "examples_to_target": None, "test": 0.8}
+    return Record(config=TrainConfig(workload="digits"), machine=HardwareFacts(), laps=laps, **facts)
 
 
 def test_table_holds_each_lap_and_its_noise_scale():

@@ -4,11 +4,13 @@ import json
 import numpy as np
 import pytest
 import torch
+from msgspec import structs
 from PIL import Image, ImageEnhance, ImageFilter
 
 from equipoise.drift.charts.baseline import CHARTED_FEATURES
 from equipoise.drift.diagnosis import dataset_verdict
 from equipoise.drift.diagnosis.dataset_verdict import ALPHA, MIN_DATASET_IMAGES, compute_dataset_verdict
+from equipoise.drift.diagnosis.verdict import DatasetVerdict
 from equipoise.images.camera import blackbody_gain, linear_to_srgb8, srgb8_to_linear
 from tests.support.drift_data import CLASSES, extract_shape_features, render_shapes, score_shapes, shapes_profile
 
@@ -29,8 +31,8 @@ def compute_checked_verdict(images, reference_outputs):
     verdict = compute_dataset_verdict(
         shapes_profile(), extract_shape_features(images), score_shapes(images)[1].numpy(), *reference_outputs
     )
-    assert json.loads(json.dumps(verdict, allow_nan=False)) == verdict
-    assert verdict["images"] == len(images)
+    assert DatasetVerdict.from_json(json.loads(json.dumps(verdict.to_json(), allow_nan=False))) == verdict
+    assert verdict.images == len(images)
     return verdict
 
 
@@ -72,7 +74,7 @@ def test_sets_without_drift_are_called_drifted_as_rarely_as_requested(reference_
     # enough permutations for p at the threshold, in a third of the time
     monkeypatch.setattr(dataset_verdict, "PERMUTATION_COUNT", 620)
     states = [
-        compute_checked_verdict(render_clean_images(seed, 40 + seed % 3 * 30), reference_outputs)["state"]
+        compute_checked_verdict(render_clean_images(seed, 40 + seed % 3 * 30), reference_outputs).state
         for seed in range(1000, 1150)
     ]
     drift_share = np.mean([state == "drift" for state in states])
@@ -95,69 +97,66 @@ def test_sets_without_drift_are_called_drifted_as_rarely_as_requested(reference_
 )
 def test_each_cause_is_detected_and_named(reference_outputs, cause, transform):
     verdict = compute_checked_verdict(transform(render_clean_images()), reference_outputs)
-    assert (verdict["state"], verdict["cause"]) == ("drift", cause)
-    assert verdict["charts"][0]["value"] > verdict["charts"][0]["threshold"]
-    assert 0 < verdict["support"]["share"] < 1
-    assert verdict["effects"][0]["cause"] == cause and verdict["why"].startswith(f"{cause}: ")
+    assert (verdict.state, verdict.cause) == ("drift", cause)
+    assert verdict.charts[0].value > verdict.charts[0].threshold
+    assert 0 < verdict.support.share < 1
+    assert verdict.effects[0].cause == cause and verdict.why.startswith(f"{cause}: ")
 
 
 def test_images_like_the_reference_give_verdict_ok_and_the_right_accuracy(reference_outputs):
     verdict = compute_checked_verdict(render_clean_images(), reference_outputs)
-    assert (
-        verdict["state"] == "ok" and verdict["cause"] is None and not verdict["effects"] and verdict["support"] is None
-    )
-    assert verdict["accuracy"]["low"] < 0.998 < verdict["accuracy"]["high"]
-    assert {chart["name"] for chart in verdict["charts"]} == {*CHARTED_FEATURES, "shape", "classes", "features"}
-    assert all(chart["value"] < chart["threshold"] for chart in verdict["charts"])
+    assert verdict.state == "ok" and verdict.cause is None and not verdict.effects and verdict.support is None
+    assert verdict.accuracy.low < 0.998 < verdict.accuracy.high
+    assert {chart.name for chart in verdict.charts} == {*CHARTED_FEATURES, "shape", "classes", "features"}
+    assert all(chart.value < chart.threshold for chart in verdict.charts)
 
 
 def test_missing_class_is_label_shift(reference_outputs):
     labels = np.random.default_rng(0).integers(1, CLASSES, 200)
     verdict = compute_checked_verdict(render_shapes(200, 81, labels)[0], reference_outputs)
-    assert (verdict["state"], verdict["cause"]) == ("drift", "label shift")
-    (class_chart,) = (chart for chart in verdict["charts"] if chart["name"] == "classes")
-    assert (
-        class_chart["effect"]["class"] == 0
-        and class_chart["effect"]["value"] == 0
-        and class_chart["effect"]["low"] >= 0
-    )
-    assert verdict["accuracy"]["low"] < 0.998 < verdict["accuracy"]["high"]
+    assert (verdict.state, verdict.cause) == ("drift", "label shift")
+    (class_chart,) = (chart for chart in verdict.charts if chart.name == "classes")
+    assert class_chart.effect.class_name == "0" and class_chart.effect.value == 0 and class_chart.effect.low >= 0
+    assert verdict.accuracy.low < 0.998 < verdict.accuracy.high
 
 
 def test_alternating_light_leaves_the_mean_and_is_detected_by_the_distribution(reference_outputs):
     images = render_clean_images(count=200)
     gain = torch.tensor([1.25, 1 / 1.25]).repeat(100).view(-1, 1, 1, 1)
     verdict = compute_checked_verdict((images.float() * gain).round().clamp(0, 255).to(torch.uint8), reference_outputs)
-    is_alarming = {chart["name"]: chart["value"] > chart["threshold"] for chart in verdict["charts"]}
-    assert verdict["state"] == "drift" and is_alarming["shape"] and not is_alarming["luminance"]
+    is_alarming = {chart.name: chart.value > chart.threshold for chart in verdict.charts}
+    assert verdict.state == "drift" and is_alarming["shape"] and not is_alarming["luminance"]
 
 
 @pytest.mark.parametrize("count", [1, MIN_DATASET_IMAGES - 1, MIN_DATASET_IMAGES])
 def test_few_images_give_verdict_unknown(reference_outputs, count):
     verdict = compute_checked_verdict(render_clean_images(count=count), reference_outputs)
-    assert verdict["state"] == ("unknown" if count < MIN_DATASET_IMAGES else "ok")
+    assert verdict.state == ("unknown" if count < MIN_DATASET_IMAGES else "ok")
     if count < MIN_DATASET_IMAGES:
-        assert (
-            verdict["why"] == f"{count} images were given; at least 30 are needed" and verdict["accuracy"] == "unknown"
-        )
+        assert verdict.why == f"{count} images were given; at least 30 are needed" and verdict.accuracy == "unknown"
 
 
 def test_verdict_does_not_depend_on_the_order_of_images(reference_outputs):
     images = build_lamp_transform(5500)(render_clean_images())
     forward, reverse = (compute_checked_verdict(ordered, reference_outputs) for ordered in (images, images.flip(0)))
-    indices = [len(images) - 1 - index for index in reverse.pop("moved")]
-    assert forward.pop("moved") == indices
-    for verdict in (forward, reverse):  # permutations and folds are drawn by position
-        verdict.pop("support")
-        verdict["charts"] = [chart for chart in verdict["charts"] if chart["name"] != "features"]
-    assert are_verdicts_close(forward, reverse)
+    assert [*forward.moved] == [str(len(images) - 1 - int(index)) for index in reverse.moved]
+    forward, reverse = (
+        structs.replace(  # permutations and folds are drawn by position
+            verdict,
+            moved=(),
+            support=None,
+            charts=tuple(chart for chart in verdict.charts if chart.name != "features"),
+        )
+        for verdict in (forward, reverse)
+    )
+    assert are_verdicts_close(forward.to_json(), reverse.to_json())
 
 
 def are_verdicts_close(left, right):
     """Return whether verdicts agree to single precision: features of a batch may round differently in another order."""
     if isinstance(left, dict):
         return left.keys() == right.keys() and all(are_verdicts_close(left[key], right[key]) for key in left)
-    if isinstance(left, list):
+    if isinstance(left, list | tuple):
         return len(left) == len(right) and all(map(are_verdicts_close, left, right))
     return left == pytest.approx(right, rel=1e-6) if isinstance(left, float) else left == right
 
@@ -166,4 +165,4 @@ def are_verdicts_close(left, right):
     "transform", [lambda images: images * 0, lambda images: images * 0 + 255, lambda images: images // 8]
 )
 def test_images_without_visible_content_give_verdict_drift(reference_outputs, transform):
-    assert compute_checked_verdict(transform(render_clean_images()), reference_outputs)["state"] == "drift"
+    assert compute_checked_verdict(transform(render_clean_images()), reference_outputs).state == "drift"

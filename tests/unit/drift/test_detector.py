@@ -1,5 +1,6 @@
 import json
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -14,6 +15,7 @@ from equipoise.drift.detector import (
     chart_name,
 )
 from equipoise.drift.diagnosis.stream_verdict import chart_history, compute_stream_verdict
+from equipoise.drift.diagnosis.verdict import ChartHistory, StreamVerdict
 from equipoise.images.camera import blackbody_gain, linear_to_srgb8, srgb8_to_linear
 from tests.support.drift_data import CLASSES, COLOURS, extract_shape_features, render_shapes, shapes_profile
 
@@ -51,7 +53,7 @@ def run_detector(*parts, run_length=RUN_LENGTH_IMAGES):
 def compute_checked_verdict(detector):
     """Return the verdict of a detector, after checking that it is JSON."""
     verdict = compute_stream_verdict(detector)
-    assert json.loads(json.dumps(verdict, allow_nan=False)) == verdict
+    assert StreamVerdict.from_json(json.loads(json.dumps(verdict.to_json(), allow_nan=False))) == verdict
     return verdict
 
 
@@ -79,12 +81,12 @@ def render_with_new_class(count, interval, seed=42):
 
 def test_images_like_the_reference_give_verdict_ok():
     verdict = compute_checked_verdict(run_detector(render_clean_images()))
-    assert verdict["state"] == "ok" and verdict["images"] == verdict["looked_at"] == 1600
-    assert verdict["cause"] is None and verdict["since"] is None and not verdict["effects"]
-    assert verdict["accuracy"]["low"] < 0.998 < verdict["accuracy"]["high"]
-    names = [chart["name"] for chart in verdict["charts"]]
+    assert verdict.state == "ok" and verdict.images == verdict.looked_at == 1600
+    assert verdict.cause is None and verdict.since is None and not verdict.effects
+    assert verdict.accuracy.low < 0.998 < verdict.accuracy.high
+    names = [chart.name for chart in verdict.charts]
     assert sorted(names) == sorted({*CHARTED_FEATURES, *CLASS_AND_FEATURE_CHARTS})
-    assert all(chart["value"] < chart["threshold"] for chart in verdict["charts"])
+    assert all(chart.value < chart.threshold for chart in verdict.charts)
 
 
 @pytest.mark.parametrize("count", [0, STEP_IMAGES - 1, MIN_STREAM_IMAGES - 1, MIN_STREAM_IMAGES])
@@ -93,10 +95,10 @@ def test_few_images_give_verdict_unknown(count):
     if count:
         feed_steps(detector, sum_by_step(render_clean_images(count), 1))
     verdict = compute_checked_verdict(detector)
-    assert verdict["state"] == ("ok" if count >= MIN_STREAM_IMAGES else "unknown")
-    assert verdict["images"] == count
+    assert verdict.state == ("ok" if count >= MIN_STREAM_IMAGES else "unknown")
+    assert verdict.images == count
     if count < MIN_STREAM_IMAGES:
-        assert verdict["accuracy"] == "unknown" and "64 are needed" in verdict["why"]
+        assert verdict.accuracy == "unknown" and "64 are needed" in verdict.why
 
 
 def test_warmer_light_raises_one_alarm_with_its_cause_and_start():
@@ -105,21 +107,21 @@ def test_warmer_light_raises_one_alarm_with_its_cause_and_start():
     alarms = feed_steps(detector, steps, 1000.0)
     assert len(alarms) == 1 and 60 <= alarms[0] < 66
     verdict = compute_checked_verdict(detector)
-    assert verdict["state"] == "drift" and verdict["cause"] == "colour temperature"
-    assert verdict["since"]["images"] == pytest.approx(640, rel=0.2)
-    assert verdict["since"]["at"].startswith("1970-01-01T00:17:") and verdict["since"]["at"][-8:-6] in ("39", "40")
-    assert verdict["since"]["alarm"]["images"] == (alarms[0] + 1) * STEP_IMAGES
-    assert verdict["effects"][0]["value"] == pytest.approx(4500, rel=0.1)
-    red_over_blue = next(chart for chart in verdict["charts"] if chart["name"] == "red over blue")
+    assert verdict.state == "drift" and verdict.cause == "colour temperature"
+    assert verdict.since.images == pytest.approx(640, rel=0.2)
+    assert verdict.since.at.startswith("1970-01-01T00:17:") and verdict.since.at[-8:-6] in ("39", "40")
+    assert verdict.since.alarm.images == (alarms[0] + 1) * STEP_IMAGES
+    assert verdict.effects[0].value == pytest.approx(4500, rel=0.1)
+    red_over_blue = next(chart for chart in verdict.charts if chart.name == "red over blue")
     red, _, blue = blackbody_gain(np.array([4500.0]))[0]
-    assert red_over_blue["effect"]["value"] == pytest.approx(np.log2(red / blue), rel=0.1)
+    assert red_over_blue.effect.value == pytest.approx(np.log2(red / blue), rel=0.1)
 
 
 def test_alarm_ends_some_time_after_the_drift_and_can_be_raised_again():
     detector = run_detector(render_clean_images(320), apply_warm_light(render_clean_images(320, 44)))
     assert detector.alarm is not None
     feed_steps(detector, sum_by_step(render_clean_images(1600, 45)), 40.0)
-    assert detector.alarm is None and compute_checked_verdict(detector)["state"] == "ok"
+    assert detector.alarm is None and compute_checked_verdict(detector).state == "ok"
     assert len(feed_steps(detector, sum_by_step(apply_warm_light(render_clean_images(320, 46))), 200.0)) == 1
 
 
@@ -130,18 +132,21 @@ def test_second_drift_is_dated_after_the_end_of_the_first_alarm():
     assert detector.alarm is None and detector.over > 1120
     feed_steps(detector, sum_by_step(apply_warm_light(render_clean_images(160, 52))))
     verdict = compute_checked_verdict(detector)
-    assert verdict["state"] == "drift" and 100 <= verdict["since"]["images"] <= 220
+    assert verdict.state == "drift" and 100 <= verdict.since.images <= 220
 
 
 def test_chart_history_has_the_height_of_each_chart_after_each_step():
     detector = run_detector(render_clean_images(800), apply_warm_light(render_clean_images(160, 50)))
     history = chart_history(detector)
-    assert json.loads(json.dumps(history, allow_nan=False)) == history
-    assert history["images"] == [STEP_IMAGES * (index + 1) for index in range(60)]
-    red_over_blue = np.array(history["charts"]["red over blue"])
-    assert red_over_blue[:50].max() < history["threshold"][0] < red_over_blue[-1]
-    assert history["charts"].keys() == detector.highest_by_name().keys()
-    assert {name: values[-1] for name, values in history["charts"].items()} == pytest.approx(
+    assert (
+        msgspec.convert(json.loads(json.dumps(msgspec.to_builtins(history), allow_nan=False)), type=ChartHistory)
+        == history
+    )
+    assert history.images == [STEP_IMAGES * (index + 1) for index in range(60)]
+    red_over_blue = np.array(history.charts["red over blue"])
+    assert red_over_blue[:50].max() < history.threshold[0] < red_over_blue[-1]
+    assert history.charts.keys() == detector.highest_by_name().keys()
+    assert {name: values[-1] for name, values in history.charts.items()} == pytest.approx(
         detector.highest_by_name(), abs=1e-2
     )
 
@@ -160,27 +165,27 @@ def test_missing_class_is_label_shift(missing_class):
     verdict = compute_checked_verdict(
         run_detector(render_clean_images(640, 48), render_with_class_shares(shares / shares.sum(), 640))
     )
-    assert verdict["state"] == "drift" and verdict["cause"] == "label shift"
-    assert verdict["since"]["images"] == pytest.approx(640, rel=0.2)
-    class_gone = next(chart for chart in verdict["charts"] if chart["name"] == "class gone")
-    assert class_gone["effect"]["class"] == missing_class and class_gone["effect"]["value"] < 0.02
-    assert class_gone["effect"]["reference"] == pytest.approx(0.25, abs=0.05)
+    assert verdict.state == "drift" and verdict.cause == "label shift"
+    assert verdict.since.images == pytest.approx(640, rel=0.2)
+    class_gone = next(chart for chart in verdict.charts if chart.name == "class gone")
+    assert class_gone.effect.class_name == str(missing_class) and class_gone.effect.value < 0.02
+    assert class_gone.effect.reference == pytest.approx(0.25, abs=0.05)
 
 
 def test_more_frequent_class_is_label_shift():
     verdict = compute_checked_verdict(
         run_detector(render_clean_images(640, 48), render_with_class_shares([0.1, 0.1, 0.7, 0.1], 640))
     )
-    assert verdict["state"] == "drift" and verdict["cause"] == "label shift"
-    more_often = next(chart for chart in verdict["charts"] if chart["name"] == "class more often")
-    assert more_often["effect"]["class"] == 2 and more_often["effect"]["low"] < 0.7 < more_often["effect"]["high"]
+    assert verdict.state == "drift" and verdict.cause == "label shift"
+    more_often = next(chart for chart in verdict.charts if chart.name == "class more often")
+    assert more_often.effect.class_name == "2" and more_often.effect.low < 0.7 < more_often.effect.high
 
 
 def test_new_class_among_known_ones_is_named():
     verdict = compute_checked_verdict(run_detector(render_clean_images(640, 49), render_with_new_class(640, 5)))
-    assert verdict["state"] == "drift" and verdict["cause"] == "new class"
-    assert verdict["since"]["images"] == pytest.approx(640, rel=0.2)
-    assert verdict["accuracy"] == "unknown"
+    assert verdict.state == "drift" and verdict.cause == "new class"
+    assert verdict.since.images == pytest.approx(640, rel=0.2)
+    assert verdict.accuracy == "unknown"
 
 
 def test_restored_detector_continues_bit_equal():
@@ -235,11 +240,11 @@ def test_unobserved_images_count_as_answered():
         detector.add_sums(row, 0.0)
         assert not detector.add_sums(layout.pack_unobserved(48), 0.0)
     verdict = compute_checked_verdict(detector)
-    assert verdict["looked_at"] == 320 and verdict["images"] == 320 + 48 * 20
+    assert verdict.looked_at == 320 and verdict.images == 320 + 48 * 20
     for row in sum_by_step(apply_warm_light(render_clean_images(320, 53))):
         detector.add_sums(row + layout.pack_unobserved(48), 60.0)
     verdict = compute_checked_verdict(detector)
-    assert verdict["state"] == "drift" and verdict["since"]["images"] == pytest.approx(4 * 320, rel=0.2)
+    assert verdict.state == "drift" and verdict.since.images == pytest.approx(4 * 320, rel=0.2)
 
 
 def test_images_too_few_for_a_step_count_once_the_step_is_full():
@@ -278,4 +283,4 @@ def test_verdict_on_any_strong_drift_is_json_with_a_reason():
         verdict = compute_checked_verdict(
             run_detector(render_clean_images(160), transform(render_clean_images(320, 55)))
         )
-        assert verdict["state"] == "drift" and verdict["why"]
+        assert verdict.state == "drift" and verdict.why

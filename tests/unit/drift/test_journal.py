@@ -1,29 +1,34 @@
 import numpy as np
 
+from equipoise.drift.monitor.entries import ReportEntry
 from equipoise.drift.monitor.journal import Journal
+
+
+def build_entry(clock):
+    return ReportEntry(replica="a", clock=clock, leaves=False, confirmed=0, now=0.0, ticks=[])
 
 
 def test_damaged_entry_and_those_after_it_are_lost_but_none_before(tmp_path):
     journal = Journal(tmp_path)
     for index in range(3):
-        journal.append({"place": index}, bytes([index]) * 10)
+        journal.append(build_entry(index), bytes([index]) * 10)
     (path,) = tmp_path.glob("journal-*")
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
     reopened = Journal(tmp_path)
-    assert [facts["place"] for facts, _ in reopened.read_entries()] == [0] and reopened.entry_count == 1
-    reopened.append({"place": 3}, b"new")
-    assert [(facts["place"], rows) for facts, rows in Journal(tmp_path).read_entries()] == [(0, bytes(10)), (3, b"new")]
+    assert [entry.clock for entry, _ in reopened.read_entries()] == [0] and reopened.entry_count == 1
+    reopened.append(build_entry(3), b"new")
+    assert [(entry.clock, rows) for entry, rows in Journal(tmp_path).read_entries()] == [(0, bytes(10)), (3, b"new")]
 
 
 def test_snapshot_replaces_everything_before_it(tmp_path):
     journal = Journal(tmp_path)
     assert journal.load_snapshot() is None
     for index in range(3):
-        journal.append({"place": index}, b"")
+        journal.append(build_entry(index), b"")
         journal.write_snapshot({"value": np.array(index)})
-    journal.append({"place": 3}, b"")
+    journal.append(build_entry(3), b"")
     reopened = Journal(tmp_path)
-    assert reopened.load_snapshot()["value"] == 2 and [facts["place"] for facts, _ in reopened.read_entries()] == [3]
+    assert reopened.load_snapshot()["value"] == 2 and [entry.clock for entry, _ in reopened.read_entries()] == [3]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["journal-3", "snapshot-3.npz"]

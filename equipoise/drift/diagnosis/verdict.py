@@ -1,0 +1,210 @@
+"""Drift verdicts, on a stream of requests or on a set of images, and their JSON."""
+
+from datetime import datetime
+from typing import Annotated, Literal, Self
+
+import msgspec
+import numpy as np
+
+from equipoise.drift.diagnosis.accuracy_estimate import AccuracyEstimate
+from equipoise.storage.json_decoding import decode_json_value
+from equipoise.type_aliases import JsonObject
+
+VerdictState = Literal["ok", "drift", "unknown"]
+
+
+class ChartEffect(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"class_name": "class"}):
+    """Difference that a chart found, in the unit of what it observes, with an interval where there is one."""
+
+    unit: str
+    value: float
+    low: float | None
+    high: float | None
+    class_name: str | None = None
+    """class whose share changed, for charts of classes"""
+    reference: float | None = None
+    """share of this class in the reference"""
+
+
+class CorruptionEffect(msgspec.Struct, frozen=True, kw_only=True):
+    """Corruption that explains a drift, and its size with a 95 % interval."""
+
+    cause: str
+    detail: str
+    value: float
+    unit: str = ""
+    low: float | None = None
+    high: float | None = None
+    explained: float | None = None
+    """share of the squared shift that it accounts for"""
+
+
+class ChartReading(msgspec.Struct, frozen=True, kw_only=True):
+    """Value of one chart, its alarm threshold, and the difference behind it."""
+
+    name: str
+    value: float
+    threshold: float
+    effect: ChartEffect | None
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether images look like the reference of a model, with the numbers behind it."""
+
+    state: VerdictState
+    why: str = ""
+    """one sentence"""
+    images: int = 0
+    cause: str | None = None
+    effects: tuple[CorruptionEffect, ...] = ()
+    accuracy: AccuracyEstimate | Literal["unknown"] = "unknown"
+    charts: tuple[ChartReading, ...] = ()
+    classes: dict[str, Annotated[int, msgspec.Meta(ge=0)]] = {}
+    """number of images by predicted class"""
+    usual: dict[str, Annotated[int, msgspec.Meta(ge=0)]] = {}
+    """number of images of the reference by predicted class"""
+    model: str | None = None
+    version: str | None = None
+
+    @property
+    def onset_seconds(self) -> float:
+        """Seconds since 1970 at which the drift began; 0 if the verdict does not say."""
+        return 0.0
+
+    def to_json(self) -> JsonObject:
+        """Return the verdict as JSON values, as files and HTTP replies hold it."""
+        contents: JsonObject = msgspec.to_builtins(self, enc_hook=scalar_to_python)
+        return contents
+
+    @classmethod
+    def from_json(cls, contents: object, problem: str = "cannot read the verdict") -> Self:
+        """Build a verdict from its JSON; refuse contents that are none."""
+        return decode_json_value(
+            contents,
+            cls,
+            code="verdict-invalid",
+            problem=problem,
+            remedy="give a reply of /drift, or the output of jobs.check --json",
+        )
+
+
+class AlarmTime(msgspec.Struct, frozen=True, kw_only=True):
+    """Moment at which a chart reached its threshold, in observed images and UTC."""
+
+    images: int
+    at: str
+    chart: str
+
+
+class Onset(msgspec.Struct, frozen=True, kw_only=True):
+    """Moment at which a change began, in requests from now and in UTC, and the alarm that it set off."""
+
+    at: str
+    images: int = 0
+    alarm: AlarmTime | None = None
+
+    def __post_init__(self) -> None:
+        if datetime.fromisoformat(self.at).tzinfo is None:
+            raise ValueError(f"{self.at} has no time zone")
+
+
+class FalseAlarmRate(msgspec.Struct, frozen=True, kw_only=True):
+    """False alarms counted on held-out images when the model was published."""
+
+    asked: float
+    """requested images per false alarm"""
+    pictures: int
+    alarms: int
+    realised: float
+    """counted images per false alarm"""
+
+
+class BettingEvidence(msgspec.Struct, frozen=True, kw_only=True):
+    """Evidence against the reference that holds at any time, and the value at which it is strong."""
+
+    value: float
+    threshold: float
+
+
+class TickCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Number of replica reports that were lost, came late, or came twice."""
+
+    lost: int
+    late: int
+    twice: int
+
+
+class StreamVerdict(Verdict, frozen=True, kw_only=True):
+    """Verdict on a stream of requests."""
+
+    looked_at: int = 0
+    """requests that were observed; the others were only answered"""
+    since: Onset | None = None
+    run_length: float | None = None
+    """requested requests per false alarm"""
+    verified: FalseAlarmRate | None = None
+    runs: float | None = None
+    """mean run length of one predicted class in a row"""
+    evidence: BettingEvidence | None = None
+    sources: dict[str, "StreamVerdict"] = {}
+    """verdicts on the sources that clients named, without charts"""
+    replicas: int = 0
+    ticks: TickCounts | None = None
+
+    @property
+    def onset_seconds(self) -> float:
+        """Seconds since 1970 at which the drift began; 0 if the verdict does not say."""
+        return datetime.fromisoformat(self.since.at).timestamp() if self.since else 0.0
+
+
+class ChartHistory(msgspec.Struct, frozen=True, kw_only=True):
+    """Height of each chart after each step of a stream."""
+
+    images: list[int] = []
+    """requests answered until each step"""
+    times: list[float] = []
+    """Unix time of each step"""
+    threshold: list[float] = []
+    charts: dict[str, list[float]] = {}
+
+
+class ReferenceSupport(msgspec.Struct, frozen=True, kw_only=True):
+    """Share of the reference that is effectively like the images, and whether they lie outside of it."""
+
+    share: float
+    moved: bool
+
+
+class InversionProof(msgspec.Struct, frozen=True, kw_only=True):
+    """Share of the drift that is left after its causes were undone on the images."""
+
+    left: float
+    proved: bool
+    state: VerdictState
+
+
+class DatasetVerdict(Verdict, frozen=True, kw_only=True):
+    """Verdict on a set of images."""
+
+    support: ReferenceSupport | None = None
+    moved: tuple[str, ...] = ()
+    """names of the images that changed most"""
+    proof: InversionProof | None = None
+    unread: int = 0
+    """number of images that could not be read"""
+    bundle: str | None = None
+    folder: str | None = None
+
+
+def scalar_to_python(value: object) -> object:
+    """Return a NumPy scalar as a Python number: msgspec encodes no others."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"cannot encode a {type(value).__name__} as JSON")
+
+
+def parse_verdict(contents: object, problem: str = "cannot read the verdict") -> StreamVerdict | DatasetVerdict:
+    """Build the verdict of /drift or of jobs.check from its JSON; refuse contents that are none."""
+    is_stream = isinstance(contents, dict) and bool(contents.keys() & {"looked_at", "since"})
+    kind: type[StreamVerdict] | type[DatasetVerdict] = StreamVerdict if is_stream else DatasetVerdict
+    return kind.from_json(contents, problem)

@@ -1,0 +1,19 @@
+"""Record of a training run in progress or at its end."""
+
+from equipoise.hardware import describe_hardware
+from equipoise.runs.record import Record
+from equipoise.training.loop import Training
+
+
+def build_run_record(training: Training, test: float | None = None) -> Record:
+    """Build the record of what a run has measured so far; `test` is its metric on the test split, if evaluated."""
+    return Record(
+        config=training.config,
+        machine=describe_hardware(training.device),
+        laps=training.finished_laps,
+        status=training.status or "running",
+        reason=training.reason,
+        target=training.target,
+        examples_to_target=training.examples_to_target,
+        test=test,
+    )

@@ -1,0 +1,100 @@
+"""Plant faults in the code, one at a time, and count how many the unit and contract tests catch.
+
+python -m tests.mutation --packages equipoise --count 100 --seed 1
+
+A fault is caught if a test that imports its module fails, cannot be collected, or takes too long. Faults that change
+nothing (equivalent ones) are listed in equivalent.txt with their reason and are left out of the share.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+
+from tests.mutation.importers import find_test_files
+from tests.mutation.mutations import Mutation, sample_mutations
+
+ROOT = Path(__file__).parents[2]
+EQUIVALENT_FILE = Path(__file__).with_name("equivalent.txt")
+PURE_PARTS = ["jobs/cli", "jobs/publishing", "jobs/cluster", "services/http", "services/monitoring", "dashboards"]
+TIMEOUT_SECONDS = 300.0
+WORKERS = 2
+
+
+def main() -> int:
+    """Run the command and return exit status 0: the share is for people to judge."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
+    parser.add_argument("--packages", nargs="+", default=["equipoise"], help=f"such as {' '.join(PURE_PARTS)}")
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    mutations = sample_mutations(ROOT, options.packages, options.count, options.seed)
+    equivalent = read_equivalent()
+    judged = [mutation for mutation in mutations if str(mutation) not in equivalent]
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(WORKERS) as pool:
+        copies: SimpleQueue[Path] = SimpleQueue()
+        for index in range(WORKERS):
+            copies.put(copy_project(Path(folder, str(index))))
+        caught = 0
+        for mutation, is_caught in zip(judged, pool.map(partial(run_in_free_copy, copies), judged), strict=True):
+            caught += is_caught
+            print("caught  " if is_caught else "SURVIVED", mutation, flush=True)
+    share = caught / max(len(judged), 1)
+    print(f"{caught} of {len(judged)} caught ({share:.0%}); {len(mutations) - len(judged)} were equivalent")
+    return 0
+
+
+def read_equivalent() -> set[str]:
+    """Read the faults that change nothing; a reason follows each after a tab."""
+    lines = EQUIVALENT_FILE.read_text(encoding="utf-8").splitlines() if EQUIVALENT_FILE.exists() else []
+    return {line.partition("\t")[0] for line in lines if line and not line.startswith("#")}
+
+
+def copy_project(folder: Path) -> Path:
+    """Copy what is under version control, so that faults are never planted in the project itself."""
+    command = ["git", "ls-files", "-z"]
+    names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, names.split("\0")):
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    return folder
+
+
+def run_in_free_copy(copies: "SimpleQueue[Path]", mutation: Mutation) -> bool:
+    """Test a mutation in a copy that no other thread uses."""
+    copy = copies.get()
+    try:
+        return is_mutation_caught(copy, mutation)
+    finally:
+        copies.put(copy)
+
+
+def is_mutation_caught(copy: Path, mutation: Mutation) -> bool:
+    """Return whether the tests of the mutated module fail, those that import it directly first."""
+    path = copy / mutation.path
+    source = path.read_bytes()
+    try:
+        path.write_bytes(mutation.apply(source))
+        return any(not tests_pass(copy, files) for files in find_test_files(copy, mutation.path) if files)
+    finally:
+        path.write_bytes(source)
+
+
+def tests_pass(copy: Path, test_files: list[str]) -> bool:
+    """Return whether these test files pass in a copy of the project."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *test_files]
+    try:
+        result = subprocess.run(command, cwd=copy, capture_output=True, timeout=TIMEOUT_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return False
+    return result.returncode == 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""bundle.json keeps its keys and their order, is decoded strictly, and a folder that does not fit it is refused."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from equipoise.bundle.manifest import (
+    MANIFEST_FILE,
+    REQUIRED_FILES,
+    Manifest,
+    manifest_digest,
+    verify_bundle,
+    write_manifest,
+)
+from equipoise.config import TrainConfig
+from equipoise.errors import EquipoiseError
+from equipoise.storage.atomic import read_json, write_json
+from tests.support.manifests import build_manifest
+
+KEYS = [
+    *("schema", "name", "workload", "classes", "input", "preprocessing", "examples", "metrics", "config", "parameters"),
+    *("target", "published", "status", "seen", "machine", "versions", "engine", "plan", "files", "digest"),
+]
+REMEDY = {"changes": [{"cause": "exposure", "detail": "darker", "value": -1.0}], "weights": None}
+
+
+@pytest.fixture
+def write_bundle(tmp_path):
+    """Return a function that writes a bundle whose files are empty except for bundle.json."""
+
+    def write(**changes):
+        for name in REQUIRED_FILES:
+            (tmp_path / name).touch()
+        write_manifest(tmp_path, build_manifest(**changes))
+        return tmp_path
+
+    return write
+
+
+@pytest.fixture
+def edit_manifest(write_bundle):
+    """Return a function that edits the contents of a bundle.json and seals them again."""
+
+    def edit(change):
+        folder = write_bundle()
+        contents = read_json(folder / MANIFEST_FILE)
+        change(contents)
+        write_json(folder / MANIFEST_FILE, contents | {"digest": manifest_digest(contents)})
+        return folder
+
+    return edit
+
+
+def error_code(call, *arguments):
+    with pytest.raises(EquipoiseError) as error:
+        call(*arguments)
+    assert len(str(error.value).splitlines()) == 1
+    return error.value.code
+
+
+@pytest.mark.parametrize("remedy", [None, REMEDY])
+def test_manifest_is_read_as_it_was_written(write_bundle, remedy):
+    folder = write_bundle(remedy=remedy, plan={"plan": {"batch": 8}})
+    manifest, contents = verify_bundle(folder), read_json(folder / MANIFEST_FILE)
+    assert json.dumps(manifest.to_json()) == json.dumps(contents)
+    assert list(contents) == (KEYS if remedy is None else [*KEYS[:17], "remedy", *KEYS[17:]])
+    assert manifest.remedy == remedy and manifest.plan == {"plan": {"batch": 8}}
+    assert manifest.files.keys() == REQUIRED_FILES and len(manifest.version) == 12
+    assert manifest.engine.table[0].seconds == {1: 0.1, 8: 0.3, 16: 0.4}  # as texts, 16 comes before 8
+    assert contents["machine"] == {"processor": "EPYC", "cores": 2}
+    assert manifest.input.shape == (3, 32, 48)
+
+
+def test_version_changes_with_every_value(write_bundle):
+    first = verify_bundle(write_bundle()).version
+    assert verify_bundle(write_bundle(seen=641)).version != first
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": 3},
+        {"classes": "abc"},
+        {"classes": ["cat", "cat"]},
+        {"classes": [1, 2]},
+        {"input": {"type": "uint8", "channels": 5, "height": 8, "width": 8}},
+        {"input": {"type": "uint8", "channels": 3, "height": 10**9, "width": 8}},
+        {"input": {"type": "float32", "channels": 3, "height": 8, "width": 8}},
+        {"input": {"type": "uint8", "channels": True, "height": 8, "width": 8}},
+        {"input": {"type": "uint8", "channels": 3, "height": 8}},
+        {"metrics": asdict(build_manifest().metrics) | {"temperature": 0}},
+        {"metrics": asdict(build_manifest().metrics) | {"temperature": "1"}},
+        {"engine": {"why": "", "table": []}},
+        {"engine": {"name": [], "why": "", "table": []}},
+        {"files": ["card.md"]},
+        {"plan": "plan.json"},
+        {"config": None},
+    ],
+)
+def test_wrong_value_is_refused(edit_manifest, changes):
+    folder = edit_manifest(lambda contents: contents.update(changes))
+    assert error_code(verify_bundle, folder) == "bundle-invalid"
+
+
+@pytest.mark.parametrize("key", [key for key in KEYS if key not in ("schema", "plan", "files", "digest")])
+def test_missing_key_is_refused(edit_manifest, key):
+    assert error_code(verify_bundle, edit_manifest(lambda contents: contents.pop(key))) == "bundle-invalid"
+
+
+def test_bundle_of_a_version_with_other_options_is_served_but_not_adapted(edit_manifest):
+    config = asdict(TrainConfig(workload="folder"))
+    lacking = {name: value for name, value in config.items() if name != "lr"}
+    for other in (lacking, config | {"dropout": 0.1}, config | {"lr": "fast"}, config | {"lr": -1}, {}):
+        manifest = verify_bundle(edit_manifest(lambda contents, other=other: contents.update(config=other, added=1)))
+        assert manifest.classes == ["cat", "dog"]
+        assert error_code(manifest.decode_config) == "bundle-invalid"
+    assert build_manifest(config=config).decode_config() == TrainConfig(workload="folder")
+
+
+def test_folder_that_does_not_fit_its_manifest_is_refused(write_bundle, edit_manifest, tmp_path):
+    assert error_code(verify_bundle, tmp_path / "none") == "bundle-missing"
+    assert error_code(verify_bundle, tmp_path / ("x" * 300)) == "bundle-missing"
+    assert error_code(verify_bundle, edit_manifest(lambda contents: contents.update(schema=2))) == "bundle-version"
+    assert error_code(verify_bundle, edit_manifest(lambda contents: contents.pop("schema"))) == "bundle-missing"
+    assert error_code(verify_bundle, edit_manifest(lambda contents: contents.pop("files"))) == "bundle-changed"
+    folder = edit_manifest(lambda contents: contents["files"].pop("card.md"))
+    assert error_code(verify_bundle, folder) == "bundle-changed"  # the file is there and not listed
+    (folder / "card.md").unlink()
+    assert error_code(verify_bundle, folder) == "bundle-invalid"
+    (write_bundle() / "card.md").write_text("changed")
+    assert error_code(verify_bundle, folder) == "bundle-changed"
+
+
+def test_digest_is_checked_before_the_manifest_is_decoded(write_bundle):
+    path = write_bundle() / MANIFEST_FILE
+    path.write_text(path.read_text().replace('"name": "pets"', '"name": 3'))
+    assert error_code(verify_bundle, path.parent) == "bundle-changed"
+
+
+def test_classes_must_be_unique_when_a_manifest_is_built():
+    assert error_code(lambda: build_manifest(classes=["cat", "cat"])) == "bundle-invalid"
+    assert error_code(Manifest.from_json, {"schema": 1}, Path("bundle.json")) == "bundle-invalid"

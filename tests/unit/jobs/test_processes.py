@@ -1,0 +1,126 @@
+"""Real processes are found, killed and told apart from later ones with the same id."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from jobs.cluster.processes import (
+    find_descendants,
+    find_process_tree,
+    find_raylets,
+    is_alive,
+    is_raylet,
+    kill_processes,
+    terminate_process_groups,
+    wait_until,
+)
+
+LAST_PID_FILE = Path("/proc/sys/kernel/ns_last_pid")
+PARENT_SCRIPT = """
+import signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN if sys.argv[1] == "stubborn" else signal.SIG_DFL)
+child = subprocess.Popen([sys.executable, "-c", "import subprocess; subprocess.run(['sleep', '100'])"])
+print(child.pid, flush=True)
+time.sleep(100)
+"""
+
+
+@pytest.fixture
+def start_parent():
+    """Start a process that leads a group and has a child with a child of its own; kill what is left of it."""
+    started = []
+
+    def start(manner="obedient"):
+        command = [sys.executable, "-c", PARENT_SCRIPT, manner]
+        parent = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
+        started.append(parent)
+        assert int(parent.stdout.readline())
+        wait_until(lambda: len(find_descendants(parent.pid)) == 2, 20, "the start of a process and its child")
+        return parent
+
+    yield start
+    for parent in started:
+        kill_processes(find_process_tree(parent.pid))
+        parent.wait()
+        parent.stdout.close()
+
+
+@pytest.mark.parametrize("manner", ["obedient", "stubborn"])
+def test_whole_tree_ends_with_its_group(start_parent, manner):
+    parent = start_parent(manner)
+    tree = find_process_tree(parent.pid)
+    assert len(tree) == 3 and all(map(is_alive, tree))
+    terminate_process_groups([parent])
+    assert not any(map(is_alive, tree)) and parent.returncode in (-signal.SIGTERM, -signal.SIGKILL)
+
+
+def test_descendants_are_killed_though_their_parent_is_gone(start_parent):
+    parent = start_parent()
+    tree = find_process_tree(parent.pid)
+    parent.kill()
+    parent.wait()
+    assert find_process_tree(parent.pid) == find_descendants(parent.pid) == set()
+    assert sum(map(is_alive, tree)) == 2
+    kill_processes(tree)
+    assert not any(map(is_alive, tree))
+
+
+def test_process_that_waits_for_its_parent_is_not_alive():
+    child = subprocess.Popen(["/bin/true"])
+    process = psutil.Process(child.pid)
+    wait_until(lambda: process.status() == psutil.STATUS_ZOMBIE, 20, "the end of a child")
+    assert not is_alive(process)
+    child.wait()
+    assert not is_alive(process)
+
+
+def spawn_with_id(pid):
+    """Start a process with the id of one that has ended; skip the test where the kernel does not allow that."""
+    for _ in range(20):  # another program may start a process in between
+        try:
+            LAST_PID_FILE.write_text(str(pid - 1))
+        except OSError as error:
+            pytest.skip(f"cannot choose the id of a process: {error}")
+        process = subprocess.Popen(["/bin/sleep", "100"])
+        if process.pid == pid:
+            return process
+        process.kill()
+        process.wait()
+    pytest.skip("other processes take the id")
+
+
+def test_new_process_with_the_id_of_an_ended_one_is_left_alone():
+    first = subprocess.Popen(["/bin/sleep", "100"])
+    ended = psutil.Process(first.pid)
+    first.kill()
+    first.wait()
+    time.sleep(2 / os.sysconf("SC_CLK_TCK"))  # starts are measured in ticks
+    second = spawn_with_id(first.pid)
+    try:
+        assert is_alive(psutil.Process(second.pid)) and not is_alive(ended)
+        kill_processes([ended])
+        assert second.poll() is None
+    finally:
+        second.kill()
+        second.wait()
+
+
+def test_raylets_are_told_by_their_program_and_their_folder(tmp_path):
+    program = shutil.copy("/bin/sleep", tmp_path / "raylet")
+    assert not is_raylet(psutil.Process()) and not find_raylets(str(tmp_path))
+    process = subprocess.Popen([program, "100"])
+    try:
+        wait_until(lambda: is_raylet(psutil.Process(process.pid)), 20, "the start of a program")
+        assert find_raylets(str(tmp_path)) == {psutil.Process(process.pid)}
+        assert find_raylets(f"{tmp_path}/none") == set()
+    finally:
+        process.kill()
+        process.wait()
+    assert find_raylets(str(tmp_path)) == set()

@@ -1,0 +1,124 @@
+"""plan.json and confirm.json say the same after they were read and written, and refuse what is neither."""
+
+import json
+
+import pytest
+
+from equipoise.errors import EquipoiseError
+from equipoise.planning.build_document import PlanRequest, build_plan_document
+from equipoise.planning.confirmation import Confirmation, PredictionCheck
+from equipoise.planning.document import Estimate, NetworkLink, PlanDocument
+from equipoise.planning.plan import ClusterShape
+from equipoise.storage.atomic import write_json
+from tests.support.sweep_folders import write_plan_folder, write_statistical_csv, write_system_csv
+
+DOCUMENT_KEYS = ["schema", "plan", "runner_up", "front", "options", "knee", "system", "statistical", "warnings"]
+SETTING_KEYS = ["nodes", "workers", "batch", "global_batch", "lr", "seconds", "worker_seconds", "step", "examples"]
+
+
+@pytest.fixture(scope="module")
+def document(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tables")
+    tables = {"system": write_system_csv(folder / "s.csv"), "statistical": write_statistical_csv(folder / "e.csv")}
+    return write_plan_folder(folder, (ClusterShape(1, 8), ClusterShape(2, 4)), **tables)
+
+
+def test_document_is_the_same_after_writing_and_reading(document, tmp_path):
+    write_json(tmp_path / "plan.json", document.to_json())
+    text = (tmp_path / "plan.json").read_text()
+    again = PlanDocument.read(tmp_path / "plan.json")
+    assert again == document
+    write_json(tmp_path / "again.json", again.to_json())
+    assert (tmp_path / "again.json").read_text() == text
+
+
+@pytest.mark.parametrize("table", ["system", "statistical"])
+def test_document_of_one_table_is_the_same_after_reading(table, tmp_path):
+    write_table = {"system": write_system_csv, "statistical": write_statistical_csv}[table]
+    document = write_plan_folder(tmp_path, (ClusterShape(2, 8),), **{table: write_table(tmp_path / "table.csv")})
+    assert PlanDocument.read(tmp_path / "plan.json") == document
+
+
+def test_keys_keep_their_order(document):
+    contents = document.to_json()
+    assert [*contents] == DOCUMENT_KEYS
+    assert [*contents["front"][0]] == [*contents["knee"]] == [*SETTING_KEYS, "measured"]
+    assert [*contents["options"][0]] == [*SETTING_KEYS, "measured", "binding"]
+    assert [*contents["plan"]] == [*contents["runner_up"]] == [*SETTING_KEYS, "measured", "binding", "why"]
+    assert [*contents["plan"]["seconds"]] == [*contents["statistical"]["critical_batch"]] == ["value", "low", "high"]
+
+
+def test_link_has_only_the_estimates_that_are_known():
+    alpha = Estimate(value=2e-4, low=1e-4, high=3e-4)
+    assert NetworkLink().to_json() == {}
+    assert NetworkLink(alpha_seconds=alpha).to_json() == {"alpha_seconds": {"value": 2e-4, "low": 1e-4, "high": 3e-4}}
+
+
+def test_unmeasured_request_has_no_sections():
+    document = build_plan_document(PlanRequest())
+    assert document.plan is document.system is document.statistical is None and document.warnings
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("schema",), 2),
+        (("front",), 3),
+        (("front", 0), {}),
+        (("warnings",), 7),
+        (("plan",), "x"),
+        (("plan", "nodes"), "x"),
+        (("plan", "workers"), 0),
+        (("plan", "batch"), 10**30),
+        (("plan", "lr"), -0.1),
+        (("plan", "binding"), "data"),
+        (("plan", "seconds"), {"value": 1.0, "low": 0.5}),
+        (("plan", "seconds", "high"), 10**400),
+        (("plan", "step"), None),
+        (("system", "predictions"), [{}]),
+        (("system", "parameters"), {"a": "x"}),
+        (("system", "links"), {"local": 3}),
+        (("statistical", "critical_batch"), {"value": None, "low": 1.0, "high": 2.0}),
+    ],
+)
+def test_invalid_contents_are_refused(document, path, value):
+    contents = json.loads(json.dumps(document.to_json()))
+    *parents, last = path
+    part = contents
+    for name in parents:
+        part = part[name]
+    part[last] = value
+    with pytest.raises(EquipoiseError) as error:
+        PlanDocument.from_json(contents)
+    assert error.value.code == "plan-invalid" and str(path[0]) in error.value.problem
+
+
+@pytest.mark.parametrize(
+    "contents", [None, 3, [], {}, {"name": "terraform", "front": 3}, {"front": [], "warnings": []}]
+)
+def test_foreign_json_is_not_a_plan(contents):
+    with pytest.raises(EquipoiseError) as error:
+        PlanDocument.from_json(contents)
+    assert error.value.code == "plan-invalid"
+
+
+def test_confirmation_is_the_same_after_writing_and_reading():
+    predicted, check = Estimate(value=2.0, low=1.0, high=3.0), PredictionCheck(value=9.0, predicted=10.0, ratio=0.9)
+    reached = Confirmation(seconds=2.5, predicted=predicted, inside=True, examples=check, step=check)
+    missed = Confirmation(seconds=None, predicted=predicted, inside=False)
+    for confirmation in (reached, missed):
+        assert Confirmation.from_json(json.loads(json.dumps(confirmation.to_json()))) == confirmation
+    assert [*reached.to_json()] == ["seconds", "predicted", "inside", "examples", "step"]
+    assert missed.to_json() == {"seconds": None, "predicted": {"value": 2.0, "low": 1.0, "high": 3.0}, "inside": False}
+
+
+@pytest.mark.parametrize("contents", [None, [], {}, {"seconds": "2", "predicted": {}, "inside": True}])
+def test_foreign_json_is_not_a_confirmation(contents):
+    with pytest.raises(EquipoiseError) as error:
+        Confirmation.from_json(contents)
+    assert error.value.code == "file-damaged"
+
+
+def test_interval_includes_its_bounds():
+    interval = Estimate(value=2.0, low=1.0, high=3.0)
+    assert interval.includes(1.0) and interval.includes(3.0) and not interval.includes(3.1)

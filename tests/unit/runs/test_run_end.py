@@ -1,0 +1,64 @@
+"""How the laps of a run end it, and which of them is the best."""
+
+import pytest
+
+from equipoise.config import TrainConfig
+from equipoise.runs.record import Record
+from equipoise.runs.run_end import RunEnd, count_evaluations_since_best, find_best_lap, find_kept_lap, find_run_end
+from tests.unit.runs.test_record import build_lap
+
+
+def build_laps(*metrics):
+    """Build laps of 100 examples with these metrics."""
+    return [build_lap(100 * (index + 1), metric) for index, metric in enumerate(metrics)]
+
+
+def test_best_lap_is_the_first_with_the_highest_metric():
+    laps = build_laps(0.2, None, 0.7, 0.3, 0.7, None)
+    assert find_best_lap(laps) is laps[2]
+    assert count_evaluations_since_best(laps) == 2
+    assert find_best_lap(build_laps(-0.4, -0.2, -0.3)).metric == -0.2  # a metric may be negative, or 0
+    assert find_best_lap(build_laps(-0.4, 0.0, -0.3)).metric == 0
+
+
+def test_without_an_evaluation_there_is_no_best_lap():
+    assert find_best_lap([]) is None and find_best_lap(build_laps(None, None)) is None
+    assert count_evaluations_since_best(build_laps(None)) == 0
+
+
+@pytest.mark.parametrize(
+    ("metrics", "end"),
+    [
+        ((), RunEnd(None)),
+        ((0.2, 0.1), RunEnd(None)),
+        ((0.2, 0.1, 0.2), RunEnd("stopped_early", "the metric has not improved in 2 evaluations")),
+        ((0.2, 0.1, None, None), RunEnd(None)),
+        ((0.2, 0.1, 0.3, 0.2), RunEnd(None)),
+        ((0.2, 0.1, 0.1, 0.9), RunEnd("reached_target")),
+        ((0.2, 0.3, 0.4, 0.1, 0.1), RunEnd("max_examples")),
+    ],
+)
+def test_run_ends_by_its_target_its_examples_or_its_patience(metrics, end):
+    assert find_run_end(build_laps(*metrics), target=0.8, max_examples=500, patience=2) == end
+
+
+def test_run_without_patience_goes_on():
+    assert find_run_end(build_laps(*[0.1] * 9), target=0.8, max_examples=1000, patience=None) == RunEnd(None)
+
+
+def test_kept_lap_depends_on_the_option():
+    laps = build_laps(0.2, 0.7, 0.3)
+    records = {
+        keep: Record(
+            config=TrainConfig(workload="digits", keep=keep),
+            machine={},
+            laps=laps,
+            status="max_examples",
+            target=0.9,
+            examples_to_target=None,
+            test=0.3,
+        )
+        for keep in ("last", "best")
+    }
+    assert find_kept_lap(records["last"]) is laps[2]
+    assert find_kept_lap(records["best"]) is laps[1]

@@ -1,0 +1,26 @@
+from dataclasses import fields
+
+import msgspec
+import pytest
+import torch
+
+from equipoise.hardware import describe_hardware
+from equipoise.hardware_facts import HardwareFacts
+
+
+def test_facts_of_this_machine_survive_json():
+    facts = describe_hardware(torch.device("cpu"))
+    assert facts.cores >= 1 and facts.device == "cpu" and facts.torch == torch.__version__
+    assert msgspec.convert(facts.to_json(), HardwareFacts) == facts
+    assert [*facts.to_json()] == [field.name for field in fields(HardwareFacts) if field.name != "gpu"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "text"),
+    [
+        (HardwareFacts(), ""),
+        (HardwareFacts(processor="x86", cores=2, gpu="H200"), "processor x86, cores 2, gpu H200"),
+    ],
+)
+def test_text_names_the_known_facts(facts, text):
+    assert str(facts) == text

@@ -1,0 +1,57 @@
+from pathlib import Path
+
+import pytest
+
+from tests.mutation.importers import find_test_files
+from tests.mutation.mutations import list_mutations, sample_mutations
+
+ROOT = Path(__file__).parents[2]
+MODULE = Path("module.py")
+
+
+def list_faults(source):
+    return {(mutation.kind, mutation.after) for mutation in list_mutations(MODULE, source.encode())}
+
+
+@pytest.mark.parametrize(
+    ("source", "fault"),
+    [
+        ("a < b", ("comparison", "a <= b")),
+        ("a == b", ("comparison", "a != b")),
+        ("a + b", ("operator", "(a - b)")),
+        ("a and b", ("condition", "(a or b)")),
+        ("-a", ("sign", "(a)")),
+        ("x if a else y", ("condition", "(x if not a else y)")),
+        ("f(a, b)", ("swapped arguments", "f(b, a)")),
+        ("a = 3", ("constant", "4")),
+        ("a = 2.0", ("constant", "2.2")),
+        ("a = True", ("constant", "False")),
+        ("a = f()", ("deleted statement", "pass")),
+    ],
+)
+def test_fault_is_planted(source, fault):
+    assert fault in list_faults(source)
+
+
+def test_docstrings_annotations_and_formatted_strings_are_left_alone():
+    assert list_faults('def f(a: "int | 3") -> "x":\n    """Text 3."""\n    return f"{a:.3f}"') == set()
+
+
+def test_fault_replaces_its_piece_and_nothing_else():
+    source = "é = 1\nif é < 2:  # keeps\n    é = 5\n".encode()
+    (mutation,) = [fault for fault in list_mutations(MODULE, source) if fault.after == "é <= 2"]
+    assert mutation.apply(source).decode() == "é = 1\nif é <= 2:  # keeps\n    é = 5\n"
+    assert mutation.line == 2
+
+
+def test_sample_depends_on_the_seed_alone_and_every_fault_is_valid_python():
+    first, again, other = (sample_mutations(ROOT, ["equipoise/runs"], 40, seed) for seed in (1, 1, 2))
+    assert first == again != other
+    for mutation in first:
+        compile(mutation.apply((ROOT / mutation.path).read_bytes()), str(mutation.path), "exec")
+
+
+def test_direct_tests_of_a_module_come_before_indirect_ones():
+    direct, indirect = find_test_files(ROOT, Path("equipoise/runs/noise_scale.py"))
+    assert "tests/unit/runs/test_noise_scale.py" in direct
+    assert not set(direct) & set(indirect)
