@@ -10,9 +10,10 @@ if __name__ == "__main__":
     isolate_local_ray()
 
 import sys
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import tyro
 
@@ -31,30 +32,34 @@ from jobs.ray_train.stopping import RESUME_HINT
 from jobs.ray_train.trackers import TrackerName, require_usable_tracker
 
 
-class WorkerRange(int):
-    """Number of workers, with the minimum to continue with when nodes are lost."""
+class WorkerRange(NamedTuple):
+    """Number of workers, and the fewest to continue with when nodes are lost."""
 
-    min_workers: int
+    fewest: int
+    most: int
 
     @classmethod
     def parse(cls, text: str) -> "WorkerRange":
-        """Parse `4` or `1:4`, the minimum before the number."""
-        minimum, _, maximum = text.rpartition(":")
-        workers = cls(maximum)
-        workers.min_workers = int(minimum or maximum)
-        if not 1 <= workers.min_workers <= workers:
+        """Parse `4` or `1:4`, the fewest before the number."""
+        fewest, _, most = text.rpartition(":")
+        workers = cls(int(fewest or most), int(most))
+        if not 1 <= workers.fewest <= workers.most:
             raise EquipoiseError(
                 "option-range",
                 f"workers must be at least 1, and the first number of a range the smaller one, got {text}",
             )
         return workers
 
+    def __str__(self) -> str:
+        return str(self.most) if self.fewest == self.most else f"{self.fewest}:{self.most}"
 
+
+ONE_WORKER = WorkerRange(1, 1)
 WORKER_RANGE_SPEC = tyro.constructors.PrimitiveConstructorSpec(
     nargs=1,
     metavar="N|MIN:N",
     instance_from_str=lambda texts: WorkerRange.parse(texts[0]),
-    is_instance=lambda value: isinstance(value, int),
+    is_instance=lambda value: isinstance(value, WorkerRange),
     str_from_instance=lambda value: [str(value)],
 )
 
@@ -63,7 +68,8 @@ WORKER_RANGE_SPEC = tyro.constructors.PrimitiveConstructorSpec(
 class TrainOptions(TrainConfig):
     __doc__ = __doc__
 
-    workers: Annotated[int, WORKER_RANGE_SPEC] = 1
+    workers: Annotated[int, tyro.conf.Fixed, tyro.conf.Suppress] = 1  # taken from the range
+    worker_range: Annotated[WorkerRange, WORKER_RANGE_SPEC, tyro.conf.arg(name="workers")] = ONE_WORKER
     """processes that share every global batch; 1:4 continues with as few as 1 when nodes are lost"""
     out: PathOrUrl
     """folder or URL for the record, the model and checkpoints; with several nodes, one that all of them can write to"""
@@ -74,19 +80,24 @@ class TrainOptions(TrainConfig):
 
     def train_config(self) -> TrainConfig:
         """Return the options of the training run alone, without --out, --plan and --track."""
-        options = {field.name: getattr(self, field.name) for field in fields(TrainConfig)}
-        return TrainConfig(**{**options, "workers": int(self.workers)})
+        return TrainConfig(**{field.name: getattr(self, field.name) for field in fields(TrainConfig)})
 
     @property
     def min_workers(self) -> int:
-        """Number of workers below which the run waits for nodes."""
-        return self.workers.min_workers if isinstance(self.workers, WorkerRange) else self.workers
+        """Number of workers below which the run waits for nodes; all of them if a plan has set their number."""
+        return self.worker_range.fewest if self.worker_range.most == self.workers else self.workers
+
+
+def parse_options(arguments: Sequence[str] | None = None) -> TrainOptions:
+    """Parse the command line, with the number of workers from their range."""
+    options = tyro.cli(TrainOptions, args=arguments)
+    return replace(options, workers=options.worker_range.most)
 
 
 @command(on_stop="stopped before training started", on_store_failure=RESUME_HINT)
 def main() -> int:
     """Run the command and return its exit status: 0 finished, 1 failed, 2 invalid options, 143 stopped."""
-    options = tyro.cli(TrainOptions)
+    options = parse_options()
     validate_locations(options.out, options.plan)
     warn_if_temporary_folder(options.out)
     options = apply_plan(options)

@@ -103,6 +103,7 @@ def read_local_cluster_file(path: Path) -> dict[str, Any]:
     """Read and validate a cluster file whose nodes can run on this machine."""
     if problems := validate_cluster_file(path):
         raise EquipoiseError("cluster-file", f"{path}: {problems[0]}")
+    config: dict[str, Any]
     [config, *others] = load_yaml_documents(path)
     if others or config.get("provider", {}).get("type") != "external":
         raise EquipoiseError(

@@ -45,7 +45,7 @@ def kill_processes(processes: Collection[psutil.Process]) -> None:
 def is_alive(process: psutil.Process) -> bool:
     """Return whether a process has not ended yet; one that has ended may still wait for its parent to notice."""
     with suppress(psutil.NoSuchProcess):
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     return False
 
 

@@ -103,10 +103,11 @@ def describe_types(types: str | list[str]) -> str:
 
 def format_field_path(manifest: JsonObject, keys: Iterable[str | int]) -> str:
     """Return the path of a field as in `RayCluster.spec.workerGroupSpecs[0]`."""
-    path, value = manifest["kind"], manifest
+    path: str = manifest["kind"]
+    value: Any = manifest
     for key in keys:
         path += f"[{key}]" if isinstance(value, list) else f".{key}"
-        value = value[key]  # type: ignore[index]
+        value = value[key]
     return path
 
 

@@ -192,3 +192,19 @@ def deliver_outcomes(outcomes: list[RequestOutcome]) -> None:
             queued.future.set_exception(outcome)
         else:
             queued.future.set_result(outcome)
+
+
+def pack_batches(indices: list[int], image_counts: list[int], max_images: int) -> list[list[int]]:
+    """Group consecutive requests into batches of at most `max_images` images; a larger request is a batch of its own.
+
+    Return the indices of the requests of each batch.
+    """
+    batches: list[list[int]] = []
+    held = max_images
+    for index, count in zip(indices, image_counts, strict=True):
+        if held + count > max_images:
+            batches.append([])
+            held = 0
+        batches[-1].append(index)
+        held += count
+    return batches

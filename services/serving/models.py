@@ -17,7 +17,7 @@ from equipoise.storage.atomic import download_folder
 from services.http.errors import RequestRejected, model_is_not_named, model_is_unknown
 from services.http.image_decoding import decode_image
 from services.limits import Limits
-from services.serving.batching import DynamicBatcher
+from services.serving.batching import DynamicBatcher, pack_batches
 from services.serving.model_versions import LoadedVersion, ModelSpec, load_reference_profile, verify_golden_outputs
 
 MAX_INLINE_IMAGE_BYTES = 32 << 10  # of an encoded image that is decoded on the event loop
@@ -193,22 +193,6 @@ def split_outputs(
         ModelOutput(labels[end - size : end], scores[end - size : end], features[end - size : end], version)
         for end, size in zip(accumulate(image_counts), image_counts, strict=True)
     ]
-
-
-def pack_batches(indices: list[int], image_counts: list[int], max_images: int) -> list[list[int]]:
-    """Group consecutive requests into batches of at most `max_images` images; a larger request is a batch of its own.
-
-    Return the indices of the requests of each batch.
-    """
-    batches: list[list[int]] = []
-    held = max_images
-    for index, count in zip(indices, image_counts, strict=True):
-        if held + count > max_images:
-            batches.append([])
-            held = 0
-        batches[-1].append(index)
-        held += count
-    return batches
 
 
 class ModelRegistry:

@@ -10,8 +10,10 @@ import torch
 from safetensors.torch import load_file
 
 from equipoise.runs.record import Record
+from equipoise.training.loop import Training
 from jobs.cluster.processes import wait_until
 from jobs.train import main
+from tests.support.gloo import run_with_gloo
 from tests.support.ray_cluster import list_descendants
 from tests.support.run_observer import print_duration, print_repeated_laps, read_laps
 
@@ -163,6 +165,29 @@ def test_diverging_loss_gives_a_failed_record_and_no_model(cluster, tmp_path):
     assert result.returncode == 1
     assert read_record(out).failed and read_record(out).reason.startswith("the loss was nan at step")
     assert not (out / "model.safetensors").exists()
+
+
+def train_kept_weights(config):
+    """Train in this process and return the weights that are kept and their test metric."""
+    training = Training(config)
+    for _ in training.laps():
+        pass
+    training.load_kept_weights()
+    return training.model.state_dict(), training.evaluate(training.workload.test)
+
+
+def test_run_that_stops_early_leaves_its_best_weights_and_is_tracked(cluster, tmp_path):
+    out = tmp_path / "run"  # the metric is best at the 7th evaluation
+    flags = ["--lr", 0.2, "--precision", "fp64", "--target", 2.0, "--keep", "best", "--patience", 3]
+    result = cluster.run(*cluster.build_train_command(*flags, "--track", "tensorboard", "--out", out))
+    assert result.returncode == 0, result.stderr
+    record = read_record(out)
+    assert record.status == "stopped_early" and len(record.laps) == 10
+    assert "kept       weights after 1,888 examples" in result.stdout
+    [(weights, test)] = run_with_gloo(1, tmp_path, train_kept_weights, record.config)
+    assert are_weights_equal(load_weights(out), weights)
+    assert record.test == test
+    assert list((out / "tensorboard").glob("events.out.tfevents.*"))
 
 
 @pytest.mark.parametrize(

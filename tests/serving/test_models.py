@@ -8,8 +8,9 @@ import torch
 from pydantic import ValidationError
 
 from services.limits import Limits
+from services.serving.batching import pack_batches
 from services.serving.model_versions import ModelSpec
-from services.serving.models import ModelRegistry, pack_batches
+from services.serving.models import ModelRegistry
 from tests.support.bundles import publish_run, train_short_run
 
 

@@ -8,7 +8,7 @@ import pytest
 from equipoise.errors import EquipoiseError
 from equipoise.planning.document import PlanDocument
 from jobs.cli.plan_options import apply_plan, read_recommended_plan
-from jobs.train import TrainOptions, WorkerRange
+from jobs.train import TrainOptions, WorkerRange, parse_options
 
 PLAN = {"workers": 4, "batch": 16, "global_batch": 128, "lr": 0.05, "nodes": 2}
 
@@ -41,9 +41,32 @@ def test_options_without_a_plan_are_unchanged():
 
 
 def test_options_that_agree_with_the_plan_are_allowed(plan_path):
-    worker_range = WorkerRange.parse("1:4")
-    options = build_options(plan_path, "--workers", "1:4", "--lr=0.05", workers=worker_range, lr=0.05)
+    arguments = ["--workers", "1:4", "--lr=0.05"]
+    flags = ["--workload", "digits", "--out", "x", "--plan", str(plan_path)]
+    options = apply_plan(parse_options([*flags, *arguments]), arguments)
     assert (options.workers, options.min_workers, options.batch_size) == (4, 1, 16)
+
+
+def test_plan_needs_all_its_workers_unless_a_range_is_given(plan_path):
+    flags = ["--workload", "digits", "--out", "x", "--plan", str(plan_path)]
+    options = apply_plan(parse_options(flags), flags)
+    assert (options.workers, options.min_workers) == (4, 4)
+
+
+@pytest.mark.parametrize(
+    ("text", "worker_range"), [("4", WorkerRange(4, 4)), ("1:4", WorkerRange(1, 4)), ("2:2", WorkerRange(2, 2))]
+)
+def test_worker_range_is_parsed_and_printed(text, worker_range):
+    assert WorkerRange.parse(text) == worker_range == WorkerRange.parse(str(worker_range))
+    options = parse_options(["--workload", "digits", "--out", "x", "--workers", text])
+    assert (options.train_config().workers, options.min_workers) == (worker_range.most, worker_range.fewest)
+
+
+@pytest.mark.parametrize("text", ["0", "0:4", "5:4", "-1:2"])
+def test_impossible_worker_range_is_refused(text):
+    with pytest.raises(EquipoiseError) as error:
+        WorkerRange.parse(text)
+    assert error.value.code == "option-range"
 
 
 @pytest.mark.parametrize(
