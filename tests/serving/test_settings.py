@@ -3,6 +3,7 @@
 import importlib
 import warnings
 
+import numpy as np
 import pytest
 
 
@@ -81,3 +82,15 @@ def test_wrong_pages_argument_is_reported_in_one_sentence(app, arguments, messag
     with pytest.raises(ValueError) as error_info:  # noqa: PT011 - its message is checked below
         pages.validate_settings(arguments)
     assert message in app.format_settings_error(error_info.value, pages.PagesSettings)
+
+
+def test_bug_in_a_check_of_the_settings_is_not_a_wrong_argument(app, monkeypatch, tmp_path):
+    monkeypatch.setattr("services.settings.is_loopback", lambda host: np.ones(2) + np.ones(3))
+    with pytest.raises(ValueError, match="could not be broadcast"):
+        app.build({"bundle": str(tmp_path)})
+
+
+def test_bug_in_building_the_service_keeps_its_traceback(app, monkeypatch, tmp_path):
+    monkeypatch.setattr(app, "build_application", lambda settings: np.ones(2) + np.ones(3))
+    with pytest.raises(ValueError, match="could not be broadcast"):
+        app.build({"bundle": str(tmp_path)})

@@ -1,0 +1,75 @@
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from equipoise.command_line import command
+from equipoise.errors import ERROR_CODES, CommandFailed, EquipoiseError
+from equipoise.storage.retry import StoreUnavailable
+from tests.support.ray_cluster import ROOT
+
+
+def raise_error(error):
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "message"),
+    [
+        (
+            EquipoiseError("path-exists", "cannot write x", "remove it"),
+            2,
+            "error: cannot write x; remove it [path-exists]",
+        ),
+        (CommandFailed("a worker died"), 1, "error: a worker died"),
+        (StoreUnavailable("s3://b does not answer"), 1, "error: s3://b does not answer; try later"),
+        (
+            PermissionError(13, "Permission denied", "/x"),
+            2,
+            "error: cannot use /x: Permission denied; fix that or give another path [path-access]",
+        ),
+        (KeyboardInterrupt(), 143, "\nstopped early"),
+    ],
+)
+def test_mistakes_and_failures_are_one_sentence_and_an_exit_status(error, status, message, capsys):
+    main = command(on_stop="stopped early", on_store_failure="try later")(lambda: raise_error(error))
+    assert main() == status
+    assert capsys.readouterr().err == f"{message}\n"
+
+
+def test_every_other_exception_is_a_bug_and_keeps_its_traceback():
+    main = command()(lambda: int(np.ones(2) @ np.ones(3)))
+    with pytest.raises(ValueError, match="mismatch"):
+        main()
+
+
+def test_status_and_arguments_pass_through():
+    assert command()(lambda number, *, plus: number + plus)(3, plus=1) == 4
+
+
+def test_output_that_nobody_reads_ends_the_command_quietly():
+    source = (
+        "import sys; from equipoise.command_line import command\nsys.exit(command()(lambda: print('x' * 10**6) or 0)())"
+    )
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as closed_pipe:
+        result = subprocess.run([sys.executable, "-c", source], stdout=closed_pipe, stderr=subprocess.PIPE, cwd=ROOT)
+    assert result.returncode == 141 and result.stderr == b""
+
+
+def test_an_unknown_error_code_is_a_bug():
+    with pytest.raises(KeyError):
+        EquipoiseError("path-exist", "cannot write x")
+
+
+def test_every_error_code_is_used_and_explained():
+    sources = "\n".join(
+        path.read_text(encoding="utf-8")
+        for package in ("equipoise", "jobs", "services", "dashboards")
+        for path in (ROOT / package).rglob("*.py")
+        if path.name != "errors.py"
+    )
+    assert not [code for code, meaning in ERROR_CODES.items() if f'"{code}"' not in sources or len(meaning.split()) < 3]
