@@ -246,5 +246,5 @@ def test_unwritable_output_folder_is_refused(tmp_path, monkeypatch, capsys):
     out = tmp_path / "file" / "run"
     assert run_refused_command(monkeypatch, capsys, out) == (
         2,
-        f"error: cannot write to {out}: {tmp_path}/file is a file, not a folder",
+        f"error: cannot write to {out}: {tmp_path}/file is a file, not a folder [path-kind]",
     )
