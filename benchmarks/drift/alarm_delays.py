@@ -1,7 +1,6 @@
 """Requests from a change to its alarm, and the cause that the first verdict names."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -9,6 +8,7 @@ from benchmarks.drift.image_pool import ImagePool
 from equipoise.drift.charts.baseline import ImageFeatures
 from equipoise.drift.detector import StreamDetector
 from equipoise.drift.diagnosis.stream_verdict import compute_stream_verdict
+from equipoise.drift.diagnosis.verdict import StreamVerdict
 from equipoise.drift.reference.profile import ReferenceProfile
 from equipoise.workloads.vending.renderer import Scene
 
@@ -55,7 +55,7 @@ def measure_alarm_delay(profile: ReferenceProfile, clean: ImagePool, drifted: Im
     """Run one stream that changes through a detector and return what the detector reported."""
     rng = np.random.default_rng(seed)
     detector = StreamDetector.start(profile, RUN_LENGTH)
-    alarm_verdict: dict[str, Any] | None = None
+    alarm_verdict: StreamVerdict | None = None
     for pool, count in ((clean, CLEAN_REQUESTS), (drifted, MAX_DRIFTED_REQUESTS)):
         indices = rng.integers(0, len(pool), count)
         stream = pool.select(indices).image_features(profile.baseline.random_fourier, profile.baseline.temperature)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from benchmarks.drift.image_pool import DRIFTED_FIRST_INDEX, ImagePool, publish_vending_bundle, render_image_pool
 from equipoise.bundle.bundle import load_bundle
 from equipoise.drift.diagnosis.dataset_verdict import compute_dataset_verdict
+from equipoise.drift.diagnosis.verdict import DatasetVerdict
 from equipoise.drift.reference.profile import ReferenceProfile
 from equipoise.workloads.vending.renderer import Scene
 
@@ -63,14 +64,14 @@ def draw_window(pool: ImagePool, seed: int) -> ImagePool:
 
 def compute_window_verdict(
     profile: ReferenceProfile, arrays: dict[str, NDArray[Any]], window: ImagePool
-) -> dict[str, Any]:
+) -> DatasetVerdict:
     """Return the verdict on a window, judged like a folder of images."""
     baseline = profile.baseline
     features = window.image_features(baseline.random_fourier, baseline.temperature)
     return compute_dataset_verdict(profile, features, window.features, arrays["features"], arrays["logits"].argmax(1))
 
 
-def classify_verdict(verdict: dict[str, Any]) -> str:
+def classify_verdict(verdict: DatasetVerdict) -> str:
     """Return the column of a verdict: shares, look or nothing."""
     if verdict.state != "drift":
         return "nothing"
