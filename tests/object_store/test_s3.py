@@ -76,7 +76,7 @@ def killed_run(cluster, store):
     process = cluster.start(*cluster.build_train_command(*LONG_RUN_FLAGS, "--out", url))
     wait_until(lambda: list_checkpoints(store, name) - before or process.poll() is not None, TIMEOUT_SECONDS)
     with store.pause(), suppress(TimeoutError):
-        wait_until(lambda: process.poll() is not None, 17, "longer than one attempt")
+        wait_until(lambda: process.poll() is not None, 19, "longer than one attempt and the pause before it")
     assert process.poll() is None, process.communicate()
     start, before = time.monotonic(), list_checkpoints(store, name)
     wait_until(lambda: list_checkpoints(store, name) - before or process.poll() is not None, TIMEOUT_SECONDS)
