@@ -7,10 +7,11 @@ from contextlib import suppress
 import pytest
 
 from jobs.cluster.processes import wait_until
-from tests.network.hosts import create_lan, find_missing_requirement, run_checked
+from tests.network.hosts import create_lan, find_missing_requirement
 from tests.network.spread_workers import start_spread_cluster
 from tests.support.ray_cluster import start_cluster
 from tests.support.run_observer import last_step, print_duration, print_repeated_laps, read_laps
+from tests.support.small_disk import mount_small_disk
 
 pytestmark = pytest.mark.skipif(find_missing_requirement() is not None, reason=str(find_missing_requirement()))
 TRAIN_COMMAND = (sys.executable, "-m", "jobs.train", "--workload", "digits")
@@ -82,12 +83,8 @@ def test_dead_head_ends_its_run_and_the_same_command_resumes_it(cluster, tmp_pat
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of 6 MB, with room for a few checkpoints."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    run_checked("mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(folder))
-    yield folder
-    run_checked("umount", "--lazy", str(folder))
+    with mount_small_disk(tmp_path / "small", "6m") as folder:
+        yield folder
 
 
 def test_full_disk_ends_the_run_with_one_sentence_and_freed_space_lets_it_resume(small_disk, tmp_path, capsys):

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 
 from equipoise.bundle.evaluation import Evaluation
-from equipoise.bundle.manifest import EngineEntry, EngineResult, InputSpec, Manifest, Preprocessing
+from equipoise.bundle.manifest import EngineEntry, EngineResult, ImagePreprocessing, InputSpec, Manifest
 from equipoise.config import TrainConfig
 from equipoise.hardware_facts import HardwareFacts
 
@@ -15,7 +15,7 @@ def build_manifest(**changes):
         "workload": "folder",
         "classes": ["cat", "dog"],
         "input": InputSpec(channels=3, height=32, width=48),
-        "preprocessing": Preprocessing(picture="center square", mean=[0.5] * 3, std=[0.25] * 3),
+        "preprocessing": ImagePreprocessing(picture="center square", mean=[0.5] * 3, std=[0.25] * 3),
         "examples": {"train": 80, "test": 20},
         "metrics": Evaluation(0.9, {"cat": 1.0, "dog": 0.8}, 0.05, 0.02, 1.25),
         "config": asdict(TrainConfig(workload="folder", lr=0.1)),

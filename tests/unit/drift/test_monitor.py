@@ -1,7 +1,6 @@
 import json
 import os
 import shutil
-import subprocess
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -21,6 +20,7 @@ from equipoise.drift.monitor.report_ledger import Tick
 from equipoise.drift.monitor.stream_key import StreamKey
 from equipoise.drift.reference.profile import reference_to_arrays
 from tests.support.drift_data import extract_shape_features, render_shapes, shapes_profile
+from tests.support.small_disk import mount_small_disk
 
 STREAM = StreamKey("toy", "1")
 RUN_LENGTH_REQUESTS = 2000.0  # requests without drift per false alarm
@@ -397,17 +397,8 @@ def test_replicas_that_report_rarely_are_not_taken_for_dead(tmp_path):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """Mount a disk of one megabyte, or skip where that is not permitted."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount, unmount = shutil.which("mount"), shutil.which("umount")
-    if os.geteuid() != 0 or not mount or not unmount:
-        pytest.skip("mounting a small disk needs root and the commands mount and umount")
-    result = subprocess.run([mount, "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True, text=True)
-    if result.returncode:
-        pytest.skip(f"cannot mount a small disk here: {result.stderr}")
-    yield folder
-    subprocess.run([unmount, folder], check=True)
+    with mount_small_disk(tmp_path / "disk", "1m") as folder:
+        yield folder
 
 
 def test_full_disk_refuses_a_report_and_accepts_it_once_there_is_space(image_rows, small_disk):
