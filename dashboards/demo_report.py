@@ -13,7 +13,7 @@ from dashboards.theme import BLUE, GREEN, ORANGE, apply_theme, format_percent, f
 from equipoise.bundle.manifest import MANIFEST_FILE, Manifest
 from equipoise.drift.diagnosis.verdict import StreamVerdict
 from equipoise.errors import EquipoiseError
-from equipoise.planning.confirmation import CONFIRMATION_FILE, Confirmation
+from equipoise.planning.confirmation import CONFIRMATION_FILE, ConfirmationResult
 from equipoise.planning.document import PLAN_FILE, PlanDocument, PlanEntry
 from equipoise.storage.atomic import read_json
 
@@ -36,7 +36,7 @@ class DemoRecords:
 
     story: JsonMapping
     plan: PlanDocument
-    confirm: Confirmation
+    confirm: ConfirmationResult
     bundle: Manifest
     verdict: StreamVerdict
 
@@ -55,7 +55,7 @@ def read_demo_records(folder: Path) -> DemoRecords:
     return DemoRecords(
         story=read_json(folder / STORY_FILE),
         plan=PlanDocument.read(folder / "sweep" / PLAN_FILE),
-        confirm=Confirmation.read(folder / "sweep" / CONFIRMATION_FILE),
+        confirm=ConfirmationResult.read(folder / "sweep" / CONFIRMATION_FILE),
         bundle=Manifest.read(folder / "bundles" / "vending" / MANIFEST_FILE),
         verdict=StreamVerdict.from_json(read_json(folder / "drift" / "verdict.json")),
     )
@@ -73,7 +73,7 @@ def describe_plan(plan: PlanEntry | None) -> str:
     )
 
 
-def describe_confirmation(confirmation: Confirmation) -> str:
+def describe_confirmation(confirmation: ConfirmationResult) -> str:
     """Return the result of the confirmation run in words, against the predicted interval."""
     if confirmation.seconds is None:
         return "the confirmation run did not reach the target"

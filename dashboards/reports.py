@@ -14,7 +14,7 @@ from dashboards.theme import format_interval, format_seconds
 from equipoise.drift.diagnosis.verdict import ChartHistory, DatasetVerdict, Verdict
 from equipoise.drift.monitor.entries import DriftEvent
 from equipoise.formatting import format_number, pluralize
-from equipoise.planning.confirmation import Confirmation
+from equipoise.planning.confirmation import ConfirmationResult
 from equipoise.planning.document import PlanDocument
 from equipoise.runs.record import Record
 
@@ -170,7 +170,7 @@ def fit_fact_lists(document: PlanDocument) -> list[SectionPart]:
     return [FactList(name="parameters", facts={**facts, "mean error": f"{system.error:.1%}"}), *missing]
 
 
-def confirmation_facts(confirmation: Confirmation) -> dict[str, str]:
+def confirmation_facts(confirmation: ConfirmationResult) -> dict[str, str]:
     """Return the result of the confirmation run, against the predicted interval."""
     predicted = confirmation.predicted
     interval = f"predicted {format_seconds(predicted.low)} to {format_seconds(predicted.high)}"

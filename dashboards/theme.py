@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import plotly.graph_objects as go
 
 from equipoise.formatting import format_number
-from equipoise.planning.document import Estimate
+from equipoise.planning.document import IntervalEstimate
 
 BLUE, ORANGE, GREEN, PURPLE, AMBER, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
 NEUTRAL_COLOR = "#8a8a8a"
@@ -87,7 +87,7 @@ def format_percent(value: float) -> str:
     return f"{value:.1%}"
 
 
-def format_interval(estimate: Estimate | None, unit: str = "") -> str:
+def format_interval(estimate: IntervalEstimate | None, unit: str = "") -> str:
     """Format a value with its interval, such as `5 (4 to 6) s`."""
     if not estimate:
         return "-"

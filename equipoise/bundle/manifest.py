@@ -47,7 +47,7 @@ class InputSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Preprocessing:
+class ImagePreprocessing:
     """How photographs become a model's input, for people who use its programs without this package."""
 
     picture: str
@@ -98,7 +98,7 @@ class Manifest:
     classes: list[str]
     """class names in the order of the scores"""
     input: InputSpec
-    preprocessing: Preprocessing
+    preprocessing: ImagePreprocessing
     examples: dict[str, int]
     """number of examples in each split"""
     metrics: Evaluation

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 
 from equipoise.planning.document import (
-    Estimate,
     ExamplesPrediction,
     ExamplesSection,
+    IntervalEstimate,
     NetworkLink,
     PlanDocument,
     PlanEntry,
@@ -119,7 +119,7 @@ def build_predicted_setting(option: PlanOption) -> PredictedSetting:
         batch=option.batch,
         global_batch=option.global_batch,
         lr=option.lr,
-        seconds=Estimate(value=option.seconds, low=float(low), high=float(high)),
+        seconds=IntervalEstimate(value=option.seconds, low=float(low), high=float(high)),
         worker_seconds=option.worker_seconds,
         step=StepPrediction(seconds=option.step_seconds, compute=compute, exchange=exchange),
         examples=option.examples,
@@ -224,10 +224,10 @@ def fit_network_link(step_time_fit: StepTimeFit, level: str) -> NetworkLink:
     )
 
 
-def summarize_draws(draws: "pd.Series[float]") -> Estimate:
+def summarize_draws(draws: "pd.Series[float]") -> IntervalEstimate:
     """Return the last value, which is the estimate, with the interval of the draws before it."""
     low, high = np.quantile(draws.iloc[:-1], INTERVAL_QUANTILES)
-    return Estimate(value=float(draws.iloc[-1]), low=float(low), high=float(high))
+    return IntervalEstimate(value=float(draws.iloc[-1]), low=float(low), high=float(high))
 
 
 def describe_missing_measurements(step_time_fit: StepTimeFit) -> list[str]:
@@ -265,6 +265,6 @@ def predict_examples(curve: ExamplesCurve, global_batch: int) -> ExamplesPredict
     )
 
 
-def interval_to_estimate(values: tuple[float, float, float] | None) -> Estimate | None:
+def interval_to_estimate(values: tuple[float, float, float] | None) -> IntervalEstimate | None:
     """Return a value and its interval as an estimate, or None without one."""
-    return None if values is None else Estimate(**dict(zip(("value", "low", "high"), values, strict=True)))
+    return None if values is None else IntervalEstimate(**dict(zip(("value", "low", "high"), values, strict=True)))

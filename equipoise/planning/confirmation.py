@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Self
 
 from equipoise.number_bounds import NonNegativeNumber
-from equipoise.planning.document import Estimate
+from equipoise.planning.document import IntervalEstimate
 from equipoise.storage.atomic import read_json
 from equipoise.storage.json_decoding import decode_json_value
 from equipoise.type_aliases import JsonObject
@@ -24,12 +24,12 @@ class PredictionCheck:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Confirmation:
+class ConfirmationResult:
     """Seconds of the confirmation run against the plan's interval, and the checks of what they are made of."""
 
     seconds: NonNegativeNumber | None
     """seconds to the target; None if the run did not reach it"""
-    predicted: Estimate
+    predicted: IntervalEstimate
     inside: bool
     """true if the seconds lie inside the predicted interval"""
     examples: PredictionCheck | None = None

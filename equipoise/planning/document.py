@@ -15,7 +15,7 @@ Bottleneck = Literal["compute", "exchange", "noise"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Estimate:
+class IntervalEstimate:
     """Estimated value with its 80 % interval."""
 
     value: NonNegativeNumber
@@ -46,7 +46,7 @@ class PredictedSetting:
     """examples per worker and step"""
     global_batch: Count
     lr: PositiveNumber | None
-    seconds: Estimate
+    seconds: IntervalEstimate
     """seconds to the target of a single run"""
     worker_seconds: NonNegativeNumber
     step: StepPrediction
@@ -87,9 +87,9 @@ class StepTimePrediction:
 class NetworkLink:
     """Delay and rate of one network level, as far as the measurements identify them."""
 
-    alpha_seconds: Estimate | None = None
+    alpha_seconds: IntervalEstimate | None = None
     """seconds per message"""
-    bytes_a_second: Estimate | None = None
+    bytes_a_second: IntervalEstimate | None = None
 
     def to_json(self) -> JsonObject:
         """Return the link as JSON values, without the estimates that are unknown."""
@@ -133,8 +133,8 @@ class ExamplesSection:
     """Fit of the examples to the target and its predictions: at each measured global batch, and at those requested."""
 
     identifiable: bool
-    critical_batch: Estimate | None
-    min_examples: Estimate | None
+    critical_batch: IntervalEstimate | None
+    min_examples: IntervalEstimate | None
     left_out: tuple[Count, ...]
     """global batches that the fit leaves out"""
     predictions: tuple[ExamplesPrediction, ...]

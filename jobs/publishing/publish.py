@@ -26,9 +26,9 @@ from equipoise.bundle.manifest import (
     REFERENCE_FILE,
     EngineEntry,
     EngineResult,
+    ImagePreprocessing,
     InputSpec,
     Manifest,
-    Preprocessing,
     write_manifest,
 )
 from equipoise.drift.adaptation.workload import AdaptationRecipe
@@ -243,7 +243,7 @@ def build_manifest(
         workload=record.config.workload,
         classes=[str(name) for name in workload.classes],
         input=InputSpec(channels=channels, height=height, width=width),
-        preprocessing=Preprocessing(
+        preprocessing=ImagePreprocessing(
             picture=PHOTOGRAPH_STEPS,
             mean=[float(mean) for mean in workload.mean],
             std=[float(std) for std in workload.std],

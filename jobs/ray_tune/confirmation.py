@@ -5,7 +5,7 @@ from pathlib import Path
 
 from equipoise.config import TrainConfig
 from equipoise.planning.build_document import PlanRequest, build_plan_document, read_request
-from equipoise.planning.confirmation import CONFIRMATION_FILE, Confirmation, PredictionCheck
+from equipoise.planning.confirmation import CONFIRMATION_FILE, ConfirmationResult, PredictionCheck
 from equipoise.planning.document import PLAN_FILE, PlanDocument, PlanEntry
 from equipoise.runs.folder import load_finished_run
 from equipoise.runs.record import Record
@@ -61,13 +61,13 @@ def run_confirmation(base: TrainConfig, out: Path, document: PlanDocument) -> in
     return 0
 
 
-def compare_with_plan(record: Record, plan: PlanEntry) -> Confirmation:
+def compare_with_plan(record: Record, plan: PlanEntry) -> ConfirmationResult:
     """Compare a run's seconds and examples to the target, and seconds per step, with their predictions in the plan."""
     if not record.examples_to_target:
-        return Confirmation(seconds=None, predicted=plan.seconds, inside=False)
+        return ConfirmationResult(seconds=None, predicted=plan.seconds, inside=False)
     last = record.laps[-1]
     seconds = record.seconds * record.examples_to_target / last.seen
-    return Confirmation(
+    return ConfirmationResult(
         seconds=seconds,
         predicted=plan.seconds,
         inside=plan.seconds.includes(seconds),

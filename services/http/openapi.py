@@ -32,7 +32,7 @@ IMAGE_CONTENT = IMAGE_FILES | {"multipart/form-data": ImageForm, JSON: ImageBody
 
 
 @dataclass(frozen=True)
-class Operation:
+class ApiOperation:
     """What one endpoint takes and returns."""
 
     summary: str
@@ -50,65 +50,67 @@ class Operation:
 
 
 OPERATIONS = {
-    "POST /predict": Operation(
+    "POST /predict": ApiOperation(
         "Predict the label of one image, if a single model is served", PredictionReply, body=IMAGE_CONTENT
     ),
-    "POST /models/{name}/predict": Operation("Predict the label of one image", PredictionReply, body=IMAGE_CONTENT),
-    "GET /models": Operation("List every model and the bundles that answer for it", JsonObject),
-    "GET /models/{name}/compared": Operation(
+    "POST /models/{name}/predict": ApiOperation("Predict the label of one image", PredictionReply, body=IMAGE_CONTENT),
+    "GET /models": ApiOperation("List every model and the bundles that answer for it", JsonObject),
+    "GET /models/{name}/compared": ApiOperation(
         "Compare a canary or shadow version with the current version", JsonObject, rejections=(404,)
     ),
-    "GET /drift": Operation(
+    "GET /drift": ApiOperation(
         "Return the drift verdict: whether requests still look like the reference, and what changed",
         StreamVerdict,
         rejections=(404, 503),
         query=("model",),
     ),
-    "GET /drift/history": Operation(
+    "GET /drift/history": ApiOperation(
         "List alarms, restarts and resets", JsonObject, rejections=(404, 503), query=("model",)
     ),
-    "GET /drift/charts": Operation(
+    "GET /drift/charts": ApiOperation(
         "Return the history of each drift chart", JsonObject, rejections=(404, 503), query=("model",)
     ),
-    "POST /drift/reset": Operation(
+    "POST /drift/reset": ApiOperation(
         "Reset the drift charts, once a change is known or fixed",
         JsonObject,
         rejections=(403, 404, 503),
         query=("model",),
     ),
-    "GET /capture": Operation(
+    "GET /capture": ApiOperation(
         "List requests kept for labelling, the most useful first", CaptureListReply, rejections=(400, 404, 503)
     ),
-    "GET /capture/{id}": Operation(
+    "GET /capture/{id}": ApiOperation(
         "Return the image of one capture", BinaryText, media_type="image/png", rejections=(404, 503)
     ),
-    "POST /capture/{id}/label": Operation("Set the true label of one capture", CaptureMetadata, body={JSON: LabelBody}),
-    "POST /capture/labels": Operation(
+    "POST /capture/{id}/label": ApiOperation(
+        "Set the true label of one capture", CaptureMetadata, body={JSON: LabelBody}
+    ),
+    "POST /capture/labels": ApiOperation(
         "Set the labels of many captures, from a CSV with the columns id and label",
         LabelCountReply,
         body={"text/csv": str},
     ),
-    "GET /": Operation("Show the status page, which updates itself", str, media_type="text/html"),
-    "GET /live": Operation("Return the latest content of the status page", JsonObject),
-    "GET /health": Operation("Return whether the process answers", JsonObject),
-    "GET /ready": Operation("Return whether a model is ready to answer", JsonObject, rejections=(503,)),
-    "GET /metrics": Operation("Return metrics in the Prometheus format", str, media_type="text/plain"),
-    "GET /v2": Operation("Open Inference Protocol: server metadata", JsonObject),
-    "GET /v2/health/live": Operation("Open Inference Protocol: whether the process answers", JsonObject),
-    "GET /v2/health/ready": Operation(
+    "GET /": ApiOperation("Show the status page, which updates itself", str, media_type="text/html"),
+    "GET /live": ApiOperation("Return the latest content of the status page", JsonObject),
+    "GET /health": ApiOperation("Return whether the process answers", JsonObject),
+    "GET /ready": ApiOperation("Return whether a model is ready to answer", JsonObject, rejections=(503,)),
+    "GET /metrics": ApiOperation("Return metrics in the Prometheus format", str, media_type="text/plain"),
+    "GET /v2": ApiOperation("Open Inference Protocol: server metadata", JsonObject),
+    "GET /v2/health/live": ApiOperation("Open Inference Protocol: whether the process answers", JsonObject),
+    "GET /v2/health/ready": ApiOperation(
         "Open Inference Protocol: whether a model is ready to answer", JsonObject, rejections=(503,)
     ),
-    "POST /v2/repository/index": Operation("Open Inference Protocol: list all models", list[JsonObject]),
-    "GET /v2/models/{name}": Operation(
+    "POST /v2/repository/index": ApiOperation("Open Inference Protocol: list all models", list[JsonObject]),
+    "GET /v2/models/{name}": ApiOperation(
         "Open Inference Protocol: a model's inputs and outputs", JsonObject, rejections=(404,)
     ),
-    "GET /v2/models/{name}/ready": Operation(
+    "GET /v2/models/{name}/ready": ApiOperation(
         "Open Inference Protocol: whether a model answers", JsonObject, rejections=(404,)
     ),
-    "GET /v2/models/{name}/config": Operation(
+    "GET /v2/models/{name}/config": ApiOperation(
         "Open Inference Protocol: a model's configuration", JsonObject, rejections=(404,)
     ),
-    "POST /v2/models/{name}/infer": Operation(
+    "POST /v2/models/{name}/infer": ApiOperation(
         "Open Inference Protocol: tensors in, tensors out", JsonObject, body={JSON: InferenceBody}
     ),
 }
@@ -151,7 +153,7 @@ def build_openapi_document(requires_key: bool, limits: Limits, model_names: list
     return document
 
 
-def describe_operation(operation: Operation, schema_by_type: Mapping[Any, JsonObject]) -> JsonObject:
+def describe_operation(operation: ApiOperation, schema_by_type: Mapping[Any, JsonObject]) -> JsonObject:
     """Describe the summary, body and replies of an operation."""
     body = {media_type: {"schema": schema_by_type[kind]} for media_type, kind in operation.body.items()}
     error_content = {JSON: {"schema": schema_by_type[ErrorReply]}}

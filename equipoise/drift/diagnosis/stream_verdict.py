@@ -23,8 +23,8 @@ from equipoise.drift.diagnosis.verdict import (
     ChartHistory,
     ChartReading,
     CorruptionEffect,
+    DriftOnset,
     FalseAlarmRate,
-    Onset,
     StreamVerdict,
     VerdictState,
 )
@@ -112,12 +112,12 @@ def explain_state(detector: StreamDetector, state: str, cause: Cause | None) -> 
     return f"{cause.name}: {cause.why}; the first chart over its threshold was {chart_name(detector.alarm.chart_index)}"
 
 
-def describe_onset(detector: StreamDetector, first_step: int) -> Onset:
+def describe_onset(detector: StreamDetector, first_step: int) -> DriftOnset:
     """Describe when the change began and when it set off the alarm, in requests and in UTC."""
     layout = detector.profile.baseline.layout
     before = int(detector.asked[first_step] - detector.rows[first_step][layout.slices["all"]][0])
     unix_seconds = float(detector.times[max(first_step - 1, 0)])
-    return Onset(
+    return DriftOnset(
         images=detector.answered_images - before, at=format_utc_seconds(unix_seconds), alarm=describe_alarm(detector)
     )
 

@@ -96,7 +96,7 @@ class AlarmTime(msgspec.Struct, frozen=True, kw_only=True):
     chart: str
 
 
-class Onset(msgspec.Struct, frozen=True, kw_only=True):
+class DriftOnset(msgspec.Struct, frozen=True, kw_only=True):
     """Moment at which a change began, in requests from now and in UTC, and the alarm that it set off."""
 
     at: str
@@ -139,7 +139,7 @@ class StreamVerdict(Verdict, frozen=True, kw_only=True):
 
     looked_at: int = 0
     """requests that were observed; the others were only answered"""
-    since: Onset | None = None
+    since: DriftOnset | None = None
     run_length: float | None = None
     """requested requests per false alarm"""
     verified: FalseAlarmRate | None = None

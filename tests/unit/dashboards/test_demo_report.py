@@ -15,8 +15,8 @@ from dashboards.demo_report import (
 from dashboards.page import render_html
 from equipoise.bundle.evaluation import Evaluation
 from equipoise.bundle.manifest import EngineEntry
-from equipoise.planning.confirmation import Confirmation, PredictionCheck
-from equipoise.planning.document import Estimate, PlanDocument, PlanEntry, StepPrediction
+from equipoise.planning.confirmation import ConfirmationResult, PredictionCheck
+from equipoise.planning.document import IntervalEstimate, PlanDocument, PlanEntry, StepPrediction
 from equipoise.storage.atomic import write_json
 from tests.support.manifests import build_manifest
 
@@ -27,7 +27,7 @@ PLAN = PlanEntry(
     batch=24,
     global_batch=48,
     lr=0.137,
-    seconds=Estimate(value=4.51, low=3.52, high=5.53),
+    seconds=IntervalEstimate(value=4.51, low=3.52, high=5.53),
     worker_seconds=9.02,
     step=StepPrediction(seconds=0.0015, compute=0.001, exchange=0.0005),
     examples=1000.0,
@@ -35,7 +35,7 @@ PLAN = PlanEntry(
     binding="compute",
     why="computing takes most of a step",
 )
-CONFIRMATION = Confirmation(
+CONFIRMATION = ConfirmationResult(
     seconds=4.74,
     predicted=PLAN.seconds,
     inside=True,

@@ -6,8 +6,8 @@ import pytest
 
 from equipoise.errors import EquipoiseError
 from equipoise.planning.build_document import PlanRequest, build_plan_document
-from equipoise.planning.confirmation import Confirmation, PredictionCheck
-from equipoise.planning.document import Estimate, NetworkLink, PlanDocument
+from equipoise.planning.confirmation import ConfirmationResult, PredictionCheck
+from equipoise.planning.document import IntervalEstimate, NetworkLink, PlanDocument
 from equipoise.planning.plan import ClusterShape
 from equipoise.storage.atomic import write_json
 from tests.support.sweep_folders import write_plan_folder, write_statistical_csv, write_system_csv
@@ -49,7 +49,7 @@ def test_keys_keep_their_order(document):
 
 
 def test_link_has_only_the_estimates_that_are_known():
-    alpha = Estimate(value=2e-4, low=1e-4, high=3e-4)
+    alpha = IntervalEstimate(value=2e-4, low=1e-4, high=3e-4)
     assert NetworkLink().to_json() == {}
     assert NetworkLink(alpha_seconds=alpha).to_json() == {"alpha_seconds": {"value": 2e-4, "low": 1e-4, "high": 3e-4}}
 
@@ -103,11 +103,14 @@ def test_foreign_json_is_not_a_plan(contents):
 
 
 def test_confirmation_is_the_same_after_writing_and_reading():
-    predicted, check = Estimate(value=2.0, low=1.0, high=3.0), PredictionCheck(value=9.0, predicted=10.0, ratio=0.9)
-    reached = Confirmation(seconds=2.5, predicted=predicted, inside=True, examples=check, step=check)
-    missed = Confirmation(seconds=None, predicted=predicted, inside=False)
+    predicted, check = (
+        IntervalEstimate(value=2.0, low=1.0, high=3.0),
+        PredictionCheck(value=9.0, predicted=10.0, ratio=0.9),
+    )
+    reached = ConfirmationResult(seconds=2.5, predicted=predicted, inside=True, examples=check, step=check)
+    missed = ConfirmationResult(seconds=None, predicted=predicted, inside=False)
     for confirmation in (reached, missed):
-        assert Confirmation.from_json(json.loads(json.dumps(confirmation.to_json()))) == confirmation
+        assert ConfirmationResult.from_json(json.loads(json.dumps(confirmation.to_json()))) == confirmation
     assert [*reached.to_json()] == ["seconds", "predicted", "inside", "examples", "step"]
     assert missed.to_json() == {"seconds": None, "predicted": {"value": 2.0, "low": 1.0, "high": 3.0}, "inside": False}
 
@@ -115,10 +118,10 @@ def test_confirmation_is_the_same_after_writing_and_reading():
 @pytest.mark.parametrize("contents", [None, [], {}, {"seconds": "2", "predicted": {}, "inside": True}])
 def test_foreign_json_is_not_a_confirmation(contents):
     with pytest.raises(EquipoiseError) as error:
-        Confirmation.from_json(contents)
+        ConfirmationResult.from_json(contents)
     assert error.value.code == "file-damaged"
 
 
 def test_interval_includes_its_bounds():
-    interval = Estimate(value=2.0, low=1.0, high=3.0)
+    interval = IntervalEstimate(value=2.0, low=1.0, high=3.0)
     assert interval.includes(1.0) and interval.includes(3.0) and not interval.includes(3.1)
