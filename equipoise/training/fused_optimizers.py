@@ -1,7 +1,7 @@
 """SGD with momentum and AdamW, by torch's fused kernels called directly.
 
 The bookkeeping of torch.optim around the same kernels takes longer than the kernels on a small model, and building one
-of its optimizers imports torch's compiler first: see docs/decisions/0001-fused-optimizers.md for the numbers.
+of its optimizers imports torch's compiler first: see docs/decisions/0007-fused-optimizers.md for the numbers.
 """
 
 from collections.abc import Sequence
