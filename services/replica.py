@@ -75,10 +75,7 @@ class Replica:
         async with self.swap_lock:
             try:
                 self.model_specs = {name: ModelSpec(**spec) for name, spec in user_config.items()}
-            except (
-                TypeError,
-                ValidationError,
-            ) as error:  # not a mapping; or wrong keys or values
+            except (TypeError, ValidationError) as error:  # not a mapping, or wrong keys or values
                 problem = f"user_config must map the name of each model to its bundle: {error}"
                 self._reject_swap(EquipoiseError("option-format", problem))
             else:

@@ -12,6 +12,7 @@ from equipoise.bundle.engines import ENGINES
 from equipoise.drift.reference.profile import ReferenceProfile, ReferenceUnavailable, profile_from_arrays
 from equipoise.errors import EquipoiseError
 
+DRIFT_DETECTION_OFF = ReferenceUnavailable("drift detection is off")
 NUM_GOLDEN_IMAGES = 16  # reference images that a bundle must answer as it did when it was published
 GOLDEN_TOLERANCE = (
     1e-3  # relative to the largest logit: another processor rounds differently, another model differs by more
@@ -62,7 +63,7 @@ class LoadedVersion:
     bundle: Bundle
     path: str
     id: str
-    reference: ReferenceProfile | ReferenceUnavailable = ReferenceUnavailable("drift detection is off")  # noqa: RUF009
+    reference: ReferenceProfile | ReferenceUnavailable = DRIFT_DETECTION_OFF
 
 
 def load_reference_profile(loaded_bundle: Bundle) -> ReferenceProfile | ReferenceUnavailable:
