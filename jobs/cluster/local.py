@@ -32,6 +32,7 @@ from jobs.cluster.processes import find_descendants, find_free_ports, is_alive, 
 from jobs.cluster.validate import validate_cluster_file
 from jobs.cluster.yaml_files import load_yaml_documents
 
+NODE_POLL_SECONDS = 1.0
 DEFAULT_PORT = 8265  # Ray's default
 DEFAULT_TOKEN_PATH = "~/.ray/auth_token"  # noqa: S105 - where Ray looks for it
 
@@ -67,17 +68,23 @@ def main() -> int:
 
 
 def run_cluster(config: dict[str, Any], options: LocalClusterOptions) -> None:
-    """Start the cluster and print its number of nodes whenever it changes, until the head stops."""
+    """Start the cluster and watch it until the head stops."""
     print("starting the cluster, which takes about half a minute", flush=True)
     with start_autoscaling_head(config, options.port) as private_ray:
         print(*format_usage_lines(config, options), sep="\n", flush=True)
-        printed_count, head = 0, psutil.Process(private_ray.head_pid)
-        while is_alive(head):
-            if (count := count_worker_nodes(private_ray.head_pid)) != printed_count:
-                print(f"{pluralize(count, 'node') if count else 'no nodes'}", flush=True)
-                printed_count = count
-            time.sleep(1)
+        with suppress(psutil.NoSuchProcess):  # the head may stop before it is looked at
+            print_node_counts(psutil.Process(private_ray.head_pid))
     raise CommandFailed("the head stopped by itself: start it again, and jobs resume from their checkpoints")
+
+
+def print_node_counts(head: psutil.Process) -> None:
+    """Print the number of nodes whenever it changes, until the head stops."""
+    printed_count = 0
+    while is_alive(head):
+        if (count := count_worker_nodes(head.pid)) != printed_count:
+            print(pluralize(count, "node") if count else "no nodes", flush=True)
+            printed_count = count
+        time.sleep(NODE_POLL_SECONDS)
 
 
 def count_worker_nodes(head_pid: int) -> int:
