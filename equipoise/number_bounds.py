@@ -1,4 +1,4 @@
-"""Bounds of the numbers in tables of measurements and in plan.json."""
+"""Types of numbers with bounds, for the fields of what is decoded from JSON and for tables."""
 
 import sys
 from typing import Annotated
