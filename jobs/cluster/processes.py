@@ -1,6 +1,7 @@
 """Find, terminate and kill the processes that a command has started, so that none is left running."""
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -14,6 +15,8 @@ import psutil
 
 TERMINATE_SECONDS = 5.0  # between SIGTERM and SIGKILL
 KILL_SECONDS = 10.0  # for a killed process to disappear
+MIN_FREE_PORT = 20_000  # Ray gives its workers the ports from 10002 to 19999
+DEFAULT_EPHEMERAL_PORT = 32_768  # of Linux
 
 
 def terminate_process_groups(processes: Sequence[subprocess.Popen[Any]]) -> None:
@@ -77,12 +80,23 @@ def is_raylet(process: psutil.Process, ray_folder: str = "") -> bool:
 
 
 def find_free_ports(count: int) -> list[int]:
-    """Return ports on loopback that no program listens on."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [listener.getsockname()[1] for listener in sockets]
-    for listener in sockets:
-        listener.close()
+    """Return ports on loopback that no program listens on.
+
+    They are below those that the system hands out: a new Ray actor could be given one before it is used.
+    """
+    candidates = range(MIN_FREE_PORT, max(first_ephemeral_port(), DEFAULT_EPHEMERAL_PORT))
+    ports: list[int] = []
+    for port in random.sample(candidates, len(candidates)):
+        if len(ports) == count:
+            break
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            ports.append(port)
     return ports
+
+
+def first_ephemeral_port() -> int:
+    """Return the lowest port that Linux gives to sockets that ask for any."""
+    return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split()[0])
 
 
 def wait_until(condition: Callable[[], Any], seconds: float = 120, description: str = "") -> Any:

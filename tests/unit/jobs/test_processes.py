@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ import pytest
 
 from jobs.cluster.processes import (
     find_descendants,
+    find_free_ports,
     find_process_tree,
     find_raylets,
     is_alive,
@@ -124,3 +126,11 @@ def test_raylets_are_told_by_their_program_and_their_folder(tmp_path):
         process.kill()
         process.wait()
     assert find_raylets(str(tmp_path)) == set()
+
+
+def test_free_ports_are_those_that_neither_a_program_nor_the_system_uses():
+    with socket.create_server(("127.0.0.1", find_free_ports(1)[0])) as server:
+        ports = find_free_ports(5000)
+        assert server.getsockname()[1] not in ports and len({*ports}) == 5000
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert max(ports) < server.getsockname()[1]
