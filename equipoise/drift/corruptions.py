@@ -118,12 +118,12 @@ def compress_images(pictures: Tensor, quality: float) -> Tensor:
 
 
 def rotate_images(pictures: Tensor, degrees: float) -> Tensor:
-    """Return images turned about their centre; exact for multiples of 90 degrees."""
+    """Return images turned counterclockwise about their centre; exact for multiples of 90 degrees."""
     if degrees % 90 == 0:
         return torch.rot90(pictures, int(degrees // 90), (2, 3)).contiguous()
     angle = np.deg2rad(degrees)
     return warp_images(
-        pictures, repeat_affine_matrix(len(pictures), [[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
+        pictures, repeat_affine_matrix(len(pictures), [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     )
 
 
