@@ -16,13 +16,13 @@ GRID_POINTS_PER_SIDE = 32  # of the grid on which an image is sampled
 CELLS_PER_SIDE = 4  # cells of which the luminance is measured: a reflection is local
 JPEG_BLOCK_PIXELS = 8  # side of the blocks that JPEG compresses independently
 MAX_NOISE_LEVELS = 8  # larger differences are content, not noise
-GLOBAL_STATISTICS = (
+COLOR_STATISTICS = (
     "red over blue",  # colour temperature of the light
     "green",  # tint of the light
     "luminance",
-    "contrast",
-    "black point",
-    "saturation",
+)
+TONE_STATISTICS = ("contrast", "black point", "saturation")
+DETAIL_STATISTICS = (
     "detail",  # falls when out of focus, rises with noise
     "roughness",  # of smooth areas: rises with noise, falls with compression
     "blocks",
@@ -30,11 +30,16 @@ GLOBAL_STATISTICS = (
     "height",  # vertical position of detail
     "side",  # horizontal position of detail
 )
+GLOBAL_STATISTICS = (*COLOR_STATISTICS, *TONE_STATISTICS, *DETAIL_STATISTICS)
 STATISTIC_NAMES = (
     *GLOBAL_STATISTICS,
     *(f"cell {row + 1}.{column + 1}" for row in range(CELLS_PER_SIDE) for column in range(CELLS_PER_SIDE)),
 )
-"""statistics of an image, in order; that of a cell is its luminance relative to the whole image"""
+"""statistics of an image, in order; that of a cell is its luminance relative to the whole image
+
+A further statistic is a name at the end of one of these tuples and a column at the end of what the function of the
+same name returns: its chart, alarm threshold and row in every verdict follow.
+"""
 SRGB_TO_LINEAR = srgb_decode(np.arange(256) / 255).astype(np.float32)
 LUMINANCE_WEIGHTS = np.array([0.2126, 0.7152, 0.0722], np.float32)
 """weights of red, green and blue in luminance, in linear light"""
@@ -55,7 +60,7 @@ def grid_stride(pictures: NDArray[np.uint8]) -> int:
 
 
 def color_statistics(grid_images: NDArray[np.uint8]) -> tuple[Float32Array, Float32Array]:
-    """Return colour temperature, tint and luminance in linear light, and the relative luminance of each cell."""
+    """Return the COLOR_STATISTICS, from linear light, and the relative luminance of each cell."""
     count, channels, height, width = grid_images.shape
     rows, columns = pooling_matrix(height), pooling_matrix(width)
     cells = rows.T @ (SRGB_TO_LINEAR.take(grid_images) @ columns) + 1e-3  # (n, channels, 4, 4)
@@ -77,7 +82,7 @@ def pooling_matrix(size: int) -> Float32Array:
 
 
 def tone_statistics(grid_images: NDArray[np.uint8]) -> Float32Array:
-    """Return contrast, black point and saturation along the sRGB curve."""
+    """Return the TONE_STATISTICS, along the sRGB curve."""
     count, channels, height, width = grid_images.shape
     flat = grid_images.reshape(count, channels, -1)
     grey = LUMA_WEIGHTS.astype("f4") @ flat.astype(np.float32) if channels == 3 else flat.mean(1, dtype=np.float32)
@@ -87,7 +92,7 @@ def tone_statistics(grid_images: NDArray[np.uint8]) -> Float32Array:
 
 
 def detail_statistics(pictures: NDArray[np.uint8]) -> Float32Array:
-    """Return detail, roughness, blocks, direction and position of detail, from differences of adjacent pixels."""
+    """Return the DETAIL_STATISTICS, from differences of adjacent pixels."""
     plane = pictures[:, min(1, pictures.shape[1] - 1)].astype(np.int16)
     stride = grid_stride(pictures)
     here = plane[:, 1:-1:stride, 1:-1:stride]
