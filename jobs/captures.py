@@ -22,6 +22,7 @@ from equipoise.captures.store import CaptureStore
 from equipoise.command_line import command
 from equipoise.errors import EquipoiseError
 from equipoise.storage.atomic import download_folder
+from equipoise.storage.path_errors import report_path_errors
 from jobs.cli.paths import require_capture_folder, validate_locations
 
 MAX_LISTED_CAPTURES = 10  # captures printed one by one
@@ -75,11 +76,8 @@ def label_and_export_captures(options: CapturesOptions) -> dict[str, Any]:
 def read_labels_csv(path: Path) -> str:
     """Read the text of a CSV of labels."""
     try:
-        return path.read_text("utf-8-sig")
-    except OSError as error:
-        raise EquipoiseError(
-            "path-access", f"cannot read --labels {path}: {error.strerror}", "give a CSV of id,label"
-        ) from None
+        with report_path_errors(f"cannot read --labels {path}", "give a CSV of id,label"):
+            return path.read_text("utf-8-sig")
     except UnicodeDecodeError:
         raise EquipoiseError(
             "file-damaged", f"cannot read --labels {path}: it is not UTF-8 text", "give a CSV of id,label"

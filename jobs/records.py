@@ -18,6 +18,7 @@ from equipoise.errors import EquipoiseError
 from equipoise.formatting import pluralize
 from equipoise.runs.listing import RecordListing, list_records
 from equipoise.storage.atomic import atomic_write
+from equipoise.storage.path_errors import report_path_errors
 
 MAX_PRINTED_ROWS = 100  # rows on the screen; the CSV has all
 MAX_LISTED_DAMAGED_FILES = 10  # damaged files
@@ -62,13 +63,8 @@ def report_records(options: RecordsOptions) -> None:
 
 def write_records_csv(records: RecordListing, out: Path) -> None:
     """Write the records to a CSV, completely or not at all, and print their number."""
-    try:
-        with atomic_write(out) as temporary:
-            records.rows.to_csv(temporary, index=False)
-    except OSError as error:
-        raise EquipoiseError(
-            "path-access", f"cannot write --out {out}: {error.strerror}", "give another file"
-        ) from error
+    with report_path_errors(f"cannot write --out {out}", "give another file"), atomic_write(out) as temporary:
+        records.rows.to_csv(temporary, index=False)
     print(f"{pluralize(len(records.rows), 'record')} in {out}")
 
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from equipoise.errors import EquipoiseError
 from equipoise.storage.directory import open_directory
+from equipoise.storage.path_errors import report_path_errors
 from services.limits import Limits
 
 WRITE_KEYS_REMEDY = "write one API key per line into it"
@@ -145,24 +146,17 @@ class ReplicaSettings(ListenSettings):
     def require_writable_access_log(self) -> None:
         """Refuse an access log that cannot be written."""
         if self.access_log:
-            try:
+            with report_path_errors(f"cannot write to access_log={self.access_log}"):
                 Path(self.access_log).open("a").close()
-            except OSError as error:
-                raise EquipoiseError(
-                    "path-access", f"cannot write to access_log={self.access_log}: {error.strerror}"
-                ) from None
 
     def require_usable_folders(self) -> None:
         """Refuse a state folder that cannot be written, and a capture URL of an unknown kind of store."""
         if self.state_dir and self.drift:
-            try:
-                Path(self.state_dir).mkdir(parents=True, exist_ok=True)
-                (Path(self.state_dir) / f".{os.getpid()}").touch()
-                (Path(self.state_dir) / f".{os.getpid()}").unlink()
-            except OSError as error:
-                raise EquipoiseError(
-                    "path-access", f"cannot write to state_dir={self.state_dir}: {error.strerror}"
-                ) from None
+            probe = Path(self.state_dir, f".{os.getpid()}")
+            with report_path_errors(f"cannot write to state_dir={self.state_dir}"):
+                probe.parent.mkdir(parents=True, exist_ok=True)
+                probe.touch()
+                probe.unlink()
         if self.capture_dir:
             open_directory(self.capture_dir)
 

@@ -12,7 +12,7 @@ from equipoise.formatting import first_error_line, pluralize
 from equipoise.number_bounds import MAX_COUNT
 from equipoise.storage.atomic import open_local_copy, require_regular_file
 from equipoise.storage.location import validate_location
-from equipoise.storage.retry import StoreUnavailable
+from equipoise.storage.path_errors import report_path_errors
 
 
 class Column(NamedTuple):
@@ -131,18 +131,14 @@ def read_cells(path: Path, columns: dict[str, Column]) -> pd.DataFrame:
     validate_location(str(path))  # first, since messages repeat the location
     require_regular_file(path)
     problem, remedy = f"cannot read {path} as a table", f"it needs the columns {', '.join(columns)}"
-    try:
-        with open_local_copy(path) as file:
-            return pd.read_csv(file, dtype=str, keep_default_na=False, skipinitialspace=True)
-    except EquipoiseError as error:
-        raise EquipoiseError(error.code, f"{problem}: {first_error_line(error)}", remedy) from error
-    except StoreUnavailable:
-        raise
-    except OSError as error:
-        code = "path-missing" if isinstance(error, FileNotFoundError) else "path-access"
-        raise EquipoiseError(code, f"{problem}: {error.strerror or error}", remedy) from error
-    except ValueError as error:  # pandas' parsing errors, and text that is not UTF-8
-        raise EquipoiseError("table-invalid", f"{problem}: {first_error_line(error)}", remedy) from error
+    with report_path_errors(problem, remedy):
+        try:
+            with open_local_copy(path) as file:
+                return pd.read_csv(file, dtype=str, keep_default_na=False, skipinitialspace=True)
+        except EquipoiseError as error:
+            raise EquipoiseError(error.code, f"{problem}: {first_error_line(error)}", remedy) from error
+        except ValueError as error:  # pandas' parsing errors, and text that is not UTF-8
+            raise EquipoiseError("table-invalid", f"{problem}: {first_error_line(error)}", remedy) from error
 
 
 def parse_numbers(path: Path, cells: "pd.Series[str]", column: Column) -> "pd.Series[float]":

@@ -13,7 +13,8 @@ from equipoise.runs.record import Record
 from equipoise.storage.atomic import read_json, write_json
 from equipoise.storage.location import validate_location
 from equipoise.storage.object_store import RemotePath
-from equipoise.storage.retry import StoreUnavailable, redacted_error_reason, without_retries
+from equipoise.storage.path_errors import report_path_errors
+from equipoise.storage.retry import without_retries
 
 LOCK_FILE_NAME = ".lock"
 REMOVE_RECORD_REMEDY = "remove it to train again from the last checkpoint"
@@ -76,10 +77,8 @@ def require_writable(out: Path) -> None:
     if isinstance(out, RemotePath):
         require_writable_url(out)
         return
-    try:
+    with report_path_errors(f"cannot write to {str(out)[:80]}..."):  # such as a name that is too long
         existing = next(folder for folder in (out, *out.parents) if folder.exists())
-    except OSError as error:  # such as a name that is too long
-        raise EquipoiseError("path-access", f"cannot write to {str(out)[:80]}...: {error.strerror}") from error
     if not existing.is_dir():
         raise EquipoiseError("path-kind", f"cannot write to {out}: {existing} is a file, not a folder")
     if not os.access(existing, os.W_OK | os.X_OK):
@@ -90,25 +89,16 @@ def require_writable_url(out: RemotePath) -> None:
     """Refuse a URL that cannot be written to, for example without its bucket or without credentials."""
     validate_location(str(out))
     probe = out / f".probe.{os.getpid()}"
-    try:
-        with without_retries():
-            probe.touch()
-            probe.unlink(missing_ok=True)
-    except StoreUnavailable:
-        raise
-    except OSError as error:
-        raise EquipoiseError("path-access", f"cannot write to {out}: {redacted_error_reason(error)}") from error
+    with report_path_errors(f"cannot write to {out}"), without_retries():
+        probe.touch()
+        probe.unlink(missing_ok=True)
 
 
 @contextmanager
 def claim_run_folder(out: Path, config: TrainConfig) -> Iterator[None]:
     """Create the folder, write its trial.json, and lock it against other commands while this one writes there."""
-    try:
+    with report_path_errors(f"cannot write to {out}"):  # a read-only or full disk, which permissions do not show
         write_json(out / "trial.json", asdict(config))
-    except StoreUnavailable:
-        raise
-    except OSError as error:  # a read-only or full file system, which permissions do not show
-        raise EquipoiseError("path-access", f"cannot write to {out}: {error.strerror or error}") from error
     with lock_folder(out):
         yield
 
@@ -122,10 +112,8 @@ def lock_folder(out: Path) -> Iterator[None]:
     if isinstance(out, RemotePath):
         yield
         return
-    try:
+    with report_path_errors(f"cannot write to {out}"):
         lock = (out / LOCK_FILE_NAME).open("w")
-    except OSError as error:
-        raise EquipoiseError("path-access", f"cannot write to {out}: {error.strerror}") from error
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

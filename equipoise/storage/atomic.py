@@ -12,7 +12,8 @@ from typing import Any
 
 from equipoise.errors import EquipoiseError
 from equipoise.storage.object_store import RemotePath, parse_location
-from equipoise.storage.retry import StoreUnavailable, without_retries
+from equipoise.storage.path_errors import report_path_errors
+from equipoise.storage.retry import without_retries
 
 
 @contextmanager
@@ -132,13 +133,9 @@ def download_folder(path: str | Path) -> Path:
         return location
     copy = Path(tempfile.mkdtemp(prefix="equipoise-"))
     atexit.register(shutil.rmtree, copy, ignore_errors=True)
-    try:
+    with report_path_errors(f"cannot read {path}"):
         with without_retries():
             files = [file for file in location.iterdir() if file.is_file()]
         for file in files:
             file.download_to(copy / file.name)
-    except StoreUnavailable:
-        raise
-    except OSError as error:
-        raise EquipoiseError("path-access", f"cannot read {path}: {type(error).__name__}: {error}") from None
     return copy
