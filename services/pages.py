@@ -83,13 +83,14 @@ class PagesServer:
     def __init__(self, settings: dict[str, Any]) -> None:
         parsed = PagesSettings(**settings)
         self.runs_root, self.auth = Path(parsed.runs), ApiKeyAuth(parsed.read_api_keys())
-        routes = [("/", self.serve_index), ("/live", self.serve_index), ("/{name:path}.html", self.serve_page)]
-        routes += [("/{name:path}.html/live", self.serve_page)]
+        routes = [
+            Route("/", self.serve_index),
+            Route("/live", self.serve_index),
+            Route("/{name:path}.html", self.serve_page),
+            Route("/{name:path}.html/live", self.serve_page),
+        ]
         handlers: Any = {RequestRejected: handle_rejected, HTTPException: handle_not_found}
-        self.app = Starlette(
-            routes=[Route(path, self.auth(endpoint), methods=["GET"]) for path, endpoint in routes],
-            exception_handlers=handlers,
-        )
+        self.app = Starlette(routes=[*map(self.auth.protect, routes)], exception_handlers=handlers)
         self.index_lock = threading.Lock()
         self.cached_index: tuple[float, Any] = (0.0, None)  # time until which the index may be reused, and the index
         self.http_server = HttpServer(parsed.host, parsed.port, parsed.certfile, parsed.keyfile)

@@ -8,11 +8,10 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboards.page import FactList, Panel, Section, SectionPart, Table
+from dashboards.metrics_snapshot import MetricName, MetricsSnapshot
+from dashboards.page import FactList, Panel, Section, SectionPart, Table, TableCell
 from dashboards.theme import AMBER, BLUE, ORANGE, apply_theme, series_color
 from equipoise.formatting import format_number
-
-MetricsSnapshot = Mapping[str, Any]
 
 QUANTILE_COLORS = {0.5: BLUE, 0.9: AMBER, 0.99: ORANGE}
 MAX_MARKED_POINTS = 40  # up to so many points get markers: a line alone would not show isolated points
@@ -20,17 +19,17 @@ TIME_COLUMNS = ("time", "seconds")  # of the tables of increases, beside a colum
 OUTCOME_COLORS = {"answered": BLUE, "refused": AMBER, "failed": ORANGE}
 
 
-def snapshot_deltas(snapshots: Sequence[MetricsSnapshot], metric: str) -> pd.DataFrame:
+def snapshot_deltas(snapshots: Sequence[MetricsSnapshot], metric: MetricName) -> pd.DataFrame:
     """Return the increase of a metric from each snapshot to the next, a column per label.
 
     Where a count fell, the service had restarted: then the whole count is the increase.
     """
     rows = []
     for before, after in pairwise(snapshots):
-        old, new = before[metric], after[metric]
+        old, new = before.counts(metric), after.counts(metric)
         added = {name: value - old.get(name, 0) if value >= old.get(name, 0) else value for name, value in new.items()}
-        time = datetime.fromtimestamp(after["time"], UTC)
-        rows.append({"time": time, "seconds": after["time"] - before["time"], **added})
+        time = datetime.fromtimestamp(after.time, UTC)
+        rows.append({"time": time, "seconds": after.time - before.time, **added})
     return pd.DataFrame(rows, columns=list(dict.fromkeys(["time", "seconds", *(name for row in rows for name in row)])))
 
 
@@ -80,7 +79,7 @@ def bucket_quantile(cumulative_counts: Sequence[tuple[float, float]], q: float) 
 
 def batch_size_counts(snapshots: Sequence[MetricsSnapshot]) -> dict[str, float]:
     """Return the number of computed batches by size, since the service started."""
-    cumulative = snapshots[-1]["batches"] if snapshots else {}
+    cumulative = snapshots[-1].batches if snapshots else {}
     counts, before, below = {}, 0.0, 0
     for bound, name in sorted((float(name), name) for name in cumulative):
         counts[format_bucket(below, bound)] = cumulative[name] - before
@@ -123,7 +122,7 @@ def service_facts(snapshots: Sequence[MetricsSnapshot]) -> dict[str, str]:
         return {"requests": "none yet"}
     last = snapshots[-1]
     counts = dict.fromkeys(OUTCOME_COLORS, 0)
-    for status, count in last["requests"].items():
+    for status, count in last.requests.items():
         counts[classify_status(status)] += int(count)
     facts = {name: f"{count:,}" for name, count in counts.items()}
     if len(snapshots) > 1:
@@ -135,8 +134,10 @@ def service_facts(snapshots: Sequence[MetricsSnapshot]) -> dict[str, str]:
 
 def rejections_table(snapshots: Sequence[MetricsSnapshot]) -> Table | None:
     """Return the number of refused requests by reason; None if there are none."""
-    counts = snapshots[-1]["refused"] if snapshots else {}
-    rows = [[reason, int(count)] for reason, count in sorted(counts.items(), key=lambda item: -item[1]) if count]
+    counts = snapshots[-1].refused if snapshots else {}
+    rows: list[list[TableCell]] = [
+        [reason, int(count)] for reason, count in sorted(counts.items(), key=lambda item: -item[1]) if count
+    ]
     return Table(name="refusals", columns=["reason", "requests"], rows=rows) if rows else None
 
 

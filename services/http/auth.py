@@ -2,21 +2,19 @@
 
 import base64
 import hmac
-from collections.abc import Awaitable, Callable
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from services.http.errors import key_is_missing, other_site_asks
-
-RouteHandler = Callable[[Request], Awaitable[Response]]
 
 WWW_AUTHENTICATE = {"www-authenticate": 'Bearer, Basic realm="the key as password"'}
 """header of a 401: it makes a browser ask for a password"""
 
 
 class ApiKeyAuth:
-    """Wrapper of route handlers that requires one of the configured API keys; without keys everyone may ask."""
+    """Protection of routes by the configured API keys; without keys everyone may ask."""
 
     def __init__(self, keys: tuple[str, ...]) -> None:
         self.keys = [key.encode() for key in keys]
@@ -25,16 +23,17 @@ class ApiKeyAuth:
         """Return whether a key is required."""
         return bool(self.keys)
 
-    def __call__(self, handler: RouteHandler) -> RouteHandler:
-        """Wrap a handler so that it requires a key first; without configured keys return it unchanged."""
+    def protect(self, route: Route) -> Route:
+        """Return a route whose handler requires a key first; without configured keys return it unchanged."""
         if not self.keys:
-            return handler
+            return route
 
         async def authenticated(request: Request) -> Response:
             self.require_key(request)
-            return await handler(request)
+            response: Response = await route.endpoint(request)
+            return response
 
-        return authenticated
+        return Route(route.path, authenticated, methods=[*(route.methods or ())])
 
     def require_key(self, request: Request) -> None:
         """Reject a request that carries none of the keys."""

@@ -4,10 +4,11 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Iterable
-from typing import Any
+from typing import get_args
 
 from prometheus_client import Metric
 
+from dashboards.metrics_snapshot import MetricName, MetricsSnapshot
 from services.monitoring.metrics import Metrics
 
 SNAPSHOT_SECONDS = 5.0
@@ -22,17 +23,17 @@ class MetricsHistory:
 
     def __init__(self, metrics: Metrics) -> None:
         self.metrics = metrics
-        self.snapshots: deque[dict[str, Any]] = deque(maxlen=MAX_SNAPSHOTS)
+        self.snapshots: deque[MetricsSnapshot] = deque(maxlen=MAX_SNAPSHOTS)
 
-    def take_snapshot(self) -> dict[str, Any]:
-        """Return the present metrics with the time in seconds; `collect_snapshots` stores them."""
-        return {"time": time.time(), **aggregate_samples(self.metrics.collect_families())}
+    def take_snapshot(self) -> MetricsSnapshot:
+        """Return the present metrics; `collect_snapshots` stores them."""
+        return MetricsSnapshot(time=time.time(), **aggregate_samples(self.metrics.collect_families()))
 
-    def recent_snapshots(self) -> list[dict[str, Any]]:
+    def recent_snapshots(self) -> list[MetricsSnapshot]:
         """Return the stored snapshots and one of now, which is not stored: frequent calls would shorten the history."""
         last = self.take_snapshot()
-        newest = last["time"] - MIN_SNAPSHOT_GAP_SECONDS
-        return [*(snapshot for snapshot in [*self.snapshots] if snapshot["time"] < newest), last]
+        newest = last.time - MIN_SNAPSHOT_GAP_SECONDS
+        return [*(snapshot for snapshot in [*self.snapshots] if snapshot.time < newest), last]
 
     async def collect_snapshots(self) -> None:
         """Store a snapshot every 5 s, until cancelled."""
@@ -41,24 +42,24 @@ class MetricsHistory:
             await asyncio.sleep(SNAPSHOT_SECONDS)
 
 
-def aggregate_samples(families: Iterable[Metric]) -> dict[str, dict[str, float]]:
+def aggregate_samples(families: Iterable[Metric]) -> dict[MetricName, dict[str, float]]:
     """Sum the metrics that pages show, by kind and then by label."""
-    totals: dict[str, dict[str, float]] = {
-        name: {} for name in ("requests", "refused", "seconds", "pictures", "batches")
-    }
+    totals: dict[MetricName, dict[str, float]] = {name: {} for name in get_args(MetricName)}
     for sample in (sample for family in families for sample in family.samples):
-        labels, part, key = sample.labels, sample.name.removeprefix("equipoise_"), ""
+        labels, name = sample.labels, sample.name.removeprefix("equipoise_")
         is_prediction = labels.get("path") in PREDICTION_PATHS
-        if part == "requests_total" and is_prediction:
-            part, key = "requests", labels["status"]
-        elif part == "request_seconds_bucket" and is_prediction:
-            part, key = "seconds", labels["le"]
-        elif part == "refused_total":
-            part, key = "refused", labels["reason"]
-        elif part == "pictures_total":
-            part, key = "pictures", f"{labels['model']} {labels['version']}"
-        elif part == "batch_pictures_bucket":
-            part, key = "batches", labels["le"]
-        if key:
-            totals[part][key] = totals[part].get(key, 0.0) + sample.value
+        if name == "requests_total" and is_prediction:
+            count = totals["requests"], labels["status"]
+        elif name == "request_seconds_bucket" and is_prediction:
+            count = totals["seconds"], labels["le"]
+        elif name == "refused_total":
+            count = totals["refused"], labels["reason"]
+        elif name == "pictures_total":
+            count = totals["pictures"], f"{labels['model']} {labels['version']}"
+        elif name == "batch_pictures_bucket":
+            count = totals["batches"], labels["le"]
+        else:
+            continue
+        counts, label = count
+        counts[label] = counts.get(label, 0.0) + sample.value
     return totals

@@ -36,12 +36,6 @@ from services.routes.open_inference import OpenInferenceRoutes
 from services.routes.status_page import StatusPageRoutes
 from services.serving.models import ModelRegistry, model_status
 
-UNAUTHENTICATED_PATHS = (
-    "/health",
-    "/ready",
-    "/v2/health/live",
-    "/v2/health/ready",
-)  # orchestrators that ask have no key
 BUSY_REPLY_DELAY_SECONDS = 1.0  # delay of a 429: a client that retries at once would cost what the others need
 MAX_UNREAD_BYTES = 64 << 10  # a rejected body up to this size need not be drained
 EARLY_REPLY_STATUSES = (401, 408, 413, 429)  # sent before the whole body has arrived
@@ -74,30 +68,29 @@ class HttpApplication:
         self.access_logger = access_logger
         self.body_reader = BodyReader(limits)
         self.is_draining = False
+        health_routes = [  # orchestrators that ask have no key
+            Route("/health", self.get_liveness),
+            Route("/ready", self.get_readiness),
+            Route("/v2/health/live", self.get_liveness),
+            Route("/v2/health/ready", self.get_readiness),
+        ]
         routes = [
-            ("POST", "/predict", self.predict),
-            ("POST", "/models/{name}/predict", self.predict),
+            Route("/predict", self.predict, methods=["POST"]),
+            Route("/models/{name}/predict", self.predict, methods=["POST"]),
             *OpenInferenceRoutes(model_registry, limits, self.body_reader).routes(),
-            ("GET", "/models", self.list_models),
-            ("GET", "/models/{name}/compared", self.get_comparison),
+            Route("/models", self.list_models),
+            Route("/models/{name}/compared", self.get_comparison),
             *DriftRoutes(model_registry, drift_client).routes(),
             *CaptureRoutes(model_registry, self.body_reader, capture_store).routes(),
             *StatusPageRoutes(
                 model_registry, metrics_history or MetricsHistory(metrics), drift_client, capture_store
             ).routes(),
-            ("GET", "/health", self.get_liveness),
-            ("GET", "/ready", self.get_readiness),
-            ("GET", "/metrics", self.get_metrics),
-            ("GET", "/openapi.json", self.get_openapi),
-            ("GET", "/docs", self.get_docs),
-            ("GET", "/v2/health/live", self.get_liveness),
-            ("GET", "/v2/health/ready", self.get_readiness),
+            Route("/metrics", self.get_metrics),
+            Route("/openapi.json", self.get_openapi),
+            Route("/docs", self.get_docs),
         ]
         self.app = Starlette(
-            routes=[
-                Route(path, handler if path in UNAUTHENTICATED_PATHS else self.auth(handler), methods=[verb])
-                for verb, path, handler in routes
-            ],
+            routes=[*health_routes, *map(self.auth.protect, routes)],
             exception_handlers={
                 RequestRejected: self._handle_rejected,
                 HTTPException: self._handle_not_found,

@@ -1,12 +1,13 @@
 """Endpoints for captures: list the requests that were kept, show them, and label them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from equipoise.captures.capture import CAPTURE_POOLS
 from equipoise.captures.store import CaptureNotFound, CaptureStore
@@ -32,13 +33,13 @@ class CaptureRoutes:
         self.body_reader = body_reader
         self.capture_store = capture_store
 
-    def routes(self) -> list[tuple[str, str, Callable[[Request], Awaitable[Response]]]]:
-        """Return method, path and handler of each endpoint."""
+    def routes(self) -> list[Route]:
+        """Return the route of each endpoint."""
         return [
-            ("GET", "/capture", self.list_captures),
-            ("POST", "/capture/labels", self.label_from_csv),
-            ("GET", "/capture/{id}", self.get_image),
-            ("POST", "/capture/{id}/label", self.label_capture),
+            Route("/capture", self.list_captures),
+            Route("/capture/labels", self.label_from_csv, methods=["POST"]),
+            Route("/capture/{id}", self.get_image),
+            Route("/capture/{id}/label", self.label_capture, methods=["POST"]),
         ]
 
     async def list_captures(self, request: Request) -> Response:

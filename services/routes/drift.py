@@ -1,12 +1,13 @@
 """Endpoints for drift: verdict, events, chart history and reset, by the drift monitor."""
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Any
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from equipoise.drift.diagnosis.verdict import StreamVerdict
 from equipoise.drift.monitor.stream_key import StreamKey
@@ -27,13 +28,13 @@ class DriftRoutes:
         self.model_registry = model_registry
         self.drift_client = drift_client
 
-    def routes(self) -> list[tuple[str, str, Callable[[Request], Awaitable[Response]]]]:
-        """Return method, path and handler of each endpoint."""
+    def routes(self) -> list[Route]:
+        """Return the route of each endpoint."""
         return [
-            ("GET", "/drift", self.get_verdict),
-            ("GET", "/drift/history", self.get_events),
-            ("GET", "/drift/charts", self.get_chart_history),
-            ("POST", "/drift/reset", self.reset_charts),
+            Route("/drift", self.get_verdict),
+            Route("/drift/history", self.get_events),
+            Route("/drift/charts", self.get_chart_history),
+            Route("/drift/reset", self.reset_charts, methods=["POST"]),
         ]
 
     async def get_verdict(self, request: Request) -> Response:

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from services.http.errors import RequestRejected, counts_are_elsewhere, too_many_pictures, version_is_unknown
 from services.http.request_body import BodyReader
@@ -35,22 +36,23 @@ class OpenInferenceRoutes:
         self.limits = limits
         self.body_reader = body_reader
 
-    def routes(self) -> list[tuple[str, str, Any]]:
-        """Return method, path and handler of each endpoint; those of a model both with and without a version."""
+    def routes(self) -> list[Route]:
+        """Return the route of each endpoint; those of a model both with and without a version."""
         model = "/v2/models/{name}"
-        model_routes = (
-            ("POST", "/infer", self.infer),
-            ("GET", "", self.get_model_metadata),
-            ("GET", "/ready", self.get_model_readiness),
-            ("GET", "/config", self.get_model_config),
-            ("GET", "/stats", self.reject_stats),
-        )
-        prefixes = (model, f"{model}/versions/{{version}}")
-        routes = [(verb, f"{prefix}{end}", handler) for prefix in prefixes for verb, end, handler in model_routes]
         return [
-            *routes,
-            ("GET", "/v2", self.get_server_metadata),
-            ("POST", "/v2/repository/index", self.list_repository),
+            *self._model_routes(model),
+            *self._model_routes(f"{model}/versions/{{version}}"),
+            Route("/v2", self.get_server_metadata),
+            Route("/v2/repository/index", self.list_repository, methods=["POST"]),
+        ]
+
+    def _model_routes(self, prefix: str) -> list[Route]:
+        return [
+            Route(f"{prefix}/infer", self.infer, methods=["POST"]),
+            Route(prefix, self.get_model_metadata),
+            Route(f"{prefix}/ready", self.get_model_readiness),
+            Route(f"{prefix}/config", self.get_model_config),
+            Route(f"{prefix}/stats", self.reject_stats),
         ]
 
     async def infer(self, request: Request) -> Response:

@@ -5,12 +5,12 @@ The page is built only when somebody asks for it.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
 
 from equipoise.captures.capture import CaptureMetadata
 from equipoise.captures.store import CaptureStore
@@ -65,9 +65,9 @@ class StatusPageRoutes:
         self.thumbnails_by_version: dict[str, CaptionedPngs] = {}
         """reference thumbnails by version id"""
 
-    def routes(self) -> list[tuple[str, str, Callable[[Request], Awaitable[Response]]]]:
-        """Return method, path and handler of each endpoint."""
-        return [("GET", "/", self.get_page), ("GET", "/live", self.get_live_update)]
+    def routes(self) -> list[Route]:
+        """Return the route of each endpoint."""
+        return [Route("/", self.get_page), Route("/live", self.get_live_update)]
 
     async def get_page(self, _: Request) -> Response:
         """Answer GET /: the status page as HTML."""

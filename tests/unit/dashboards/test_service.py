@@ -2,6 +2,7 @@
 
 import pytest
 
+from dashboards.metrics_snapshot import MetricsSnapshot
 from dashboards.page import Page, render_html
 from dashboards.panels.service import (
     batch_size_counts,
@@ -12,19 +13,12 @@ from dashboards.panels.service import (
     request_rates,
 )
 
-
-def build_snapshot(time, **metrics):
-    return {"time": float(time)} | {
-        name: metrics.get(name, {}) for name in ("requests", "refused", "seconds", "pictures", "batches")
-    }
-
-
 SNAPSHOTS = [
-    build_snapshot(
-        0, requests={"200": 10.0}, seconds={"0.001": 0.0, "0.002": 10.0, "+Inf": 10.0}, pictures={"a 1": 10.0}
+    MetricsSnapshot(
+        time=0, requests={"200": 10.0}, seconds={"0.001": 0.0, "0.002": 10.0, "+Inf": 10.0}, pictures={"a 1": 10.0}
     ),
-    build_snapshot(
-        5,
+    MetricsSnapshot(
+        time=5,
         requests={"200": 60.0, "429": 5.0, "503": 5.0, "500": 1.0},
         refused={"busy": 10.0},
         seconds={"0.001": 25.0, "0.002": 60.0, "+Inf": 60.0},
@@ -40,7 +34,7 @@ def test_rates_are_increases_divided_by_elapsed_time():
 
 
 def test_restarted_service_has_no_negative_rate():
-    (row,) = request_rates([SNAPSHOTS[1], build_snapshot(10, requests={"200": 20.0})]).to_dict("records")
+    (row,) = request_rates([SNAPSHOTS[1], MetricsSnapshot(time=10, requests={"200": 20.0})]).to_dict("records")
     assert row["answered"] == 4
 
 
