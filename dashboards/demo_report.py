@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import plotly.graph_objects as go
 
+from dashboards.demo_story import DemoStory, PhaseAnswers
 from dashboards.page import Link, Page, Panel, Section
 from dashboards.plan_tables import format_cluster_shape
 from dashboards.theme import BLUE, GREEN, ORANGE, apply_theme, format_percent, format_seconds
@@ -17,10 +17,6 @@ from equipoise.planning.confirmation import CONFIRMATION_FILE, ConfirmationResul
 from equipoise.planning.document import PLAN_FILE, PlanDocument, PlanEntry
 from equipoise.storage.atomic import read_json
 
-JsonMapping = Mapping[str, Any]
-STORY_FILE = "story.json"
-EMPTY_STORY_JSON: JsonMapping = {"demo": 1, "chapters": [], "sent": {}}
-"""story.json of a demo that has just started"""
 PHASE_TITLES = {
     "clean": "original light",
     "drift": "new light",
@@ -34,7 +30,7 @@ PHASE_TITLES = {
 class DemoRecords:
     """Records of a demo, which contain every number of its report."""
 
-    story: JsonMapping
+    story: DemoStory
     plan: PlanDocument
     confirm: ConfirmationResult
     bundle: Manifest
@@ -44,16 +40,16 @@ class DemoRecords:
 def is_demo_folder(folder: Path) -> bool:
     """Return whether a folder holds the story.json of a demo."""
     try:
-        story = read_json(folder / STORY_FILE)
+        DemoStory.read(folder)
     except (EquipoiseError, OSError):
         return False
-    return isinstance(story, dict) and EMPTY_STORY_JSON.keys() <= story.keys()
+    return True
 
 
 def read_demo_records(folder: Path) -> DemoRecords:
     """Read the records that the chapters of a demo wrote."""
     return DemoRecords(
-        story=read_json(folder / STORY_FILE),
+        story=DemoStory.read(folder),
         plan=PlanDocument.read(folder / "sweep" / PLAN_FILE),
         confirm=ConfirmationResult.read(folder / "sweep" / CONFIRMATION_FILE),
         bundle=Manifest.read(folder / "bundles" / "vending" / MANIFEST_FILE),
@@ -101,30 +97,30 @@ def describe_verdict(verdict: StreamVerdict) -> str:
     return f"cause: {verdict.cause}{since}"
 
 
-def describe_recovery(story: JsonMapping) -> str:
+def describe_recovery(story: DemoStory) -> str:
     """Return in words what the adaptation took, and how much accuracy it recovered."""
-    sent = story["sent"]
-    meanwhile, answers = sent["meanwhile"], [describe_answers(sent[name]) for name in ("adapted", "again")]
+    new_light, old_light = (describe_answers(story.sent[name]) for name in ("adapted", "again"))
+    swap = story.swap
+    meanwhile = f"{swap.requests:,} requests in the meantime, {swap.unanswered} unanswered; " if swap else ""
     return (
-        f"{story['labels']} labels, {meanwhile['requests']:,} requests in the meantime,"
-        f" {meanwhile['unanswered']} unanswered; {answers[0]} under the new light, {answers[1]} under the old light:"
-        f" {format_recovered(story)} of the lost accuracy recovered"
+        f"{story.labels} labels, {meanwhile}{new_light} under the new light,"
+        f" {old_light} under the old light: {format_recovered(story)} of the lost accuracy recovered"
     )
 
 
-def format_recovered(story: JsonMapping) -> str:
+def format_recovered(story: DemoStory) -> str:
     """Format the recovered share of the lost accuracy; chance may bring it above 100 %, which reads `all`."""
-    return format_percent(story["regained"]) if story["regained"] < 1 else "all"
+    return format_percent(story.regained) if story.regained < 1 else "all"
 
 
-def describe_answers(traffic: JsonMapping) -> str:
+def describe_answers(answers: PhaseAnswers) -> str:
     """Return the accuracy of the answers to the requests of one phase in words."""
-    return f"{format_percent(traffic['accuracy'])} of {traffic['requests']:,} answers correct"
+    return f"{format_percent(answers.accuracy)} of {answers.requests:,} answers correct"
 
 
 def summarize_demo(records: DemoRecords) -> dict[str, str]:
     """Return the summary of a demo, one line per chapter."""
-    sent = records.story["sent"]
+    sent = records.story.sent
     return {
         "plan": f"{describe_plan(records.plan.plan)}; {describe_confirmation(records.confirm)}",
         "model": describe_fine_tuning(records.bundle),
@@ -134,9 +130,9 @@ def summarize_demo(records: DemoRecords) -> dict[str, str]:
     }
 
 
-def accuracy_figure(traffic_by_phase: Mapping[str, JsonMapping]) -> go.Figure:
+def accuracy_figure(answers_by_phase: Mapping[str, PhaseAnswers]) -> go.Figure:
     """Draw the accuracy of the answers in each phase as bars."""
-    values = [traffic_by_phase[name]["accuracy"] for name in PHASE_TITLES]
+    values = [answers_by_phase[name].accuracy for name in PHASE_TITLES]
     figure = go.Figure()
     figure.add_bar(
         x=list(PHASE_TITLES.values()),
@@ -152,11 +148,11 @@ def accuracy_figure(traffic_by_phase: Mapping[str, JsonMapping]) -> go.Figure:
 def build_demo_page(records: DemoRecords) -> Page:
     """Build the page of a demo, with links to the pages of its chapters."""
     caption = "Share of requests that the service answered correctly, in each phase of the demo."
-    panel = Panel(name="right", figure=accuracy_figure(records.story["sent"]), caption=caption)
-    chapters = zip(records.story["chapters"], summarize_demo(records).values(), strict=True)
+    panel = Panel(name="right", figure=accuracy_figure(records.story.sent), caption=caption)
+    chapters = zip(records.story.chapters, summarize_demo(records).values(), strict=True)
     sections = [Section(title="Accuracy of the answers", paragraphs=[f"{records.verdict.why}."], parts=[panel])]
     for number, (chapter, line) in enumerate(chapters, 1):
-        title = f"{number}. {chapter['title']}: {format_seconds(chapter['seconds'])}"
+        title = f"{number}. {chapter.title}: {format_seconds(chapter.seconds)}"
         sections.append(Section(title=title, paragraphs=[line]))
     links = [
         Link("the trade-off", "sweep/curve.html"),
@@ -165,5 +161,5 @@ def build_demo_page(records: DemoRecords) -> Page:
         Link("the drift", "drift/drift.html"),
         Link("all experiments", "experiments.html"),
     ]
-    lead = f"The demo took {format_seconds(records.story['seconds'])}."
+    lead = f"The demo took {format_seconds(records.story.seconds)}."
     return Page(title="Equipoise: demo", lead=lead, sections=sections, links=links)

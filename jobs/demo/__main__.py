@@ -24,19 +24,13 @@ from types import FrameType
 import tyro
 
 from dashboards.build import build_index
-from dashboards.demo_report import (
-    EMPTY_STORY_JSON,
-    STORY_FILE,
-    build_demo_page,
-    is_demo_folder,
-    read_demo_records,
-    summarize_demo,
-)
+from dashboards.demo_report import build_demo_page, is_demo_folder, read_demo_records, summarize_demo
+from dashboards.demo_story import STORY_FILE, ChapterTime, DemoStory
 from dashboards.page import write_page
 from equipoise.command_line import command
 from equipoise.errors import CommandFailed, EquipoiseError
 from equipoise.runs.folder import LOCK_FILE_NAME, lock_folder
-from equipoise.storage.atomic import write_json
+from equipoise.storage.path_errors import report_path_errors
 from jobs.cluster.private_ray import start_private_ray
 from jobs.cluster.processes import find_free_ports
 from jobs.demo.chapters import CHAPTERS, DemoState
@@ -83,15 +77,11 @@ def raise_keyboard_interrupt(_number: int, _: FrameType | None) -> None:
 
 def require_demo_folder(out: Path) -> None:
     """Create the output folder; refuse one that holds something other than a demo."""
-    try:
+    with report_path_errors(f"cannot write to --out {out}", "choose another folder"):
         if out.exists() and not out.is_dir():
             raise EquipoiseError("path-kind", f"cannot use --out {out}: it is a file", "choose a folder")
         out.mkdir(parents=True, exist_ok=True)
         others = {file.name for file in out.iterdir()} - {LOCK_FILE_NAME}
-    except OSError as error:
-        raise EquipoiseError(
-            "path-access", f"cannot write to --out {out}: {error.strerror}", "choose another folder"
-        ) from None
     if others and not is_demo_folder(out):
         raise EquipoiseError(
             "path-in-use", f"cannot use --out {out}: it is not empty and holds no demo", "choose another folder"
@@ -103,13 +93,10 @@ def clear_demo_folder(out: Path) -> None:
     for file in out.iterdir():
         if file.is_dir() and not file.is_symlink():
             shutil.rmtree(file)
-        elif file.name not in (
-            LOCK_FILE_NAME,
-            STORY_FILE,
-        ):  # STORY_FILE marks the folder as ours until it is overwritten
+        elif file.name not in (LOCK_FILE_NAME, STORY_FILE):  # the story marks the folder as ours until overwritten
             file.unlink()
     (out / "logs").mkdir()
-    write_json(out / STORY_FILE, EMPTY_STORY_JSON)
+    DemoStory.empty().write(out)
 
 
 def run_demo(out: Path, keep_service: bool) -> int:
@@ -120,8 +107,8 @@ def run_demo(out: Path, keep_service: bool) -> int:
         for number, title in enumerate(CHAPTERS, 1):
             print(f"[{number}/{len(CHAPTERS)}] {title} ...", flush=True)
             print(*(f"      {line}" for line in run_chapter(state, title)), sep="\n", flush=True)
-        state.story["seconds"] = time.monotonic() - start
-        write_json(out / STORY_FILE, state.story)
+        state.story.seconds = time.monotonic() - start
+        state.story.write(out)
         print(*write_summary_page(out), sep="\n", flush=True)
         if keep_service:
             print(f"\nthe service keeps running at http://127.0.0.1:{state.clients.port}/ until Ctrl-C", flush=True)
@@ -136,10 +123,10 @@ def run_chapter(state: DemoState, title: str) -> list[str]:
     The story is saved first, so that the results of earlier chapters survive a failure of this one.
     """
     start = time.monotonic()
-    write_json(state.out / STORY_FILE, state.story)
+    state.story.write(state.out)
     lines = CHAPTERS[title](state)
     seconds = time.monotonic() - start
-    state.story["chapters"].append({"title": title, "seconds": seconds})
+    state.story.chapters.append(ChapterTime(title=title, seconds=seconds))
     return [*lines, f"({seconds:.0f} s)"]
 
 
@@ -150,7 +137,7 @@ def write_summary_page(out: Path) -> list[str]:
     index = write_page(build_demo_page(records), out / "index.html")
     return [
         "",
-        f"Results after {records.story['seconds']:.0f} s:",
+        f"Results after {records.story.seconds:.0f} s:",
         *(f"  {name:8}{line}" for name, line in summarize_demo(records).items()),
         f"  page    {index}",
         "",

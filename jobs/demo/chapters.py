@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import msgspec
 
 from dashboards.demo_report import (
-    EMPTY_STORY_JSON,
     describe_answers,
     describe_confirmation,
     describe_fine_tuning,
@@ -18,6 +16,7 @@ from dashboards.demo_report import (
     describe_recovery,
     describe_verdict,
 )
+from dashboards.demo_story import DemoStory, PhaseAnswers, SwapRequests
 from dashboards.page import write_page
 from dashboards.reports import drift_page
 from equipoise.bundle.bundle import load_bundle
@@ -53,8 +52,7 @@ class DemoState:
     out: Path
     private_ray: PrivateRay
     clients: SimulatedClients
-    story: dict[str, Any] = field(default_factory=lambda: deepcopy(dict(EMPTY_STORY_JSON)))
-    """contents of story.json: chapters, requests sent and accuracy of the answers, which no other record holds"""
+    story: DemoStory = field(default_factory=DemoStory.empty)
 
     def run_job(self, name: str, *arguments: object, ok_statuses: tuple[int, ...] = (0,)) -> None:
         """Run a command of `jobs` to its end with its output in logs/; raise if it exits with another status."""
@@ -70,17 +68,17 @@ class DemoState:
         """Send images to the service, and record in the story how many it answered correctly."""
         failures_before = len(self.clients.failure_reasons)
         correct = self.clients.count_correct(IMAGES_PER_SCENE, scene)
-        self.story["sent"][name] = {
-            "light": asdict(scene or Scene()),
-            "requests": IMAGES_PER_SCENE,
-            "right": correct,
-            "accuracy": correct / IMAGES_PER_SCENE,
-            "unanswered": len(self.clients.failure_reasons) - failures_before,
-        }
+        self.story.sent[name] = PhaseAnswers(
+            requests=IMAGES_PER_SCENE,
+            right=correct,
+            accuracy=correct / IMAGES_PER_SCENE,
+            unanswered=len(self.clients.failure_reasons) - failures_before,
+            light=asdict(scene or Scene()),
+        )
 
     def recorded_accuracy(self, name: str) -> float:
         """Return the recorded accuracy of the answers to one set of images."""
-        return float(self.story["sent"][name]["accuracy"])
+        return self.story.sent[name].accuracy
 
     def wait_for_verdict(self, state: str) -> StreamVerdict:
         """Wait up to 60 s for a verdict of this state that covers all requests sent, and return it."""
@@ -134,7 +132,7 @@ def start_service(state: DemoState) -> list[str]:
     state.send_images("clean")
     verdict = state.wait_for_verdict("ok")
     return [
-        f"{describe_answers(state.story['sent']['clean'])}; the verdict is {verdict.state}",
+        f"{describe_answers(state.story.sent['clean'])}; the verdict is {verdict.state}",
         f"http://127.0.0.1:{port}/ shows requests and drift while the demo runs",
     ]
 
@@ -144,7 +142,7 @@ def change_light(state: DemoState) -> list[str]:
     state.send_images("drift", EVENING_SCENE)
     verdict = state.wait_for_verdict("drift")
     save_verdict(state, verdict)
-    return [f"{describe_answers(state.story['sent']['drift'])}; {describe_verdict(verdict)}", f"why: {verdict.why}"]
+    return [f"{describe_answers(state.story.sent['drift'])}; {describe_verdict(verdict)}", f"why: {verdict.why}"]
 
 
 def save_verdict(state: DemoState, verdict: StreamVerdict) -> None:
@@ -169,24 +167,23 @@ def adapt_and_swap(state: DemoState) -> list[str]:
         if len(clients.list_drift_captures(LABEL_COUNT)) == LABEL_COUNT:
             break
         clients.count_correct(LABEL_COUNT, EVENING_SCENE)
-    state.story["labels"] = clients.label_captures(LABEL_COUNT)
+    state.story.labels = clients.label_captures(LABEL_COUNT)
     old_version = clients.served_version()
     answers_before, failures_before = clients.answers_by_version.total(), len(clients.failure_reasons)
     with clients.send_in_background(EVENING_SCENE, PAUSE_SECONDS):
         service = ("--service", f"http://127.0.0.1:{clients.port}", "--capture-dir", state.out / "kept")
         state.run_job("adapt", *service, "--link", link, "--out", state.out / "bundles" / "adapted")
         wait_until(lambda: clients.served_version() != old_version, 60, "the swap")
-    meanwhile = {
-        "requests": clients.answers_by_version.total() - answers_before,
-        "unanswered": len(clients.failure_reasons) - failures_before,
-    }
-    state.story["sent"]["meanwhile"] = meanwhile
+    state.story.swap = SwapRequests(
+        requests=clients.answers_by_version.total() - answers_before,
+        unanswered=len(clients.failure_reasons) - failures_before,
+    )
     state.send_images("adapted", EVENING_SCENE)
     state.send_images("again")
     lost = state.recorded_accuracy("clean") - state.recorded_accuracy("drift")
     if lost <= 0:
         raise CommandFailed("the new light cost no accuracy: there is nothing to recover")
-    state.story["regained"] = (state.recorded_accuracy("adapted") - state.recorded_accuracy("drift")) / lost
+    state.story.regained = (state.recorded_accuracy("adapted") - state.recorded_accuracy("drift")) / lost
     return [describe_recovery(state.story)]
 
 

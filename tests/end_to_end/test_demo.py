@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from dashboards.demo_report import read_demo_records, summarize_demo
-from equipoise.storage.atomic import read_json
 from tests.support.ray_cluster import ROOT
 from tests.unit.dashboards.test_demo_report import require_numbers
 
@@ -33,11 +32,12 @@ def test_demo_ends_and_prints_the_summary_of_its_records(finished_demo):
 
 def test_new_light_costs_accuracy_and_the_adaptation_recovers_it(finished_demo):
     out, _ = finished_demo
-    sent, records = read_json(out / "story.json")["sent"], read_demo_records(out)
+    records = read_demo_records(out)
+    story = records.story
     assert records.verdict.cause in ("colour temperature", "reflection")
-    assert sent["drift"]["accuracy"] < sent["clean"]["accuracy"] - 0.1
-    assert records.story["regained"] > 0.5
-    assert not any(phase["unanswered"] for phase in sent.values())
+    assert story.sent["drift"].accuracy < story.sent["clean"].accuracy - 0.1
+    assert story.regained > 0.5
+    assert not any(answers.unanswered for answers in (*story.sent.values(), story.swap))
 
 
 def test_every_page_exists_and_draws_itself(finished_demo, browser):

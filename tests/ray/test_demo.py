@@ -8,9 +8,8 @@ import time
 
 import pytest
 
-from dashboards.demo_report import EMPTY_STORY_JSON
+from dashboards.demo_story import DemoStory
 from equipoise.runs.folder import lock_folder
-from equipoise.storage.atomic import read_json, write_json
 from jobs.cluster.private_ray import RAY_TEMP_PREFIX, RAY_TEMP_ROOT
 from jobs.cluster.processes import find_descendants, is_alive, terminate_process_groups, wait_until
 from tests.support.ray_cluster import ROOT
@@ -68,10 +67,10 @@ def test_foreign_folder_is_refused_and_unchanged(tmp_path, start_demo):
 
 
 def test_second_demo_in_the_same_folder_is_refused(tmp_path, start_demo):
-    write_json(tmp_path / "story.json", EMPTY_STORY_JSON)
+    DemoStory.empty().write(tmp_path)
     with lock_folder(tmp_path):
         demo = start_demo(tmp_path)
         _, stderr = demo.communicate(timeout=60)
     assert demo.returncode == 2
     assert "another command" in stderr
-    assert read_json(tmp_path / "story.json") == EMPTY_STORY_JSON
+    assert DemoStory.read(tmp_path) == DemoStory.empty()

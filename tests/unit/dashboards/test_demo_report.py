@@ -61,12 +61,10 @@ RECORDS = {
         "demo": 1,
         "chapters": [{"title": name, "seconds": 51.0 + index} for index, name in enumerate("abcde")],
         "sent": {
-            **{
-                name: {"requests": requests, "right": correct, "accuracy": correct / requests, "unanswered": 0}
-                for name, (requests, correct) in REQUESTS_AND_CORRECT.items()
-            },
-            "meanwhile": {"requests": 1234, "unanswered": 0},
+            name: {"requests": requests, "right": correct, "accuracy": correct / requests, "unanswered": 0}
+            for name, (requests, correct) in REQUESTS_AND_CORRECT.items()
         },
+        "swap": {"requests": 1234, "unanswered": 0},
         "labels": 100,
         "regained": (372 - 148) / (388 - 148),
         "seconds": 301.0,
@@ -76,12 +74,12 @@ RECORDS = {
 
 def require_numbers(records: DemoRecords) -> None:
     """Assert that accuracies and sums follow from the recorded counts."""
-    traffic = records.story["sent"]
-    for answers in (answers for answers in traffic.values() if "right" in answers):
-        assert answers["accuracy"] == answers["right"] / answers["requests"]
-    clean, drift, adapted = (traffic[name]["accuracy"] for name in ("clean", "drift", "adapted"))
-    assert records.story["regained"] == pytest.approx((adapted - drift) / (clean - drift))
-    assert sum(chapter["seconds"] for chapter in records.story["chapters"]) <= records.story["seconds"]
+    story = records.story
+    for answers in story.sent.values():
+        assert answers.accuracy == answers.right / answers.requests
+    clean, drift, adapted = (story.sent[name].accuracy for name in ("clean", "drift", "adapted"))
+    assert story.regained == pytest.approx((adapted - drift) / (clean - drift))
+    assert sum(chapter.seconds for chapter in story.chapters) <= story.seconds
 
 
 @pytest.fixture

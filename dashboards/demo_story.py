@@ -1,0 +1,75 @@
+"""Contents of story.json: the chapters of a demo, and how the service answered in each phase."""
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal, Self
+
+from equipoise.number_bounds import NonNegativeNumber
+from equipoise.storage.atomic import read_json, write_json
+from equipoise.storage.json_decoding import decode_json_value
+
+STORY_FILE = "story.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChapterTime:
+    """Title of a chapter and how long it took."""
+
+    title: str
+    seconds: NonNegativeNumber
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseAnswers:
+    """How the service answered the requests of one phase."""
+
+    requests: int
+    right: int
+    """requests answered with the true class"""
+    accuracy: float
+    unanswered: int
+    light: dict[str, float] = field(default_factory=dict)
+    """settings of the scene that the images show"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwapRequests:
+    """Requests sent while the model was adapted and swapped."""
+
+    requests: int
+    unanswered: int
+
+
+@dataclass(kw_only=True)
+class DemoStory:
+    """What a demo has done so far, and what no other record holds: the accuracy of the answers."""
+
+    demo: Literal[1]
+    """version of this file"""
+    chapters: list[ChapterTime]
+    sent: dict[str, PhaseAnswers]
+    """answers by phase: clean, drift, adapted, again"""
+    swap: SwapRequests | None = None
+    labels: int = 0
+    """labelled images that the model was adapted with"""
+    regained: float = 0.0
+    """share of the lost accuracy that the adaptation recovered"""
+    seconds: NonNegativeNumber = 0.0
+    """duration of the whole demo"""
+
+    @classmethod
+    def empty(cls) -> Self:
+        """Return the story of a demo that has just started."""
+        return cls(demo=1, chapters=[], sent={})
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read the story of the demo in a folder; refuse a file that holds none."""
+        file = folder / STORY_FILE
+        return decode_json_value(
+            read_json(file), cls, code="file-damaged", problem=f"cannot read {file}", remedy="run the demo again"
+        )
+
+    def write(self, folder: Path) -> None:
+        """Write the story into the folder of its demo."""
+        write_json(folder / STORY_FILE, asdict(self))
