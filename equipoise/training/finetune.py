@@ -108,7 +108,7 @@ def initialize_from_pretrained(
     head, weights = find_classifier_layer(model, len(classes)), model.state_dict()
     rows = {name: value for name, value in weights.items() if name.rpartition(".")[0] == head}
     with torch.no_grad():
-        for name in weights.keys() - rows.keys():
+        for name in (name for name in weights if name not in rows):
             weights[name].copy_(find_matching_tensor(pretrained, name, weights[name]))
         shared = [label for label in classes if label in pretrained.classes] if reuse_head else []
         old_rows = {name: pretrained.tensors.get(name) for name in rows}
