@@ -26,6 +26,7 @@ from equipoise.storage.atomic import read_json, write_json
 from equipoise.training.loop import Training
 from jobs.publishing.publish import PublishRequest, publish_bundle
 from tests.support import bundles
+from tests.support.errors import raises_code
 from tests.support.sweep_folders import write_plan_folder, write_statistical_csv, write_system_csv
 
 
@@ -107,7 +108,7 @@ def test_model_card_lists_every_class_and_the_limits(bundle_folder):
 def test_images_of_wrong_shape_or_dtype_are_refused(bundle_folder):
     model = load_bundle(bundle_folder)
     for images in (generate_images(2).float(), torch.zeros(2, 3, 16, 16, dtype=torch.uint8), generate_images(2)[0]):
-        with pytest.raises(ValueError, match="digits takes a batch of uint8 images"):
+        with raises_code("images-invalid", "digits"):
             model.predict(images)
 
 
@@ -127,7 +128,7 @@ def test_unreadable_image_is_named_in_the_error(bundle_folder, tmp_path):
     model = load_bundle(bundle_folder)
     (tmp_path / "text.png").write_text("not a picture")
     for source, name in ((tmp_path / "text.png", "text.png"), (b"", "image 0"), (tmp_path / "none.png", "none.png")):
-        with pytest.raises(ValueError, match=rf"cannot read .*{name}: "):
+        with raises_code("image-undecodable", name):
             model.preprocess([source])
 
 
@@ -152,12 +153,12 @@ def test_logits_are_divided_by_the_temperature(bundle_folder):
 
 
 def test_existing_bundle_is_not_overwritten(bundle_folder, run_folder):
-    with pytest.raises(ValueError, match="exists already"):
+    with raises_code("path-exists"):
         publish_bundle(PublishRequest(run=run_folder, out=bundle_folder))
 
 
 def test_folder_without_a_run_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"it has no record\.json; give the folder of a finished run"):
+    with raises_code("run-unusable", "record.json"):
         publish_bundle(PublishRequest(run=tmp_path, out=tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
@@ -308,7 +309,7 @@ def test_damaged_bundle_is_refused_in_one_sentence(kind, bundle_folder, tmp_path
     after = {path.name: path.read_bytes() for path in folder.glob("*") if path.is_file()} if folder.is_dir() else {}
     if normalize_files(after) == normalize_files(before):
         return  # the drawn damage changed nothing
-    with pytest.raises(ValueError, match=r".") as error:
+    with pytest.raises(EquipoiseError) as error:
         load_bundle(folder)
     assert len(str(error.value).splitlines()) == 1 and str(error.value).strip()
 
@@ -350,16 +351,16 @@ def test_bundle_is_loaded_from_a_file_url(bundle_folder):
 
 
 def test_url_without_a_bundle_or_of_unknown_scheme_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=f"{tmp_path}/nothing is not a bundle"):
+    with raises_code("bundle-missing", "nothing"):
         load_bundle(f"file://{tmp_path}/nothing")
-    with pytest.raises(ValueError, match="cannot read memory://bucket/nothing"):
+    with raises_code("path-missing", "memory://bucket/nothing"):
         load_bundle("memory://bucket/nothing")
-    with pytest.raises(ValueError, match="nonsense:// is not a supported object store"):
+    with raises_code("store-unsupported", "nonsense://"):
         load_bundle("nonsense://bucket/vending")
 
 
 def test_name_that_cannot_be_used_in_a_url_is_refused(run_folder, tmp_path):
-    with pytest.raises(ValueError, match=r"cannot use --name .* in a URL"):
+    with raises_code("option-format", "--name"):
         publish_bundle(PublishRequest(run=run_folder, out=tmp_path / "out", name="my/digits x"))
 
 
@@ -375,9 +376,9 @@ def test_name_that_cannot_be_used_in_a_url_is_refused(run_folder, tmp_path):
 def test_unusable_plan_is_refused(contents, code, run_folder, tmp_path):
     if contents is not None:
         write_json(tmp_path / "plan.json", contents)
-    with pytest.raises(EquipoiseError) as error:
+    with raises_code(code):
         publish_bundle(PublishRequest(run=run_folder, out=tmp_path / "out", plan=tmp_path / "plan.json"))
-    assert error.value.code == code and not (tmp_path / "out").exists()
+    assert not (tmp_path / "out").exists()
 
 
 def test_plan_is_kept_in_the_manifest_and_its_reason_in_the_card(run_folder, tmp_path):
@@ -389,7 +390,7 @@ def test_plan_is_kept_in_the_manifest_and_its_reason_in_the_card(run_folder, tmp
 
 
 def test_chained_store_url_and_overlong_path_are_refused():
-    with pytest.raises(ValueError, match="is a chain of stores"):
+    with raises_code("store-unsupported", "zip://"):
         load_bundle("zip://x::file:///etc/passwd")
-    with pytest.raises(ValueError, match="is not a bundle"):
+    with raises_code("bundle-missing"):
         load_bundle("a" * 5000)

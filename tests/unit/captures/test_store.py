@@ -16,6 +16,7 @@ from scipy.stats import chisquare
 from equipoise.captures.capture import CAPTURE_POOLS
 from equipoise.captures.store import KEY_REFRESH_SECONDS, CaptureNotFound, CaptureStore
 from tests.support.captures import CLASSES, build_request, decode_png, draw_keys, read_sources
+from tests.support.errors import raises_code
 
 STALE_ID, RECENT_ID = "00000000aaaaaaaa", f"{int(time.time()):08x}aaaaaaaa"
 
@@ -150,7 +151,7 @@ def test_pools_do_not_use_each_others_room(tmp_path):
         store.offer(build_request(pool="usual"))
     assert (len(store.list_captures("usual")), len(store.list_captures("drift"))) == (3, 0)
     assert store.offer(build_request(pool="drift"))
-    with pytest.raises(ValueError, match=r"at least 2, .* got 1"):
+    with raises_code("option-range", "max_captures", 1):
         CaptureStore(str(tmp_path), 1)
 
 
@@ -196,12 +197,12 @@ def test_incomplete_captures_are_skipped_and_counted(tmp_path):
     assert [capture.id for capture in store.list_captures()] == [intact.stem[-16:]]
     assert store.skipped_files == len(damaged) + len(incomplete)
     assert store.list_captures(limit=1) and store.list_captures("drift") == []
-    with pytest.raises(CaptureNotFound, match="is damaged"):
+    with pytest.raises(CaptureNotFound):
         store.read_png(damaged[0].stem[-16:])
-    with pytest.raises(CaptureNotFound, match="is damaged"):
+    with pytest.raises(CaptureNotFound):
         store.label_capture(damaged[0].stem[-16:], "ant", CLASSES)
     intact.with_suffix(".png").write_bytes(intact.with_suffix(".png").read_bytes()[:40])
-    with pytest.raises(CaptureNotFound, match="is damaged"):
+    with pytest.raises(CaptureNotFound):
         store.read_png(intact.stem[-16:])
 
 

@@ -20,6 +20,7 @@ from equipoise.drift.adaptation.workload import (
 from equipoise.workloads import load_workload
 from equipoise.workloads.vending.products import MACHINE_PRODUCTS
 from equipoise.workloads.vending.renderer import Scene, render_images
+from tests.support.errors import raises_code
 
 
 def test_colour_temperature_scales_in_equal_steps_of_its_inverse():
@@ -50,7 +51,7 @@ def test_scaled_value_stays_within_the_sizes_that_are_tried(amount, limit):
 
 
 def test_unknown_corruption_is_refused():
-    with pytest.raises(ValueError, match="unknown corruption 'weather'"):
+    with raises_code("verdict-invalid", "weather"):
         _ = CorruptionAmount("weather", "", 1.0).corruption
 
 

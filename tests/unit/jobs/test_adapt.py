@@ -17,6 +17,7 @@ from jobs.publishing.adaptation import training_history
 from jobs.publishing.bundle_link import point_link
 from jobs.publishing.publish import PublishRequest, publish_bundle
 from tests.support.bundles import publish_run, train_short_run
+from tests.support.errors import raises_code
 
 DARK = {"cause": "exposure", "detail": "darker", "value": -1.0}
 DRIFT = {"state": "drift", "why": "exposure: darker", "cause": "exposure", "effects": [DARK]}
@@ -282,8 +283,8 @@ def test_link_replaces_the_bundle_option(digits, tmp_path, capsys):
 
 def test_verdict_needs_one_source_and_a_key_that_is_not_empty(digits, tmp_path):
     options = AdaptOptions(bundle=str(digits))
-    with pytest.raises(ValueError, match="either --service"):
+    with raises_code("option-missing", "--service", "--verdict"):
         load_verdict(options, load_bundle(digits))
     (tmp_path / "key").touch()
-    with pytest.raises(ValueError, match="holds no key"):
+    with raises_code("file-damaged", "--key"):
         load_verdict(replace(options, service="http://127.0.0.1:1", key=tmp_path / "key"), load_bundle(digits))

@@ -15,6 +15,7 @@ from jobs.ray_train.checkpoints import (
     TRAINING_STATE_FILE,
     find_last_lap,
 )
+from tests.support.errors import raises_code
 
 LAP = Lap(step=7, steps=7, seen=70, examples=70, workers=1, lr=0.1, loss=1.0, seconds=1.0,
           data_seconds=0.1, compute_seconds=0.8, exchange_seconds=0.1)  # fmt: skip
@@ -74,7 +75,7 @@ def test_damaged_checkpoint_is_refused_with_the_remedy(run_folder, file, content
         else run_folder / CHECKPOINTS_FOLDER / "checkpoint_1"
     )
     (folder / file).write_text(content)
-    with pytest.raises(ValueError, match=r"cannot resume .*: its checkpoint is unusable .*; remove .* to train"):
+    with raises_code("run-damaged", run_folder):
         find_last_lap(run_folder, build_model)
 
 
@@ -95,12 +96,12 @@ def test_checkpoint_without_read_permission_is_not_reported_as_damaged(run_folde
 
 def test_missing_training_state_is_refused(run_folder):
     (run_folder / CHECKPOINTS_FOLDER / "checkpoint_1" / TRAINING_STATE_FILE).unlink()
-    with pytest.raises(ValueError, match="cannot resume"):
+    with raises_code("run-damaged"):
         find_last_lap(run_folder, build_model)
 
 
 def test_checkpoint_of_another_model_is_refused_with_both_shapes(run_folder):
-    with pytest.raises(ValueError, match=r"weight is \[2, 3\], not \[5, 3\]"):
+    with raises_code("run-damaged", "weight is [2, 3], not [5, 3]"):
         find_last_lap(run_folder, lambda: nn.Linear(3, 5))
 
 
@@ -108,5 +109,5 @@ def test_missing_weight_is_named(run_folder):
     save_file(
         {"model.weight": torch.zeros(2, 3)}, run_folder / CHECKPOINTS_FOLDER / "checkpoint_1" / TRAINING_STATE_FILE
     )
-    with pytest.raises(ValueError, match=r"bias is None, not \[2\]"):
+    with raises_code("run-damaged", "bias is None, not [2]"):
         find_last_lap(run_folder, build_model)

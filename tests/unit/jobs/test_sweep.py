@@ -22,6 +22,7 @@ from jobs.ray_tune.step_timing import ExchangeTiming, GroupTimings, StepTiming, 
 from jobs.ray_tune.trial_records import load_finished_trials
 from jobs.ray_tune.tuner import DropMetricHistory, PendingTrialScheduler, SearchAdapter, SweepTrials
 from jobs.sweep import SharedTrainConfig, SweepOptions
+from tests.support.errors import raises_code
 
 LEFT_OUT_OPTIONS = {"workers", "batch_size", "lr", "grad_accumulation", "keep", "patience"}
 """options of training that a sweep chooses itself or has no use for"""
@@ -90,12 +91,12 @@ def test_batches_double_up_to_the_size_of_the_training_split():
 
 @pytest.mark.parametrize("batch", ["8", "64:8", "0:8", "a:b", "8:16:32"])
 def test_invalid_batch_range_is_refused(batch):
-    with pytest.raises(ValueError, match="batch-size must be MIN:MAX"):
+    with raises_code("option-format", "batch-size"):
         build_options(batch_size=batch).batches_per_worker()
 
 
 def test_batches_larger_than_the_training_split_are_refused():
-    with pytest.raises(ValueError, match="fits the 100 training examples"):
+    with raises_code("option-range", "128:512", 100):
         build_options(batch_size="128:512").batches_by_workers(100)
 
 
@@ -107,13 +108,13 @@ def test_learning_rate_is_an_initial_value_or_a_range():
 
 @pytest.mark.parametrize("lr", ["0", "-1", "nan", "inf", "1:0.1", "a", "0.1:0.2:0.3", ""])
 def test_invalid_learning_rate_is_refused(lr):
-    with pytest.raises(ValueError, match="lr must be"):
+    with raises_code("option-format", "lr"):
         build_options(lr=lr).initial_lr_and_bounds()
 
 
 @pytest.mark.parametrize("invalid", [{"workers": ()}, {"workers": (0, 1)}, {"budget_seconds": 0.0}, {"seeds": 0}])
 def test_invalid_options_are_refused(invalid):
-    with pytest.raises(ValueError, match=next(iter(invalid)).replace("_", "-")):
+    with raises_code("option-range", next(iter(invalid)).replace("_", "-")):
         build_options(**invalid).validate()
 
 
@@ -160,7 +161,7 @@ def test_damaged_timing_file_is_refused_with_the_remedy(tmp_path):
     invalid_documents = [document | {"rows": [row | {"seconds": -1}]}, document | {"exchanges": [{"bytes": 1}]}]
     for text in ("{", "{}", "[]", "null", *map(json.dumps, invalid_documents)):
         path.write_text(text)
-        with pytest.raises(ValueError, match=r"workers-1\.json is damaged: remove it"):
+        with raises_code("file-damaged", "workers-1.json"):
             load_timings(path)
 
 
@@ -201,7 +202,7 @@ def test_pace_drift_is_added_for_timing_and_for_training():
 
 def test_damaged_trial_record_is_refused_with_the_remedy(tmp_path):
     (tmp_path / "batch-8.json").write_text('{"schema": 1')
-    with pytest.raises(ValueError, match=r"batch-8\.json is damaged: remove it, and the same command"):
+    with raises_code("run-damaged", "batch-8.json"):
         load_finished_trials(tmp_path, TrainConfig(workload="digits"))
 
 
@@ -212,7 +213,7 @@ def test_record_of_another_trial_is_refused_with_the_remedy(tmp_path, change):
     write_json(path, record.to_json())
     assert len(load_finished_trials(tmp_path, trial)) == 1
     write_json(path, replace(record, config=replace(trial, **change)).to_json())
-    with pytest.raises(ValueError, match=r"seed-0\.json holds another trial than its name says: remove it"):
+    with raises_code("run-mismatch", "seed-0.json"):
         load_finished_trials(tmp_path, trial)
 
 

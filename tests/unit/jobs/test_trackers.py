@@ -3,6 +3,7 @@ from importlib.util import find_spec
 import pytest
 
 from jobs.ray_train.trackers import build_tracker_callbacks
+from tests.support.errors import raises_code
 
 
 def test_no_tracker_gives_no_callbacks(tmp_path):
@@ -13,5 +14,5 @@ def test_no_tracker_gives_no_callbacks(tmp_path):
 def test_missing_tracker_package_is_named(name, tmp_path):
     if find_spec(name):
         pytest.skip(f"{name} is installed here")
-    with pytest.raises(ValueError, match=f"pip install {name}"):
+    with raises_code("package-missing", f"pip install {name}"):
         build_tracker_callbacks(name, tmp_path)

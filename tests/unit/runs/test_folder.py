@@ -5,6 +5,7 @@ from equipoise.hardware_facts import HardwareFacts
 from equipoise.runs.folder import Path, claim_run_folder, load_finished_run, require_writable
 from equipoise.runs.record import Record
 from equipoise.storage.atomic import write_json
+from tests.support.errors import raises_code
 
 CONFIG = TrainConfig(workload="digits")
 
@@ -37,32 +38,32 @@ def test_claimed_folder_is_unfinished_until_it_has_a_record(tmp_path):
 def test_folder_of_another_trial_is_refused_with_the_differences(tmp_path):
     with claim_run_folder(tmp_path, CONFIG):
         pass
-    with pytest.raises(ValueError, match=r"another trial \(lr is 0\.05, requested 0\.2; seed is 0, requested 3\)"):
+    with raises_code("run-mismatch", "lr is 0.05, requested 0.2; seed is 0, requested 3"):
         load_finished_run(tmp_path, TrainConfig(workload="digits", lr=0.2, seed=3))
 
 
 def test_folder_with_foreign_files_is_refused(tmp_path):
     (tmp_path / "thesis.tex").touch()
-    with pytest.raises(ValueError, match="holds no run"):
+    with raises_code("path-in-use"):
         load_finished_run(tmp_path, CONFIG)
 
 
 def test_folder_below_a_file_is_refused_and_nothing_is_created(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(ValueError, match="is a file, not a folder"):
+    with raises_code("path-kind"):
         require_writable(tmp_path / "file" / "run")
     require_writable(tmp_path / "new" / "run")
     assert not (tmp_path / "new").exists()
 
 
 def test_unwritable_file_system_is_named_in_the_error():
-    with pytest.raises(ValueError, match="cannot write to /proc/run"):
+    with raises_code("path-missing", "/proc/run"):
         claim_run_folder(Path("/proc/run"), CONFIG).__enter__()
 
 
 def test_second_command_cannot_claim_the_same_folder(tmp_path):
     second = claim_run_folder(tmp_path, CONFIG)
-    with claim_run_folder(tmp_path, CONFIG), pytest.raises(ValueError, match="another command is writing"):
+    with claim_run_folder(tmp_path, CONFIG), raises_code("path-in-use"):
         second.__enter__()
     with claim_run_folder(tmp_path, CONFIG):
         pass
@@ -74,14 +75,14 @@ def test_second_command_cannot_claim_the_same_folder(tmp_path):
 def test_damaged_record_is_named_with_the_remedy(tmp_path, text):
     with claim_run_folder(tmp_path, CONFIG):
         (tmp_path / "record.json").write_text(text)
-    with pytest.raises(ValueError, match=r"record\.json: it is .*; remove it to train again"):
+    with raises_code("run-damaged", "record.json"):
         load_finished_run(tmp_path, CONFIG)
 
 
 def test_record_of_another_trial_is_refused(tmp_path):
     with claim_run_folder(tmp_path, CONFIG):
         write_json(tmp_path / "record.json", build_record(TrainConfig(workload="digits", lr=9)).to_json())
-    with pytest.raises(ValueError, match="records another trial"):
+    with raises_code("run-mismatch", "record.json"):
         load_finished_run(tmp_path, CONFIG)
 
 

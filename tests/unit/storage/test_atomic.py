@@ -1,6 +1,7 @@
 import pytest
 
 from equipoise.storage.atomic import atomic_write, read_json, write_json
+from tests.support.errors import raises_code
 
 
 @pytest.fixture(params=["disk", "bucket"])
@@ -33,5 +34,5 @@ def test_failed_write_leaves_only_the_old_file(folder):
 def test_damaged_file_is_named_in_the_error(folder):
     path = folder / "facts.json"
     path.write_text('{"a": 1')
-    with pytest.raises(ValueError, match=r"facts\.json: it is not valid JSON"):
+    with raises_code("file-damaged", "facts.json"):
         read_json(path)

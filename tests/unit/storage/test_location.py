@@ -2,6 +2,7 @@ import pytest
 
 from equipoise.storage.location import validate_location
 from equipoise.storage.object_store import parse_location
+from tests.support.errors import raises_code
 
 URLS_WITH_PASSWORDS = (
     *("s3://name:secret@bucket/x", "s3://name:sec/secret@bucket/x", "s3://secret@bucket/x"),
@@ -11,26 +12,26 @@ URLS_WITH_PASSWORDS = (
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "code"),
     [
-        ("s3:/bucket/x", "two slashes must follow"),
-        ("gs:bucket/x", "two slashes must follow"),
-        ("s4://bucket/x", "s4:// is not a supported object store"),
-        ("ftp://bucket/x", "ftp:// is not a supported object store"),
-        ("file://host/x", "a file URL has three slashes"),
-        ("s3://bucket/\udcff", "unprintable characters"),
-        ("runs/\x1b[31m", "unprintable characters"),
-        ("simplecache::s3://bucket/x", "is a chain of stores"),
-        *((text, "has a password in it") for text in URLS_WITH_PASSWORDS),
-        ("s3://bucket/x?X-Amz-Signature=secret", "has a query, which may hold a signature"),
-        ("s3://", "names no bucket"),
+        ("s3:/bucket/x", "url-format"),
+        ("gs:bucket/x", "url-format"),
+        ("s4://bucket/x", "store-unsupported"),
+        ("ftp://bucket/x", "store-unsupported"),
+        ("file://host/x", "url-format"),
+        ("s3://bucket/\udcff", "url-format"),
+        ("runs/\x1b[31m", "url-format"),
+        ("simplecache::s3://bucket/x", "store-unsupported"),
+        *((text, "url-secret") for text in URLS_WITH_PASSWORDS),
+        ("s3://bucket/x?X-Amz-Signature=secret", "url-secret"),
+        ("s3://", "url-format"),
     ],
 )
-def test_invalid_location_is_refused_without_its_secrets(text, message):
-    with pytest.raises(ValueError, match=message) as error:
+def test_invalid_location_is_refused_without_its_secrets(text, code):
+    with raises_code(code) as error:
         validate_location(text)
     assert "secret" not in str(error.value)
-    with pytest.raises(ValueError, match=message):
+    with raises_code(code):
         validate_location(str(parse_location(text)))
 
 

@@ -15,6 +15,7 @@ from equipoise.storage.atomic import (
     write_json,
 )
 from equipoise.storage.object_store import RemotePath, parse_location
+from tests.support.errors import raises_code
 
 
 def test_url_is_joined_and_split_like_a_path():
@@ -71,7 +72,7 @@ def test_folder_appears_completely_with_its_last_file_last_or_not_at_all(bucket)
             (temporary / name).write_text(name)
     created_times = {name: filesystem.created(f"/bucket/b/{name}") for name in ("card.md", "weights", "bundle.json")}
     assert list(created_times.values()) == sorted(created_times.values())
-    with pytest.raises(ValueError, match="exists already"), atomic_folder(bucket / "b"):
+    with raises_code("path-exists"), atomic_folder(bucket / "b"):
         pass
     copy = download_folder(str(bucket / "b"))
     assert sorted(file.name for file in copy.iterdir()) == ["bundle.json", "card.md", "weights"]
@@ -83,10 +84,10 @@ def test_run_claims_its_folder_and_refuses_that_of_another(bucket):
     assert list(bucket.filesystem.find("/bucket")) == []
     with claim_run_folder(out, config):
         assert load_finished_run(out, config) is None
-    with pytest.raises(ValueError, match=r"seed is 0, requested 1"):
+    with raises_code("run-mismatch", "seed is 0, requested 1"):
         load_finished_run(out, TrainConfig(workload="digits", seed=1))
     (bucket / "other" / "file").touch()
-    with pytest.raises(ValueError, match="is not empty and holds no run"):
+    with raises_code("path-in-use"):
         load_finished_run(bucket / "other", config)
 
 

@@ -1,12 +1,13 @@
 import pytest
 
 from equipoise.storage.retry import RETRY_SECONDS_VARIABLE, StoreUnavailable, retry_while_unavailable, without_retries
+from tests.support.errors import raises_code
 
 
 @pytest.mark.parametrize("text", ["soon", "nan", "inf", "-1", ""])
 def test_invalid_retry_time_is_named_in_the_error(monkeypatch, text):
     monkeypatch.setenv(RETRY_SECONDS_VARIABLE, text)
-    with pytest.raises(ValueError, match=f"{RETRY_SECONDS_VARIABLE} must be a number of seconds, got '{text}'"):
+    with raises_code("option-format", RETRY_SECONDS_VARIABLE, text):
         retry_while_unavailable(lambda: 1, "s3://bucket/x")
 
 
@@ -32,10 +33,10 @@ def test_retries_are_bounded_and_permanent_errors_fail_at_once(monkeypatch):
         return action
 
     monkeypatch.setenv(RETRY_SECONDS_VARIABLE, "0.3")
-    with pytest.raises(StoreUnavailable, match="does not answer"):
+    with pytest.raises(StoreUnavailable):
         retry_while_unavailable(build_failing_action(OSError("gone")), "s3://bucket/x")
     monkeypatch.setenv(RETRY_SECONDS_VARIABLE, "600")
-    with pytest.raises(ValueError, match="cannot use"):
+    with raises_code("store-refused"):
         retry_while_unavailable(build_failing_action(PermissionError("Access Denied")), "s3://bucket/x")
     with pytest.raises(FileNotFoundError):
         retry_while_unavailable(build_failing_action(FileNotFoundError("no key")), "s3://bucket/x")
