@@ -68,9 +68,9 @@ def write_records_csv(records: RecordListing, out: Path) -> None:
     print(f"{pluralize(len(records.rows), 'record')} in {out}")
 
 
-def print_record_rows(records: RecordListing) -> None:
-    """Print the first MAX_PRINTED_ROWS records and the number of all."""
-    rows = records.rows.head(MAX_PRINTED_ROWS)
+def print_record_rows(records: RecordListing, max_rows: int = MAX_PRINTED_ROWS) -> None:
+    """Print the first records and the number of all."""
+    rows = records.rows.head(max_rows)
     if len(rows):
         print(rows.to_string(index=False, na_rep=""))
     more = len(records.rows) - len(rows)

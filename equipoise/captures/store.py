@@ -97,16 +97,16 @@ class CaptureStore:
     def _try_capture(self, request: CapturedRequest) -> bool:
         key = self._draw_key(request.weight)
         if self._clock() >= self._refresh_at:
-            self._evict()
+            self.evict()
         if key <= self._min_keys[request.pool]:
             return False
         name = CaptureName(request.pool, key, new_capture_id(), False)
         self._write_files(name, encode_png(request.picture), CaptureMetadata.from_request(request, name))
         self.last_error = None
-        self._evict()
+        self.evict()
         return key >= self._min_keys[request.pool]
 
-    def _evict(self) -> None:
+    def evict(self) -> None:
         """Remove the smallest keys of each pool beyond its room and old leftovers; update the minimum keys."""
         complete, others = self._scan_files()
         for pool in CAPTURE_POOLS:

@@ -88,16 +88,16 @@ class Search:
         """
         busy = set(running)
         known = zip(*(finished[name].tolist() for name in ("global_batch", "lr", "seed")), strict=True)
-        ranked = self._ranked_suggestions(finished)
+        ranked = self.rank_suggestions(finished)
         extra = self._extra_seeds(finished) if self.depends_on_running(finished, busy) else []
         excluded: set[tuple[float, ...]] = {*busy, *known, *lost}
         return next((trial for trial in [*ranked, *extra] if trial not in excluded), None)
 
     def depends_on_running(self, finished: pd.DataFrame, running: Iterable[Suggestion]) -> bool:
         """Return whether a running trial may still change the next suggestion."""
-        return not set(running).isdisjoint(self._ranked_suggestions(finished))
+        return not set(running).isdisjoint(self.rank_suggestions(finished))
 
-    def _ranked_suggestions(self, finished: pd.DataFrame) -> list[Suggestion]:
+    def rank_suggestions(self, finished: pd.DataFrame) -> list[Suggestion]:
         """Return suggestions, the most valuable first: the first ladder, learning rates, batches, then seeds."""
         ladder = [Suggestion(batch, self.sqrt_scaled_lr(batch), 0) for batch in self.initial_batches()]
         if finished.empty:
@@ -228,7 +228,7 @@ class GridSearch(Search):
             Suggestion(batch, lr, seed) for seed in range(num_seeds) for batch in self.batches for lr in lrs[batch]
         ]
 
-    def _ranked_suggestions(self, finished: pd.DataFrame) -> list[Suggestion]:
+    def rank_suggestions(self, finished: pd.DataFrame) -> list[Suggestion]:
         return self.all_suggestions
 
     def _extra_seeds(self, finished: pd.DataFrame) -> list[Suggestion]:

@@ -184,7 +184,7 @@ class Training:
         start = self.timer.mark()
         steps = self._steps_in_lap()
         with flush_denormals():
-            losses = torch.stack([loss for _ in range(steps) for loss in self._run_step(batches)])
+            losses = torch.stack([loss for _ in range(steps) for loss in self.run_step(batches)])
         self.timer.record_span("lap", start)
         lap, means = self.timer.finish_lap(
             losses.view(steps, -1).sum(1) * self.loss_weight, self.step, self._lr_at(self.step), self._all_reduce_sum
@@ -207,7 +207,7 @@ class Training:
         end = min((self.examples_seen // self.eval_every + 1) * self.eval_every, self.max_examples)
         return min(MAX_LAP_STEPS, math.ceil((end - self.examples_seen) / self.config.global_batch))
 
-    def _run_step(self, batches: Iterator[tuple[Tensor, Tensor]]) -> list[Tensor]:
+    def run_step(self, batches: Iterator[tuple[Tensor, Tensor]]) -> list[Tensor]:
         """Take one optimizer step and return the mean loss of each of this worker's micro-batches."""
         timer, is_probe_step = self.timer, self._is_probe_step()
         mark = timer.mark()

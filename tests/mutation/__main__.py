@@ -7,6 +7,7 @@ nothing (equivalent ones) are listed in equivalent.txt with their reason and are
 """
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
@@ -90,7 +91,14 @@ def tests_pass(copy: Path, test_files: list[str]) -> bool:
     """Return whether these test files pass in a copy of the project."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *test_files]
     try:
-        result = subprocess.run(command, cwd=copy, capture_output=True, timeout=TIMEOUT_SECONDS, check=False)
+        result = subprocess.run(
+            command,
+            cwd=copy,
+            env=os.environ | {"PYTHONPATH": str(copy)},  # for the programs that tests start elsewhere
+            capture_output=True,
+            timeout=TIMEOUT_SECONDS,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         return False
     return result.returncode == 0

@@ -35,6 +35,7 @@ def compute_dataset_verdict(
     reference_features: AnyArray,
     reference_predictions: NDArray[np.int64],
     image_names: Sequence[str] | None = None,
+    permutation_count: int = PERMUTATION_COUNT,
 ) -> DatasetVerdict:
     """Return the verdict on a set of images.
 
@@ -50,11 +51,11 @@ def compute_dataset_verdict(
         *statistic_charts(window),
         distribution_chart(profile, image_features),
         class_share_chart(profile, window),
-        feature_chart(*model_outputs, len(window.counts)),
+        feature_chart(*model_outputs, len(window.counts), permutation_count),
     ]
     alarmed = {chart.name for chart in charts if chart.value >= chart.threshold}
     cause = diagnose_window(window, "classes" in alarmed) if alarmed else None
-    if cause and cause.name == "label shift" and not is_label_shift_sufficient(*model_outputs):
+    if cause and cause.name == "label shift" and not is_label_shift_sufficient(*model_outputs, permutation_count):
         why = "the shares of the classes have changed, but that does not explain how the features differ"
         cause = Cause("features", why)
     moved = most_shifted_images(profile, image_features, window) if alarmed else []
@@ -123,6 +124,7 @@ def is_label_shift_sufficient(
     features: AnyArray,
     reference_features: AnyArray,
     reference_predictions: NDArray[np.int64],
+    permutation_count: int,
 ) -> bool:
     """Return whether new class shares alone explain the features: a reference with these shares has the same ones."""
     count = int(max(image_features.predicted_classes.max(), reference_predictions.max())) + 1
@@ -131,7 +133,7 @@ def is_label_shift_sufficient(
         for classes in (image_features.predicted_classes, reference_predictions)
     )
     test = residual_shift_test(
-        reference_features, reference_predictions, current / np.maximum(before, 1e-9), features, PERMUTATION_COUNT
+        reference_features, reference_predictions, current / np.maximum(before, 1e-9), features, permutation_count
     )
     return test.p_value >= ALPHA
 
@@ -167,6 +169,7 @@ def feature_chart(
     reference_features: AnyArray,
     reference_predictions: NDArray[np.int64],
     class_count: int,
+    permutation_count: int,
 ) -> ChartReading:
     """Test the features, less the mean of their predicted class, by their maximum mean discrepancy."""
     member = np.zeros((class_count, len(reference_predictions)))
@@ -175,7 +178,7 @@ def feature_chart(
     test = mmd_permutation_test(
         reference_features - mean[reference_predictions],
         features - mean[image_features.predicted_classes],
-        PERMUTATION_COUNT,
+        permutation_count,
     )
     effect = ChartEffect(unit="squared maximum mean discrepancy", value=float(test.statistic), low=None, high=None)
     return ChartReading(

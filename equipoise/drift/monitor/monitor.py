@@ -43,7 +43,7 @@ from equipoise.type_aliases import AnyArray
 
 MAX_SOURCES = 32  # sources of a model with charts of their own
 MAX_EVENTS = 500  # events kept, the latest
-ENTRIES_PER_SNAPSHOT = 200  # journal entries from one snapshot to the next
+ENTRIES_PER_SNAPSHOT = 200
 OTHER_SOURCES = "others"  # stream shared by the sources beyond MAX_SOURCES
 
 
@@ -71,6 +71,8 @@ class Monitor:
     """requests without drift per false alarm, over all charts of a model"""
     tick_seconds: float = 1.0
     """seconds between two reports of a replica"""
+    entries_per_snapshot: int = ENTRIES_PER_SNAPSHOT
+    """journal entries from one snapshot to the next"""
     ledger: ReportLedger = field(default_factory=ReportLedger)
     detectors: dict[StreamKey, StreamDetector] = field(default_factory=dict)
     profiles: dict[StreamKey, ReferenceProfile | ReferenceUnavailable] = field(default_factory=dict)
@@ -130,7 +132,7 @@ class Monitor:
             ticks=ticks,
         )
         taken = self._write_entry(entry, rows)
-        if self.journal.entry_count >= ENTRIES_PER_SNAPSHOT:
+        if self.journal.entry_count >= self.entries_per_snapshot:
             self.journal.write_snapshot(self._snapshot_arrays())
         return taken
 

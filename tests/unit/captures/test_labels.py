@@ -56,7 +56,7 @@ def test_labelled_captures_are_never_evicted(tmp_path):
         store.list_captures()
     ) == 4
     store.label_capture(store.list_captures()[0].id, "ant", CLASSES)
-    store._evict()
+    store.evict()
     captures = store.list_captures()
     assert not any(store.offer(build_request(HEAVY_SCORE)) for _ in range(5)) and store.list_captures() == captures
 

@@ -8,8 +8,12 @@ from msgspec import structs
 from PIL import Image, ImageEnhance, ImageFilter
 
 from equipoise.drift.charts.baseline import CHARTED_FEATURES
-from equipoise.drift.diagnosis import dataset_verdict
-from equipoise.drift.diagnosis.dataset_verdict import ALPHA, MIN_DATASET_IMAGES, compute_dataset_verdict
+from equipoise.drift.diagnosis.dataset_verdict import (
+    ALPHA,
+    MIN_DATASET_IMAGES,
+    PERMUTATION_COUNT,
+    compute_dataset_verdict,
+)
 from equipoise.drift.diagnosis.verdict import DatasetVerdict
 from equipoise.images.camera import blackbody_gain, linear_to_srgb8, srgb8_to_linear
 from tests.support.drift_data import CLASSES, extract_shape_features, render_shapes, score_shapes, shapes_profile
@@ -26,10 +30,14 @@ def reference_outputs():
     return compute_reference_outputs()
 
 
-def compute_checked_verdict(images, reference_outputs):
+def compute_checked_verdict(images, reference_outputs, permutation_count=PERMUTATION_COUNT):
     """Return the verdict on a set of images, after checking that it is JSON and counts them."""
     verdict = compute_dataset_verdict(
-        shapes_profile(), extract_shape_features(images), score_shapes(images)[1].numpy(), *reference_outputs
+        shapes_profile(),
+        extract_shape_features(images),
+        score_shapes(images)[1].numpy(),
+        *reference_outputs,
+        permutation_count=permutation_count,
     )
     assert DatasetVerdict.from_json(json.loads(json.dumps(verdict.to_json(), allow_nan=False))) == verdict
     assert verdict.images == len(images)
@@ -70,11 +78,10 @@ def add_veil(images):
     return linear_to_srgb8(srgb8_to_linear(images) * 0.9 + 0.1)
 
 
-def test_sets_without_drift_are_called_drifted_as_rarely_as_requested(reference_outputs, monkeypatch):
-    # enough permutations for p at the threshold, in a third of the time
-    monkeypatch.setattr(dataset_verdict, "PERMUTATION_COUNT", 620)
+def test_sets_without_drift_are_called_drifted_as_rarely_as_requested(reference_outputs):
     states = [
-        compute_checked_verdict(render_clean_images(seed, 40 + seed % 3 * 30), reference_outputs).state
+        # 620 permutations are enough for p at the threshold, in a third of the time
+        compute_checked_verdict(render_clean_images(seed, 40 + seed % 3 * 30), reference_outputs, 620).state
         for seed in range(1000, 1150)
     ]
     drift_share = np.mean([state == "drift" for state in states])

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from equipoise.drift.diagnosis.verdict import StreamVerdict, TickCounts
-from equipoise.drift.monitor import monitor as monitor_module
 from equipoise.drift.monitor.entries import DriftEvent
 from equipoise.drift.monitor.monitor import MAX_SOURCES, OTHER_SOURCES, Monitor, Report
 from equipoise.drift.monitor.report_ledger import Tick
@@ -31,8 +30,8 @@ def build_reference_arrays():
     return reference_to_arrays(shapes_profile())
 
 
-def start_monitor(folder, stream=STREAM):
-    monitor = Monitor(folder, RUN_LENGTH_REQUESTS)
+def start_monitor(folder, stream=STREAM, **settings):
+    monitor = Monitor(folder, RUN_LENGTH_REQUESTS, **settings)
     monitor.register(stream, build_reference_arrays())
     return monitor
 
@@ -173,7 +172,7 @@ def test_monitor_that_crashes_at_any_time_continues_where_it_was(replicas, entri
     def crash(monitor):
         if rng.random() > 0.3:
             return monitor
-        restarted = Monitor(Path(folder.name), RUN_LENGTH_REQUESTS)
+        restarted = Monitor(Path(folder.name), RUN_LENGTH_REQUESTS, entries_per_snapshot=entries_per_snapshot)
         assert (
             restarted.events == monitor.events
             and copy_ledger(restarted) == copy_ledger(monitor)
@@ -183,10 +182,12 @@ def test_monitor_that_crashes_at_any_time_continues_where_it_was(replicas, entri
             assert_equal_states(read_detector_states(restarted), read_detector_states(monitor))
         return restarted
 
-    with folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(monitor_module, "ENTRIES_PER_SNAPSHOT", entries_per_snapshot)
+    with folder:
         monitor = deliver_reports(
-            start_monitor(Path(folder.name)), spread_over_replicas(compute_image_rows(), replicas, rng), rng, crash
+            start_monitor(Path(folder.name), entries_per_snapshot=entries_per_snapshot),
+            spread_over_replicas(compute_image_rows(), replicas, rng),
+            rng,
+            crash,
         )
     assert_equal_states(read_detector_states(monitor), compute_expected_result()[0])
     assert drop_delivery_counts(monitor.compute_verdict(STREAM)) == drop_delivery_counts(compute_expected_result()[1])
@@ -269,9 +270,8 @@ def test_each_source_has_its_own_charts_and_the_model_has_charts_of_all_requests
         np.testing.assert_array_equal(state[name], expected[name], name)
 
 
-def test_verdict_with_sources_is_the_same_after_a_restart(image_rows, tmp_path, monkeypatch):
-    monkeypatch.setattr(monitor_module, "ENTRIES_PER_SNAPSHOT", 3)
-    monitor = start_monitor(tmp_path)
+def test_verdict_with_sources_is_the_same_after_a_restart(image_rows, tmp_path):
+    monitor = start_monitor(tmp_path, entries_per_snapshot=3)
     for clock in range(6):
         sums = {STREAM: image_rows[clock].sum(0), STREAM._replace(source="left"): image_rows[clock + 6].sum(0)}
         monitor.submit_report(Report("one", clock, [Tick(clock + 1, clock, sums)]), 0.0)
@@ -327,9 +327,8 @@ def test_sums_of_another_layout_are_ignored(image_rows, tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["truncated snapshot", "empty profile", "invalid facts", "wrong shape"])
-def test_unreadable_state_is_set_aside_and_recorded_as_an_event(image_rows, tmp_path, monkeypatch, damage):
-    monkeypatch.setattr(monitor_module, "ENTRIES_PER_SNAPSHOT", 4)
-    report_in_order(start_monitor(tmp_path), image_rows)
+def test_unreadable_state_is_set_aside_and_recorded_as_an_event(image_rows, tmp_path, damage):
+    report_in_order(start_monitor(tmp_path, entries_per_snapshot=4), image_rows)
     (snapshot,) = tmp_path.glob("snapshot-*.npz")
     (profile,) = tmp_path.glob("known-*.npz")
     if damage == "truncated snapshot":
@@ -351,9 +350,8 @@ def test_unreadable_state_is_set_aside_and_recorded_as_an_event(image_rows, tmp_
     assert [event.event for event in Monitor(tmp_path, RUN_LENGTH_REQUESTS).events][-1] == "alarm"
 
 
-def test_unrelated_files_in_the_folder_are_ignored(image_rows, tmp_path, monkeypatch):
-    monkeypatch.setattr(monitor_module, "ENTRIES_PER_SNAPSHOT", 4)
-    monitor = start_monitor(tmp_path)
+def test_unrelated_files_in_the_folder_are_ignored(image_rows, tmp_path):
+    monitor = start_monitor(tmp_path, entries_per_snapshot=4)
     report_in_order(monitor, image_rows)
     for name in ("snapshot-1 (copy).npz", "snapshot-abc.npz", "notes.txt"):
         (tmp_path / name).write_bytes(b"x")
@@ -373,9 +371,8 @@ def test_malformed_archives_and_folders_in_place_of_files_are_set_aside(image_ro
     assert restarted.compute_verdict(STREAM).state == "drift"
 
 
-def test_deleted_folder_is_created_again_and_the_loss_is_recorded_as_an_event(image_rows, tmp_path, monkeypatch):
-    monkeypatch.setattr(monitor_module, "ENTRIES_PER_SNAPSHOT", 4)
-    monitor = start_monitor(tmp_path / "state")
+def test_deleted_folder_is_created_again_and_the_loss_is_recorded_as_an_event(image_rows, tmp_path):
+    monitor = start_monitor(tmp_path / "state", entries_per_snapshot=4)
     acknowledged = monitor.submit_report(Report("a", 1, [build_tick(1, 1)]), 0.0)
     shutil.rmtree(tmp_path / "state")
     for number in range(acknowledged + 1, 8):

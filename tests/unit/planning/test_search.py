@@ -103,8 +103,8 @@ def test_free_slot_gets_an_extra_seed_while_a_deciding_trial_runs():
 
 def test_grid_search_suggests_no_extra_seeds():
     grid = GridSearch(BATCHES[:1], 0.02, step_seconds, num_seeds=1)
-    suggestions = [grid.suggest(NO_TRIALS, grid._ranked_suggestions(NO_TRIALS)[:count]) for count in range(6)]
-    assert suggestions == [*grid._ranked_suggestions(NO_TRIALS), None]
+    suggestions = [grid.suggest(NO_TRIALS, grid.rank_suggestions(NO_TRIALS)[:count]) for count in range(6)]
+    assert suggestions == [*grid.rank_suggestions(NO_TRIALS), None]
 
 
 def test_best_setting_is_within_5_percent_of_the_true_best():

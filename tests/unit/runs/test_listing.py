@@ -142,10 +142,8 @@ def test_unreadable_files_are_counted_and_named_in_one_sentence(root, capsys, mo
     assert [*table.columns] == [*RECORD_COLUMNS] and len(table) == 3
 
 
-def test_printed_rows_are_limited(root, capsys, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["records", str(root)])
-    monkeypatch.setattr(records, "MAX_PRINTED_ROWS", 2)
-    assert records.main() == 0
+def test_printed_rows_are_limited(root, capsys):
+    records.print_record_rows(list_records(root), max_rows=2)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 4 and lines[0].split()[:2] == ["path", "workload"]
     assert lines[-1] == "3 records, 1 of them not shown: write all to a CSV with --out"

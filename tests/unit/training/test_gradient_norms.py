@@ -24,7 +24,7 @@ def train_weights(step):
     training = Training(replace(BASE_CONFIG, noise_scale_every=0))
     batches = training.loader.train_batches(training.micro_indices, 0)
     for _ in range(step):
-        training._run_step(batches)
+        training.run_step(batches)
     return training.model.state_dict()
 
 
