@@ -36,7 +36,7 @@ def main() -> int:
     options = parser.parse_args()
     mutations = sample_mutations(ROOT, options.packages, options.count, options.seed)
     equivalent = read_equivalent()
-    judged = [mutation for mutation in mutations if str(mutation) not in equivalent]
+    judged = [mutation for mutation in mutations if mutation.key not in equivalent]
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(WORKERS) as pool:
         copies: SimpleQueue[Path] = SimpleQueue()
         for index in range(WORKERS):

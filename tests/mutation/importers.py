@@ -12,10 +12,16 @@ def find_test_files(root: Path, module_path: Path) -> list[list[str]]:
     imports = read_imports(root)
     module = module_name(module_path)
     importers = {name for name, imported in imports.items() if module in imported and not name.startswith("tests.")}
-    tests = {path: imports[module_name(path)] for path in list_test_files(root)}
+    tests = {path: find_imports_of_test(imports, module_name(path)) for path in list_test_files(root)}
     direct = [str(path) for path, imported in tests.items() if module in imported]
     indirect = [str(path) for path, imported in tests.items() if imported & importers and str(path) not in direct]
     return [direct, indirect]
+
+
+def find_imports_of_test(imports: dict[str, frozenset[str]], test: str) -> frozenset[str]:
+    """Return the modules that a test file imports, and those that its helpers in tests.support do."""
+    helpers = [name for name in imports[test] if name.startswith("tests.support.") and name in imports]
+    return imports[test].union(*(imports[name] for name in helpers))
 
 
 @cache

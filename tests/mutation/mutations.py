@@ -19,6 +19,7 @@ COMPARISONS = {
 }
 OPERATORS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult}
 CONSTANT_FACTOR = 1.1
+COMMUTATIVE_FUNCTIONS = {"max", "min", "maximum", "minimum", "hypot"}  # swapped arguments change nothing
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class Mutation:
     """Replacement of one piece of a source file."""
 
     path: Path
+    scope: str
+    """qualified name of the function or class around the piece; empty at the top of a module"""
     line: int
     start: int
     """offset of the piece in the file's bytes"""
@@ -38,8 +41,13 @@ class Mutation:
         """Return the source with the fault in it."""
         return source[: self.start] + self.after.encode() + source[self.end :]
 
+    @property
+    def key(self) -> str:
+        """Return a text that stays the same when the piece moves to another line."""
+        return f"{self.path} {self.scope} {self.kind}: {self.before[:70]!r} -> {self.after[:70]!r}"
+
     def __str__(self) -> str:
-        return f"{self.path}:{self.line} {self.kind}: {self.before[:70]!r} -> {self.after[:70]!r}"
+        return f"{self.path}:{self.line} {self.key.partition(' ')[2]}"
 
 
 def list_mutations(path: Path, source: bytes) -> list[Mutation]:
@@ -48,28 +56,33 @@ def list_mutations(path: Path, source: bytes) -> list[Mutation]:
     for line in source.split(b"\n"):
         line_offsets.append(line_offsets[-1] + len(line) + 1)
     mutations = []
-    for node in iterate_code(ast.parse(source)):
+    for scope, node in iterate_code(ast.parse(source)):
         start = line_offsets[node.lineno - 1] + node.col_offset
         end = line_offsets[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
         before = source[start:end].decode()
         for kind, after in describe_faults(node):
             if after != before:
-                mutations.append(Mutation(path, node.lineno, start, end, kind, before, after))
+                mutations.append(Mutation(path, scope, node.lineno, start, end, kind, before, after))
     return mutations
 
 
-def iterate_code(tree: ast.Module) -> Iterator[ast.expr | ast.stmt]:
-    """Yield the expressions and statements that run, without annotations, docstrings and f-string parts."""
-    pending: list[ast.AST] = [*tree.body]
+def iterate_code(tree: ast.Module) -> Iterator[tuple[str, ast.expr | ast.stmt]]:
+    """Yield the expressions and statements that run, with the name of the function or class around each.
+
+    Annotations, docstrings and the parts of f-strings are left out.
+    """
+    pending: list[tuple[str, ast.AST]] = [("", node) for node in tree.body]
     while pending:
-        node = pending.pop(0)
+        scope, node = pending.pop(0)
         if isinstance(node, ast.expr | ast.stmt):
-            yield node
+            yield scope, node
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            scope = f"{scope}.{node.name}".removeprefix(".")
         for name, value in ast.iter_fields(node):
             if name in ("annotation", "returns", "decorator_list", "bases") or isinstance(node, ast.JoinedStr):
                 continue
             children = value if isinstance(value, list) else [value]
-            pending += [child for child in children if isinstance(child, ast.AST)]
+            pending += [(scope, child) for child in children if isinstance(child, ast.AST)]
 
 
 def describe_faults(node: ast.expr | ast.stmt) -> Iterator[tuple[str, str]]:
@@ -87,8 +100,8 @@ def describe_faults(node: ast.expr | ast.stmt) -> Iterator[tuple[str, str]]:
         yield "condition", f"({unparse_changed(node, test=ast.UnaryOp(ast.Not(), node.test))})"
     elif isinstance(node, ast.Constant):
         yield from describe_constant_faults(node.value)
-    elif isinstance(node, ast.Call) and len(node.args) >= 2 and not isinstance(node.args[0], ast.Starred):
-        if not isinstance(node.args[1], ast.Starred):
+    elif isinstance(node, ast.Call) and len(node.args) >= 2:
+        if not any(isinstance(argument, ast.Starred) for argument in node.args[:2]) and not is_commutative(node):
             yield "swapped arguments", unparse_changed(node, args=[node.args[1], node.args[0], *node.args[2:]])
     elif isinstance(node, ast.AugAssign | ast.Assign | ast.Expr) and not is_docstring(node):
         yield "deleted statement", "pass"
@@ -102,6 +115,12 @@ def describe_constant_faults(value: object) -> Iterator[tuple[str, str]]:
         yield "constant", repr(value + 1)
     elif isinstance(value, float) and value:
         yield "constant", repr(value * CONSTANT_FACTOR)
+
+
+def is_commutative(call: ast.Call) -> bool:
+    """Return whether a call gives the same result for swapped arguments."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    return name in COMMUTATIVE_FUNCTIONS
 
 
 def is_docstring(node: ast.stmt) -> bool:

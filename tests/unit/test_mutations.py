@@ -37,11 +37,22 @@ def test_docstrings_annotations_and_formatted_strings_are_left_alone():
     assert list_faults('def f(a: "int | 3") -> "x":\n    """Text 3."""\n    return f"{a:.3f}"') == set()
 
 
+def test_swapped_arguments_of_a_maximum_are_no_fault():
+    assert list_faults("np.maximum(a, b)\nmax(a, b)") == {("deleted statement", "pass")}
+
+
 def test_fault_replaces_its_piece_and_nothing_else():
     source = "é = 1\nif é < 2:  # keeps\n    é = 5\n".encode()
     (mutation,) = [fault for fault in list_mutations(MODULE, source) if fault.after == "é <= 2"]
     assert mutation.apply(source).decode() == "é = 1\nif é <= 2:  # keeps\n    é = 5\n"
     assert mutation.line == 2
+
+
+def test_key_of_a_fault_stays_when_its_function_moves():
+    source = "class A:\n    def f(self):\n        return 1\n\n    def g(self):\n        return 1\n"
+    keys = [fault.key for fault in list_mutations(MODULE, source.encode())]
+    assert keys == [fault.key for fault in list_mutations(MODULE, b"\n\n" + source.encode())]
+    assert len({*keys}) == 2 and "A.f" in keys[0]
 
 
 def test_sample_depends_on_the_seed_alone_and_every_fault_is_valid_python():
@@ -55,3 +66,8 @@ def test_direct_tests_of_a_module_come_before_indirect_ones():
     direct, indirect = find_test_files(ROOT, Path("equipoise/runs/noise_scale.py"))
     assert "tests/unit/runs/test_noise_scale.py" in direct
     assert not set(direct) & set(indirect)
+
+
+def test_modules_that_a_helper_of_a_test_imports_count_as_its_own():
+    direct, indirect = find_test_files(ROOT, Path("equipoise/drift/reference/thresholds.py"))
+    assert "tests/unit/recorded/test_drift_reference.py" in [*direct, *indirect]
