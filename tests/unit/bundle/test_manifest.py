@@ -53,6 +53,16 @@ def edit_manifest(write_bundle):
     return edit
 
 
+@pytest.mark.parametrize(("side", "is_valid"), [(0, False), (1, True), (2048, True), (2049, False)])
+def test_sides_of_an_input_are_limited(edit_manifest, side, is_valid):
+    folder = edit_manifest(lambda manifest: manifest["input"].update(height=side, width=side))
+    if is_valid:
+        assert Manifest.read(folder / MANIFEST_FILE).input.shape[1:] == (side, side)
+    else:
+        with pytest.raises(EquipoiseError):
+            Manifest.read(folder / MANIFEST_FILE)
+
+
 def error_code(call, *arguments):
     with pytest.raises(EquipoiseError) as error:
         call(*arguments)

@@ -52,6 +52,8 @@ def test_grey_image_is_read_back_as_grey(tmp_path):
     ("fields", "message"),
     [
         ({"picture": np.zeros((2, 4, 4), np.uint8)}, "1 or 3 channels"),
+        ({"picture": np.zeros((4, 4, 4), np.uint8)}, "1 or 3 channels"),
+        ({"picture": np.zeros((3, 4), np.uint8)}, r"\(3, 4\)"),
         ({"picture": np.zeros((3, 4, 4))}, "float64"),
         ({"picture": np.zeros((3, 0, 4), np.uint8)}, r"\(3, 0, 4\)"),
         ({"pool": "../x"}, "unknown capture pool"),

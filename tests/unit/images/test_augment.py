@@ -140,9 +140,23 @@ def test_homography_moves_corners_by_their_offsets():
         {"kelvin": 5000},
         {"noise": -0.1},
         {"kelvin": (9000, 3000)},
+        {"kelvin": (1499, 3000)},
+        {"kelvin": (3000, 25001)},
+        {"kelvin": (3000, 5000, 7000)},
         {"brightness": float("nan")},
+        {"brightness": 1.01},
+        {"blur": 64.1},
+        {"shift": 513},
+        {"crop": 1.01},
+        {"distort": 0.51},
+        {"hue": -0.01},
     ],
 )
 def test_invalid_range_is_refused(ranges):
     with raises_code("augment-invalid", *(f"Augment.{name}" for name in ranges)):
         Augment(**ranges)
+
+
+def test_limits_of_each_range_are_accepted():
+    Augment(kelvin=(1500, 25000), brightness=1.0, blur=64.0, shift=512, crop=1.0, distort=0.5, hue=0.5)
+    Augment(kelvin=(6500, 6500), brightness=0.0, blur=0.0, shift=0, crop=0.01, distort=0.0, hue=0.0)

@@ -151,6 +151,45 @@ def test_warning_names_the_largest_batch_when_it_is_the_best():
     assert ranked[0].global_batch == 1024
     warnings = " ".join(collect_warnings(ranked[0], build_step_fit(1e4), curve))
     assert "largest batch measured (1,024): measure 2,048" in warnings
+    assert "smallest batch measured" not in warnings and "per worker timed" not in warnings
+
+
+def warnings_about(option, curve, step_fit=None):
+    return " ".join(collect_warnings(option, step_fit or build_step_fit(1e4), curve))
+
+
+def test_warning_names_the_smallest_batch_only_among_several():
+    curve = build_curve(batches=(64, 256, 1024))
+    option = build_option(build_step_fit(1e4), curve, ClusterShape(1, WORKERS), 64 // WORKERS)
+    assert "smallest batch measured (64): measure 32" in warnings_about(option, curve)
+    single = build_curve(batches=(64,))
+    assert "smallest" not in warnings_about(build_option(build_step_fit(1e4), single, ClusterShape(1, 4), 16), single)
+
+
+def test_warning_names_the_largest_batch_per_worker_that_was_timed():
+    step_fit, curve = build_step_fit(1e4), build_curve(batches=(64, 256, 1024))
+    step_fit.rows.loc[:, "batch"] = step_fit.rows.batch.clip(upper=64)
+    option = build_option(step_fit, curve, ClusterShape(1, WORKERS), 256 // WORKERS)
+    assert "largest batch per worker timed (64): time 128" in warnings_about(option, curve, step_fit)
+    largest = build_option(step_fit, build_curve(batches=(64, 256)), ClusterShape(1, WORKERS), 256 // WORKERS)
+    assert "per worker timed" not in warnings_about(largest, build_curve(batches=(64, 256)), step_fit)
+
+
+def test_warnings_say_what_to_measure_for_a_curve_and_a_step_time():
+    one_batch = replace(build_step_fit(1e4), form=StepTimeForm(has_batch_term=False))
+    text = warnings_about(None, build_curve(batches=(64, 256, 1024)), one_batch)
+    assert "several times larger than 1,024" in text and "time a second one" in text
+    assert warnings_about(None, build_curve(batches=(64, 1024, 8192))) == ""
+
+
+def test_warnings_name_the_batches_that_were_left_out():
+    curve = build_curve(batches=(64, 256, 1024, 4096))
+    summary = curve.batch_summary.copy()
+    summary.loc[4096, "reached"] = 0.1
+    curve = replace(curve, batch_summary=summary, best_lr_runs=summary, left_out_batches=[256, 4096])
+    text = warnings_about(None, curve)
+    assert ("global batches 4,096 most runs were cut off" in text) == bool(curve.missing_measurements(4096))
+    assert "global batches 256 need more examples" in text
 
 
 def test_runner_up_differs_in_workers_or_batch():
@@ -164,7 +203,7 @@ def test_runner_up_differs_in_workers_or_batch():
 def test_drifting_machine_pace_widens_the_interval():
     steady_fit, drifting_fit = build_step_fit(1.0), replace(build_step_fit(1.0), pace_sd=0.3)
     steady, drifting = (
-        build_predicted_setting(build_option(step_fit, build_curve(), ClusterShape(1, WORKERS), 256)).seconds
+        build_predicted_setting(build_option(step_fit, build_curve(), ClusterShape(1, WORKERS), 256 // WORKERS)).seconds
         for step_fit in (steady_fit, drifting_fit)
     )
     assert steady.value == drifting.value

@@ -19,6 +19,11 @@ def test_json_is_read_back(folder):
     assert list_names(folder / "new") == ["facts.json"]
 
 
+def test_json_is_written_for_people_to_read(folder):
+    write_json(folder / "facts.json", {"a": [1]})
+    assert (folder / "facts.json").read_text() == '{\n "a": [\n  1\n ]\n}\n'
+
+
 def test_failed_write_leaves_only_the_old_file(folder):
     path = folder / "facts.json"
     write_json(path, 1)
