@@ -1,10 +1,11 @@
 from dataclasses import fields
+from pathlib import Path
 
 import msgspec
 import pytest
 import torch
 
-from equipoise.hardware import describe_hardware
+from equipoise.hardware import cpu_name, describe_hardware
 from equipoise.hardware_facts import HardwareFacts
 
 
@@ -13,6 +14,11 @@ def test_facts_of_this_machine_survive_json():
     assert facts.cores >= 1 and facts.device == "cpu" and facts.torch == torch.__version__
     assert msgspec.convert(facts.to_json(), HardwareFacts) == facts
     assert [*facts.to_json()] == [field.name for field in fields(HardwareFacts) if field.name != "gpu"]
+
+
+def test_processor_is_the_one_that_the_system_names():
+    assert f"model name\t: {cpu_name()}\n" in Path("/proc/cpuinfo").read_text()
+    assert describe_hardware(torch.device("cpu")).processor == cpu_name()
 
 
 @pytest.mark.parametrize(

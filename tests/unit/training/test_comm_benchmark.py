@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from equipoise.training.comm_benchmark import time_all_reduces, time_send_recv
+from equipoise.training.comm_benchmark import time_all_reduce, time_all_reduces, time_send_recv
 from tests.support.gloo import run_with_gloo
 
 
@@ -18,3 +18,16 @@ def test_workers_agree_on_message_and_all_reduce_seconds(tmp_path, workers):
     all_reduce_seconds, message_seconds = results[0]
     assert list(all_reduce_seconds) == [1 << 16, 1 << 19, 1 << 22]
     assert min(*all_reduce_seconds.values(), message_seconds) > 0
+
+
+def sum_ones_while_timing():
+    tensor = torch.full((1000,), 1e-30)
+    assert time_all_reduce(tensor) > 0
+    return tensor
+
+
+def test_timed_all_reduces_sum_over_the_workers(tmp_path):
+    first, second = run_with_gloo(2, tmp_path, sum_ones_while_timing)
+    doublings = torch.log2(first / 1e-30)
+    assert torch.equal(first, second) and doublings.min() == doublings.max()
+    assert doublings[0].round() >= 9  # two to connect, two for an estimate, five at least that count
