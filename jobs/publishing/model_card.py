@@ -90,6 +90,9 @@ def format_adaptation(remedy: JsonObject | None) -> list[str]:
     if remedy is None:
         return []
     condition = DriftCondition.from_json(remedy)
-    changes = [f"{change.cause} {change.detail} {format_number(change.value)}" for change in condition.changes]
+    changes = [
+        " ".join(filter(None, (change.cause, change.detail, format_number(change.value))))  # some causes have no detail
+        for change in condition.changes
+    ]
     changes += [f"{name} {weight:.2g} times as often" for name, weight in (condition.weights or {}).items()]
     return ["", f"Adapted to a drift of its requests: {', '.join(changes)}."]

@@ -54,7 +54,7 @@ class BodyReader:
         finally:
             self.bytes_in_flight -= size
         request.state.read = True  # otherwise a rejection would wait for the rest
-        body = parts[0] if len(parts) == 1 else b"".join(parts)
+        body = b"".join(filter(None, parts))  # a single part is not copied; Starlette adds an empty one
         return decompress_body(body, request.headers.get("content-encoding"), self.limits.body_bytes)
 
 

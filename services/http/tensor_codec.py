@@ -190,10 +190,14 @@ def tensor_from_json(data: Any, datatype: str, dimensions: list[int], name: str)
         except UnicodeEncodeError:
             raise RequestRejected(400, f"{name!r} holds a string that is not valid Unicode") from None
         return np.array([*encoded, None], object)[:-1].reshape(dimensions)
-    if len(values) != count or not {type(value) for value in values} <= {int, float, bool}:
+    python_types = {type(value) for value in values}
+    if len(values) != count or not python_types <= {int, float, bool}:
         raise RequestRejected(400, f"{name!r} must hold {count} numbers, in lists of equal length")
+    # NumPy's own choice is floats for integers on both sides of 2**63, and objects for those from 2**64
+    is_float = datatype.startswith("FP") and bool not in python_types
+    number_type = np.float64 if is_float else np.uint64 if datatype == "UINT64" and python_types <= {int} else None
     try:
-        array = np.array(data)
+        array = np.array(data, number_type)
     except (ValueError, OverflowError, RecursionError):  # NumPy's, for lists of unequal length, depth or huge numbers
         array = np.array(None)
     allowed = {"BOOL": "b", "FP16": "iuf", "FP32": "iuf", "FP64": "iuf"}.get(datatype, "iu")

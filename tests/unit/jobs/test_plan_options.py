@@ -31,6 +31,21 @@ def test_plan_sets_workers_batch_accumulation_and_rate(plan_path):
     assert config.global_batch == PLAN["global_batch"]
 
 
+def test_command_line_is_looked_at_unless_arguments_are_given(plan_path, monkeypatch):
+    options = TrainOptions(workload="digits", out=Path("x"), plan=plan_path, workers=2)
+    monkeypatch.setattr("sys.argv", ["--batch-size", "--workers", "2"])
+    with pytest.raises(EquipoiseError) as error:
+        apply_plan(options)
+    assert error.value.code == "option-conflict" and "it has 4 workers and --workers asks for 2" in error.value.problem
+    assert apply_plan(options, []).workers == 4
+    monkeypatch.setattr("sys.argv", ["--workers", "--plan", str(plan_path)])  # the first word is the program
+    assert apply_plan(options).workers == 4
+
+
+def test_options_that_know_no_plan_are_unchanged():
+    assert apply_plan(PLAN, ["--workers", "2"]) is PLAN
+
+
 def test_plan_may_be_the_folder_of_a_sweep(plan_path):
     assert build_options(plan_path.parent).train_config() == build_options(plan_path).train_config()
 

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -17,6 +18,7 @@ from jobs.cluster.processes import (
     find_free_ports,
     find_process_tree,
     find_raylets,
+    first_ephemeral_port,
     is_alive,
     is_raylet,
     kill_processes,
@@ -54,13 +56,27 @@ def start_parent():
         parent.stdout.close()
 
 
-@pytest.mark.parametrize("manner", ["obedient", "stubborn"])
-def test_whole_tree_ends_with_its_group(start_parent, manner):
+@pytest.mark.parametrize(("manner", "signal_number"), [("obedient", signal.SIGTERM), ("stubborn", signal.SIGKILL)])
+def test_whole_tree_ends_with_its_group(start_parent, manner, signal_number):
     parent = start_parent(manner)
     tree = find_process_tree(parent.pid)
     assert len(tree) == 3 and all(map(is_alive, tree))
     terminate_process_groups([parent])
-    assert not any(map(is_alive, tree)) and parent.returncode in (-signal.SIGTERM, -signal.SIGKILL)
+    assert not any(map(is_alive, tree)) and parent.returncode == -signal_number
+
+
+def test_pipes_of_commands_are_closed_those_of_ended_ones_too():
+    commands = [
+        subprocess.Popen(
+            ["/bin/sleep", seconds], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        )
+        for seconds in ("0", "100")
+    ]
+    silent = subprocess.Popen(["/bin/true"], start_new_session=True)
+    commands[0].wait()
+    terminate_process_groups([*commands, silent])
+    assert [command.returncode for command in (*commands, silent)] == [0, -signal.SIGTERM, 0]
+    assert all(pipe.closed for command in commands for pipe in (command.stdout, command.stderr))
 
 
 def test_descendants_are_killed_though_their_parent_is_gone(start_parent):
@@ -134,3 +150,37 @@ def test_free_ports_are_those_that_neither_a_program_nor_the_system_uses():
         assert server.getsockname()[1] not in ports and len({*ports}) == 5000
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert max(ports) < server.getsockname()[1]
+
+
+def can_listen(port):
+    with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+        return True
+    return False
+
+
+def test_free_ports_lie_between_those_of_workers_and_those_of_the_system():
+    first_of_system = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    assert first_ephemeral_port() == first_of_system
+    end = max(first_of_system, 32_768)
+    lowest, highest = ([port for port in ports if can_listen(port)] for ports in ((20_000, 20_001), (end - 2, end - 1)))
+    ports = find_free_ports(1_000_000)
+    assert min(ports) >= 20_000 and max(ports) < end
+    assert {*lowest, *highest} <= {*ports}
+
+
+def test_as_many_free_ports_are_returned_as_requested_in_random_order():
+    assert [len(find_free_ports(count)) for count in (0, 1, 3)] == [0, 1, 3]
+    ports = find_free_ports(50)
+    assert ports != sorted(ports) and ports != find_free_ports(50)
+
+
+def test_value_of_the_condition_is_returned_once_it_is_true():
+    values = iter([0, "", None, "ready", "later"])
+    assert wait_until(lambda: next(values), 20) == "ready"
+
+
+def test_condition_that_stays_false_ends_in_a_timeout():
+    calls = []
+    with pytest.raises(TimeoutError, match=r"^the end of time took longer than 0 s$"):
+        wait_until(lambda: calls.append(1), 0.2, "the end of time")
+    assert 2 <= len(calls) <= 6  # it sleeps in between

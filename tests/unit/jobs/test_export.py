@@ -1,0 +1,76 @@
+"""Export of a model's programs: what is written, and what happens to a model that cannot be expressed."""
+
+import logging
+import stat
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+from equipoise.bundle.engines import ENGINES, EagerEngine, InferenceModule
+from equipoise.workloads import Split
+from jobs.publishing.export import export_programs, silence_exporters
+from jobs.publishing.publish import benchmark_bundle_engines
+from tests.support.errors import raises_code
+
+IMAGES = torch.arange(36, dtype=torch.uint8).view(3, 2, 2, 3)
+
+
+class PoolingModel(nn.Module):
+    """Model whose pooling over regions of unequal size ONNX does not have."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(12, 2)
+
+    def forward(self, images):
+        pooled = nn.functional.adaptive_max_pool2d(nn.functional.pad(images, (0, 2, 0, 3)), (2, 3))
+        return self.head(pooled.flatten(1))
+
+
+class EagerOnlyModel(nn.Module):
+    """Model that cannot be traced."""
+
+    def forward(self, images):
+        if type(images) is not torch.Tensor:
+            raise TypeError("this model runs eagerly only\nwith any images")
+        return images.flatten(1).float(), images.flatten(1).float()
+
+
+def test_model_that_onnx_cannot_express_goes_without_it(tmp_path, capsys):
+    module = InferenceModule(PoolingModel(), "head", (0.25, 0.5), (0.5, 0.25)).eval()
+    export_programs(module, IMAGES[:2], tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"program.json", "weights.safetensors"}
+    assert stat.S_IMODE((tmp_path / "weights.safetensors").stat().st_mode) == 0o644
+    output = capsys.readouterr()
+    note = output.err.removesuffix("\n").removeprefix("note: cannot export the model to ONNX: ConversionError: ")
+    assert output.out == "" and note.startswith("Failed to convert") and len(note) == 200
+    logits, features = EagerEngine(tmp_path)(IMAGES)
+    with torch.no_grad():
+        expected = module(IMAGES)
+    torch.testing.assert_close((logits, features), expected)
+
+
+def test_model_that_cannot_be_traced_is_refused_in_one_sentence(tmp_path):
+    with raises_code("export-failed", "TypeError: this model runs eagerly only") as raised:
+        export_programs(EagerOnlyModel(), IMAGES[:2], tmp_path)
+    assert "\n" not in str(raised.value) and not [*tmp_path.iterdir()]
+
+
+def test_native_code_is_timed_on_request(tmp_path):
+    split = Split(IMAGES, torch.zeros(3, dtype=torch.int64))
+    results = benchmark_bundle_engines(EagerOnlyModel(), split, tmp_path, include_native=True)
+    assert [result.engine for result in results] == [*ENGINES, "aotinductor"]
+    assert "this model runs eagerly only" in results[-1].why_not
+
+
+def test_exporters_are_silent_only_inside_the_block():
+    for logger in ("torch.onnx", "onnxscript"):
+        logging.getLogger(logger).setLevel(logging.WARNING)
+    with silence_exporters():
+        warnings.warn("about its own internals", stacklevel=1)
+        assert not any(logging.getLogger(name).isEnabledFor(logging.WARNING) for name in ("torch.onnx", "onnxscript"))
+        assert all(logging.getLogger(name).isEnabledFor(logging.ERROR) for name in ("torch.onnx", "onnxscript"))
+    with pytest.warns(UserWarning, match="about the model"):
+        warnings.warn("about the model", stacklevel=1)
