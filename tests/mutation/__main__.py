@@ -7,7 +7,6 @@ nothing (equivalent ones) are listed in equivalent.txt with their reason and are
 """
 
 import argparse
-import os
 import shutil
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from queue import SimpleQueue
 
 from tests.mutation.importers import find_test_files
 from tests.mutation.mutations import Mutation, sample_mutations
+from tests.mutation.warm_pytest import tests_pass
 
 ROOT = Path(__file__).parents[2]
 EQUIVALENT_FILE = Path(__file__).with_name("equivalent.txt")
@@ -82,26 +82,10 @@ def is_mutation_caught(copy: Path, mutation: Mutation) -> bool:
     source = path.read_bytes()
     try:
         path.write_bytes(mutation.apply(source))
-        return any(not tests_pass(copy, files) for files in find_test_files(copy, mutation.path) if files)
+        groups = find_test_files(copy, mutation.path)
+        return any(not tests_pass(copy, files, TIMEOUT_SECONDS) for files in groups if files)
     finally:
         path.write_bytes(source)
-
-
-def tests_pass(copy: Path, test_files: list[str]) -> bool:
-    """Return whether these test files pass in a copy of the project."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *test_files]
-    try:
-        result = subprocess.run(
-            command,
-            cwd=copy,
-            env=os.environ | {"PYTHONPATH": str(copy)},  # for the programs that tests start elsewhere
-            capture_output=True,
-            timeout=TIMEOUT_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return False
-    return result.returncode == 0
 
 
 if __name__ == "__main__":

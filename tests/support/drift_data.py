@@ -43,7 +43,8 @@ def score_shapes(batch: Tensor) -> tuple[Tensor, Tensor]:
 @cache
 def shapes_profile(count: int = 600) -> ReferenceProfile:
     """Build the drift profile of `count` reference images, with 400 held-out images."""
-    return build_reference_profile(score_shapes, label_shapes(count, seed=1), 1.0, label_shapes(400, seed=2))
+    reference, holdout = label_shapes(count, seed=1), label_shapes(400, seed=2)
+    return build_reference_profile(score_shapes, reference, 1.0, holdout, corrupted_image_count=32)
 
 
 def label_shapes(count: int, seed: int) -> LabelledOutputs:

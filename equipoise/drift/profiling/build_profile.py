@@ -53,9 +53,16 @@ def build_profile_arrays(
 
 
 def build_reference_profile(
-    predict: Engine, reference: LabelledOutputs, temperature: float, holdout: LabelledOutputs | None = None
+    predict: Engine,
+    reference: LabelledOutputs,
+    temperature: float,
+    holdout: LabelledOutputs | None = None,
+    corrupted_image_count: int | None = None,
 ) -> ReferenceProfile:
-    """Build the profile of a reference; false alarms are counted on the held-out images, if given."""
+    """Build the profile of a reference; false alarms are counted on the held-out images, if given.
+
+    Corruptions are tried on `corrupted_image_count` images, or else on as many as there is time for.
+    """
     height, width = reference.pictures.shape[2:]
     if min(height, width) < MIN_IMAGE_SIDE_PIXELS:
         raise EquipoiseError(
@@ -67,7 +74,8 @@ def build_reference_profile(
     random_fourier = fit_random_features(reference.features)
     features = extract_features(reference, random_fourier, temperature)
     baseline = fit_baseline(features, class_count, random_fourier, temperature)
-    sample = evenly_spaced_indices(len(reference.labels), affordable_image_count(predict, reference.pictures))
+    image_count = corrupted_image_count or affordable_image_count(predict, reference.pictures)
+    sample = evenly_spaced_indices(len(reference.labels), image_count)
     sampled_images, sampled_labels = reference.pictures[torch.from_numpy(sample)], reference.labels[sample]
     calibration = calibrate_thresholds(features, reference.labels, class_count)
     return ReferenceProfile(
@@ -95,6 +103,7 @@ def extract_features(
 
 def affordable_image_count(predict: Engine, pictures: Tensor) -> int:
     """Return how many images can be corrupted in every way and predicted within the time budget."""
+    predict(pictures[:PROFILE_BATCH_IMAGES])  # the first call takes longer than the others
     started = time.perf_counter()
     predict(pictures[:PROFILE_BATCH_IMAGES])
     seconds_per_image = (time.perf_counter() - started) / min(PROFILE_BATCH_IMAGES, len(pictures))

@@ -1,0 +1,53 @@
+"""Run pytest in processes that have imported the libraries: importing them takes longer than most tests."""
+
+import multiprocessing
+import os
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+LIBRARIES = ["numpy", "pandas", "plotly.graph_objects", "pytest", "ray", "scipy.stats", "starlette.testclient", "torch"]
+LIBRARIES += ["torchvision.models", "tyro", "uvicorn"]
+ROOT = Path(__file__).parents[2]
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(LIBRARIES)
+
+
+def tests_pass(copy: Path, test_files: list[str], timeout_seconds: float) -> bool:
+    """Return whether these test files pass in a copy of the project, in time."""
+    process = CONTEXT.Process(target=run_pytest, args=(copy, test_files))
+    process.start()
+    process.join(timeout_seconds)
+    if process.exitcode is None and process.pid:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.join()
+    return process.exitcode == 0
+
+
+def run_pytest(copy: Path, test_files: list[str]) -> None:
+    """End this process with the exit status of pytest; the project is imported from the copy."""
+    os.setsid()  # what the tests start ends with them
+    forget_project()
+    os.chdir(copy)
+    sys.path[:] = [str(copy), *(path for path in sys.path if path and Path(path) != ROOT)]
+    os.environ["PYTHONPATH"] = str(copy)  # for the programs that tests start
+    arguments = ["-q", "-x", "-p", "no:cacheprovider", *test_files]
+    sys.argv = ["pytest", *arguments]
+    with open(os.devnull, "w") as nothing:  # noqa: PTH123 - a device
+        for descriptor in (1, 2):
+            os.dup2(nothing.fileno(), descriptor)
+    import pytest
+
+    status = int(pytest.main(arguments))
+    os._exit(status)  # threads that a fault has left running do not delay the end
+
+
+def forget_project() -> None:
+    """Forget the modules of the project itself, which the tests import from the copy."""
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        is_project = name.partition(".")[0] == "tests" or (file and ROOT in Path(file).parents)
+        if name != "__main__" and is_project and ".venv" not in Path(file or "").parts:
+            del sys.modules[name]
