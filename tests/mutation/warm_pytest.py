@@ -7,8 +7,9 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-LIBRARIES = ["numpy", "pandas", "plotly.graph_objects", "pytest", "ray", "scipy.stats", "starlette.testclient", "torch"]
-LIBRARIES += ["torchvision.models", "tyro", "uvicorn"]
+LIBRARIES = ["numpy", "pandas", "plotly.graph_objects", "pytest", "ray", "scipy.stats", "starlette.applications"]
+LIBRARIES += ["torch", "torchvision.models", "tyro", "uvicorn"]
+IGNORED_WARNING = "ignore::pytest.PytestAssertRewriteWarning"  # of pytest's plugins that a library has imported
 ROOT = Path(__file__).parents[2]
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(LIBRARIES)
@@ -33,7 +34,7 @@ def run_pytest(copy: Path, test_files: list[str]) -> None:
     os.chdir(copy)
     sys.path[:] = [str(copy), *(path for path in sys.path if path and Path(path) != ROOT)]
     os.environ["PYTHONPATH"] = str(copy)  # for the programs that tests start
-    arguments = ["-q", "-x", "-p", "no:cacheprovider", *test_files]
+    arguments = ["-q", "-x", "-p", "no:cacheprovider", "-W", IGNORED_WARNING, *test_files]
     sys.argv = ["pytest", *arguments]
     with open(os.devnull, "w") as nothing:  # noqa: PTH123 - a device
         for descriptor in (1, 2):
@@ -49,5 +50,5 @@ def forget_project() -> None:
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         is_project = name.partition(".")[0] == "tests" or (file and ROOT in Path(file).parents)
-        if name != "__main__" and is_project and ".venv" not in Path(file or "").parts:
+        if name not in ("__main__", "__mp_main__") and is_project and ".venv" not in Path(file or "").parts:
             del sys.modules[name]

@@ -44,7 +44,7 @@ def score_shapes(batch: Tensor) -> tuple[Tensor, Tensor]:
 def shapes_profile(count: int = 600) -> ReferenceProfile:
     """Build the drift profile of `count` reference images, with 400 held-out images."""
     reference, holdout = label_shapes(count, seed=1), label_shapes(400, seed=2)
-    return build_reference_profile(score_shapes, reference, 1.0, holdout, corrupted_image_count=32)
+    return build_reference_profile(score_shapes, reference, 1.0, holdout, corrupted_image_count=120)
 
 
 def label_shapes(count: int, seed: int) -> LabelledOutputs:
