@@ -8,7 +8,7 @@ from dashboards.page import FactList, Link, Note, Page, Section, SectionPart, Ta
 from dashboards.panels.drift import CaptionedImages, build_drift_sections
 from dashboards.panels.scaling import build_scaling_panels, describe_bottleneck
 from dashboards.panels.tradeoff import build_tradeoff_panels
-from dashboards.panels.training_run import build_run_panels, run_facts
+from dashboards.panels.training_run import build_run_panels, describe_result, run_facts
 from dashboards.plan_tables import format_cluster_shape
 from dashboards.theme import format_interval, format_seconds
 from equipoise.drift.diagnosis.verdict import ChartHistory, DatasetVerdict, Verdict
@@ -40,7 +40,9 @@ def run_page(record: Record) -> Page:
     else:
         parts.append(Note(name="nothing", text="The run ended before its first lap: there is nothing to draw."))
     title = f"{config.workload}: {config.workers} x {config.batch_size}, lr {config.lr:g}"
-    return Page(title=title, lead=lead, sections=[Section(title="Run", parts=parts)])
+    return Page(
+        title=title, lead=lead, sections=[Section(title="Run", paragraphs=[describe_result(record)], parts=parts)]
+    )
 
 
 def tradeoff_page(sweep: Sweep, name: str) -> Page:

@@ -43,6 +43,7 @@ ERROR_CODES = {
     "table-invalid": "a table of measurements with a wrong column or cell",
     "measurements-missing": "too few measurements for what is asked",
     "memory-exceeded": "no batch fits in memory",
+    "plan-mismatch": "a plan measured with other data, another model or other options",
     "plan-missing": "a file without a plan, or with no recommendation",
     "plan-invalid": "a plan that cannot be applied",
     "cluster-too-small": "more workers than the cluster can hold",

@@ -32,6 +32,7 @@ from equipoise.planning.step_time_fit import fit_step_time
 from equipoise.runs.folder import claim_run_folder, require_same_config, require_writable
 from equipoise.storage.atomic import atomic_write
 from equipoise.workloads import load_workload
+from jobs.cli.describe_setup import describe_training_setup
 from jobs.cli.paths import PathOrUrl, validate_locations
 from jobs.cli.plan_report import format_plan
 from jobs.cli.sweep_status import SweepStatus
@@ -197,7 +198,7 @@ def run_sweep(options: SweepOptions) -> int:
         wait_for_slots(max_workers, base.threads, gpu)  # once for all groups of workers, before the budget starts
         slots = max(max_workers, total_slots(base.threads, gpu))  # trials do not make the cluster grow further
         start = time.time()
-        steps, exchanges = time_steps_and_exchanges(base, batches_by_workers, out, gpu)
+        steps, exchanges, machine = time_steps_and_exchanges(base, batches_by_workers, out, gpu)
         share = exchanges.bytes / steps.gradient_bytes.iloc[0]
         fastest = FastestWorkers(fit_step_time(steps, exchanges.assign(share=share)))
         trials = SweepTrials(
@@ -213,7 +214,7 @@ def run_sweep(options: SweepOptions) -> int:
         run_search(options, trials, fastest, callbacks)
         pace_drift = estimate_pace_drift(load_finished_trials(trials.folder, base))
         write_csv(add_pace_noise(steps, pace_drift), out / "system.csv")
-        plan_document = write_plan(out)
+        plan_document = write_plan(out, describe_training_setup(base, workload, machine))
         print(format_plan(plan_document))
         status = run_confirmation(base, out, plan_document)
         print(f"  pages      {', '.join(map(str, write_pages(load_experiment(out))))}")
@@ -224,14 +225,14 @@ def time_steps_and_exchanges(
     base: TrainConfig, batches_by_workers: dict[int, list[int]], out: Path, gpu: bool
 ) -> TimingTables:
     """Time steps and exchanges, and write them to system.csv and exchange.csv."""
-    rows, exchanges = time_batch_ladders(base, batches_by_workers, out / "system", gpu)
+    rows, exchanges, machine = time_batch_ladders(base, batches_by_workers, out / "system", gpu)
     if (repeat_error := max_repeat_error(rows)) is not None:
         print(f"two timings of the same setting differed by {repeat_error:.1%} at most", flush=True)
     steps = rows[~rows["repeat"]].drop(columns="repeat")
     write_csv(steps, out / "system.csv")
     if len(exchanges):
         write_csv(exchanges, out / "exchange.csv")
-    return TimingTables(steps, exchanges)
+    return TimingTables(steps, exchanges, machine)
 
 
 def run_search(

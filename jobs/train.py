@@ -24,8 +24,10 @@ from equipoise.formatting import pluralize
 from equipoise.runs.folder import load_finished_run
 from equipoise.runs.record import Record, mean_noise_scale
 from equipoise.runs.run_end import find_kept_lap
+from equipoise.workloads import load_workload
 from jobs.cli.paths import PathOrUrl, validate_locations
 from jobs.cli.plan_options import apply_plan
+from jobs.cli.plan_setup import require_same_setup
 from jobs.cluster.resources import warn_if_temporary_folder
 from jobs.ray_train.run import require_usable_locations, train_on_cluster, write_run_page
 from jobs.ray_train.stopping import RESUME_HINT
@@ -104,10 +106,11 @@ def main() -> int:
     config, out = options.train_config(), options.out.absolute()
     require_usable_locations(config, out)
     require_usable_tracker(options.track, out)
+    planned_machine = require_same_setup(options.plan, config, load_workload(config)) if options.plan else None
     if record := load_finished_run(out, config):
         print(f"{out} already holds this run, which has ended: nothing to do")
     else:
-        record = train_on_cluster(config, out, options.min_workers, options.track)
+        record = train_on_cluster(config, out, options.min_workers, options.track, planned_machine)
     if record is None:
         print(f"stopped; the same command resumes from the last checkpoint in {out}")
         return STOPPED

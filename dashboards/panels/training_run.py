@@ -7,10 +7,21 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from dashboards.page import Panel, Table
-from dashboards.theme import BLUE, GREEN, NEUTRAL_COLOR, ORANGE, apply_theme, format_seconds, set_log_axis
+from dashboards.theme import (
+    AMBER,
+    BLUE,
+    GREEN,
+    NEUTRAL_COLOR,
+    ORANGE,
+    PURPLE,
+    apply_theme,
+    format_seconds,
+    set_log_axis,
+)
 from equipoise.formatting import format_number
 from equipoise.runs.record import Lap, Record, mean_noise_scale
 
+STEP_PART_NAMES = {"compute": "computing", "exchange": "exchanging gradients", "data": "loading data"}
 LAPS_PER_NOISE_POINT = 20  # laps that a point of the noise scale averages over: single draws say little
 
 
@@ -35,13 +46,13 @@ def laps_figure(table: pd.DataFrame, target: float) -> go.Figure:
     add_line(panels, 1, table.seen, table.loss, "loss, training", NEUTRAL_COLOR)
     add_line(panels, 1, evaluated.seen, evaluated.metric, "metric, validation", BLUE, secondary_y=True)
     panels.add_hline(target, line_dash="dot", line_color=BLUE, row=1, col=1, secondary_y=True)
-    add_line(panels, 2, table.seen, table.examples / table.seconds, "examples/s", BLUE)
+    add_line(panels, 2, table.seen, table.examples / table.seconds, "examples/s", PURPLE)
     for part, color in (("compute", BLUE), ("exchange", ORANGE), ("data", GREEN)):
         milliseconds = table[f"{part}_seconds"] / table.steps * 1000
         if not milliseconds.any():  # a single worker has no exchange
             continue
         panels.add_bar(x=table.seen, y=milliseconds, name=part, marker_color=color, row=3, col=1)
-    add_line(panels, 4, table.seen, table.noise, "noise scale", BLUE)
+    add_line(panels, 4, table.seen, table.noise, "noise scale", AMBER)
     panels.update_yaxes(title_text="loss", row=1, col=1, secondary_y=False)
     axis = {"range": [0, 1.02], "dtick": 0.25, "tickmode": "auto"}
     panels.update_yaxes(title_text="metric", **axis, row=1, col=1, secondary_y=True)
@@ -64,6 +75,27 @@ def add_line(
     """Add a line to one row of the panels."""
     mode = "lines" if len(x) > 2 else "lines+markers"
     figure.add_scatter(x=x, y=y, name=name, mode=mode, line_color=color, row=row, col=1, **axis_options)
+
+
+def describe_result(record: Record) -> str:
+    """Return in one sentence whether a run reached its target, when, and what slowed it down most."""
+    laps = record.laps
+    metrics = [lap.metric for lap in laps if lap.metric is not None]
+    if record.examples_to_target and laps:
+        seconds = record.seconds * record.examples_to_target / laps[-1].seen
+        result = (
+            f"Reached the target of {record.target:g} after {record.examples_to_target:,.0f} examples,"
+            f" in {format_seconds(seconds)} of training"
+        )
+    elif metrics:
+        result = f"Did not reach the target of {record.target:g}: the best metric was {max(metrics):.4g}"
+    else:
+        result = f"Ended before its first evaluation ({record.outcome})"
+    parts = {name: sum(getattr(lap, f"{name}_seconds") for lap in laps) for name in ("compute", "exchange", "data")}
+    if total := sum(parts.values()):
+        shares = ", ".join(f"{STEP_PART_NAMES[name]} {part / total:.0%}" for name, part in parts.items() if part)
+        result += f"; the time of a step: {shares}"
+    return f"{result}."
 
 
 def run_facts(record: Record) -> dict[str, str]:

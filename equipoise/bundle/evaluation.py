@@ -56,6 +56,15 @@ def fit_temperature(logits: AnyArray, labels: IntArray) -> float:
     return float(np.exp(minimize_scalar(cross_entropy, bounds=(low, high), method="bounded").x))
 
 
+def choose_temperature(logits: AnyArray, labels: IntArray, other_logits: AnyArray, other_labels: IntArray) -> float:
+    """Return the temperature fitted to some examples if it lowers the calibration error on others, else 1."""
+    temperature = fit_temperature(logits, labels)
+    errors = [
+        expected_calibration_error(softmax(other_logits / divisor, 1), other_labels) for divisor in (1, temperature)
+    ]
+    return temperature if errors[1] < errors[0] else 1.0
+
+
 def expected_calibration_error(scores: AnyArray, labels: IntArray) -> float:
     """Return the mean gap between confidence and accuracy over confidence bins, weighted by their examples."""
     confidence, correct = scores.max(1), scores.argmax(1) == labels

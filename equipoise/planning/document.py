@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Literal, Self
 
 from equipoise.number_bounds import Count, FiniteNumber, NonNegativeNumber, PositiveNumber
+from equipoise.planning.training_setup import TrainingSetup
 from equipoise.storage.atomic import read_json
 from equipoise.storage.json_decoding import decode_json_value
 from equipoise.type_aliases import JsonObject
@@ -156,6 +157,8 @@ class PlanDocument:
     system: StepTimeSection | None = None
     statistical: ExamplesSection | None = None
     warnings: tuple[str, ...]
+    setup: TrainingSetup | None = None
+    """what the measurements were taken with; None where tables of others were given"""
 
     def to_json(self) -> JsonObject:
         """Return the contents of plan.json."""

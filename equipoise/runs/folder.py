@@ -68,7 +68,7 @@ def require_same_config(out: Path, config: TrainConfig) -> None:
         raise EquipoiseError(
             "run-mismatch",
             f"cannot resume {out}: it holds another trial ({'; '.join(differences)})",
-            "choose another --out, or remove it",
+            f"choose another --out, with --init-from {out} to continue from the weights of this one, or remove it",
         )
 
 

@@ -1,6 +1,7 @@
 """Workload folder: your own photographs, one folder per class, any size, any format that Pillow reads."""
 
 import logging
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -44,7 +45,7 @@ def image_folder(config: TrainConfig) -> Workload:
         for part in parts
     )
     return Workload(
-        name="folder",
+        name=folder_name(root),
         classes=classes,
         train=train,
         validation=validation,
@@ -56,6 +57,11 @@ def image_folder(config: TrainConfig) -> Workload:
         std=IMAGENET_STD,
         augment=Augment(shift=size // 16, flip=True),
     )
+
+
+def folder_name(root: Path) -> str:
+    """Return the name of a folder with only the characters that the name of a served model may have."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", root.resolve().name).strip("-._")[:100] or "folder"
 
 
 @dataclass(frozen=True)

@@ -117,6 +117,12 @@ def check_normalization(name: str, workload: Workload) -> None:
 
 def check_model(name: str, workload: Workload) -> None:
     """Refuse a model, loss or metric that does not fit the images and labels."""
+    if isinstance(workload.model, nn.Module):  # calling it would run the model
+        raise EquipoiseError(
+            "workload-invalid",
+            f"{name}: its model is a {type(workload.model).__name__}, and each run needs a new one",
+            "give a function that builds it, such as model=lambda: MyModel(), or the class MyModel itself",
+        )
     labels = torch.stack([workload.train.labels.min(), workload.train.labels.max()])
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         model = call_user_code(f"{name}: its model()", workload.model)

@@ -17,6 +17,7 @@ from equipoise.planning.document import (
 from equipoise.planning.plan import ClusterShape
 
 EXTRAPOLATION_WARNING_FACTOR = 2  # times the most workers timed: predictions for more carry a warning
+MAX_LINK_BYTES_PER_SECOND = 1e13  # beyond any link: the fit has found no time that grows with the bytes
 MAX_PRINTED_SETTINGS = 12  # of the Pareto front
 
 
@@ -110,11 +111,11 @@ def format_milliseconds(row: StepTimePrediction) -> str:
 def format_link(level: str, link: NetworkLink) -> str:
     """Format the fitted rate of a network link in Mbit/s and its delay per message in milliseconds.
 
-    Return an empty string if the rate is not known within a factor of two. Within one machine it often is not: the
-    time of an exchange is that of its calls, not of its bytes.
+    Return an empty string if the rate is not known within a factor of two, or higher than any link's. Within one
+    machine it often is: the time of an exchange is that of its calls, not of its bytes.
     """
     rate, delay = link.bytes_a_second, link.alpha_seconds
-    if rate is None or delay is None or rate.high >= 2 * rate.low:
+    if rate is None or delay is None or rate.high >= 2 * rate.low or rate.value > MAX_LINK_BYTES_PER_SECOND:
         return ""
     megabits, low, high = (f"{8e-6 * bytes_a_second:,.3g}" for bytes_a_second in (rate.value, rate.low, rate.high))
     where = "between nodes" if level == "between" else "within a node"

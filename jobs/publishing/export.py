@@ -32,7 +32,15 @@ def export_programs(inference_module: InferenceModule, example_images: Tensor, f
     (folder / WEIGHTS_FILE).chmod(0o644)  # safetensors makes files readable by their owner alone
     with silence_exporters():
         try:
-            onnx: Any = torch.onnx.export(program, (), None, dynamo=True, verbose=False)
+            onnx: Any = torch.onnx.export(
+                program,
+                (),
+                None,
+                dynamo=True,
+                verbose=False,
+                input_names=["images"],
+                output_names=["logits", "features"],
+            )
             onnx.save(str(folder / ONNX_FILE))
         except Exception as error:  # the exporter may raise anything; the other engines work without it
             (folder / ONNX_FILE).unlink(missing_ok=True)

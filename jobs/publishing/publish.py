@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from equipoise.bundle.engine_benchmark import benchmark_engines, select_engine
 from equipoise.bundle.engines import ENGINES, Engine, InferenceModule
-from equipoise.bundle.evaluation import Evaluation, evaluate_predictions, fit_temperature
+from equipoise.bundle.evaluation import Evaluation, choose_temperature, evaluate_predictions
 from equipoise.bundle.manifest import (
     MANIFEST_FILE,
     MODEL_CARD_FILE,
@@ -47,6 +47,7 @@ from equipoise.training.finetune import find_classifier_layer
 from equipoise.workloads import Split, Workload, load_workload
 from jobs.cli.paths import validate_locations
 from jobs.cli.plan_options import read_recommended_plan
+from jobs.cli.plan_setup import require_same_setup
 from jobs.publishing.export import compile_aotinductor, export_programs
 from jobs.publishing.model_card import render_model_card
 
@@ -105,6 +106,8 @@ def publish_bundle(request: PublishRequest, recipe: AdaptationRecipe | None = No
     plan = read_recommended_plan(request.plan, PlanDocument) if request.plan else None
     with atomic_folder(request.out.absolute(), last_file=MANIFEST_FILE) as folder:
         workload = load_workload(record.config)
+        if request.plan:
+            require_same_setup(request.plan, record.config, workload)
         model = InferenceModule(*load_model(request.run, workload), workload.mean, workload.std).eval()
         export_programs(model, example_batch(workload.test), folder)
         results = benchmark_bundle_engines(model, workload.test, folder, request.native)
@@ -113,7 +116,7 @@ def publish_bundle(request: PublishRequest, recipe: AdaptationRecipe | None = No
             "false alarms": workload.false_alarm_split or workload.validation
         }
         outputs = {name: predict_split(ENGINES[engine](folder), split) for name, split in splits.items()}
-        temperature = fit_temperature(*outputs["validation"][::2])
+        temperature = choose_temperature(*outputs["validation"][::2], *outputs["reference"][::2])
         evaluation = evaluate_predictions(*outputs["test"][::2], list(workload.classes), temperature)
         arrays = build_reference_arrays(workload, outputs["reference"])
         if request.drift:

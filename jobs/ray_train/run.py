@@ -1,5 +1,6 @@
 """Train one trial on the cluster with Ray Train and leave its record, model and checkpoints in a folder or bucket."""
 
+import sys
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -10,6 +11,8 @@ from dashboards.page import write_page
 from dashboards.reports import run_page
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
+from equipoise.hardware_facts import HardwareFacts
+from equipoise.planning.training_setup import compare_devices
 from equipoise.runs.folder import claim_run_folder, require_writable, require_writable_url
 from equipoise.runs.record import Lap, Record
 from equipoise.storage.atomic import write_json
@@ -20,6 +23,7 @@ from jobs.cli.paths import validate_locations
 from jobs.cli.progress import follow_run
 from jobs.cluster.resources import connect_to_cluster, describe_cluster, require_slots, set_worker_group_timeout
 from jobs.cluster.wait import LostWorkersNotice, wait_for_slots
+from jobs.cluster.worker_hardware import find_worker_hardware
 from jobs.ray_train.checkpoints import CHECKPOINTS_FOLDER, find_last_lap
 from jobs.ray_train.lap_tracker import LapTracker, open_lap_tracker
 from jobs.ray_train.run_channel import LAP_JOURNAL_FILE, STOP_FILE
@@ -32,9 +36,16 @@ MAX_WORKER_GROUP_FAILURES = 3  # restarts of the workers from the last checkpoin
 
 
 def train_on_cluster(
-    config: TrainConfig, out: Path, min_workers: int | None = None, track: TrackerName | None = None
+    config: TrainConfig,
+    out: Path,
+    min_workers: int | None = None,
+    track: TrackerName | None = None,
+    planned_machine: HardwareFacts | None = None,
 ) -> Record | None:
-    """Train on the cluster into `out` and return the record, or None if the run was stopped."""
+    """Train on the cluster into `out` and return the record, or None if the run was stopped.
+
+    Print a note if the workers are of another kind than `planned_machine`, on which the plan was measured.
+    """
     workload = load_workload(config)  # loaded here too, so that errors show at once
     if initialization := describe_initialization(config, workload):
         print(initialization, flush=True)
@@ -47,6 +58,8 @@ def train_on_cluster(
         print(f"{describe_cluster()}: {start}, once the workers are up ({config.workers} requested)", flush=True)
         required = min_workers or config.workers, config.threads, gpu
         wait_for_slots(*required)
+        if planned_machine:
+            print_device_note(planned_machine, find_worker_hardware(config.threads, gpu))
         with open_lap_tracker(track, out, config) as tracker:
             record = fit_with_progress(
                 build_run_trainer(config, out, required[0], gpu),
@@ -61,6 +74,12 @@ def train_on_cluster(
             write_json(out / "record.json", record.to_json())
             tracker.log_record(record)
             return record
+
+
+def print_device_note(planned: HardwareFacts, used: HardwareFacts) -> None:
+    """Print a note if a plan was measured on another kind of device than the one used."""
+    if note := compare_devices(planned, used):
+        print(f"note: {note}", file=sys.stderr, flush=True)
 
 
 def require_usable_locations(config: TrainConfig, out: Path) -> None:

@@ -7,6 +7,7 @@ from equipoise.config import TrainConfig
 from equipoise.planning.build_document import PlanRequest, build_plan_document, read_request
 from equipoise.planning.confirmation import CONFIRMATION_FILE, ConfirmationResult, PredictionCheck
 from equipoise.planning.document import PLAN_FILE, PlanDocument, PlanEntry
+from equipoise.planning.training_setup import TrainingSetup
 from equipoise.runs.folder import load_finished_run
 from equipoise.runs.record import Record
 from equipoise.storage.atomic import write_json
@@ -25,9 +26,9 @@ def sweep_plan_options(out: Path) -> PlanRequest:
     )
 
 
-def write_plan(out: Path) -> PlanDocument:
-    """Build the plan from the tables of a sweep, write it to plan.json, and return it."""
-    document = build_plan_document(sweep_plan_options(out))
+def write_plan(out: Path, setup: TrainingSetup) -> PlanDocument:
+    """Build the plan from the tables of a sweep, write it to plan.json with their setup, and return it."""
+    document = replace(build_plan_document(sweep_plan_options(out)), setup=setup)
     write_json(out / PLAN_FILE, document.to_json())
     return document
 

@@ -21,6 +21,8 @@ from ray.train.torch import get_device
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import pluralize
+from equipoise.hardware import describe_hardware
+from equipoise.hardware_facts import HardwareFacts
 from equipoise.number_bounds import MAX_COUNT, Count, NonNegativeNumber, PositiveNumber
 from equipoise.runs.record import Lap
 from equipoise.storage.atomic import read_json, write_json
@@ -79,6 +81,8 @@ class GroupTimings:
     too_large: list[Count]
     """batch sizes per worker that do not fit in memory"""
     exchanges: list[ExchangeTiming]
+    machine: HardwareFacts = HardwareFacts()  # noqa: RUF009 - immutable
+    """hardware and software of the workers"""
 
     def includes(self, batches: list[int]) -> bool:
         """Return whether each of these batch sizes was timed or is too large."""
@@ -103,6 +107,7 @@ class TimingTables(NamedTuple):
 
     steps: pd.DataFrame
     exchanges: pd.DataFrame
+    machine: HardwareFacts
 
 
 def time_batch_ladders(
@@ -129,7 +134,9 @@ def time_batch_ladders(
     if not steps:
         raise EquipoiseError("memory-exceeded", "no batch size fits in memory", "choose smaller ones with --batch-size")
     return TimingTables(
-        pd.DataFrame(steps), pd.DataFrame(exchanges, columns=[field.name for field in fields(ExchangeTiming)])
+        pd.DataFrame(steps),
+        pd.DataFrame(exchanges, columns=[field.name for field in fields(ExchangeTiming)]),
+        timings.machine,
     )
 
 
@@ -187,6 +194,7 @@ def run_timing_worker(loop_config: JsonObject) -> GroupTimings:
         rows=rows,
         too_large=sorted(set(worker_config.batches) - set(fitting)),
         exchanges=bench.time_exchanges(nodes),
+        machine=describe_hardware(bench.device),
     )
 
 

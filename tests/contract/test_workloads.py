@@ -4,6 +4,7 @@ import gzip
 import os
 import struct
 import sys
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -19,6 +20,7 @@ from equipoise.workloads import WORKLOADS, load_workload
 from equipoise.workloads.base import stratified_split
 from equipoise.workloads.digits import read_sklearn_digits
 from equipoise.workloads.image_folder import LazyImages, list_image_files
+from equipoise.workloads.validation import validate_workload
 from tests.support.errors import raises_code
 
 
@@ -160,6 +162,12 @@ def test_unknown_or_unsuitable_model_is_refused():
         load_workload(TrainConfig(workload="digits", image_size=8))
 
 
+def test_model_in_place_of_a_function_that_builds_one_is_refused():
+    workload = load_workload(TrainConfig(workload="digits"))
+    with raises_code("workload-invalid", "its model is a LeNet", "lambda"):
+        validate_workload(replace(workload, model=workload.model()), TrainConfig(workload="digits"))
+
+
 def test_every_named_workload_is_callable():
     assert all(callable(function) for function in WORKLOADS.values())
 
@@ -217,12 +225,21 @@ class TestImageFolder:
         assert sum(len(split) for split in splits) == 24
         assert "left out 2 of 26" in caplog.text and "cut.jpg" in caplog.text and "empty.png" in caplog.text
 
-    @pytest.mark.parametrize(("classes", "message"), [([], "no folder"), (["cat"], r"only one folder \(cat\)")])
+    @pytest.mark.parametrize(("classes", "message"), [([], "no folder"), (["cat"], "only one folder (cat)")])
     def test_fewer_than_two_classes_are_refused(self, tmp_path, classes, message):
         for name in classes:
             write_photographs(tmp_path / name, (1, 2, 3), 10, np.random.default_rng(0))
-        with raises_code("dataset-invalid"):
+        with raises_code("dataset-invalid", message):
             load_workload(self.build_config(tmp_path))
+
+    @pytest.mark.parametrize(
+        ("folder", "name"),
+        [("photos", "photos"), ("my photos (2026)", "my-photos-2026"), ("-.x", "x"), ("日", "folder")],
+    )
+    def test_workload_is_named_after_its_folder(self, tmp_path, folder, name):
+        for label in ("cat", "dog"):
+            write_photographs(tmp_path / folder / label, (1, 2, 3), 12, np.random.default_rng(0))
+        assert load_workload(self.build_config(tmp_path / folder, batch_size=4)).name == name
 
     def test_class_with_too_few_images_is_named(self, tmp_path):
         write_photographs(tmp_path / "cat", (1, 2, 3), 10, np.random.default_rng(0))

@@ -170,7 +170,7 @@ def test_sweep_plan_train_publish_and_serve_write_nothing_to_the_local_disk(clus
     assert result.returncode == 0, result.stderr
     assert "reusing the classifier rows of 10 of 10 classes" in result.stdout
     publish = build_job_command(
-        "publish", "--run", "s3://bucket/tuned", "--plan", "s3://bucket/sweep", "--no-native", "--no-drift"
+        "publish", "--run", "s3://bucket/tuned", "--plan", "s3://bucket/plan", "--no-native", "--no-drift"
     )
     result = cluster.run(*publish, "--out", "s3://bucket/bundles/digits", timeout=TIMEOUT_SECONDS)
     assert result.returncode == 0, result.stderr

@@ -4,12 +4,25 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+from equipoise.hardware_facts import HardwareFacts
 from equipoise.planning.build_document import build_plan_document, read_request
 from equipoise.planning.document import PlanDocument
 from equipoise.planning.plan import ClusterShape
+from equipoise.planning.training_setup import TrainingSetup
 from equipoise.storage.atomic import write_json
 from jobs.ray_tune.confirmation import write_plan
 
+SETUP = TrainingSetup(
+    workload="made-up",
+    data="0123456789ab",
+    training_images=1000,
+    image_size="3 x 32 x 32",
+    model="LeNet of 61,706 parameters",
+    initial_weights=None,
+    target=0.9,
+    options={"optimizer": "sgd", "momentum": 0.9},
+    machine=HardwareFacts(processor="AMD EPYC", device="cpu"),
+)
 WORKER_COUNTS, BATCH_SIZES = (1, 2, 4), (16, 32, 64, 128)
 
 
@@ -43,7 +56,7 @@ def write_sweep_folder(out: Path, seeds: int = 3) -> Path:
     write_system_csv(out / "system.csv")
     write_statistical_csv(out / "statistical.csv", seeds)
     (out / "trial.json").write_text(json.dumps({"workload": "made-up"}))
-    write_plan(out)
+    write_plan(out, SETUP)
     return out
 
 

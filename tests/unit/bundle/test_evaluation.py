@@ -3,6 +3,7 @@ import pytest
 from scipy.special import softmax
 
 from equipoise.bundle.evaluation import (
+    choose_temperature,
     evaluate_predictions,
     expected_calibration_error,
     fit_temperature,
@@ -29,6 +30,12 @@ def test_temperature_removes_the_calibration_error_of_overconfident_logits():
     evaluation = evaluate_predictions(*draw_logits(3.0), list("abcde"), 3.0)
     assert evaluation.calibrated_error < 0.03 < 0.1 < evaluation.calibration_error
     assert evaluation.accuracy == pytest.approx(np.mean(list(evaluation.by_class.values())), abs=0.02)
+
+
+def test_temperature_that_calibrates_other_examples_worse_is_not_used():
+    overconfident, others = draw_logits(3.0), draw_logits(3.0, seed=1)
+    assert choose_temperature(*overconfident, *others) == fit_temperature(*overconfident)
+    assert choose_temperature(*overconfident, *draw_logits(1.0, seed=1)) == 1.0
 
 
 def test_class_without_examples_has_no_accuracy():

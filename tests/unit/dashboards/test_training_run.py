@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from dashboards.page import render_html
-from dashboards.panels.training_run import laps_figure, laps_table
+from dashboards.panels.training_run import describe_result, laps_figure, laps_table
 from dashboards.reports import run_page
 from equipoise.config import TrainConfig
 from equipoise.hardware_facts import HardwareFacts
@@ -63,3 +63,27 @@ def test_run_without_laps_has_a_page():
     empty = replace(record(), laps=[])
     assert "nothing to draw" in render_html(run_page(empty))
     laps_figure(laps_table(empty), 0.9)
+
+
+def test_page_begins_with_the_result_of_the_run():
+    missed = describe_result(record())
+    assert missed == (
+        "Did not reach the target of 0.9: the best metric was 0.8;"
+        " the time of a step: computing 67%, exchanging gradients 22%, loading data 11%."
+    )
+    assert missed in run_page(record()).sections[0].paragraphs
+    reached = describe_result(replace(record(), examples_to_target=300.0))
+    assert reached.startswith("Reached the target of 0.9 after 300 examples, in 150 ms of training;")
+
+
+def test_run_without_evaluation_or_exchange_has_a_result():
+    laps = [replace(lap, metric=None, exchange_seconds=0.0, data_seconds=0.0) for lap in record().laps]
+    result = describe_result(replace(record(), laps=laps, status="failed", reason="the loss is not finite"))
+    assert "before its first evaluation (failed: the loss is not finite)" in result
+    assert result.endswith("the time of a step: computing 100%.")
+    assert "time of a step" not in describe_result(replace(record(), laps=[]))
+
+
+def test_lines_differ_in_colour():
+    lines = [trace for trace in laps_figure(laps_table(record()), target=0.9).data if trace.type == "scatter"]
+    assert len({line.line.color for line in lines}) == len(lines) == 4

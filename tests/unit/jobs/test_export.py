@@ -4,6 +4,7 @@ import logging
 import stat
 import warnings
 
+import onnxruntime
 import pytest
 import torch
 from torch import nn
@@ -74,3 +75,13 @@ def test_exporters_are_silent_only_inside_the_block():
         assert all(logging.getLogger(name).isEnabledFor(logging.ERROR) for name in ("torch.onnx", "onnxscript"))
     with pytest.warns(UserWarning, match="about the model"):
         warnings.warn("about the model", stacklevel=1)
+
+
+def test_inputs_and_outputs_of_onnx_are_named(tmp_path):
+    model = nn.Sequential(nn.Flatten(), nn.Linear(12, 2))
+    export_programs(InferenceModule(model, "1", (0.5,), (0.5,)).eval(), IMAGES[:2], tmp_path)
+    session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
+    assert [value.name for value in session.get_inputs()] == ["images"]
+    assert [value.name for value in session.get_outputs()] == ["logits", "features"]
+    logits, features = session.run(None, {"images": IMAGES.numpy()})
+    assert logits.shape == (3, 2) and features.shape == (3, 12)

@@ -134,6 +134,12 @@ def test_rate_of_a_link_is_given_if_known_within_a_factor_of_two(high, is_known)
     assert bool(format_link("local", replace(LINK, bytes_a_second=rate))) == is_known
 
 
+def test_rate_beyond_any_link_is_not_given():
+    for value, is_given in ((9e12, True), (3e14, False)):
+        rate = IntervalEstimate(value=value, low=0.9 * value, high=1.1 * value)
+        assert bool(format_link("local", replace(LINK, bytes_a_second=rate))) == is_given
+
+
 @pytest.mark.parametrize("name", ["alpha_seconds", "bytes_a_second"])
 def test_link_with_an_unknown_estimate_is_left_out(name):
     assert format_link("local", replace(LINK, **{name: None})) == ""

@@ -13,6 +13,7 @@ from equipoise.storage.atomic import write_json
 from tests.support.sweep_folders import write_plan_folder, write_statistical_csv, write_system_csv
 
 DOCUMENT_KEYS = ["schema", "plan", "runner_up", "front", "options", "knee", "system", "statistical", "warnings"]
+DOCUMENT_KEYS += ["setup"]
 SETTING_KEYS = ["nodes", "workers", "batch", "global_batch", "lr", "seconds", "worker_seconds", "step", "examples"]
 
 

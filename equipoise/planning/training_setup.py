@@ -1,0 +1,102 @@
+"""What a plan was measured with: its predictions hold for this data, model and these options on this device only."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from equipoise.hardware_facts import HardwareFacts
+from equipoise.number_bounds import Count, FiniteNumber
+from equipoise.storage.json_decoding import decode_json_value
+
+OptionValue = str | bool | FiniteNumber | None
+
+SETUP_OPTIONS = (
+    "reuse_head",
+    "freeze_stages",
+    "body_lr_scale",
+    "optimizer",
+    "momentum",
+    "epsilon",
+    "weight_decay",
+    "schedule",
+    "warmup",
+    "precision",
+    "compile",
+    "channels_last",
+    "augment",
+    "threads",
+)
+"""options of training that change the time of a step or the examples to the target, and that a plan does not set"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSetup:
+    """Data, model, options and device of the measurements that a plan rests on."""
+
+    workload: str
+    data: str
+    """digest of the training and validation images and their labels"""
+    training_images: Count
+    image_size: str
+    """channels x height x width"""
+    model: str
+    """class of the model and number of its parameters"""
+    initial_weights: str | None
+    """digest of the pretrained weights; None for random ones"""
+    target: FiniteNumber
+    """validation metric at which training stops"""
+    options: dict[str, OptionValue]
+    """values of `SETUP_OPTIONS`"""
+    machine: HardwareFacts
+    """hardware and software of the workers"""
+
+    @classmethod
+    def from_json(cls, contents: object) -> Self:
+        """Decode a setup from its JSON values."""
+        return decode_json_value(contents, cls, code="plan-invalid", problem="the setup of a plan is damaged")
+
+    def differences(self, other: "TrainingSetup") -> list[str]:
+        """Name what another setup has in its place and a plan must not; target and device are compared elsewhere."""
+        values, others = self._compared_values(), other._compared_values()
+        return [
+            f"{name} {format_value(value)} (this run: {format_value(others.get(name))})"
+            for name, value in values.items()
+            if value != others.get(name)
+        ]
+
+    def _compared_values(self) -> dict[str, OptionValue]:
+        names = {
+            "workload": "workload",
+            "training_images": "number of training images",
+            "data": "data with digest",
+            "image_size": "image size",
+            "model": "model",
+            "initial_weights": "initial weights with digest",
+        }
+        facts = {label: getattr(self, name) for name, label in names.items()}
+        return facts | {f"--{name.replace('_', '-')}": value for name, value in self.options.items()}
+
+
+def compare_targets(planned: TrainingSetup, used: TrainingSetup) -> str | None:
+    """Return a sentence if a plan was measured for another target than a run has; None if for the same."""
+    if planned.target == used.target:
+        return None
+    return (
+        f"the plan was measured for a target of {planned.target:g} and this run has {used.target:g}: the predicted"
+        " examples and seconds do not hold"
+    )
+
+
+def compare_devices(planned: HardwareFacts, used: HardwareFacts) -> str | None:
+    """Return a sentence if a plan was measured on another kind of device than the one used; None if on the same."""
+    devices = [facts.gpu or facts.processor for facts in (planned, used)]
+    if None in devices or devices[0] == devices[1]:
+        return None
+    return (
+        f"the plan was measured on {devices[0]} and this run uses {devices[1]}: its examples to the target hold, its"
+        " seconds do not; run the same jobs.sweep with another --out here, or time its batches again"
+    )
+
+
+def format_value(value: OptionValue) -> str:
+    """Format the value of an option for a message."""
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,59 @@
+"""Describe what a training run is made of, so that a plan can tell whether it was measured with the same."""
+
+import hashlib
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from equipoise.config import TrainConfig
+from equipoise.hardware_facts import HardwareFacts
+from equipoise.planning.training_setup import SETUP_OPTIONS, TrainingSetup
+from equipoise.spacing import evenly_spaced_indices
+from equipoise.training.finetune import load_pretrained
+from equipoise.workloads import Split, Workload
+
+DIGEST_LENGTH = 12  # hexadecimal digits
+DIGEST_IMAGES = 64  # read from each split, evenly spaced: decoding all of a large folder takes minutes
+
+
+def describe_training_setup(config: TrainConfig, workload: Workload, machine: HardwareFacts) -> TrainingSetup:
+    """Describe the setup of a run with a config on a machine."""
+    model, pretrained = workload.model(), load_pretrained(config)
+    num_parameters = sum(parameter.numel() for parameter in model.parameters())
+    return TrainingSetup(
+        workload=config.workload,
+        data=digest_data(workload),
+        training_images=len(workload.train),
+        image_size=" x ".join(map(str, workload.train.pictures[0].shape)),
+        model=f"{type(model).__name__} of {num_parameters:,} parameters",
+        initial_weights=digest_tensors(pretrained.tensors) if pretrained else None,
+        target=workload.target if config.target is None else config.target,
+        options={name: getattr(config, name) for name in SETUP_OPTIONS},
+        machine=machine,
+    )
+
+
+def digest_data(workload: Workload) -> str:
+    """Return a digest of the classes, all labels and some images of the training and validation splits."""
+    digest = hashlib.sha256("\0".join(workload.classes).encode())
+    for split in (workload.train, workload.validation):
+        digest.update(split.labels.numpy().tobytes())
+        for picture in sample_pictures(split):
+            digest.update(np.ascontiguousarray(picture.numpy()).tobytes())
+    return digest.hexdigest()[:DIGEST_LENGTH]
+
+
+def sample_pictures(split: Split) -> list[Tensor]:
+    """Return evenly spaced images of a split, the first and the last among them."""
+    return [split.pictures[index] for index in evenly_spaced_indices(len(split), DIGEST_IMAGES).tolist()]
+
+
+def digest_tensors(tensors: Mapping[str, Tensor]) -> str:
+    """Return a digest of tensors and their names."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        digest.update(name.encode())
+        digest.update(tensors[name].detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:DIGEST_LENGTH]

@@ -1,0 +1,103 @@
+"""Plans that were measured with something else than the run they are given to."""
+
+from dataclasses import replace
+
+import pytest
+from PIL import Image
+
+from equipoise.config import TrainConfig
+from equipoise.hardware_facts import HardwareFacts
+from equipoise.planning.document import PLAN_FILE, PlanDocument
+from equipoise.storage.atomic import write_json
+from equipoise.workloads import load_workload
+from jobs.cli.describe_setup import describe_training_setup, digest_data, digest_tensors
+from jobs.cli.plan_setup import require_same_setup
+from tests.support.errors import raises_code
+from tests.support.sweep_folders import write_sweep_folder
+
+DIGITS = TrainConfig(workload="digits")
+MACHINE = HardwareFacts(processor="AMD EPYC", device="cpu")
+
+
+def write_plan_for(config, folder):
+    """Write a plan that was measured with a config."""
+    out = write_sweep_folder(folder / "sweep")
+    document = PlanDocument.read(out / PLAN_FILE)
+    setup = describe_training_setup(config, load_workload(config), MACHINE)
+    write_json(out / PLAN_FILE, replace(document, setup=setup).to_json())
+    return out
+
+
+def write_photos(folder, brightness=0):
+    """Write a folder of two classes with 40 small images each."""
+    for label in ("cat", "dog"):
+        (folder / label).mkdir(parents=True)
+        for index in range(40):
+            Image.new("RGB", (16, 16), (index, brightness, 80 * (label == "cat"))).save(folder / label / f"{index}.png")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def digits_plan(tmp_path_factory):
+    return write_plan_for(DIGITS, tmp_path_factory.mktemp("plan"))
+
+
+def test_plan_for_the_same_setup_is_accepted(digits_plan):
+    same = replace(DIGITS, workers=4, batch_size=7, lr=0.3, seed=5, grad_accumulation=2, model="lenet", target=0.96)
+    assert load_workload(DIGITS).target == 0.96
+    assert require_same_setup(digits_plan, same, load_workload(same)) == MACHINE
+
+
+@pytest.mark.parametrize(
+    ("changes", "mentioned"),
+    [
+        ({"workload": "vending"}, ["workload digits (this run: vending)", "model", "image size"]),
+        ({"model": "mobilenet_v3_small", "image_size": 32}, ["model LeNet", "MobileNetV3", "image size"]),
+        ({"image_size": 28}, ["image size 1 x 16 x 16 (this run: 1 x 28 x 28)"]),
+        ({"optimizer": "adamw"}, ["--optimizer sgd (this run: adamw)"]),
+        ({"schedule": "cosine"}, ["--schedule constant (this run: cosine)"]),
+        ({"precision": "bf16"}, ["--precision fp32 (this run: bf16)"]),
+        ({"augment": False}, ["--augment True (this run: False)"]),
+        ({"weight_decay": 1e-4}, ["--weight-decay 0 (this run: 0.0001)"]),
+        ({"threads": 2}, ["--threads 1 (this run: 2)"]),
+    ],
+)
+def test_plan_for_another_setup_is_refused_by_name(digits_plan, changes, mentioned):
+    config = replace(DIGITS, **changes)
+    with raises_code("plan-mismatch", digits_plan, *mentioned):
+        require_same_setup(digits_plan, config, load_workload(config))
+
+
+def test_note_tells_that_the_target_is_another(digits_plan, capsys):
+    for target, is_noted in ((None, False), (0.96, False), (0.9, True)):
+        config = replace(DIGITS, target=target)
+        assert require_same_setup(digits_plan, config, load_workload(config)) == MACHINE
+        assert ("target of 0.96" in capsys.readouterr().err) == is_noted
+
+
+def test_plan_for_other_data_is_refused(tmp_path):
+    photos = TrainConfig(workload="folder", data=str(write_photos(tmp_path / "photos")), image_size=16, model="lenet")
+    plan = write_plan_for(photos, tmp_path)
+    copies = replace(photos, data=str(write_photos(tmp_path / "copies")))
+    require_same_setup(plan, copies, load_workload(copies))
+    others = replace(photos, data=str(write_photos(tmp_path / "others", brightness=9)))
+    with raises_code("plan-mismatch", "data with digest"):
+        require_same_setup(plan, others, load_workload(others))
+
+
+def test_plan_of_tables_fits_every_run(digits_plan, tmp_path):
+    document = PlanDocument.read(digits_plan / PLAN_FILE)
+    write_json(tmp_path / PLAN_FILE, replace(document, setup=None).to_json())
+    config = replace(DIGITS, optimizer="adamw")
+    assert require_same_setup(tmp_path, config, load_workload(config)) is None
+
+
+def test_digests_depend_on_labels_and_names():
+    workload = load_workload(DIGITS)
+    labels = workload.validation.labels.roll(1)
+    assert digest_data(workload) != digest_data(
+        replace(workload, validation=replace(workload.validation, labels=labels))
+    )
+    weights = workload.model().state_dict()
+    assert digest_tensors(weights) == digest_tensors(dict(reversed(weights.items())))
+    assert digest_tensors(weights) != digest_tensors({f"{name}.": value for name, value in weights.items()})

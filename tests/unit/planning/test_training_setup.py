@@ -1,0 +1,67 @@
+"""What a plan was measured with, and how it differs from that of a run."""
+
+from dataclasses import asdict, replace
+
+import pytest
+
+from equipoise.hardware_facts import HardwareFacts
+from equipoise.planning.training_setup import TrainingSetup, compare_devices, compare_targets
+from tests.support.errors import raises_code
+from tests.support.sweep_folders import SETUP
+
+CPU = HardwareFacts(processor="AMD EPYC", device="cpu")
+GPU = HardwareFacts(processor="AMD EPYC", device="cuda", gpu="NVIDIA H200")
+
+
+@pytest.mark.parametrize(
+    ("changes", "difference"),
+    [
+        ({"workload": "folder"}, "workload made-up (this run: folder)"),
+        ({"data": "f" * 12}, "data with digest 0123456789ab (this run: ffffffffffff)"),
+        ({"training_images": 999}, "number of training images 1000 (this run: 999)"),
+        ({"image_size": "3 x 64 x 64"}, "image size 3 x 32 x 32 (this run: 3 x 64 x 64)"),
+        ({"model": "ResNet"}, "model LeNet of 61,706 parameters (this run: ResNet)"),
+        ({"initial_weights": "abc"}, "initial weights with digest None (this run: abc)"),
+        ({"options": {"optimizer": "adamw", "momentum": 0.9}}, "--optimizer sgd (this run: adamw)"),
+        ({"options": {"optimizer": "sgd"}}, "--momentum 0.9 (this run: None)"),
+    ],
+)
+def test_difference_is_named_with_both_values(changes, difference):
+    assert SETUP.differences(replace(SETUP, **changes)) == [difference]
+
+
+def test_all_differences_are_named():
+    assert len(SETUP.differences(replace(SETUP, workload="a", model="b"))) == 2
+    assert SETUP.differences(replace(SETUP, machine=GPU, target=0.95)) == []
+
+
+def test_other_target_gets_a_note():
+    assert compare_targets(SETUP, SETUP) is None
+    note = compare_targets(SETUP, replace(SETUP, target=0.95))
+    assert "target of 0.9 " in note and "has 0.95" in note
+
+
+def test_setup_is_written_and_read_again():
+    assert TrainingSetup.from_json(asdict(SETUP)) == SETUP
+    with raises_code("plan-invalid", "training_images"):
+        TrainingSetup.from_json(asdict(SETUP) | {"training_images": 0})
+
+
+@pytest.mark.parametrize(
+    ("planned", "used", "has_note"),
+    [
+        (CPU, CPU, False),
+        (CPU, replace(CPU, processor="Intel Xeon"), True),
+        (CPU, GPU, True),
+        (GPU, GPU, False),
+        (GPU, replace(GPU, gpu="NVIDIA H100"), True),
+        (GPU, replace(GPU, processor="Intel Xeon"), False),
+        (HardwareFacts(), CPU, False),
+        (CPU, replace(CPU, torch="2.99", cores=64), False),
+    ],
+)
+def test_other_kind_of_device_gets_a_note(planned, used, has_note):
+    note = compare_devices(planned, used)
+    assert bool(note) == has_note
+    if note:
+        assert (planned.gpu or planned.processor) in note and (used.gpu or used.processor) in note
