@@ -42,6 +42,7 @@ ERROR_CODES = {
     "run-unusable": "a run that is not finished, or failed",
     "table-invalid": "a table of measurements with a wrong column or cell",
     "measurements-missing": "too few measurements for what is asked",
+    "budget-too-small": "a sweep whose budget has no time for the measurements that a plan needs",
     "memory-exceeded": "no batch fits in memory",
     "plan-mismatch": "a plan measured with other data, another model or other options",
     "plan-missing": "a file without a plan, or with no recommendation",

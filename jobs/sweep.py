@@ -29,6 +29,7 @@ from equipoise.config import KeptWeights, TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.planning.search import UNBOUNDED_LR, GridSearch, LrBounds, Search
 from equipoise.planning.step_time_fit import fit_step_time
+from equipoise.planning.sweep_budget import SweepBudget
 from equipoise.runs.folder import claim_run_folder, require_same_config, require_writable
 from equipoise.storage.atomic import atomic_write
 from equipoise.workloads import load_workload
@@ -52,15 +53,15 @@ from jobs.ray_tune.confirmation import CONFIRMATION_SEED_OFFSET, run_confirmatio
 from jobs.ray_tune.fastest_workers import FastestWorkers
 from jobs.ray_tune.pace_drift import add_pace_noise, estimate_pace_drift
 from jobs.ray_tune.single_worker_trial import depends_on_batch_split
-from jobs.ray_tune.step_timing import TimingTables, max_repeat_error, time_batch_ladders
+from jobs.ray_tune.step_timing import time_batch_ladders
+from jobs.ray_tune.timing_records import TimingTables, max_repeat_error
+from jobs.ray_tune.trial_budget import find_affordable_batches, require_finished_trials, trial_step_seconds
 from jobs.ray_tune.trial_records import FINISHED_TRIAL_COLUMNS, load_finished_trials
 from jobs.ray_tune.tuner import PruneStopper, SearchAdapter, SweepTrials
 
 T = TypeVar("T")
 
 MAX_SEEDS = 1000
-MIN_TRIAL_BUDGET_SHARE = 0.4  # fraction of the budget left for trials, however long the timing of steps took
-
 
 LeftOut = Annotated[T, tyro.conf.Fixed, tyro.conf.Suppress]
 """type of an option of training that a sweep does not take"""
@@ -94,7 +95,8 @@ class SweepOptions:
     lr: str = "0.05"
     """learning rate at a batch size of 32 to start the search from, or MIN:MAX to stay in, such as 0.01:0.5"""
     budget_seconds: float = 120.0
-    """seconds for timing steps and for trials; then running trials are stopped, and the finished ones make the plan"""
+    """seconds for timing steps (40 % at most) and for trials; then running trials are stopped, and the finished ones
+    make the plan"""
     exhaustive: bool = False
     """try every global batch with five learning rates and all seeds, however long that takes"""
     seeds: int = 5
@@ -146,9 +148,10 @@ class SweepOptions:
             "option-format", f"lr must be a number above 0 such as 0.05, or MIN:MAX such as 0.01:0.5, got {self.lr!r}"
         )
 
-    def trial_deadline(self, start: float, now: float) -> float:
-        """Return the Unix time at which trials end: the sweep began at `start` and has timed its steps by `now`."""
-        return max(start + self.budget_seconds, now + MIN_TRIAL_BUDGET_SHARE * self.budget_seconds)
+    @property
+    def budget(self) -> SweepBudget:
+        """Budget of the sweep; an exhaustive one has no limit."""
+        return SweepBudget(seconds=math.inf if self.exhaustive else self.budget_seconds)
 
     def validate(self) -> None:
         """Refuse options that make no valid sweep."""
@@ -197,10 +200,14 @@ def run_sweep(options: SweepOptions) -> int:
     with claim_run_folder(out, base):
         wait_for_slots(max_workers, base.threads, gpu)  # once for all groups of workers, before the budget starts
         slots = max(max_workers, total_slots(base.threads, gpu))  # trials do not make the cluster grow further
-        start = time.time()
-        steps, exchanges, machine = time_steps_and_exchanges(base, batches_by_workers, out, gpu)
+        timings = time_steps_and_exchanges(base, batches_by_workers, out, gpu, options.budget)
+        steps, exchanges = timings.steps, timings.exchanges
         share = exchanges.bytes / steps.gradient_bytes.iloc[0]
-        fastest = FastestWorkers(fit_step_time(steps, exchanges.assign(share=share)))
+        step_time_fit = fit_step_time(steps, exchanges.assign(share=share))
+        trial_seconds = options.budget.trial_seconds(timings.elapsed_seconds)
+        fastest = FastestWorkers(step_time_fit)
+        step_seconds = trial_step_seconds(step_time_fit, sorted(fastest.seconds_by_batch))
+        fastest.keep_batches(find_affordable_batches(step_seconds, trial_seconds, len(workload.train)))
         trials = SweepTrials(
             base=base,
             folder=out / "trials",
@@ -209,12 +216,12 @@ def run_sweep(options: SweepOptions) -> int:
             gpu=gpu,
             real_workers=options.trials == "real",
             max_unsplit_batch=0 if depends_on_batch_split(workload.model()) else int(steps.batch.max()),
-            deadline=math.inf if options.exhaustive else options.trial_deadline(start, time.time()),
+            deadline=time.time() + trial_seconds,
         )
         run_search(options, trials, fastest, callbacks)
         pace_drift = estimate_pace_drift(load_finished_trials(trials.folder, base))
         write_csv(add_pace_noise(steps, pace_drift), out / "system.csv")
-        plan_document = write_plan(out, describe_training_setup(base, workload, machine))
+        plan_document = write_plan(out, describe_training_setup(base, workload, timings.machine))
         print(format_plan(plan_document))
         status = run_confirmation(base, out, plan_document)
         print(f"  pages      {', '.join(map(str, write_pages(load_experiment(out))))}")
@@ -222,17 +229,18 @@ def run_sweep(options: SweepOptions) -> int:
 
 
 def time_steps_and_exchanges(
-    base: TrainConfig, batches_by_workers: dict[int, list[int]], out: Path, gpu: bool
+    base: TrainConfig, batches_by_workers: dict[int, list[int]], out: Path, gpu: bool, budget: SweepBudget
 ) -> TimingTables:
     """Time steps and exchanges, and write them to system.csv and exchange.csv."""
-    rows, exchanges, machine = time_batch_ladders(base, batches_by_workers, out / "system", gpu)
+    timings = time_batch_ladders(base, batches_by_workers, out / "system", gpu, budget.timing_seconds)
+    rows = timings.steps
     if (repeat_error := max_repeat_error(rows)) is not None:
         print(f"two timings of the same setting differed by {repeat_error:.1%} at most", flush=True)
     steps = rows[~rows["repeat"]].drop(columns="repeat")
     write_csv(steps, out / "system.csv")
-    if len(exchanges):
-        write_csv(exchanges, out / "exchange.csv")
-    return TimingTables(steps, exchanges, machine)
+    if len(timings.exchanges):
+        write_csv(timings.exchanges, out / "exchange.csv")
+    return timings._replace(steps=steps)
 
 
 def run_search(
@@ -240,6 +248,7 @@ def run_search(
 ) -> None:
     """Run the trials that the search suggests, and write their results to statistical.csv."""
     sweep_trials.folder.mkdir(exist_ok=True)
+    trial_seconds = sweep_trials.deadline - time.time()
     batches = sorted(fastest_workers.seconds_by_batch)
     initial_lr, bounds = options.initial_lr_and_bounds()
     initial_lr *= math.sqrt(batches[0] / 32)
@@ -253,15 +262,10 @@ def run_search(
         adapter = SearchAdapter(search, sweep_trials, status)
         stopper = None if options.exhaustive else PruneStopper(adapter)
         sweep_trials.build_tuner(adapter, stopper, callbacks).fit()
+        adapter.complete_running_trials()
     trials = adapter.finished_trials.assign(seed=adapter.finished_trials.seed + sweep_trials.base.seed)
     trials = trials.sort_values(FINISHED_TRIAL_COLUMNS[:3])
-    if len(trials) < 2:
-        count = "no trial" if trials.empty else "one trial"
-        raise EquipoiseError(
-            "measurements-missing",
-            f"cannot fit a curve: {count} ended within {options.budget_seconds:g} s and two are needed",
-            "give a larger --budget-seconds, finished trials are not repeated",
-        )
+    require_finished_trials(trials, sweep_trials.folder, trial_seconds)
     print(f"{len(trials)} trials, {int(trials.reached.sum())} of them reached the target", flush=True)
     if sweep_trials.train_seconds:
         overhead = (sweep_trials.trial_seconds + sweep_trials.startup_seconds) / sweep_trials.train_seconds - 1

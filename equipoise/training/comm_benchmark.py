@@ -16,26 +16,27 @@ GRADIENT_DIVISORS = 64, 8, 1  # all-reduces of a 64th of the gradient, of an eig
 MIN_ALL_REDUCE_BYTES = 1 << 16  # a smaller all-reduce takes as long as its call
 MESSAGE_BYTES = 1024
 MESSAGE_ROUNDS, MIN_ALL_REDUCE_ROUNDS, MAX_ALL_REDUCE_ROUNDS = 300, 5, 50
-ALL_REDUCE_SECONDS = 1.0  # time for each size, unless the minimum of rounds takes longer
+ALL_REDUCE_SECONDS = 3.0  # time for all sizes, unless the minimum of rounds takes longer
 
 
-def time_all_reduces(max_bytes: int, device: torch.device) -> dict[int, float]:
+def time_all_reduces(max_bytes: int, device: torch.device, max_seconds: float = ALL_REDUCE_SECONDS) -> dict[int, float]:
     """Return the seconds of an all-reduce by its size in bytes, for sizes up to `max_bytes`.
 
     The time of a size is the median of rounds, each as long as its slowest worker.
     """
     sizes = {max(max_bytes // divisor // 4 * 4, MIN_ALL_REDUCE_BYTES) for divisor in GRADIENT_DIVISORS}
-    return {size: time_all_reduce(torch.zeros(size // 4, device=device)) for size in sorted(sizes)}
+    seconds = min(max_seconds, ALL_REDUCE_SECONDS) / len(sizes)
+    return {size: time_all_reduce(torch.zeros(size // 4, device=device), seconds) for size in sorted(sizes)}
 
 
-def time_all_reduce(tensor: Tensor) -> float:
-    """Return the median seconds of an all-reduce of `tensor` over all workers."""
+def time_all_reduce(tensor: Tensor, seconds: float) -> float:
+    """Return the median seconds of an all-reduce of `tensor` over all workers, repeated for about `seconds`."""
 
     def all_reduce_once() -> None:
         dist.all_reduce(tensor)
 
     time_rounds(all_reduce_once, 2, tensor.device)  # allocates buffers and opens connections
-    rounds = ALL_REDUCE_SECONDS / max(time_rounds(all_reduce_once, 2, tensor.device))
+    rounds = seconds / max(time_rounds(all_reduce_once, 2, tensor.device))
     rounds = int(min(max(rounds, MIN_ALL_REDUCE_ROUNDS), MAX_ALL_REDUCE_ROUNDS))
     return statistics.median(time_rounds(all_reduce_once, rounds, tensor.device))
 

@@ -1,6 +1,7 @@
 """The fastest number of workers for each global batch, by the fitted step times."""
 
 import math
+from collections.abc import Collection
 
 from equipoise.planning.step_time_fit import StepTimeFit
 from equipoise.planning.step_time_model import StepSettings
@@ -24,3 +25,8 @@ class FastestWorkers:
     def step_seconds(self, global_batch: int) -> float:
         """Return the seconds of a step at a global batch, on its fastest workers."""
         return self.seconds_by_batch[global_batch]
+
+    def keep_batches(self, batches: Collection[int]) -> None:
+        """Forget all other global batches."""
+        self.seconds_by_batch = {batch: self.seconds_by_batch[batch] for batch in batches}
+        self.workers_by_batch = {batch: self.workers_by_batch[batch] for batch in batches}

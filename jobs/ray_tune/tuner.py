@@ -38,6 +38,8 @@ from jobs.ray_tune.trial_records import (
     trial_file_stem,
 )
 
+STOP_SECONDS = "5"  # until the process of a stopped trial is killed: a step that takes minutes would hold it
+
 
 @dataclass(kw_only=True)
 class SweepTrials:
@@ -101,6 +103,7 @@ class SweepTrials:
         else:
             trainable = tune.with_resources(SingleWorkerTrial, worker_resources(self.base.threads, self.gpu))
             concurrent_trials = self.slots
+        os.environ.setdefault("TUNE_FORCE_TRIAL_CLEANUP_S", STOP_SECONDS)
         is_remote = isinstance(self.folder, RemotePath)
         return tune.Tuner(
             trainable,
@@ -183,6 +186,11 @@ class SearchAdapter(Searcher):
             self.add_records([record])
         self.sweep_status.show(self.finished_trials, len(self.running_trials), self.setting_results)
 
+    def complete_running_trials(self) -> None:
+        """Complete the records of the trials that were stopped together when the time was up."""
+        for trial_id in list(self.running_trials):
+            self.on_trial_complete(trial_id)
+
     def add_records(self, records: Iterable[Record]) -> None:
         """Add trials that ended; the first that measured a noise scale passes it to the search."""
         records = [record for record in records if record.config.global_batch in self.search.batches]
@@ -230,8 +238,8 @@ class PruneStopper(tune.Stopper):
         )
 
     def stop_all(self) -> bool:
-        """Return False: the search policy ends the sweep."""
-        return False
+        """Return whether the time is up, also for trials whose current step takes long."""
+        return time.time() > self.search_adapter.sweep_trials.deadline
 
 
 class PendingTrialScheduler(FIFOScheduler):

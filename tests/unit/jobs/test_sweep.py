@@ -18,7 +18,7 @@ from equipoise.storage.atomic import write_json
 from jobs.cli.sweep_status import SweepStatus
 from jobs.ray_tune.fastest_workers import FastestWorkers
 from jobs.ray_tune.pace_drift import add_pace_noise, estimate_pace_drift
-from jobs.ray_tune.step_timing import ExchangeTiming, GroupTimings, StepTiming, load_timings, max_repeat_error
+from jobs.ray_tune.timing_records import ExchangeTiming, GroupTimings, StepTiming, load_timings, max_repeat_error
 from jobs.ray_tune.trial_records import load_finished_trials
 from jobs.ray_tune.tuner import DropMetricHistory, PendingTrialScheduler, SearchAdapter, SweepTrials
 from jobs.sweep import SharedTrainConfig, SweepOptions
@@ -118,10 +118,9 @@ def test_invalid_options_are_refused(invalid):
         build_options(**invalid).validate()
 
 
-def test_trials_end_with_the_budget_but_get_a_minimum_share():
-    options = build_options(budget_seconds=100.0)
-    assert options.trial_deadline(start=1000.0, now=1010.0) == 1100.0
-    assert options.trial_deadline(start=1000.0, now=1070.0) == 1110.0
+def test_exhaustive_sweep_has_no_time_limit():
+    assert build_options(budget_seconds=100.0).budget.seconds == 100.0
+    assert build_options(budget_seconds=100.0, exhaustive=True).budget.seconds == float("inf")
 
 
 def test_fastest_workers_are_found_for_each_global_batch():
@@ -137,6 +136,8 @@ def test_fastest_workers_are_found_for_each_global_batch():
     fastest = FastestWorkers(step_time_fit)
     assert fastest.workers_by_batch == {8: 1, 16: 2, 32: 2, 64: 2}
     assert fastest.step_seconds(8) == pytest.approx(0.010, rel=0.1)
+    fastest.keep_batches([16, 64])
+    assert fastest.workers_by_batch == {16: 2, 64: 2}
 
 
 def test_timing_error_is_that_of_the_setting_timed_twice():
@@ -157,7 +158,7 @@ def test_damaged_timing_file_is_refused_with_the_remedy(tmp_path):
     path.write_text(json.dumps(document))
     timings = load_timings(path)
     assert timings == GroupTimings(rows=[StepTiming(**row)], too_large=[16], exchanges=[ExchangeTiming(**exchange)])
-    assert timings.includes([8, 16]) and not timings.includes([8, 32])
+    assert timings.missing_batches([8, 16]) == [] and timings.missing_batches([8, 32]) == [32]
     invalid_documents = [document | {"rows": [row | {"seconds": -1}]}, document | {"exchanges": [{"bytes": 1}]}]
     for text in ("{", "{}", "[]", "null", *map(json.dumps, invalid_documents)):
         path.write_text(text)

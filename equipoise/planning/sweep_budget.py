@@ -1,0 +1,61 @@
+"""How a sweep divides its budget, and which budget would do where it is too small.
+
+What a trial still needs is guessed from its progress, or from a number of epochs where it made none: learning slows
+down as it comes close to the target, so the guess grows with the square of what is missing.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from equipoise.runs.record import Record
+
+MAX_TIMING_SHARE = 0.4  # of the budget that timing steps may take
+MIN_TRIAL_STEPS = 20  # fewer steps reach no target
+MIN_TRIALS = 2  # that must end before there is a plan
+ASSUMED_EPOCHS = 10  # of a trial, as long as none has made progress
+MAX_REMAINING_FACTOR = 20.0  # most times the examples seen that a trial is thought to need
+SAFETY_FACTOR = 1.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepBudget:
+    """Seconds for timing steps and for trials together, without the start of processes."""
+
+    seconds: float
+
+    @property
+    def timing_seconds(self) -> float:
+        """Most seconds for timing steps."""
+        return MAX_TIMING_SHARE * self.seconds
+
+    def trial_seconds(self, timing_seconds: float) -> float:
+        """Return the seconds left for trials after so many for timing."""
+        return self.seconds - min(timing_seconds, self.timing_seconds)
+
+
+def suggest_budget(*, timing_seconds: float = 0.0, trial_seconds: float = 0.0) -> int:
+    """Return a budget, in round seconds, that leaves this much for timing steps and for each of the first trials."""
+    seconds = SAFETY_FACTOR * max(timing_seconds / MAX_TIMING_SHARE, trial_seconds / (1 - MAX_TIMING_SHARE))
+    unit = int(10 ** max(1, math.floor(math.log10(max(seconds, 1.0))) - 1))
+    return max(unit, math.ceil(seconds / unit) * unit)
+
+
+def estimate_trial_seconds(cut_off_trials: Sequence[Record]) -> float | None:
+    """Estimate how long the trials that come first take to the target; None if no trial has seen any examples.
+
+    They are those with the least time to go, of trials that were stopped because the time of the sweep was up.
+    """
+    estimates = sorted(
+        estimate_examples_to_target(trial) / trial.examples_per_second for trial in cut_off_trials if trial.laps
+    )
+    return estimates[min(MIN_TRIALS, len(estimates)) - 1] if estimates else None
+
+
+def estimate_examples_to_target(trial: Record) -> float:
+    """Estimate the examples to the target from the progress that an unfinished trial has made."""
+    metrics = [lap.metric for lap in trial.laps if lap.metric is not None]
+    seen = trial.laps[-1].seen
+    start = min(0.0, *metrics, trial.target) if metrics else 0.0
+    progress = (max(metrics) - start) / (trial.target - start) if metrics and trial.target > start else 0.0
+    return seen * min(MAX_REMAINING_FACTOR, 1 / max(progress, 1e-9) ** 2)

@@ -1,0 +1,144 @@
+"""Time the training steps of one worker at several batch sizes, under the same conditions as in training."""
+
+import statistics
+import time
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+import torch
+
+from equipoise.config import TrainConfig
+from equipoise.runs.record import Lap
+from equipoise.training.comm_benchmark import MESSAGE_BYTES, time_all_reduces, time_send_recv
+from equipoise.training.gradient_sync import uses_all_to_all
+from equipoise.training.loop import Training
+from equipoise.workloads import load_workload
+from jobs.ray_tune.timing_records import ExchangeTiming, StepTiming
+from jobs.ray_tune.timing_schedule import MIN_STRETCH_SECONDS, StepProbe
+
+EVALUATED_EXAMPLES = 256  # evaluated between laps as in training, which leaves the caches in the same state
+MAX_EVALUATION_SECONDS = 0.05  # fewer examples are evaluated where they take longer: the caches are full anyway
+SHORT_STEP_SECONDS, SHORT_STEPS = 0.02, 5  # shorter steps are probed several at a time: their batches are loaded so
+MAX_STRETCH_LAPS = 10_000  # more than fit in a stretch
+MICROSECONDS = 1e6  # integers are agreed upon by all workers
+
+
+class StepBench:
+    """Timer of the steps of one worker at any batch size; all workers of a group call the same methods."""
+
+    def __init__(self, trial: TrainConfig, device: torch.device) -> None:
+        self.started_at = time.monotonic()
+        # with a learning rate of 0 the loss stays finite
+        self.trial = replace(trial, lr=0.0, target=float(np.finfo(np.float64).max))
+        self.device = device
+        self.workload = load_workload(trial)
+        self._limit_evaluation(1)
+        self.idle_training = self._build_training(1, 1)
+        self.probes: dict[int, StepProbe] = {}
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Size in bytes of the gradient of all trainable parameters."""
+        return sum(parameter.nbytes for parameter in self.idle_training.trainable_parameters)
+
+    def elapsed_seconds(self) -> float:
+        """Return the seconds since the start of the slowest worker."""
+        return self._max_seconds(time.monotonic() - self.started_at)
+
+    def max_over_workers(self, value: int) -> int:
+        """Return the largest `value` of any worker."""
+        return self.idle_training.all_reduce_max(value)
+
+    def probe(self, batch: int) -> StepProbe | None:
+        """Take a few steps at a batch size and return how long they took; None if it does not fit in memory."""
+        start = time.monotonic()
+        training = self._build_training(batch, 1)
+        setup_seconds = self._max_seconds(time.monotonic() - start)
+        if not training.fits_in_memory():
+            return None
+        if not self.probes:  # the first pass of a process takes longer than others
+            start = time.monotonic()
+            training.fits_in_memory()
+            self._limit_evaluation(int(MAX_EVALUATION_SECONDS * batch / self._max_seconds(time.monotonic() - start)))
+        step_seconds, evaluation_seconds = self._time_second_lap(batch, 1)
+        if step_seconds < SHORT_STEP_SECONDS:
+            step_seconds, evaluation_seconds = self._time_second_lap(batch, SHORT_STEPS)
+        self.probes[batch] = StepProbe(
+            step_seconds=step_seconds, evaluation_seconds=evaluation_seconds, setup_seconds=setup_seconds
+        )
+        return self.probes[batch]
+
+    def time_stretch(self, batch: int) -> list[Lap]:
+        """Train a stretch of laps at a batch size, after a lap in which allocators and kernels warm up."""
+        training = self._build_training(batch, self._lap_steps(batch))
+        laps: list[Lap] = []
+        for lap in islice(training.laps(), 1, None):
+            laps.append(lap)
+            if not training.all_reduce_max(int(sum(lap.seconds for lap in laps) < MIN_STRETCH_SECONDS)):
+                break
+        return laps
+
+    def time_exchanges(self, nodes: int, seconds: float) -> list[ExchangeTiming]:
+        """Time exchanges alone, for about `seconds`.
+
+        Return none for one worker or gradients so small that one all-to-all sums them.
+        """
+        workers = self.trial.workers
+        if workers == 1 or uses_all_to_all(self.gradient_bytes, workers, self.device):
+            return []
+        message = ExchangeTiming(
+            nodes=nodes, workers=workers, kind="message", bytes=MESSAGE_BYTES, seconds=time_send_recv(self.device)
+        )
+        sums = time_all_reduces(self.gradient_bytes, self.device, seconds)
+        return [message, *(replace(message, kind="sum", bytes=size, seconds=took) for size, took in sums.items())]
+
+    def _time_second_lap(self, batch: int, lap_steps: int) -> tuple[float, float]:
+        """Train two laps; return the seconds of a step of the second one, and those of its evaluation."""
+        laps = self._build_training(batch, lap_steps).laps()
+        next(laps)
+        start = time.monotonic()
+        lap = next(laps)
+        evaluation_seconds = time.monotonic() - start - lap.seconds
+        return self._max_seconds(lap.seconds / lap.steps), self._max_seconds(evaluation_seconds)
+
+    def _lap_steps(self, batch: int) -> int:
+        """Return the number of steps of a lap: as in training, where an evaluation ends it."""
+        eval_steps = -(-self.workload.eval_interval(self.trial) // (batch * self.trial.workers))
+        return min(self.probes[batch].lap_steps, eval_steps)
+
+    def _limit_evaluation(self, examples: int) -> None:
+        """Evaluate this many examples between laps, within bounds."""
+        examples = max(self.trial.workers, min(EVALUATED_EXAMPLES, examples))
+        validation = self.workload.validation
+        self.evaluated_workload = replace(
+            self.workload, validation=replace(validation, labels=validation.labels[:examples])
+        )
+
+    def _max_seconds(self, seconds: float) -> float:
+        """Return the longest time of any worker, at least a microsecond."""
+        return max(1, self.max_over_workers(round(seconds * MICROSECONDS))) / MICROSECONDS
+
+    def _build_training(self, batch: int, lap_steps: int) -> Training:
+        lap_examples = lap_steps * batch * self.trial.workers
+        max_examples = MAX_STRETCH_LAPS * lap_examples
+        trial = replace(self.trial, batch_size=batch, eval_every=lap_examples, max_examples=max_examples)
+        return Training(trial, self.evaluated_workload, self.device)
+
+
+def summarize_stretches(bench: StepBench, nodes: int, batch: int, stretches: list[list[Lap]]) -> StepTiming:
+    """Summarize the stretches of one batch size by their medians."""
+
+    def seconds_per_step(name: str) -> list[float]:
+        return [sum(getattr(lap, name) for lap in laps) / sum(lap.steps for lap in laps) for laps in stretches]
+
+    return StepTiming(
+        nodes=nodes,
+        workers=bench.trial.workers,
+        batch=batch,
+        seconds=statistics.median(seconds_per_step("seconds")),
+        data_seconds=statistics.median(seconds_per_step("data_seconds")),
+        exchange_seconds=statistics.median(seconds_per_step("exchange_seconds")),
+        pace_sd=float(np.std(np.log(seconds_per_step("seconds")), ddof=1)),
+        gradient_bytes=bench.gradient_bytes,
+    )

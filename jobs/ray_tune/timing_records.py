@@ -1,0 +1,126 @@
+"""Timings of steps and exchanges, and the files in which a sweep keeps them."""
+
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
+
+import pandas as pd
+from msgspec import Meta
+
+from equipoise.errors import EquipoiseError
+from equipoise.hardware_facts import HardwareFacts
+from equipoise.number_bounds import MAX_COUNT, Count, NonNegativeNumber, PositiveNumber
+from equipoise.storage.atomic import read_json
+from equipoise.storage.json_decoding import decode_json_value
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepTiming:
+    """Row of system.csv: the measured step time of one setting."""
+
+    nodes: Count
+    workers: Count
+    batch: Count
+    seconds: PositiveNumber
+    """seconds per step: the mean over a stretch of laps, then the median of stretches"""
+    data_seconds: NonNegativeNumber
+    exchange_seconds: NonNegativeNumber
+    pace_sd: NonNegativeNumber
+    """standard deviation of log seconds between stretches"""
+    gradient_bytes: Annotated[int, Meta(ge=0, le=MAX_COUNT)]
+    """bytes of gradients that workers exchange in a step"""
+    repeat: bool = False
+    """whether it is a second timing of the same setting, which shows the error of the clock"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExchangeTiming:
+    """Row of exchange.csv: seconds of an all-reduce of so many bytes, or of a message, with nothing else running."""
+
+    nodes: Count
+    workers: Count
+    kind: Literal["sum", "message"]
+    bytes: Count
+    seconds: PositiveNumber
+
+
+@dataclass(frozen=True, kw_only=True)
+class UntimedBatch:
+    """Batch size that the budget left no time for."""
+
+    batch: Count
+    step_seconds: PositiveNumber
+    """estimated seconds of a step"""
+    timing_seconds: PositiveNumber
+    """estimated seconds that timing it takes"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupTimings:
+    """Timings of one group of workers, as the file workers-N.json keeps them."""
+
+    rows: list[StepTiming]
+    too_large: list[Count]
+    """batch sizes per worker that do not fit in memory"""
+    exchanges: list[ExchangeTiming]
+    untimed: list[UntimedBatch] = field(default_factory=list)
+    machine: HardwareFacts = HardwareFacts()  # noqa: RUF009 - immutable
+    """hardware and software of the workers"""
+    elapsed_seconds: NonNegativeNumber = 0.0
+    """seconds that the last command spent on these timings, without the start of the workers"""
+
+    def missing_batches(self, batches: list[int]) -> list[int]:
+        """Return those of these batch sizes that were neither timed nor found too large."""
+        known = {row.batch for row in self.rows} | set(self.too_large)
+        return [batch for batch in batches if batch not in known]
+
+    def merge(self, later: "GroupTimings") -> "GroupTimings":
+        """Return these timings with those that a later command added."""
+        return GroupTimings(
+            rows=[*self.rows, *later.rows],
+            too_large=sorted({*self.too_large, *later.too_large}),
+            untimed=later.untimed,
+            exchanges=self.exchanges or later.exchanges,
+            machine=later.machine,
+            elapsed_seconds=later.elapsed_seconds,
+        )
+
+
+class TimingTables(NamedTuple):
+    """Timings as tables with the columns of `StepTiming` and of `ExchangeTiming`."""
+
+    steps: pd.DataFrame
+    exchanges: pd.DataFrame
+    machine: HardwareFacts
+    elapsed_seconds: float
+    """seconds spent on timing by this command, without the start of the workers"""
+
+
+def build_timing_tables(groups: dict[int, GroupTimings], batches_by_workers: dict[int, list[int]]) -> TimingTables:
+    """Build the tables of all groups of workers, by their number, with the rows of the batch sizes asked for."""
+    steps = [row for workers, group in groups.items() for row in group.rows if row.batch in batches_by_workers[workers]]
+    exchanges = [exchange for group in groups.values() for exchange in group.exchanges]
+    return TimingTables(
+        pd.DataFrame(steps, columns=[field.name for field in fields(StepTiming)]),
+        pd.DataFrame(exchanges, columns=[field.name for field in fields(ExchangeTiming)]),
+        [*groups.values()][-1].machine,
+        sum(group.elapsed_seconds for group in groups.values()),
+    )
+
+
+def load_timings(path: Path) -> GroupTimings:
+    """Read the timings that an earlier command left in a file; none if there is no file."""
+    if not path.exists():
+        return GroupTimings(rows=[], too_large=[], exchanges=[])
+    try:
+        return decode_json_value(read_json(path), GroupTimings, code="file-damaged", problem="invalid timings")
+    except EquipoiseError as error:
+        raise EquipoiseError(
+            "file-damaged", f"{path} is damaged: remove it, and the same command times its batches again"
+        ) from error
+
+
+def max_repeat_error(rows: pd.DataFrame) -> float | None:
+    """Return the largest relative difference of two timings of a setting; None if none was timed twice."""
+    again = rows[rows["repeat"]].merge(rows[~rows["repeat"]], on=["nodes", "workers", "batch"])
+    return float((again.seconds_x / again.seconds_y - 1).abs().max()) if len(again) else None

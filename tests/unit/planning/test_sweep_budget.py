@@ -1,0 +1,62 @@
+import math
+from dataclasses import replace
+
+import pytest
+
+from equipoise.config import TrainConfig
+from equipoise.hardware_facts import HardwareFacts
+from equipoise.planning.sweep_budget import (
+    SweepBudget,
+    estimate_examples_to_target,
+    estimate_trial_seconds,
+    suggest_budget,
+)
+from equipoise.runs.record import Lap, Record
+
+
+def build_trial(*metrics, target=0.9, lap_seconds=2.0):
+    """Build the record of an unfinished trial with an evaluation after every 100 examples."""
+    laps = [
+        Lap(step=i, steps=1, seen=100 * i, examples=100, workers=1, lr=0.1, loss=1.0, seconds=lap_seconds,
+            data_seconds=0.0, compute_seconds=lap_seconds, exchange_seconds=0.0, metric=metric)
+        for i, metric in enumerate(metrics, 1)
+    ]  # fmt: skip
+    return Record(config=TrainConfig(workload="digits"), machine=HardwareFacts(), laps=laps, status="cut_off",
+                  target=target, examples_to_target=None, test=None)  # fmt: skip
+
+
+def test_timing_takes_at_most_two_fifths_of_the_budget_and_trials_the_rest():
+    budget = SweepBudget(seconds=100.0)
+    assert budget.timing_seconds == 40.0
+    assert budget.trial_seconds(10.0) == 90.0
+    assert budget.trial_seconds(45.0) == 60.0
+    assert SweepBudget(seconds=math.inf).trial_seconds(1000.0) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("timing", "trials", "budget"),
+    [(16.0, 0.0, 60), (0.0, 60.0, 150), (16.0, 60.0, 150), (0.0, 1.0, 10), (600.0, 0.0, 2300)],
+)
+def test_suggested_budget_has_time_for_both_parts_with_a_margin(timing, trials, budget):
+    assert suggest_budget(timing_seconds=timing, trial_seconds=trials) == budget
+
+
+def test_examples_to_the_target_are_guessed_from_the_progress():
+    assert estimate_examples_to_target(build_trial(0.3, 0.45)) == pytest.approx(800)
+    assert estimate_examples_to_target(build_trial(0.3, 0.9 / math.sqrt(2), None)) == pytest.approx(600)
+    assert estimate_examples_to_target(build_trial(0.0)) == 2000
+    assert estimate_examples_to_target(build_trial(None, None)) == 4000
+
+
+def test_metrics_below_zero_count_from_the_lowest():
+    assert estimate_examples_to_target(build_trial(-4.0, -2.0, target=-1.0)) == pytest.approx(200 * (3 / 2) ** 2)
+
+
+def test_trials_that_come_first_set_the_time():
+    fast, slow = build_trial(0.6, 0.8), build_trial(0.1, 0.2)
+    middle = build_trial(0.3, 0.5)
+    assert estimate_trial_seconds([]) is None
+    assert estimate_trial_seconds([replace(slow, laps=[])]) is None
+    expected = estimate_examples_to_target(middle) / 50
+    assert estimate_trial_seconds([slow, fast, middle]) == pytest.approx(expected)
+    assert estimate_trial_seconds([fast]) == pytest.approx(estimate_examples_to_target(fast) / 50)
