@@ -13,7 +13,6 @@ from dashboards.theme import BLUE, GREEN, ORANGE, apply_theme, format_percent, f
 from equipoise.bundle.manifest import MANIFEST_FILE, Manifest
 from equipoise.drift.diagnosis.verdict import StreamVerdict
 from equipoise.errors import EquipoiseError
-from equipoise.planning.confirmation import CONFIRMATION_FILE, ConfirmationResult
 from equipoise.planning.document import PLAN_FILE, PlanDocument, PlanEntry
 from equipoise.storage.atomic import read_json
 
@@ -32,7 +31,6 @@ class DemoRecords:
 
     story: DemoStory
     plan: PlanDocument
-    confirm: ConfirmationResult
     bundle: Manifest
     verdict: StreamVerdict
 
@@ -51,7 +49,6 @@ def read_demo_records(folder: Path) -> DemoRecords:
     return DemoRecords(
         story=DemoStory.read(folder),
         plan=PlanDocument.read(folder / "sweep" / PLAN_FILE),
-        confirm=ConfirmationResult.read(folder / "sweep" / CONFIRMATION_FILE),
         bundle=Manifest.read(folder / "bundles" / "vending" / MANIFEST_FILE),
         verdict=StreamVerdict.from_json(read_json(folder / "drift" / "verdict.json")),
     )
@@ -69,15 +66,18 @@ def describe_plan(plan: PlanEntry | None) -> str:
     )
 
 
-def describe_confirmation(confirmation: ConfirmationResult) -> str:
-    """Return the result of the confirmation run in words, against the predicted interval."""
+def describe_confirmation(document: PlanDocument) -> str:
+    """Return the result of the last confirmation run in words, against the predicted interval."""
+    if not document.confirmations:
+        return "no confirmation run"
+    confirmation = document.confirmations[-1]
     if confirmation.seconds is None:
         return "the confirmation run did not reach the target"
     took = f"confirmation run: {format_seconds(confirmation.seconds)}"
     if confirmation.inside:
         return f"{took}, inside the predicted interval"
     outside = f"{took}, outside the predicted interval"
-    if confirmation.examples is None or confirmation.step is None:
+    if confirmation.step is None:
         return outside
     return (
         f"{outside}, with {confirmation.examples.ratio:.2f} times the predicted examples and"
@@ -122,7 +122,7 @@ def summarize_demo(records: DemoRecords) -> dict[str, str]:
     """Return the summary of a demo, one line per chapter."""
     sent = records.story.sent
     return {
-        "plan": f"{describe_plan(records.plan.plan)}; {describe_confirmation(records.confirm)}",
+        "plan": f"{describe_plan(records.plan.plan)}; {describe_confirmation(records.plan)}",
         "model": describe_fine_tuning(records.bundle),
         "service": describe_answers(sent["clean"]),
         "drift": f"{describe_answers(sent['drift'])}; {describe_verdict(records.verdict)}",

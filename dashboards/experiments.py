@@ -15,7 +15,6 @@ import pandas as pd
 from equipoise.bundle.manifest import Manifest
 from equipoise.drift.diagnosis.verdict import Verdict, parse_verdict
 from equipoise.errors import EquipoiseError
-from equipoise.planning.confirmation import CONFIRMATION_FILE, ConfirmationResult
 from equipoise.planning.document import PLAN_FILE, PlanDocument
 from equipoise.planning.measurements import STATISTICAL_COLUMNS, read_examples_to_target, read_step_times
 from equipoise.runs.folder import read_record
@@ -63,7 +62,6 @@ class Sweep:
     step_times: pd.DataFrame | None
     examples_to_target: pd.DataFrame | None
     trial: JsonObject = field(default_factory=dict)
-    confirmation: ConfirmationResult | None = None
     num_trials: int = 0
     unfinished_trials: Sequence[Record] = ()
     """trials of a sweep that has not written statistical.csv yet"""
@@ -164,7 +162,7 @@ def read_run_record(file: Path) -> Record:
 def read_sweep(file: Path) -> Sweep:
     """Read a plan with the tables beside it, as far as they exist."""
     folder = file.parent
-    plan, confirmation = folder / PLAN_FILE, folder / CONFIRMATION_FILE
+    plan = folder / PLAN_FILE
     trial, is_finished = folder / "trial.json", (folder / "statistical.csv").is_file()
     unfinished_trials = [] if is_finished else read_trials(folder / "trials")
     table = read_examples_to_target(folder / "statistical.csv") if is_finished else trials_to_table(unfinished_trials)
@@ -173,7 +171,6 @@ def read_sweep(file: Path) -> Sweep:
         step_times=read_step_times(folder / "system.csv") if (folder / "system.csv").is_file() else None,
         examples_to_target=table,
         trial=require_keys(read_json(trial), trial) if trial.exists() else {},
-        confirmation=ConfirmationResult.read(confirmation) if confirmation.exists() else None,
         num_trials=len(table) if is_finished and table is not None else len(list((folder / "trials").glob("*.json"))),
         unfinished_trials=unfinished_trials,
     )

@@ -9,12 +9,12 @@ from dashboards.panels.drift import CaptionedImages, build_drift_sections
 from dashboards.panels.scaling import build_scaling_panels, describe_bottleneck
 from dashboards.panels.tradeoff import build_tradeoff_panels
 from dashboards.panels.training_run import build_run_panels, describe_result, run_facts
+from dashboards.plan_confirmation import confirmation_tables, describe_plan_status
 from dashboards.plan_tables import format_cluster_shape
 from dashboards.theme import format_interval, format_seconds
 from equipoise.drift.diagnosis.verdict import ChartHistory, DatasetVerdict, Verdict
 from equipoise.drift.monitor.entries import DriftEvent
 from equipoise.formatting import format_number, pluralize
-from equipoise.planning.confirmation import ConfirmationResult
 from equipoise.planning.document import PlanDocument
 from equipoise.runs.record import Record
 
@@ -51,7 +51,9 @@ def tradeoff_page(sweep: Sweep, name: str) -> Page:
     panels = build_tradeoff_panels(plan, sweep.step_times, sweep.examples_to_target)
     sections = [
         Section(
-            title="The plan", paragraphs=plan_paragraphs(plan), parts=[*warning_notes(plan), *plan_fact_lists(sweep)]
+            title="The plan",
+            paragraphs=plan_paragraphs(plan),
+            parts=[*confirmation_tables(plan), *warning_notes(plan), *plan_fact_lists(plan)],
         )
     ]
     titles = {
@@ -126,6 +128,7 @@ def plan_paragraphs(document: PlanDocument) -> list[str]:
     rate = "" if plan.lr is None else f" at a learning rate of {plan.lr:.3g}"
     shape, seconds = format_cluster_shape(plan.nodes, plan.workers), plan.seconds
     paragraphs = [
+        describe_plan_status(document),
         f"Train on {shape} with {plan.batch} examples each{rate}"
         f": predicted {format_seconds(seconds.value)} to the target"
         f" (80 % interval: {format_seconds(seconds.low)} to {format_seconds(seconds.high)}),"
@@ -144,15 +147,13 @@ def warning_notes(document: PlanDocument) -> list[SectionPart]:
     return [Note(name=f"note-{index}", text=text) for index, text in enumerate(document.warnings)]
 
 
-def plan_fact_lists(sweep: Sweep) -> list[SectionPart]:
-    """Return the fitted critical batch and minimum examples, and the result of the confirmation run."""
-    fit = sweep.plan.statistical
+def plan_fact_lists(document: PlanDocument) -> list[SectionPart]:
+    """Return the fitted critical batch and minimum examples."""
+    fit = document.statistical
     facts = {
         "critical batch": format_interval(fit.critical_batch if fit else None, "examples"),
         "minimum examples to the target": format_interval(fit.min_examples if fit else None),
     }
-    if sweep.confirmation:
-        facts |= confirmation_facts(sweep.confirmation)
     return [FactList(name="fit", facts=facts)]
 
 
@@ -170,16 +171,6 @@ def fit_fact_lists(document: PlanDocument) -> list[SectionPart]:
         for index, measurement in enumerate(system.missing)
     ]
     return [FactList(name="parameters", facts={**facts, "mean error": f"{system.error:.1%}"}), *missing]
-
-
-def confirmation_facts(confirmation: ConfirmationResult) -> dict[str, str]:
-    """Return the result of the confirmation run, against the predicted interval."""
-    predicted = confirmation.predicted
-    interval = f"predicted {format_seconds(predicted.low)} to {format_seconds(predicted.high)}"
-    if confirmation.seconds is None:
-        return {"confirmation run": f"did not reach the target ({interval})"}
-    side = "inside" if confirmation.inside else "outside"
-    return {"confirmation run": f"{format_seconds(confirmation.seconds)}, {side} the {interval}"}
 
 
 def build_page(experiment: Experiment, page_name: str) -> Page:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import plotly.graph_objects as go
 
 from equipoise.formatting import format_number
-from equipoise.planning.document import IntervalEstimate
+from equipoise.planning.interval import IntervalEstimate
 
 BLUE, ORANGE, GREEN, PURPLE, AMBER, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
 NEUTRAL_COLOR = "#8a8a8a"

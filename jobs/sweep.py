@@ -35,7 +35,6 @@ from equipoise.storage.atomic import atomic_write
 from equipoise.workloads import load_workload
 from jobs.cli.describe_setup import describe_training_setup
 from jobs.cli.paths import PathOrUrl, validate_locations
-from jobs.cli.plan_report import format_plan
 from jobs.cli.sweep_status import SweepStatus
 from jobs.cluster.resources import (
     connect_to_cluster,
@@ -49,7 +48,7 @@ from jobs.cluster.wait import wait_for_slots
 from jobs.ray_train.run import describe_initialization, require_usable_locations, resolve_trial_paths
 from jobs.ray_train.stopping import RESUME_HINT
 from jobs.ray_train.trackers import TrackerName, build_tracker_callbacks
-from jobs.ray_tune.confirmation import CONFIRMATION_SEED_OFFSET, run_confirmation, write_plan
+from jobs.ray_tune.confirmation import CONFIRMATION_SEED_OFFSET, RunStopped, confirm_plan
 from jobs.ray_tune.fastest_workers import FastestWorkers
 from jobs.ray_tune.pace_drift import add_pace_noise, estimate_pace_drift
 from jobs.ray_tune.single_worker_trial import depends_on_batch_split
@@ -221,11 +220,14 @@ def run_sweep(options: SweepOptions) -> int:
         run_search(options, trials, fastest, callbacks)
         pace_drift = estimate_pace_drift(load_finished_trials(trials.folder, base))
         write_csv(add_pace_noise(steps, pace_drift), out / "system.csv")
-        plan_document = write_plan(out, describe_training_setup(base, workload, timings.machine))
-        print(format_plan(plan_document))
-        status = run_confirmation(base, out, plan_document)
+        try:
+            document = confirm_plan(
+                base, out, describe_training_setup(base, workload, timings.machine), trials.deadline
+            )
+        except RunStopped:
+            return 143
         print(f"  pages      {', '.join(map(str, write_pages(load_experiment(out))))}")
-        return status
+        return 0 if document.status == "confirmed" else 1
 
 
 def time_steps_and_exchanges(

@@ -1,5 +1,7 @@
 """Fixtures for the tests of several folders."""
 
+import signal
+
 import pytest
 
 from tests.support.bundles import publish_run, train_short_run
@@ -7,6 +9,9 @@ from tests.support.chromium import browser, engine
 from tests.support.ray_cluster import cluster
 
 __all__ = ["browser", "cluster", "engine"]
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in the background of a script; processes would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

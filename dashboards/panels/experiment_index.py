@@ -112,7 +112,8 @@ def outcome_cells(content: Any) -> list[Any]:
         workload, plan = content.trial.get("workload", ""), content.plan.plan
         if not plan:
             return [workload, None, None, None, "no plan", None, None]
-        return [workload, plan.workers, plan.batch, plan.lr, "plan", plan.seconds.value, plan.examples]
+        outcome = f"plan, {content.plan.status}"
+        return [workload, plan.workers, plan.batch, plan.lr, outcome, plan.seconds.value, plan.examples]
     if isinstance(content, Verdict):
         verdict = content.state + (f": {content.cause}" if content.cause else "")
         return ["", None, None, None, verdict, None, content.images]
@@ -148,6 +149,7 @@ def sweep_facts(sweep: Sweep) -> dict[str, str]:
     if not plan:
         return facts | {"plan": "none"}
     return facts | {
+        "plan": sweep.plan.status,
         "workers x batch": f"{plan.workers} x {plan.batch}",
         "learning rate": format_number(plan.lr),
         "time to the target": format_interval(plan.seconds, "s"),

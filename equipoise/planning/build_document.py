@@ -9,7 +9,6 @@ import pandas as pd
 from equipoise.planning.document import (
     ExamplesPrediction,
     ExamplesSection,
-    IntervalEstimate,
     NetworkLink,
     PlanDocument,
     PlanEntry,
@@ -20,6 +19,7 @@ from equipoise.planning.document import (
     StepTimeSection,
 )
 from equipoise.planning.examples_to_target import MIN_SUCCESS_RATE, ExamplesCurve, fit_examples_curve
+from equipoise.planning.interval import IntervalEstimate
 from equipoise.planning.measurements import read_examples_to_target, read_exchange_times, read_step_times
 from equipoise.planning.plan import (
     COMBINED_DRAWS,
@@ -56,6 +56,8 @@ class PlanRequest:
     """longest time to the target, in seconds"""
     budget_seconds: float | None = None
     """worker-seconds that may be spent"""
+    excluded_settings: frozenset[tuple[int, float]] = frozenset()
+    """global batches and learning rates not to plan with, because a run missed the target"""
 
 
 def read_request(
@@ -84,7 +86,11 @@ def build_plan_document(request: PlanRequest) -> PlanDocument:
         return replace(fits, warnings=(f"no {missing} was given: the time to the target cannot be predicted",))
     shapes = list_cluster_shapes(step_fit, request.cluster_shapes)
     global_batches = [*map(int, curve.batch_summary.index), *request.global_batches]
-    options = enumerate_options(step_fit, curve, shapes, global_batches)
+    options = [
+        option
+        for option in enumerate_options(step_fit, curve, shapes, global_batches)
+        if (option.global_batch, option.lr) not in request.excluded_settings
+    ]
     ranked = rank_options(options, request.deadline_seconds, request.budget_seconds)
     best, runner_up = (ranked[0], find_runner_up(ranked)) if ranked else (None, None)
     front = find_pareto_front(options)
@@ -96,7 +102,10 @@ def build_plan_document(request: PlanRequest) -> PlanDocument:
         front=tuple(map(build_predicted_setting, front)),
         options=tuple(build_option_entry(option, curve) for option in options),
         knee=build_predicted_setting(knee) if knee else None,
-        warnings=(*explain_no_plan(options, ranked, curve), *collect_warnings(best, step_fit, curve)),
+        warnings=(
+            *explain_no_plan(options, ranked, curve, len(request.excluded_settings)),
+            *collect_warnings(best, step_fit, curve),
+        ),
     )
 
 
@@ -134,11 +143,19 @@ def build_option_entry(option: PlanOption, curve: ExamplesCurve) -> PlanOptionEn
 
 def build_plan_entry(option: PlanOption, runner_up: PlanOption | None, curve: ExamplesCurve) -> PlanEntry:
     """Build the entry of an option with its bottleneck and the reason for it."""
-    return PlanEntry(**vars(build_option_entry(option, curve)), why=explain_option(option, runner_up, curve))
+    return PlanEntry(
+        **vars(build_option_entry(option, curve)),
+        why=explain_option(option, runner_up, curve),
+        runs=curve.count_runs(option.global_batch),
+    )
 
 
-def explain_no_plan(all_options: list[PlanOption], ranked: list[PlanOption], curve: ExamplesCurve) -> list[str]:
+def explain_no_plan(
+    all_options: list[PlanOption], ranked: list[PlanOption], curve: ExamplesCurve, num_excluded: int
+) -> list[str]:
     """Return one sentence on why there is no plan, or an empty list if there is one."""
+    if not all_options and num_excluded:
+        return ["with every setting that was measured a training run missed the target: train longer, or sweep again"]
     if not all_options and not any(curve.batch_summary.reached >= MIN_SUCCESS_RATE):
         return ["at no global batch did most runs reach the target: train longer, or with other learning rates"]
     if not all_options:

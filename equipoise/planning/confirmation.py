@@ -1,16 +1,13 @@
-"""Contents of confirm.json: how the training run that confirms a plan compares with its predictions."""
+"""How a training run that confirms or refutes a plan compares with its predictions."""
 
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Self
+from dataclasses import dataclass
+from typing import Literal
 
-from equipoise.number_bounds import NonNegativeNumber
-from equipoise.planning.document import IntervalEstimate
-from equipoise.storage.atomic import read_json
-from equipoise.storage.json_decoding import decode_json_value
-from equipoise.type_aliases import JsonObject
+from equipoise.number_bounds import Count, NonNegativeNumber, PositiveNumber
+from equipoise.planning.interval import IntervalEstimate
 
-CONFIRMATION_FILE = "confirm.json"
+PlanStatus = Literal["confirmed", "not confirmed", "refuted"]
+"""whether a training run confirmed a plan, none was made yet, or the run missed the target or took too long"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,30 +22,31 @@ class PredictionCheck:
 
 @dataclass(frozen=True, kw_only=True)
 class ConfirmationResult:
-    """Seconds of the confirmation run against the plan's interval, and the checks of what they are made of."""
+    """Training run with the settings of a plan, beside the plan's predictions."""
 
+    nodes: Count
+    workers: Count
+    batch: Count
+    lr: PositiveNumber
+    seed: int
+    outcome: str
+    """how the run ended"""
     seconds: NonNegativeNumber | None
     """seconds to the target; None if the run did not reach it"""
     predicted: IntervalEstimate
     inside: bool
     """true if the seconds lie inside the predicted interval"""
-    examples: PredictionCheck | None = None
-    """examples to the target; None if the run did not reach it, like `step`"""
-    step: PredictionCheck | None = None
-    """seconds per step"""
+    examples: PredictionCheck
+    """examples to the target, or those seen by a run that did not reach it"""
+    step: PredictionCheck | None
+    """seconds per step; None for a run that failed in its first lap"""
 
-    def to_json(self) -> JsonObject:
-        """Return the contents of confirm.json: without checks if the run did not reach the target."""
-        return {name: value for name, value in asdict(self).items() if value is not None or name == "seconds"}
+    @property
+    def global_batch(self) -> int:
+        """Examples per optimizer step."""
+        return self.workers * self.batch
 
-    @classmethod
-    def from_json(cls, contents: object, problem: str = "cannot read the confirmation of a plan") -> Self:
-        """Build a confirmation from the contents of confirm.json; refuse contents that are none."""
-        return decode_json_value(
-            contents, cls, code="file-damaged", problem=problem, remedy="run the same jobs.sweep again"
-        )
-
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """Read a confirm.json."""
-        return cls.from_json(read_json(path), f"cannot read {path}")
+    @property
+    def status(self) -> PlanStatus:
+        """What the run says of its plan: a run that is faster than predicted confirms it too."""
+        return "confirmed" if self.seconds is not None and self.seconds <= self.predicted.high else "refuted"

@@ -2,9 +2,13 @@
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from equipoise.number_bounds import Count, FiniteNumber, NonNegativeNumber, PositiveNumber
+from msgspec import Meta
+
+from equipoise.number_bounds import MAX_COUNT, Count, FiniteNumber, NonNegativeNumber, PositiveNumber
+from equipoise.planning.confirmation import ConfirmationResult, PlanStatus
+from equipoise.planning.interval import IntervalEstimate
 from equipoise.planning.training_setup import TrainingSetup
 from equipoise.storage.atomic import read_json
 from equipoise.storage.json_decoding import decode_json_value
@@ -13,19 +17,6 @@ from equipoise.type_aliases import JsonObject
 PLAN_FILE = "plan.json"
 Bottleneck = Literal["compute", "exchange", "noise"]
 """what limits the speed: computing, the exchange, or gradient noise past the critical batch"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class IntervalEstimate:
-    """Estimated value with its 80 % interval."""
-
-    value: NonNegativeNumber
-    low: NonNegativeNumber
-    high: NonNegativeNumber
-
-    def includes(self, value: float) -> bool:
-        """Return whether a value lies inside the interval."""
-        return self.low <= value <= self.high
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +60,8 @@ class PlanEntry(PlanOptionEntry):
     """Recommended setting, or the runner-up, with the reason in one sentence."""
 
     why: str
+    runs: Annotated[int, Meta(ge=0, le=MAX_COUNT)] = 0
+    """runs that reached the target at this global batch and learning rate"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +139,8 @@ class PlanDocument:
     """Contents of plan.json; parts are None where what they need was not measured, and `warnings` say what to do."""
 
     schema: Literal[1] = 1
+    status: PlanStatus = "not confirmed"
+    """what a training run with the plan said of it"""
     plan: PlanEntry | None
     runner_up: PlanEntry | None = None
     front: tuple[PredictedSetting, ...]
@@ -159,6 +154,8 @@ class PlanDocument:
     warnings: tuple[str, ...]
     setup: TrainingSetup | None = None
     """what the measurements were taken with; None where tables of others were given"""
+    confirmations: tuple[ConfirmationResult, ...] = ()
+    """training runs with this plan, or with earlier ones that they refuted, the oldest first"""
 
     def to_json(self) -> JsonObject:
         """Return the contents of plan.json."""

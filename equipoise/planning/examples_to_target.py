@@ -88,6 +88,12 @@ class ExamplesCurve:
         variance = (POOLED_SCATTER_RUNS * pooled + squares) / (POOLED_SCATTER_RUNS + own)
         return float(np.sqrt(variance)), POOLED_SCATTER_RUNS - 1 + own
 
+    def count_runs(self, batch: float) -> int:
+        """Return how many runs reached the target at a global batch with its best learning rate."""
+        if batch not in self.batch_summary.index:
+            return 0
+        return round(self._summary_value("runs", batch) * self._summary_value("reached", batch))
+
     def examples_at(self, batch: float) -> float | None:
         """Return the examples to the target at a global batch: measurement and fit, weighted by their precision."""
         estimate = self._log_examples_with_draws(batch)

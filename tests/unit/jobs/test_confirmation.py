@@ -4,8 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from equipoise.planning.document import IntervalEstimate
-from jobs.ray_tune.confirmation import compare_with_plan
+from equipoise.planning.build_document import read_request
+from equipoise.planning.confirmation import ConfirmationResult
+from equipoise.planning.document import PlanDocument
+from equipoise.planning.interval import IntervalEstimate
+from jobs.ray_tune.confirmation import check_prediction, compare_with_plan, load_refuting_runs, write_plan
+from tests.support.sweep_folders import SETUP, write_sweep_folder
 from tests.unit.dashboards.test_demo_report import PLAN
 from tests.unit.dashboards.test_training_run import record
 
@@ -18,10 +22,84 @@ def test_seconds_to_the_target_are_those_until_its_examples():
     assert confirmation.examples.ratio == pytest.approx(0.8)
     assert confirmation.step.value == pytest.approx(0.005)
     assert confirmation.step.ratio == pytest.approx(0.005 / plan.step.seconds)
-    assert not compare_with_plan(run, replace(plan, seconds=IntervalEstimate(value=0.3, low=0.25, high=0.4))).inside
+    assert confirmation.status == "confirmed"
 
 
-def test_run_that_missed_the_target_has_no_checks():
+@pytest.mark.parametrize(("low", "high", "status"), [(0.25, 0.4, "confirmed"), (0.1, 0.15, "refuted")])
+def test_faster_run_confirms_a_plan_and_a_slower_one_refutes_it(low, high, status):
+    run = replace(record(), status="reached_target", examples_to_target=400.0)
+    confirmation = compare_with_plan(run, replace(PLAN, seconds=IntervalEstimate(value=low, low=low, high=high)))
+    assert not confirmation.inside and confirmation.status == status
+
+
+def test_run_that_missed_the_target_refutes_its_plan():
     confirmation = compare_with_plan(record(), PLAN)
-    assert confirmation.seconds is None and not confirmation.inside
-    assert confirmation.to_json().keys() == {"seconds", "predicted", "inside"}
+    assert confirmation.seconds is None and confirmation.status == "refuted"
+    assert confirmation.examples.value == 500
+
+
+def test_run_that_failed_in_its_first_lap_refutes_its_plan():
+    confirmation = compare_with_plan(replace(record(), laps=[], status="failed", reason="the loss was nan"), PLAN)
+    assert confirmation.status == "refuted" and confirmation.step is None
+    assert confirmation.outcome == "failed: the loss was nan"
+
+
+def build_refuting_run(plan, seconds, step_ratio=1.0):
+    """Build a run with the settings of a plan that took this long, or missed the target if None."""
+    return ConfirmationResult(
+        nodes=plan.nodes,
+        workers=plan.workers,
+        batch=plan.batch,
+        lr=plan.lr,
+        seed=1000,
+        outcome="max examples" if seconds is None else "reached target",
+        seconds=seconds,
+        predicted=plan.seconds,
+        inside=False,
+        examples=check_prediction(3 * plan.examples, plan.examples),
+        step=check_prediction(step_ratio * plan.step.seconds, plan.step.seconds),
+    )
+
+
+def test_setting_that_missed_the_target_is_not_planned_with_again(tmp_path):
+    folder = write_sweep_folder(tmp_path / "swept")
+    refuted, settings = [], set()
+    for count in range(1, 4):
+        plan = PlanDocument.read(folder / "plan.json").plan
+        assert (plan.global_batch, plan.lr) not in settings
+        settings.add((plan.global_batch, plan.lr))
+        refuted.append(build_refuting_run(plan, None))
+        write_plan(folder, SETUP, refuted)
+        assert len(load_refuting_runs(folder)) == count
+
+
+def test_slower_run_is_one_more_observation(tmp_path):
+    folder = write_sweep_folder(tmp_path / "swept")
+    before = PlanDocument.read(folder / "plan.json")
+    run = build_refuting_run(before.plan, 3 * before.plan.seconds.value, step_ratio=2.0)
+    after = write_plan(folder, SETUP, [run])
+
+    def find_option(document):
+        return next(
+            option
+            for option in document.options
+            if (option.workers, option.batch) == (before.plan.workers, before.plan.batch)
+        )
+
+    assert find_option(after).step.seconds > 1.2 * find_option(before).step.seconds
+    assert find_option(after).examples > find_option(before).examples
+    assert after.status == "not confirmed" and after.confirmations == (run,)
+
+
+def test_no_plan_is_left_when_all_settings_missed_the_target(tmp_path):
+    folder = write_sweep_folder(tmp_path / "swept")
+    options = PlanDocument.read(folder / "plan.json").options
+    settings = read_request(statistical=folder / "statistical.csv").statistical[["global_batch", "lr"]]
+    runs = [
+        replace(build_refuting_run(option, None), lr=lr)
+        for batch, lr in settings.drop_duplicates().itertuples(index=False)
+        for option in options
+        if option.global_batch == batch
+    ]
+    document = write_plan(folder, SETUP, runs)
+    assert document.plan is None and any("missed the target" in warning for warning in document.warnings)

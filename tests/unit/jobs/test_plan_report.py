@@ -7,7 +7,6 @@ import pytest
 from equipoise.planning.document import (
     ExamplesPrediction,
     ExamplesSection,
-    IntervalEstimate,
     NetworkLink,
     PlanDocument,
     PlanEntry,
@@ -16,6 +15,7 @@ from equipoise.planning.document import (
     StepTimePrediction,
     StepTimeSection,
 )
+from equipoise.planning.interval import IntervalEstimate
 from equipoise.planning.plan import ClusterShape
 from jobs.cli.plan_report import (
     format_examples_to_target,
@@ -67,7 +67,7 @@ def build_section(*predictions, missing=(), links=None):
 
 def list_rows(document):
     """Return the rows of the table below its header, split into words."""
-    _, *rows = (line.split() for line in format_plan(document).splitlines() if not line.startswith(("plan:", "note:")))
+    _, *rows = (line.split() for line in format_plan(document).splitlines() if not line.startswith(("plan", "note:")))
     return rows
 
 
@@ -117,7 +117,7 @@ def test_plan_is_given_with_its_reason_before_the_network_and_the_notes():
         warnings=("few seeds",),
     )
     assert format_plan(document).splitlines()[2:] == [
-        "plan: 8 workers x 32 on 2 nodes: computing takes most of a step",
+        "plan, not confirmed: 8 workers x 32 on 2 nodes: computing takes most of a step",
         "between nodes: 100 Mbit/s (80 to 120), 2 ms per message",
         "note: few seeds",
     ]

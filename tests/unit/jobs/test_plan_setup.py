@@ -92,6 +92,18 @@ def test_plan_of_tables_fits_every_run(digits_plan, tmp_path):
     assert require_same_setup(tmp_path, config, load_workload(config)) is None
 
 
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [("confirmed", ""), ("not confirmed", "note: the plan at"), ("refuted", "warning: the plan at")],
+)
+def test_plan_that_no_run_confirmed_is_said_to_be_so(status, said, digits_plan, tmp_path, capsys):
+    document = PlanDocument.read(digits_plan / PLAN_FILE)
+    write_json(tmp_path / PLAN_FILE, replace(document, status=status).to_json())
+    require_same_setup(tmp_path, DIGITS, load_workload(DIGITS))
+    message = capsys.readouterr().err
+    assert message.startswith(said) and (status in message) == (status != "confirmed")
+
+
 def test_digests_depend_on_labels_and_names():
     workload = load_workload(DIGITS)
     labels = workload.validation.labels.roll(1)

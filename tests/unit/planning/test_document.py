@@ -1,19 +1,32 @@
-"""plan.json and confirm.json say the same after they were read and written, and refuse what is neither."""
+"""plan.json says the same after it was read and written, and refuses what is none."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from equipoise.errors import EquipoiseError
 from equipoise.planning.build_document import PlanRequest, build_plan_document
 from equipoise.planning.confirmation import ConfirmationResult, PredictionCheck
-from equipoise.planning.document import IntervalEstimate, NetworkLink, PlanDocument
+from equipoise.planning.document import NetworkLink, PlanDocument
+from equipoise.planning.interval import IntervalEstimate
 from equipoise.planning.plan import ClusterShape
 from equipoise.storage.atomic import write_json
 from tests.support.sweep_folders import write_plan_folder, write_statistical_csv, write_system_csv
 
-DOCUMENT_KEYS = ["schema", "plan", "runner_up", "front", "options", "knee", "system", "statistical", "warnings"]
-DOCUMENT_KEYS += ["setup"]
+DOCUMENT_KEYS = [
+    "schema",
+    "status",
+    "plan",
+    "runner_up",
+    "front",
+    "options",
+    "knee",
+    "system",
+    "statistical",
+    "warnings",
+]
+DOCUMENT_KEYS += ["setup", "confirmations"]
 SETTING_KEYS = ["nodes", "workers", "batch", "global_batch", "lr", "seconds", "worker_seconds", "step", "examples"]
 
 
@@ -45,7 +58,7 @@ def test_keys_keep_their_order(document):
     assert [*contents] == DOCUMENT_KEYS
     assert [*contents["front"][0]] == [*contents["knee"]] == [*SETTING_KEYS, "measured"]
     assert [*contents["options"][0]] == [*SETTING_KEYS, "measured", "binding"]
-    assert [*contents["plan"]] == [*contents["runner_up"]] == [*SETTING_KEYS, "measured", "binding", "why"]
+    assert [*contents["plan"]] == [*contents["runner_up"]] == [*SETTING_KEYS, "measured", "binding", "why", "runs"]
     assert [*contents["plan"]["seconds"]] == [*contents["statistical"]["critical_batch"]] == ["value", "low", "high"]
 
 
@@ -67,6 +80,8 @@ def test_unmeasured_request_has_no_sections():
         (("front",), 3),
         (("front", 0), {}),
         (("warnings",), 7),
+        (("status",), "maybe"),
+        (("confirmations",), [{}]),
         (("plan",), "x"),
         (("plan", "nodes"), "x"),
         (("plan", "workers"), 0),
@@ -103,24 +118,16 @@ def test_foreign_json_is_not_a_plan(contents):
     assert error.value.code == "plan-invalid"
 
 
-def test_confirmation_is_the_same_after_writing_and_reading():
-    predicted, check = (
-        IntervalEstimate(value=2.0, low=1.0, high=3.0),
-        PredictionCheck(value=9.0, predicted=10.0, ratio=0.9),
-    )
-    reached = ConfirmationResult(seconds=2.5, predicted=predicted, inside=True, examples=check, step=check)
-    missed = ConfirmationResult(seconds=None, predicted=predicted, inside=False)
-    for confirmation in (reached, missed):
-        assert ConfirmationResult.from_json(json.loads(json.dumps(confirmation.to_json()))) == confirmation
-    assert [*reached.to_json()] == ["seconds", "predicted", "inside", "examples", "step"]
-    assert missed.to_json() == {"seconds": None, "predicted": {"value": 2.0, "low": 1.0, "high": 3.0}, "inside": False}
-
-
-@pytest.mark.parametrize("contents", [None, [], {}, {"seconds": "2", "predicted": {}, "inside": True}])
-def test_foreign_json_is_not_a_confirmation(contents):
-    with pytest.raises(EquipoiseError) as error:
-        ConfirmationResult.from_json(contents)
-    assert error.value.code == "file-damaged"
+def test_confirmations_are_the_same_after_writing_and_reading(document):
+    plan, check = document.plan, PredictionCheck(value=9.0, predicted=10.0, ratio=0.9)
+    reached = ConfirmationResult(
+        nodes=1, workers=2, batch=16, lr=0.1, seed=1000, outcome="reached target", seconds=2.5,
+        predicted=plan.seconds, inside=True, examples=check, step=check
+    )  # fmt: skip
+    missed = replace(reached, seconds=None, inside=False, outcome="failed: the loss was nan", step=None)
+    confirmed = replace(document, status="confirmed", confirmations=(missed, reached))
+    assert PlanDocument.from_json(json.loads(json.dumps(confirmed.to_json()))) == confirmed
+    assert reached.global_batch == 32
 
 
 def test_interval_includes_its_bounds():

@@ -182,6 +182,16 @@ def test_warnings_say_what_to_measure_for_a_curve_and_a_step_time():
     assert warnings_about(None, build_curve(batches=(64, 1024, 8192))) == ""
 
 
+def test_plan_of_few_runs_is_preliminary():
+    def warn(runs):
+        curve = build_curve(batches=(64, 256, 1024))
+        curve.batch_summary["runs"] = runs
+        return warnings_about(build_option(build_step_fit(1e4), curve, ClusterShape(1, 4), 64), curve)
+
+    assert "preliminary: the plan rests on 2 runs that reached the target at a global batch of 256" in warn(2)
+    assert "preliminary" not in warn(3)
+
+
 def test_warnings_name_the_batches_that_were_left_out():
     curve = build_curve(batches=(64, 256, 1024, 4096))
     summary = curve.batch_summary.copy()

@@ -1,0 +1,55 @@
+"""What training runs said of a plan: a sentence, and a table of the runs."""
+
+from dashboards.page import SectionPart, Table, TableCell
+from dashboards.theme import format_seconds
+from equipoise.planning.confirmation import ConfirmationResult
+from equipoise.planning.document import PlanDocument
+
+CONFIRMATION_COLUMNS = ["plan", "workers", "batch", "lr", "seed", "seconds", "predicted", "low", "high", "outcome"]
+
+
+def describe_plan_status(document: PlanDocument) -> str:
+    """Return in one sentence whether a run confirmed the plan, and what became of earlier ones."""
+    earlier_runs = [*document.confirmations]
+    if document.status == "not confirmed" or not earlier_runs:
+        text = "Not confirmed: no training run has been made with this plan yet."
+    else:
+        text = f"{document.status.capitalize()}: {describe_run(earlier_runs.pop())}."
+    return f"{text} {describe_refuted(earlier_runs)}." if earlier_runs else text
+
+
+def describe_refuted(runs: list[ConfirmationResult]) -> str:
+    """Return which earlier plans were refuted, and how, as a sentence without its full stop."""
+    plans = "; ".join(f"{run.workers} x {run.batch} at lr {run.lr:.3g}, where {describe_run(run)}" for run in runs)
+    return f"An earlier plan was refuted: {plans}" if len(runs) == 1 else f"Earlier plans were refuted: {plans}"
+
+
+def describe_run(run: ConfirmationResult) -> str:
+    """Return how a run compares with the predicted interval, as a clause."""
+    predicted = f"the predicted {format_seconds(run.predicted.low)} to {format_seconds(run.predicted.high)}"
+    if run.seconds is None:
+        return f"a training run did not reach the target ({run.outcome}) instead of taking {predicted}"
+    side = "inside" if run.inside else "faster than" if run.status == "confirmed" else "slower than"
+    return f"a training run took {format_seconds(run.seconds)} to the target, {side} {predicted}"
+
+
+def confirmation_tables(document: PlanDocument) -> list[SectionPart]:
+    """Return the table of all runs that confirmed or refuted a plan; none without runs."""
+    if not document.confirmations:
+        return []
+    rows: list[list[TableCell]] = [
+        [
+            run.status,
+            run.workers,
+            run.batch,
+            run.lr,
+            run.seed,
+            run.seconds,
+            run.predicted.value,
+            run.predicted.low,
+            run.predicted.high,
+            run.outcome,
+        ]
+        for run in document.confirmations
+    ]
+    return [Table(name="confirmations", columns=CONFIRMATION_COLUMNS, rows=rows)]

@@ -1,0 +1,18 @@
+"""Estimated values with their intervals."""
+
+from dataclasses import dataclass
+
+from equipoise.number_bounds import NonNegativeNumber
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntervalEstimate:
+    """Estimated value with its 80 % interval."""
+
+    value: NonNegativeNumber
+    low: NonNegativeNumber
+    high: NonNegativeNumber
+
+    def includes(self, value: float) -> bool:
+        """Return whether a value lies inside the interval."""
+        return self.low <= value <= self.high

@@ -1,0 +1,77 @@
+"""What runs said of a plan, first on its page, in the index and in the terminal."""
+
+from dataclasses import replace
+
+import pytest
+
+from dashboards.build import main as build_index
+from dashboards.experiments import load_experiment
+from dashboards.page import Table
+from dashboards.plan_confirmation import confirmation_tables, describe_plan_status
+from dashboards.reports import build_page
+from equipoise.planning.document import PLAN_FILE, PlanDocument
+from equipoise.storage.atomic import write_json
+from jobs.cli.plan_report import format_confirmation, format_plan
+from tests.support.sweep_folders import write_sweep_folder
+from tests.unit.dashboards.test_demo_report import CONFIRMATION, DOCUMENT
+
+SLOWER = replace(CONFIRMATION, seconds=9.5, inside=False)
+MISSED = replace(CONFIRMATION, seconds=None, inside=False, outcome="max examples")
+FASTER = replace(CONFIRMATION, seconds=2.0, inside=False)
+
+
+def describe(status, *runs):
+    return describe_plan_status(replace(DOCUMENT, status=status, confirmations=runs))
+
+
+def test_status_of_a_plan_names_the_run_behind_it():
+    assert describe("not confirmed") == "Not confirmed: no training run has been made with this plan yet."
+    assert describe("confirmed", CONFIRMATION) == (
+        "Confirmed: a training run took 4.74 s to the target, inside the predicted 3.52 s to 5.53 s."
+    )
+    assert "took 2 s to the target, faster than the predicted" in describe("confirmed", FASTER)
+    assert describe("refuted", SLOWER).startswith("Refuted: a training run took 9.5 s to the target, slower than")
+
+
+def test_refuted_plans_before_it_are_named():
+    text = describe("confirmed", MISSED, CONFIRMATION)
+    assert text.startswith("Confirmed: ")
+    assert "An earlier plan was refuted: 2 x 24 at lr 0.137, where a training run did not reach the target" in text
+    text = describe("not confirmed", SLOWER, MISSED)
+    assert text.startswith("Not confirmed: ") and "Earlier plans were refuted: " in text and text.count("2 x 24") == 2
+
+
+def test_table_has_a_row_for_each_run():
+    assert confirmation_tables(replace(DOCUMENT, confirmations=())) == []
+    (table,) = confirmation_tables(replace(DOCUMENT, confirmations=(MISSED, CONFIRMATION)))
+    assert isinstance(table, Table)
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    assert [row["plan"] for row in rows] == ["refuted", "confirmed"]
+    assert [row["seconds"] for row in rows] == [None, 4.74]
+    assert (rows[1]["low"], rows[1]["predicted"], rows[1]["high"]) == (3.52, 4.51, 5.53)
+    assert rows[0]["outcome"] == "max examples"
+
+
+@pytest.mark.parametrize(("status", "runs"), [("confirmed", (CONFIRMATION,)), ("not confirmed", (SLOWER,))])
+def test_status_stands_first_on_the_page_in_the_index_and_in_the_terminal(status, runs, tmp_path):
+    folder = write_sweep_folder(tmp_path / "swept")
+    document = replace(PlanDocument.read(folder / PLAN_FILE), status=status, confirmations=runs)
+    write_json(folder / PLAN_FILE, document.to_json())
+    page = build_page(load_experiment(folder), "curve")
+    assert page.sections[0].paragraphs[0] == describe_plan_status(document)
+    assert build_index([str(tmp_path)]) == 0
+    assert f"plan, {status}" in (tmp_path / "index.html").read_text()
+    assert f"\nplan, {status}: " in format_plan(document)
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        (CONFIRMATION, "plan confirmed: a run with 2 workers x 24 took 4.74 s to the target, inside the predicted 3.5"),
+        (FASTER, "faster than the predicted"),
+        (SLOWER, "plan refuted: a run with 2 workers x 24 took 9.5 s to the target, slower than the predicted"),
+        (MISSED, "plan refuted: a run with 2 workers x 24 ended without reaching the target (max examples)"),
+    ],
+)
+def test_terminal_tells_what_a_run_says_of_its_plan(run, said):
+    assert said in format_confirmation(run)
