@@ -278,6 +278,7 @@ def plans_table(document: PlanDocument) -> Table | None:
     plans = candidate_plans(document).sort_values("seconds")
     if plans.empty:
         return None
-    columns = ["nodes", "workers", "batch", "global_batch", "lr", "seconds", "low", "high", "worker_seconds", "binding"]
+    columns = ["nodes", "workers", "batch", "global_batch", "lr", "seconds", "low", "high", "worker_seconds"]
+    columns += ["binding", "measured"]
     rows = [[None if pd.isna(value) else value for value in row] for row in plans[columns].itertuples(index=False)]
     return Table(name="plans", columns=[column.replace("_", " ") for column in columns], rows=rows)

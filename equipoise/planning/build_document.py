@@ -1,5 +1,6 @@
 """Build a plan from measurements: fit them, predict settings, and choose among these."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -32,6 +33,8 @@ from equipoise.planning.plan import (
     find_knee,
     find_pareto_front,
     find_runner_up,
+    list_candidate_batches,
+    put_measured_first,
     rank_options,
 )
 from equipoise.planning.step_time_fit import INTERVAL_QUANTILES, StepTimeFit, fit_step_time
@@ -85,18 +88,20 @@ def build_plan_document(request: PlanRequest) -> PlanDocument:
         missing = "--statistical" if step_fit else "--system"
         return replace(fits, warnings=(f"no {missing} was given: the time to the target cannot be predicted",))
     shapes = list_cluster_shapes(step_fit, request.cluster_shapes)
-    global_batches = [*map(int, curve.batch_summary.index), *request.global_batches]
+    global_batches = list_candidate_batches(step_fit, curve) | {*request.global_batches}
     options = [
         option
         for option in enumerate_options(step_fit, curve, shapes, global_batches)
         if (option.global_batch, option.lr) not in request.excluded_settings
     ]
     ranked = rank_options(options, request.deadline_seconds, request.budget_seconds)
+    ranked = put_measured_first(ranked, by_cost=request.deadline_seconds is not None)
     best, runner_up = (ranked[0], find_runner_up(ranked)) if ranked else (None, None)
     front = find_pareto_front(options)
     knee = find_knee(front)
     return replace(
         fits,
+        statistical=build_statistical_section(curve, global_batches),
         plan=build_plan_entry(best, runner_up, curve) if best else None,
         runner_up=build_plan_entry(runner_up, None, curve) if runner_up else None,
         front=tuple(map(build_predicted_setting, front)),
@@ -257,7 +262,7 @@ def describe_missing_measurements(step_time_fit: StepTimeFit) -> list[str]:
     return gaps
 
 
-def build_statistical_section(curve: ExamplesCurve, extra_batches: tuple[int, ...]) -> ExamplesSection:
+def build_statistical_section(curve: ExamplesCurve, extra_batches: Iterable[int]) -> ExamplesSection:
     """Build the section on examples to the target: predictions at each measured and each extra batch."""
     batches = sorted({*map(int, curve.batch_summary.index), *extra_batches})
     return ExamplesSection(

@@ -23,6 +23,7 @@ from equipoise.planning.critical_batch import (
 from equipoise.planning.setting_runs import (
     SettingRuns,
     censored_mean_log,
+    estimate_lr_curvature,
     expected_examples,
     group_by_setting,
     pool_seed_noise,
@@ -35,6 +36,7 @@ CURVE_BOOTSTRAP_DRAWS = 100
 MAX_INTERVAL_RATIO = 4.0  # a critical batch whose interval spans more than this factor is not identified
 POOLED_SCATTER_RUNS = 4  # weight, in runs, of the scatter of all settings beside a setting's own runs
 MIN_LOG_RISE = 0.1  # in log examples: how much more a smaller batch must need before it counts as turned up
+LR_INTERPOLATION_OCTAVES = 0.5  # usual error of a learning rate that is interpolated between two batches
 LCB_STANDARD_ERRORS = 0.5  # standard errors added to a learning rate's mean, so that little-tried rates rank lower
 MIN_SUCCESS_RATE = 0.5  # share of runs reaching the target below which a batch counts as not training
 
@@ -58,6 +60,8 @@ class ExamplesCurve:
     """standard deviation between seeds, in log examples"""
     lack_of_fit_sd: float
     """standard deviation of the batch means about the hyperbola beyond the seed noise, in log examples"""
+    lr_curvature: float = 0.0
+    """log examples per squared octave between a learning rate and the best one"""
 
     @property
     def critical_batch(self) -> tuple[float, float, float] | None:
@@ -144,9 +148,14 @@ class ExamplesCurve:
         log_min_examples, log_critical = self.log_parameter_draws.T
         fit_draws = log_min_examples + np.log1p(batch / np.exp(log_critical)) + self.lack_of_fit_sd * noise[1]
         if not measured:
-            return fit, fit_draws
+            return self._add_lr_error(batch, fit, fit_draws)
         weight = float(fit_draws.var() / (fit_draws.var() + error**2))
         return weight * mean + (1 - weight) * fit, weight * mean_draws + (1 - weight) * fit_draws
+
+    def _add_lr_error(self, batch: float, mean: float, draws: FloatArray) -> tuple[float, FloatArray]:
+        """Add what the error of the interpolated learning rate costs, in log examples."""
+        octaves = LR_INTERPOLATION_OCTAVES * np.random.default_rng(int(batch) + 1).standard_normal(len(draws))
+        return mean + self.lr_curvature * LR_INTERPOLATION_OCTAVES**2, draws + self.lr_curvature * octaves**2
 
 
 def fit_examples_curve(runs: pd.DataFrame) -> ExamplesCurve:
@@ -176,6 +185,7 @@ def fit_examples_curve(runs: pd.DataFrame) -> ExamplesCurve:
     return ExamplesCurve(
         best_lr_runs=best,
         batch_summary=summary,
+        lr_curvature=estimate_lr_curvature(runs[~runs.global_batch.isin(left_out)]),
         left_out_batches=left_out,
         log_parameters=log_parameters,
         log_parameter_draws=gauss_newton(RunArrays.stack(run_draws), noise, starts, bounds),

@@ -20,6 +20,7 @@ from equipoise.planning.step_time_fit import StepTimeFit
 from equipoise.planning.step_time_model import StepSettings, compute_and_exchange_seconds
 from equipoise.type_aliases import FloatArray
 
+MIN_PREDICTED_PROBABILITY = 0.9  # share of draws in which a predicted option must be faster than all measured ones
 MIN_PLAN_RUNS = 3  # that reached the target with the plan's settings; with fewer it is preliminary
 COMBINED_DRAWS = 400  # pairs of a draw of the step time and a draw of the examples
 
@@ -87,6 +88,16 @@ def enumerate_options(
                 continue
             options.append(build_option(step_fit, curve, ClusterShape(nodes, workers), batch))
     return options
+
+
+def list_candidate_batches(step_fit: StepTimeFit, curve: ExamplesCurve) -> set[int]:
+    """Return the global batches of the trials, and between those of the fit the timed ones and the half octaves."""
+    trials = [int(batch) for batch in curve.batch_summary.index]
+    fitted = [batch for batch in trials if batch not in curve.left_out_batches]
+    low, high = min(fitted, default=0), max(fitted, default=0)
+    timed = (step_fit.rows.workers * step_fit.rows.batch).astype(int)
+    half_octaves = (factor << power for power in range(high.bit_length()) for factor in (2, 3))
+    return {*trials, *(int(batch) for batch in (*timed, *half_octaves) if low < batch < high)}
 
 
 def build_option(step_fit: StepTimeFit, curve: ExamplesCurve, shape: ClusterShape, batch: int) -> PlanOption:
@@ -159,6 +170,22 @@ def rank_options(
     if deadline is None:
         return sorted(kept, key=lambda option: (option.seconds, option.worker_seconds))
     return sorted(kept, key=lambda option: (option.worker_seconds, option.seconds))
+
+
+def put_measured_first(ranked_options: Sequence[PlanOption], by_cost: bool = False) -> list[PlanOption]:
+    """Move the best measured option to the front, unless the first one is faster, or cheaper, in nearly all draws.
+
+    Predictions between trials err more than their draws say, because the learning rate is interpolated too.
+    """
+    measured = next((option for option in ranked_options if option.measured), None)
+    if measured is None:
+        return list(ranked_options)
+    first_draws, measured_draws = (
+        option.seconds_draws * (option.workers if by_cost else 1) for option in (ranked_options[0], measured)
+    )
+    if np.mean(first_draws < measured_draws) >= MIN_PREDICTED_PROBABILITY:
+        return list(ranked_options)
+    return [measured, *(option for option in ranked_options if option is not measured)]
 
 
 def find_runner_up(ranked_options: Sequence[PlanOption]) -> PlanOption | None:

@@ -1,5 +1,6 @@
 """Runs of one setting (global batch and learning rate): their average, and their scatter between seeds."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from scipy.stats import norm
 from equipoise.type_aliases import FloatArray
 
 MIN_SEED_NOISE = 0.02  # between seeds, in log examples: no set of runs is trusted to be more alike
+MAX_NEIGHBOUR_OCTAVES = 1.6  # between learning rates that are neighbours
 PRIOR_SEED_NOISE = 0.15  # in log examples, where nothing was repeated: LeNet's runs to a target scatter by 0.1 to 0.2
 
 
@@ -76,6 +78,25 @@ def expected_examples(setting_runs: SettingRuns) -> float:
     """
     reached = int(setting_runs.reached.sum())
     return float(setting_runs.examples.sum()) / reached if reached else np.inf
+
+
+def estimate_lr_curvature(runs: pd.DataFrame) -> float:
+    """Return how the log of the examples grows with the squared distance from the best learning rate, in octaves.
+
+    It is the median over the learning rates next to the best one of each batch; 0 where only one was tried.
+    """
+    examples_by_batch: dict[float, dict[float, float]] = defaultdict(dict)
+    for (batch, lr), setting_runs in group_by_setting(runs).items():
+        if lr > 0 and setting_runs.reached.any():
+            examples_by_batch[batch][lr] = expected_examples(setting_runs)
+    curvatures = []
+    for examples in examples_by_batch.values():
+        best = min(examples, key=lambda lr: examples[lr])
+        for lr in examples.keys() - {best}:
+            octaves = abs(math.log2(lr / best))
+            if octaves <= MAX_NEIGHBOUR_OCTAVES:
+                curvatures.append(math.log(examples[lr] / examples[best]) / octaves**2)
+    return float(np.median(curvatures)) if curvatures else 0.0
 
 
 def censored_mean_log(runs: pd.DataFrame, seed_noise: float) -> float:

@@ -54,12 +54,13 @@ def format_setting(setting: PredictedSetting, document: PlanDocument) -> str:
     """Format a setting of the front as a row of the table, which marks the plan and the knee."""
     mark = "*" if document.plan and is_same_setting(setting, document.plan) else " "
     knee = "  knee" if document.knee and is_same_setting(setting, document.knee) else ""
+    source = "  measured" if setting.measured else "  predicted"
     lr = "" if setting.lr is None else f"{setting.lr:.4g}"
     seconds = setting.seconds
     return (
         f" {mark} {setting.nodes:>5} {setting.workers:>7} {setting.batch:>6} {setting.global_batch:>7}"
         f" {lr:>8}  {seconds.value:>9,.4g} ({seconds.low:,.4g} to {seconds.high:,.4g})"
-        f"  {setting.worker_seconds:>12,.4g}{knee}"
+        f"  {setting.worker_seconds:>12,.4g}{source}{knee}"
     )
 
 

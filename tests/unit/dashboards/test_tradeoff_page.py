@@ -60,11 +60,11 @@ def test_measured_and_predicted_points_have_different_markers(tmp_path):
         tmp_path, (ClusterShape(1, 8),), system=tmp_path / "system.csv", statistical=tmp_path / "statistical.csv"
     )
     figure = tradeoff_figure(document, read_step_times(tmp_path / "system.csv"), None)
-    measured, predicted = (
-        {*find_traces(figure, format_cluster_shape(1, workers))[-1].marker.symbol} for workers in (2, 8)
-    )
-    assert not any(symbol.endswith("-open") for symbol in measured)
-    assert predicted and all(symbol.endswith("-open") for symbol in predicted)
+    on_two, on_eight = (find_traces(figure, format_cluster_shape(1, workers))[-1] for workers in (2, 8))
+    is_open = {batch: symbol.endswith("-open") for batch, symbol in zip(on_two.x, on_two.marker.symbol, strict=True)}
+    assert [batch for batch in is_open if not is_open[batch]] == [64, 128, 256]
+    assert is_open[96]  # between two trials
+    assert all(symbol.endswith("-open") for symbol in on_eight.marker.symbol)
     # 8 workers were not measured
     assert not [trace for trace in find_traces(figure, "8 workers") if trace.mode == "markers"]
 

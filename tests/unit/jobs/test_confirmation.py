@@ -93,13 +93,16 @@ def test_slower_run_is_one_more_observation(tmp_path):
 
 def test_no_plan_is_left_when_all_settings_missed_the_target(tmp_path):
     folder = write_sweep_folder(tmp_path / "swept")
-    options = PlanDocument.read(folder / "plan.json").options
+    document = PlanDocument.read(folder / "plan.json")
     settings = read_request(statistical=folder / "statistical.csv").statistical[["global_batch", "lr"]]
     runs = [
         replace(build_refuting_run(option, None), lr=lr)
         for batch, lr in settings.drop_duplicates().itertuples(index=False)
-        for option in options
+        for option in document.options
         if option.global_batch == batch
     ]
-    document = write_plan(folder, SETUP, runs)
+    while document.plan:  # with a learning rate between those of the trials
+        runs.append(build_refuting_run(document.plan, None))
+        assert len(runs) < 100
+        document = write_plan(folder, SETUP, runs)
     assert document.plan is None and any("missed the target" in warning for warning in document.warnings)

@@ -73,7 +73,7 @@ def list_rows(document):
 
 def test_row_shows_the_setting_with_its_time_and_cost():
     document = replace(EMPTY, front=(SETTING,))
-    expected = ["2", "8", "32", "256", "0.125", "1,234", "(1,100", "to", "1,400)", "9,872"]
+    expected = ["2", "8", "32", "256", "0.125", "1,234", "(1,100", "to", "1,400)", "9,872", "predicted"]
     assert list_rows(document) == [expected]
     without_lr = replace(EMPTY, front=(replace(SETTING, lr=None),))
     assert list_rows(without_lr) == [[word for word in expected if word != "0.125"]]
@@ -84,7 +84,8 @@ def test_plan_and_knee_are_marked_in_the_table():
     document = replace(EMPTY, front=(SETTING, other), plan=ENTRY, knee=other)
     first, second = list_rows(document)
     assert (first[0], second[0]) == ("*", "2")
-    assert (first[-1], second[-1]) == ("9,872", "knee")
+    assert (first[-1], second[-1]) == ("predicted", "knee")
+    assert list_rows(replace(EMPTY, front=(replace(SETTING, measured=True),)))[0][-1] == "measured"
     [only] = list_rows(replace(EMPTY, front=(SETTING,), plan=ENTRY, knee=SETTING))
     assert (only[0], only[-1]) == ("*", "knee")
 

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from equipoise.planning.examples_to_target import find_turned_up_batches, fit_examples_curve
-from equipoise.planning.setting_runs import censored_mean_log
+from equipoise.planning.setting_runs import censored_mean_log, estimate_lr_curvature
 
 MIN_EXAMPLES, CRITICAL_BATCH = 20_000.0, 300.0
 
@@ -136,3 +136,27 @@ def test_runs_without_repeats_have_wide_intervals():
     curve = fit_examples_curve(simulate_runs([32, 128, 512], seeds=1, noise=0.0))
     low, high = np.quantile(curve.sample_examples(128), [0.1, 0.9])
     assert np.log(high / low) > 0.1
+
+
+def simulate_lr_sweep(curvature, octaves=(-1, 0, 1)):
+    """Simulate runs without noise whose examples grow with the squared distance from the best learning rate."""
+    runs = simulate_runs([32, 128, 512], noise=0.0)
+    return pd.concat([runs.assign(lr=0.1 * 2.0**k, examples=runs.examples * np.exp(curvature * k**2)) for k in octaves])
+
+
+def test_cost_of_a_wrong_learning_rate_is_measured_from_its_neighbours():
+    assert estimate_lr_curvature(simulate_lr_sweep(0.3)) == pytest.approx(0.3)
+    assert estimate_lr_curvature(simulate_lr_sweep(0.3, octaves=(0, 2))) == 0.0  # too far to tell
+    assert estimate_lr_curvature(simulate_lr_sweep(0.3, octaves=(0,))) == 0.0
+    assert estimate_lr_curvature(simulate_lr_sweep(0.3).drop(columns="lr").assign(lr=np.nan)) == 0.0
+    diverged = simulate_lr_sweep(0.3)
+    diverged.loc[diverged.lr > 0.1, "reached"] = 0
+    assert estimate_lr_curvature(diverged) == pytest.approx(0.3)
+
+
+def test_batches_between_trials_pay_for_their_interpolated_learning_rate():
+    certain, sensitive = (fit_examples_curve(simulate_lr_sweep(curvature)) for curvature in (0.0, 0.4))
+    assert sensitive.examples_at(256) == pytest.approx(certain.examples_at(256) * np.exp(0.1), rel=1e-3)
+    assert sensitive.examples_at(128) == pytest.approx(certain.examples_at(128), rel=1e-3)
+    spread = [np.log(curve.sample_examples(256)).std() for curve in (certain, sensitive)]
+    assert spread[1] > spread[0]

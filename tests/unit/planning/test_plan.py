@@ -16,7 +16,9 @@ from equipoise.planning.plan import (
     find_knee,
     find_pareto_front,
     find_runner_up,
+    list_candidate_batches,
     probability_faster,
+    put_measured_first,
     rank_options,
 )
 from equipoise.planning.step_time_fit import StepTimeFit
@@ -62,6 +64,14 @@ def build_curve(batches=(64, 100_000)):
         seed_noise=0.01,
         lack_of_fit_sd=0.0,
     )
+
+
+def build_timed_fit(batches, workers=(1, 2)):
+    """Build a fit whose rows have these batches per worker on each number of workers."""
+    rows = pd.DataFrame(
+        [(1, n, b, 1.0) for n in workers for b in batches], columns=["nodes", "workers", "batch", "seconds"]
+    )
+    return replace(build_step_fit(1.0), rows=rows)
 
 
 def find_fastest_option(g, center_batch):
@@ -131,6 +141,62 @@ def test_only_divisible_and_timed_batches_are_enumerated():
     )
     workers_and_batches = {(option.workers, option.global_batch) for option in options}
     assert workers_and_batches == {(1, 6), (1, 64), (WORKERS, 64), (WORKERS, 200_000)}
+
+
+def test_candidates_between_the_trials_are_timed_batches_and_half_octaves():
+    curve = build_curve(batches=(16, 64, 200))
+    candidates = list_candidate_batches(build_timed_fit([5, 10, 70, 150]), curve)
+    assert candidates == {16, 64, 200, 20, 70, 140, 150, *(24, 32, 48, 96, 128, 192)}
+
+
+def test_candidates_lie_between_batches_that_train():
+    curve = replace(build_curve(batches=(8, 32, 64, 512)), left_out_batches=[8, 512])
+    assert list_candidate_batches(build_timed_fit([1]), curve) == {8, 32, 48, 64, 512}
+    assert list_candidate_batches(build_timed_fit([1]), replace(curve, left_out_batches=[8, 32, 64, 512])) == {
+        8,
+        32,
+        64,
+        512,
+    }
+
+
+def test_batch_between_trials_becomes_the_plan():
+    curve = build_curve(batches=(64, 256, 65536))
+    step_fit = build_timed_fit([64, 1024, 100_000], workers=(2,))
+    ranked = rank_options(
+        enumerate_options(step_fit, curve, [ClusterShape(1, 2)], list_candidate_batches(step_fit, curve))
+    )
+    assert not ranked[0].measured and 256 < ranked[0].global_batch < 65536
+    assert put_measured_first(ranked) == ranked
+
+
+def build_options_with_draws(*options):
+    """Build options from whether they are measured, their workers, and their draws of the seconds to the target."""
+    template = enumerate_all_options()[0]
+    return [
+        replace(template, measured=measured, workers=workers, seconds_draws=np.array(draws, float))
+        for measured, workers, draws in options
+    ]
+
+
+@pytest.mark.parametrize(
+    ("predicted_draws", "first"), [([1] * 9 + [3], 0), ([1] * 8 + [3, 3], 1), ([2] * 10, 1), ([1] * 10, 0)]
+)
+def test_predicted_option_leads_if_it_is_faster_in_nine_of_ten_draws(predicted_draws, first):
+    options = build_options_with_draws((False, 1, predicted_draws), (True, 1, [2] * 10), (True, 1, [1] * 10))
+    ranked = put_measured_first(options)
+    assert ranked[0] is options[first] and sorted(map(id, ranked)) == sorted(map(id, options))
+
+
+def test_with_a_deadline_the_predicted_option_must_be_cheaper():
+    options = build_options_with_draws((False, 4, [1] * 5), (True, 1, [2] * 5))
+    assert put_measured_first(options)[0] is options[0]
+    assert put_measured_first(options, by_cost=True)[0] is options[1]
+
+
+def test_order_stays_where_nothing_was_measured():
+    options = build_options_with_draws((False, 1, [2] * 5), (False, 1, [1] * 5))
+    assert put_measured_first(options) == options and put_measured_first([]) == []
 
 
 def test_bottleneck_is_compute_exchange_or_gradient_noise():
