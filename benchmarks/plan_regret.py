@@ -100,6 +100,8 @@ class Grid:
         From the setting's batch to this one, the learning rate changes with the square root.
         """
         of_batch = runs[runs.global_batch == batch].fillna({"lr": 0.0})
+        if of_batch.empty:
+            return float("inf")
         lr = setting.lr * np.sqrt(batch / setting.global_batch)
         nearest = min(of_batch.lr.unique(), key=lambda other: abs(np.log(other / lr)) if lr else 0.0)
         return expected_examples(SettingRuns.from_table(of_batch[of_batch.lr == nearest]))
