@@ -14,6 +14,8 @@ from equipoise.storage.directory import open_directory
 from equipoise.storage.path_errors import report_path_errors
 from services.limits import Limits
 
+WILDCARD_HOSTS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared with, not listened on
+"""address to call for a host that means all addresses of a machine"""
 WRITE_KEYS_REMEDY = "write one API key per line into it"
 
 
@@ -46,6 +48,12 @@ class ListenSettings(BaseModel):
     def make_paths_absolute(cls, path: str | None) -> str | None:
         """Make paths absolute, because a replica has another working directory."""
         return path and str(Path(path).absolute())
+
+    @property
+    def url(self) -> str:
+        """URL at which this machine reaches the service."""
+        host = WILDCARD_HOSTS.get(self.host, self.host)
+        return f"{'https' if self.certfile else 'http'}://{f'[{host}]' if ':' in host else host}:{self.port}/"
 
     def require_tls(self) -> None:
         """Refuse a certificate without a key, a key without a certificate, and files that TLS cannot use."""
