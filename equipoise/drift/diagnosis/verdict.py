@@ -36,7 +36,7 @@ class CorruptionEffect(msgspec.Struct, frozen=True, kw_only=True):
     low: float | None = None
     high: float | None = None
     explained: float | None = None
-    """share of the squared shift that it accounts for"""
+    """share of the whole squared shift that it accounts for, beside the effects before it"""
 
 
 class ChartReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,18 +89,20 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlarmTime(msgspec.Struct, frozen=True, kw_only=True):
-    """Moment at which a chart reached its threshold, in observed images and UTC."""
+    """Moment at which a chart reached its threshold, in UTC."""
 
-    images: int
+    image_number: int
+    """number of the answered image, counted from the first one of the stream"""
     at: str
     chart: str
 
 
 class DriftOnset(msgspec.Struct, frozen=True, kw_only=True):
-    """Moment at which a change began, in requests from now and in UTC, and the alarm that it set off."""
+    """Moment at which a change began, in UTC, and the alarm that it set off."""
 
     at: str
-    images: int = 0
+    images_ago: int = 0
+    """images answered since then"""
     alarm: AlarmTime | None = None
 
     def __post_init__(self) -> None:
@@ -160,8 +162,8 @@ class StreamVerdict(Verdict, frozen=True, kw_only=True):
 class ChartHistory(msgspec.Struct, frozen=True, kw_only=True):
     """Height of each chart after each step of a stream."""
 
-    images: list[int] = []
-    """requests answered until each step"""
+    image_numbers: list[int] = []
+    """number of the last answered image of each step, counted from the first one of the stream"""
     times: list[float] = []
     """Unix time of each step"""
     threshold: list[float] = []
