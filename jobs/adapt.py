@@ -193,9 +193,11 @@ def run_adaptation(options: AdaptOptions, model: Bundle, recipe: AdaptationRecip
         if not train_adapted_model(model, recipe, work_folder, options.epochs, options.workers):
             print("stopped: nothing was published", file=sys.stderr)
             return 143
-        publish_bundle(
+        published = publish_bundle(
             PublishRequest(run=work_folder / "run", out=work_folder / "bundle", name=model.name, native=False), recipe
         )
+        if published.reference_warning:
+            print(f"note: {published.reference_warning}", file=sys.stderr)
         if not passes_gate(model, load_bundle(work_folder / "bundle"), recipe, work_folder):
             return 3
         with atomic_folder(Path(str(options.out)).absolute()) as folder:

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from equipoise.drift.reference.reference_size import DEFAULT_REQUESTS_PER_FALSE_ALARM
 from equipoise.errors import EquipoiseError
 from equipoise.storage.directory import open_directory
 from equipoise.storage.path_errors import report_path_errors
@@ -99,7 +100,7 @@ class ReplicaSettings(ListenSettings):
     """seconds between checks of the bundles: a bundle that was replaced under the same name is swapped in"""
     drift: bool = True
     """compare answered requests with the bundle's reference profile, to detect drift"""
-    requests_per_false_alarm: float = Field(100_000, ge=1000, le=1e9)
+    requests_per_false_alarm: float = Field(DEFAULT_REQUESTS_PER_FALSE_ALARM, ge=1000, le=1e9)
     """average number of requests without drift until a false alarm"""
     report_seconds: float = Field(1.0, ge=0.1, le=3600)
     """seconds between two reports of a replica to the drift monitor"""

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import plotly.graph_objects as go
 
-from dashboards.page import FactList, ImageGallery, Panel, Section, SectionPart, Table
+from dashboards.page import FactList, ImageGallery, Note, Panel, Section, SectionPart, Table
 from dashboards.theme import BLUE, NEUTRAL_COLOR, ORANGE, apply_theme, format_utc, series_color
 from equipoise.drift.diagnosis.accuracy_estimate import AccuracyEstimate
 from equipoise.drift.diagnosis.verdict import ChartHistory, StreamVerdict, Verdict
@@ -113,7 +113,8 @@ def verdict_facts(verdict: Verdict) -> dict[str, str]:
         facts["false-alarm rate requested"] = f"1 in {verdict.run_length:,.0f} requests"
     if check := verdict.verified:
         facts["false-alarm rate when published"] = (
-            f"1 in {check.realised:,.0f} requests (1 in {check.asked:,.0f} requested)"
+            f"1 in {check.realised:,.0f} requests (1 in {check.asked:,.0f} requested),"
+            f" drawn again and again from {check.held_out:,} held-out images"
         )
     if verdict.ticks:
         facts["replicas"] = f"{verdict.replicas}, {verdict.ticks.lost} reports lost"
@@ -178,6 +179,8 @@ def build_drift_sections(
     parts: list[SectionPart] = [FactList(name=f"{prefix}verdict", facts=verdict_facts(verdict))]
     for table in (causes_table(verdict), sources_table(verdict)):
         parts += [table] if table else []
+    if isinstance(verdict, StreamVerdict) and verdict.reference_warning:
+        parts.append(Note(name=f"{prefix}reference-warning", text=f"{verdict.reference_warning}."))
     sections = [Section(title="Verdict", paragraphs=paragraphs, parts=parts)]
     if chart_history and chart_history.image_numbers:
         caption = "Each chart over the images answered; a chart that reaches the dashed line raises an alarm."

@@ -30,6 +30,7 @@ from equipoise.drift.diagnosis.verdict import (
 )
 from equipoise.drift.diagnosis.window import Window, find_change_step, window_since
 from equipoise.drift.reference.profile import ReferenceProfile
+from equipoise.drift.reference.reference_size import describe_small_reference
 from equipoise.proportions import Z_95, wilson_interval
 from equipoise.type_aliases import FloatArray
 
@@ -69,6 +70,7 @@ def compute_stream_verdict(detector: StreamDetector) -> StreamVerdict:
         accuracy=estimate or "unknown",
         run_length=detector.run_length,
         verified=describe_false_alarm_check(detector),
+        reference_warning=describe_small_reference(profile.image_count, profile.verified, detector.run_length),
         runs=round(float(detector.charts.runs.mean_run_length()[0]), 2),
         evidence=BettingEvidence(value=detector.evidence.log_mean_wealth(), threshold=float(np.log(20))),
         classes=name_counts(profile, window.counts) if window else {},

@@ -117,6 +117,8 @@ class FalseAlarmRate(msgspec.Struct, frozen=True, kw_only=True):
     """requested images per false alarm"""
     pictures: int
     alarms: int
+    held_out: int
+    """held-out images that the streams repeat"""
     realised: float
     """counted images per false alarm"""
 
@@ -145,6 +147,8 @@ class StreamVerdict(Verdict, frozen=True, kw_only=True):
     run_length: float | None = None
     """requested requests per false alarm"""
     verified: FalseAlarmRate | None = None
+    reference_warning: str | None = None
+    """one sentence on a reference with too few images for the requested run length"""
     runs: float | None = None
     """mean run length of one predicted class in a row"""
     evidence: BettingEvidence | None = None
