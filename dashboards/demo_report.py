@@ -93,7 +93,7 @@ def describe_fine_tuning(bundle: Manifest) -> str:
 
 def describe_verdict(verdict: StreamVerdict) -> str:
     """Return the cause of a drift verdict in words, and since when."""
-    since = f", for the last {verdict.since.images:,} of {verdict.images:,} requests" if verdict.since else ""
+    since = f", for the last {verdict.since.images_ago:,} of {verdict.images:,} images" if verdict.since else ""
     return f"cause: {verdict.cause}{since}"
 
 

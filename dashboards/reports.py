@@ -8,7 +8,7 @@ from dashboards.page import FactList, Link, Note, Page, Section, SectionPart, Ta
 from dashboards.panels.drift import CaptionedImages, build_drift_sections
 from dashboards.panels.scaling import build_scaling_panels, describe_bottleneck
 from dashboards.panels.tradeoff import build_tradeoff_panels
-from dashboards.panels.training_run import build_run_panels, describe_result, run_facts
+from dashboards.panels.training_run import build_class_sections, build_run_panels, describe_result, run_facts
 from dashboards.plan_confirmation import confirmation_tables, describe_plan_status
 from dashboards.plan_tables import format_cluster_shape
 from dashboards.theme import format_interval, format_seconds
@@ -16,6 +16,7 @@ from equipoise.drift.diagnosis.verdict import ChartHistory, DatasetVerdict, Verd
 from equipoise.drift.monitor.entries import DriftEvent
 from equipoise.formatting import format_number, pluralize
 from equipoise.planning.document import PlanDocument
+from equipoise.runs.mistakes import Mistake, read_mistakes
 from equipoise.runs.record import Record
 
 PARAMETER_LABELS = {
@@ -30,8 +31,8 @@ PARAMETER_LABELS = {
 """labels of the fitted parameters of a step's time"""
 
 
-def run_page(record: Record) -> Page:
-    """Build the page of one training run."""
+def run_page(record: Record, mistakes: Sequence[Mistake] = ()) -> Page:
+    """Build the page of one training run, with test images that its model classifies wrongly."""
     config = record.config
     lead = f"Trained on {record.machine.device or 'a machine'}; seed {config.seed}; target {record.target:g}."
     parts: list[SectionPart] = [FactList(name="facts", facts=run_facts(record))]
@@ -40,9 +41,8 @@ def run_page(record: Record) -> Page:
     else:
         parts.append(Note(name="nothing", text="The run ended before its first lap: there is nothing to draw."))
     title = f"{config.workload}: {config.workers} x {config.batch_size}, lr {config.lr:g}"
-    return Page(
-        title=title, lead=lead, sections=[Section(title="Run", paragraphs=[describe_result(record)], parts=parts)]
-    )
+    run_section = Section(title="Run", paragraphs=[describe_result(record)], parts=parts)
+    return Page(title=title, lead=lead, sections=[run_section, *build_class_sections(record, mistakes)])
 
 
 def tradeoff_page(sweep: Sweep, name: str) -> Page:
@@ -176,7 +176,7 @@ def fit_fact_lists(document: PlanDocument) -> list[SectionPart]:
 def build_page(experiment: Experiment, page_name: str) -> Page:
     """Build one of the pages of an experiment, by its name in `PAGES_BY_KIND`."""
     if isinstance(experiment.content, Record):
-        return run_page(experiment.content)
+        return run_page(experiment.content, read_mistakes(experiment.path))
     if isinstance(experiment.content, Sweep):
         return {"curve": tradeoff_page, "scaling": scaling_page}[page_name](
             experiment.content, experiment.path.resolve().name

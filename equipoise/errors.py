@@ -6,6 +6,7 @@ ERROR_CODES = {
     # options and arguments
     "option-range": "a number outside its allowed range",
     "option-format": "a text that cannot be parsed, such as a duration or MIN:MAX",
+    "option-unknown": "an option that the command does not have",
     "option-choice": "a name that is not one of the choices",
     "option-conflict": "options that exclude or contradict each other",
     "option-missing": "a required option or argument is missing",

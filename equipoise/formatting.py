@@ -10,6 +10,16 @@ def format_number(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
 
 
+def format_rounded(value: float) -> str:
+    """Format a rough number of at least 1 with two digits that count, such as '13,000'."""
+    return f"{float(f'{value:.2g}'):,.0f}"
+
+
+def format_share(share: float | None) -> str:
+    """Format a share of a whole as a percentage without decimals; a dash for None."""
+    return "-" if share is None else f"{share:.0%}"
+
+
 def pluralize(count: int, noun: str) -> str:
     """Format a count with its noun, such as '1 record' or '2,000 records'."""
     return f"{count:,} {noun}{'s' * (count != 1)}"

@@ -23,8 +23,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import tyro
-
 from equipoise.bundle.bundle import Bundle, load_bundle
 from equipoise.bundle.manifest import MANIFEST_FILE
 from equipoise.command_line import command
@@ -32,6 +30,7 @@ from equipoise.drift.adaptation.workload import AdaptationRecipe, DriftCondition
 from equipoise.drift.diagnosis.verdict import Verdict
 from equipoise.errors import EquipoiseError
 from equipoise.storage.atomic import atomic_folder
+from jobs.cli.option_parser import parse_options
 from jobs.cli.paths import require_capture_folder, validate_locations
 from jobs.publishing.adaptation import (
     build_recipe,
@@ -86,7 +85,7 @@ class AdaptOptions:
 @command(on_stop="stopped: nothing was published")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
-    options = tyro.cli(AdaptOptions, args=arguments)
+    options = parse_options(AdaptOptions, arguments)
     return roll_back_link(options) if options.roll_back else adapt_bundle(options)
 
 
@@ -194,9 +193,11 @@ def run_adaptation(options: AdaptOptions, model: Bundle, recipe: AdaptationRecip
         if not train_adapted_model(model, recipe, work_folder, options.epochs, options.workers):
             print("stopped: nothing was published", file=sys.stderr)
             return 143
-        publish_bundle(
+        published = publish_bundle(
             PublishRequest(run=work_folder / "run", out=work_folder / "bundle", name=model.name, native=False), recipe
         )
+        if published.reference_warning:
+            print(f"note: {published.reference_warning}", file=sys.stderr)
         if not passes_gate(model, load_bundle(work_folder / "bundle"), recipe, work_folder):
             return 3
         with atomic_folder(Path(str(options.out)).absolute()) as folder:

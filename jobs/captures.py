@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import tyro
-
 from equipoise.bundle.manifest import verify_bundle
 from equipoise.captures.capture import CAPTURE_POOLS, CaptureMetadata
 from equipoise.captures.store import CaptureStore
@@ -23,6 +21,7 @@ from equipoise.command_line import command
 from equipoise.errors import EquipoiseError
 from equipoise.storage.atomic import download_folder
 from equipoise.storage.path_errors import report_path_errors
+from jobs.cli.option_parser import parse_options
 from jobs.cli.paths import require_capture_folder, validate_locations
 
 MAX_LISTED_CAPTURES = 10  # captures printed one by one
@@ -47,7 +46,7 @@ class CapturesOptions:
 @command()
 def main() -> int:
     """Run the command and return its exit status."""
-    options = tyro.cli(CapturesOptions)
+    options = parse_options(CapturesOptions)
     result = label_and_export_captures(options)
     print(json.dumps(result, indent=1, default=CaptureMetadata.to_json) if options.json else format_result(result))
     return 0

@@ -17,7 +17,6 @@ from typing import Any
 import msgspec
 import numpy as np
 import torch
-import tyro
 from torch import Tensor
 
 from dashboards.page import write_page
@@ -37,6 +36,7 @@ from equipoise.images.thumbnails import make_thumbnail, reference_thumbnails
 from equipoise.storage.atomic import write_json
 from equipoise.type_aliases import AnyArray
 from equipoise.workloads.image_folder import IMAGE_SUFFIXES, list_image_files
+from jobs.cli.option_parser import parse_options
 from jobs.cli.paths import validate_locations
 
 EXIT_STATUS_BY_STATE = {"ok": 0, "drift": 3, "unknown": 4}
@@ -62,7 +62,7 @@ class CheckOptions:
 @command()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status, which tells the verdict."""
-    options = tyro.cli(CheckOptions, args=arguments)
+    options = parse_options(CheckOptions, arguments)
     validate_locations(options.bundle, options.images, options.out)
     model = load_bundle(options.bundle)
     verdict = check_image_folder(model, options.images)

@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-import tyro
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
@@ -27,6 +26,7 @@ from equipoise.storage.atomic import atomic_write
 from equipoise.workloads import Workload, load_workload
 from equipoise.workloads.vending.products import MACHINE_PRODUCTS, SOURCE_PRODUCTS
 from equipoise.workloads.vending.renderer import Scene, render_images
+from jobs.cli.option_parser import parse_options
 
 GAP_PIXELS = 2  # pixels between images
 SCENE_SETTING_VALUES: dict[str, list[Any]] = {
@@ -81,7 +81,7 @@ class ContactSheetOptions:
 @command()
 def main() -> int:
     """Run the command and return its exit status."""
-    options = tyro.cli(ContactSheetOptions)
+    options = parse_options(ContactSheetOptions)
     options.validate()
     images = render_scene_grid(options) if options.scene_setting else render_augmented_grid(options)
     with atomic_write(options.out) as temporary:

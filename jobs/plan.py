@@ -11,8 +11,6 @@ import re
 import sys
 from dataclasses import dataclass, replace
 
-import tyro
-
 from equipoise.command_line import command
 from equipoise.errors import EquipoiseError
 from equipoise.number_bounds import MAX_COUNT
@@ -21,6 +19,7 @@ from equipoise.planning.document import PLAN_FILE
 from equipoise.planning.measurements import COUNT_COLUMN
 from equipoise.planning.plan import ClusterShape
 from equipoise.storage.atomic import write_json
+from jobs.cli.option_parser import parse_options
 from jobs.cli.paths import PathOrUrl, validate_locations
 from jobs.cli.plan_report import format_plan, format_predictions, write_plan_pages
 
@@ -137,7 +136,7 @@ class PlanOptions:
 @command()
 def main() -> int:
     """Run the command and return its exit status."""
-    options = tyro.cli(PlanOptions)
+    options = parse_options(PlanOptions)
     options.validate()
     validate_locations(options.out, options.system, options.exchange, options.statistical)
     request = options.request()

@@ -13,10 +13,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import tyro
-
 from equipoise.command_line import command
 from jobs.cli.engine_report import format_engine_table
+from jobs.cli.option_parser import parse_options
 from jobs.cli.paths import PathOrUrl
 from jobs.publishing.publish import Published, PublishRequest, publish_bundle
 
@@ -48,7 +47,7 @@ class PublishOptions:
 @command(on_stop="stopped: nothing was published", on_store_failure="nothing was published")
 def main() -> int:
     """Run the command and return its exit status."""
-    options = tyro.cli(PublishOptions)
+    options = parse_options(PublishOptions)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the unfinished folder is removed
     print_published(publish_bundle(options.request()), options.out)
     return 0
@@ -58,6 +57,8 @@ def print_published(published: Published, out: Path) -> None:
     """Print the measurements of the engines, the one chosen and the accuracy."""
     print(format_engine_table(published.results))
     print(f"{out}: engine {published.engine}, because {published.why}; accuracy {published.accuracy:.4f} on test")
+    if published.reference_warning:
+        print(f"note: {published.reference_warning}", file=sys.stderr)
     record = published.record
     if not record.reached:
         print(

@@ -19,6 +19,7 @@ from equipoise.formatting import pluralize
 from equipoise.runs.listing import RecordListing, list_records
 from equipoise.storage.atomic import atomic_write
 from equipoise.storage.path_errors import report_path_errors
+from jobs.cli.option_parser import parse_options
 
 MAX_PRINTED_ROWS = 100  # rows on the screen; the CSV has all
 MAX_LISTED_DAMAGED_FILES = 10  # damaged files
@@ -37,7 +38,7 @@ class RecordsOptions:
 @command()
 def main() -> int:
     """Run the command and return its exit status."""
-    options = tyro.cli(RecordsOptions)
+    options = parse_options(RecordsOptions)
     report_records(options)
     return 0
 

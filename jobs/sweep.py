@@ -34,6 +34,7 @@ from equipoise.runs.folder import claim_run_folder, require_same_config, require
 from equipoise.storage.atomic import atomic_write
 from equipoise.workloads import load_workload
 from jobs.cli.describe_setup import describe_training_setup
+from jobs.cli.option_parser import parse_options
 from jobs.cli.paths import PathOrUrl, validate_locations
 from jobs.cli.sweep_status import SweepStatus
 from jobs.cluster.resources import (
@@ -169,7 +170,7 @@ class SweepOptions:
 @command(on_store_failure=RESUME_HINT)
 def main() -> int:
     """Run the command and return its exit status: 0 plan confirmed, 1 not, 2 invalid options, 143 stopped."""
-    options = tyro.cli(SweepOptions)
+    options = parse_options(SweepOptions)
     options.validate()
     validate_locations(options.out)
     try:

@@ -25,6 +25,7 @@ from equipoise.runs.folder import load_finished_run
 from equipoise.runs.record import Record, mean_noise_scale
 from equipoise.runs.run_end import find_kept_lap
 from equipoise.workloads import load_workload
+from jobs.cli.option_parser import parse_options
 from jobs.cli.paths import PathOrUrl, validate_locations
 from jobs.cli.plan_options import apply_plan
 from jobs.cli.plan_setup import require_same_setup
@@ -90,16 +91,16 @@ class TrainOptions(TrainConfig):
         return self.worker_range.fewest if self.worker_range.most == self.workers else self.workers
 
 
-def parse_options(arguments: Sequence[str] | None = None) -> TrainOptions:
+def parse_train_options(arguments: Sequence[str] | None = None) -> TrainOptions:
     """Parse the command line, with the number of workers from their range."""
-    options = tyro.cli(TrainOptions, args=arguments)
+    options = parse_options(TrainOptions, arguments)
     return replace(options, workers=options.worker_range.most)
 
 
 @command(on_stop="stopped before training started", on_store_failure=RESUME_HINT)
 def main() -> int:
     """Run the command and return its exit status: 0 finished, 1 failed, 2 invalid options, 143 stopped."""
-    options = parse_options()
+    options = parse_train_options()
     validate_locations(options.out, options.plan)
     warn_if_temporary_folder(options.out)
     options = apply_plan(options)

@@ -1,6 +1,5 @@
 """Build the prediction service for Ray Serve: serve run services.app:build bundle=bundles/vending."""
 
-import os
 import sys
 from pathlib import Path
 from tempfile import gettempdir
@@ -17,8 +16,9 @@ from equipoise.errors import EquipoiseError
 from equipoise.storage.atomic import download_folder
 from services.monitoring.metrics import MULTIPROC_DIR_ENV
 from services.replica import REPLICA_DRAIN_SECONDS, Replica
+from services.serve_start import announce_address, start_serve_without_proxy
 from services.serving.model_versions import ModelSpec
-from services.settings import ListenSettings, ReplicaSettings
+from services.settings import ReplicaSettings
 
 AUTOSCALING_TIMING = {"metrics_interval_s": 1, "look_back_period_s": 5, "upscale_delay_s": 5, "downscale_delay_s": 60}
 
@@ -56,19 +56,12 @@ def build(args: dict[str, Any]) -> Application:
         settings = AppSettings.model_validate(args)
         application = build_application(settings)
         if from_command_line:
-            print_address(settings)
+            announce_address(settings.url)
         return application
     except (EquipoiseError, ValidationError) as error:
         if not from_command_line:  # a deployment from YAML shows the exception itself
             raise
         sys.exit(print_error(format_settings_error(error), REFUSED))
-
-
-def print_address(settings: ListenSettings) -> None:
-    """Print the address of the service: `serve run` prints the port of a proxy that is not started here."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray, which starts next, would report its use to its makers
-    scheme = "https" if settings.certfile else "http"
-    print(f"will answer at {scheme}://{settings.host}:{settings.port}/", file=sys.stderr)  # noqa: T201
 
 
 def format_settings_error(
@@ -105,7 +98,7 @@ def build_application(app_settings: AppSettings) -> Application:
     settings.require_tls()
     settings.require_writable_access_log()
     settings.require_usable_folders()
-    start_serve_without_proxy()
+    start_serve_without_proxy(settings.url)
     metrics_folder = Path(gettempdir()) / f"equipoise-metrics-{settings.port}"
     variables = {MULTIPROC_DIR_ENV: str(metrics_folder), "OMP_NUM_THREADS": "1"}
     deployment = serve.deployment(Replica, name="Predictor").options(
@@ -132,14 +125,3 @@ def scaling_options(min_replicas: int, max_replicas: int | None) -> dict[str, An
 def make_absolute(folder_or_url: str) -> str:
     """Return a folder's absolute path, because a replica has another working directory; keep a URL as it is."""
     return folder_or_url if "://" in folder_or_url else str(Path(folder_or_url).absolute())
-
-
-def start_serve_without_proxy() -> None:
-    """Start Serve without proxies, unless Ray is initialized already: then its owner decides about proxies."""
-    if ray.is_initialized():
-        return
-    os.environ.setdefault(
-        "RAY_worker_niceness", "0"
-    )  # Ray lowers the priority of workers otherwise; this machine is for replicas
-    ray.init(namespace="serve")
-    serve.start(proxy_location="Disabled")

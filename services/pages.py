@@ -19,12 +19,13 @@ from starlette.routing import Route
 
 from equipoise.command_line import REFUSED, print_error
 from equipoise.errors import EquipoiseError
-from services.app import format_settings_error, print_address, start_serve_without_proxy
+from services.app import format_settings_error
 from services.http.auth import WWW_AUTHENTICATE, ApiKeyAuth
 from services.http.errors import RequestRejected, page_cannot_be_shown, page_is_unknown
 from services.http.responses import compress_response, json_response
 from services.http.server import HttpServer
 from services.routes.status_page import CONTENT_SECURITY_POLICY
+from services.serve_start import announce_address, start_serve_without_proxy
 from services.settings import ListenSettings
 
 SHUTDOWN_SECONDS = 10.0  # for open requests when the server stops
@@ -54,9 +55,9 @@ def build(args: dict[str, Any]) -> Application:
         if not from_command_line:  # a deployment from YAML shows the exception itself
             raise
         sys.exit(print_error(format_settings_error(error, PagesSettings), REFUSED))
-    start_serve_without_proxy()
+    start_serve_without_proxy(settings.url)
     if from_command_line:
-        print_address(settings)
+        announce_address(settings.url)
     deployment = serve.deployment(PagesServer, name="Pages").options(ray_actor_options={"num_cpus": 0})
     return deployment.bind(settings.model_dump())
 

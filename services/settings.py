@@ -9,11 +9,14 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from equipoise.drift.reference.reference_size import DEFAULT_REQUESTS_PER_FALSE_ALARM
 from equipoise.errors import EquipoiseError
 from equipoise.storage.directory import open_directory
 from equipoise.storage.path_errors import report_path_errors
 from services.limits import Limits
 
+WILDCARD_HOSTS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared with, not listened on
+"""address to call for a host that means all addresses of a machine"""
 WRITE_KEYS_REMEDY = "write one API key per line into it"
 
 
@@ -46,6 +49,12 @@ class ListenSettings(BaseModel):
     def make_paths_absolute(cls, path: str | None) -> str | None:
         """Make paths absolute, because a replica has another working directory."""
         return path and str(Path(path).absolute())
+
+    @property
+    def url(self) -> str:
+        """URL at which this machine reaches the service."""
+        host = WILDCARD_HOSTS.get(self.host, self.host)
+        return f"{'https' if self.certfile else 'http'}://{f'[{host}]' if ':' in host else host}:{self.port}/"
 
     def require_tls(self) -> None:
         """Refuse a certificate without a key, a key without a certificate, and files that TLS cannot use."""
@@ -91,7 +100,7 @@ class ReplicaSettings(ListenSettings):
     """seconds between checks of the bundles: a bundle that was replaced under the same name is swapped in"""
     drift: bool = True
     """compare answered requests with the bundle's reference profile, to detect drift"""
-    requests_per_false_alarm: float = Field(100_000, ge=1000, le=1e9)
+    requests_per_false_alarm: float = Field(DEFAULT_REQUESTS_PER_FALSE_ALARM, ge=1000, le=1e9)
     """average number of requests without drift until a false alarm"""
     report_seconds: float = Field(1.0, ge=0.1, le=3600)
     """seconds between two reports of a replica to the drift monitor"""

@@ -68,8 +68,8 @@ def measure_alarm_delay(profile: ReferenceProfile, clean: ImagePool, drifted: Im
             ):
                 alarm_verdict = compute_stream_verdict(detector)
     final = compute_stream_verdict(detector)
-    delay = None if alarm_verdict is None else int(alarm_verdict.since.alarm.images) - CLEAN_REQUESTS
-    since_error = abs(final.since.images - MAX_DRIFTED_REQUESTS) / MAX_DRIFTED_REQUESTS if final.since else np.nan
+    delay = None if alarm_verdict is None else int(alarm_verdict.since.alarm.image_number) - CLEAN_REQUESTS
+    since_error = abs(final.since.images_ago - MAX_DRIFTED_REQUESTS) / MAX_DRIFTED_REQUESTS if final.since else np.nan
     effect_sizes = {effect.cause: effect.value for effect in final.effects}
     return ChangeResult(delay, alarm_verdict and alarm_verdict.cause, since_error, effect_sizes)
 

@@ -59,7 +59,7 @@ def run_drift_and_adaptation(vending: SimulatedClients, cluster: Cluster, folder
     drifted = vending.count_correct(ACCURACY_IMAGES, EVENING_SCENE) / ACCURACY_IMAGES
     alarm = wait_until(lambda: (verdict := wait_for_verdict(vending))["state"] == "drift" and verdict, 30)
     print(
-        f"drifted: {drifted:.1%} right; {alarm['why']}; since {alarm['since']['images']} of {ACCURACY_IMAGES} requests",
+        f"drifted: {drifted:.1%} right; {alarm['why']}; since {alarm['since']['images_ago']} images",
         flush=True,
     )
     vending.count_correct(600, EVENING_SCENE)  # some of these are captured

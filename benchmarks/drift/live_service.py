@@ -92,7 +92,7 @@ def measure_change(vending: SimulatedClients, clean: Tensor, drifted: Tensor, se
     if first_alarm is None or not final["since"]:
         return ChangeResult(None, None, 1.0)
     delay = first_alarm["images"] - REQUESTS_BEFORE_CHANGE
-    return ChangeResult(first_alarm["cause"], delay, abs(final["since"]["images"] - len(drifted)) / len(drifted))
+    return ChangeResult(first_alarm["cause"], delay, abs(final["since"]["images_ago"] - len(drifted)) / len(drifted))
 
 
 def send_requests(vending: SimulatedClients, images: Tensor, indices: Any) -> None:

@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import plotly.graph_objects as go
 
-from dashboards.page import FactList, ImageGallery, Panel, Section, SectionPart, Table
+from dashboards.page import FactList, ImageGallery, Note, Panel, Section, SectionPart, Table
 from dashboards.theme import BLUE, NEUTRAL_COLOR, ORANGE, apply_theme, format_utc, series_color
 from equipoise.drift.diagnosis.accuracy_estimate import AccuracyEstimate
 from equipoise.drift.diagnosis.verdict import ChartHistory, StreamVerdict, Verdict
 from equipoise.drift.monitor.entries import DriftEvent
+from equipoise.formatting import format_share
 
 CaptionedImages = Sequence[tuple[bytes, str]]
 
@@ -25,8 +26,8 @@ STATE_SENTENCES = {
 
 
 def chart_history_figure(chart_history: ChartHistory, verdict: Verdict) -> go.Figure:
-    """Draw the highest charts over the requests, with the threshold, the begin of the change, and the alarm."""
-    figure, images = go.Figure(), chart_history.images
+    """Draw the highest charts over the answered images, with the threshold, the begin of the change, and the alarm."""
+    figure, images = go.Figure(), chart_history.image_numbers
     peaks = {name: max(values, default=0.0) for name, values in chart_history.charts.items()}
     for index, name in enumerate(sorted(peaks, key=lambda chart: -peaks[chart])[:MAX_CHART_LINES]):
         figure.add_scatter(
@@ -44,16 +45,16 @@ def chart_history_figure(chart_history: ChartHistory, verdict: Verdict) -> go.Fi
         name="alarm threshold",
     )
     if isinstance(verdict, StreamVerdict) and (since := verdict.since):
-        alarm_position = since.alarm.images if since.alarm else None
-        marks = [(verdict.images - since.images, "change began"), (alarm_position, "alarm")]
-        for position, label in marks:
-            if images and position is not None and position >= images[0] - (images[-1] - images[0]):
-                figure.add_vline(position, line={"dash": "dot", "color": ORANGE}, annotation_text=label)
+        alarm_number = since.alarm.image_number if since.alarm else None
+        marks = [(verdict.images - since.images_ago, "change began"), (alarm_number, "alarm")]
+        for number, label in marks:
+            if images and number is not None and number >= images[0] - (images[-1] - images[0]):
+                figure.add_vline(number, line={"dash": "dot", "color": ORANGE}, annotation_text=label)
     highest = max(peaks.values(), default=0.0)
     limit = (
         max(chart_history.threshold, default=0.0) * MAX_THRESHOLD_FACTOR
     )  # far above the threshold, differences say little
-    figure.update_xaxes(title_text="requests")
+    figure.update_xaxes(title_text="image number, from the first one answered")
     figure.update_yaxes(
         title_text="log of how rare the value is without drift", range=[0, max(min(highest, limit), 1.0) * 1.05]
     )
@@ -103,14 +104,17 @@ def verdict_facts(verdict: Verdict) -> dict[str, str]:
     if not isinstance(verdict, StreamVerdict):
         return facts | {"estimated accuracy, without labels": accuracy_text}
     if since := verdict.since:
-        facts["change began"] = f"{since.images:,} requests ago"
+        facts["change began"] = f"{since.images_ago:,} images ago"
         facts["change began, UTC"] = since.at.removesuffix("+00:00").replace("T", " ")
+        if since.alarm:
+            facts["alarm"] = f"at image number {since.alarm.image_number:,} of {verdict.images:,}"
     facts["estimated accuracy, without labels"] = accuracy_text
     if verdict.run_length:
         facts["false-alarm rate requested"] = f"1 in {verdict.run_length:,.0f} requests"
     if check := verdict.verified:
         facts["false-alarm rate when published"] = (
-            f"1 in {check.realised:,.0f} requests (1 in {check.asked:,.0f} requested)"
+            f"1 in {check.realised:,.0f} requests (1 in {check.asked:,.0f} requested),"
+            f" drawn again and again from {check.held_out:,} held-out images"
         )
     if verdict.ticks:
         facts["replicas"] = f"{verdict.replicas}, {verdict.ticks.lost} reports lost"
@@ -127,7 +131,7 @@ def causes_table(verdict: Verdict) -> Table | None:
     rows = [
         [
             *(effect.cause, effect.detail, effect.value, effect.low, effect.high, effect.unit),
-            "" if effect.explained is None else f"{effect.explained:.0%}",
+            format_share(effect.explained),
         ]
         for effect in verdict.effects
     ]
@@ -175,9 +179,11 @@ def build_drift_sections(
     parts: list[SectionPart] = [FactList(name=f"{prefix}verdict", facts=verdict_facts(verdict))]
     for table in (causes_table(verdict), sources_table(verdict)):
         parts += [table] if table else []
+    if isinstance(verdict, StreamVerdict) and verdict.reference_warning:
+        parts.append(Note(name=f"{prefix}reference-warning", text=f"{verdict.reference_warning}."))
     sections = [Section(title="Verdict", paragraphs=paragraphs, parts=parts)]
-    if chart_history and chart_history.images:
-        caption = "Each chart over the requests; a chart that reaches the dashed line raises an alarm."
+    if chart_history and chart_history.image_numbers:
+        caption = "Each chart over the images answered; a chart that reaches the dashed line raises an alarm."
         panel = Panel(
             name=f"{prefix}charts-panel",
             figure=chart_history_figure(chart_history, verdict),

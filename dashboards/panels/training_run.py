@@ -1,12 +1,13 @@
 """Panels of one training run: loss and metric, throughput, time of a step, and gradient noise scale."""
 
+from collections.abc import Sequence
 from dataclasses import fields
 
 import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from dashboards.page import Panel, Table
+from dashboards.page import ImageGallery, Panel, Section, SectionPart, Table
 from dashboards.theme import (
     AMBER,
     BLUE,
@@ -15,10 +16,12 @@ from dashboards.theme import (
     ORANGE,
     PURPLE,
     apply_theme,
+    format_percent,
     format_seconds,
     set_log_axis,
 )
 from equipoise.formatting import format_number
+from equipoise.runs.mistakes import Mistake
 from equipoise.runs.record import Lap, Record, mean_noise_scale
 
 STEP_PART_NAMES = {"compute": "computing", "exchange": "exchanging gradients", "data": "loading data"}
@@ -123,3 +126,20 @@ def build_run_panels(record: Record) -> list[Panel]:
     rows = [[None if pd.isna(value) else value for value in row] for row in table[columns].itertuples(index=False)]
     data_table = Table(name="laps", columns=[name.replace("_", " ") for name in columns], rows=rows)
     return [Panel(name="laps-panel", figure=laps_figure(table, record.target), caption=caption, data_table=data_table)]
+
+
+def build_class_sections(record: Record, mistakes: Sequence[Mistake]) -> list[Section]:
+    """Build the section of the accuracy by class and of wrongly classified test images; none if not measured."""
+    if not record.test_classes:
+        return []
+    counts = sorted(record.test_classes, key=lambda count: count.accuracy)
+    rows = [(count.name, count.images, count.correct, format_percent(count.accuracy)) for count in counts]
+    columns = ["class", "test images", "correct", "accuracy"]
+    parts: list[SectionPart] = [Table(name="classes", columns=columns, rows=rows)]
+    if mistakes:
+        captioned = [(mistake.png, f"{mistake.label}, taken for {mistake.predicted}") for mistake in mistakes]
+        wrong = sum(count.images - count.correct for count in counts)
+        caption = f"Wrongly classified: the first {len(mistakes)} of {wrong:,} test images, each with its class."
+        parts.append(ImageGallery(name="mistakes", captioned_pngs=captioned, caption=caption))
+    paragraph = "Test images that the final model classifies correctly, the class with the lowest accuracy first."
+    return [Section(title="Classes", paragraphs=[paragraph], parts=parts)]

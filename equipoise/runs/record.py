@@ -76,6 +76,20 @@ class Lap:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClassCount:
+    """Test images of one class, and how many of them the final model got right."""
+
+    name: str
+    images: Count
+    correct: Annotated[int, Meta(ge=0, le=MAX_COUNT)]
+
+    @property
+    def accuracy(self) -> float:
+        """Share of the images that are right."""
+        return self.correct / self.images
+
+
+@dataclass(frozen=True, kw_only=True)
 class Record:
     """Record of one training run: its options, its laps, and how it ended."""
 
@@ -90,6 +104,8 @@ class Record:
     """examples seen when the metric crossed the target, interpolated; None if it did not"""
     test: FiniteNumber | None
     """metric on the test split, evaluated once at the end; None where it was not"""
+    test_classes: Sequence[ClassCount] | None = None
+    """counts of each class that the test split shows; None where the metric is not the accuracy"""
     reason: str | None = None
     """reason why the run failed or was stopped; None if it ended normally"""
     schema: RecordSchema = RECORD_SCHEMA

@@ -110,7 +110,7 @@ class Training:
         self.model.eval()
         with torch.no_grad():
             for images, labels in self.loader.eval_batches(split, self.rank, self.workers):
-                with self._autocast():
+                with self.autocast():
                     total += self.workload.metric(self.model(images), labels).sum()
         self._set_train_mode()
         return float(self._all_reduce_sum(total)) / len(split)
@@ -241,7 +241,7 @@ class Training:
 
     def _run_backward(self, images: Tensor, labels: Tensor, micro_index: int) -> Tensor:
         self.dropout_generator.manual_seed(derive_seed(self.config.seed, self.step, micro_index))
-        with self._autocast():
+        with self.autocast():
             loss = self.workload.loss(self.forward_model(images), labels)
         # scaled here, because `backward` validates a gradient argument: the first time with half a second of imports
         (loss if self.config.num_micro_batches == 1 else loss * self.loss_weight.to(loss.dtype)).backward()
@@ -259,7 +259,7 @@ class Training:
 
     def _record_half_batch_norms(self, images: Tensor, labels: Tensor) -> None:
         self.dropout_generator.manual_seed(derive_seed(self.config.seed, self.step, self.config.num_micro_batches))
-        with self._autocast():
+        with self.autocast():
             local, total = half_batch_norms(self.model, self.workload.loss, images, labels)
         self.timer.gradient_norms.add_draw(local, total)
 
@@ -268,7 +268,7 @@ class Training:
         seen = step * self.config.global_batch
         return self.config.lr * lr_scale(self.config.schedule, seen, self.warmup_examples, self.max_examples)
 
-    def _autocast(self) -> AbstractContextManager[object]:
+    def autocast(self) -> AbstractContextManager[object]:
         return torch.autocast(self.device.type, torch.bfloat16) if self.config.precision == "bf16" else nullcontext()
 
     def _check_losses(self, losses: Tensor) -> None:

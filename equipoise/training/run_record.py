@@ -1,12 +1,16 @@
 """Record of a training run in progress or at its end."""
 
+from collections.abc import Sequence
+
 from equipoise.hardware import describe_hardware
-from equipoise.runs.record import Record
+from equipoise.runs.record import ClassCount, Record
 from equipoise.training.loop import Training
 
 
-def build_run_record(training: Training, test: float | None = None) -> Record:
-    """Build the record of what a run has measured so far; `test` is its metric on the test split, if evaluated."""
+def build_run_record(
+    training: Training, test: float | None = None, test_classes: Sequence[ClassCount] | None = None
+) -> Record:
+    """Build the record of what a run has measured so far, with its metric and counts on the test split if evaluated."""
     return Record(
         config=training.config,
         machine=describe_hardware(training.device),
@@ -16,4 +20,5 @@ def build_run_record(training: Training, test: float | None = None) -> Record:
         target=training.target,
         examples_to_target=training.examples_to_target,
         test=test,
+        test_classes=test_classes,
     )

@@ -5,9 +5,11 @@ import importlib
 import importlib.util
 import os
 import sys
+from difflib import get_close_matches
 from importlib.metadata import version
 from pathlib import Path
 
+from equipoise.command_line import REFUSED, print_error
 from jobs import LOOPBACK_ENV, isolate_local_ray
 
 COMMAND_MODULES = {
@@ -40,8 +42,9 @@ def main() -> int:
     if name == "serve":
         serve(arguments)
     if name not in COMMAND_MODULES:
-        print(f"error: no command {name!r}; there are: {', '.join([*COMMAND_MODULES, 'serve'])}", file=sys.stderr)
-        return 2
+        names = [*COMMAND_MODULES, "serve"]
+        similar = "".join(f"did you mean {match}? " for match in get_close_matches(name, names, 1))
+        return print_error(f"no command {name!r}; {similar}there are: {', '.join(names)} [option-choice]", REFUSED)
     if name != "local-cluster":  # a head takes jobs from whoever has its user's token
         isolate_local_ray()
     sys.argv = [f"equipoise {name}", *arguments]

@@ -27,6 +27,7 @@ import yaml
 from equipoise.command_line import command
 from equipoise.errors import CommandFailed, EquipoiseError
 from equipoise.formatting import pluralize
+from jobs.cli.option_parser import parse_options
 from jobs.cluster.private_ray import ENVIRONMENT_BIN, PrivateRay, start_private_ray
 from jobs.cluster.processes import find_descendants, find_free_ports, is_alive, is_raylet, wait_until
 from jobs.cluster.validate import validate_cluster_file
@@ -50,7 +51,7 @@ class LocalClusterOptions:
 @command()
 def main() -> int:
     """Run the cluster until Ctrl-C; return exit status 0 then, 1 if Ray does not start or stops, 2 on wrong options."""
-    options = tyro.cli(LocalClusterOptions)
+    options = parse_options(LocalClusterOptions)
     for number in (signal.SIGTERM, signal.SIGINT):  # a process that a shell starts with & ignores SIGINT
         signal.signal(number, raise_keyboard_interrupt)
     try:

@@ -21,8 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-import tyro
-
 from dashboards.build import build_index
 from dashboards.demo_report import build_demo_page, is_demo_folder, read_demo_records, summarize_demo
 from dashboards.demo_story import STORY_FILE, ChapterTime, DemoStory
@@ -31,6 +29,7 @@ from equipoise.command_line import command
 from equipoise.errors import CommandFailed, EquipoiseError
 from equipoise.runs.folder import LOCK_FILE_NAME, lock_folder
 from equipoise.storage.path_errors import report_path_errors
+from jobs.cli.option_parser import parse_options
 from jobs.cluster.private_ray import start_private_ray
 from jobs.cluster.processes import find_free_ports
 from jobs.demo.chapters import CHAPTERS, DemoState
@@ -53,7 +52,7 @@ class DemoOptions:
 @command(on_stop="stopped: nothing is left running")
 def main() -> int:
     """Run the command and return its exit status."""
-    options = tyro.cli(DemoOptions)
+    options = parse_options(DemoOptions)
     for number in STOP_SIGNALS:
         # nohup ignores SIGHUP on purpose; a script's `&` ignores SIGINT, which must end the demo all the same
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:

@@ -8,8 +8,8 @@ from equipoise.planning.document import PlanEntry
 from equipoise.type_aliases import JsonObject
 
 
-def render_model_card(manifest: Manifest, plan: PlanEntry | None) -> str:
-    """Render the model card of a bundle, which was trained by a plan or without one, as Markdown."""
+def render_model_card(manifest: Manifest, plan: PlanEntry | None, reference_warning: str | None = None) -> str:
+    """Render the model card of a bundle as Markdown: with its plan and a warning on its reference, if there are any."""
     metrics, config, shape = manifest.metrics, manifest.decode_config(), manifest.input
     classes = [f"| {name} | {share:.1%} |" for name, share in metrics.by_class.items()]
     return "\n".join(
@@ -56,6 +56,7 @@ def render_model_card(manifest: Manifest, plan: PlanEntry | None) -> str:
             "The model predicts one of its classes for every image, even for one that shows none of them. It was "
             "evaluated on images like those it was trained on: under another camera, light or background it may be "
             "wrong and still confident. The bundle contains a reference so that such a change can be detected.",
+            *(["", f"{reference_warning[0].upper()}{reference_warning[1:]}."] if reference_warning else []),
             "",
         ]
     )  # fmt: skip

@@ -33,6 +33,8 @@ from equipoise.bundle.manifest import (
 )
 from equipoise.drift.adaptation.workload import AdaptationRecipe
 from equipoise.drift.profiling.build_profile import LabelledOutputs, build_profile_arrays
+from equipoise.drift.reference.profile import ARRAY_PREFIX, parse_false_alarm_check
+from equipoise.drift.reference.reference_size import describe_small_reference
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import last_error_line
 from equipoise.hardware import describe_hardware
@@ -91,6 +93,8 @@ class Published:
     """reason for choosing it"""
     accuracy: float
     """accuracy on the test split"""
+    reference_warning: str | None = None
+    """one sentence on a reference that is too small to detect drift, or to do so without many false alarms"""
 
 
 def publish_bundle(request: PublishRequest, recipe: AdaptationRecipe | None = None) -> Published:
@@ -124,16 +128,24 @@ def publish_bundle(request: PublishRequest, recipe: AdaptationRecipe | None = No
                 sample_profile_outputs(splits[name], *outputs[name]) for name in ("reference", "false alarms")
             )
             arrays |= build_profile_arrays(ENGINES[engine](folder), reference, temperature, held_out)
+        warning = find_reference_warning(arrays) if request.drift else None
         np.savez_compressed(folder / REFERENCE_FILE, **arrays)
         entry = EngineEntry(name=engine, why=why, table=results)
         manifest = build_manifest(request.name, record, workload, evaluation, entry)
         manifest = replace(manifest, plan=plan.to_json() if plan else None)
         manifest = add_adaptation(manifest, recipe) if recipe else manifest
         (folder / MODEL_CARD_FILE).write_text(
-            render_model_card(manifest, plan.plan if plan else None), encoding="utf-8"
+            render_model_card(manifest, plan.plan if plan else None, warning), encoding="utf-8"
         )
         write_manifest(folder, manifest)
-    return Published(record=record, results=results, engine=engine, why=why, accuracy=evaluation.accuracy)
+    return Published(
+        record=record,
+        results=results,
+        engine=engine,
+        why=why,
+        accuracy=evaluation.accuracy,
+        reference_warning=warning,
+    )
 
 
 def load_publishable_record(run_folder: Path) -> Record:
@@ -233,6 +245,14 @@ def sample_profile_outputs(split: Split, logits: Any, features: Any, labels: Any
     indices = evenly_spaced_indices(len(split), MAX_PROFILE_IMAGES)
     images = torch.stack([split.pictures[int(index)] for index in indices])
     return LabelledOutputs(images, logits[indices], features[indices], labels[indices])
+
+
+def find_reference_warning(arrays: dict[str, Any]) -> str | None:
+    """Return a sentence on a reference that supports no verdict or too few images per false alarm; None if it does."""
+    if (reason := arrays.get(f"{ARRAY_PREFIX}why not")) is not None:
+        return f"the service cannot detect drift: {reason}"
+    check = parse_false_alarm_check(arrays.get(f"{ARRAY_PREFIX}verified"))
+    return describe_small_reference(int(arrays[f"{ARRAY_PREFIX}usual.counts"].sum()), check)
 
 
 def build_manifest(

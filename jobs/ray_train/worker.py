@@ -11,6 +11,7 @@ from ray import train
 from safetensors.torch import load_file, save, save_file
 
 from equipoise.config import TrainConfig
+from equipoise.runs.mistakes import write_mistakes
 from equipoise.runs.record import Record
 from equipoise.storage.atomic import atomic_write, write_json
 from equipoise.storage.object_store import parse_location
@@ -18,6 +19,7 @@ from equipoise.training.loop import Training
 from equipoise.training.run_record import build_run_record
 from equipoise.type_aliases import JsonObject
 from jobs.ray_train.checkpoints import LAPS_FILE, TRAINING_STATE_FILE, CheckpointPacer, load_laps
+from jobs.ray_train.class_errors import find_class_errors
 from jobs.ray_train.run_channel import open_run_channel
 
 CONTINUE_TRAINING, SAVE_CHECKPOINT, STOP_TRAINING = range(3)
@@ -71,7 +73,7 @@ def finish_run(training: Training, out: Path) -> Record:
     """Save the last checkpoint and the kept weights of a run that ended, and return its record."""
     assert training.status is not None  # noqa: S101 - the last lap has ended
     failed = training.status == "failed"
-    test = None
+    test = errors = None
     if not failed:
         report_checkpoint(training)
         training.load_kept_weights()
@@ -81,7 +83,9 @@ def finish_run(training: Training, out: Path) -> Record:
         with atomic_write(out / "model.safetensors") as temporary:
             metadata = {"classes": json.dumps(list(training.workload.classes))}
             temporary.write_bytes(save(weights, metadata))  # save_file would make it readable by its owner only
-    return build_run_record(training, test)
+        if errors := find_class_errors(training):
+            write_mistakes(out, errors.mistakes)
+    return build_run_record(training, test, errors.classes if errors else None)
 
 
 def report_checkpoint(training: Training) -> None:

@@ -68,7 +68,10 @@ OPERATIONS = {
         "List alarms, restarts and resets", JsonObject, rejections=(404, 503), query=("model",)
     ),
     "GET /drift/charts": ApiOperation(
-        "Return the history of each drift chart", JsonObject, rejections=(404, 503), query=("model",)
+        "Return the height of each drift chart by the number of the image, counted from the first one",
+        JsonObject,
+        rejections=(404, 503),
+        query=("model",),
     ),
     "POST /drift/reset": ApiOperation(
         "Reset the drift charts, once a change is known or fixed",

@@ -5,9 +5,15 @@ import pytest
 from dashboards.build import build_index
 from dashboards.experiments import load_experiment
 from dashboards.page import write_page
+from dashboards.panels.experiment_index import INDEX_COLUMNS
 from dashboards.reports import drift_page, write_pages
 from equipoise.storage.atomic import write_json
-from tests.support.chromium import find_accessibility_violations, find_overflowing_elements, read_panel_traces
+from tests.support.chromium import (
+    find_accessibility_violations,
+    find_clipped_cells,
+    find_overflowing_elements,
+    read_panel_traces,
+)
 from tests.support.drift_data import extract_shape_features, render_shapes, shapes_profile
 from tests.support.sweep_folders import write_sweep_folder
 from tests.unit.dashboards.test_training_run import record
@@ -122,6 +128,30 @@ def test_page_fits_its_window_and_is_accessible(browser, pages, kind, width, sch
         for panel in page.locator(".panel").all():
             assert panel.locator("svg").count() and panel.bounding_box()["width"] > 250
         assert find_accessibility_violations(page) == []
+
+
+@pytest.mark.parametrize("kind", PAGE_KINDS)
+def test_no_table_cell_is_cut_on_a_phone(browser, pages, kind):
+    with browser.page(pages[kind], "phone") as page:
+        assert page.locator("th, td").count() and find_clipped_cells(page) == []
+
+
+def test_index_shows_all_counts_on_a_phone_without_scrolling_sideways(browser, pages):
+    with browser.page(pages["index"], "phone") as page:
+        sizes = page.evaluate(
+            "() => { const area = document.getElementById('experiments').closest('.scroll');"
+            " return [area.scrollWidth, area.clientWidth]; }"
+        )
+        assert sizes[0] <= sizes[1]
+        labels = page.evaluate(
+            "() => [...document.querySelector('#experiments tbody tr').cells]"
+            ".map((cell) => getComputedStyle(cell, '::before').content)"
+        )
+        assert labels[1:] == [f'"{column}"' for column in INDEX_COLUMNS]
+        page.locator("#experiments-find").fill("swept")
+        assert page.locator("#experiments tbody tr:visible").count() == 1
+        page.locator("#experiments th", has_text="seconds").locator("button").click()
+        assert page.locator("#experiments th", has_text="seconds").get_attribute("aria-sort") == "ascending"
 
 
 def test_page_of_two_thousand_trials_is_small_and_opens(browser, tmp_path):

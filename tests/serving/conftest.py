@@ -34,6 +34,8 @@ class Service:
     replica_pid: int
     other_bundle: Path
     """another bundle of the same model"""
+    log: Path
+    """what `serve run` prints"""
 
     def request(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Reply:
         """Return status, headers and body of the reply; header names are given with underscores for hyphens."""
@@ -146,7 +148,7 @@ def start_service(cluster, bundles, log, *extra_arguments):
     except TimeoutError:
         raise AssertionError(log.read_text()) from None
     (replica_pid,) = [pid for pid, command in list_descendants(cluster.head_pid).items() if "ServeReplica" in command]
-    yield Service(port, bundles[0], replica_pid, bundles[-1])
+    yield Service(port, bundles[0], replica_pid, bundles[-1], log)
     cluster.shut_down_serve()
     process.terminate()
     process.wait(timeout=60)

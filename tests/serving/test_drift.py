@@ -91,7 +91,7 @@ def test_clean_images_are_ok_and_blur_is_named_as_cause(monitored_service, digit
     predict_images(monitored_service, blur_images(sample_images(digit_images, 200, 2), 0.8))
     verdict = wait_for_verdict(monitored_service, 600)
     assert (verdict["state"], verdict["cause"]) == ("drift", "blur"), verdict["why"]
-    assert abs(verdict["since"]["images"] - 200) <= 40
+    assert abs(verdict["since"]["images_ago"] - 200) <= 40
     assert {"name", "value", "threshold", "effect"} <= verdict["charts"][0].keys()
     (alarm,) = read_alarms(monitored_service)
     assert alarm["cause"] == "blur"
@@ -263,8 +263,8 @@ def test_chart_history_has_a_value_for_each_step(monitored_service, digit_images
         predict_images(monitored_service, blur_images(sample_images(digit_images, 64, 30 + index), 0.8))
         wait_for_verdict(monitored_service, 64 * (index + 1))
     history = monitored_service.request_json("GET", "/drift/charts")
-    steps = len(history["images"])
-    assert steps > 3 and history["images"] == sorted(history["images"])
-    assert 0 <= 256 - history["images"][-1] < MIN_STEP_IMAGES, "only images short of a full step may be missing"
+    steps = len(history["image_numbers"])
+    assert steps > 3 and history["image_numbers"] == sorted(history["image_numbers"])
+    assert 0 <= 256 - history["image_numbers"][-1] < MIN_STEP_IMAGES, "only images short of a full step may be missing"
     assert {len(values) for values in history["charts"].values()} == {steps} == {len(history["threshold"])}
     assert max(map(max, history["charts"].values())) > history["threshold"][-1] > 0

@@ -83,7 +83,7 @@ def deploy_service(cluster, bundles, capture_folder, folder):
     arguments |= {"models": {name: {"bundle": str(bundle)} for name, bundle in bundles.items()}}
     application = {"name": "hurt", "route_prefix": "/", "import_path": "services.app:build", "args": arguments}
     cluster.deploy({"proxy_location": "Disabled", "applications": [application]})
-    service = Service(port, bundles["digits"], 0, bundles["digits"])
+    service = Service(port, bundles["digits"], 0, bundles["digits"], folder / "log")
     wait_until(lambda: len(list_replica_pids(cluster)) == 2 and is_ready(service), 120)
     yield service
     cluster.shut_down_serve()

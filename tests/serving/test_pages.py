@@ -35,6 +35,8 @@ def port(service_slot, cluster, runs_folder, tmp_path_factory):
     try:
         wait_until(lambda: process.poll() is None and is_live(port), 60)
         assert f"will answer at http://127.0.0.1:{port}/" in log.read_text()
+        wait_until(lambda: f"\nanswers at http://127.0.0.1:{port}/ until Ctrl-C" in log.read_text(), 60)
+        assert f"is ready at http://127.0.0.1:{port}/." in log.read_text()
         yield port
     finally:
         cluster.shut_down_serve()

@@ -4,6 +4,8 @@ import base64
 import gzip
 import io
 import json
+import re
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import torch
 from PIL import Image
 
 from equipoise.bundle.bundle import load_bundle
+from jobs.cluster.processes import wait_until
 
 PREDICT_PATH, INFER_PATH = "/predict", "/v2/models/digits/infer"
 
@@ -34,6 +37,14 @@ def check_prediction(prediction, expected):
     assert prediction["label"] == expected.labels[0]
     scores = torch.tensor(list(prediction["scores"].values()))
     torch.testing.assert_close(scores, expected.scores[0], atol=1e-5, rtol=0)
+
+
+def test_url_that_is_printed_last_answers(service):
+    wait_until(lambda: "\nanswers at http://" in service.log.read_text(), 60)
+    url = re.findall(r"https?://\S+/", service.log.read_text())[-1]
+    with urlopen(f"{url}ready", timeout=30) as reply:  # noqa: S310 - HTTP
+        assert reply.status == 200
+    assert url == f"http://127.0.0.1:{service.port}/"
 
 
 @pytest.mark.parametrize("image_format", ["PNG", "JPEG", "WEBP"])

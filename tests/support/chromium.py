@@ -78,6 +78,21 @@ def find_overflowing_elements(page: Page) -> list[str]:
     return elements
 
 
+def find_clipped_cells(page: Page) -> list[str]:
+    """Return the texts of table cells that are wider than their cell, or cut at the edge of what does not scroll."""
+    script = """() => {
+        for (const details of document.querySelectorAll("details")) details.open = true;
+        const isCut = (cell) => {
+            const area = cell.closest(".scroll"), right = cell.getBoundingClientRect().right;
+            const scrolls = getComputedStyle(area).overflowX === "auto" && area.scrollWidth > area.clientWidth;
+            return cell.scrollWidth > cell.clientWidth || (!scrolls && right > area.getBoundingClientRect().right + 1);
+        };
+        return [...document.querySelectorAll("th, td")].filter(isCut).map((cell) => cell.textContent);
+    }"""
+    texts: list[str] = page.evaluate(script)
+    return texts
+
+
 def find_accessibility_violations(page: Page) -> list[str]:
     """Return the violations that axe-core rates as serious or critical, with the HTML of three elements each."""
     if not AXE.exists():

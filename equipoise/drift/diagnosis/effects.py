@@ -33,7 +33,7 @@ class Effect:
     low: float
     high: float
     explained: float
-    """share of the squared shift that it accounts for"""
+    """share of the squared shift that it accounts for; once causes are named, of the whole shift beside the others"""
     kind: int
     """index of the corruption in the signatures"""
     place: float

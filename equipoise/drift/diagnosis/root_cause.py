@@ -1,6 +1,6 @@
 """Name the cause of a drift from how the charted features of a window have moved."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from equipoise.drift.diagnosis.effects import (
 )
 from equipoise.drift.diagnosis.window import Window
 from equipoise.drift.stats.label_shift import estimate_label_shift
-from equipoise.formatting import format_number
+from equipoise.formatting import format_number, format_share
 
 MIN_SIGNIFICANT_Z = 4.5  # standard errors beyond which the largest mean score of all features is no chance
 MAX_CAUSES = 3  # causes named at once
@@ -41,13 +41,14 @@ class Cause:
 def diagnose_window(window: Window, classes_moved: bool) -> Cause:
     """Return the most likely cause; `classes_moved` says whether a chart of predicted classes is over its threshold."""
     effects, residual = explain_greedily(window)
-    explained = 1 - weighted_squared_norm(residual) / max(weighted_squared_norm(window.feature_shift()), 1e-12)
+    explained = explained_share(window.feature_shift(), residual, window.feature_shift())
     if explained < MOSTLY_EXPLAINED_SHARE and has_outlier_subset(window) and has_unexplained_distance(window, residual):
         share = outlier_share(window)
         return Cause("new class", f"{share:.0%} of the images are unlike anything in the reference, the rest as usual")
     if effects:
-        why = f"{describe_effects(effects)} explains {explained:.0%} of how the images differ from the reference"
-        return Cause(effects[0].cause, why, effects)
+        return Cause(
+            effects[0].cause, f"{describe_effects(effects)} of how the images differ from the reference", effects
+        )
     if classes_moved and not is_significant(remove_label_shift(window)):
         return Cause("label shift", "the shares of the classes have changed; the images of each class look as before")
     return Cause("features", "no known cause explains how the images differ from the reference")
@@ -67,8 +68,9 @@ def explain_greedily(window: Window) -> tuple[tuple[Effect, ...], FeatureShift]:
         best = next(effect for effect in ranked if effect.kind not in [named.kind for named in effects])
         if best.explained < MIN_EXPLAINED_SHARE or (best.cause == "features" and effects):
             break
-        effects.append(best)
-        residual = subtract_effect(residual, window.profile.signatures, best)
+        left = subtract_effect(residual, window.profile.signatures, best)
+        effects.append(replace(best, explained=explained_share(residual, left, window.feature_shift())))
+        residual = left
     return tuple(effects), residual
 
 
@@ -77,14 +79,22 @@ def weighted_squared_norm(feature_shift: FeatureShift) -> float:
     return float(((feature_shift.scores * feature_weights()) ** 2).sum())
 
 
+def explained_share(before: FeatureShift, after: FeatureShift, total: FeatureShift) -> float:
+    """Return the share of the squared length of the total shift by which one shift is longer than the next."""
+    return (weighted_squared_norm(before) - weighted_squared_norm(after)) / max(weighted_squared_norm(total), 1e-12)
+
+
 def describe_effects(effects: tuple[Effect, ...]) -> str:
-    """Describe effects in words; the first without its cause, which the verdict names before it."""
+    """Describe effects and what each explains; the first without its cause, which the verdict names before it."""
     parts = [
         " ".join(part for part in (effect.detail, f"{format_number(effect.value)} {effect.unit}") if part)
         for effect in effects
     ]
-    names = ["", *(f"{effect.cause} " for effect in effects[1:])]
-    return " and ".join(f"{name}{part}" for name, part in zip(names, parts, strict=True))
+    further = [
+        f", {effect.cause} {part} explains a further {format_share(effect.explained)}"
+        for effect, part in zip(effects[1:], parts[1:], strict=True)
+    ]
+    return "".join([f"{parts[0]} explains {format_share(effects[0].explained)}", *further])
 
 
 def has_unexplained_distance(window: Window, residual: FeatureShift) -> bool:

@@ -30,6 +30,7 @@ from equipoise.drift.diagnosis.verdict import (
 )
 from equipoise.drift.diagnosis.window import Window, find_change_step, window_since
 from equipoise.drift.reference.profile import ReferenceProfile
+from equipoise.drift.reference.reference_size import describe_small_reference
 from equipoise.proportions import Z_95, wilson_interval
 from equipoise.type_aliases import FloatArray
 
@@ -69,6 +70,7 @@ def compute_stream_verdict(detector: StreamDetector) -> StreamVerdict:
         accuracy=estimate or "unknown",
         run_length=detector.run_length,
         verified=describe_false_alarm_check(detector),
+        reference_warning=describe_small_reference(profile.image_count, profile.verified, detector.run_length),
         runs=round(float(detector.charts.runs.mean_run_length()[0]), 2),
         evidence=BettingEvidence(value=detector.evidence.log_mean_wealth(), threshold=float(np.log(20))),
         classes=name_counts(profile, window.counts) if window else {},
@@ -113,12 +115,14 @@ def explain_state(detector: StreamDetector, state: str, cause: Cause | None) -> 
 
 
 def describe_onset(detector: StreamDetector, first_step: int) -> DriftOnset:
-    """Describe when the change began and when it set off the alarm, in requests and in UTC."""
+    """Describe when the change began and when it set off the alarm, in images and in UTC."""
     layout = detector.profile.baseline.layout
     before = int(detector.asked[first_step] - detector.rows[first_step][layout.slices["all"]][0])
     unix_seconds = float(detector.times[max(first_step - 1, 0)])
     return DriftOnset(
-        images=detector.answered_images - before, at=format_utc_seconds(unix_seconds), alarm=describe_alarm(detector)
+        images_ago=detector.answered_images - before,
+        at=format_utc_seconds(unix_seconds),
+        alarm=describe_alarm(detector),
     )
 
 
@@ -126,8 +130,12 @@ def describe_alarm(detector: StreamDetector) -> AlarmTime | None:
     """Describe when an alarm was set off, and by which chart; None without an alarm."""
     if (alarm := detector.alarm) is None:
         return None
-    at = format_utc_seconds(alarm.unix_seconds)
-    return AlarmTime(images=alarm.observed_images, at=at, chart=chart_name(alarm.chart_index))
+    step = min(int(np.searchsorted(detector.ends, alarm.observed_images)), len(detector.ends) - 1)
+    return AlarmTime(
+        image_number=int(detector.asked[step]),
+        at=format_utc_seconds(alarm.unix_seconds),
+        chart=chart_name(alarm.chart_index),
+    )
 
 
 def format_utc_seconds(unix_seconds: float) -> str:
@@ -188,11 +196,11 @@ def class_share_effect(detector: StreamDetector, window: Window, name: str) -> C
 
 
 def chart_history(detector: StreamDetector) -> ChartHistory:
-    """Return the height of each chart after each step, with the images answered and the Unix time until then."""
+    """Return the height of each chart after each step, with the number of its last image and its Unix time."""
     trace = detector.trace.astype(np.float64)
     heights = np.nan_to_num(trace, posinf=0, neginf=0).round(3)  # some charts are infinite in the first steps
     return ChartHistory(
-        images=detector.asked.tolist(),
+        image_numbers=detector.asked.tolist(),
         times=detector.times.round(3).tolist(),
         threshold=heights[:, -1].tolist(),
         charts={name: heights[:, index].tolist() for index, name in enumerate(CHART_NAMES)},

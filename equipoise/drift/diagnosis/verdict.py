@@ -36,7 +36,7 @@ class CorruptionEffect(msgspec.Struct, frozen=True, kw_only=True):
     low: float | None = None
     high: float | None = None
     explained: float | None = None
-    """share of the squared shift that it accounts for"""
+    """share of the whole squared shift that it accounts for, beside the effects before it"""
 
 
 class ChartReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,18 +89,20 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlarmTime(msgspec.Struct, frozen=True, kw_only=True):
-    """Moment at which a chart reached its threshold, in observed images and UTC."""
+    """Moment at which a chart reached its threshold, in UTC."""
 
-    images: int
+    image_number: int
+    """number of the answered image, counted from the first one of the stream"""
     at: str
     chart: str
 
 
 class DriftOnset(msgspec.Struct, frozen=True, kw_only=True):
-    """Moment at which a change began, in requests from now and in UTC, and the alarm that it set off."""
+    """Moment at which a change began, in UTC, and the alarm that it set off."""
 
     at: str
-    images: int = 0
+    images_ago: int = 0
+    """images answered since then"""
     alarm: AlarmTime | None = None
 
     def __post_init__(self) -> None:
@@ -115,6 +117,8 @@ class FalseAlarmRate(msgspec.Struct, frozen=True, kw_only=True):
     """requested images per false alarm"""
     pictures: int
     alarms: int
+    held_out: int
+    """held-out images that the streams repeat"""
     realised: float
     """counted images per false alarm"""
 
@@ -143,6 +147,8 @@ class StreamVerdict(Verdict, frozen=True, kw_only=True):
     run_length: float | None = None
     """requested requests per false alarm"""
     verified: FalseAlarmRate | None = None
+    reference_warning: str | None = None
+    """one sentence on a reference with too few images for the requested run length"""
     runs: float | None = None
     """mean run length of one predicted class in a row"""
     evidence: BettingEvidence | None = None
@@ -160,8 +166,8 @@ class StreamVerdict(Verdict, frozen=True, kw_only=True):
 class ChartHistory(msgspec.Struct, frozen=True, kw_only=True):
     """Height of each chart after each step of a stream."""
 
-    images: list[int] = []
-    """requests answered until each step"""
+    image_numbers: list[int] = []
+    """number of the last answered image of each step, counted from the first one of the stream"""
     times: list[float] = []
     """Unix time of each step"""
     threshold: list[float] = []

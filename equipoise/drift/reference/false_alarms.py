@@ -30,6 +30,8 @@ class FalseAlarmCheck:
     """images in all streams"""
     alarms: int
     """false alarms in all streams"""
+    held_out: int
+    """held-out images that the streams repeat"""
 
     @property
     def images_per_alarm(self) -> float:
@@ -59,7 +61,7 @@ def count_false_alarms(
     for _ in range(CHECK_STREAM_IMAGES // MIN_STEP_IMAGES):
         state.update(streams.draw_step_sums(MIN_STEP_IMAGES, rng))
         alarms += len(find_and_reset_alarms(state, calibration, CHECK_RUN_LENGTH, MIN_STEP_IMAGES, age))
-    return FalseAlarmCheck(CHECK_RUN_LENGTH, STREAM_COUNT * CHECK_STREAM_IMAGES, alarms)
+    return FalseAlarmCheck(CHECK_RUN_LENGTH, STREAM_COUNT * CHECK_STREAM_IMAGES, alarms, len(labels))
 
 
 def find_and_reset_alarms(

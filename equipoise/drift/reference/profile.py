@@ -61,6 +61,11 @@ class ReferenceProfile:
             arrays |= {f"{name}.{field.name}": getattr(part, field.name) for field in fields(part)}
         return {ARRAY_PREFIX + name: np.asarray(value) for name, value in arrays.items()}
 
+    @property
+    def image_count(self) -> int:
+        """Number of reference images."""
+        return int(self.baseline.usual.counts.sum())
+
     def array_parts(self) -> dict[str, Any]:
         """Return the parts that consist of arrays only, by name."""
         return {
@@ -139,7 +144,13 @@ def profile_from_arrays(
 
 def parse_false_alarm_check(array: NDArray[Any] | None) -> FalseAlarmCheck | None:
     """Parse the false-alarm check of a stored profile, or return None if it was stored without one."""
-    return None if array is None else FalseAlarmCheck(float(array[0]), int(array[1]), int(array[2]))
+    if array is None:
+        return None
+    if len(array) != len(fields(FalseAlarmCheck)):
+        raise EquipoiseError(
+            "reference-unusable", "the reference was made by another version", "publish the bundle again"
+        )
+    return FalseAlarmCheck(float(array[0]), *map(int, array[1:]))
 
 
 PROFILE_PARTS: dict[str, Any] = {

@@ -61,7 +61,7 @@ RECORDS = {
         "state": "drift",
         "cause": "colour temperature",
         "why": "colour temperature 4010 K",
-        "since": {"at": "2026-01-01T00:00:00+00:00", "images": 397},
+        "since": {"at": "2026-01-01T00:00:00+00:00", "images_ago": 397},
         "images": 811,
     },
     "story.json": {
@@ -104,7 +104,7 @@ def test_summary_lines_match_the_records(demo_folder):
         " confirmation run: 4.74 s, inside the predicted interval",
         "model": "test accuracy 97.8% after 5,760 examples; engine onnxruntime",
         "service": "97.0% of 400 answers correct",
-        "drift": "37.0% of 400 answers correct; cause: colour temperature, for the last 397 of 811 requests",
+        "drift": "37.0% of 400 answers correct; cause: colour temperature, for the last 397 of 811 images",
         "remedy": "100 labels, 1,234 requests in the meantime, 0 unanswered; 93.0% of 400 answers correct under the new"
         " light, 97.5% of 400 answers correct under the old light: 93.3% of the lost accuracy recovered",
     }

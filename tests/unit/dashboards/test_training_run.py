@@ -2,12 +2,15 @@ from dataclasses import replace
 
 import pytest
 
+from dashboards.experiments import load_experiment
 from dashboards.page import render_html
 from dashboards.panels.training_run import describe_result, laps_figure, laps_table
-from dashboards.reports import run_page
+from dashboards.reports import build_page, run_page
 from equipoise.config import TrainConfig
 from equipoise.hardware_facts import HardwareFacts
-from equipoise.runs.record import Lap, Record
+from equipoise.runs.mistakes import Mistake, write_mistakes
+from equipoise.runs.record import ClassCount, Lap, Record
+from equipoise.storage.atomic import write_json
 
 
 def record():
@@ -87,3 +90,22 @@ def test_run_without_evaluation_or_exchange_has_a_result():
 def test_lines_differ_in_colour():
     lines = [trace for trace in laps_figure(laps_table(record()), target=0.9).data if trace.type == "scatter"]
     assert len({line.line.color for line in lines}) == len(lines) == 4
+
+
+def test_page_shows_the_accuracy_by_class_and_images_that_are_wrong():
+    counts = (ClassCount(name="cat", images=10, correct=9), ClassCount(name="dog", images=8, correct=4))
+    mistakes = [Mistake(index=2, label="dog", predicted="cat", png=b"\x89PNG")]
+    section = run_page(replace(record(), test_classes=counts), mistakes).sections[1]
+    table, gallery = section.parts
+    assert [*table.rows] == [("dog", 8, 4, "50.0%"), ("cat", 10, 9, "90.0%")]
+    assert gallery.captioned_pngs == [(b"\x89PNG", "dog, taken for cat")] and "the first 1 of 5" in gallery.caption
+    assert "dog, taken for cat" in render_html(run_page(replace(record(), test_classes=counts), mistakes))
+    assert len(run_page(record()).sections) == 1  # nothing was measured
+
+
+def test_page_built_from_a_folder_shows_the_images_beside_the_record(tmp_path):
+    counts = (ClassCount(name="dog", images=8, correct=4),)
+    write_json(tmp_path / "record.json", replace(record(), test_classes=counts).to_json())
+    write_mistakes(tmp_path, [Mistake(index=2, label="dog", predicted="cat", png=b"\x89PNG")])
+    page = build_page(load_experiment(tmp_path), "run")
+    assert [part.name for part in page.sections[1].parts] == ["classes", "mistakes"]

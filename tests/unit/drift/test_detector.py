@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 
+from dashboards.panels.drift import chart_history_figure, verdict_facts
 from equipoise.drift.charts.baseline import CHARTED_FEATURES
 from equipoise.drift.charts.cusum import MIN_STREAM_IMAGES
 from equipoise.drift.detector import (
@@ -109,9 +110,9 @@ def test_warmer_light_raises_one_alarm_with_its_cause_and_start():
     assert len(alarms) == 1 and 60 <= alarms[0] < 66
     verdict = compute_checked_verdict(detector)
     assert verdict.state == "drift" and verdict.cause == "colour temperature"
-    assert verdict.since.images == pytest.approx(640, rel=0.2)
+    assert verdict.since.images_ago == pytest.approx(640, rel=0.2)
     assert verdict.since.at.startswith("1970-01-01T00:17:") and verdict.since.at[-8:-6] in ("39", "40")
-    assert verdict.since.alarm.images == (alarms[0] + 1) * STEP_IMAGES
+    assert verdict.since.alarm.image_number == (alarms[0] + 1) * STEP_IMAGES
     assert verdict.effects[0].value == pytest.approx(4500, rel=0.1)
     red_over_blue = next(chart for chart in verdict.charts if chart.name == "red over blue")
     red, _, blue = blackbody_gain(np.array([4500.0]))[0]
@@ -133,7 +134,7 @@ def test_second_drift_is_dated_after_the_end_of_the_first_alarm():
     assert detector.alarm is None and detector.over > 1120
     feed_steps(detector, sum_by_step(apply_warm_light(render_clean_images(160, 52))))
     verdict = compute_checked_verdict(detector)
-    assert verdict.state == "drift" and 100 <= verdict.since.images <= 220
+    assert verdict.state == "drift" and 100 <= verdict.since.images_ago <= 220
 
 
 def test_chart_history_has_the_height_of_each_chart_after_each_step():
@@ -143,7 +144,7 @@ def test_chart_history_has_the_height_of_each_chart_after_each_step():
         msgspec.convert(json.loads(json.dumps(msgspec.to_builtins(history), allow_nan=False)), type=ChartHistory)
         == history
     )
-    assert history.images == [STEP_IMAGES * (index + 1) for index in range(60)]
+    assert history.image_numbers == [STEP_IMAGES * (index + 1) for index in range(60)]
     red_over_blue = np.array(history.charts["red over blue"])
     assert red_over_blue[:50].max() < history.threshold[0] < red_over_blue[-1]
     assert history.charts.keys() == detector.highest_by_name().keys()
@@ -167,7 +168,7 @@ def test_missing_class_is_label_shift(missing_class):
         run_detector(render_clean_images(640, 48), render_with_class_shares(shares / shares.sum(), 640))
     )
     assert verdict.state == "drift" and verdict.cause == "label shift"
-    assert verdict.since.images == pytest.approx(640, rel=0.2)
+    assert verdict.since.images_ago == pytest.approx(640, rel=0.2)
     class_gone = next(chart for chart in verdict.charts if chart.name == "class gone")
     assert class_gone.effect.class_name == str(missing_class) and class_gone.effect.value < 0.02
     assert class_gone.effect.reference == pytest.approx(0.25, abs=0.05)
@@ -185,7 +186,7 @@ def test_more_frequent_class_is_label_shift():
 def test_new_class_among_known_ones_is_named():
     verdict = compute_checked_verdict(run_detector(render_clean_images(640, 49), render_with_new_class(640, 5)))
     assert verdict.state == "drift" and verdict.cause == "new class"
-    assert verdict.since.images == pytest.approx(640, rel=0.2)
+    assert verdict.since.images_ago == pytest.approx(640, rel=0.2)
     assert verdict.accuracy == "unknown"
 
 
@@ -245,7 +246,16 @@ def test_unobserved_images_count_as_answered():
     for row in sum_by_step(apply_warm_light(render_clean_images(320, 53))):
         detector.add_sums(row + layout.pack_unobserved(48), 60.0)
     verdict = compute_checked_verdict(detector)
-    assert verdict.state == "drift" and verdict.since.images == pytest.approx(4 * 320, rel=0.2)
+    assert verdict.state == "drift" and verdict.since.images_ago == pytest.approx(4 * 320, rel=0.2)
+    alarm, history = verdict.since.alarm, chart_history(detector)
+    heights = np.max([*history.charts.values()], 0)
+    assert alarm.image_number == history.image_numbers[int((heights >= history.threshold).argmax())]
+    facts, figure = verdict_facts(verdict), chart_history_figure(history, verdict)
+    assert facts["change began"] == f"{verdict.since.images_ago:,} images ago"
+    assert facts["alarm"] == f"at image number {alarm.image_number:,} of {verdict.images:,}"
+    marks = {note.text: line.x0 for note, line in zip(figure.layout.annotations, figure.layout.shapes, strict=True)}
+    assert marks == {"change began": verdict.images - verdict.since.images_ago, "alarm": alarm.image_number}
+    assert figure.layout.xaxis.title.text.startswith("image number")
 
 
 def test_images_too_few_for_a_step_count_once_the_step_is_full():

@@ -1,10 +1,12 @@
 import io
+import re
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image, ImageEnhance, ImageFilter
 
+from dashboards.panels.drift import causes_table
 from equipoise.drift.charts.baseline import CHARTED_FEATURES
 from equipoise.drift.corruptions import CAUSE_NAMES, all_corruptions, invert_corruption
 from equipoise.drift.diagnosis.effects import (
@@ -15,7 +17,9 @@ from equipoise.drift.diagnosis.effects import (
     rank_effects,
     subtract_effect,
 )
-from equipoise.drift.diagnosis.root_cause import diagnose_window
+from equipoise.drift.diagnosis.root_cause import diagnose_window, explain_greedily, weighted_squared_norm
+from equipoise.drift.diagnosis.stream_verdict import list_corruption_effects
+from equipoise.drift.diagnosis.verdict import DatasetVerdict
 from equipoise.drift.diagnosis.window import window_from_sums
 from equipoise.images.camera import blackbody_gain, linear_to_srgb8, srgb8_to_linear
 from tests.support.drift_data import extract_shape_features, render_shapes, shapes_profile
@@ -241,6 +245,25 @@ def test_two_causes_at_once_are_both_named(causes):
     first, second = TRANSFORM_PAIRS_BY_CAUSES[causes]
     diagnosis = diagnose_images(second(first(render_clean_images())))
     assert set(causes) <= {effect.cause for effect in diagnosis.effects} and diagnosis.name in causes
+
+
+SHOWN_CHANGES = {
+    1: build_brightness_transform(1.4),
+    2: lambda images: shift_up(build_lamp_transform(4000)(images)),
+}
+
+
+@pytest.mark.parametrize("cause_count", SHOWN_CHANGES)
+def test_sentence_and_table_show_the_same_share_of_each_cause(cause_count):
+    window = build_window(SHOWN_CHANGES[cause_count](render_clean_images()))
+    cause = diagnose_window(window, False)
+    assert len(cause.effects) == cause_count
+    table = causes_table(DatasetVerdict(state="drift", effects=list_corruption_effects(cause)))
+    shares = [row[list(table.columns).index("share explained")] for row in table.rows]
+    assert re.findall(r"\d+%", cause.why) == shares
+    left = weighted_squared_norm(explain_greedily(window)[1])
+    total = weighted_squared_norm(window.feature_shift())
+    assert sum(effect.explained for effect in cause.effects) == pytest.approx(1 - left / total)
 
 
 def test_target_is_projected_on_the_nearest_point_of_a_path():

@@ -150,7 +150,7 @@ def test_labels_from_before_the_drift_are_not_used(dry_run, tmp_path):
     for row in store.list_captures(limit=None):
         store.label_capture(row.id, "7", ["7"])
     for onset, count in ((before, 1), ("2020-01-01T00:00:00+00:00", 2)):
-        status, output = dry_run(DRIFT | {"since": {"at": onset, "images": 5}}, "--capture-dir", tmp_path / "kept")
+        status, output = dry_run(DRIFT | {"since": {"at": onset, "images_ago": 5}}, "--capture-dir", tmp_path / "kept")
         assert status == 0 and f"{count} labelled images" in output.out
     status, output = dry_run(DRIFT | {"since": {"at": "then"}}, "--capture-dir", tmp_path / "kept")
     assert status == 2 and "since: " in output.err

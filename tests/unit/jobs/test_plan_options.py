@@ -8,7 +8,7 @@ import pytest
 from equipoise.errors import EquipoiseError
 from equipoise.planning.document import PlanDocument
 from jobs.cli.plan_options import apply_plan, read_recommended_plan
-from jobs.train import TrainOptions, WorkerRange, parse_options
+from jobs.train import TrainOptions, WorkerRange, parse_train_options
 
 PLAN = {"workers": 4, "batch": 16, "global_batch": 128, "lr": 0.05, "nodes": 2}
 
@@ -58,13 +58,13 @@ def test_options_without_a_plan_are_unchanged():
 def test_options_that_agree_with_the_plan_are_allowed(plan_path):
     arguments = ["--workers", "1:4", "--lr=0.05"]
     flags = ["--workload", "digits", "--out", "x", "--plan", str(plan_path)]
-    options = apply_plan(parse_options([*flags, *arguments]), arguments)
+    options = apply_plan(parse_train_options([*flags, *arguments]), arguments)
     assert (options.workers, options.min_workers, options.batch_size) == (4, 1, 16)
 
 
 def test_plan_needs_all_its_workers_unless_a_range_is_given(plan_path):
     flags = ["--workload", "digits", "--out", "x", "--plan", str(plan_path)]
-    options = apply_plan(parse_options(flags), flags)
+    options = apply_plan(parse_train_options(flags), flags)
     assert (options.workers, options.min_workers) == (4, 4)
 
 
@@ -73,7 +73,7 @@ def test_plan_needs_all_its_workers_unless_a_range_is_given(plan_path):
 )
 def test_worker_range_is_parsed_and_printed(text, worker_range):
     assert WorkerRange.parse(text) == worker_range == WorkerRange.parse(str(worker_range))
-    options = parse_options(["--workload", "digits", "--out", "x", "--workers", text])
+    options = parse_train_options(["--workload", "digits", "--out", "x", "--workers", text])
     assert (options.train_config().workers, options.min_workers) == (worker_range.most, worker_range.fewest)
 
 

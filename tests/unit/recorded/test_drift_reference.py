@@ -39,7 +39,7 @@ def test_charts_and_verdict_of_a_stream_are_as_recorded():
             "cause": verdict.cause,
             "effect": [effect.value, effect.low, effect.high, effect.explained],
             "accuracy": [verdict.accuracy.value, verdict.accuracy.low, verdict.accuracy.high],
-            "images since": verdict.since.images,
+            "images since": verdict.since.images_ago,
         },
         rtol=5e-3,
         atol=1e-3,
