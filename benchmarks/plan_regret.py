@@ -86,9 +86,10 @@ class Grid:
         """Return the seconds to the target by measured steps and runs, interpolated in logs between batches."""
         low = max(batch for batch in self.batches if batch <= setting.global_batch)
         high = min(batch for batch in self.batches if batch >= setting.global_batch)
-        examples = [self.count_examples(batch, setting, runs) for batch in (low, high)]
-        weight = np.log(setting.global_batch / low) / np.log(high / low) if high > low else 0.0
-        mean_examples = np.exp((1 - weight) * np.log(examples[0]) + weight * np.log(examples[1]))
+        mean_examples = examples = self.count_examples(low, setting, runs)
+        if high > low:
+            weight = np.log(setting.global_batch / low) / np.log(high / low)
+            mean_examples = examples ** (1 - weight) * self.count_examples(high, setting, runs) ** weight
         times = self.step_seconds[setting.shape]
         batch = setting.global_batch / setting.shape.workers
         step_seconds = np.exp(np.interp(np.log(batch), np.log(times.index.to_numpy(float)), np.log(times.to_numpy())))

@@ -20,8 +20,7 @@ from equipoise.planning.step_time_fit import StepTimeFit
 from equipoise.planning.step_time_model import StepSettings, compute_and_exchange_seconds
 from equipoise.type_aliases import FloatArray
 
-MIN_PREDICTED_PROBABILITY = 0.8  # share of draws in which a predicted option must be faster than a measured one
-MIN_PREDICTED_GAIN = 1.15  # factor by which it must be faster: an interpolated learning rate may cost as much
+MIN_PREDICTED_PROBABILITY = 0.9  # share of draws in which a predicted option must be faster than all measured ones
 MIN_PLAN_RUNS = 3  # that reached the target with the plan's settings; with fewer it is preliminary
 COMBINED_DRAWS = 400  # pairs of a draw of the step time and a draw of the examples
 
@@ -181,11 +180,10 @@ def put_measured_first(ranked_options: Sequence[PlanOption], by_cost: bool = Fal
     measured = next((option for option in ranked_options if option.measured), None)
     if measured is None:
         return list(ranked_options)
-    first = ranked_options[0]
-    factor = measured.workers / first.workers if by_cost else 1.0
-    ratios = factor * measured.seconds_draws / first.seconds_draws
-    gain = factor * measured.seconds / first.seconds
-    if gain >= MIN_PREDICTED_GAIN and np.mean(ratios > 1) >= MIN_PREDICTED_PROBABILITY:
+    first_draws, measured_draws = (
+        option.seconds_draws * (option.workers if by_cost else 1) for option in (ranked_options[0], measured)
+    )
+    if np.mean(first_draws < measured_draws) >= MIN_PREDICTED_PROBABILITY:
         return list(ranked_options)
     return [measured, *(option for option in ranked_options if option is not measured)]
 
