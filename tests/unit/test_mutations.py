@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from tests.mutation.importers import find_test_files
-from tests.mutation.mutations import list_mutations, sample_mutations
+from tests.mutation.mutations import imports_ray, list_mutations, sample_mutations
 
 ROOT = Path(__file__).parents[2]
 MODULE = Path("module.py")
@@ -60,6 +60,19 @@ def test_sample_depends_on_the_seed_alone_and_every_fault_is_valid_python():
     assert first == again != other
     for mutation in first:
         compile(mutation.apply((ROOT / mutation.path).read_bytes()), str(mutation.path), "exec")
+
+
+@pytest.mark.parametrize("line", ["import ray", "import ray.train as train", "from ray import tune"])
+def test_modules_that_import_ray_are_left_out(line, tmp_path):
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "cluster.py").write_text(f"def start():\n    {line}\n\n    return 1\n")
+    (package / "pure.py").write_text("import rayon\n\nx = 1\n")
+    assert {mutation.path.name for mutation in sample_mutations(tmp_path, ["package"], 100, 0)} == {"pure.py"}
+
+
+def test_no_module_of_the_library_is_left_out():
+    assert not [path for path in (ROOT / "equipoise").rglob("*.py") if imports_ray(path)]
 
 
 def test_direct_tests_of_a_module_come_before_indirect_ones():
