@@ -146,8 +146,8 @@ def imports_ray(path: Path) -> bool:
 def sample_mutations(root: Path, packages: list[str], count: int, seed: int) -> list[Mutation]:
     """Draw mutations of the modules of some packages, each with the same probability.
 
-    Modules that import Ray are left out: the tests with a cluster are theirs, and none of those is run here. The library
-    has no such module.
+    Modules that import Ray are left out: their tests start a cluster, and those tests are not run here. No module of
+    the library imports Ray.
     """
     mutations = [
         mutation
