@@ -72,7 +72,7 @@ def test_only_the_highest_charts_are_drawn_over_time():
     history = ChartHistory(images=[1, 2], threshold=[1.0, 1.0], charts=charts)
     names = [trace.name for trace in chart_history_figure(history, build_stream_verdict()).data]
     assert names == ["7", "6", "5", "4", "3", "2", "alarm threshold"]
-    assert MAX_CHART_LINES == len(SERIES_COLORS)  # no two lines of one colour
+    assert len(SERIES_COLORS) == MAX_CHART_LINES  # no two lines of one colour
 
 
 def test_chart_without_heights_is_drawn_last():
@@ -138,16 +138,17 @@ def test_only_the_charts_closest_to_an_alarm_have_bars():
 
 
 def test_classes_are_drawn_as_shares_beside_those_of_the_reference():
-    verdict = DatasetVerdict(state="ok", classes={"cat": 3, "owl": 1}, usual={"dog": 5, "cat": 5})
+    verdict = DatasetVerdict(state="ok", classes={"cat": 3, "dog": 1}, usual={"dog": 5, "cat": 5})
     figure = class_shares_figure(verdict)
     reference, now = figure.data
     assert list(reference.x) == list(now.x) == ["dog", "cat"]
     assert list(reference.y) == [0.5, 0.5]
-    assert list(now.y) == [0, 0.75]
+    assert list(now.y) == [0.25, 0.75]
     assert (reference.name, now.name) == ("reference", "now")
     assert (reference.marker.color, now.marker.color) == (NEUTRAL_COLOR, BLUE)
     assert figure.layout.barmode == "group"
     assert figure.layout.yaxis.tickformat == ".0%"
+    assert figure.layout.xaxis.type == "category"  # also where the names of classes are numbers
 
 
 def test_classes_without_reference_are_drawn_alone():
@@ -166,3 +167,11 @@ def test_of_many_classes_those_whose_share_changed_most_are_drawn():
     left_out = {*names} - {*drawn}
     assert left_out == {"class 20", "class 21"}  # whose counts are the mean
     assert drawn == [name for name in names if name in drawn]
+
+
+def test_class_that_vanished_is_drawn_before_classes_that_stayed():
+    stayed = {f"class {number}": 2 for number in range(MAX_CLASS_BARS)}
+    verdict = DatasetVerdict(state="ok", classes=stayed, usual={**stayed, "gone": 1})
+    reference, now = class_shares_figure(verdict).data
+    assert reference.x[-1] == now.x[-1] == "gone"
+    assert (reference.y[-1], now.y[-1]) == (1 / 81, 0)

@@ -147,6 +147,7 @@ def test_verdict_with_everything_has_a_section_for_each():
     assert "over the requests" in parts["shop-charts-panel"].caption
     assert parts["shop-charts-panel"].data_table.rows[0][:3] == ["brightness", 7.5, 3.0]
     assert [trace.name for trace in parts["shop-charts-panel"].figure.data] == ["brightness", "alarm threshold"]
+    assert "predicted classes" in parts["shop-classes-panel"].caption
     assert [trace.name for trace in parts["shop-classes-panel"].figure.data] == ["reference", "now"]
     assert "most informative first" in parts["shop-moved"].caption and parts["shop-moved"].captioned_pngs[0][0] == b"a"
     assert "reference" in parts["shop-usual"].caption and parts["shop-usual"].captioned_pngs[0][0] == b"b"
