@@ -119,12 +119,18 @@ def test_noise_scale_is_that_of_the_mean_terms_of_the_last_laps():
 
 def test_noise_scale_is_drawn_only_where_both_terms_are_positive():
     assert laps_table(with_laps(record(), local_norm=30, total_norm=9)).noise.isna().all()  # |G|^2 < 0
+    assert laps_table(with_laps(record(), local_norm=18, total_norm=9)).noise.isna().all()  # |G|^2 = 0
     assert laps_table(with_laps(record(), local_norm=4, total_norm=4)).noise.isna().all()  # no variance
     laps = list(record().laps)
     laps[0] = replace(laps[0], local_norm=None, total_norm=None)
     noise = laps_table(replace(record(), laps=laps)).noise
     assert noise.isna().tolist() == [True, False, False, False, False]
     assert noise[1] == pytest.approx(20)
+
+
+def test_noise_scale_does_not_depend_on_the_scale_of_the_gradient():
+    noise = laps_table(with_laps(record(), local_norm=14e-6, total_norm=9e-6)).noise
+    assert noise.tolist() == pytest.approx([20] * 5)
 
 
 def test_result_names_the_best_metric_even_if_it_was_not_the_last():
