@@ -161,7 +161,8 @@ def test_page_of_a_sweep_has_a_section_for_each_panel():
     ]
     assert [part.name for part in page.sections[0].parts] == ["note-0", "fit"]
     curves = next(page.iter_panels()).figure
-    assert [list(trace.y) for trace in curves.data if trace.mode == "markers"][0] == [pytest.approx(50)]
+    measured = next(trace for trace in curves.data if trace.mode == "markers")
+    assert (measured.name, list(measured.y)) == ("4 workers", [pytest.approx(50)])
     assert [list(trace.y) for trace in curves.data if trace.name == "trials"] == [[5000]]
 
 
