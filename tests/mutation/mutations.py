@@ -21,7 +21,7 @@ COMPARISONS = {
 }
 OPERATORS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult}
 CONSTANT_FACTOR = 1.1
-COMMUTATIVE_FUNCTIONS = {"max", "min", "maximum", "minimum", "hypot"}  # swapped arguments change nothing
+COMMUTATIVE_FUNCTIONS = {"max", "min", "maximum", "minimum", "hypot", "suppress"}  # swapped arguments change nothing
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from dashboards.experiments import (
     read_trials,
     require_keys,
     trials_to_table,
+    try_load,
 )
 from dashboards.metrics_snapshot import MetricsSnapshot
 from equipoise.storage.atomic import write_json
@@ -126,8 +127,14 @@ def test_problem_names_the_file_and_the_kind(tmp_path):
     write_json(tmp_path / "verdict.json", {"state": "fine"})
     experiment = load_experiment(tmp_path)
     assert experiment.kind == "check" and experiment.content is None
-    assert str(tmp_path / "verdict.json") in experiment.problem
+    assert str(tmp_path / "verdict.json") in experiment.problem and "EquipoiseError" not in experiment.problem
     assert experiment.modified > 0
+
+
+def test_contents_that_no_reader_expects_are_named_with_their_error(tmp_path):
+    file = write_trial(tmp_path) / "trial.json"
+    experiment = try_load("sweep", tmp_path, file, lambda path: {}["workload"])
+    assert experiment.problem == f"cannot read {file}: it is not the file of a sweep (KeyError('workload'))"
 
 
 def test_experiment_that_cannot_be_shown_keeps_its_place_without_its_content(tmp_path):

@@ -52,9 +52,9 @@ def test_plan_is_described_with_its_interval_cost_and_reason():
 
 
 def test_runner_up_follows_the_plan():
-    runner_up = build_plan(workers=1, batch=64, seconds=110.0, lr=None)
+    runner_up = build_plan(nodes=2, workers=8, batch=64, seconds=110.0, lr=None)
     *_, last = plan_paragraphs(build_document(plan=PLAN, runner_up=runner_up))
-    assert last == "Runner-up: 1 worker x 64, predicted 110 s to the target."
+    assert last == "Runner-up: 8 workers on 2 nodes x 64, predicted 110 s to the target."
 
 
 def test_plan_without_learning_rate_names_none():
@@ -118,12 +118,13 @@ def test_parameters_of_a_step_are_times_but_for_the_overlap():
 
 def test_trials_are_listed_with_their_latest_metric():
     first, second = build_trials(2)
+    first = replace(first, laps=[replace(lap, metric=lap.seen / 1000) for lap in first.laps])
     second = replace(second, laps=[], status="failed")
     table = trials_table([first, second])
     batch = first.config.global_batch
     assert table.columns == ["global batch", "lr", "seed", "status", "examples", "metric"]
     assert table.rows == [
-        [batch, first.config.lr, 0, "max examples", 500, 0.8],
+        [batch, first.config.lr, 0, "max examples", 500, 0.5],
         [batch, first.config.lr, 1, "failed", 0, None],
     ]
 

@@ -108,6 +108,11 @@ def test_axis_of_the_speedup_reaches_below_one_where_more_workers_are_slower():
     assert min(speedup_figure(step_times, build_document()).layout.yaxis.tickvals) == pytest.approx(0.1)
 
 
+def test_axis_of_the_speedup_begins_at_one_where_fewer_workers_were_not_measured():
+    step_times = pd.DataFrame([(1, 64, 10, 0.1), (1, 128, 10, 0.1)], columns=COLUMNS)
+    assert min(speedup_figure(step_times, build_document()).layout.yaxis.tickvals) == 1
+
+
 def test_of_many_batches_that_of_the_plan_has_a_line():
     batches = [1, 2, 4, 8, 16, 32, 64, 128, 256]
     assert batches_to_draw(batches[:6], None) == batches[:6]
@@ -170,8 +175,8 @@ def test_panels_of_the_parts_do_not_touch_and_share_the_height():
     ("binding", "words"), [("compute", "faster workers"), ("exchange", "faster network"), ("noise", "critical batch")]
 )
 def test_bottleneck_is_explained(binding, words):
-    (sentence,) = describe_bottleneck(build_document(plan=build_plan(nodes=2, binding=binding)))
-    assert sentence.startswith(f"The plan (2 workers on 2 nodes x 16) is bound by {binding}: ")
+    (sentence,) = describe_bottleneck(build_document(plan=build_plan(nodes=2, workers=4, binding=binding)))
+    assert sentence.startswith(f"The plan (4 workers on 2 nodes x 16) is bound by {binding}: ")
     assert words in sentence
 
 

@@ -100,6 +100,12 @@ def test_measurements_without_predictions_have_a_legend_of_their_own():
     assert max(figure.layout.yaxis.tickvals) >= 50  # milliseconds
 
 
+def test_milliseconds_are_thousandths_of_a_second():
+    step_times = STEP_TIMES.assign(seconds=STEP_TIMES.batch * STEP_TIMES.workers / 1000)  # 1 ms per example
+    axis = tradeoff_figure(build_document(), step_times, None).layout.yaxis
+    assert (min(axis.tickvals), max(axis.tickvals)) == (1, 7)
+
+
 def test_examples_to_the_target_have_a_fit_with_a_band():
     figure = tradeoff_figure(build_document(system=SYSTEM, statistical=STATISTICAL), None, None)
     (fit,) = find_traces(figure, 2, "fit")
