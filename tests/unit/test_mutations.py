@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.mutation.__main__ import EQUIVALENT_FILE, read_equivalent
 from tests.mutation.importers import find_test_files
 from tests.mutation.mutations import imports_ray, list_mutations, sample_mutations
 
@@ -73,6 +74,16 @@ def test_modules_that_import_ray_are_left_out(line, tmp_path):
 
 def test_no_module_of_the_library_is_left_out():
     assert not [path for path in (ROOT / "equipoise").rglob("*.py") if imports_ray(path)]
+
+
+def test_every_equivalent_fault_has_a_reason_and_can_still_be_planted():
+    lines = [line for line in EQUIVALENT_FILE.read_text().splitlines() if not line.startswith("#")]
+    assert all(key and reason for key, _, reason in (line.partition("\t") for line in lines))
+    keys = read_equivalent()
+    assert len(keys) == len(lines)  # none is there twice
+    paths = {Path(key.partition(" ")[0]) for key in keys}
+    planted = {fault.key for path in paths for fault in list_mutations(path, (ROOT / path).read_bytes())}
+    assert sorted(keys - planted) == []
 
 
 def test_direct_tests_of_a_module_come_before_indirect_ones():
