@@ -4,11 +4,13 @@ import gzip
 import json
 import math
 from base64 import b64decode
+from pathlib import Path
 
 import plotly.graph_objects as go
 import pytest
 from jinja2 import UndefinedError
 
+from dashboards import page as page_module
 from dashboards.page import (
     FactList,
     ImageGallery,
@@ -29,6 +31,7 @@ from dashboards.page import (
     write_page,
 )
 
+TEMPLATES = Path(page_module.__file__).parent / "templates"
 SLIDER = {"label": "deadline", "low": 1.0, "high": math.inf}
 
 
@@ -159,3 +162,14 @@ def test_missing_name_in_a_template_is_an_error():
     with pytest.raises(UndefinedError, match="undefined"):
         environment.from_string("{{ missing }}").render()
     assert environment.from_string("{{ text }}\n").render(text="<b>") == "&lt;b&gt;\n"
+
+
+def test_statements_of_a_template_leave_no_blank_lines():
+    template = load_templates().from_string("<ul>\n  {% if yes %}\n<li>\n  {% endif %}\n</ul>\n")
+    assert template.render(yes=True) == "<ul>\n<li>\n</ul>\n"
+
+
+def test_style_and_script_are_part_of_the_page():
+    html = render_html(build_page())
+    style, script = ((TEMPLATES / name).read_text() for name in ("page.css", "page.js"))
+    assert style in html and script in html
