@@ -39,9 +39,9 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def build_index(root: Path, out: Path) -> Path:
+def build_index(root: Path, out: Path, max_written_pages: int = MAX_WRITTEN_PAGES) -> Path:
     """Write the index and the missing pages that it links to, and return the path of the index."""
-    experiments, remaining = [], MAX_WRITTEN_PAGES
+    experiments, remaining = [], max_written_pages
     for experiment in find_experiments(root):
         write = remaining > 0 and is_page_stale(experiment)
         remaining -= write

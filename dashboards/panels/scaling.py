@@ -36,7 +36,7 @@ def add_speedups(table: pd.DataFrame) -> pd.DataFrame:
 def speedup_figure(step_times: pd.DataFrame | None, document: PlanDocument) -> go.Figure:
     """Draw the speed-up over workers, a line for each batch size per worker, and the ideal."""
     figure, predicted = go.Figure(), predicted_speedups(document)
-    measured = measured_speedups(step_times) if step_times is not None else predicted[predicted.measured]
+    measured = measured_speedups(step_times) if step_times is not None else predicted[predicted.measured.astype(bool)]
     max_workers = max([1, *predicted.workers, *measured.workers])
     figure.add_scatter(
         x=[1, max_workers],

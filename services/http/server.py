@@ -17,6 +17,7 @@ from services.http.timeout_protocol import TimeoutHttpProtocol
 
 LISTEN_BACKLOG = 1024
 KEEP_ALIVE_GRACE_SECONDS = 2.0  # for one more request on each keep-alive connection, answered with connection: close
+MAX_DESCRIPTORS = 1 << 16  # the kernel's table of descriptors grows with the highest
 SPARE_DESCRIPTORS = 64  # file descriptors kept free above that of the listening socket
 
 
@@ -43,10 +44,14 @@ def move_to_high_fd(listening_socket: socket.socket) -> socket.socket:
     before its connections: a client that retries a broken connection would otherwise be sent here again.
     """
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    limit = min(limit, 1 << 16) if limit > 0 else 1 << 16
-    moved = fcntl.fcntl(listening_socket.fileno(), fcntl.F_DUPFD_CLOEXEC, limit - SPARE_DESCRIPTORS)
+    moved = fcntl.fcntl(listening_socket.fileno(), fcntl.F_DUPFD_CLOEXEC, choose_high_fd(limit))
     listening_socket.close()
     return socket.socket(fileno=moved)
+
+
+def choose_high_fd(limit: int) -> int:
+    """Return the descriptor of a listening socket in a process that may have `limit` of them; -1 is no limit."""
+    return (min(limit, MAX_DESCRIPTORS) if limit > 0 else MAX_DESCRIPTORS) - SPARE_DESCRIPTORS
 
 
 class GracefulServer(uvicorn.Server):

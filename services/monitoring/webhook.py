@@ -16,9 +16,9 @@ class NoRedirectHandler(HTTPRedirectHandler):
         """Return None, which makes a redirection an error."""
 
 
-def post_event(url: str, event: JsonObject) -> None:
-    """Post one alarm as JSON; exceptions do not name the URL, which may be a secret."""
+def post_event(url: str, event: JsonObject, timeout_seconds: float = WEBHOOK_TIMEOUT_SECONDS) -> None:
+    """Post one alarm as JSON and wait for the reply; exceptions do not name the URL, which may be a secret."""
     body = json.dumps(event, allow_nan=False).encode()
     request = Request(url, body, {"content-type": "application/json"})  # noqa: S310 - the settings check its scheme
-    with build_opener(NoRedirectHandler).open(request, timeout=WEBHOOK_TIMEOUT_SECONDS) as reply:
+    with build_opener(NoRedirectHandler).open(request, timeout=timeout_seconds) as reply:
         reply.read(1 << 10)

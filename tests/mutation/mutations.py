@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.mutation.importers import find_imported
+
 COMPARISONS = {
     ast.Lt: [ast.LtE, ast.Gt],
     ast.LtE: [ast.Lt, ast.GtE],
@@ -19,7 +21,7 @@ COMPARISONS = {
 }
 OPERATORS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult}
 CONSTANT_FACTOR = 1.1
-COMMUTATIVE_FUNCTIONS = {"max", "min", "maximum", "minimum", "hypot"}  # swapped arguments change nothing
+COMMUTATIVE_FUNCTIONS = {"max", "min", "maximum", "minimum", "hypot", "suppress"}  # swapped arguments change nothing
 
 
 @dataclass(frozen=True)
@@ -136,12 +138,22 @@ def unparse_changed(node: ast.AST, **changes: object) -> str:
     return ast.unparse(changed)
 
 
+def imports_ray(path: Path) -> bool:
+    """Return whether a file imports Ray itself, also where only one of its functions does."""
+    return any(name.partition(".")[0] == "ray" for name in find_imported(path))
+
+
 def sample_mutations(root: Path, packages: list[str], count: int, seed: int) -> list[Mutation]:
-    """Draw mutations of all modules of some packages, each with the same probability."""
+    """Draw mutations of the modules of some packages, each with the same probability.
+
+    Modules that import Ray are left out: their tests start a cluster, and those tests are not run here. No module of
+    the library imports Ray.
+    """
     mutations = [
         mutation
         for package in packages
         for path in sorted((root / package).rglob("*.py"))
+        if not imports_ray(path)
         for mutation in list_mutations(path.relative_to(root), path.read_bytes())
     ]
     return random.Random(seed).sample(mutations, min(count, len(mutations)))  # noqa: S311 - not for secrets

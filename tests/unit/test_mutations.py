@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.mutation.__main__ import EQUIVALENT_FILE, read_equivalent
 from tests.mutation.importers import find_test_files
-from tests.mutation.mutations import list_mutations, sample_mutations
+from tests.mutation.mutations import imports_ray, list_mutations, sample_mutations
 
 ROOT = Path(__file__).parents[2]
 MODULE = Path("module.py")
@@ -37,8 +38,8 @@ def test_docstrings_annotations_and_formatted_strings_are_left_alone():
     assert list_faults('def f(a: "int | 3") -> "x":\n    """Text 3."""\n    return f"{a:.3f}"') == set()
 
 
-def test_swapped_arguments_of_a_maximum_are_no_fault():
-    assert list_faults("np.maximum(a, b)\nmax(a, b)") == {("deleted statement", "pass")}
+def test_swapped_arguments_whose_order_means_nothing_are_no_fault():
+    assert list_faults("np.maximum(a, b)\nmax(a, b)\nsuppress(A, B)") == {("deleted statement", "pass")}
 
 
 def test_fault_replaces_its_piece_and_nothing_else():
@@ -60,6 +61,29 @@ def test_sample_depends_on_the_seed_alone_and_every_fault_is_valid_python():
     assert first == again != other
     for mutation in first:
         compile(mutation.apply((ROOT / mutation.path).read_bytes()), str(mutation.path), "exec")
+
+
+@pytest.mark.parametrize("line", ["import ray", "import ray.train as train", "from ray import tune"])
+def test_modules_that_import_ray_are_left_out(line, tmp_path):
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "cluster.py").write_text(f"def start():\n    {line}\n\n    return 1\n")
+    (package / "pure.py").write_text("import rayon\n\nx = 1\n")
+    assert {mutation.path.name for mutation in sample_mutations(tmp_path, ["package"], 100, 0)} == {"pure.py"}
+
+
+def test_no_module_of_the_library_is_left_out():
+    assert not [path for path in (ROOT / "equipoise").rglob("*.py") if imports_ray(path)]
+
+
+def test_every_equivalent_fault_has_a_reason_and_can_still_be_planted():
+    lines = [line for line in EQUIVALENT_FILE.read_text().splitlines() if not line.startswith("#")]
+    assert all(key and reason for key, _, reason in (line.partition("\t") for line in lines))
+    keys = read_equivalent()
+    assert len(keys) == len(lines)  # none is there twice
+    paths = {Path(key.partition(" ")[0]) for key in keys}
+    planted = {fault.key for path in paths for fault in list_mutations(path, (ROOT / path).read_bytes())}
+    assert sorted(keys - planted) == []
 
 
 def test_direct_tests_of_a_module_come_before_indirect_ones():

@@ -7,14 +7,23 @@ import pytest
 
 from dashboards.demo_report import (
     DemoRecords,
+    accuracy_figure,
     build_demo_page,
     describe_confirmation,
+    describe_plan,
+    describe_recovery,
+    describe_verdict,
+    format_recovered,
+    is_demo_folder,
     read_demo_records,
     summarize_demo,
 )
+from dashboards.demo_story import DemoStory, PhaseAnswers
 from dashboards.page import render_html
+from dashboards.theme import BLUE, GREEN, ORANGE
 from equipoise.bundle.evaluation import Evaluation
 from equipoise.bundle.manifest import EngineEntry
+from equipoise.drift.diagnosis.verdict import StreamVerdict
 from equipoise.planning.confirmation import ConfirmationResult, PredictionCheck
 from equipoise.planning.document import PlanDocument, PlanEntry, StepPrediction
 from equipoise.planning.interval import IntervalEstimate
@@ -126,3 +135,65 @@ def test_page_shows_the_accuracy_of_each_phase(demo_folder):
     for expected in ("test accuracy 97.8%", "1,234 requests", "sweep/curve.html", "3. c: 53 s"):
         assert expected in html
     json.dumps(summarize_demo(read_demo_records(demo_folder)))
+
+
+def test_page_has_a_section_for_each_chapter_and_links_to_their_pages(demo_folder):
+    page = build_demo_page(read_demo_records(demo_folder))
+    accuracy, *chapters = page.sections
+    assert page.lead == "The demo took 5.02 min."
+    assert accuracy.paragraphs == ["colour temperature 4010 K."]
+    assert [chapter.title for chapter in chapters] == [
+        f"{number}. {name}: {50 + number} s" for number, name in enumerate("abcde", 1)
+    ]
+    assert chapters[2].paragraphs == ["97.0% of 400 answers correct"]
+    assert [link.href for link in page.links] == [
+        *("sweep/curve.html", "sweep/scaling.html", "vending/run.html", "drift/drift.html", "experiments.html")
+    ]
+
+
+def test_accuracy_of_each_phase_is_a_bar_with_its_percentage(demo_folder):
+    figure = accuracy_figure(read_demo_records(demo_folder).story.sent)
+    (bars,) = figure.data
+    assert list(bars.x) == ["original light", "new light", "adapted, new light", "adapted, old light"]
+    assert list(bars.text) == ["97.0%", "37.0%", "93.0%", "97.5%"]
+    assert list(bars.marker.color) == [BLUE, ORANGE, GREEN, GREEN]
+    bottom, top = figure.layout.yaxis.range
+    assert bottom == 0 and 1 < top < 1.2  # room for the percentage above a full bar
+    assert figure.layout.yaxis.tickformat == ".0%" and not figure.layout.showlegend
+
+
+def test_folder_of_a_demo_holds_its_story(demo_folder, tmp_path):
+    assert is_demo_folder(demo_folder)
+    assert not is_demo_folder(demo_folder / "sweep")
+    (demo_folder / "story.json").write_text("{}")
+    assert not is_demo_folder(demo_folder)
+
+
+def test_demo_without_plan_or_learning_rate_says_so():
+    assert describe_plan(None) == "no plan"
+    assert describe_plan(replace(PLAN, lr=None, nodes=2)).startswith("2 workers on 2 nodes x 24: predicted 4.51 s")
+
+
+def test_missed_prediction_without_checks_is_reported_in_short():
+    missed = replace(CONFIRMATION, inside=False)
+    for unknown in ({"examples": None}, {"step": None}):
+        text = describe_confirmation(replace(missed, **unknown))
+        assert text == "confirmation run: 4.74 s, outside the predicted interval"
+
+
+@pytest.mark.parametrize(("regained", "text"), [(0.999, "99.9%"), (1.0, "all"), (1.2, "all")])
+def test_recovered_accuracy_is_at_most_all_of_it(regained, text):
+    assert format_recovered(replace(DemoStory.empty(), regained=regained)) == text
+
+
+def test_story_is_read_as_it_was_written(tmp_path):
+    answers = PhaseAnswers(requests=4, right=3, accuracy=0.75, unanswered=1)
+    story = replace(DemoStory.empty(), sent=dict.fromkeys(REQUESTS_AND_CORRECT, answers), seconds=2.5, labels=7)
+    story.write(tmp_path)
+    assert DemoStory.read(tmp_path) == story
+    assert "meantime" not in describe_recovery(story)
+    assert DemoStory.empty() == DemoStory(demo=1, chapters=[], sent={}, swap=None, labels=0, regained=0.0, seconds=0.0)
+
+
+def test_verdict_without_begin_names_the_cause_alone():
+    assert describe_verdict(StreamVerdict(state="drift", cause="blur", images=9)) == "cause: blur"

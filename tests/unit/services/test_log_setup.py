@@ -33,3 +33,11 @@ def test_second_configuration_replaces_the_first(services_logger, capsys):
         configure_logger(services_logger.name, logging.INFO, create_stderr_handler(name))
     logging.getLogger("services.monitoring.drift_actor").info("once")
     assert re.findall(r"equipoise\.\w+ INFO once", capsys.readouterr().err) == ["equipoise.drift INFO once"]
+
+
+def test_lines_of_the_service_do_not_reach_the_handlers_of_other_libraries(services_logger, caplog):
+    handler = logging.NullHandler()
+    logger = configure_logger(services_logger.name, logging.INFO, handler)
+    logging.getLogger("services.replica").info("once")
+    assert caplog.records == []  # those of the root logger
+    assert logger is services_logger and logger.handlers == [handler]

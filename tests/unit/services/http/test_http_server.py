@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from services.http.server import GracefulServer, HttpServer, bind_shared_socket, move_to_high_fd
+from services.http.server import GracefulServer, HttpServer, bind_shared_socket, choose_high_fd, move_to_high_fd
 from services.http.timeout_protocol import TimeoutHttpProtocol
 from tests.support.errors import raises_code
 from tests.support.http_connections import RawConnection
@@ -114,6 +114,13 @@ def test_listening_socket_has_the_highest_descriptor_but_64(limit, expected):
         with move_to_high_fd(low) as moved:
             assert moved.fileno() == expected and moved.getsockname() == address
             assert low.fileno() == -1 and not moved.get_inheritable()
+
+
+@pytest.mark.parametrize(
+    ("limit", "descriptor"), [(1024, 960), (65_536, 65_472), (1 << 20, 65_472), (resource.RLIM_INFINITY, 65_472)]
+)
+def test_descriptor_of_the_listening_socket_is_bounded(limit, descriptor):
+    assert choose_high_fd(limit) == descriptor
 
 
 def test_server_answers_from_its_own_thread_and_event_loop(server, caplog):

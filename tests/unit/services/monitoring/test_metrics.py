@@ -42,6 +42,11 @@ def test_batches_are_counted_by_model_version_and_engine(metrics):
     assert read_samples(metrics, "equipoise_batch_pictures_count", "model") == {("pets",): 3.0}
 
 
+def test_swaps_of_bundles_are_counted_by_outcome(metrics):
+    metrics.bundle_swaps.labels("swapped").inc()
+    assert read_samples(metrics, "equipoise_swaps_total", "outcome") == {("swapped",): 1.0}
+
+
 def test_buckets_of_batch_sizes_are_powers_of_two(metrics):
     for count in range(1, 66):
         metrics.on_batch("pets", build_batch(build_version(), count))

@@ -52,6 +52,13 @@ def test_rest_of_a_long_reply_is_not_waited_for():
     assert json.loads(received[1]) == EVENT
 
 
+def test_reply_that_does_not_arrive_in_time_is_an_error():
+    reply = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n"
+    with receive_post(reply) as (url, received), pytest.raises(TimeoutError):
+        post_event(url, EVENT, timeout_seconds=0.1)
+    assert json.loads(received[1]) == EVENT
+
+
 def test_refusal_is_an_error_without_the_url():
     with receive_post(b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n") as (url, _):
         with pytest.raises(HTTPError) as raised:

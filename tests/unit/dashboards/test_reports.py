@@ -1,0 +1,198 @@
+"""Pages of sweeps say what the plan is, why, how sure it is, and how its confirmation run went."""
+
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from dashboards.experiments import Experiment, Sweep
+from dashboards.page import FactList, Note
+from dashboards.reports import (
+    build_page,
+    confirmation_facts,
+    fit_fact_lists,
+    plan_fact_lists,
+    plan_paragraphs,
+    tradeoff_page,
+    trials_table,
+    warning_notes,
+    write_pages,
+)
+from equipoise.drift.diagnosis.verdict import DatasetVerdict
+from equipoise.planning.confirmation import ConfirmationResult
+from tests.support.plan_documents import (
+    build_document,
+    build_examples,
+    build_interval,
+    build_option,
+    build_plan,
+    build_step_prediction,
+    build_step_times,
+)
+from tests.unit.dashboards.test_training_run import record
+
+PLAN = build_plan(workers=4, batch=32, seconds=100.0, nodes=2, lr=0.125)
+CONFIRMATION = ConfirmationResult(seconds=90.0, predicted=build_interval(100.0), inside=True)
+
+
+def build_sweep(**parts):
+    return Sweep(**{"plan": build_document(), "step_times": None, "examples_to_target": None} | parts)
+
+
+def build_trials(count):
+    return [replace(record(), config=replace(record().config, seed=seed)) for seed in range(count)]
+
+
+def test_plan_is_described_with_its_interval_cost_and_reason():
+    assert plan_paragraphs(build_document(plan=PLAN)) == [
+        "Train on 4 workers on 2 nodes with 32 examples each at a learning rate of 0.125: predicted 100 s to the target"
+        " (80 % interval: 80 s to 2 min), at a cost of 400 worker-seconds.",
+        "Reason: it is the fastest.",
+    ]
+
+
+def test_runner_up_follows_the_plan():
+    runner_up = build_plan(nodes=2, workers=8, batch=64, seconds=110.0, lr=None)
+    *_, last = plan_paragraphs(build_document(plan=PLAN, runner_up=runner_up))
+    assert last == "Runner-up: 8 workers on 2 nodes x 64, predicted 110 s to the target."
+
+
+def test_plan_without_learning_rate_names_none():
+    assert "learning rate" not in plan_paragraphs(build_document(plan=replace(PLAN, lr=None)))[0]
+
+
+def test_warnings_are_notes_with_names_of_their_own():
+    document = build_document(warnings=("measure more", "measure longer"))
+    assert warning_notes(document) == [
+        Note(name="note-0", text="measure more"),
+        Note(name="note-1", text="measure longer"),
+    ]
+    assert plan_paragraphs(document) == ["There is no plan: the notes below say what is missing."]
+
+
+def test_fits_are_given_with_their_interval():
+    sweep = build_sweep(plan=build_document(statistical=build_examples()), confirmation=CONFIRMATION)
+    assert plan_fact_lists(sweep) == [
+        FactList(
+            name="fit",
+            facts={
+                "critical batch": "100 (80 to 120) examples",
+                "minimum examples to the target": "5,000 (4,000 to 6,000)",
+                "confirmation run": "90 s, inside the predicted 80 s to 2 min",
+            },
+        )
+    ]
+
+
+def test_fits_that_are_unknown_are_dashes():
+    (facts,) = plan_fact_lists(build_sweep())
+    assert facts.facts == {"critical batch": "-", "minimum examples to the target": "-"}
+
+
+def test_confirmation_run_outside_the_interval_says_so():
+    assert confirmation_facts(replace(CONFIRMATION, seconds=20.0, inside=False)) == {
+        "confirmation run": "20 s, outside the predicted 80 s to 2 min"
+    }
+    assert confirmation_facts(replace(CONFIRMATION, seconds=None)) == {
+        "confirmation run": "did not reach the target (predicted 80 s to 2 min)"
+    }
+
+
+def test_parameters_of_a_step_are_times_but_for_the_overlap():
+    parameters = {"a": 0.002, "c": 1e-4, "g": 1.234567, "new": 2.0}
+    system = build_step_times(parameters=parameters, missing=("2 nodes", "4 nodes"))
+    facts, *missing = fit_fact_lists(build_document(system=system))
+    assert facts.facts == {
+        "fixed time of a step": "2 ms",
+        "additional time per example": "100 us",
+        "overlap exponent (1: no overlap)": "1.23",
+        "new": "2 s",
+        "mean error": "3.4%",
+    }
+    assert missing == [
+        Note(name="missing-0", text="To predict further, measure 2 nodes."),
+        Note(name="missing-1", text="To predict further, measure 4 nodes."),
+    ]
+    assert fit_fact_lists(build_document()) == []
+
+
+def test_trials_are_listed_with_their_latest_metric():
+    first, second = build_trials(2)
+    first = replace(first, laps=[replace(lap, metric=lap.seen / 1000) for lap in first.laps])
+    second = replace(second, laps=[], status="failed")
+    table = trials_table([first, second])
+    batch = first.config.global_batch
+    assert table.columns == ["global batch", "lr", "seed", "status", "examples", "metric"]
+    assert table.rows == [
+        [batch, first.config.lr, 0, "max examples", 500, 0.5],
+        [batch, first.config.lr, 1, "failed", 0, None],
+    ]
+
+
+def test_page_of_a_sweep_has_a_section_for_each_panel():
+    options = (build_option(workers=4, batch=32, seconds=100.0),)
+    document = build_document(
+        plan=PLAN,
+        front=options,
+        options=options,
+        warnings=("measure more",),
+        system=build_step_times(build_step_prediction(4, 32, 0.1)),
+    )
+    trials = pd.DataFrame([(128, 0.1, 0, 5000.0, 1)], columns=["global_batch", "lr", "seed", "examples", "reached"])
+    step_times = pd.DataFrame([(1, 4, 10, 2.0)], columns=["nodes", "workers", "batch", "seconds"])
+    sweep = build_sweep(
+        plan=document,
+        step_times=step_times,
+        examples_to_target=trials,
+        trial={"workload": "digits"},
+        num_trials=1,
+        unfinished_trials=build_trials(1),
+    )
+    page = tradeoff_page(sweep, "nightly")
+    assert page.title == "Trade-off: nightly"
+    assert page.lead == "Trade-off between speed and cost of digits, from 1 trial."
+    assert [link.href for link in page.links] == ["scaling.html"]
+    assert [section.title for section in page.sections] == [
+        "The plan",
+        "Time per example, examples to the target, and their product",
+        "Time against cost",
+        "Workers and batch size",
+        "Learning rates",
+        "Trials so far",
+    ]
+    assert [part.name for part in page.sections[0].parts] == ["note-0", "fit"]
+    curves = next(page.iter_panels()).figure
+    measured = next(trace for trace in curves.data if trace.mode == "markers")
+    assert (measured.name, list(measured.y)) == ("4 workers", [pytest.approx(50)])
+    assert [list(trace.y) for trace in curves.data if trace.name == "trials"] == [[5000]]
+
+
+def test_page_of_a_plan_without_sweep_counts_no_trials():
+    page = tradeoff_page(build_sweep(), "plan")
+    assert page.lead == "Trade-off between speed and cost of measurements."
+    assert [section.title for section in page.sections] == ["The plan"]
+
+
+def test_page_is_that_of_the_contents(tmp_path):
+    pages = {
+        ("run", "run"): record(),
+        ("sweep", "curve"): build_sweep(),
+        ("sweep", "scaling"): build_sweep(),
+        ("check", "drift"): DatasetVerdict(state="ok"),
+    }
+    titles = {
+        name: build_page(Experiment(kind=kind, path=tmp_path, content=content), name).title.partition(":")[0]
+        for (kind, name), content in pages.items()
+    }
+    assert titles == {"run": "digits", "curve": "Trade-off", "scaling": "Scaling", "drift": "Drift"}
+    assert build_page(Experiment(kind="sweep", path=tmp_path, content=build_sweep()), "curve").title.endswith(
+        tmp_path.name
+    )
+
+
+def test_bundles_and_unknown_folders_have_no_pages(tmp_path):
+    assert write_pages(Experiment(kind="bundle", path=tmp_path)) == []
+    assert write_pages(Experiment(kind="?", path=tmp_path)) == []
+    check = Experiment(kind="check", path=tmp_path, content=DatasetVerdict(state="ok"))
+    assert write_pages(check) == [tmp_path / "drift.html"]
+    assert (tmp_path / "drift.html").read_text().startswith("<!doctype html>")

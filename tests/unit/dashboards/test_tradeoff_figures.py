@@ -1,0 +1,288 @@
+"""The figures of a trade-off show what was measured and predicted, each in its unit."""
+
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from dashboards.panels.tradeoff import (
+    MAX_PLOT_LINES,
+    build_tradeoff_panels,
+    format_lr_hover,
+    lr_figure,
+    plans_table,
+    shapes_to_draw,
+    thin_ticks,
+    tradeoff_figure,
+)
+from dashboards.theme import AMBER, BLUE, NEUTRAL_COLOR, SERIES_COLORS, translucent_color
+from equipoise.planning.document import IntervalEstimate
+from tests.support.plan_documents import (
+    build_document,
+    build_examples,
+    build_option,
+    build_plan,
+    build_step_prediction,
+    build_step_times,
+)
+
+ROWS = {"y": 1, "y2": 2, "y3": 3}  # row of a figure by the axis of a trace
+STEP_TIMES = pd.DataFrame(
+    [(1, 1, 10, 0.4), (1, 1, 10, 0.5), (1, 1, 10, 0.9), (1, 4, 25, 2.0)],
+    columns=["nodes", "workers", "batch", "seconds"],
+)
+SYSTEM = build_step_times(
+    *(build_step_prediction(1, 20, 0.8), build_step_prediction(1, 10, 0.6), build_step_prediction(2, 10, 0.7))
+)
+STATISTICAL = build_examples((10, 4000.0), (20, 5000.0))
+OPTIONS = (
+    build_option(workers=1, batch=20, seconds=50.0, measured=False),
+    build_option(workers=1, batch=10, seconds=40.0),
+)
+PLAN = build_plan(workers=1, batch=10, seconds=40.0)
+TRIALS = pd.DataFrame(
+    [(10, 0.1, 3, 4100.0, 1), (10, 0.2, 4, 9000.0, 1), (20, 0.1, 5, 8000.0, 0), (20, 0.2, 6, 5000.0, 1)],
+    columns=["global_batch", "lr", "seed", "examples", "reached"],
+)
+
+
+def find_traces(figure, row, name):
+    """Return the traces of a name in one of the three rows."""
+    return [trace for trace in figure.data if trace.name == name and ROWS[trace.yaxis or "y"] == row]
+
+
+def build_lr_trials(*rows):
+    return pd.DataFrame(rows, columns=["global_batch", "lr", "examples", "reached"]).assign(seed=0)
+
+
+def test_predicted_line_and_band_are_in_milliseconds_per_example():
+    figure = tradeoff_figure(build_document(system=SYSTEM), None, None)
+    (line,) = find_traces(figure, 1, "1 worker")
+    (band,) = find_traces(figure, 1, "1 worker, interval")
+    assert list(line.x) == [10, 20]
+    assert list(line.y) == pytest.approx([60, 40])
+    assert (line.line.dash, line.line.color, line.mode) == ("dot", SERIES_COLORS[0], "lines")
+    # The band goes along its upper end and back along its lower one.
+    assert list(band.x) == [10, 20, 20, 10]
+    assert list(band.y) == pytest.approx([120, 80, 20, 30])
+    assert (band.fill, band.fillcolor) == ("toself", translucent_color(SERIES_COLORS[0]))
+    assert (band.hoverinfo, band.showlegend, band.mode, band.line.width) == ("skip", False, "lines", 0)
+
+
+def test_each_cluster_shape_has_a_colour_and_marker():
+    figure = tradeoff_figure(build_document(system=SYSTEM), STEP_TIMES, None)
+    assert find_traces(figure, 1, "2 workers")[0].line.color == SERIES_COLORS[1]
+    line, measured = find_traces(figure, 1, "1 worker")
+    assert line.legendgroup == measured.legendgroup == "1 worker"
+    assert (measured.marker.color, measured.marker.symbol) == (SERIES_COLORS[0], "circle")
+    assert "predicted" in line.hovertemplate and "measured" in measured.hovertemplate
+
+
+def test_prediction_without_interval_has_a_line_but_no_band():
+    system = build_step_times(build_step_prediction(1, 10, 0.6), build_step_prediction(1, 20, 0.8, has_interval=False))
+    figure = tradeoff_figure(build_document(system=system), None, None)
+    assert list(find_traces(figure, 1, "1 worker")[0].x) == [10, 20]
+    assert list(find_traces(figure, 1, "1 worker, interval")[0].x) == [10, 10]
+
+
+def test_measured_times_are_medians_in_milliseconds_per_example():
+    figure = tradeoff_figure(build_document(system=SYSTEM), STEP_TIMES, None)
+    _, measured = find_traces(figure, 1, "1 worker")
+    assert (list(measured.x), list(measured.y), measured.mode) == ([10], pytest.approx([50]), "markers")
+    assert not measured.showlegend  # the predicted line has the entry
+
+
+def test_measurements_without_predictions_have_a_legend_of_their_own():
+    figure = tradeoff_figure(build_document(), STEP_TIMES, None)
+    assert [trace.name for trace in figure.data] == ["1 worker", "4 workers"]
+    assert all(trace.showlegend for trace in figure.data)
+    assert list(figure.data[1].y) == pytest.approx([20])
+    assert max(figure.layout.yaxis.tickvals) >= 50  # milliseconds
+
+
+def test_milliseconds_are_thousandths_of_a_second():
+    step_times = STEP_TIMES.assign(seconds=STEP_TIMES.batch * STEP_TIMES.workers / 1000)  # 1 ms per example
+    axis = tradeoff_figure(build_document(), step_times, None).layout.yaxis
+    assert (min(axis.tickvals), max(axis.tickvals)) == (1, 7)
+
+
+def test_examples_to_the_target_have_a_fit_with_a_band():
+    figure = tradeoff_figure(build_document(system=SYSTEM, statistical=STATISTICAL), None, None)
+    (fit,) = find_traces(figure, 2, "fit")
+    (band,) = find_traces(figure, 2, "fit, interval")
+    assert (list(fit.x), list(fit.y)) == ([10, 20], [4000, 5000])
+    assert list(band.y) == [8000, 10000, 2500, 2000]
+    assert fit.line.color == SERIES_COLORS[2]  # one that no cluster shape has
+
+
+def test_trials_at_the_best_rate_are_marked_by_whether_they_reached_the_target():
+    trials = pd.concat([TRIALS, pd.DataFrame([(40, 0.3, 7, 9000.0, 0)], columns=TRIALS.columns)], ignore_index=True)
+    figure = tradeoff_figure(build_document(statistical=STATISTICAL), None, trials)
+    (reached,), (missed,) = find_traces(figure, 2, "trials"), find_traces(figure, 2, "not reached")
+    assert (list(reached.x), list(reached.y)) == ([10, 20], [4100, 5000])
+    assert list(reached.text) == ["lr 0.1, seed 3", "lr 0.2, seed 6"]
+    assert (list(missed.x), list(missed.y), list(missed.text)) == ([40], [9000], ["lr 0.3, seed 7"])
+    assert (reached.marker.symbol, missed.marker.symbol) == ("circle", "triangle-up")
+    assert reached.marker.color == missed.marker.color == NEUTRAL_COLOR
+
+
+def test_time_to_the_target_has_its_interval_and_is_hollow_if_predicted():
+    figure = tradeoff_figure(build_document(options=OPTIONS), None, None)
+    (times,) = find_traces(figure, 3, "1 worker")
+    assert (list(times.x), list(times.y)) == ([10, 20], [40, 50])
+    assert list(times.error_y.array) == pytest.approx([8, 10])
+    assert list(times.error_y.arrayminus) == pytest.approx([8, 10])
+    assert list(times.marker.symbol) == ["circle", "circle-open"]
+    assert times.line.color == SERIES_COLORS[0] and times.mode == "lines+markers"
+    assert times.legendgroup == "1 worker" and not times.showlegend
+
+
+def test_unequal_ends_of_an_interval_are_drawn_on_their_side():
+    option = replace(OPTIONS[1], seconds=IntervalEstimate(value=40.0, low=39.0, high=45.0))
+    (times,) = find_traces(tradeoff_figure(build_document(options=(option,)), None, None), 3, "1 worker")
+    assert (list(times.error_y.array), list(times.error_y.arrayminus)) == ([5], [1])
+
+
+def test_plan_is_a_star_with_a_line_at_its_batch():
+    document = build_document(plan=PLAN, options=OPTIONS, system=SYSTEM, statistical=STATISTICAL)
+    figure = tradeoff_figure(document, None, None)
+    (star,) = find_traces(figure, 3, "the plan")
+    assert (list(star.x), list(star.y), star.mode) == ([10], [40], "markers")
+    assert (star.marker.symbol, star.marker.color) == ("star", AMBER)
+    assert {line.x0 for line in figure.layout.shapes} == {10}
+    assert len(figure.layout.shapes) == 3  # through all rows
+    assert not tradeoff_figure(build_document(options=OPTIONS), None, None).layout.shapes
+
+
+def test_axes_have_the_units_of_their_row():
+    document = build_document(plan=PLAN, options=OPTIONS, system=SYSTEM, statistical=STATISTICAL)
+    layout = tradeoff_figure(document, STEP_TIMES, TRIALS).layout
+    axes = [layout.yaxis, layout.yaxis2, layout.yaxis3]
+    assert [axis.title.text for axis in axes] == ["ms per example", "examples", "seconds"]
+    assert all(axis.type == "log" for axis in (*axes, layout.xaxis, layout.xaxis2, layout.xaxis3))
+    # Of 40 to 60 ms, 4,000 to 9,000 examples and 40 to 50 s.
+    assert [(min(axis.tickvals), max(axis.tickvals)) for axis in axes] == [(10, 700), (1000, 70_000), (10, 700)]
+    assert [title.text for title in layout.annotations] == [
+        "time per example",
+        "examples to the target",
+        "time to the target",
+    ]
+    assert layout.xaxis3.title.text == "global batch, examples" and layout.xaxis.title.text is None
+    assert layout.xaxis.matches == layout.xaxis2.matches == "x3"
+    assert layout.hovermode == "x"
+    assert layout.legend.y > 1  # above the title of the first row
+
+
+def test_every_batch_of_the_tables_gets_a_tick_if_there_is_room():
+    trials = TRIALS.assign(global_batch=[1500, 1500, 3000, 3000])
+    document = build_document(
+        options=(build_option(workers=1, batch=500),),
+        system=build_step_times(build_step_prediction(1, 10, 0.6)),
+        statistical=build_examples((60, 4000.0)),
+    )
+    axis = tradeoff_figure(document, STEP_TIMES, trials).layout.xaxis
+    assert list(axis.tickvals) == [10, 60, 100, 500, 1500, 3000]
+    assert list(axis.ticktext) == ["10", "60", "100", "500", "1,500", "3,000"]
+    assert axis.showspikes and axis.spikemode == "across"
+
+
+def test_ticks_whose_labels_would_overlap_are_left_out():
+    assert thin_ticks([10, 12, 13, 16, 17, 40]) == [10, 13, 17, 40]
+    assert thin_ticks([]) == []
+
+
+def test_shapes_of_plan_and_front_are_drawn_first_then_the_smallest():
+    options = tuple(build_option(nodes=nodes, workers=workers) for nodes in (1, 2) for workers in (2, 4, 8, 16))
+    document = build_document(
+        plan=build_plan(nodes=2, workers=16), front=(build_option(nodes=2, workers=8),), options=options
+    )
+    assert shapes_to_draw(document) == [(1, 2), (1, 4), (1, 8), (1, 16), (2, 8), (2, 16)]
+    assert len(SERIES_COLORS) == MAX_PLOT_LINES
+    assert shapes_to_draw(build_document(system=SYSTEM)) == [(1, 1), (1, 2)]
+
+
+def test_more_measured_shapes_than_colours_are_not_drawn():
+    rows = [(1, workers, 10, 0.1) for workers in range(1, 10)]
+    figure = tradeoff_figure(build_document(), pd.DataFrame(rows, columns=STEP_TIMES.columns), None)
+    assert [trace.name for trace in figure.data] == ["1 worker", *(f"{workers} workers" for workers in range(2, 7))]
+
+
+def test_best_rate_of_each_batch_is_joined_by_a_line():
+    trials = build_lr_trials(
+        *((32, 0.1, 300, 1), (32, 0.2, 100, 1), (32, 0.4, 200, 1), (64, 0.2, 300, 0), (64, 0.4, 90, 1))
+    )
+    figure = lr_figure(trials)
+    tried, best = figure.data
+    assert (list(tried.x), list(tried.y)) == ([32, 32, 64], [0.1, 0.4, 0.2])
+    assert list(tried.marker.symbol) == ["circle", "circle", "x"]  # a cross: did not reach the target
+    assert list(tried.text)[::2] == [
+        "3.00 times the examples of the best rate (1 trial, 100% reached the target)",
+        "1 trial, none reached the target",
+    ]
+    assert (list(best.x), list(best.y)) == ([32, 64], [0.2, 0.4])
+    assert list(best.marker.symbol) == ["circle", "circle-open"]
+    assert list(best.text) == ["lower and higher rates were tried", "the lowest or highest rate tried"]
+    assert (tried.mode, tried.marker.color, best.mode, best.line.color) == (
+        *("markers", NEUTRAL_COLOR),
+        *("lines+markers", BLUE),
+    )
+
+
+def test_rate_that_never_reached_the_target_is_not_the_best():
+    tried, best = lr_figure(build_lr_trials((32, 0.1, 100, 0), (32, 0.2, 200, 0), (64, 0.1, 100, 1))).data
+    assert (list(tried.x), list(best.x)) == ([32, 32], [64])
+
+
+def test_axes_of_the_rates():
+    layout = lr_figure(build_lr_trials((32, 0.01, 100, 1), (36, 0.2, 100, 1), (2048, 0.4, 100, 1))).layout
+    assert list(layout.xaxis.tickvals) == [32, 2048] and list(layout.xaxis.ticktext) == ["32", "2,048"]
+    assert (layout.xaxis.type, layout.xaxis.title.text) == ("log", "global batch, examples")
+    assert (layout.yaxis.type, layout.yaxis.title.text) == ("log", "learning rate")
+    assert min(layout.yaxis.tickvals) == pytest.approx(0.01)
+
+
+def test_hover_text_of_a_rate_counts_its_trials():
+    assert (
+        format_lr_hover(1.25, 0.5, 4) == "1.25 times the examples of the best rate (4 trials, 50% reached the target)"
+    )
+    assert format_lr_hover(1.25, 0.0, 2) == "2 trials, none reached the target"
+
+
+def test_panels_are_those_for_which_there_is_data():
+    def names(document, step_times=None, trials=None):
+        return [panel.name for panel in build_tradeoff_panels(document, step_times, trials)]
+
+    assert names(build_document()) == []
+    assert names(build_document(system=SYSTEM)) == ["curves"]
+    assert names(build_document(statistical=STATISTICAL)) == ["curves"]
+    assert names(build_document(), STEP_TIMES) == ["curves"]
+    assert names(build_document(), None, TRIALS) == ["curves", "rates"]
+    assert names(build_document(), None, TRIALS.assign(lr="")) == ["curves"]
+    assert names(build_document(), None, TRIALS.assign(lr=0.0)) == ["curves"]
+    assert names(build_document(front=OPTIONS, options=OPTIONS)) == ["front", "heat"]
+
+
+def test_panels_say_what_they_show():
+    document = build_document(plan=PLAN, system=SYSTEM, front=OPTIONS, options=OPTIONS)
+    panels = {panel.name: panel for panel in build_tradeoff_panels(document, STEP_TIMES, TRIALS)}
+    for name, words in (
+        ("curves", "has a minimum"),
+        ("front", "faster and cheaper"),
+        ("heat", "workers and batch size"),
+        ("rates", "best learning rate"),
+    ):
+        assert words in panels[name].caption
+    assert [plan["seconds"] for plan in panels["front"].slider["plans"]] == [50, 40]
+    assert len(panels["curves"].data_table.rows) == 2
+    assert find_traces(panels["curves"].figure, 2, "trials")
+
+
+def test_plans_are_listed_from_the_fastest_on():
+    options = (*OPTIONS, build_option(workers=4, batch=10, seconds=45.0, lr=None, binding="exchange"))
+    table = plans_table(build_document(options=options))
+    assert table.columns == [
+        *("nodes", "workers", "batch", "global batch", "lr", "seconds", "low", "high", "worker seconds", "binding")
+    ]
+    assert [row[5] for row in table.rows] == [40, 45, 50]
+    assert table.rows[1] == [1, 4, 10, 40, None, 45, 36, 54, 180, "exchange"]
+    assert plans_table(build_document()) is None
