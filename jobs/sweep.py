@@ -204,7 +204,8 @@ def run_sweep(options: SweepOptions) -> int:
         steps, exchanges = timings.steps, timings.exchanges
         share = exchanges.bytes / steps.gradient_bytes.iloc[0]
         step_time_fit = fit_step_time(steps, exchanges.assign(share=share))
-        trial_seconds = options.budget.trial_seconds(timings.elapsed_seconds)
+        deadline = timings.started_at + options.budget.seconds
+        trial_seconds = deadline - time.time()
         fastest = FastestWorkers(step_time_fit)
         step_seconds = trial_step_seconds(step_time_fit, sorted(fastest.seconds_by_batch))
         fastest.keep_batches(find_affordable_batches(step_seconds, trial_seconds, len(workload.train)))
@@ -216,7 +217,7 @@ def run_sweep(options: SweepOptions) -> int:
             gpu=gpu,
             real_workers=options.trials == "real",
             max_unsplit_batch=0 if depends_on_batch_split(workload.model()) else int(steps.batch.max()),
-            deadline=time.time() + trial_seconds,
+            deadline=deadline,
         )
         run_search(options, trials, fastest, callbacks)
         pace_drift = estimate_pace_drift(load_finished_trials(trials.folder, base))

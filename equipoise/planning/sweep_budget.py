@@ -20,7 +20,7 @@ SAFETY_FACTOR = 1.5
 
 @dataclass(frozen=True, kw_only=True)
 class SweepBudget:
-    """Seconds for timing steps and for trials together, without the start of processes."""
+    """Seconds for timing steps and for trials together, from the first measurement on."""
 
     seconds: float
 
@@ -28,10 +28,6 @@ class SweepBudget:
     def timing_seconds(self) -> float:
         """Most seconds for timing steps."""
         return MAX_TIMING_SHARE * self.seconds
-
-    def trial_seconds(self, timing_seconds: float) -> float:
-        """Return the seconds left for trials after so many for timing."""
-        return self.seconds - min(timing_seconds, self.timing_seconds)
 
 
 def suggest_budget(*, timing_seconds: float = 0.0, trial_seconds: float = 0.0) -> int:

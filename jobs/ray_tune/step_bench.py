@@ -28,11 +28,11 @@ class StepBench:
     """Timer of the steps of one worker at any batch size; all workers of a group call the same methods."""
 
     def __init__(self, trial: TrainConfig, device: torch.device) -> None:
-        self.started_at = time.monotonic()
         # with a learning rate of 0 the loss stays finite
         self.trial = replace(trial, lr=0.0, target=float(np.finfo(np.float64).max))
         self.device = device
         self.workload = load_workload(trial)
+        self.started_at = time.monotonic()  # the data are part of the start, like the processes
         self._limit_evaluation(1)
         self.idle_training = self._build_training(1, 1)
         self.probes: dict[int, StepProbe] = {}
@@ -43,7 +43,7 @@ class StepBench:
         return sum(parameter.nbytes for parameter in self.idle_training.trainable_parameters)
 
     def elapsed_seconds(self) -> float:
-        """Return the seconds since the start of the slowest worker."""
+        """Return the seconds since the slowest worker has its data."""
         return self._max_seconds(time.monotonic() - self.started_at)
 
     def max_over_workers(self, value: int) -> int:
@@ -61,13 +61,11 @@ class StepBench:
             start = time.monotonic()
             training.fits_in_memory()
             self._limit_evaluation(int(MAX_EVALUATION_SECONDS * batch / self._max_seconds(time.monotonic() - start)))
-        step_seconds, evaluation_seconds = self._time_second_lap(batch, 1)
-        if step_seconds < SHORT_STEP_SECONDS:
-            step_seconds, evaluation_seconds = self._time_second_lap(batch, SHORT_STEPS)
-        self.probes[batch] = StepProbe(
-            step_seconds=step_seconds, evaluation_seconds=evaluation_seconds, setup_seconds=setup_seconds
-        )
-        return self.probes[batch]
+        probe = self._time_second_lap(batch, 1, setup_seconds)
+        if probe.step_seconds < SHORT_STEP_SECONDS:
+            probe = self._time_second_lap(batch, SHORT_STEPS, setup_seconds)
+        self.probes[batch] = probe
+        return probe
 
     def time_stretch(self, batch: int) -> list[Lap]:
         """Train a stretch of laps at a batch size, after a lap in which allocators and kernels warm up."""
@@ -93,14 +91,19 @@ class StepBench:
         sums = time_all_reduces(self.gradient_bytes, self.device, seconds)
         return [message, *(replace(message, kind="sum", bytes=size, seconds=took) for size, took in sums.items())]
 
-    def _time_second_lap(self, batch: int, lap_steps: int) -> tuple[float, float]:
-        """Train two laps; return the seconds of a step of the second one, and those of its evaluation."""
+    def _time_second_lap(self, batch: int, lap_steps: int, setup_seconds: float) -> StepProbe:
+        """Train two laps, and return what the second one took."""
         laps = self._build_training(batch, lap_steps).laps()
         next(laps)
         start = time.monotonic()
         lap = next(laps)
         evaluation_seconds = time.monotonic() - start - lap.seconds
-        return self._max_seconds(lap.seconds / lap.steps), self._max_seconds(evaluation_seconds)
+        return StepProbe(
+            step_seconds=self._max_seconds(lap.seconds / lap.steps),
+            exchange_seconds=self._max_seconds(min(lap.exchange_seconds, lap.seconds) / lap.steps),
+            evaluation_seconds=self._max_seconds(evaluation_seconds),
+            setup_seconds=setup_seconds,
+        )
 
     def _lap_steps(self, batch: int) -> int:
         """Return the number of steps of a lap: as in training, where an evaluation ends it."""

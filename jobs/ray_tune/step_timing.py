@@ -3,6 +3,7 @@
 One group of workers times all batch sizes, because starting a group takes longer than timing a batch size.
 """
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -45,6 +46,10 @@ class TimingWorkerConfig:
     trial: TrainConfig
     batches: list[int]
     max_seconds: float
+    """seconds for this group and `later_groups`, which take as long to start as this one"""
+    later_groups: int
+    launched_at: float
+    """Unix time"""
     known_step_seconds: list[tuple[int, float]]
     """batch sizes that an earlier command has timed, each with the seconds of a step"""
 
@@ -62,30 +67,61 @@ def time_batch_ladders(
     Timings of an earlier command are read from `folder`.
     """
     groups: dict[int, GroupTimings] = {}
-    seconds_left = max_seconds
+    clock = TimingClock(max_seconds)
     for workers, batches in sorted(batches_by_workers.items(), reverse=True):  # nodes for the most workers are up now
-        group_seconds = seconds_left / (len(batches_by_workers) - len(groups))
-        groups[workers] = time_group(replace(base, workers=workers), batches, folder, gpu, group_seconds)
-        require_enough_batches(groups[workers], workers, batches, len(batches_by_workers))
-        seconds_left = max(0.0, seconds_left - groups[workers].elapsed_seconds)
+        later_groups = len(batches_by_workers) - len(groups) - 1
+        groups[workers] = time_group(replace(base, workers=workers), batches, folder, gpu, clock, later_groups)
+        require_enough_batches(groups[workers], workers, batches, clock, len(batches_by_workers))
     if not any(group.rows for group in groups.values()):
         raise EquipoiseError("memory-exceeded", "no batch size fits in memory", "choose smaller ones with --batch-size")
-    return build_timing_tables(groups, batches_by_workers)
+    return build_timing_tables(groups, batches_by_workers, clock.started_at or time.time())
 
 
-def time_group(trial: TrainConfig, batches: list[int], folder: Path, gpu: bool, max_seconds: float) -> GroupTimings:
+@dataclass
+class TimingClock:
+    """Clock of a sweep's budget: it starts with the first measurement, and then the start of workers counts too."""
+
+    max_seconds: float
+    started_at: float = 0.0
+    """Unix time at which the first group of workers was ready; 0 before"""
+    group_start_seconds: float = 0.0
+    """seconds that the last group of workers took to start"""
+
+    def seconds_left(self) -> float:
+        """Return the seconds left for timing."""
+        return self.max_seconds - (time.time() - self.started_at if self.started_at else 0.0)
+
+    def record_group(self, launched_at: float, elapsed_seconds: float) -> None:
+        """Record that a group of workers has ended, which measured for so long."""
+        ready_at = time.time() - elapsed_seconds
+        self.group_start_seconds = max(0.0, ready_at - launched_at)
+        self.started_at = self.started_at or ready_at
+
+
+def time_group(
+    trial: TrainConfig, batches: list[int], folder: Path, gpu: bool, clock: TimingClock, later_groups: int
+) -> GroupTimings:
     """Time the batch sizes of one group of workers that no earlier command has timed, and write all to a file."""
     path = folder / f"workers-{trial.workers}.json"
     timings = replace(load_timings(path), elapsed_seconds=0.0)
     missing = timings.missing_batches(batches)
+    seconds = clock.seconds_left() - clock.group_start_seconds
     fewest_seconds = min((untimed.timing_seconds for untimed in timings.untimed), default=0.0)
-    if missing and fewest_seconds <= max_seconds:
+    if missing and fewest_seconds <= seconds / (1 + later_groups):
         wait_for_slots(trial.workers, trial.threads, gpu)  # not needed for timings of an earlier command
-        limit = f", for at most {format_number(max_seconds)} s" if max_seconds < np.inf else ""
+        limit = f", {format_number(max(0.0, seconds))} s left for timing" if seconds < np.inf else ""
         print(f"timing {describe_batches(missing)} on {pluralize(trial.workers, 'worker')}{limit}", flush=True)
-        known = [(row.batch, row.seconds) for row in timings.rows if not row.repeat]
-        config = TimingWorkerConfig(trial=trial, batches=missing, max_seconds=max_seconds, known_step_seconds=known)
+        launched_at = time.time()
+        config = TimingWorkerConfig(
+            trial=trial,
+            batches=missing,
+            max_seconds=seconds,
+            later_groups=later_groups,
+            launched_at=launched_at,
+            known_step_seconds=[(row.batch, row.seconds) for row in timings.rows if not row.repeat],
+        )
         timings = timings.merge(fit_in_thread(build_timing_trainer(config, folder, gpu)))
+        clock.record_group(launched_at, timings.elapsed_seconds)
         write_json(path, asdict(timings))
     if skipped := sorted(set(batches) & set(timings.too_large)):
         print(f"skipped, too large for memory: {', '.join(map(str, skipped))} examples per worker", flush=True)
@@ -111,14 +147,17 @@ def describe_untimed(untimed_batches: list[UntimedBatch]) -> str:
     )
 
 
-def require_enough_batches(timings: GroupTimings, workers: int, batches: list[int], num_groups: int) -> None:
+def require_enough_batches(
+    timings: GroupTimings, workers: int, batches: list[int], clock: TimingClock, num_groups: int
+) -> None:
     """Refuse to go on if the budget has no time for two batch sizes on a number of workers, and say which would do."""
     timed = {row.batch for row in timings.rows} & set(batches)
     untimed = [untimed for untimed in timings.untimed if untimed.batch in batches]
     if not untimed or len(timed) >= min(MIN_BATCH_SIZES, len(batches)):
         return
     needed = sum(sorted(batch.timing_seconds for batch in untimed)[: MIN_BATCH_SIZES - len(timed)])
-    budget = suggest_budget(timing_seconds=needed * num_groups)
+    group_seconds = timings.elapsed_seconds + needed
+    budget = suggest_budget(timing_seconds=num_groups * group_seconds + (num_groups - 1) * clock.group_start_seconds)
     raise EquipoiseError(
         "budget-too-small",
         f"a step of {untimed[0].batch} examples on each of {pluralize(workers, 'worker')} takes about"
@@ -149,8 +188,10 @@ def run_timing_worker(loop_config: JsonObject) -> GroupTimings:
     config = TimingWorkerConfig.from_dict(loop_config)
     torch.set_num_threads(config.trial.threads)
     bench = StepBench(config.trial, get_device())
-    exchange_seconds = min(ALL_REDUCE_SECONDS, MAX_EXCHANGE_SHARE * config.max_seconds)
-    step_deadline = config.max_seconds - (exchange_seconds if config.trial.workers > 1 else 0.0)
+    start_seconds = bench.max_over_workers(round(time.time() - config.launched_at))
+    max_seconds = (config.max_seconds - config.later_groups * start_seconds) / (1 + config.later_groups)
+    exchange_seconds = max(0.0, min(ALL_REDUCE_SECONDS, MAX_EXCHANGE_SHARE * max_seconds))
+    step_deadline = max_seconds - (exchange_seconds if config.trial.workers > 1 else 0.0)
     schedule = choose_batches(
         config.batches,
         bench.probe,

@@ -92,11 +92,13 @@ class TimingTables(NamedTuple):
     steps: pd.DataFrame
     exchanges: pd.DataFrame
     machine: HardwareFacts
-    elapsed_seconds: float
-    """seconds spent on timing by this command, without the start of the workers"""
+    started_at: float
+    """Unix time at which the first measurement of this command started"""
 
 
-def build_timing_tables(groups: dict[int, GroupTimings], batches_by_workers: dict[int, list[int]]) -> TimingTables:
+def build_timing_tables(
+    groups: dict[int, GroupTimings], batches_by_workers: dict[int, list[int]], started_at: float
+) -> TimingTables:
     """Build the tables of all groups of workers, by their number, with the rows of the batch sizes asked for."""
     steps = [row for workers, group in groups.items() for row in group.rows if row.batch in batches_by_workers[workers]]
     exchanges = [exchange for group in groups.values() for exchange in group.exchanges]
@@ -104,7 +106,7 @@ def build_timing_tables(groups: dict[int, GroupTimings], batches_by_workers: dic
         pd.DataFrame(steps, columns=[field.name for field in fields(StepTiming)]),
         pd.DataFrame(exchanges, columns=[field.name for field in fields(ExchangeTiming)]),
         [*groups.values()][-1].machine,
-        sum(group.elapsed_seconds for group in groups.values()),
+        started_at,
     )
 
 

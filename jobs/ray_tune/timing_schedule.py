@@ -1,8 +1,8 @@
 """Which batch sizes a group of workers can time in the seconds it has.
 
 Each batch size is first probed by a few steps. The smallest comes first, because it costs least, then the largest that
-takes at most half of the time left, then those that halve the gaps between them: two identify the time of a step over
-the batch size, more show its form.
+takes at most half of the time left, then those furthest from any other: two identify the time of a step over the batch
+size, more show its form.
 """
 
 import math
@@ -22,6 +22,8 @@ class StepProbe:
     """First measurements of one batch size."""
 
     step_seconds: float
+    exchange_seconds: float
+    """seconds of a step spent waiting for other workers, the same at every batch size"""
     evaluation_seconds: float
     """seconds of the evaluation after each lap"""
     setup_seconds: float
@@ -84,24 +86,27 @@ def choose_batches(
     def spare_seconds() -> float:
         return seconds_left() - sum(chosen.timing_seconds for chosen in schedule.probes.values())
 
-    def try_batch(batch: int, seconds: float) -> bool:
-        """Probe a batch size if its estimated time is at most `seconds`; return whether it is in the schedule."""
+    def seconds_needed(batch: int) -> float:
         estimate = estimate_probe(batch, schedule.probes, known_step_seconds)
-        if estimate and estimate.probe_seconds + estimate.timing_seconds > seconds:
+        return estimate.probe_seconds + estimate.timing_seconds if estimate else 0.0
+
+    def try_batch(batch: int, seconds: float) -> None:
+        """Probe a batch size if its estimated time is at most `seconds`, and add it to the schedule."""
+        estimate = estimate_probe(batch, schedule.probes, known_step_seconds)
+        if estimate and seconds_needed(batch) > seconds:
             schedule.estimates[batch] = estimate
-            return False
-        measured = None if schedule.too_large and batch > min(schedule.too_large) else probe(batch)
-        if measured is None:
+        elif (schedule.too_large and batch > min(schedule.too_large)) or (measured := probe(batch)) is None:
             schedule.too_large.append(batch)
-            return False
-        schedule.probes[batch] = measured
-        return True
+        else:
+            schedule.probes[batch] = measured
 
     if pending:
         try_batch(pending.pop(0), math.inf)
-    while pending and schedule.probes:
-        if try_batch(pending.pop(), spare_seconds() / 2):
-            break
+    if pending and schedule.probes and not known_step_seconds:
+        cheap = [batch for batch in pending if seconds_needed(batch) <= spare_seconds() / 2]
+        second = max(cheap, default=pending[0])
+        pending.remove(second)
+        try_batch(second, spare_seconds())
     while pending:
         batch = find_widest_gap(pending, [*schedule.probes, *known_step_seconds])
         pending.remove(batch)
@@ -129,21 +134,24 @@ def estimate_probe(batch: int, probes: dict[int, StepProbe], known_step_seconds:
     if not probes:
         return None
     seconds = {**known_step_seconds, **{other: measured.step_seconds for other, measured in probes.items()}}
+    exchange_seconds = min(measured.exchange_seconds for measured in probes.values())
     return StepProbe(
-        step_seconds=estimate_step_seconds(batch, seconds),
+        step_seconds=estimate_step_seconds(batch, seconds, exchange_seconds),
+        exchange_seconds=exchange_seconds,
         evaluation_seconds=max(measured.evaluation_seconds for measured in probes.values()),
         setup_seconds=max(measured.setup_seconds for measured in probes.values()),
     )
 
 
-def estimate_step_seconds(batch: int, step_seconds: dict[int, float]) -> float:
+def estimate_step_seconds(batch: int, step_seconds: dict[int, float], exchange_seconds: float = 0.0) -> float:
     """Estimate the seconds of a step on the line through its neighbours among the measured batch sizes.
 
-    Beyond the only one, they are taken as proportional to the batch: an upper bound for larger batches.
+    Beyond the only one, all but the exchange is taken as proportional to the batch: an upper bound for larger batches.
     """
     known = sorted(step_seconds)
     if len(known) == 1:
-        return step_seconds[known[0]] * max(1.0, batch / known[0])
+        compute_seconds = step_seconds[known[0]] - exchange_seconds
+        return exchange_seconds + compute_seconds * max(1.0, batch / known[0])
     low, high = next((pair for pair in pairwise(known) if batch < pair[1]), (known[-2], known[-1]))
     slope = max(0.0, (step_seconds[high] - step_seconds[low]) / (high - low))
     return max(step_seconds[low] + slope * (batch - low), min(step_seconds.values()))

@@ -25,7 +25,12 @@ class SimulatedGroup:
         self.probed.append(batch)
         if batch > self.max_batch:
             return None
-        probe = StepProbe(step_seconds=self.fixed + self.each * batch, evaluation_seconds=0.05, setup_seconds=0.05)
+        probe = StepProbe(
+            step_seconds=self.fixed + self.each * batch,
+            exchange_seconds=0.0,
+            evaluation_seconds=0.05,
+            setup_seconds=0.05,
+        )
         self.now += probe.probe_seconds
         return probe
 
@@ -91,6 +96,7 @@ def test_batches_that_an_earlier_command_left_out_are_added_to_its_timings():
 def test_step_times_are_estimated_on_the_line_through_the_nearest_measured_ones():
     assert estimate_step_seconds(64, {8: 0.1}) == pytest.approx(0.8)
     assert estimate_step_seconds(4, {8: 0.1}) == 0.1
+    assert estimate_step_seconds(16, {8: 0.1}, exchange_seconds=0.06) == pytest.approx(0.14)
     assert estimate_step_seconds(64, {8: 0.1, 16: 0.12}) == pytest.approx(0.24)
     assert estimate_step_seconds(32, {8: 0.1, 16: 0.12, 64: 0.48}) == pytest.approx(0.24)
     assert estimate_step_seconds(64, {8: 0.1, 16: 0.05}) == 0.1
@@ -103,7 +109,7 @@ def test_widest_gap_is_measured_by_ratio():
 
 @pytest.mark.parametrize(("step_seconds", "lap_steps"), [(0.001, 100), (0.03, 3), (0.5, 1), (7.0, 1)])
 def test_laps_last_a_tenth_of_a_second_or_a_step(step_seconds, lap_steps):
-    probe = StepProbe(step_seconds=step_seconds, evaluation_seconds=0.0, setup_seconds=0.0)
+    probe = StepProbe(step_seconds=step_seconds, exchange_seconds=0.0, evaluation_seconds=0.0, setup_seconds=0.0)
     assert probe.lap_steps == lap_steps
     lap_seconds = lap_steps * step_seconds
     assert probe.round_seconds >= lap_seconds + 0.15 and probe.round_seconds <= 2 * lap_seconds + 0.25
