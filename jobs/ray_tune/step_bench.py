@@ -13,7 +13,7 @@ from equipoise.runs.record import Lap
 from equipoise.training.comm_benchmark import MESSAGE_BYTES, time_all_reduces, time_send_recv
 from equipoise.training.gradient_sync import uses_all_to_all
 from equipoise.training.loop import Training
-from equipoise.workloads import load_workload
+from equipoise.workloads import Workload
 from jobs.ray_tune.timing_records import ExchangeTiming, StepTiming
 from jobs.ray_tune.timing_schedule import MIN_STRETCH_SECONDS, StepProbe
 
@@ -27,12 +27,12 @@ MICROSECONDS = 1e6  # integers are agreed upon by all workers
 class StepBench:
     """Timer of the steps of one worker at any batch size; all workers of a group call the same methods."""
 
-    def __init__(self, trial: TrainConfig, device: torch.device) -> None:
+    def __init__(self, trial: TrainConfig, workload: Workload, device: torch.device, started_at: float) -> None:
         # with a learning rate of 0 the loss stays finite
         self.trial = replace(trial, lr=0.0, target=float(np.finfo(np.float64).max))
         self.device = device
-        self.workload = load_workload(trial)
-        self.started_at = time.monotonic()  # the data are part of the start, like the processes
+        self.workload = workload
+        self.started_at = started_at
         self._limit_evaluation(1)
         self.idle_training = self._build_training(1, 1)
         self.probes: dict[int, StepProbe] = {}

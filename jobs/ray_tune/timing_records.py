@@ -74,6 +74,15 @@ class GroupTimings:
         known = {row.batch for row in self.rows} | set(self.too_large)
         return [batch for batch in batches if batch not in known]
 
+    def untimed_batches(self, batches: list[int]) -> list[UntimedBatch]:
+        """Return those of these batch sizes that there was no time for."""
+        missing = set(self.missing_batches(batches))
+        return [untimed for untimed in self.untimed if untimed.batch in missing]
+
+    def least_seconds(self) -> float:
+        """Return the fewest seconds that timing a further batch size takes; 0 where that is not known."""
+        return min((untimed.timing_seconds for untimed in self.untimed), default=0.0)
+
     def merge(self, later: "GroupTimings") -> "GroupTimings":
         """Return these timings with those that a later command added."""
         return GroupTimings(

@@ -23,11 +23,9 @@ CONFIG = TrainConfig(workload="digits", lr=np.float64(0.1), target=0.9, init_fro
         TrainWorkerConfig(config=CONFIG, resolved_config=replace(CONFIG, data="/data"), out="s3://bucket/run"),
         TimingWorkerConfig(
             trial=CONFIG,
-            batches=[8, 16],
+            batches_by_workers={1: [8, 16], 2: [8]},
+            known_step_seconds={1: {4: 0.1}, 2: {}},
             max_seconds=12.0,
-            later_groups=1,
-            launched_at=1.7e9,
-            known_step_seconds=[(4, 0.1)],
         ),
         TrialWorkerConfig(trial=CONFIG, path="/runs/trial.json", gpu=True),
     ],
