@@ -29,7 +29,9 @@ def _run_rank(rank: int, workers: int, rendezvous: Path, function: Callable[...,
     dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=workers)
     try:
         result = function(*args)
-        dist.barrier()  # gloo of torch 2.14 may abort where one worker leaves before the other
+        if dist.is_initialized():
+            dist.barrier()  # gloo of torch 2.14 may abort where one worker leaves before the other
         return result
     finally:
-        dist.destroy_process_group()
+        if dist.is_initialized():
+            dist.destroy_process_group()
