@@ -176,9 +176,8 @@ def test_demo_without_plan_or_learning_rate_says_so():
 
 def test_missed_prediction_without_checks_is_reported_in_short():
     missed = replace(CONFIRMATION, inside=False)
-    for unknown in ({"examples": None}, {"step": None}):
-        text = describe_confirmation(replace(missed, **unknown))
-        assert text == "confirmation run: 4.74 s, outside the predicted interval"
+    text = describe_confirmation(replace(DOCUMENT, confirmations=(replace(missed, step=None),)))
+    assert text == "confirmation run: 4.74 s, outside the predicted interval"
 
 
 @pytest.mark.parametrize(("regained", "text"), [(0.999, "99.9%"), (1.0, "all"), (1.2, "all")])

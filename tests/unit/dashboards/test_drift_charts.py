@@ -22,7 +22,7 @@ from equipoise.drift.diagnosis.verdict import (
 
 NOW = "2026-01-01T00:00:00+00:00"
 HISTORY = ChartHistory(
-    images=[100, 200, 300],
+    image_numbers=[100, 200, 300],
     times=[1.0, 2.0, 3.0],
     threshold=[5.0, 5.5, 6.0],
     charts={"brightness": [1.0, 2.0, 3.0], "contrast": [2.0, 9.0, 4.0]},
@@ -31,8 +31,8 @@ HISTORY = ChartHistory(
 
 def build_stream_verdict(onset_images=None, alarm_images=None, **facts):
     """Build a verdict on 300 requests, of which the last `onset_images` have changed."""
-    alarm = None if alarm_images is None else AlarmTime(images=alarm_images, at=NOW, chart="contrast")
-    since = None if onset_images is None else DriftOnset(at=NOW, images=onset_images, alarm=alarm)
+    alarm = None if alarm_images is None else AlarmTime(image_number=alarm_images, at=NOW, chart="contrast")
+    since = None if onset_images is None else DriftOnset(at=NOW, images_ago=onset_images, alarm=alarm)
     return StreamVerdict(state="drift" if since else "ok", images=300, since=since, **facts)
 
 
@@ -52,7 +52,7 @@ def marked_positions(figure):
 
 def top_of_axis(threshold, *heights):
     """Return where the vertical axis of a history with these heights ends."""
-    history = ChartHistory(images=[1, 2], threshold=threshold, charts={"a": [*heights]})
+    history = ChartHistory(image_numbers=[1, 2], threshold=threshold, charts={"a": [*heights]})
     bottom, top = chart_history_figure(history, build_stream_verdict()).layout.yaxis.range
     assert bottom == 0
     return top
@@ -69,14 +69,14 @@ def test_history_has_a_line_per_chart_and_one_for_the_threshold():
 
 def test_only_the_highest_charts_are_drawn_over_time():
     charts = {str(height): [float(height), 0.0] for height in range(MAX_CHART_LINES + 2)}
-    history = ChartHistory(images=[1, 2], threshold=[1.0, 1.0], charts=charts)
+    history = ChartHistory(image_numbers=[1, 2], threshold=[1.0, 1.0], charts=charts)
     names = [trace.name for trace in chart_history_figure(history, build_stream_verdict()).data]
     assert names == ["7", "6", "5", "4", "3", "2", "alarm threshold"]
     assert len(SERIES_COLORS) == MAX_CHART_LINES  # no two lines of one colour
 
 
 def test_chart_without_heights_is_drawn_last():
-    history = ChartHistory(images=[1], threshold=[1.0], charts={"empty": [], "low": [0.5]})
+    history = ChartHistory(image_numbers=[1], threshold=[1.0], charts={"empty": [], "low": [0.5]})
     assert [trace.name for trace in chart_history_figure(history, build_stream_verdict()).data][:2] == ["low", "empty"]
 
 

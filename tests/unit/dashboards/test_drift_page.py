@@ -47,7 +47,7 @@ STREAM = StreamVerdict(
     why="images are bluer",
     images=12_345,
     cause="colour temperature",
-    since=DriftOnset(at="2026-01-02T03:04:05+00:00", images=1234),
+    since=DriftOnset(at="2026-01-02T03:04:05+00:00", images_ago=1234),
     accuracy=AccuracyEstimate(0.804, 0.757, 0.852),
     run_length=2000.0,
     verified=FalseAlarmRate(asked=2000.0, pictures=9000, alarms=8, realised=1097.4),
@@ -130,7 +130,7 @@ def test_latest_event_comes_first():
 
 
 def test_verdict_with_everything_has_a_section_for_each():
-    history = ChartHistory(images=[1, 2], threshold=[3.0, 3.0], charts={"brightness": [1.0, 2.0]})
+    history = ChartHistory(image_numbers=[1, 2], threshold=[3.0, 3.0], charts={"brightness": [1.0, 2.0]})
     verdict = StreamVerdict(
         state="drift",
         why="images are bluer",
@@ -196,7 +196,7 @@ def test_page_names_the_folder_the_bundle_and_the_state():
 
 
 def test_page_of_requests_shows_their_history_and_events():
-    history = ChartHistory(images=[1, 2], threshold=[3.0, 3.0], charts={"brightness": [1.0, 2.0]})
+    history = ChartHistory(image_numbers=[1, 2], threshold=[3.0, 3.0], charts={"brightness": [1.0, 2.0]})
     page = drift_page(StreamVerdict(state="ok"), [], [], history, EVENTS)
     assert page.title == "Drift: images, ok"
     assert page.lead == "images compared with the reference of a bundle"

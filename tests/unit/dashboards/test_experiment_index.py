@@ -61,7 +61,7 @@ def test_row_of_a_run():
 
 
 def test_row_of_a_sweep_holds_its_plan():
-    row = ["sweep", "1970-01-02 00:00", "digits", 4, 8, 0.1, "plan", 20.0, 4000.0]
+    row = ["sweep", "1970-01-02 00:00", "digits", 4, 8, 0.1, "plan, not confirmed", 20.0, 4000.0]
     assert row_cells(build_experiment("sweep", SWEEP)) == row
     assert row_cells(build_experiment("sweep", UNPLANNED))[2:] == ["", None, None, None, "no plan", None, None]
 
@@ -120,6 +120,7 @@ def test_comparison_of_a_sweep_has_its_plan_and_its_fastest_settings():
     assert entry["facts"] == {
         "workload": "digits",
         "trials": "12",
+        "plan": "not confirmed",
         "workers x batch": "4 x 8",
         "learning rate": "0.1",
         "time to the target": "20 (16 to 24) s",

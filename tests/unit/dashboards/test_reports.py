@@ -6,10 +6,9 @@ import pandas as pd
 import pytest
 
 from dashboards.experiments import Experiment, Sweep
-from dashboards.page import FactList, Note
+from dashboards.page import Note
 from dashboards.reports import (
     build_page,
-    confirmation_facts,
     fit_fact_lists,
     plan_fact_lists,
     plan_paragraphs,
@@ -19,11 +18,8 @@ from dashboards.reports import (
     write_pages,
 )
 from equipoise.drift.diagnosis.verdict import DatasetVerdict
-from equipoise.planning.confirmation import ConfirmationResult
 from tests.support.plan_documents import (
     build_document,
-    build_examples,
-    build_interval,
     build_option,
     build_plan,
     build_step_prediction,
@@ -32,7 +28,6 @@ from tests.support.plan_documents import (
 from tests.unit.dashboards.test_training_run import record
 
 PLAN = build_plan(workers=4, batch=32, seconds=100.0, nodes=2, lr=0.125)
-CONFIRMATION = ConfirmationResult(seconds=90.0, predicted=build_interval(100.0), inside=True)
 
 
 def build_sweep(**parts):
@@ -70,32 +65,9 @@ def test_warnings_are_notes_with_names_of_their_own():
     assert plan_paragraphs(document) == ["There is no plan: the notes below say what is missing."]
 
 
-def test_fits_are_given_with_their_interval():
-    sweep = build_sweep(plan=build_document(statistical=build_examples()), confirmation=CONFIRMATION)
-    assert plan_fact_lists(sweep) == [
-        FactList(
-            name="fit",
-            facts={
-                "critical batch": "100 (80 to 120) examples",
-                "minimum examples to the target": "5,000 (4,000 to 6,000)",
-                "confirmation run": "90 s, inside the predicted 80 s to 2 min",
-            },
-        )
-    ]
-
-
 def test_fits_that_are_unknown_are_dashes():
     (facts,) = plan_fact_lists(build_sweep())
     assert facts.facts == {"critical batch": "-", "minimum examples to the target": "-"}
-
-
-def test_confirmation_run_outside_the_interval_says_so():
-    assert confirmation_facts(replace(CONFIRMATION, seconds=20.0, inside=False)) == {
-        "confirmation run": "20 s, outside the predicted 80 s to 2 min"
-    }
-    assert confirmation_facts(replace(CONFIRMATION, seconds=None)) == {
-        "confirmation run": "did not reach the target (predicted 80 s to 2 min)"
-    }
 
 
 def test_parameters_of_a_step_are_times_but_for_the_overlap():

@@ -55,7 +55,8 @@ def test_two_tables_give_a_complete_plan(run_plan, table_arguments):
     assert set(points) == {row[:3] for row in SYSTEM_ROWS} | {(1, 8, b) for b in (16, 32, 64, 128)}
     assert points[1, 2, 64]["measured"] and not points[1, 8, 64]["measured"]
     assert points[1, 8, 64]["seconds"] == pytest.approx(0.01 + 0.064 + 0.02 * 7 / 8, rel=0.05)
-    assert [p["global_batch"] for p in document["statistical"]["predictions"]] == [64, 96, 128, 256, 512, 1024, 2048]
+    predicted_batches = {p["global_batch"] for p in document["statistical"]["predictions"]}
+    assert predicted_batches >= {64, 96, 128, 256, 512, 1024, 2048}
     assert document["statistical"]["critical_batch"]["value"] == pytest.approx(300, rel=0.1)
     assert f"{plan['workers']} workers x {plan['batch']}" in output.out
 
