@@ -6,7 +6,6 @@ from dashboards.page import ImageGallery, Page, render_html
 from dashboards.panels.drift import (
     STATE_SENTENCES,
     build_drift_sections,
-    causes_table,
     charts_table,
     events_table,
     prefix_title,
@@ -50,7 +49,7 @@ STREAM = StreamVerdict(
     since=DriftOnset(at="2026-01-02T03:04:05+00:00", images_ago=1234),
     accuracy=AccuracyEstimate(0.804, 0.757, 0.852),
     run_length=2000.0,
-    verified=FalseAlarmRate(asked=2000.0, pictures=9000, alarms=8, realised=1097.4),
+    verified=FalseAlarmRate(asked=2000.0, pictures=9000, alarms=8, realised=1097.4, held_out=180),
     replicas=3,
     ticks=TickCounts(lost=2, late=7, twice=9),
 )
@@ -66,11 +65,11 @@ def test_facts_of_a_stream_say_when_the_change_began_and_how_often_alarms_are_fa
         "state": "drift",
         "images": "12,345",
         "cause": "colour temperature",
-        "change began": "1,234 requests ago",
+        "change began": "1,234 images ago",
         "change began, UTC": "2026-01-02 03:04:05",
         "estimated accuracy, without labels": "80% (76% to 85%)",
         "false-alarm rate requested": "1 in 2,000 requests",
-        "false-alarm rate when published": "1 in 1,097 requests (1 in 2,000 requested)",
+        "false-alarm rate when published": "1 in 1,097 requests (1 in 2,000 requested), drawn again and again from 180 held-out images",
         "replicas": "3, 2 reports lost",
     }
 
@@ -89,16 +88,6 @@ def test_facts_of_a_folder_end_with_the_estimated_accuracy():
         "cause": "blur",
         "estimated accuracy, without labels": "50% (40% to 60%)",
     }
-
-
-def test_causes_are_listed_with_the_size_of_their_effect():
-    table = causes_table(DatasetVerdict(state="drift", effects=EFFECTS))
-    assert table.columns == ["cause", "detail", "size", "low", "high", "unit", "share explained"]
-    assert table.rows == [
-        ["colour", "bluer", 4010.0, 3900.0, 4100.0, "K", "88%"],
-        ["blur", "softer", 1.5, None, None, "", ""],
-    ]
-    assert causes_table(DatasetVerdict(state="ok")) is None
 
 
 def test_charts_are_listed_with_their_threshold_and_effect():
@@ -144,7 +133,7 @@ def test_verdict_with_everything_has_a_section_for_each():
     assert sections[0].paragraphs == [STATE_SENTENCES["drift"], "images are bluer."]
     assert [part.name for part in sections[0].parts] == ["shop-verdict", "causes", "sources"]
     parts = list_parts(sections)
-    assert "over the requests" in parts["shop-charts-panel"].caption
+    assert "over the images answered" in parts["shop-charts-panel"].caption
     assert parts["shop-charts-panel"].data_table.rows[0][:3] == ["brightness", 7.5, 3.0]
     assert [trace.name for trace in parts["shop-charts-panel"].figure.data] == ["brightness", "alarm threshold"]
     assert "predicted classes" in parts["shop-classes-panel"].caption

@@ -10,7 +10,6 @@ from dashboards.page import Note
 from dashboards.reports import (
     build_page,
     fit_fact_lists,
-    plan_fact_lists,
     plan_paragraphs,
     tradeoff_page,
     trials_table,
@@ -38,14 +37,6 @@ def build_trials(count):
     return [replace(record(), config=replace(record().config, seed=seed)) for seed in range(count)]
 
 
-def test_plan_is_described_with_its_interval_cost_and_reason():
-    assert plan_paragraphs(build_document(plan=PLAN)) == [
-        "Train on 4 workers on 2 nodes with 32 examples each at a learning rate of 0.125: predicted 100 s to the target"
-        " (80 % interval: 80 s to 2 min), at a cost of 400 worker-seconds.",
-        "Reason: it is the fastest.",
-    ]
-
-
 def test_runner_up_follows_the_plan():
     runner_up = build_plan(nodes=2, workers=8, batch=64, seconds=110.0, lr=None)
     *_, last = plan_paragraphs(build_document(plan=PLAN, runner_up=runner_up))
@@ -63,11 +54,6 @@ def test_warnings_are_notes_with_names_of_their_own():
         Note(name="note-1", text="measure longer"),
     ]
     assert plan_paragraphs(document) == ["There is no plan: the notes below say what is missing."]
-
-
-def test_fits_that_are_unknown_are_dashes():
-    (facts,) = plan_fact_lists(build_sweep())
-    assert facts.facts == {"critical batch": "-", "minimum examples to the target": "-"}
 
 
 def test_parameters_of_a_step_are_times_but_for_the_overlap():
