@@ -69,7 +69,8 @@ def test_facts_of_a_stream_say_when_the_change_began_and_how_often_alarms_are_fa
         "change began, UTC": "2026-01-02 03:04:05",
         "estimated accuracy, without labels": "80% (76% to 85%)",
         "false-alarm rate requested": "1 in 2,000 requests",
-        "false-alarm rate when published": "1 in 1,097 requests (1 in 2,000 requested), drawn again and again from 180 held-out images",
+        "false-alarm rate when published": "1 in 1,097 requests (1 in 2,000 requested),"
+        " drawn again and again from 180 held-out images",
         "replicas": "3, 2 reports lost",
     }
 
