@@ -37,7 +37,7 @@ MIN_SEEDS = 4
 CandidateFunction = Callable[[StepTimeFit, ExamplesCurve], Iterable[int]]
 
 
-class Setting(NamedTuple):
+class GridSetting(NamedTuple):
     """Setting of a grid, or one between its batches."""
 
     shape: ClusterShape
@@ -45,7 +45,7 @@ class Setting(NamedTuple):
     lr: float
 
 
-class Grid:
+class RecordedGrid:
     """Recorded grid of both curves."""
 
     def __init__(self, folder: Path) -> None:
@@ -72,17 +72,17 @@ class Grid:
         is_first = self.runs.seed.isin(seeds[: len(seeds) // 2])
         return self.runs[is_first], self.runs[~is_first]
 
-    def list_settings(self) -> list[Setting]:
+    def list_settings(self) -> list[GridSetting]:
         """List all settings of the grid."""
         settings = self.runs[["global_batch", "lr"]].drop_duplicates().fillna(0.0)
         return [
-            Setting(ClusterShape(int(nodes), int(workers)), int(batch), lr)
+            GridSetting(ClusterShape(int(nodes), int(workers)), int(batch), lr)
             for nodes, workers, worker_batch in self.step_seconds.index
             for batch, lr in settings.itertuples(index=False)
             if workers * worker_batch == batch
         ]
 
-    def seconds_to_target(self, setting: Setting, runs: pd.DataFrame) -> float:
+    def seconds_to_target(self, setting: GridSetting, runs: pd.DataFrame) -> float:
         """Return the seconds to the target by measured steps and runs, interpolated in logs between batches."""
         low = max(batch for batch in self.batches if batch <= setting.global_batch)
         high = min(batch for batch in self.batches if batch >= setting.global_batch)
@@ -95,7 +95,7 @@ class Grid:
         step_seconds = np.exp(np.interp(np.log(batch), np.log(times.index.to_numpy(float)), np.log(times.to_numpy())))
         return float(mean_examples / setting.global_batch * step_seconds)
 
-    def count_examples(self, batch: int, setting: Setting, runs: pd.DataFrame) -> float:
+    def count_examples(self, batch: int, setting: GridSetting, runs: pd.DataFrame) -> float:
         """Return the examples to the target at a batch of the grid, with the nearest learning rate to the setting's.
 
         From the setting's batch to this one, the learning rate changes with the square root.
@@ -108,7 +108,7 @@ class Grid:
         return expected_examples(SettingRuns.from_table(of_batch[of_batch.lr == nearest]))
 
 
-def measure_regret(grid: Grid, draw: int, list_candidates: CandidateFunction) -> float:
+def measure_regret(grid: RecordedGrid, draw: int, list_candidates: CandidateFunction) -> float:
     """Plan with half of the seeds at three batches, and return the regret by the others; NaN without a plan."""
     planning_runs, judging_runs = grid.split_runs(draw)
     steps = grid.draw_steps(draw)
@@ -126,9 +126,9 @@ def measure_regret(grid: Grid, draw: int, list_candidates: CandidateFunction) ->
     return planned / grid.seconds_to_target(best, judging_runs) - 1
 
 
-def to_setting(option: PlanOption) -> Setting:
+def to_setting(option: PlanOption) -> GridSetting:
     """Return the setting of an option."""
-    return Setting(ClusterShape(option.nodes, option.workers), option.global_batch, option.lr or 0.0)
+    return GridSetting(ClusterShape(option.nodes, option.workers), option.global_batch, option.lr or 0.0)
 
 
 def list_trial_batches(_: StepTimeFit, curve: ExamplesCurve) -> list[int]:
@@ -147,7 +147,7 @@ def main() -> int:
     for folder in folders:
         if not (folder / "statistical.csv").exists() or not (folder / "system.csv").exists():
             continue
-        grid = Grid(folder)
+        grid = RecordedGrid(folder)
         if grid.runs.seed.nunique() < MIN_SEEDS:
             continue
         regrets = [

@@ -16,7 +16,7 @@ from equipoise.drift.diagnosis.verdict import ChartHistory, DatasetVerdict, Verd
 from equipoise.drift.monitor.entries import DriftEvent
 from equipoise.formatting import format_number, pluralize
 from equipoise.planning.document import PlanDocument
-from equipoise.runs.mistakes import Mistake, read_mistakes
+from equipoise.runs.misclassified import MisclassifiedImage, read_misclassified
 from equipoise.runs.record import Record
 
 PARAMETER_LABELS = {
@@ -31,7 +31,7 @@ PARAMETER_LABELS = {
 """labels of the fitted parameters of a step's time"""
 
 
-def run_page(record: Record, mistakes: Sequence[Mistake] = ()) -> Page:
+def run_page(record: Record, misclassified: Sequence[MisclassifiedImage] = ()) -> Page:
     """Build the page of one training run, with test images that its model classifies wrongly."""
     config = record.config
     lead = f"Trained on {record.machine.device or 'a machine'}; seed {config.seed}; target {record.target:g}."
@@ -42,7 +42,7 @@ def run_page(record: Record, mistakes: Sequence[Mistake] = ()) -> Page:
         parts.append(Note(name="nothing", text="The run ended before its first lap: there is nothing to draw."))
     title = f"{config.workload}: {config.workers} x {config.batch_size}, lr {config.lr:g}"
     run_section = Section(title="Run", paragraphs=[describe_result(record)], parts=parts)
-    return Page(title=title, lead=lead, sections=[run_section, *build_class_sections(record, mistakes)])
+    return Page(title=title, lead=lead, sections=[run_section, *build_class_sections(record, misclassified)])
 
 
 def tradeoff_page(sweep: Sweep, name: str) -> Page:
@@ -176,7 +176,7 @@ def fit_fact_lists(document: PlanDocument) -> list[SectionPart]:
 def build_page(experiment: Experiment, page_name: str) -> Page:
     """Build one of the pages of an experiment, by its name in `PAGES_BY_KIND`."""
     if isinstance(experiment.content, Record):
-        return run_page(experiment.content, read_mistakes(experiment.path))
+        return run_page(experiment.content, read_misclassified(experiment.path))
     if isinstance(experiment.content, Sweep):
         return {"curve": tradeoff_page, "scaling": scaling_page}[page_name](
             experiment.content, experiment.path.resolve().name

@@ -21,7 +21,7 @@ from dashboards.theme import (
     set_log_axis,
 )
 from equipoise.formatting import format_number
-from equipoise.runs.mistakes import Mistake
+from equipoise.runs.misclassified import MisclassifiedImage
 from equipoise.runs.record import Lap, Record, mean_noise_scale
 
 STEP_PART_NAMES = {"compute": "computing", "exchange": "exchanging gradients", "data": "loading data"}
@@ -128,7 +128,7 @@ def build_run_panels(record: Record) -> list[Panel]:
     return [Panel(name="laps-panel", figure=laps_figure(table, record.target), caption=caption, data_table=data_table)]
 
 
-def build_class_sections(record: Record, mistakes: Sequence[Mistake]) -> list[Section]:
+def build_class_sections(record: Record, misclassified: Sequence[MisclassifiedImage]) -> list[Section]:
     """Build the section of the accuracy by class and of wrongly classified test images; none if not measured."""
     if not record.test_classes:
         return []
@@ -136,10 +136,10 @@ def build_class_sections(record: Record, mistakes: Sequence[Mistake]) -> list[Se
     rows = [(count.name, count.images, count.correct, format_percent(count.accuracy)) for count in counts]
     columns = ["class", "test images", "correct", "accuracy"]
     parts: list[SectionPart] = [Table(name="classes", columns=columns, rows=rows)]
-    if mistakes:
-        captioned = [(mistake.png, f"{mistake.label}, taken for {mistake.predicted}") for mistake in mistakes]
+    if misclassified:
+        captioned = [(image.png, f"{image.label}, taken for {image.predicted}") for image in misclassified]
         wrong = sum(count.images - count.correct for count in counts)
-        caption = f"Wrongly classified: the first {len(mistakes)} of {wrong:,} test images, each with its class."
-        parts.append(ImageGallery(name="mistakes", captioned_pngs=captioned, caption=caption))
+        caption = f"Wrongly classified: the first {len(misclassified)} of {wrong:,} test images, each with its class."
+        parts.append(ImageGallery(name="misclassified", captioned_pngs=captioned, caption=caption))
     paragraph = "Test images that the final model classifies correctly, the class with the lowest accuracy first."
     return [Section(title="Classes", paragraphs=[paragraph], parts=parts)]

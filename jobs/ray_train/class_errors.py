@@ -8,7 +8,7 @@ from torch import Tensor
 
 from equipoise.images.png import encode_png
 from equipoise.images.thumbnails import make_thumbnail
-from equipoise.runs.mistakes import MAX_MISTAKES, Mistake
+from equipoise.runs.misclassified import MAX_MISCLASSIFIED, MisclassifiedImage
 from equipoise.runs.record import ClassCount
 from equipoise.training.loop import Training
 from equipoise.workloads.base import top1_correct
@@ -21,7 +21,7 @@ class ClassErrors:
     """Counts by class and wrongly classified images of the test split."""
 
     classes: list[ClassCount]
-    mistakes: list[Mistake]
+    misclassified: list[MisclassifiedImage]
 
 
 def find_class_errors(training: Training) -> ClassErrors | None:
@@ -34,7 +34,8 @@ def find_class_errors(training: Training) -> ClassErrors | None:
         return None
     predictions, labels = predict_test_split(training), workload.test.labels.cpu()
     return ClassErrors(
-        classes=count_by_class(predictions, labels, workload.classes), mistakes=collect_mistakes(training, predictions)
+        classes=count_by_class(predictions, labels, workload.classes),
+        misclassified=collect_misclassified(training, predictions),
     )
 
 
@@ -57,14 +58,14 @@ def count_by_class(predictions: Tensor, labels: Tensor, class_names: Sequence[st
     ]
 
 
-def collect_mistakes(training: Training, predictions: Tensor) -> list[Mistake]:
+def collect_misclassified(training: Training, predictions: Tensor) -> list[MisclassifiedImage]:
     """Return the first wrongly classified test images as thumbnails; none of images that a PNG cannot show."""
     split, names = training.workload.test, training.workload.classes
     if split.pictures[0].shape[0] not in DRAWABLE_CHANNELS:
         return []
-    wrong = torch.nonzero(predictions != split.labels.cpu()).flatten()[:MAX_MISTAKES].tolist()
+    wrong = torch.nonzero(predictions != split.labels.cpu()).flatten()[:MAX_MISCLASSIFIED].tolist()
     return [
-        Mistake(
+        MisclassifiedImage(
             index=index,
             label=str(names[int(split.labels[index])]),
             predicted=str(names[int(predictions[index])]),

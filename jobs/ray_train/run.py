@@ -14,7 +14,7 @@ from equipoise.errors import EquipoiseError
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.planning.training_setup import compare_devices
 from equipoise.runs.folder import claim_run_folder, require_writable, require_writable_url
-from equipoise.runs.mistakes import read_mistakes
+from equipoise.runs.misclassified import read_misclassified
 from equipoise.runs.record import Lap, Record
 from equipoise.storage.atomic import write_json
 from equipoise.storage.object_store import RemotePath, parse_location
@@ -160,4 +160,4 @@ def fit_with_progress(
 
 def write_run_page(record: Record, out: Path) -> Path:
     """Write the record as a page that opens without a network, and return its path."""
-    return write_page(run_page(record, read_mistakes(out)), out / "run.html")
+    return write_page(run_page(record, read_misclassified(out)), out / "run.html")

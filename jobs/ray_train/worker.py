@@ -11,7 +11,7 @@ from ray import train
 from safetensors.torch import load_file, save, save_file
 
 from equipoise.config import TrainConfig
-from equipoise.runs.mistakes import write_mistakes
+from equipoise.runs.misclassified import write_misclassified
 from equipoise.runs.record import Record
 from equipoise.storage.atomic import atomic_write, write_json
 from equipoise.storage.object_store import parse_location
@@ -84,7 +84,7 @@ def finish_run(training: Training, out: Path) -> Record:
             metadata = {"classes": json.dumps(list(training.workload.classes))}
             temporary.write_bytes(save(weights, metadata))  # save_file would make it readable by its owner only
         if errors := find_class_errors(training):
-            write_mistakes(out, errors.mistakes)
+            write_misclassified(out, errors.misclassified)
     return build_run_record(training, test, errors.classes if errors else None)
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from equipoise.runs.mistakes import MAX_MISTAKES, read_mistakes
+from equipoise.runs.misclassified import MAX_MISCLASSIFIED, read_misclassified
 from equipoise.runs.record import Record
 from equipoise.training.loop import Training
 from jobs.cluster.processes import wait_until
@@ -75,7 +75,7 @@ def test_finished_run_has_record_and_model_and_is_not_repeated(cluster, tmp_path
     assert record.test > 0.8
     correct, images = (sum(getattr(count, name) for count in record.test_classes) for name in ("correct", "images"))
     assert correct / images == pytest.approx(record.test) and len(record.test_classes) == 10
-    assert len(read_mistakes(out)) == min(images - correct, MAX_MISTAKES)
+    assert len(read_misclassified(out)) == min(images - correct, MAX_MISCLASSIFIED)
     assert record.machine.cores >= 1
     assert (
         len([line for line in result.stdout.splitlines() if line.startswith("step ")])
@@ -87,7 +87,7 @@ def test_finished_run_has_record_and_model_and_is_not_repeated(cluster, tmp_path
         ".lock",
         "checkpoints",
         "laps.jsonl",
-        "mistakes.json",
+        "misclassified.json",
         "model.safetensors",
         "record.json",
         "run.html",

@@ -80,6 +80,13 @@ def test_chart_without_heights_is_drawn_last():
     assert [trace.name for trace in chart_history_figure(history, build_stream_verdict()).data][:2] == ["low", "empty"]
 
 
+def test_begin_of_the_change_and_alarm_are_marked_where_they_happened():
+    figure = chart_history_figure(HISTORY, build_stream_verdict(onset_images=120, alarm_images=230))
+    assert marked_positions(figure) == {"change began": 180, "alarm": 230}
+    assert {line.line.color for line in figure.layout.shapes} == {ORANGE}
+    assert figure.layout.xaxis.title.text == "image number, from the first one answered"
+
+
 def test_change_without_alarm_is_marked_by_its_begin_alone():
     assert marked_positions(chart_history_figure(HISTORY, build_stream_verdict(onset_images=100))) == {
         "change began": 200

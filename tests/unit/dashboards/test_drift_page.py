@@ -6,6 +6,7 @@ from dashboards.page import ImageGallery, Page, render_html
 from dashboards.panels.drift import (
     STATE_SENTENCES,
     build_drift_sections,
+    causes_table,
     charts_table,
     events_table,
     prefix_title,
@@ -89,6 +90,16 @@ def test_facts_of_a_folder_end_with_the_estimated_accuracy():
         "cause": "blur",
         "estimated accuracy, without labels": "50% (40% to 60%)",
     }
+
+
+def test_causes_are_listed_with_the_size_of_their_effect():
+    table = causes_table(DatasetVerdict(state="drift", effects=EFFECTS))
+    assert table.columns == ["cause", "detail", "size", "low", "high", "unit", "share explained"]
+    assert table.rows == [
+        ["colour", "bluer", 4010.0, 3900.0, 4100.0, "K", "88%"],
+        ["blur", "softer", 1.5, None, None, "", "-"],
+    ]
+    assert causes_table(DatasetVerdict(state="ok")) is None
 
 
 def test_charts_are_listed_with_their_threshold_and_effect():

@@ -10,6 +10,7 @@ from dashboards.page import Note
 from dashboards.reports import (
     build_page,
     fit_fact_lists,
+    plan_fact_lists,
     plan_paragraphs,
     tradeoff_page,
     trials_table,
@@ -19,6 +20,7 @@ from dashboards.reports import (
 from equipoise.drift.diagnosis.verdict import DatasetVerdict
 from tests.support.plan_documents import (
     build_document,
+    build_examples,
     build_option,
     build_plan,
     build_step_prediction,
@@ -37,6 +39,15 @@ def build_trials(count):
     return [replace(record(), config=replace(record().config, seed=seed)) for seed in range(count)]
 
 
+def test_plan_is_described_by_its_status_interval_cost_and_reason():
+    assert plan_paragraphs(build_document(plan=PLAN)) == [
+        "Not confirmed: no training run has been made with this plan yet.",
+        "Train on 4 workers on 2 nodes with 32 examples each at a learning rate of 0.125: predicted 100 s to the target"
+        " (80 % interval: 80 s to 2 min), at a cost of 400 worker-seconds.",
+        "Reason: it is the fastest.",
+    ]
+
+
 def test_runner_up_follows_the_plan():
     runner_up = build_plan(nodes=2, workers=8, batch=64, seconds=110.0, lr=None)
     *_, last = plan_paragraphs(build_document(plan=PLAN, runner_up=runner_up))
@@ -44,7 +55,7 @@ def test_runner_up_follows_the_plan():
 
 
 def test_plan_without_learning_rate_names_none():
-    assert "learning rate" not in plan_paragraphs(build_document(plan=replace(PLAN, lr=None)))[0]
+    assert "learning rate" not in " ".join(plan_paragraphs(build_document(plan=replace(PLAN, lr=None))))
 
 
 def test_warnings_are_notes_with_names_of_their_own():
@@ -54,6 +65,16 @@ def test_warnings_are_notes_with_names_of_their_own():
         Note(name="note-1", text="measure longer"),
     ]
     assert plan_paragraphs(document) == ["There is no plan: the notes below say what is missing."]
+
+
+def test_fits_are_given_with_their_interval_and_unknown_ones_are_dashes():
+    (fits,) = plan_fact_lists(build_document(statistical=build_examples()))
+    assert fits.facts == {
+        "critical batch": "100 (80 to 120) examples",
+        "minimum examples to the target": "5,000 (4,000 to 6,000)",
+    }
+    (unknown,) = plan_fact_lists(build_document())
+    assert unknown.facts == {"critical batch": "-", "minimum examples to the target": "-"}
 
 
 def test_parameters_of_a_step_are_times_but_for_the_overlap():

@@ -10,6 +10,7 @@ from dashboards.panels.tradeoff import (
     build_tradeoff_panels,
     format_lr_hover,
     lr_figure,
+    plans_table,
     shapes_to_draw,
     thin_ticks,
     tradeoff_figure,
@@ -274,3 +275,16 @@ def test_panels_say_what_they_show():
     assert [plan["seconds"] for plan in panels["front"].slider["plans"]] == [50, 40]
     assert len(panels["curves"].data_table.rows) == 2
     assert find_traces(panels["curves"].figure, 2, "trials")
+
+
+def test_plans_are_listed_from_the_fastest_on():
+    options = (*OPTIONS, build_option(workers=4, batch=10, seconds=45.0, lr=None, binding="exchange"))
+    table = plans_table(build_document(options=options))
+    assert table.columns == [
+        *("nodes", "workers", "batch", "global batch", "lr", "seconds", "low", "high", "worker seconds"),
+        *("binding", "measured"),
+    ]
+    assert [row[5] for row in table.rows] == [40, 45, 50]
+    assert table.rows[1] == [1, 4, 10, 40, None, 45, 36, 54, 180, "exchange", True]
+    assert [row[-1] for row in table.rows] == [True, True, False]
+    assert plans_table(build_document()) is None

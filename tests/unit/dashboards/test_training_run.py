@@ -8,7 +8,7 @@ from dashboards.panels.training_run import describe_result, laps_figure, laps_ta
 from dashboards.reports import build_page, run_page
 from equipoise.config import TrainConfig
 from equipoise.hardware_facts import HardwareFacts
-from equipoise.runs.mistakes import Mistake, write_mistakes
+from equipoise.runs.misclassified import MisclassifiedImage, write_misclassified
 from equipoise.runs.record import ClassCount, Lap, Record
 from equipoise.storage.atomic import write_json
 
@@ -94,18 +94,18 @@ def test_lines_differ_in_colour():
 
 def test_page_shows_the_accuracy_by_class_and_images_that_are_wrong():
     counts = (ClassCount(name="cat", images=10, correct=9), ClassCount(name="dog", images=8, correct=4))
-    mistakes = [Mistake(index=2, label="dog", predicted="cat", png=b"\x89PNG")]
-    section = run_page(replace(record(), test_classes=counts), mistakes).sections[1]
+    misclassified = [MisclassifiedImage(index=2, label="dog", predicted="cat", png=b"\x89PNG")]
+    section = run_page(replace(record(), test_classes=counts), misclassified).sections[1]
     table, gallery = section.parts
     assert [*table.rows] == [("dog", 8, 4, "50.0%"), ("cat", 10, 9, "90.0%")]
     assert gallery.captioned_pngs == [(b"\x89PNG", "dog, taken for cat")] and "the first 1 of 5" in gallery.caption
-    assert "dog, taken for cat" in render_html(run_page(replace(record(), test_classes=counts), mistakes))
+    assert "dog, taken for cat" in render_html(run_page(replace(record(), test_classes=counts), misclassified))
     assert len(run_page(record()).sections) == 1  # nothing was measured
 
 
 def test_page_built_from_a_folder_shows_the_images_beside_the_record(tmp_path):
     counts = (ClassCount(name="dog", images=8, correct=4),)
     write_json(tmp_path / "record.json", replace(record(), test_classes=counts).to_json())
-    write_mistakes(tmp_path, [Mistake(index=2, label="dog", predicted="cat", png=b"\x89PNG")])
+    write_misclassified(tmp_path, [MisclassifiedImage(index=2, label="dog", predicted="cat", png=b"\x89PNG")])
     page = build_page(load_experiment(tmp_path), "run")
-    assert [part.name for part in page.sections[1].parts] == ["classes", "mistakes"]
+    assert [part.name for part in page.sections[1].parts] == ["classes", "misclassified"]

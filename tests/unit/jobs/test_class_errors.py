@@ -10,7 +10,13 @@ from PIL import Image
 
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
-from equipoise.runs.mistakes import MAX_MISTAKES, MISTAKES_FILE, Mistake, read_mistakes, write_mistakes
+from equipoise.runs.misclassified import (
+    MAX_MISCLASSIFIED,
+    MISCLASSIFIED_FILE,
+    MisclassifiedImage,
+    read_misclassified,
+    write_misclassified,
+)
 from equipoise.runs.record import ClassCount, Record
 from equipoise.training.loop import Training
 from equipoise.training.run_record import build_run_record
@@ -38,15 +44,15 @@ def test_counts_and_images_are_those_of_the_model(training):
         training.model.eval()
         predictions = training.model(training.loader.normalize(split.pictures)).argmax(1)
     wrong = torch.nonzero(predictions != split.labels).flatten().tolist()
-    assert len(wrong) > MAX_MISTAKES
-    assert [mistake.index for mistake in errors.mistakes] == wrong[:MAX_MISTAKES]
-    for mistake in errors.mistakes:
+    assert len(wrong) > MAX_MISCLASSIFIED
+    assert [image.index for image in errors.misclassified] == wrong[:MAX_MISCLASSIFIED]
+    for image in errors.misclassified:
         names = (
-            training.workload.classes[split.labels[mistake.index]],
-            training.workload.classes[predictions[mistake.index]],
+            training.workload.classes[split.labels[image.index]],
+            training.workload.classes[predictions[image.index]],
         )
-        assert (mistake.label, mistake.predicted) == names
-        np.testing.assert_array_equal(np.array(Image.open(io.BytesIO(mistake.png))), split.pictures[mistake.index][0])
+        assert (image.label, image.predicted) == names
+        np.testing.assert_array_equal(np.array(Image.open(io.BytesIO(image.png))), split.pictures[image.index][0])
 
 
 def test_finding_errors_leaves_the_weights_as_they_were(training):
@@ -73,28 +79,28 @@ def test_images_that_no_png_can_show_are_counted_only(training):
     names = ("train", "validation", "test", "reference")
     workload = replace(training.workload, model=lambda: model, mean=(0, 0), std=(1, 1), **dict.fromkeys(names, pairs))
     errors = find_class_errors(Training(replace(CONFIG, batch_size=4), workload))
-    assert errors.mistakes == [] and sum(count.images for count in errors.classes) == 20
+    assert errors.misclassified == [] and sum(count.images for count in errors.classes) == 20
 
 
 def test_record_and_file_keep_what_was_found(training, tmp_path):
     errors = find_class_errors(training)
     record = build_run_record(training, 0.5, errors.classes)
     assert [*Record.from_json(record.to_json()).test_classes] == errors.classes
-    assert read_mistakes(tmp_path) == []
-    write_mistakes(tmp_path, errors.mistakes)
-    assert read_mistakes(tmp_path) == errors.mistakes and len(errors.mistakes) == MAX_MISTAKES
+    assert read_misclassified(tmp_path) == []
+    write_misclassified(tmp_path, errors.misclassified)
+    assert read_misclassified(tmp_path) == errors.misclassified and len(errors.misclassified) == MAX_MISCLASSIFIED
 
 
 @pytest.mark.parametrize(
     "text", ["{}", '[{"index": 1}]', "[", '[{"index": 1, "label": "a", "predicted": "b", "png": "!"}]']
 )
 def test_damaged_file_is_refused_with_what_to_do(tmp_path, text):
-    (tmp_path / MISTAKES_FILE).write_text(text)
+    (tmp_path / MISCLASSIFIED_FILE).write_text(text)
     with pytest.raises(EquipoiseError, match="remove it") as error:
-        read_mistakes(tmp_path)
+        read_misclassified(tmp_path)
     assert error.value.code in ("run-damaged", "file-damaged")
 
 
 def test_file_is_small_and_readable(tmp_path):
-    write_mistakes(tmp_path, [Mistake(index=3, label="a", predicted="b", png=b"\x89PNG")])
-    assert '"label": "a"' in (tmp_path / MISTAKES_FILE).read_text()
+    write_misclassified(tmp_path, [MisclassifiedImage(index=3, label="a", predicted="b", png=b"\x89PNG")])
+    assert '"label": "a"' in (tmp_path / MISCLASSIFIED_FILE).read_text()
