@@ -4,7 +4,7 @@ python -m tests.mutation --packages equipoise --count 100 --seed 1
 
 A fault is caught if a test that imports its module fails, cannot be collected, or does not end. Faults that change
 nothing (equivalent ones) are listed in equivalent.txt with their reason and are left out of the share, and so are
-modules that import Ray.
+modules that need Ray.
 """
 
 import argparse

@@ -138,22 +138,23 @@ def unparse_changed(node: ast.AST, **changes: object) -> str:
     return ast.unparse(changed)
 
 
-def imports_ray(path: Path) -> bool:
-    """Return whether a file imports Ray itself, also where only one of its functions does."""
-    return any(name.partition(".")[0] == "ray" for name in find_imported(path))
+def needs_ray(path: Path) -> bool:
+    """Return whether a module imports Ray or starts it as a program: its tests then need a cluster."""
+    imported = find_imported(path) | {path.stem}
+    return any(name.partition(".")[0] == "ray" or name.endswith("private_ray") for name in imported)
 
 
 def sample_mutations(root: Path, packages: list[str], count: int, seed: int) -> list[Mutation]:
     """Draw mutations of the modules of some packages, each with the same probability.
 
-    Modules that import Ray are left out: their tests start a cluster, and those tests are not run here. No module of
-    the library imports Ray.
+    Modules that need Ray are left out: their tests start a cluster, and those tests are not run here. No module of the
+    library needs Ray.
     """
     mutations = [
         mutation
         for package in packages
         for path in sorted((root / package).rglob("*.py"))
-        if not imports_ray(path)
+        if not needs_ray(path)
         for mutation in list_mutations(path.relative_to(root), path.read_bytes())
     ]
     return random.Random(seed).sample(mutations, min(count, len(mutations)))  # noqa: S311 - not for secrets

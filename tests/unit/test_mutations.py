@@ -4,7 +4,7 @@ import pytest
 
 from tests.mutation.__main__ import EQUIVALENT_FILE, read_equivalent
 from tests.mutation.importers import find_test_files
-from tests.mutation.mutations import imports_ray, list_mutations, sample_mutations
+from tests.mutation.mutations import needs_ray, list_mutations, sample_mutations
 
 ROOT = Path(__file__).parents[2]
 MODULE = Path("module.py")
@@ -63,8 +63,16 @@ def test_sample_depends_on_the_seed_alone_and_every_fault_is_valid_python():
         compile(mutation.apply((ROOT / mutation.path).read_bytes()), str(mutation.path), "exec")
 
 
-@pytest.mark.parametrize("line", ["import ray", "import ray.train as train", "from ray import tune"])
-def test_modules_that_import_ray_are_left_out(line, tmp_path):
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import ray",
+        "import ray.train as train",
+        "from ray import tune",
+        "from jobs.cluster.private_ray import start_private_ray",
+    ],
+)
+def test_modules_that_need_ray_are_left_out(line, tmp_path):
     package = tmp_path / "package"
     package.mkdir()
     (package / "cluster.py").write_text(f"def start():\n    {line}\n\n    return 1\n")
@@ -73,7 +81,7 @@ def test_modules_that_import_ray_are_left_out(line, tmp_path):
 
 
 def test_no_module_of_the_library_is_left_out():
-    assert not [path for path in (ROOT / "equipoise").rglob("*.py") if imports_ray(path)]
+    assert not [path for path in (ROOT / "equipoise").rglob("*.py") if needs_ray(path)]
 
 
 def test_every_equivalent_fault_has_a_reason_and_can_still_be_planted():
