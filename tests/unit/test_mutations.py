@@ -4,7 +4,7 @@ import pytest
 
 from tests.mutation.__main__ import EQUIVALENT_FILE, read_equivalent
 from tests.mutation.importers import find_test_files
-from tests.mutation.mutations import needs_ray, list_mutations, sample_mutations
+from tests.mutation.mutations import list_mutations, needs_ray, sample_mutations
 
 ROOT = Path(__file__).parents[2]
 MODULE = Path("module.py")
