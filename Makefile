@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test mutants test-object-store test-end-to-end test-cluster lint bench bench-drift serve cluster
+.PHONY: setup demo test test-slow mutants test-object-store test-end-to-end test-cluster lint bench bench-drift serve cluster
 
 setup: .venv/ready ## install the project and what it needs into .venv
 
@@ -10,8 +10,11 @@ demo: .venv/ready ## the whole story: find a plan, train, serve, detect a change
 	$(BIN)/python -m jobs.demo
 
 test: .venv/ready .venv/clients/ready .venv/browser/ready ## unit, contract, browser, Ray and HTTP tests; everything is real, nothing is mocked
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal tests/unit tests/contract tests/replay tests/browser
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "not slow" tests/unit tests/contract tests/replay tests/browser
 	$(BIN)/python -m pytest tests/ray tests/serving
+
+test-slow: .venv/ready ## simulations: how often intervals hold, how rare false alarms are, how good the search is
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m slow tests/unit tests/contract
 
 test-object-store: .venv/ready .venv/moto/ready ## train, sweep, resume and serve on a local S3 server, also while it is down
 	$(BIN)/python -m pytest tests/object_store

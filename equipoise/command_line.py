@@ -1,8 +1,11 @@
 """Exit statuses and one-sentence errors of every command."""
 
 import os
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import ParamSpec
 
@@ -19,15 +22,16 @@ P = ParamSpec("P")
 def command(on_stop: str = "stopped", on_store_failure: str = "") -> Callable[[Callable[P, int]], Callable[P, int]]:
     """Wrap a command's main function: a mistake of the user becomes a sentence and an exit status.
 
-    Every other exception is a bug and keeps its traceback. `on_stop` is printed after Ctrl-C, `on_store_failure` after
-    the error of an object store that does not answer.
+    Every other exception is a bug and keeps its traceback. `on_stop` is printed after SIGTERM or Ctrl-C,
+    `on_store_failure` after the error of an object store that does not answer.
     """
 
     def decorate(main: Callable[P, int]) -> Callable[P, int]:
         @wraps(main)
         def run(*args: P.args, **kwargs: P.kwargs) -> int:
             try:
-                status = main(*args, **kwargs)
+                with sigterm_as_ctrl_c():
+                    status = main(*args, **kwargs)
                 sys.stdout.flush()
             except EquipoiseError as error:
                 return print_error(f"{error} [{error.code}]", REFUSED)
@@ -48,6 +52,19 @@ def command(on_stop: str = "stopped", on_store_failure: str = "") -> Callable[[C
         return run
 
     return decorate
+
+
+@contextmanager
+def sigterm_as_ctrl_c() -> Iterator[None]:
+    """Make SIGTERM raise KeyboardInterrupt until the end of the block; without effect outside the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous_handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous_handler)
 
 
 def print_error(sentence: str, status: int) -> int:

@@ -8,7 +8,6 @@ an interruption run the same command again.
 Exit status: 0 published; 1 the object store did not answer; 2 wrong options or files; 143 stopped.
 """
 
-import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +47,6 @@ class PublishOptions:
 def main() -> int:
     """Run the command and return its exit status."""
     options = parse_options(PublishOptions)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the unfinished folder is removed
     print_published(publish_bundle(options.request()), options.out)
     return 0
 

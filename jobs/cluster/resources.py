@@ -2,7 +2,9 @@
 
 import logging
 import os
+import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -20,14 +22,23 @@ def connect_to_cluster() -> None:
     # a controller polls its workers and passes their reports on this often; with the default, 2 s, a report takes 2 s
     os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.2")
     if not ray.is_initialized():
-        # for one job a dashboard would take as long to start as everything else
-        try:
-            ray.init(logging_level=logging.WARNING, log_to_driver=False, include_dashboard=False)
-        except ValueError as error:  # Ray's, for a RAY_ADDRESS that is none
-            raise EquipoiseError("option-format", str(error)) from error
+        start_or_join_ray()
     if len(node_resources()) == 1 and not autoscaler_node_types():
         # the watcher for nodes about to be preempted starts beside the workers and slows their first seconds
         os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")
+
+
+def start_or_join_ray() -> None:
+    """Call `ray.init`, and keep the command's own handler of SIGTERM: Ray's would end it without a word."""
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        # for one job a dashboard would take as long to start as everything else
+        ray.init(logging_level=logging.WARNING, log_to_driver=False, include_dashboard=False)
+    except ValueError as error:  # Ray's, for a RAY_ADDRESS that is none
+        raise EquipoiseError("option-format", str(error)) from error
+    finally:
+        with suppress(ValueError):  # outside the main thread, where Ray sets no handler either
+            signal.signal(signal.SIGTERM, handler)
 
 
 def set_worker_group_timeout(elastic: bool) -> int:

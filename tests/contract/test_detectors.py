@@ -172,6 +172,7 @@ DETECTOR_CASES = {
 for_each_detector = pytest.mark.parametrize("detector", DETECTOR_CASES.values(), ids=DETECTOR_CASES)
 
 
+@pytest.mark.slow
 @for_each_detector
 @pytest.mark.parametrize("transform", [keep_continuous, round_to_ties])
 def test_false_alarm_rate_is_kept_with_and_without_ties(detector, transform):

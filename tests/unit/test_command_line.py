@@ -1,6 +1,8 @@
 import os
+import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -47,6 +49,42 @@ def test_every_other_exception_is_a_bug_and_keeps_its_traceback():
 
 def test_status_and_arguments_pass_through():
     assert command()(lambda number, *, plus: number + plus)(3, plus=1) == 4
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_end_a_command_in_one_sentence_after_its_clean_up(signal_number):
+    source = """
+import sys, time
+from equipoise.command_line import command
+
+@command(on_stop="stopped: nothing was written")
+def main():
+    try:
+        print("ready", flush=True)
+        time.sleep(60)
+    finally:
+        print("cleaned up", flush=True)
+
+sys.exit(main())
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", source], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal_number)
+    output, errors = process.communicate()
+    assert (process.returncode, output, errors) == (143, "cleaned up\n", "\nstopped: nothing was written\n")
+
+
+def test_signal_handler_of_the_caller_is_back_after_a_command():
+    previous = signal.getsignal(signal.SIGTERM)
+    assert command()(lambda: signal.getsignal(signal.SIGTERM) is signal.default_int_handler)() is True
+    assert signal.getsignal(signal.SIGTERM) == previous
+
+
+def test_command_outside_the_main_thread_leaves_signals_alone():
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(command()(lambda: 0)).result() == 0
 
 
 def test_output_that_nobody_reads_ends_the_command_quietly():

@@ -7,6 +7,8 @@ from benchmarks.search_policies.ground_truth import REPLAY_COUNT, GroundTruth, s
 from benchmarks.search_policies.replay import choose_by_search
 from benchmarks.search_policies.user_habits import choose_largest_throughput
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module", params=["digits", "patches"])
 def replays(request):

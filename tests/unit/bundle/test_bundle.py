@@ -323,26 +323,33 @@ KILLED_PUBLISH_SCRIPT = """
 import os, sys, threading, time
 from pathlib import Path
 from jobs.publishing.publish import PublishRequest, publish_bundle
-min_files, run, out = int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
+run, folder = Path(sys.argv[1]), Path(sys.argv[2])
 
-def kill_once_files_exist():
+def kill_once_files_exist(out, min_files):
     while sum(file.is_file() for file in out.parent.rglob("*")) < min_files:
         time.sleep(0.001)
     os.kill(os.getpid(), 9)
 
-threading.Thread(target=kill_once_files_exist, daemon=True).start()
-publish_bundle(PublishRequest(run=run, out=out, native=False, drift=False))
+for min_files in map(int, sys.argv[3:]):
+    if os.fork():
+        print(os.wait()[1])
+        continue
+    out = folder / str(min_files) / "digits"
+    out.parent.mkdir()
+    threading.Thread(target=kill_once_files_exist, args=(out, min_files), daemon=True).start()
+    publish_bundle(PublishRequest(run=run, out=out, native=False, drift=False))
+    os._exit(0)
 """
 
 
-@pytest.mark.parametrize("min_files", [0, 1, 2, 4])
-def test_killed_publish_leaves_a_complete_bundle_or_none(min_files, run_folder, tmp_path):
-    out = tmp_path / "digits"
-    command = [sys.executable, "-c", KILLED_PUBLISH_SCRIPT, str(min_files), run_folder, out]
-    result = subprocess.run(command, capture_output=True, cwd=Path(__file__).parents[3], check=False)
-    assert result.returncode == -signal.SIGKILL, result.stderr
-    if out.exists():
-        verify_bundle(out)
+def test_killed_publish_leaves_a_complete_bundle_or_none(run_folder, tmp_path):
+    numbers_of_files = ["0", "1", "2", "4"]
+    command = [sys.executable, "-c", KILLED_PUBLISH_SCRIPT, run_folder, tmp_path, *numbers_of_files]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[3], check=True)
+    assert result.stdout.split() == [str(int(signal.SIGKILL))] * 4, result.stderr
+    for name in numbers_of_files:
+        if (out := tmp_path / name / "digits").exists():
+            verify_bundle(out)
 
 
 def test_bundle_is_loaded_from_a_file_url(bundle_folder):

@@ -78,6 +78,7 @@ def add_veil(images):
     return linear_to_srgb8(srgb8_to_linear(images) * 0.9 + 0.1)
 
 
+@pytest.mark.slow
 def test_sets_without_drift_are_called_drifted_as_rarely_as_requested(reference_outputs):
     states = [
         # 620 permutations are enough for p at the threshold, in a third of the time

@@ -88,6 +88,7 @@ def count_alarms(seed, class_run_length, step_size, images_per_stream=IMAGES_PER
     return alarm_count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("class_run_length", [1.0, 20.0])
 @pytest.mark.parametrize("step_size", [16, 64])
 def test_false_alarms_are_about_as_rare_as_requested(step_size, class_run_length):

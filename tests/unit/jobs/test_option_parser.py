@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from equipoise.errors import EquipoiseError
+from jobs import train
 from jobs.cli.option_parser import list_option_names, parse_options, require_known_options
 from tests.support.ray_cluster import ROOT
 
@@ -31,21 +32,32 @@ def test_mistyped_option_is_answered_with_the_option_that_was_meant(command, mis
     assert capsys.readouterr().err == sentence
 
 
-@pytest.mark.parametrize("command", [(SCRIPT, "train"), (sys.executable, "-m", "jobs.train")])
-def test_command_is_named_as_it_was_typed(command, tmp_path):
-    def run(*arguments):
-        environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "COLUMNS": "200"}
-        return subprocess.run([*command, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True)
+def run_elsewhere(*command, folder):
+    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "COLUMNS": "200"}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
-    typed = "equipoise train" if command[0] == SCRIPT else "python -m jobs.train"
-    result = run("--quux", "1")
+
+@pytest.mark.parametrize(
+    ("command", "typed"),
+    [((SCRIPT, "train"), "equipoise train"), ((sys.executable, "-m", "jobs.train"), "python -m jobs.train")],
+)
+def test_command_is_named_as_it_was_typed(command, typed, tmp_path):
+    result = run_elsewhere(*command, "--quux", "1", folder=tmp_path)
     assert result.returncode == 2
     assert result.stderr == f"error: unknown option --quux; {typed} --help lists them [option-unknown]\n"
-    result = run("--help")
-    assert result.returncode == 0 and result.stdout.startswith(f"usage: {typed} ")
-    result = run()  # all that tyro itself reports goes on as before
-    assert result.returncode == 2 and "--workload" in result.stderr and f"{typed} --help" in result.stderr
-    assert str(ROOT) not in result.stderr
+
+
+def test_help_and_missing_options_are_reported_by_tyro_as_before(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["equipoise train", "--help"])
+    with pytest.raises(SystemExit) as ended:
+        train.main()
+    assert ended.value.code == 0 and capsys.readouterr().out.startswith("usage: equipoise train ")
+    monkeypatch.setattr("sys.argv", ["equipoise train"])
+    with pytest.raises(SystemExit) as ended:
+        train.main()
+    errors = capsys.readouterr().err
+    assert ended.value.code == 2 and "--workload" in errors and "equipoise train --help" in errors
+    assert str(ROOT) not in errors
 
 
 def test_mistyped_command_of_the_console_script_is_answered_with_the_one_that_was_meant(tmp_path):

@@ -128,6 +128,7 @@ def test_workers_sharing_cores_take_longer_than_compute_plus_exchange():
     assert fit.fitted_seconds(point) > sum(compute_and_exchange_seconds(FULL_FORM, parameters, point))
 
 
+@pytest.mark.slow
 def test_intervals_cover_new_measurements():
     is_covered = []
     for seed in range(12):
