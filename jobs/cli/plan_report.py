@@ -25,9 +25,9 @@ MAX_PRINTED_SETTINGS = 12  # of the Pareto front
 def format_plan(document: PlanDocument) -> str:
     """Format the plan as a table of its alternatives, the reason for it, the network and the warnings."""
     lines = []
-    if document.front:
+    if settings := list_printed_settings(document):
         lines.append("   nodes workers  batch  global       lr     seconds (80 %)            worker-seconds")
-    lines += [format_setting(setting, document) for setting in document.front[:MAX_PRINTED_SETTINGS]]
+    lines += [format_setting(setting, document) for setting in settings]
     if plan := document.plan:
         lines.append(
             f"plan, {document.status}: {pluralize(plan.workers, 'worker')} x {plan.batch}"
@@ -48,6 +48,14 @@ def format_confirmation(result: ConfirmationResult) -> str:
         return f"{setting} ended without reaching the target ({result.outcome}); {expected}"
     side = "inside" if result.inside else "faster than" if result.status == "confirmed" else "slower than"
     return f"{setting} took {result.seconds:.3g} s to the target, {side} the {expected}"
+
+
+def list_printed_settings(document: PlanDocument) -> list[PredictedSetting]:
+    """List the fastest settings of the Pareto front, and the plan, also where a faster one is only predicted."""
+    settings: list[PredictedSetting] = [*document.front[:MAX_PRINTED_SETTINGS]]
+    if settings and document.plan and not any(is_same_setting(setting, document.plan) for setting in settings):
+        settings.append(document.plan)
+    return sorted(settings, key=lambda setting: setting.seconds.value)
 
 
 def format_setting(setting: PredictedSetting, document: PlanDocument) -> str:
