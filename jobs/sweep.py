@@ -1,8 +1,8 @@
 """Measure step times and examples to the target on a cluster, recommend a plan, and confirm it.
 
-Times steps over workers and batch size (one group of workers for each number), searches
-the examples to the target over global batch, learning rate and seed, multiplies both, and
-trains once with the plan. Run again, the same command resumes an interrupted sweep.
+Times steps over workers and batch size, searches the examples to the target over global batch,
+learning rate and seed, multiplies both, and trains with the plan. Run again, the same command
+resumes an interrupted sweep.
 """
 
 from jobs import isolate_local_ray
@@ -28,7 +28,7 @@ from equipoise.command_line import command
 from equipoise.config import KeptWeights, TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.planning.search import UNBOUNDED_LR, GridSearch, LrBounds, Search
-from equipoise.planning.step_time_fit import fit_step_time
+from equipoise.planning.step_time_fit import StepTimeFit, fit_step_time
 from equipoise.planning.sweep_budget import SweepBudget
 from equipoise.runs.folder import claim_run_folder, require_same_config, require_writable
 from equipoise.storage.atomic import atomic_write
@@ -51,11 +51,17 @@ from jobs.ray_train.stopping import RESUME_HINT
 from jobs.ray_train.trackers import TrackerName, build_tracker_callbacks
 from jobs.ray_tune.confirmation import CONFIRMATION_SEED_OFFSET, RunStopped, confirm_plan
 from jobs.ray_tune.fastest_workers import FastestWorkers
+from jobs.ray_tune.multi_worker_trial import release_placement_groups_of_job
 from jobs.ray_tune.pace_drift import add_pace_noise, estimate_pace_drift
 from jobs.ray_tune.single_worker_trial import depends_on_batch_split
 from jobs.ray_tune.step_timing import time_batch_ladders
 from jobs.ray_tune.timing_records import TimingTables, max_repeat_error
-from jobs.ray_tune.trial_budget import find_affordable_batches, require_finished_trials, trial_step_seconds
+from jobs.ray_tune.trial_budget import (
+    describe_unaffordable_batches,
+    find_affordable_batches,
+    require_finished_trials,
+    single_worker_step_seconds,
+)
 from jobs.ray_tune.trial_records import FINISHED_TRIAL_COLUMNS, load_finished_trials
 from jobs.ray_tune.tuner import PruneStopper, SearchAdapter, SweepTrials
 
@@ -204,11 +210,7 @@ def run_sweep(options: SweepOptions) -> int:
         steps, exchanges = timings.steps, timings.exchanges
         share = exchanges.bytes / steps.gradient_bytes.iloc[0]
         step_time_fit = fit_step_time(steps, exchanges.assign(share=share))
-        deadline = timings.started_at + options.budget.seconds
-        trial_seconds = deadline - time.time()
         fastest = FastestWorkers(step_time_fit)
-        step_seconds = trial_step_seconds(step_time_fit, sorted(fastest.seconds_by_batch))
-        fastest.keep_batches(find_affordable_batches(step_seconds, trial_seconds, len(workload.train)))
         trials = SweepTrials(
             base=base,
             folder=out / "trials",
@@ -217,8 +219,9 @@ def run_sweep(options: SweepOptions) -> int:
             gpu=gpu,
             real_workers=options.trials == "real",
             max_unsplit_batch=0 if depends_on_batch_split(workload.model()) else int(steps.batch.max()),
-            deadline=deadline,
+            deadline=timings.started_at + options.budget.seconds,
         )
+        leave_out_unaffordable_batches(trials, fastest, step_time_fit, len(workload.train))
         run_search(options, trials, fastest, callbacks)
         pace_drift = estimate_pace_drift(load_finished_trials(trials.folder, base))
         write_csv(add_pace_noise(steps, pace_drift), out / "system.csv")
@@ -247,12 +250,33 @@ def time_steps_and_exchanges(
     return timings._replace(steps=steps)
 
 
+def leave_out_unaffordable_batches(
+    sweep_trials: SweepTrials, fastest_workers: FastestWorkers, step_time_fit: StepTimeFit, num_examples: int
+) -> None:
+    """Leave out the global batches of which the time left allows too few steps, unless their trials have ended."""
+    step_seconds = dict(fastest_workers.seconds_by_batch)
+    if not sweep_trials.real_workers:
+        step_seconds = single_worker_step_seconds(step_time_fit, sorted(step_seconds))
+    finished = load_finished_trials(sweep_trials.folder, sweep_trials.base)
+    affordable = find_affordable_batches(
+        step_seconds,
+        sweep_trials.deadline - time.time(),
+        num_examples,
+        sweep_trials.concurrent_trials,
+        {record.config.global_batch for record in finished},
+    )
+    if left_out := describe_unaffordable_batches(step_seconds, affordable):
+        print(left_out, flush=True)
+    fastest_workers.keep_batches(affordable)
+    sweep_trials.workers_by_batch = fastest_workers.workers_by_batch
+
+
 def run_search(
     options: SweepOptions, sweep_trials: SweepTrials, fastest_workers: FastestWorkers, callbacks: list[Callback]
 ) -> None:
     """Run the trials that the search suggests, and write their results to statistical.csv."""
     sweep_trials.folder.mkdir(exist_ok=True)
-    trial_seconds = sweep_trials.deadline - time.time()
+    seconds_for_trials = sweep_trials.deadline - time.time()
     batches = sorted(fastest_workers.seconds_by_batch)
     initial_lr, bounds = options.initial_lr_and_bounds()
     initial_lr *= math.sqrt(batches[0] / 32)
@@ -266,13 +290,14 @@ def run_search(
         adapter = SearchAdapter(search, sweep_trials, status)
         stopper = None if options.exhaustive else PruneStopper(adapter)
         sweep_trials.build_tuner(adapter, stopper, callbacks).fit()
-        adapter.complete_running_trials()
+    if sweep_trials.real_workers:
+        release_placement_groups_of_job()
     trials = adapter.finished_trials.assign(seed=adapter.finished_trials.seed + sweep_trials.base.seed)
     trials = trials.sort_values(FINISHED_TRIAL_COLUMNS[:3])
-    require_finished_trials(trials, sweep_trials.folder, trial_seconds)
+    require_finished_trials(trials, sweep_trials.folder, seconds_for_trials, sweep_trials.concurrent_trials)
     print(f"{len(trials)} trials, {int(trials.reached.sum())} of them reached the target", flush=True)
     if sweep_trials.train_seconds:
-        overhead = (sweep_trials.trial_seconds + sweep_trials.startup_seconds) / sweep_trials.train_seconds - 1
+        overhead = (sweep_trials.total_trial_seconds + sweep_trials.startup_seconds) / sweep_trials.train_seconds - 1
         startup = f"{sweep_trials.startup_seconds:.0f} s to start processes"
         print(f"they took {overhead:.0%} longer than training and evaluation alone, including {startup}", flush=True)
     write_csv(trials, sweep_trials.folder.parent / "statistical.csv")

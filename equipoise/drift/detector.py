@@ -4,7 +4,7 @@ Its state depends only on the sums and their order; two detectors that were give
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,8 @@ class Alarm:
 
     observed_images: int
     """images observed until then"""
+    answered_images: int
+    """images answered until then, observed or not"""
     unix_seconds: float
     """time in seconds since 1970"""
     chart_index: int
@@ -151,7 +153,8 @@ class StreamDetector:
             self.alarm, self.over = None, self.observed_images
         if self.alarm is not None or highest < threshold or self.observed_images < MIN_STREAM_IMAGES:
             return False
-        self.alarm = Alarm(self.observed_images, unix_seconds, int(values.argmax()))
+        chart_index = int(values.argmax())
+        self.alarm = Alarm(self.observed_images, self.answered_images_in_steps, unix_seconds, chart_index)
         return True
 
     def values(self) -> FloatArray:
@@ -184,10 +187,7 @@ class StreamDetector:
         arrays = {name: getattr(self, name) for name in ("pending", "ends", "asked", "times", "rows", "zero", "trace")}
         arrays |= {f"charts.{field.name}": getattr(self.charts, field.name) for field in self._saved_chart_fields()}
         arrays |= {f"runs.{field.name}": getattr(self.charts.runs, field.name) for field in fields(self.charts.runs)}
-        alarm = self.alarm
-        arrays["alarm"] = np.array(
-            [] if alarm is None else [alarm.observed_images, alarm.unix_seconds, alarm.chart_index], np.float64
-        )
+        arrays["alarm"] = np.array(astuple(self.alarm) if self.alarm else [], np.float64)
         return arrays | {"wealth": self.evidence.wealth, "over": np.array(self.over)}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -203,7 +203,7 @@ class StreamDetector:
         self.evidence.wealth = validate_state_array(arrays["wealth"], self.evidence.wealth)
         self.over = int(arrays["over"])
         alarm = arrays["alarm"].tolist()
-        self.alarm = Alarm(int(alarm[0]), alarm[1], int(alarm[2])) if alarm else None
+        self.alarm = Alarm(int(alarm[0]), int(alarm[1]), alarm[2], int(alarm[3])) if alarm else None
 
     def _saved_chart_fields(self) -> list[Any]:
         return [field for field in fields(self.charts) if field.name not in ("rules", "streams", "runs")]

@@ -2,11 +2,9 @@
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
-from msgspec import Meta
-
-from equipoise.number_bounds import MAX_COUNT, Count, FiniteNumber, NonNegativeNumber, PositiveNumber
+from equipoise.number_bounds import Count, FiniteNumber, NonNegativeCount, NonNegativeNumber, PositiveNumber
 from equipoise.planning.confirmation import ConfirmationResult, PlanStatus
 from equipoise.planning.interval import IntervalEstimate
 from equipoise.planning.training_setup import TrainingSetup
@@ -60,7 +58,7 @@ class PlanEntry(PlanOptionEntry):
     """Recommended setting, or the runner-up, with the reason in one sentence."""
 
     why: str
-    runs: Annotated[int, Meta(ge=0, le=MAX_COUNT)] = 0
+    runs: NonNegativeCount = 0
     """runs that reached the target at this global batch and learning rate"""
 
 

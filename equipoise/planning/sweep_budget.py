@@ -12,7 +12,7 @@ from equipoise.runs.record import Record
 
 MAX_TIMING_SHARE = 0.4  # of the budget that timing steps may take
 MIN_TRIAL_STEPS = 20  # fewer steps reach no target
-MIN_TRIALS = 2  # that must end before there is a plan
+MIN_FINISHED_TRIALS = 2  # before there is a plan
 ASSUMED_EPOCHS = 10  # of a trial, as long as none has made progress
 MAX_REMAINING_FACTOR = 20.0  # most times the examples seen that a trial is thought to need
 SAFETY_FACTOR = 1.5
@@ -30,11 +30,16 @@ class SweepBudget:
         return MAX_TIMING_SHARE * self.seconds
 
 
-def suggest_budget(*, timing_seconds: float = 0.0, trial_seconds: float = 0.0) -> int:
-    """Return a budget, in round seconds, that leaves this much for timing steps and for each of the first trials."""
-    seconds = SAFETY_FACTOR * max(timing_seconds / MAX_TIMING_SHARE, trial_seconds / (1 - MAX_TIMING_SHARE))
+def suggest_budget(*, timing_seconds: float = 0.0, trials_seconds: float = 0.0) -> int:
+    """Return a budget, in round seconds, that leaves this much for timing steps and for all trials together."""
+    seconds = SAFETY_FACTOR * max(timing_seconds / MAX_TIMING_SHARE, trials_seconds / (1 - MAX_TIMING_SHARE))
     unit = int(10 ** max(1, math.floor(math.log10(max(seconds, 1.0))) - 1))
     return max(unit, math.ceil(seconds / unit) * unit)
+
+
+def count_trial_rounds(concurrent_trials: int) -> int:
+    """Return how many trials run one after the other before there is a plan."""
+    return -(-MIN_FINISHED_TRIALS // concurrent_trials)
 
 
 def estimate_trial_seconds(cut_off_trials: Sequence[Record]) -> float | None:
@@ -45,7 +50,7 @@ def estimate_trial_seconds(cut_off_trials: Sequence[Record]) -> float | None:
     estimates = sorted(
         estimate_examples_to_target(trial) / trial.examples_per_second for trial in cut_off_trials if trial.laps
     )
-    return estimates[min(MIN_TRIALS, len(estimates)) - 1] if estimates else None
+    return estimates[min(MIN_FINISHED_TRIALS, len(estimates)) - 1] if estimates else None
 
 
 def estimate_examples_to_target(trial: Record) -> float:

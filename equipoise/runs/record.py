@@ -2,14 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Literal
-
-from msgspec import Meta
+from typing import Literal
 
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.hardware_facts import HardwareFacts
-from equipoise.number_bounds import MAX_COUNT, Count, FiniteNumber, NonNegativeNumber, PositiveNumber
+from equipoise.number_bounds import Count, FiniteNumber, NonNegativeCount, NonNegativeNumber, PositiveNumber
 from equipoise.runs.noise_scale import NoiseTerms, estimate_noise_terms, noise_scale_from_terms
 from equipoise.storage.json_decoding import decode_json_value
 from equipoise.type_aliases import JsonObject
@@ -54,7 +52,7 @@ class Lap:
     """mean squared norm of the mean gradient over `total_batch` examples"""
     local_batch: FiniteNumber | None = None
     total_batch: Count | None = None
-    draws: Annotated[int, Meta(ge=0, le=MAX_COUNT)] = 0
+    draws: NonNegativeCount = 0
     """steps at which the two norms were measured"""
     metric: FiniteNumber | None = None
     """metric on the validation split when the lap ended; None where it was not evaluated"""
@@ -81,7 +79,7 @@ class ClassCount:
 
     name: str
     images: Count
-    correct: Annotated[int, Meta(ge=0, le=MAX_COUNT)]
+    correct: NonNegativeCount
 
     @property
     def accuracy(self) -> float:

@@ -10,7 +10,12 @@ import ray.train
 import torch
 from ray.train.torch import get_device
 from ray.tune.integration.ray_train import TuneReportCallback
-from ray.util.placement_group import PlacementGroup, get_current_placement_group, remove_placement_group
+from ray.util.placement_group import (
+    PlacementGroup,
+    get_current_placement_group,
+    placement_group_table,
+    remove_placement_group,
+)
 
 from equipoise.storage.object_store import parse_location
 from equipoise.training.loop import Training
@@ -61,3 +66,11 @@ def report_to_tune(training: Training, path: Path, train_seconds: float) -> None
 def release_placement_group(group_id: str) -> None:
     """Free the resources of a trial's workers; Ray Train does so only for trials that were not stopped."""
     remove_placement_group(PlacementGroup(ray.PlacementGroupID.from_hex(group_id)))
+
+
+def release_placement_groups_of_job() -> None:
+    """Free the resources of all trials of this job; a trial that was stopped before its first report told no id."""
+    job_id = ray.get_runtime_context().get_job_id()
+    for group_id, facts in placement_group_table().items():
+        if group_id.endswith(job_id) and facts["state"] != "REMOVED":  # the id of a group ends with that of its job
+            release_placement_group(group_id)

@@ -43,7 +43,7 @@ class StepBench:
         return sum(parameter.nbytes for parameter in self.idle_training.trainable_parameters)
 
     def elapsed_seconds(self) -> float:
-        """Return the seconds since the slowest worker has its data."""
+        """Return the seconds since all workers have their data, by the slowest clock."""
         return self._max_seconds(time.monotonic() - self.started_at)
 
     def max_over_workers(self, value: int) -> int:

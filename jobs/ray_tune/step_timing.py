@@ -1,6 +1,8 @@
 """Step times of a sweep over workers and batch size.
 
 One group of workers times all batch sizes on all of them, then on fewer: starting a group takes longer than timing.
+The first worker writes the timings on each number of workers as soon as they are complete, and a later command reads
+them.
 """
 
 import time
@@ -20,6 +22,7 @@ from equipoise.hardware import describe_hardware
 from equipoise.planning.sweep_budget import suggest_budget
 from equipoise.runs.record import Lap
 from equipoise.storage.atomic import write_json
+from equipoise.storage.object_store import parse_location
 from equipoise.training.comm_benchmark import ALL_REDUCE_SECONDS
 from equipoise.type_aliases import JsonObject
 from equipoise.workloads import load_workload
@@ -28,10 +31,10 @@ from jobs.ray_train.trainer import LeanTorchTrainer, build_trainer
 from jobs.ray_tune.process_groups import ShrinkingProcessGroup
 from jobs.ray_tune.step_bench import StepBench, summarize_stretches
 from jobs.ray_tune.timing_records import (
-    GroupTimings,
     StepTiming,
     TimingTables,
     UntimedBatch,
+    WorkerCountTimings,
     build_timing_tables,
     load_timings,
 )
@@ -43,12 +46,12 @@ MIN_BATCH_SIZES = 2  # they identify the fixed time of a step and that of each e
 
 @dataclass(frozen=True, kw_only=True)
 class TimingWorkerConfig:
-    """Batch sizes to time on each number of workers, and in how many seconds."""
+    """Batch sizes to time on each number of workers, except for those already timed, and in how many seconds."""
 
     trial: TrainConfig
     batches_by_workers: dict[int, list[int]]
-    known_step_seconds: dict[int, dict[int, float]]
-    """seconds of a step by number of workers and batch size, of those that an earlier command has timed"""
+    folder: str
+    """folder or URL of the timings, with those of earlier commands"""
     max_seconds: float
 
     @classmethod
@@ -64,19 +67,25 @@ def time_batch_ladders(
 
     Timings of an earlier command are read from `folder`.
     """
-    earlier = {workers: load_timings(timings_path(folder, workers)) for workers in batches_by_workers}
-    pending = find_pending(earlier, batches_by_workers, max_seconds)
-    later = time_in_one_group(base, pending, earlier, folder, gpu, max_seconds) if pending else {}
-    started_at = time.time() - sum(timings.elapsed_seconds for timings in later.values())
-    groups = earlier | {workers: earlier[workers].merge(timings) for workers, timings in later.items()}
-    for workers in later:
-        write_json(timings_path(folder, workers), asdict(groups[workers]))
+    earlier = load_all_timings(folder, batches_by_workers)
+    started_at = time.time()
+    if pending := find_pending(earlier, batches_by_workers, max_seconds):
+        requested = {workers: batches_by_workers[workers] for workers in pending}
+        print_start(pending, max_seconds)
+        started_at = time_in_one_group(base, requested, folder, gpu, max_seconds)
+    timings = load_all_timings(folder, batches_by_workers)
     for workers, batches in batches_by_workers.items():
-        print_left_out(groups[workers], workers, batches)
-    require_enough_batches(groups, batches_by_workers)
-    if not any(group.rows for group in groups.values()):
+        print_left_out(timings[workers], workers, batches)
+    require_enough_batches(timings, batches_by_workers)
+    tables = build_timing_tables(timings, batches_by_workers, started_at)
+    if tables.steps.empty:
         raise EquipoiseError("memory-exceeded", "no batch size fits in memory", "choose smaller ones with --batch-size")
-    return build_timing_tables(groups, batches_by_workers, started_at)
+    return tables
+
+
+def load_all_timings(folder: Path, batches_by_workers: dict[int, list[int]]) -> dict[int, WorkerCountTimings]:
+    """Read the timings on each number of workers, as far as there are any."""
+    return {workers: load_timings(timings_path(folder, workers)) for workers in batches_by_workers}
 
 
 def timings_path(folder: Path, workers: int) -> Path:
@@ -85,7 +94,7 @@ def timings_path(folder: Path, workers: int) -> Path:
 
 
 def find_pending(
-    earlier: dict[int, GroupTimings], batches_by_workers: dict[int, list[int]], max_seconds: float
+    earlier: dict[int, WorkerCountTimings], batches_by_workers: dict[int, list[int]], max_seconds: float
 ) -> dict[int, list[int]]:
     """Return the batch sizes that are not timed yet, by number of workers, where there is time for one of them."""
     missing = {workers: earlier[workers].missing_batches(batches) for workers, batches in batches_by_workers.items()}
@@ -97,36 +106,37 @@ def find_pending(
 
 
 def time_in_one_group(
-    base: TrainConfig,
-    pending: dict[int, list[int]],
-    earlier: dict[int, GroupTimings],
-    folder: Path,
-    gpu: bool,
-    max_seconds: float,
-) -> dict[int, GroupTimings]:
-    """Start one group of workers that times all batch sizes, on fewer and fewer of them."""
-    most = max(pending)
-    wait_for_slots(most, base.threads, gpu)
-    limit = f", for at most {format_number(max_seconds)} s" if max_seconds < np.inf else ""
-    counts = " and ".join(", ".join(map(str, sorted(pending))).rsplit(", ", 1))
-    largest = max(pending.values(), key=len)
-    print(f"timing {describe_batches(largest)} on {counts} worker{'s' * (most > 1)}{limit}", flush=True)
+    base: TrainConfig, batches_by_workers: dict[int, list[int]], folder: Path, gpu: bool, max_seconds: float
+) -> float:
+    """Start one group of workers that times all batch sizes, on fewer and fewer of them.
+
+    Return the Unix time at which it began.
+    """
+    max_workers = max(batches_by_workers)
+    wait_for_slots(max_workers, base.threads, gpu)
     config = TimingWorkerConfig(
-        trial=replace(base, workers=most),
-        batches_by_workers=pending,
-        known_step_seconds={
-            workers: {row.batch: row.seconds for row in earlier[workers].rows if not row.repeat} for workers in pending
-        },
+        trial=replace(base, workers=max_workers),
+        batches_by_workers=batches_by_workers,
+        folder=str(folder),
         max_seconds=max_seconds,
     )
     return fit_in_thread(build_timing_trainer(config, folder, gpu))
 
 
-def print_left_out(timings: GroupTimings, workers: int, batches: list[int]) -> None:
+def print_start(pending: dict[int, list[int]], max_seconds: float) -> None:
+    """Print which batch sizes are about to be timed, on how many workers, and for how long."""
+    limit = f", for at most {format_number(max_seconds)} s" if max_seconds < np.inf else ""
+    counts = " and ".join(", ".join(map(str, sorted(pending))).rsplit(", ", 1))
+    batches = sorted({batch for batches in pending.values() for batch in batches})
+    print(f"timing {describe_batches(batches)} on {counts} worker{'s' * (max(pending) > 1)}{limit}", flush=True)
+
+
+def print_left_out(timings: WorkerCountTimings, workers: int, batches: list[int]) -> None:
     """Print the batch sizes that do not fit in memory or that there was no time for."""
     on_workers = f"on {pluralize(workers, 'worker')}"
     if skipped := sorted(set(batches) & set(timings.too_large)):
-        print(f"skipped, too large for memory: {', '.join(map(str, skipped))} examples per worker", flush=True)
+        sizes = ", ".join(map(str, skipped))
+        print(f"skipped {on_workers}, too large for memory: {sizes} examples per worker", flush=True)
     if untimed := timings.untimed_batches(batches):
         print(f"left out {on_workers} for lack of time: {describe_untimed(untimed)}", flush=True)
 
@@ -146,16 +156,21 @@ def describe_untimed(untimed_batches: list[UntimedBatch]) -> str:
     return f"{sizes} examples per worker; a step of {largest.batch} takes about {seconds} s"
 
 
-def has_enough_batches(timings: GroupTimings, batches: list[int]) -> bool:
-    """Return whether two batch sizes were timed, or all for which it was not for lack of time."""
+def has_enough_batches(timings: WorkerCountTimings, batches: list[int]) -> bool:
+    """Return whether two batch sizes were timed, or all that fit in memory."""
     timed = {row.batch for row in timings.rows} & set(batches)
-    return not timings.untimed_batches(batches) or len(timed) >= min(MIN_BATCH_SIZES, len(batches))
+    return not timings.missing_batches(batches) or len(timed) >= min(MIN_BATCH_SIZES, len(batches))
 
 
-def require_enough_batches(groups: dict[int, GroupTimings], batches_by_workers: dict[int, list[int]]) -> None:
-    """Refuse to go on if the budget has no time for two batch sizes on a number of workers, and say which would do."""
+def require_enough_batches(
+    timings_by_workers: dict[int, WorkerCountTimings], batches_by_workers: dict[int, list[int]]
+) -> None:
+    """Refuse to go on if the budget has no time for two batch sizes on a number of workers, and say which would do.
+
+    Timing stops at the first such number of workers, from the largest on.
+    """
     for workers, batches in sorted(batches_by_workers.items(), reverse=True):
-        timings = groups[workers]
+        timings = timings_by_workers[workers]
         if has_enough_batches(timings, batches):
             continue
         untimed = timings.untimed_batches(batches)
@@ -170,12 +185,12 @@ def require_enough_batches(groups: dict[int, GroupTimings], batches_by_workers: 
         )
 
 
-def fit_in_thread(trainer: LeanTorchTrainer) -> dict[int, GroupTimings]:
-    """Run the trainer and return its timings; in a thread, because in the main thread Ray would handle Ctrl-C."""
+def fit_in_thread(trainer: LeanTorchTrainer) -> float:
+    """Run the trainer and return when timing began; in a thread, because in the main one Ray would handle Ctrl-C."""
     pool = ThreadPoolExecutor(1)
     try:
-        timings: dict[int, GroupTimings] = pool.submit(trainer.fit).result().return_value
-        return timings
+        started_at: float = pool.submit(trainer.fit).result().return_value
+        return started_at
     finally:
         pool.shutdown(wait=False)
 
@@ -186,48 +201,61 @@ def build_timing_trainer(config: TimingWorkerConfig, folder: Path, gpu: bool) ->
     return build_trainer(run_timing_worker, asdict(config), trial, folder / f"ray-{trial.workers}", gpu=gpu)
 
 
-def run_timing_worker(loop_config: JsonObject) -> dict[int, GroupTimings]:
-    """Time batch sizes on all workers, then on fewer; stop early if there is no time for two batch sizes."""
+def run_timing_worker(loop_config: JsonObject) -> float:
+    """Time batch sizes on all workers, then on fewer, and return the Unix time at which this began.
+
+    Stop early if there is no time for two batch sizes.
+    """
     config = TimingWorkerConfig.from_dict(loop_config)
     torch.set_num_threads(config.trial.threads)
     device = get_device()
     workload = load_workload(config.trial)
-    started_at = time.monotonic()  # the data are part of the start, like the processes
-    group = ShrinkingProcessGroup(device) if config.trial.workers > 1 else None
-    timings: dict[int, GroupTimings] = {}
+    group = ShrinkingProcessGroup(device) if config.trial.workers > 1 else None  # all workers have their data now
+    began_at, start = time.time(), time.monotonic()
+    num_left = len(config.batches_by_workers)
     for workers, batches in sorted(config.batches_by_workers.items(), reverse=True):
         if group and not group.shrink(workers):
             group.wait_for_end()
             break
-        bench = StepBench(replace(config.trial, workers=workers), workload, device, started_at)
-        groups_left = len(config.batches_by_workers) - len(timings)
-        timings[workers] = time_worker_count(bench, config, batches, groups_left)
-        if not has_enough_batches(timings[workers], batches):
+        bench = StepBench(replace(config.trial, workers=workers), workload, device, start)
+        path = timings_path(parse_location(config.folder), workers)
+        earlier = load_timings(path)
+        missing = earlier.missing_batches(batches)
+        timings = earlier.merge(time_worker_count(bench, config.max_seconds, missing, num_left, earlier))
+        if group is None or group.rank == 0:
+            write_json(path, asdict(timings))
+        num_left -= 1
+        if not has_enough_batches(timings, batches):
             break
     if group and group.rank == 0:
         group.end()
-    return timings
+    return began_at
 
 
 def time_worker_count(
-    bench: StepBench, config: TimingWorkerConfig, batches: list[int], groups_left: int
-) -> GroupTimings:
-    """Time the batch sizes that fit in memory and in an equal part of the time left, and one of them twice."""
+    bench: StepBench, max_seconds: float, batches: list[int], num_left: int, earlier: WorkerCountTimings
+) -> WorkerCountTimings:
+    """Time the batch sizes that fit in memory and in an equal part of the time left, and one of them twice.
+
+    `num_left` is how many numbers of workers share the time left, `earlier` what an earlier command has timed.
+    """
     start = bench.elapsed_seconds()
-    max_seconds = max(0.0, config.max_seconds - start) / groups_left
-    exchange_seconds = min(ALL_REDUCE_SECONDS, MAX_EXCHANGE_SHARE * max_seconds)
-    step_deadline = start + max_seconds - (exchange_seconds if bench.trial.workers > 1 else 0.0)
-    known = config.known_step_seconds[bench.trial.workers]
+    part_seconds = max(0.0, max_seconds - start) / num_left
+    exchange_seconds = min(ALL_REDUCE_SECONDS, MAX_EXCHANGE_SHARE * part_seconds)
+    if bench.trial.workers == 1 or earlier.exchanges:
+        exchange_seconds = 0.0
+    step_deadline = start + part_seconds - exchange_seconds
+    known = {row.batch: row.seconds for row in earlier.rows if not row.repeat}
     schedule = choose_batches(batches, bench.probe, lambda: step_deadline - bench.elapsed_seconds(), known)
     nodes = bench.max_over_workers(ray.train.get_context().get_node_rank()) + 1
-    return GroupTimings(
+    return WorkerCountTimings(
         rows=time_steps(bench, sorted(schedule.probes), nodes, step_deadline),
         too_large=sorted(schedule.too_large),
         untimed=[
             UntimedBatch(batch=batch, step_seconds=estimate.step_seconds, timing_seconds=estimate.timing_seconds)
-            for batch, estimate in sorted(schedule.estimates.items())
+            for batch, estimate in sorted(schedule.unaffordable.items())
         ],
-        exchanges=bench.time_exchanges(nodes, exchange_seconds),
+        exchanges=bench.time_exchanges(nodes, exchange_seconds) if exchange_seconds else [],
         machine=describe_hardware(bench.device),
         elapsed_seconds=bench.elapsed_seconds() - start,
     )

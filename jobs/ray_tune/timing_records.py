@@ -2,14 +2,13 @@
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import pandas as pd
-from msgspec import Meta
 
 from equipoise.errors import EquipoiseError
 from equipoise.hardware_facts import HardwareFacts
-from equipoise.number_bounds import MAX_COUNT, Count, NonNegativeNumber, PositiveNumber
+from equipoise.number_bounds import Count, NonNegativeCount, NonNegativeNumber, PositiveNumber
 from equipoise.storage.atomic import read_json
 from equipoise.storage.json_decoding import decode_json_value
 
@@ -27,7 +26,7 @@ class StepTiming:
     exchange_seconds: NonNegativeNumber
     pace_sd: NonNegativeNumber
     """standard deviation of log seconds between stretches"""
-    gradient_bytes: Annotated[int, Meta(ge=0, le=MAX_COUNT)]
+    gradient_bytes: NonNegativeCount
     """bytes of gradients that workers exchange in a step"""
     repeat: bool = False
     """whether it is a second timing of the same setting, which shows the error of the clock"""
@@ -56,8 +55,8 @@ class UntimedBatch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupTimings:
-    """Timings of one group of workers, as the file workers-N.json keeps them."""
+class WorkerCountTimings:
+    """Timings on one number of workers, as the file workers-N.json keeps them."""
 
     rows: list[StepTiming]
     too_large: list[Count]
@@ -83,9 +82,9 @@ class GroupTimings:
         """Return the fewest seconds that timing a further batch size takes; 0 where that is not known."""
         return min((untimed.timing_seconds for untimed in self.untimed), default=0.0)
 
-    def merge(self, later: "GroupTimings") -> "GroupTimings":
+    def merge(self, later: "WorkerCountTimings") -> "WorkerCountTimings":
         """Return these timings with those that a later command added."""
-        return GroupTimings(
+        return WorkerCountTimings(
             rows=[*self.rows, *later.rows],
             too_large=sorted({*self.too_large, *later.too_large}),
             untimed=later.untimed,
@@ -106,25 +105,30 @@ class TimingTables(NamedTuple):
 
 
 def build_timing_tables(
-    groups: dict[int, GroupTimings], batches_by_workers: dict[int, list[int]], started_at: float
+    timings_by_workers: dict[int, WorkerCountTimings], batches_by_workers: dict[int, list[int]], started_at: float
 ) -> TimingTables:
-    """Build the tables of all groups of workers, by their number, with the rows of the batch sizes asked for."""
-    steps = [row for workers, group in groups.items() for row in group.rows if row.batch in batches_by_workers[workers]]
-    exchanges = [exchange for group in groups.values() for exchange in group.exchanges]
+    """Build the tables of the timings on all numbers of workers, with the rows of the requested batch sizes."""
+    steps = [
+        row
+        for workers, timings in timings_by_workers.items()
+        for row in timings.rows
+        if row.batch in batches_by_workers[workers]
+    ]
+    exchanges = [exchange for timings in timings_by_workers.values() for exchange in timings.exchanges]
     return TimingTables(
         pd.DataFrame(steps, columns=[field.name for field in fields(StepTiming)]),
         pd.DataFrame(exchanges, columns=[field.name for field in fields(ExchangeTiming)]),
-        [*groups.values()][-1].machine,
+        [*timings_by_workers.values()][-1].machine,
         started_at,
     )
 
 
-def load_timings(path: Path) -> GroupTimings:
+def load_timings(path: Path) -> WorkerCountTimings:
     """Read the timings that an earlier command left in a file; none if there is no file."""
     if not path.exists():
-        return GroupTimings(rows=[], too_large=[], exchanges=[])
+        return WorkerCountTimings(rows=[], too_large=[], exchanges=[])
     try:
-        return decode_json_value(read_json(path), GroupTimings, code="file-damaged", problem="invalid timings")
+        return decode_json_value(read_json(path), WorkerCountTimings, code="file-damaged", problem="invalid timings")
     except EquipoiseError as error:
         raise EquipoiseError(
             "file-damaged", f"{path} is damaged: remove it, and the same command times its batches again"

@@ -51,6 +51,11 @@ class StepProbe:
         """Seconds of the fewest rounds."""
         return MIN_TIMING_ROUNDS * self.round_seconds
 
+    @property
+    def total_seconds(self) -> float:
+        """Seconds of such a probe and of the fewest rounds."""
+        return self.probe_seconds + self.timing_seconds
+
 
 ProbeFunction = Callable[[int], StepProbe | None]
 """measures a batch size; None if it does not fit in memory"""
@@ -65,7 +70,7 @@ class TimingSchedule:
     """batch sizes to time"""
     too_large: list[int] = field(default_factory=list)
     """batch sizes that do not fit in memory"""
-    estimates: dict[int, StepProbe] = field(default_factory=dict)
+    unaffordable: dict[int, StepProbe] = field(default_factory=dict)
     """estimates of the batch sizes that there is no time for"""
 
 
@@ -88,13 +93,13 @@ def choose_batches(
 
     def seconds_needed(batch: int) -> float:
         estimate = estimate_probe(batch, schedule.probes, known_step_seconds)
-        return estimate.probe_seconds + estimate.timing_seconds if estimate else 0.0
+        return estimate.total_seconds if estimate else 0.0
 
     def try_batch(batch: int, seconds: float) -> None:
         """Probe a batch size if its estimated time is at most `seconds`, and add it to the schedule."""
         estimate = estimate_probe(batch, schedule.probes, known_step_seconds)
-        if estimate and seconds_needed(batch) > seconds:
-            schedule.estimates[batch] = estimate
+        if estimate and estimate.total_seconds > seconds:
+            schedule.unaffordable[batch] = estimate
         elif (schedule.too_large and batch > min(schedule.too_large)) or (measured := probe(batch)) is None:
             schedule.too_large.append(batch)
         else:
@@ -111,14 +116,14 @@ def choose_batches(
         batch = find_widest_gap(pending, [*schedule.probes, *known_step_seconds])
         pending.remove(batch)
         try_batch(batch, spare_seconds())
-    require_time_for_smallest(schedule, spare_seconds())
+    drop_only_batch_without_time(schedule, spare_seconds())
     return schedule
 
 
-def require_time_for_smallest(schedule: TimingSchedule, spare_seconds: float) -> None:
-    """Move the only batch size of a schedule to the estimates if there is no time left for its rounds."""
+def drop_only_batch_without_time(schedule: TimingSchedule, spare_seconds: float) -> None:
+    """Move the only batch size of a schedule to the unaffordable ones if there is no time left for its rounds."""
     if len(schedule.probes) == 1 and spare_seconds < 0:
-        schedule.estimates |= schedule.probes
+        schedule.unaffordable |= schedule.probes
         schedule.probes = {}
 
 

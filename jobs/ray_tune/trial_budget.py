@@ -1,5 +1,7 @@
 """Whether a sweep's budget has time for its trials, and which budget would do where it has not."""
 
+import math
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +13,9 @@ from equipoise.planning.step_time_fit import StepTimeFit
 from equipoise.planning.step_time_model import StepSettings
 from equipoise.planning.sweep_budget import (
     ASSUMED_EPOCHS,
+    MIN_FINISHED_TRIALS,
     MIN_TRIAL_STEPS,
-    MIN_TRIALS,
+    count_trial_rounds,
     estimate_trial_seconds,
     suggest_budget,
 )
@@ -20,52 +23,82 @@ from equipoise.runs.folder import read_record
 from equipoise.runs.record import Record
 
 
-def trial_step_seconds(step_time_fit: StepTimeFit, global_batches: list[int]) -> dict[int, float]:
-    """Return the seconds of a step of a trial by global batch: one worker computes what all do in training."""
+def single_worker_step_seconds(step_time_fit: StepTimeFit, global_batches: list[int]) -> dict[int, float]:
+    """Return the seconds of a step by global batch where one worker computes what all do in training."""
     ones = np.ones(len(global_batches))
     seconds = step_time_fit.fitted_seconds(StepSettings(ones, ones, np.array(global_batches, float)))
     return dict(zip(global_batches, seconds.tolist(), strict=True))
 
 
-def find_affordable_batches(step_seconds: dict[int, float], trial_seconds: float, num_examples: int) -> list[int]:
-    """Return the global batches of which a trial can take enough steps; refuse a budget that has time for none."""
-    affordable = [batch for batch, seconds in step_seconds.items() if MIN_TRIAL_STEPS * seconds <= trial_seconds]
+def find_affordable_batches(
+    step_seconds: dict[int, float],
+    seconds_left: float,
+    num_examples: int,
+    concurrent_trials: int,
+    finished_batches: Collection[int] = (),
+) -> list[int]:
+    """Return the global batches of which a trial can take enough steps, and those of finished trials.
+
+    Refuse a budget that has time for none of them.
+    """
+    affordable = [
+        batch
+        for batch, seconds in step_seconds.items()
+        if batch in finished_batches or MIN_TRIAL_STEPS * seconds <= seconds_left
+    ]
     if affordable:
         return affordable
     batch, seconds = min(step_seconds.items(), key=lambda item: item[1])
-    needed = max(ASSUMED_EPOCHS * num_examples / batch, MIN_TRIAL_STEPS) * seconds
-    budget = suggest_budget(trial_seconds=needed)
+    trial_seconds = max(ASSUMED_EPOCHS * num_examples / batch, MIN_TRIAL_STEPS) * seconds
+    budget = suggest_budget(trials_seconds=count_trial_rounds(concurrent_trials) * trial_seconds)
     raise EquipoiseError(
         "budget-too-small",
-        f"a step of {batch} examples takes {format_number(seconds)} s in a trial, which one worker runs, and"
-        f" {format_number(trial_seconds)} s are left for trials: this sweep needs about {budget} s",
+        f"a step of {batch} examples takes {format_number(seconds)} s in a trial, and"
+        f" {format_number(max(0.0, seconds_left))} s are left for trials: this sweep needs about {budget} s",
         f"give --budget-seconds {budget}, what was measured is kept, or choose a smaller --batch-size",
     )
 
 
-def require_finished_trials(trials: pd.DataFrame, folder: Path, trial_seconds: float) -> None:
+def describe_unaffordable_batches(step_seconds: dict[int, float], affordable: Collection[int]) -> str:
+    """Return a line on the global batches that the budget has no time for; empty if it has time for all."""
+    left_out = sorted(set(step_seconds) - set(affordable))
+    if not left_out:
+        return ""
+    seconds = format_number(MIN_TRIAL_STEPS * step_seconds[left_out[0]])
+    return (
+        f"no trials for lack of time: global batches {', '.join(map(str, left_out))};"
+        f" {MIN_TRIAL_STEPS} steps of {left_out[0]} take about {seconds} s"
+    )
+
+
+def require_finished_trials(
+    trials: pd.DataFrame, folder: Path, seconds_for_trials: float, concurrent_trials: int
+) -> None:
     """Refuse to plan with too few trials that ended, or none that reached the target although time was all they lacked.
 
     The message says how far they came, and which budget would do.
     """
-    stopped = load_stopped_trials(folder)
-    if len(trials) >= MIN_TRIALS and (trials.reached.any() or not stopped):
+    stopped = load_stopped_trials(folder) if math.isfinite(seconds_for_trials) else []
+    if len(trials) >= MIN_FINISHED_TRIALS and (trials.reached.any() or not stopped):
         return
     few = {0: "no trial ended", 1: "one trial ended and two are needed"}
     ended = few.get(len(trials), f"none of the {len(trials)} trials that ended reached the target")
     if not stopped:
-        raise EquipoiseError("measurements-missing", f"cannot fit a curve: {ended}", "give more batch sizes or seeds")
-    budget = suggest_budget(trial_seconds=max(2 * trial_seconds, estimate_trial_seconds(stopped) or 0.0))
+        raise EquipoiseError("measurements-missing", f"cannot fit a curve: {ended}", "give more batch sizes")
+    needed = count_trial_rounds(concurrent_trials) * (estimate_trial_seconds(stopped) or 0.0)
+    budget = suggest_budget(trials_seconds=max(2 * seconds_for_trials, needed))
     raise EquipoiseError(
         "budget-too-small",
-        f"cannot plan yet: {ended} within {format_number(trial_seconds)} s{describe_best_progress(stopped)}",
+        f"cannot plan yet: {ended} within {format_number(seconds_for_trials)} s{describe_best_progress(stopped)}",
         f"give --budget-seconds {budget}; the same command goes on from what was measured",
     )
 
 
 def load_stopped_trials(folder: Path) -> list[Record]:
     """Read the records of the trials that were stopped because the time was up."""
-    return [record for path in sorted(folder.glob("*.json")) if (record := read_record(path)).status == "cut_off"]
+    records = [read_record(path) for path in sorted(folder.glob("*.json"))]
+    # a trial that was stopped in the middle of a step may write its record once more
+    return [record for record in records if record.status in ("cut_off", "running")]
 
 
 def describe_best_progress(stopped: list[Record]) -> str:
@@ -74,4 +107,7 @@ def describe_best_progress(stopped: list[Record]) -> str:
     if not progress:
         return ""
     metric, seen, trial = max(progress, key=lambda item: item[:2])
-    return f"; the best of those stopped came to {metric:.3g} of {trial.target:.3g} in {seen:,} examples"
+    return (
+        f"; the best stopped trial had reached a metric of {metric:.3g} after {seen:,} examples"
+        f" (target {trial.target:.3g})"
+    )

@@ -38,7 +38,7 @@ from jobs.ray_tune.trial_records import (
     trial_file_stem,
 )
 
-STOP_SECONDS = "5"  # until the process of a stopped trial is killed: a step that takes minutes would hold it
+STOP_SECONDS = "10"  # until the process of a stopped trial is killed: Ray's minimum; a step may take minutes
 
 
 @dataclass(kw_only=True)
@@ -60,10 +60,16 @@ class SweepTrials:
     """Unix time at which running trials are stopped"""
     train_seconds: float = field(default=0.0, init=False)
     """seconds that trials spent training and evaluating"""
-    trial_seconds: float = field(default=0.0, init=False)
+    total_trial_seconds: float = field(default=0.0, init=False)
     """seconds from the suggestion of each trial to its end, without the start of its process"""
     startup_seconds: float = field(default=0.0, init=False)
     """seconds in which the processes of trials started"""
+
+    @property
+    def concurrent_trials(self) -> int:
+        """Number of trials that run at a time."""
+        workers_per_trial = max(self.workers_by_batch.values()) if self.real_workers else 1
+        return max(1, self.slots // workers_per_trial)
 
     def build_trial(self, suggestion: Suggestion) -> TrainConfig:
         """Build the options of the trial that the search suggests."""
@@ -99,19 +105,17 @@ class SweepTrials:
         os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")  # Ctrl-C ends the sweep, not the search alone
         if self.real_workers:
             trainable = tune.with_resources(run_multi_worker_trial, LAUNCHER_RESOURCES)
-            concurrent_trials = max(1, self.slots // max(self.workers_by_batch.values()))
         else:
             trainable = tune.with_resources(SingleWorkerTrial, worker_resources(self.base.threads, self.gpu))
-            concurrent_trials = self.slots
         os.environ.setdefault("TUNE_FORCE_TRIAL_CLEANUP_S", STOP_SECONDS)
         is_remote = isinstance(self.folder, RemotePath)
         return tune.Tuner(
             trainable,
             tune_config=tune.TuneConfig(
                 search_alg=search_adapter,
-                scheduler=PendingTrialScheduler(),
+                scheduler=DeadlineScheduler(self.deadline),
                 num_samples=-1,
-                max_concurrent_trials=concurrent_trials,
+                max_concurrent_trials=self.concurrent_trials,
                 reuse_actors=not self.real_workers,
                 trial_name_creator=tune_trial_name,
                 trial_dirname_creator=tune_trial_name,
@@ -164,7 +168,7 @@ class SearchAdapter(Searcher):
         suggestion, start = self.running_trials.pop(trial_id)
         metrics, elapsed = TrialMetrics.from_result(result or {}), time.monotonic() - start
         trial_seconds = metrics.since if metrics.fresh else elapsed
-        self.sweep_trials.trial_seconds += trial_seconds
+        self.sweep_trials.total_trial_seconds += trial_seconds
         self.sweep_trials.startup_seconds += elapsed - trial_seconds
         self.sweep_trials.train_seconds += metrics.busy  # the last result is not in `on_trial_result`
         if metrics.places:
@@ -185,11 +189,6 @@ class SearchAdapter(Searcher):
         if record.status != "cut_off":
             self.add_records([record])
         self.sweep_status.show(self.finished_trials, len(self.running_trials), self.setting_results)
-
-    def complete_running_trials(self) -> None:
-        """Complete the records of the trials that were stopped together when the time was up."""
-        for trial_id in list(self.running_trials):
-            self.on_trial_complete(trial_id)
 
     def add_records(self, records: Iterable[Record]) -> None:
         """Add trials that ended; the first that measured a noise scale passes it to the search."""
@@ -222,7 +221,7 @@ class SearchAdapter(Searcher):
 
 
 class PruneStopper(tune.Stopper):
-    """Stopper of trials that are already slower than the best one, and of all trials when the time is up."""
+    """Stopper of trials that are already slower than the best one."""
 
     def __init__(self, search_adapter: SearchAdapter) -> None:
         self.search_adapter = search_adapter
@@ -232,22 +231,32 @@ class PruneStopper(tune.Stopper):
         if trial_id not in self.search_adapter.running_trials:
             return False
         suggestion, _ = self.search_adapter.running_trials[trial_id]
-        return (
-            self.search_adapter.is_hopeless(suggestion, TrialMetrics.from_result(result).seen)
-            or time.time() > self.search_adapter.sweep_trials.deadline
-        )
+        return self.search_adapter.is_hopeless(suggestion, TrialMetrics.from_result(result).seen)
 
     def stop_all(self) -> bool:
-        """Return whether the time is up, also for trials whose current step takes long."""
-        return time.time() > self.search_adapter.sweep_trials.deadline
+        """Return False: the scheduler stops all trials when the time is up."""
+        return False
 
 
-class PendingTrialScheduler(FIFOScheduler):
-    """Scheduler that looks for pending trials among the live ones; Tune's own looks at all trials of the sweep."""
+class DeadlineScheduler(FIFOScheduler):
+    """Scheduler that starts pending trials, and stops all trials when the time is up.
+
+    A stopper hears of a trial only when it reports, which a trial does not do in the middle of a long step. Tune's own
+    scheduler looks for pending trials among all trials of the sweep, this one among the live ones.
+    """
+
+    def __init__(self, deadline: float) -> None:
+        super().__init__()
+        self.deadline = deadline
 
     def choose_trial_to_run(self, tune_controller: Any) -> tune.experiment.Trial | None:
         """Return a trial that has not started yet, or None."""
-        return next((trial for trial in tune_controller.get_live_trials() if trial.status == trial.PENDING), None)
+        live_trials = list(tune_controller.get_live_trials())
+        if time.time() > self.deadline:
+            for trial in live_trials:
+                tune_controller.stop_trial(trial)
+            return None
+        return next((trial for trial in live_trials if trial.status == trial.PENDING), None)
 
 
 class DropMetricHistory(tune.Callback):

@@ -83,7 +83,7 @@ def test_real_workers_and_a_single_stand_in_need_the_same_examples(cluster, tmp_
         timeout=400,
     )
     assert result.returncode in (0, 1), result.stdout + result.stderr
-    assert "skipped, too large for memory: 64 examples per worker" in result.stdout
+    assert "skipped on 2 workers, too large for memory: 64 examples per worker" in result.stdout
     assert list((out / "tune").rglob("events.out.tfevents.*"))
     runs = pd.read_csv(out / "statistical.csv")
     assert runs.global_batch.tolist() == [32, 64] and runs.reached.all()

@@ -130,9 +130,8 @@ def describe_alarm(detector: StreamDetector) -> AlarmTime | None:
     """Describe when an alarm was set off, and by which chart; None without an alarm."""
     if (alarm := detector.alarm) is None:
         return None
-    step = min(int(np.searchsorted(detector.ends, alarm.observed_images)), len(detector.ends) - 1)
     return AlarmTime(
-        image_number=int(detector.asked[step]),
+        image_number=alarm.answered_images,
         at=format_utc_seconds(alarm.unix_seconds),
         chart=chart_name(alarm.chart_index),
     )

@@ -1,4 +1,5 @@
 import json
+import time
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import get_args, get_type_hints
@@ -18,9 +19,9 @@ from equipoise.storage.atomic import write_json
 from jobs.cli.sweep_status import SweepStatus
 from jobs.ray_tune.fastest_workers import FastestWorkers
 from jobs.ray_tune.pace_drift import add_pace_noise, estimate_pace_drift
-from jobs.ray_tune.timing_records import ExchangeTiming, GroupTimings, StepTiming, load_timings, max_repeat_error
+from jobs.ray_tune.timing_records import ExchangeTiming, StepTiming, WorkerCountTimings, load_timings, max_repeat_error
 from jobs.ray_tune.trial_records import load_finished_trials
-from jobs.ray_tune.tuner import DropMetricHistory, PendingTrialScheduler, SearchAdapter, SweepTrials
+from jobs.ray_tune.tuner import DeadlineScheduler, DropMetricHistory, SearchAdapter, SweepTrials
 from jobs.sweep import SharedTrainConfig, SweepOptions
 from tests.support.errors import raises_code
 
@@ -154,10 +155,12 @@ def test_damaged_timing_file_is_refused_with_the_remedy(tmp_path):
     exchange = {"nodes": 2, "workers": 2, "kind": "sum", "bytes": 4096, "seconds": 0.001}
     document = {"rows": [row], "too_large": [16], "exchanges": [exchange]}
     path = tmp_path / "workers-1.json"
-    assert load_timings(path) == GroupTimings(rows=[], too_large=[], exchanges=[])
+    assert load_timings(path) == WorkerCountTimings(rows=[], too_large=[], exchanges=[])
     path.write_text(json.dumps(document))
     timings = load_timings(path)
-    assert timings == GroupTimings(rows=[StepTiming(**row)], too_large=[16], exchanges=[ExchangeTiming(**exchange)])
+    assert timings == WorkerCountTimings(
+        rows=[StepTiming(**row)], too_large=[16], exchanges=[ExchangeTiming(**exchange)]
+    )
     assert timings.missing_batches([8, 16]) == [] and timings.missing_batches([8, 32]) == [32]
     invalid_documents = [document | {"rows": [row | {"seconds": -1}]}, document | {"exchanges": [{"bytes": 1}]}]
     for text in ("{", "{}", "[]", "null", *map(json.dumps, invalid_documents)):
@@ -257,7 +260,11 @@ class LiveTrialsController:
     """Controller for Tune's scheduler that knows only the trials that have not ended."""
 
     def __init__(self, *live_trials):
-        self.live_trials = set(live_trials)
+        self.live_trials, self.stopped_trials = set(live_trials), []
+
+    def stop_trial(self, trial):
+        self.live_trials.remove(trial)
+        self.stopped_trials.append(trial)
 
     def get_live_trials(self):
         return self.live_trials
@@ -266,5 +273,16 @@ class LiveTrialsController:
 def test_next_trial_is_chosen_from_the_live_ones():
     pending, running = (tune.experiment.Trial("nothing", stub=True) for _ in range(2))
     running.set_status(running.RUNNING)
-    assert PendingTrialScheduler().choose_trial_to_run(LiveTrialsController(running, pending)) is pending
-    assert PendingTrialScheduler().choose_trial_to_run(LiveTrialsController(running)) is None
+    scheduler = DeadlineScheduler(float("inf"))
+    assert scheduler.choose_trial_to_run(LiveTrialsController(running, pending)) is pending
+    assert scheduler.choose_trial_to_run(LiveTrialsController(running)) is None
+
+
+def test_all_trials_are_stopped_when_the_time_is_up():
+    pending, running = (tune.experiment.Trial("nothing", stub=True) for _ in range(2))
+    running.set_status(running.RUNNING)
+    controller = LiveTrialsController(running, pending)
+    assert DeadlineScheduler(time.time() + 60).choose_trial_to_run(controller) is pending
+    assert not controller.stopped_trials
+    assert DeadlineScheduler(time.time() - 1).choose_trial_to_run(controller) is None
+    assert set(controller.stopped_trials) == {pending, running} and not controller.live_trials

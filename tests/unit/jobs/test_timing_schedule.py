@@ -45,7 +45,7 @@ class SimulatedGroup:
 def test_all_batches_are_timed_where_there_is_time():
     schedule = SimulatedGroup(fixed=0.001, each=0.00001, limit=20.0).choose()
     assert sorted(schedule.probes) == BATCHES
-    assert not schedule.estimates and not schedule.too_large
+    assert not schedule.unaffordable and not schedule.too_large
 
 
 @pytest.mark.parametrize("limit", [6.0, 12.0, 18.0, 36.0, 72.0])
@@ -53,7 +53,7 @@ def test_all_batches_are_timed_where_there_is_time():
 def test_what_is_chosen_can_be_timed_within_the_limit(limit, each):
     group = SimulatedGroup(fixed=0.01, each=each, limit=limit)
     schedule = group.choose()
-    assert sorted([*schedule.probes, *schedule.estimates]) == BATCHES
+    assert sorted([*schedule.probes, *schedule.unaffordable]) == BATCHES
     if len(schedule.probes) > 1:
         assert group.timing_end(schedule) <= 1.05 * limit
 
@@ -65,15 +65,15 @@ def test_smallest_and_largest_affordable_batch_come_first_then_the_middle():
     assert smallest == 8
     assert largest == max(schedule.probes) < 512
     assert smallest < middle < largest
-    assert {batch for batch in BATCHES if batch > largest} <= set(schedule.estimates)
+    assert {batch for batch in BATCHES if batch > largest} <= set(schedule.unaffordable)
 
 
 def test_too_slow_steps_leave_nothing_to_time_and_estimates_of_what_they_need():
     schedule = SimulatedGroup(fixed=0.0, each=1.0, limit=10.0).choose()
     assert not schedule.probes
-    assert schedule.estimates[8].step_seconds == 8.0
-    assert schedule.estimates[16].step_seconds == 16.0
-    assert schedule.estimates[8].timing_seconds >= MIN_TIMING_ROUNDS * 2 * 8.0
+    assert schedule.unaffordable[8].step_seconds == 8.0
+    assert schedule.unaffordable[16].step_seconds == 16.0
+    assert schedule.unaffordable[8].timing_seconds >= MIN_TIMING_ROUNDS * 2 * 8.0
 
 
 def test_batches_beyond_memory_are_too_large_and_larger_ones_are_not_tried_again():
@@ -90,7 +90,9 @@ def test_batches_that_an_earlier_command_left_out_are_added_to_its_timings():
     group = SimulatedGroup(fixed=0.01, each=0.015, limit=60.0)
     schedule = group.choose([256, 512], known={8: 0.13, 128: 1.93})
     assert 256 in schedule.probes
-    assert schedule.estimates.get(512) is None or schedule.estimates[512].step_seconds == pytest.approx(7.69, rel=0.01)
+    assert schedule.unaffordable.get(512) is None or schedule.unaffordable[512].step_seconds == pytest.approx(
+        7.69, rel=0.01
+    )
 
 
 def test_step_times_are_estimated_on_the_line_through_the_nearest_measured_ones():

@@ -24,7 +24,7 @@ CONFIG = TrainConfig(workload="digits", lr=np.float64(0.1), target=0.9, init_fro
         TimingWorkerConfig(
             trial=CONFIG,
             batches_by_workers={1: [8, 16], 2: [8]},
-            known_step_seconds={1: {4: 0.1}, 2: {}},
+            folder="s3://bucket/sweep/system",
             max_seconds=12.0,
         ),
         TrialWorkerConfig(trial=CONFIG, path="/runs/trial.json", gpu=True),

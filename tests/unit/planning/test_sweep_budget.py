@@ -36,7 +36,7 @@ def test_timing_takes_at_most_two_fifths_of_the_budget():
     [(16.0, 0.0, 60), (0.0, 60.0, 150), (16.0, 60.0, 150), (0.0, 1.0, 10), (600.0, 0.0, 2300)],
 )
 def test_suggested_budget_has_time_for_both_parts_with_a_margin(timing, trials, budget):
-    assert suggest_budget(timing_seconds=timing, trial_seconds=trials) == budget
+    assert suggest_budget(timing_seconds=timing, trials_seconds=trials) == budget
 
 
 def test_examples_to_the_target_are_guessed_from_the_progress():
