@@ -2,9 +2,13 @@
 
     python -m benchmarks.plan_regret [folder of recorded sweeps ...]
 
-Each folder holds system.csv with step times at all batches and statistical.csv with runs of several seeds. Half of the
-seeds make the plan, the others judge it: regret is how much longer it takes than the best setting of the whole grid, in
-the median over random halves. Plans from the batches of the trials alone stand beside those from all candidates.
+Each folder holds system.csv with step times at all batches (a column `draw` numbers repeated measurements, if there are
+any) and statistical.csv with runs of several seeds. Without folders it takes those of tests/data, and of
+../shared/replay where that exists.
+
+Half of the seeds make the plan, the others judge it: regret is how much longer it takes than the best setting of the
+whole grid, in the median over random halves. Plans from the batches of the trials alone stand beside those from all
+candidates.
 """
 
 import sys
@@ -157,6 +161,9 @@ def main() -> int:
         medians.append(regrets)
         texts = " | ".join(f"{regret:.1%}" for regret in regrets)
         print(f"| {folder.name} | {', '.join(map(str, grid.trial_batches))} | {texts} |", flush=True)
+    if not medians:
+        print(f"no folder holds system.csv and statistical.csv with {MIN_SEEDS} seeds or more", file=sys.stderr)
+        return 2
     print(f"| median | | {' | '.join(f'{regret:.1%}' for regret in np.median(medians, axis=0))} |")
     return 0
 

@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 
 from dashboards.demo_story import DemoStory, PhaseAnswers
 from dashboards.page import Link, Page, Panel, Section
+from dashboards.plan_confirmation import describe_plan_status
 from dashboards.plan_tables import format_cluster_shape
 from dashboards.theme import BLUE, GREEN, ORANGE, apply_theme, format_percent, format_seconds
 from equipoise.bundle.manifest import MANIFEST_FILE, Manifest
@@ -66,25 +67,6 @@ def describe_plan(plan: PlanEntry | None) -> str:
     )
 
 
-def describe_confirmation(document: PlanDocument) -> str:
-    """Return the result of the last confirmation run in words, against the predicted interval."""
-    if not document.confirmations:
-        return "no confirmation run"
-    confirmation = document.confirmations[-1]
-    if confirmation.seconds is None:
-        return "the confirmation run did not reach the target"
-    took = f"confirmation run: {format_seconds(confirmation.seconds)}"
-    if confirmation.inside:
-        return f"{took}, inside the predicted interval"
-    outside = f"{took}, outside the predicted interval"
-    if confirmation.step is None:
-        return outside
-    return (
-        f"{outside}, with {confirmation.examples.ratio:.2f} times the predicted examples and"
-        f" {confirmation.step.ratio:.2f} times the predicted time per step"
-    )
-
-
 def describe_fine_tuning(bundle: Manifest) -> str:
     """Return the result of fine-tuning in words: test accuracy, examples and engine of the bundle."""
     accuracy = format_percent(bundle.metrics.accuracy)
@@ -122,7 +104,7 @@ def summarize_demo(records: DemoRecords) -> dict[str, str]:
     """Return the summary of a demo, one line per chapter."""
     sent = records.story.sent
     return {
-        "plan": f"{describe_plan(records.plan.plan)}; {describe_confirmation(records.plan)}",
+        "plan": f"{describe_plan(records.plan.plan)}. {describe_plan_status(records.plan)}",
         "model": describe_fine_tuning(records.bundle),
         "service": describe_answers(sent["clean"]),
         "drift": f"{describe_answers(sent['drift'])}; {describe_verdict(records.verdict)}",

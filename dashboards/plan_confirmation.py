@@ -2,20 +2,24 @@
 
 from dashboards.page import SectionPart, Table, TableCell
 from dashboards.theme import format_seconds
-from equipoise.planning.confirmation import ConfirmationResult
+from equipoise.planning.confirmation import ConfirmationResult, find_run_of_plan
 from equipoise.planning.document import PlanDocument
 
 CONFIRMATION_COLUMNS = ["plan", "workers", "batch", "lr", "seed", "seconds", "predicted", "low", "high", "outcome"]
 
 
 def describe_plan_status(document: PlanDocument) -> str:
-    """Return in one sentence whether a run confirmed the plan, and what became of earlier ones."""
-    earlier_runs = [*document.confirmations]
-    if document.status == "not confirmed" or not earlier_runs:
+    """Return in a few sentences whether a run confirmed the plan, and what became of earlier ones."""
+    runs = list(document.confirmations)
+    own_run = find_run_of_plan(document.plan, runs) if document.plan else None
+    if own_run is None:
         text = "Not confirmed: no training run has been made with this plan yet."
     else:
-        text = f"{document.status.capitalize()}: {describe_run(earlier_runs.pop())}."
-    return f"{text} {describe_refuted(earlier_runs)}." if earlier_runs else text
+        runs.remove(own_run)
+        text = f"{document.status.capitalize()}: {describe_run(own_run)}."
+        if document.status == "not confirmed":
+            text += " The prediction now counts this run in; none has been made since."
+    return f"{text} {describe_refuted(runs)}." if runs else text
 
 
 def describe_refuted(runs: list[ConfirmationResult]) -> str:
@@ -29,8 +33,13 @@ def describe_run(run: ConfirmationResult) -> str:
     predicted = f"the predicted {format_seconds(run.predicted.low)} to {format_seconds(run.predicted.high)}"
     if run.seconds is None:
         return f"a training run did not reach the target ({run.outcome}) instead of taking {predicted}"
-    side = "inside" if run.inside else "faster than" if run.status == "confirmed" else "slower than"
-    return f"a training run took {format_seconds(run.seconds)} to the target, {side} {predicted}"
+    text = f"a training run took {format_seconds(run.seconds)} to the target, {run.side} {predicted}"
+    if run.side == "inside" or run.step is None:
+        return text
+    return (
+        f"{text}, with {run.examples.ratio:.2f} times the predicted examples and"
+        f" {run.step.ratio:.2f} times the predicted time per step"
+    )
 
 
 def confirmation_tables(document: PlanDocument) -> list[SectionPart]:

@@ -103,14 +103,14 @@ class PlanOptions:
 
     def request(self) -> PlanRequest:
         """Read the tables and add the limits that the plan must keep."""
-        shapes, deadline, budget = tuple(self.cluster_shapes), self.deadline_seconds, self.budget_seconds
+        shapes, deadline, budget = tuple(self.cluster_shapes), self.deadline_seconds, self.budget_worker_seconds
         measured = read_request(system=self.system, exchange=self.exchange, statistical=self.statistical)
         return replace(
             measured,
             cluster_shapes=shapes,
             global_batches=self.predict_batch,
             deadline_seconds=deadline,
-            budget_seconds=budget,
+            budget_worker_seconds=budget,
         )
 
     @property
@@ -124,7 +124,7 @@ class PlanOptions:
         return None if self.deadline is None else parse_duration(self.deadline)
 
     @property
-    def budget_seconds(self) -> float | None:
+    def budget_worker_seconds(self) -> float | None:
         """Worker-seconds that --budget buys at --price; None if they are not given."""
         return (
             None

@@ -28,7 +28,7 @@ from equipoise.command_line import command
 from equipoise.config import KeptWeights, TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.planning.search import UNBOUNDED_LR, GridSearch, LrBounds, Search
-from equipoise.planning.step_time_fit import StepTimeFit, fit_step_time
+from equipoise.planning.step_time_fit import fit_step_time
 from equipoise.planning.sweep_budget import SweepBudget
 from equipoise.runs.folder import claim_run_folder, require_same_config, require_writable
 from equipoise.storage.atomic import atomic_write
@@ -56,12 +56,7 @@ from jobs.ray_tune.pace_drift import add_pace_noise, estimate_pace_drift
 from jobs.ray_tune.single_worker_trial import depends_on_batch_split
 from jobs.ray_tune.step_timing import time_batch_ladders
 from jobs.ray_tune.timing_records import TimingTables, max_repeat_error
-from jobs.ray_tune.trial_budget import (
-    describe_unaffordable_batches,
-    find_affordable_batches,
-    require_finished_trials,
-    single_worker_step_seconds,
-)
+from jobs.ray_tune.trial_budget import leave_out_unaffordable_batches, require_finished_trials
 from jobs.ray_tune.trial_records import FINISHED_TRIAL_COLUMNS, load_finished_trials
 from jobs.ray_tune.tuner import PruneStopper, SearchAdapter, SweepTrials
 
@@ -248,27 +243,6 @@ def time_steps_and_exchanges(
     if len(timings.exchanges):
         write_csv(timings.exchanges, out / "exchange.csv")
     return timings._replace(steps=steps)
-
-
-def leave_out_unaffordable_batches(
-    sweep_trials: SweepTrials, fastest_workers: FastestWorkers, step_time_fit: StepTimeFit, num_examples: int
-) -> None:
-    """Leave out the global batches of which the time left allows too few steps, unless their trials have ended."""
-    step_seconds = dict(fastest_workers.seconds_by_batch)
-    if not sweep_trials.real_workers:
-        step_seconds = single_worker_step_seconds(step_time_fit, sorted(step_seconds))
-    finished = load_finished_trials(sweep_trials.folder, sweep_trials.base)
-    affordable = find_affordable_batches(
-        step_seconds,
-        sweep_trials.deadline - time.time(),
-        num_examples,
-        sweep_trials.concurrent_trials,
-        {record.config.global_batch for record in finished},
-    )
-    if left_out := describe_unaffordable_batches(step_seconds, affordable):
-        print(left_out, flush=True)
-    fastest_workers.keep_batches(affordable)
-    sweep_trials.workers_by_batch = fastest_workers.workers_by_batch
 
 
 def run_search(

@@ -107,10 +107,10 @@ def main() -> int:
     config, out = options.train_config(), options.out.absolute()
     require_usable_locations(config, out)
     require_usable_tracker(options.track, out)
-    planned_machine = require_same_setup(options.plan, config, load_workload(config)) if options.plan else None
     if record := load_finished_run(out, config):
         print(f"{out} already holds this run, which has ended: nothing to do")
     else:
+        planned_machine = require_same_setup(options.plan, config, load_workload(config)) if options.plan else None
         record = train_on_cluster(config, out, options.min_workers, options.track, planned_machine)
     if record is None:
         print(f"stopped; the same command resumes from the last checkpoint in {out}")

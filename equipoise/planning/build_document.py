@@ -57,7 +57,7 @@ class PlanRequest:
     """global batches to predict and to plan for in addition to the measured ones"""
     deadline_seconds: float | None = None
     """longest time to the target, in seconds"""
-    budget_seconds: float | None = None
+    budget_worker_seconds: float | None = None
     """worker-seconds that may be spent"""
     excluded_settings: frozenset[tuple[int, float]] = frozenset()
     """global batches and learning rates not to plan with, because a run missed the target"""
@@ -89,12 +89,9 @@ def build_plan_document(request: PlanRequest) -> PlanDocument:
         return replace(fits, warnings=(f"no {missing} was given: the time to the target cannot be predicted",))
     shapes = list_cluster_shapes(step_fit, request.cluster_shapes)
     global_batches = list_candidate_batches(step_fit, curve) | {*request.global_batches}
-    options = [
-        option
-        for option in enumerate_options(step_fit, curve, shapes, global_batches)
-        if (option.global_batch, option.lr) not in request.excluded_settings
-    ]
-    ranked = rank_options(options, request.deadline_seconds, request.budget_seconds)
+    all_options = enumerate_options(step_fit, curve, shapes, global_batches)
+    options = [option for option in all_options if (option.global_batch, option.lr) not in request.excluded_settings]
+    ranked = rank_options(options, request.deadline_seconds, request.budget_worker_seconds)
     ranked = put_measured_first(ranked, by_cost=request.deadline_seconds is not None)
     best, runner_up = (ranked[0], find_runner_up(ranked)) if ranked else (None, None)
     front = find_pareto_front(options)
@@ -108,7 +105,7 @@ def build_plan_document(request: PlanRequest) -> PlanDocument:
         options=tuple(build_option_entry(option, curve) for option in options),
         knee=build_predicted_setting(knee) if knee else None,
         warnings=(
-            *explain_no_plan(options, ranked, curve, len(request.excluded_settings)),
+            *explain_no_plan(all_options, options, ranked, curve),
             *collect_warnings(best, step_fit, curve),
         ),
     )
@@ -156,10 +153,13 @@ def build_plan_entry(option: PlanOption, runner_up: PlanOption | None, curve: Ex
 
 
 def explain_no_plan(
-    all_options: list[PlanOption], ranked: list[PlanOption], curve: ExamplesCurve, num_excluded: int
+    all_options: list[PlanOption], options: list[PlanOption], ranked: list[PlanOption], curve: ExamplesCurve
 ) -> list[str]:
-    """Return one sentence on why there is no plan, or an empty list if there is one."""
-    if not all_options and num_excluded:
+    """Return one sentence on why there is no plan, or an empty list if there is one.
+
+    `options` are those of `all_options` that no run has refuted, `ranked` those of them within the limits.
+    """
+    if all_options and not options:
         return ["with every setting that was measured a training run missed the target: train longer, or sweep again"]
     if not all_options and not any(curve.batch_summary.reached >= MIN_SUCCESS_RATE):
         return ["at no global batch did most runs reach the target: train longer, or with other learning rates"]
@@ -170,8 +170,8 @@ def explain_no_plan(
         ]
     if not ranked:
         fastest, cheapest = (
-            min(option.seconds for option in all_options),
-            min(option.worker_seconds for option in all_options),
+            min(option.seconds for option in options),
+            min(option.worker_seconds for option in options),
         )
         return [
             f"no plan is within the given limits: the fastest takes {fastest:,.4g} s,"

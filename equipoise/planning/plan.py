@@ -226,13 +226,20 @@ def explain_option(option: PlanOption, runner_up_option: PlanOption | None, curv
     )
     if runner_up_option is None:
         return text
-    probability = probability_faster(option, runner_up_option)
+    return f"{text}; {compare_with_runner_up(option, runner_up_option)}"
+
+
+def compare_with_runner_up(option: PlanOption, runner_up: PlanOption) -> str:
+    """Say in one clause how clearly an option beats the runner-up, or what would tell."""
+    probability, change = probability_faster(option, runner_up), runner_up.seconds / option.seconds - 1
+    name = f"{runner_up.workers} x {runner_up.batch}"
+    if change < 0 and not runner_up.measured:
+        return (
+            f"{name} is predicted to take {-change:.0%} less time, but was not measured, and is faster in"
+            f" {1 - probability:.0%} of draws only: trials at a global batch of {runner_up.global_batch} would tell"
+        )
     clarity = "clearly apart" if probability >= 0.9 else "not clearly apart: measure more seeds"
-    return (
-        f"{text}; the runner-up is {runner_up_option.workers} x {runner_up_option.batch},"
-        f" {runner_up_option.seconds / option.seconds - 1:+.0%} in time,"
-        f" slower in {probability:.0%} of draws ({clarity})"
-    )
+    return f"the runner-up is {name}, {change:+.0%} in time, slower in {probability:.0%} of draws ({clarity})"
 
 
 BOTTLENECK_TEXT: dict[Bottleneck, str] = {

@@ -1,11 +1,9 @@
 """What a plan was measured with: its predictions hold for this data, model and these options on this device only."""
 
 from dataclasses import dataclass
-from typing import Self
 
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.number_bounds import Count, FiniteNumber
-from equipoise.storage.json_decoding import decode_json_value
 
 OptionValue = str | bool | FiniteNumber | None
 
@@ -49,11 +47,6 @@ class TrainingSetup:
     machine: HardwareFacts
     """hardware and software of the workers"""
 
-    @classmethod
-    def from_json(cls, contents: object) -> Self:
-        """Decode a setup from its JSON values."""
-        return decode_json_value(contents, cls, code="plan-invalid", problem="the setup of a plan is damaged")
-
     def differences(self, other: "TrainingSetup") -> list[str]:
         """Name what another setup has in its place and a plan must not; target and device are compared elsewhere."""
         values, others = self._compared_values(), other._compared_values()
@@ -76,7 +69,7 @@ class TrainingSetup:
         return facts | {f"--{name.replace('_', '-')}": value for name, value in self.options.items()}
 
 
-def compare_targets(planned: TrainingSetup, used: TrainingSetup) -> str | None:
+def describe_target_mismatch(planned: TrainingSetup, used: TrainingSetup) -> str | None:
     """Return a sentence if a plan was measured for another target than a run has; None if for the same."""
     if planned.target == used.target:
         return None
@@ -86,7 +79,7 @@ def compare_targets(planned: TrainingSetup, used: TrainingSetup) -> str | None:
     )
 
 
-def compare_devices(planned: HardwareFacts, used: HardwareFacts) -> str | None:
+def describe_device_mismatch(planned: HardwareFacts, used: HardwareFacts) -> str | None:
     """Return a sentence if a plan was measured on another kind of device than the one used; None if on the same."""
     devices = [facts.gpu or facts.processor for facts in (planned, used)]
     if None in devices or devices[0] == devices[1]:

@@ -65,10 +65,12 @@ def require_same_config(out: Path, config: TrainConfig) -> None:
         if stored.get(name) != value
     ]
     if differences:
+        has_model = (out / "model.safetensors").exists()
+        continuation = f", with --init-from {out} to continue from the weights of this one," if has_model else ""
         raise EquipoiseError(
             "run-mismatch",
             f"cannot resume {out}: it holds another trial ({'; '.join(differences)})",
-            f"choose another --out, with --init-from {out} to continue from the weights of this one, or remove it",
+            f"choose another --out{continuation} or remove it",
         )
 
 

@@ -215,12 +215,19 @@ def freeze_stages(model: nn.Module, count: int) -> list[nn.Module]:
     return frozen
 
 
+def effective_body_lr_scale(config: TrainConfig) -> float:
+    """Return the factor on the learning rate of all layers below the classifier."""
+    if config.body_lr_scale is not None:
+        return config.body_lr_scale
+    return DEFAULT_BODY_LR if config.init_from else 1.0
+
+
 def build_lr_scales(model: nn.Module, config: TrainConfig, num_classes: int) -> dict[str, float]:
     """Return each weight's fraction of the learning rate: 1 for the classifier, less for pretrained layers.
 
     Empty if all weights learn at the full rate.
     """
-    body = config.body_lr_scale if config.body_lr_scale is not None else DEFAULT_BODY_LR if config.init_from else 1.0
+    body = effective_body_lr_scale(config)
     if body == 1:
         return {}
     head = find_classifier_layer(model, num_classes)

@@ -269,6 +269,7 @@ class Training:
         return self.config.lr * lr_scale(self.config.schedule, seen, self.warmup_examples, self.max_examples)
 
     def autocast(self) -> AbstractContextManager[object]:
+        """Return the context in which the model computes: bfloat16 where --precision asks for it."""
         return torch.autocast(self.device.type, torch.bfloat16) if self.config.precision == "bf16" else nullcontext()
 
     def _check_losses(self, losses: Tensor) -> None:

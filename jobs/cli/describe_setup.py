@@ -9,9 +9,9 @@ from torch import Tensor
 
 from equipoise.config import TrainConfig
 from equipoise.hardware_facts import HardwareFacts
-from equipoise.planning.training_setup import SETUP_OPTIONS, TrainingSetup
+from equipoise.planning.training_setup import SETUP_OPTIONS, OptionValue, TrainingSetup
 from equipoise.spacing import evenly_spaced_indices
-from equipoise.training.finetune import load_pretrained
+from equipoise.training.finetune import effective_body_lr_scale, load_pretrained
 from equipoise.workloads import Split, Workload
 
 DIGEST_LENGTH = 12  # hexadecimal digits
@@ -20,7 +20,16 @@ DIGEST_IMAGES = 64  # read from each split, evenly spaced: decoding all of a lar
 
 def describe_training_setup(config: TrainConfig, workload: Workload, machine: HardwareFacts) -> TrainingSetup:
     """Describe the setup of a run with a config on a machine."""
-    model, pretrained = workload.model(), load_pretrained(config)
+    pretrained = load_pretrained(config)
+    initial_weights = digest_tensors(pretrained.tensors) if pretrained else None
+    return describe_trained_setup(config, workload, machine, initial_weights)
+
+
+def describe_trained_setup(
+    config: TrainConfig, workload: Workload, machine: HardwareFacts, initial_weights: str | None
+) -> TrainingSetup:
+    """Describe the setup of a run whose initial weights have this digest; they may no longer be there."""
+    model = workload.model()
     num_parameters = sum(parameter.numel() for parameter in model.parameters())
     return TrainingSetup(
         workload=config.workload,
@@ -28,11 +37,20 @@ def describe_training_setup(config: TrainConfig, workload: Workload, machine: Ha
         training_images=len(workload.train),
         image_size=" x ".join(map(str, workload.train.pictures[0].shape)),
         model=f"{type(model).__name__} of {num_parameters:,} parameters",
-        initial_weights=digest_tensors(pretrained.tensors) if pretrained else None,
+        initial_weights=initial_weights,
         target=workload.target if config.target is None else config.target,
-        options={name: getattr(config, name) for name in SETUP_OPTIONS},
+        options=collect_setup_options(config, workload),
         machine=machine,
     )
+
+
+def collect_setup_options(config: TrainConfig, workload: Workload) -> dict[str, OptionValue]:
+    """Return the options that a plan's predictions depend on, with their defaults filled in."""
+    options = {name: getattr(config, name) for name in SETUP_OPTIONS}
+    options["body_lr_scale"] = effective_body_lr_scale(config)
+    if config.schedule != "constant":  # then the learning rate at each step depends on it
+        options["max_examples"] = workload.max_examples(config)
+    return options
 
 
 def digest_data(workload: Workload) -> str:

@@ -18,6 +18,8 @@ Options = TypeVar("Options")
 # help puts the names of an option at the start of a line, behind at most a frame; texts on them stand further right
 OPTION_NAMES = re.compile(r"^[^\w-]{0,4}(?:-h, )?(--[a-z][\w.-]*(?:, --[a-z][\w.-]*)*)", re.MULTILINE)
 
+TYRO_OPTIONS = "--tyro-"  # of shell completion, which the help does not show
+
 
 def parse_options(options_class: type[Options], arguments: Sequence[str] | None = None) -> Options:
     """Parse the command line, or `arguments`, into an options class; refuse an option that it does not have."""
@@ -49,7 +51,8 @@ def require_known_options(tokens: Sequence[str], known: Sequence[str]) -> None:
     """Refuse the first option that is not known, with the most similar one that is."""
     for token in tokens:
         name = token.partition("=")[0]
-        if name.startswith("--") and name.replace("_", "-") not in known:
+        is_long = name.startswith("--") and name != "--" and not name.startswith(TYRO_OPTIONS)
+        if is_long and name.replace("_", "-") not in known:
             similar = get_close_matches(name, known, 1)
             remedy = f"did you mean {similar[0]}?" if similar else f"{format_command_name()} --help lists them"
             raise EquipoiseError("option-unknown", f"unknown option {name}", remedy)

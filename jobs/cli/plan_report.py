@@ -46,8 +46,7 @@ def format_confirmation(result: ConfirmationResult) -> str:
     expected = f"predicted {predicted.low:.3g} to {predicted.high:.3g} s (best estimate {predicted.value:.3g} s)"
     if result.seconds is None:
         return f"{setting} ended without reaching the target ({result.outcome}); {expected}"
-    side = "inside" if result.inside else "faster than" if result.status == "confirmed" else "slower than"
-    return f"{setting} took {result.seconds:.3g} s to the target, {side} the {expected}"
+    return f"{setting} took {result.seconds:.3g} s to the target, {result.side} the {expected}"
 
 
 def list_printed_settings(document: PlanDocument) -> list[PredictedSetting]:

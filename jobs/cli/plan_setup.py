@@ -7,47 +7,59 @@ from pathlib import Path
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.hardware_facts import HardwareFacts
-from equipoise.planning.confirmation import PlanStatus
-from equipoise.planning.training_setup import TrainingSetup, compare_targets
+from equipoise.planning.confirmation import ConfirmationResult, PlanStatus, find_run_of_plan
+from equipoise.planning.training_setup import TrainingSetup, describe_target_mismatch
 from equipoise.workloads import Workload
-from jobs.cli.describe_setup import describe_training_setup
-from jobs.cli.plan_options import read_recommended_plan
+from jobs.cli.describe_setup import describe_trained_setup, describe_training_setup
+from jobs.cli.plan_options import PlanSettings, read_recommended_plan
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuredPlan:
-    """Part of plan.json that says what its measurements were taken with."""
+class PlanProvenance:
+    """Part of plan.json that says what its measurements were taken with, and what runs said of it."""
 
+    plan: PlanSettings
     setup: TrainingSetup | None = None
     status: PlanStatus = "not confirmed"
+    confirmations: tuple[ConfirmationResult, ...] = ()
 
 
-def require_same_setup(location: Path, config: TrainConfig, workload: Workload) -> HardwareFacts | None:
+def require_same_setup(
+    location: Path, config: TrainConfig, workload: Workload, compare_weights: bool = True
+) -> HardwareFacts | None:
     """Refuse the plan at a location if its setup differs from that of a run; return the machine it was measured on.
 
-    Plans of tables alone have no setup. A message says that a plan was refuted, or that no run has confirmed it.
+    Plans of tables alone have no setup. The initial weights of a run that has ended may be gone: then they are not
+    compared. A message says that no run has confirmed the plan, or that one missed it.
     """
-    plan = read_recommended_plan(location, MeasuredPlan)
+    plan = read_recommended_plan(location, PlanProvenance)
     if plan.status != "confirmed":
-        label = "warning" if plan.status == "refuted" else "note"
-        print(f"{label}: the plan at {location} is {describe_status(plan.status)}", file=sys.stderr)
+        print(format_unconfirmed(location, find_run_of_plan(plan.plan, plan.confirmations)), file=sys.stderr)
     planned = plan.setup
     if planned is None:
         return None
-    setup = describe_training_setup(config, workload, HardwareFacts())
+    setup = (
+        describe_training_setup(config, workload, HardwareFacts())
+        if compare_weights
+        else describe_trained_setup(config, workload, HardwareFacts(), planned.initial_weights)
+    )
     if differences := planned.differences(setup):
         raise EquipoiseError(
             "plan-mismatch",
             f"cannot apply --plan {location}: it was measured with {'; '.join(differences)}",
             "give the run the same options, or find its own plan with jobs.sweep",
         )
-    if note := compare_targets(planned, setup):
+    if note := describe_target_mismatch(planned, setup):
         print(f"note: {note}", file=sys.stderr)
     return planned.machine
 
 
-def describe_status(status: PlanStatus) -> str:
-    """Return in words what the status of a plan means for a run with it."""
-    if status == "refuted":
-        return "refuted: a training run with it missed the target or took longer than predicted; find another"
-    return "not confirmed: no training run has been made with it yet"
+def format_unconfirmed(location: Path, run: ConfirmationResult | None) -> str:
+    """Return a message that a plan is not confirmed, and which run with its settings missed its prediction, if any."""
+    if run is None:
+        return f"note: the plan at {location} is not confirmed: no training run has been made with it yet"
+    missed = "missed the target" if run.seconds is None else f"took {run.seconds:.3g} s"
+    return (
+        f"warning: the plan at {location} was refuted: a training run with its settings {missed} where"
+        f" {run.predicted.low:.3g} to {run.predicted.high:.3g} s were predicted; its prediction counts that run in now"
+    )

@@ -10,7 +10,6 @@ import msgspec
 
 from dashboards.demo_report import (
     describe_answers,
-    describe_confirmation,
     describe_fine_tuning,
     describe_plan,
     describe_recovery,
@@ -18,6 +17,7 @@ from dashboards.demo_report import (
 )
 from dashboards.demo_story import DemoStory, PhaseAnswers, SwapRequests
 from dashboards.page import write_page
+from dashboards.plan_confirmation import describe_plan_status
 from dashboards.reports import drift_page
 from equipoise.bundle.bundle import load_bundle
 from equipoise.bundle.manifest import MANIFEST_FILE, Manifest
@@ -97,7 +97,7 @@ def sweep_and_confirm(state: DemoState) -> list[str]:
     document = PlanDocument.read(state.out / "sweep" / PLAN_FILE)
     if document.plan is None:
         raise CommandFailed(f"the sweep found no plan: {'; '.join(document.warnings)}")
-    return [describe_plan(document.plan), f"why: {document.plan.why}", describe_confirmation(document)]
+    return [describe_plan(document.plan), f"why: {document.plan.why}", describe_plan_status(document)]
 
 
 def fine_tune_and_publish(state: DemoState) -> list[str]:

@@ -12,7 +12,7 @@ from dashboards.reports import run_page
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.hardware_facts import HardwareFacts
-from equipoise.planning.training_setup import compare_devices
+from equipoise.planning.training_setup import describe_device_mismatch
 from equipoise.runs.folder import claim_run_folder, require_writable, require_writable_url
 from equipoise.runs.misclassified import read_misclassified
 from equipoise.runs.record import Lap, Record
@@ -79,7 +79,7 @@ def train_on_cluster(
 
 def print_device_note(planned: HardwareFacts, used: HardwareFacts) -> None:
     """Print a note if a plan was measured on another kind of device than the one used."""
-    if note := compare_devices(planned, used):
+    if note := describe_device_mismatch(planned, used):
         print(f"note: {note}", file=sys.stderr, flush=True)
 
 

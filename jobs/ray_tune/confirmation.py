@@ -61,13 +61,13 @@ def write_plan(out: Path, setup: TrainingSetup, refuting_runs: Sequence[Confirma
 
     Runs that refuted an earlier plan are added to the tables.
     """
-    document = build_plan_document(add_refuting_runs(sweep_plan_options(out), refuting_runs))
+    document = build_plan_document(add_refuting_runs(read_sweep_request(out), refuting_runs))
     document = replace(document, setup=setup, confirmations=tuple(refuting_runs))
     write_json(out / PLAN_FILE, document.to_json())
     return document
 
 
-def sweep_plan_options(out: Path) -> PlanRequest:
+def read_sweep_request(out: Path) -> PlanRequest:
     """Read the tables of a sweep as a request for a plan."""
     exchange = out / "exchange.csv"
     return read_request(
@@ -85,8 +85,15 @@ def load_refuting_runs(out: Path) -> list[ConfirmationResult]:
 
 
 def add_refuting_runs(request: PlanRequest, runs: Sequence[ConfirmationResult]) -> PlanRequest:
-    """Add runs to the tables of a request; a setting with which one missed the target is not planned with again."""
-    if not runs or request.system is None or request.statistical is None:
+    """Add runs to the tables of a request; a setting with which one missed the target is not planned with again.
+
+    Runs on numbers of workers that the tables no longer have are left out.
+    """
+    if request.system is None or request.statistical is None:
+        return request
+    timed_workers = set(request.system.workers)
+    runs = [run for run in runs if run.workers in timed_workers]
+    if not runs:
         return request
     steps = [
         {"nodes": run.nodes, "workers": run.workers, "batch": run.batch, "seconds": run.step.value}
@@ -111,8 +118,9 @@ def run_confirmation(
 ) -> ConfirmationResult:
     """Train with a plan, unless an earlier command did, and print and return how well its time was predicted."""
     lr = base.lr if plan.lr is None else plan.lr
-    same_setting = [run for run in refuting_runs if (run.workers, run.batch, run.lr) == (plan.workers, plan.batch, lr)]
-    seed = base.seed + CONFIRMATION_SEED_OFFSET + len(same_setting)
+    setting = (plan.workers, plan.batch, lr)
+    num_earlier = sum((run.workers, run.batch, run.lr) == setting for run in refuting_runs)
+    seed = base.seed + CONFIRMATION_SEED_OFFSET + num_earlier
     config = replace(base, workers=plan.workers, batch_size=plan.batch, lr=lr, seed=seed)
     folder = out / "confirm" / f"{plan.workers}x{plan.batch}-lr-{lr:g}-seed-{seed}"
     finished = load_finished_run(folder, config)

@@ -1,6 +1,7 @@
 """Whether a sweep's budget has time for its trials, and which budget would do where it has not."""
 
 import math
+import time
 from collections.abc import Collection
 from pathlib import Path
 
@@ -21,6 +22,30 @@ from equipoise.planning.sweep_budget import (
 )
 from equipoise.runs.folder import read_record
 from equipoise.runs.record import Record
+from jobs.ray_tune.fastest_workers import FastestWorkers
+from jobs.ray_tune.trial_records import load_finished_trials
+from jobs.ray_tune.tuner import SweepTrials
+
+
+def leave_out_unaffordable_batches(
+    sweep_trials: SweepTrials, fastest_workers: FastestWorkers, step_time_fit: StepTimeFit, num_examples: int
+) -> None:
+    """Leave out the global batches of which the time left allows too few steps, unless their trials have ended."""
+    step_seconds = dict(fastest_workers.seconds_by_batch)
+    if not sweep_trials.real_workers:
+        step_seconds = single_worker_step_seconds(step_time_fit, sorted(step_seconds))
+    finished = load_finished_trials(sweep_trials.folder, sweep_trials.base)
+    affordable = find_affordable_batches(
+        step_seconds,
+        sweep_trials.deadline - time.time(),
+        num_examples,
+        sweep_trials.concurrent_trials,
+        {record.config.global_batch for record in finished},
+    )
+    if left_out := describe_unaffordable_batches(step_seconds, affordable):
+        print(left_out, flush=True)
+    fastest_workers.keep_batches(affordable)
+    sweep_trials.workers_by_batch = fastest_workers.workers_by_batch
 
 
 def single_worker_step_seconds(step_time_fit: StepTimeFit, global_batches: list[int]) -> dict[int, float]:

@@ -5,7 +5,7 @@ images. Thresholds allow for that on average over references, not for the one re
 run length of a CUSUM chart falls in proportion to such an offset and to the height of its threshold, which grows with
 the logarithm of the run length asked for (Siegmund, Sequential Analysis, 1985). So with a standard normal z
 
-    log(asked / realised) = z * SPREAD * log(asked / MIN_STREAM_IMAGES) / sqrt(n)
+    log(asked / realised) = z * LOG_RUN_LENGTH_SPREAD * log(asked / MIN_STREAM_IMAGES) / sqrt(n)
 """
 
 import math
@@ -17,10 +17,10 @@ from equipoise.drift.reference.false_alarms import FalseAlarmCheck
 from equipoise.formatting import format_rounded
 
 DEFAULT_REQUESTS_PER_FALSE_ALARM = 100_000.0  # of a service that is not told another number
-SPREAD = 1.5
+LOG_RUN_LENGTH_SPREAD = 1.5
 """measured on rendered vending images, with streams drawn from 10,000 that are not in the reference: log(asked /
 realised) has standard deviations of 0.52, 0.27, 0.21, 0.23, 0.06 at 2,000 requests asked, over 20, 8, 5, 5, 5
-references of 120, 250, 500, 1,000, 2,000 images; that is a SPREAD of 1.65, 1.24, 1.37, 2.11, 0.83"""
+references of 120, 250, 500, 1,000, 2,000 images; that is 1.65, 1.24, 1.37, 2.11, 0.83"""
 UNLUCKY_Z = float(ndtri(0.9))  # the rate that nine in ten references keep
 MAX_SHORTFALL_FACTOR = 3.0  # false alarms that come three times as often as asked for are worth a warning
 
@@ -36,7 +36,7 @@ def describe_small_reference(
         f"the drift reference has {image_count:,} images, which support about one false alarm in"
         f" {format_rounded(run_length * math.exp(-shortfall))} requests where one in {run_length:,.0f} is asked for;"
         f" about {format_rounded(count_needed_images(image_count, shortfall))} are needed:"
-        " publish with more images, or expect that many false alarms"
+        " publish with more images in the reference split, or expect that many false alarms"
     )
 
 
@@ -47,7 +47,7 @@ def log_shortfall(image_count: int, check: FalseAlarmCheck | None, run_length: f
     share held_out / (held_out + image_count) is expected to be that of the reference.
     """
     height = math.log(run_length / MIN_STREAM_IMAGES)
-    unlucky = UNLUCKY_Z * SPREAD * height / math.sqrt(image_count)
+    unlucky = UNLUCKY_Z * LOG_RUN_LENGTH_SPREAD * height / math.sqrt(image_count)
     if check is None:
         return unlucky
     counted = math.log(check.asked / check.images_per_alarm) * check.held_out / (check.held_out + image_count)

@@ -9,6 +9,7 @@ from dashboards.experiments import load_experiment
 from dashboards.page import Table
 from dashboards.plan_confirmation import confirmation_tables, describe_plan_status
 from dashboards.reports import build_page
+from equipoise.planning.confirmation import find_run_of_plan
 from equipoise.planning.document import PLAN_FILE, PlanDocument
 from equipoise.storage.atomic import write_json
 from jobs.cli.plan_report import format_confirmation, format_plan
@@ -18,6 +19,9 @@ from tests.unit.dashboards.test_demo_report import CONFIRMATION, DOCUMENT
 SLOWER = replace(CONFIRMATION, seconds=9.5, inside=False)
 MISSED = replace(CONFIRMATION, seconds=None, inside=False, outcome="max examples")
 FASTER = replace(CONFIRMATION, seconds=2.0, inside=False)
+
+
+OTHER = replace(CONFIRMATION, batch=48, seconds=None, inside=False, outcome="max examples")
 
 
 def describe(status, *runs):
@@ -30,15 +34,39 @@ def test_status_of_a_plan_names_the_run_behind_it():
         "Confirmed: a training run took 4.74 s to the target, inside the predicted 3.52 s to 5.53 s."
     )
     assert "took 2 s to the target, faster than the predicted" in describe("confirmed", FASTER)
-    assert describe("refuted", SLOWER).startswith("Refuted: a training run took 9.5 s to the target, slower than")
+    assert describe("confirmed", CONFIRMATION, OTHER).startswith("Confirmed: a training run took 4.74 s")
+
+
+def test_plan_that_was_corrected_by_a_run_of_its_settings_says_so():
+    assert describe("not confirmed", SLOWER) == (
+        "Not confirmed: a training run took 9.5 s to the target, slower than the predicted 3.52 s to 5.53 s, with 0.90"
+        " times the predicted examples and 1.80 times the predicted time per step. The prediction now counts this run"
+        " in; none has been made since."
+    )
+    without_steps = describe("not confirmed", replace(SLOWER, step=None))
+    assert "slower than the predicted 3.52 s to 5.53 s. The prediction" in without_steps
 
 
 def test_refuted_plans_before_it_are_named():
-    text = describe("confirmed", MISSED, CONFIRMATION)
+    text = describe("confirmed", OTHER, CONFIRMATION)
     assert text.startswith("Confirmed: ")
-    assert "An earlier plan was refuted: 2 x 24 at lr 0.137, where a training run did not reach the target" in text
-    text = describe("not confirmed", SLOWER, MISSED)
-    assert text.startswith("Not confirmed: ") and "Earlier plans were refuted: " in text and text.count("2 x 24") == 2
+    assert "An earlier plan was refuted: 2 x 48 at lr 0.137, where a training run did not reach the target" in text
+    text = describe("not confirmed", OTHER, replace(OTHER, workers=1))
+    assert text.startswith("Not confirmed: no training run has been made") and "Earlier plans were refuted: " in text
+    assert "2 x 48" in text and "1 x 48" in text
+
+
+def test_runs_are_told_apart_by_workers_batch_and_learning_rate():
+    runs = [replace(CONFIRMATION, seed=1), CONFIRMATION, replace(CONFIRMATION, lr=0.2), OTHER]
+    assert find_run_of_plan(DOCUMENT.plan, runs) is CONFIRMATION
+    assert find_run_of_plan(replace(DOCUMENT.plan, lr=None), runs) is runs[2]
+    assert find_run_of_plan(replace(DOCUMENT.plan, workers=4), runs) is None
+    assert [run.side for run in (CONFIRMATION, FASTER, SLOWER, MISSED)] == [
+        "inside",
+        "faster than",
+        "slower than",
+        None,
+    ]
 
 
 def test_table_has_a_row_for_each_run():

@@ -8,7 +8,14 @@ from equipoise.planning.build_document import read_request
 from equipoise.planning.confirmation import ConfirmationResult
 from equipoise.planning.document import PlanDocument
 from equipoise.planning.interval import IntervalEstimate
-from jobs.ray_tune.confirmation import check_prediction, compare_with_plan, load_refuting_runs, write_plan
+from jobs.ray_tune.confirmation import (
+    add_refuting_runs,
+    check_prediction,
+    compare_with_plan,
+    load_refuting_runs,
+    read_sweep_request,
+    write_plan,
+)
 from tests.support.sweep_folders import SETUP, write_sweep_folder
 from tests.unit.dashboards.test_demo_report import PLAN
 from tests.unit.dashboards.test_training_run import record
@@ -89,6 +96,16 @@ def test_slower_run_is_one_more_observation(tmp_path):
     assert find_option(after).step.seconds > 1.2 * find_option(before).step.seconds
     assert find_option(after).examples > find_option(before).examples
     assert after.status == "not confirmed" and after.confirmations == (run,)
+
+
+def test_runs_on_workers_that_are_no_longer_asked_for_are_left_out(tmp_path):
+    folder = write_sweep_folder(tmp_path / "swept")
+    plan = PlanDocument.read(folder / "plan.json").plan
+    run = replace(build_refuting_run(plan, 3 * plan.seconds.value), workers=max(64, 2 * plan.workers))
+    request = read_sweep_request(folder)
+    assert add_refuting_runs(request, [run]) is request
+    counted = add_refuting_runs(request, [run, build_refuting_run(plan, None)])
+    assert len(counted.system) == len(request.system) + 1 and len(counted.statistical) == len(request.statistical) + 1
 
 
 def test_no_plan_is_left_when_all_settings_missed_the_target(tmp_path):

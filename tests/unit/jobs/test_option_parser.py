@@ -60,6 +60,10 @@ def test_help_and_missing_options_are_reported_by_tyro_as_before(monkeypatch, ca
     assert str(ROOT) not in errors
 
 
+def test_shell_completion_of_tyro_and_a_bare_separator_are_no_unknown_options():
+    require_known_options(["--tyro-print-completion", "bash", "--", "--out=x"], ["--out"])
+
+
 def test_mistyped_command_of_the_console_script_is_answered_with_the_one_that_was_meant(tmp_path):
     environment = {"PYTHONPATH": str(ROOT)}
     result = subprocess.run([SCRIPT, "publsh"], cwd=tmp_path, env=environment, capture_output=True, text=True)

@@ -14,6 +14,7 @@ from jobs.cli.describe_setup import describe_training_setup, digest_data, digest
 from jobs.cli.plan_setup import require_same_setup
 from tests.support.errors import raises_code
 from tests.support.sweep_folders import write_sweep_folder
+from tests.unit.jobs.test_confirmation import build_refuting_run
 
 DIGITS = TrainConfig(workload="digits")
 MACHINE = HardwareFacts(processor="AMD EPYC", device="cpu")
@@ -92,16 +93,59 @@ def test_plan_of_tables_fits_every_run(digits_plan, tmp_path):
     assert require_same_setup(tmp_path, config, load_workload(config)) is None
 
 
-@pytest.mark.parametrize(
-    ("status", "said"),
-    [("confirmed", ""), ("not confirmed", "note: the plan at"), ("refuted", "warning: the plan at")],
-)
-def test_plan_that_no_run_confirmed_is_said_to_be_so(status, said, digits_plan, tmp_path, capsys):
+def warn_of_plan(document, folder, capsys):
+    """Return what is printed about a plan when it is applied."""
+    write_json(folder / PLAN_FILE, document.to_json())
+    require_same_setup(folder, DIGITS, load_workload(DIGITS))
+    return capsys.readouterr().err
+
+
+def test_plan_that_no_run_confirmed_is_said_to_be_so(digits_plan, tmp_path, capsys):
     document = PlanDocument.read(digits_plan / PLAN_FILE)
-    write_json(tmp_path / PLAN_FILE, replace(document, status=status).to_json())
-    require_same_setup(tmp_path, DIGITS, load_workload(DIGITS))
-    message = capsys.readouterr().err
-    assert message.startswith(said) and (status in message) == (status != "confirmed")
+    assert warn_of_plan(replace(document, status="confirmed"), tmp_path, capsys) == ""
+    unconfirmed = warn_of_plan(document, tmp_path, capsys)
+    assert unconfirmed.startswith("note: the plan at") and "is not confirmed: no training run" in unconfirmed
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(None, "missed the target"), (9.5, "took 9.5 s")])
+def test_plan_that_a_run_refuted_is_warned_of(seconds, said, digits_plan, tmp_path, capsys):
+    document = PlanDocument.read(digits_plan / PLAN_FILE)
+    run = build_refuting_run(document.plan, seconds)
+    warning = warn_of_plan(replace(document, confirmations=(run,)), tmp_path, capsys)
+    assert warning.startswith("warning: the plan at") and f"with its settings {said} where" in warning
+    other = replace(run, workers=run.workers + 1)
+    assert warn_of_plan(replace(document, confirmations=(other,)), tmp_path, capsys).startswith("note:")
+
+
+def test_learning_rate_schedule_depends_on_the_most_examples(tmp_path):
+    cosine = replace(DIGITS, schedule="cosine", max_examples=50_000)
+    plan = write_plan_for(cosine, tmp_path)
+    require_same_setup(plan, cosine, load_workload(cosine))
+    longer = replace(cosine, max_examples=1_000_000)
+    with raises_code("plan-mismatch", "--max-examples 50000 (this run: 1000000)"):
+        require_same_setup(plan, longer, load_workload(longer))
+
+
+def test_most_examples_do_not_matter_without_a_schedule(digits_plan):
+    longer = replace(DIGITS, max_examples=1_000_000)
+    require_same_setup(digits_plan, longer, load_workload(longer))
+
+
+def test_default_of_an_option_is_the_same_as_its_value(digits_plan):
+    explicit = replace(DIGITS, init_from=None, body_lr_scale=1.0)
+    assert describe_training_setup(explicit, load_workload(explicit), MACHINE).options["body_lr_scale"] == 1.0
+    assert describe_training_setup(DIGITS, load_workload(DIGITS), MACHINE).options["body_lr_scale"] == 1.0
+
+
+def test_initial_weights_of_a_finished_run_may_be_gone(digits_plan, tmp_path):
+    document = PlanDocument.read(digits_plan / PLAN_FILE)
+    tuned = replace(DIGITS, init_from=str(tmp_path / "gone"), body_lr_scale=1.0)
+    write_json(
+        tmp_path / PLAN_FILE, replace(document, setup=replace(document.setup, initial_weights="0" * 12)).to_json()
+    )
+    with raises_code("pretrained-unavailable"):
+        require_same_setup(tmp_path, tuned, load_workload(DIGITS))
+    assert require_same_setup(tmp_path, tuned, load_workload(DIGITS), compare_weights=False) == MACHINE
 
 
 def test_digests_depend_on_labels_and_names():

@@ -4,12 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from equipoise.planning.build_document import build_predicted_setting
+from equipoise.planning.build_document import build_predicted_setting, explain_no_plan
 from equipoise.planning.examples_to_target import ExamplesCurve
 from equipoise.planning.plan import (
     ClusterShape,
     build_option,
     collect_warnings,
+    compare_with_runner_up,
     enumerate_options,
     explain_option,
     find_bottleneck,
@@ -274,6 +275,36 @@ def test_runner_up_differs_in_workers_or_batch():
     assert (second.workers, second.batch) != (ranked[0].workers, ranked[0].batch)
     assert 0.5 <= probability_faster(ranked[0], second) <= 1
     assert f"{second.workers} x {second.batch}" in explain_option(ranked[0], second, build_curve())
+
+
+def test_reason_compares_with_the_runner_up_or_says_what_would_tell():
+    template = enumerate_all_options()[0]
+    plan = replace(template, workers=2, batch=32, examples=640.0, step_seconds=0.1, seconds_draws=np.array([1.0] * 4))
+    other = replace(plan, batch=64, step_seconds=0.16, seconds_draws=np.array([0.8, 0.8, 0.8, 1.2]))
+    assert (plan.seconds, other.seconds) == (pytest.approx(1.0), pytest.approx(0.8))
+    text = compare_with_runner_up(plan, replace(other, measured=False))
+    assert text.startswith("2 x 64 is predicted to take 20% less time, but was not measured, and is faster in 75% of")
+    assert text.endswith("trials at a global batch of 128 would tell")
+    measured = compare_with_runner_up(plan, replace(other, measured=True))
+    assert (
+        measured
+        == "the runner-up is 2 x 64, -20% in time, slower in 25% of draws (not clearly apart: measure more seeds)"
+    )
+    slower = replace(other, step_seconds=0.24, seconds_draws=np.array([1.2] * 4), measured=False)
+    assert compare_with_runner_up(plan, slower) == (
+        "the runner-up is 2 x 64, +20% in time, slower in 100% of draws (clearly apart)"
+    )
+
+
+def test_reason_for_no_plan_names_refuted_settings_only_if_there_were_others_without_them():
+    options, curve = enumerate_all_options(), build_curve()
+    assert explain_no_plan(options, options, options, curve) == []
+    (refuted,) = explain_no_plan(options, [], [], curve)
+    assert "with every setting that was measured a training run missed the target" in refuted
+    (unsplit,) = explain_no_plan([], [], [], curve)
+    assert "measure both tables at common batches" in unsplit
+    (limited,) = explain_no_plan(options, options, [], curve)
+    assert "no plan is within the given limits" in limited
 
 
 def test_drifting_machine_pace_widens_the_interval():

@@ -1,12 +1,11 @@
 """What a plan was measured with, and how it differs from that of a run."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 
 from equipoise.hardware_facts import HardwareFacts
-from equipoise.planning.training_setup import TrainingSetup, compare_devices, compare_targets
-from tests.support.errors import raises_code
+from equipoise.planning.training_setup import describe_device_mismatch, describe_target_mismatch
 from tests.support.sweep_folders import SETUP
 
 CPU = HardwareFacts(processor="AMD EPYC", device="cpu")
@@ -36,15 +35,9 @@ def test_all_differences_are_named():
 
 
 def test_other_target_gets_a_note():
-    assert compare_targets(SETUP, SETUP) is None
-    note = compare_targets(SETUP, replace(SETUP, target=0.95))
+    assert describe_target_mismatch(SETUP, SETUP) is None
+    note = describe_target_mismatch(SETUP, replace(SETUP, target=0.95))
     assert "target of 0.9 " in note and "has 0.95" in note
-
-
-def test_setup_is_written_and_read_again():
-    assert TrainingSetup.from_json(asdict(SETUP)) == SETUP
-    with raises_code("plan-invalid", "training_images"):
-        TrainingSetup.from_json(asdict(SETUP) | {"training_images": 0})
 
 
 @pytest.mark.parametrize(
@@ -61,7 +54,7 @@ def test_setup_is_written_and_read_again():
     ],
 )
 def test_other_kind_of_device_gets_a_note(planned, used, has_note):
-    note = compare_devices(planned, used)
+    note = describe_device_mismatch(planned, used)
     assert bool(note) == has_note
     if note:
         assert (planned.gpu or planned.processor) in note and (used.gpu or used.processor) in note

@@ -38,6 +38,9 @@ def test_claimed_folder_is_unfinished_until_it_has_a_record(tmp_path):
 def test_folder_of_another_trial_is_refused_with_the_differences(tmp_path):
     with claim_run_folder(tmp_path, CONFIG):
         pass
+    with raises_code("run-mismatch", "choose another --out or remove it"):
+        load_finished_run(tmp_path, TrainConfig(workload="digits", lr=0.2))
+    (tmp_path / "model.safetensors").touch()
     with raises_code("run-mismatch", "lr is 0.05, requested 0.2; seed is 0, requested 3", f"--init-from {tmp_path}"):
         load_finished_run(tmp_path, TrainConfig(workload="digits", lr=0.2, seed=3))
 
