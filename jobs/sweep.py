@@ -39,9 +39,9 @@ from jobs.cli.paths import PathOrUrl, validate_locations
 from jobs.cli.sweep_status import SweepStatus
 from jobs.cluster.resources import (
     connect_to_cluster,
+    exit_at_once,
     require_slots,
     set_worker_group_timeout,
-    shutdown_and_exit,
     total_slots,
     warn_if_temporary_folder,
 )
@@ -178,7 +178,7 @@ def main() -> int:
         return run_sweep(options)
     except KeyboardInterrupt:
         print("stopped; the same command resumes the sweep", file=sys.stderr)
-        shutdown_and_exit(143)
+        exit_at_once(143)
 
 
 def run_sweep(options: SweepOptions) -> int:
@@ -264,6 +264,7 @@ def run_search(
         adapter = SearchAdapter(search, sweep_trials, status)
         stopper = None if options.exhaustive else PruneStopper(adapter)
         sweep_trials.build_tuner(adapter, stopper, callbacks).fit()
+        adapter.add_trials_that_ended_late()
     if sweep_trials.real_workers:
         release_placement_groups_of_job()
     trials = adapter.finished_trials.assign(seed=adapter.finished_trials.seed + sweep_trials.base.seed)

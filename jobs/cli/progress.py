@@ -51,6 +51,7 @@ class RunProgress:
         self.examples_seen = examples_seen
         self.log_lap = log_lap
         self.read_position = FileOffset(0, 0)
+        self.has_new_laps = False
         self.bar: Any = tqdm(total=max_examples, unit=" examples", unit_scale=True) if sys.stderr.isatty() else None
 
     def __enter__(self) -> "RunProgress":
@@ -64,7 +65,7 @@ class RunProgress:
     def show_new_laps(self) -> None:
         """Show the laps written since the last call."""
         for lap in self._read_new_laps():
-            self.examples_seen = lap.seen
+            self.examples_seen, self.has_new_laps = lap.seen, True
             self.log_lap(lap)
             metric = "" if lap.metric is None else f"  metric {lap.metric:.4f}"
             if self.bar is not None:

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ray import _raylet
-from ray._private import ray_constants, worker
+from ray._private import ray_constants
 from ray._private.node import Node
 from ray._private.parameter import RayParams
 from ray._private.services import canonicalize_bootstrap_address_or_die
@@ -31,7 +31,6 @@ __all__ = [
     "PlacementGroupCleanerCallback",
     "RayParams",
     "RayTrainCallback",
-    "kill_own_ray",
     "prepare_config",
     "put_cluster_config",
     "ray_constants",
@@ -55,12 +54,6 @@ def __getattr__(name: str) -> Any:
     if name not in LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(LAZY[name]), name)
-
-
-def kill_own_ray() -> None:
-    """End at once the Ray that this process started; a cluster that it only joined goes on."""
-    if node := worker._global_node:
-        node.kill_all_processes(check_alive=False, allow_graceful=True)
 
 
 def put_cluster_config(config: ClusterConfig) -> None:

@@ -8,11 +8,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
+import psutil
 import ray
 
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import pluralize
-from jobs.cluster.ray_internals import kill_own_ray, state
+from jobs.cluster.processes import find_descendants, is_raylet
+from jobs.cluster.ray_internals import state
 
 NodeResources = dict[str, float]
 
@@ -52,7 +54,7 @@ def set_worker_group_timeout(elastic: bool) -> int:
     return attempts
 
 
-def shutdown_and_exit(status: int) -> NoReturn:
+def exit_at_once(status: int) -> NoReturn:
     """Exit this process at once; its work on the cluster ends too, and so does a cluster that was started for it.
 
     With `ray.shutdown`, a thread that waits for Ray would end the process with another exit status.
@@ -61,6 +63,22 @@ def shutdown_and_exit(status: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
+
+
+def kill_own_ray() -> None:
+    """Kill the Ray that this process started; a cluster that it only joined goes on.
+
+    The raylet is suspended instead: this process would end with an exit status of Ray's if the raylet ended first. The
+    kernel kills the raylet when this process is gone.
+    """
+    processes = find_descendants(os.getpid())
+    raylets = set(filter(is_raylet, processes))
+    with suppress(psutil.NoSuchProcess):
+        for raylet in raylets:
+            raylet.suspend()
+    for process in processes - raylets:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 def node_resources() -> list[NodeResources]:

@@ -2,7 +2,7 @@
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
@@ -12,8 +12,10 @@ from typing import Any, TypeVar
 import ray.train
 from ray.exceptions import RayTaskError
 
+from equipoise.command_line import STOPPED
 from equipoise.errors import CommandFailed, EquipoiseError
 from equipoise.storage.retry import StoreUnavailable, without_retries
+from jobs.cluster.resources import exit_at_once
 
 ErrorT = TypeVar("ErrorT", bound=BaseException)
 
@@ -21,15 +23,19 @@ RESUME_HINT = "the same command resumes once the store answers"
 
 
 @contextmanager
-def stop_on_signal(stop_file: Path) -> Iterator[None]:
+def stop_on_signal(stop_file: Path, has_progress: Callable[[], bool]) -> Iterator[None]:
     """Make SIGTERM and Ctrl-C create `stop_file`, which asks the workers to save a checkpoint and end.
 
-    Enter it after `ray.init`, which sets handlers of its own. A second signal ends the job at once.
+    Without progress since the start there is nothing to save, and the process exits at once. Enter it after `ray.init`,
+    which sets handlers of its own. A second signal ends the job at once.
     """
     stop_file.unlink(missing_ok=True)
     writers: list[Thread] = []
 
     def request_stop(number: int, _: FrameType | None) -> None:
+        if not has_progress():
+            print("stopped before the first lap; the same command starts again", file=sys.stderr)
+            exit_at_once(STOPPED)
         for signum, handler in previous_handlers.items():
             signal.signal(signum, handler)
         # a thread, because a store may be slow and a signal handler interrupts everything else

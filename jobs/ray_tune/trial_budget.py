@@ -23,7 +23,7 @@ from equipoise.planning.sweep_budget import (
 from equipoise.runs.folder import read_record
 from equipoise.runs.record import Record
 from jobs.ray_tune.fastest_workers import FastestWorkers
-from jobs.ray_tune.trial_records import load_finished_trials
+from jobs.ray_tune.trial_records import UNFINISHED_STATUSES, load_finished_trials
 from jobs.ray_tune.tuner import SweepTrials
 
 
@@ -122,8 +122,7 @@ def require_finished_trials(
 def load_stopped_trials(folder: Path) -> list[Record]:
     """Read the records of the trials that were stopped because the time was up."""
     records = [read_record(path) for path in sorted(folder.glob("*.json"))]
-    # a trial that was stopped in the middle of a step may write its record once more
-    return [record for record in records if record.status in ("cut_off", "running")]
+    return [record for record in records if record.status in UNFINISHED_STATUSES]
 
 
 def describe_best_progress(stopped: list[Record]) -> str:

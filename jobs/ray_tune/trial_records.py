@@ -9,6 +9,8 @@ from equipoise.runs.folder import read_record
 from equipoise.runs.record import Record
 
 FINISHED_TRIAL_COLUMNS = ["global_batch", "lr", "seed", "examples", "reached"]
+UNFINISHED_STATUSES = ("running", "cut_off")
+"""statuses of trials that start again; one that was stopped in the middle of a step may write its record once more"""
 
 
 def trial_file_stem(trial: TrainConfig) -> str:
@@ -38,7 +40,7 @@ def load_finished_trials(folder: Path, base: TrainConfig) -> list[Record]:
                 "run-mismatch",
                 f"{path} holds another trial than its name says: remove it, and the same command repeats it",
             )
-        if record.status not in ("running", "cut_off"):
+        if record.status not in UNFINISHED_STATUSES:
             records.append(record)
     return records
 

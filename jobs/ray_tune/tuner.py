@@ -33,6 +33,7 @@ from jobs.ray_tune.single_worker_trial import SingleWorkerTrial, build_trial_con
 from jobs.ray_tune.trial_messages import TrialMetrics, TrialWorkerConfig
 from jobs.ray_tune.trial_records import (
     FINISHED_TRIAL_COLUMNS,
+    UNFINISHED_STATUSES,
     load_finished_trials,
     record_to_row,
     trial_file_stem,
@@ -140,6 +141,7 @@ class SearchAdapter(Searcher):
         self.search, self.sweep_trials, self.sweep_status = search, sweep_trials, sweep_status
         self.running_trials: dict[str, tuple[Suggestion, float]] = {}
         self.lost_suggestions: set[Suggestion] = set()  # whose process died before writing a record
+        self.stopped_paths: list[Path] = []  # records of trials that were stopped for lack of time
         self.finished_trials = pd.DataFrame([], columns=FINISHED_TRIAL_COLUMNS)
         self.setting_results: list[SettingResult] = []
         self.add_records(load_finished_trials(sweep_trials.folder, sweep_trials.base))
@@ -186,9 +188,16 @@ class SearchAdapter(Searcher):
             else:  # tells nothing about the setting: the trial starts from the beginning when there is more time
                 record = replace(record, status="cut_off", reason="the time of the sweep was up")
             write_json(path, record.to_json())
-        if record.status != "cut_off":
+        if record.status == "cut_off":
+            self.stopped_paths.append(path)
+        else:
             self.add_records([record])
         self.sweep_status.show(self.finished_trials, len(self.running_trials), self.setting_results)
+
+    def add_trials_that_ended_late(self) -> None:
+        """Add the trials that came to their end between the signal to stop and the end of their process."""
+        records = map(read_record, self.stopped_paths)
+        self.add_records(record for record in records if record.status not in UNFINISHED_STATUSES)
 
     def add_records(self, records: Iterable[Record]) -> None:
         """Add trials that ended; the first that measured a noise scale passes it to the search."""

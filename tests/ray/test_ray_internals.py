@@ -45,7 +45,7 @@ facts = {
     "max_resources": internals.state.get_max_resources_from_cluster_config(),
 }
 print(json.dumps(facts), flush=True)
-resources.shutdown_and_exit(7)
+resources.exit_at_once(7)
 """
 
 
