@@ -16,6 +16,7 @@ from typing import Any
 
 import pandas as pd
 from ray import tune
+from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
@@ -126,7 +127,7 @@ class SweepTrials:
                 storage_path=str(create_temporary_tune_folder() if is_remote else self.folder.parent),
                 stop=stopper,
                 verbose=0,
-                callbacks=[*callbacks, DropMetricHistory()],
+                callbacks=[*callbacks, DropMetricHistory(), SilentTrialProgress()],
                 failure_config=tune.FailureConfig(max_failures=0),
                 checkpoint_config=tune.CheckpointConfig(**({} if self.real_workers else {"checkpoint_at_end": False})),
             ),
@@ -266,6 +267,13 @@ class DeadlineScheduler(FIFOScheduler):
                 tune_controller.stop_trial(trial)
             return None
         return next((trial for trial in live_trials if trial.status == trial.PENDING), None)
+
+
+class SilentTrialProgress(TrialProgressCallback):
+    """Callback in place of Tune's own, which prints a line for each trial that was stopped before it reported."""
+
+    def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        """Print nothing: `SweepStatus` shows the results."""
 
 
 class DropMetricHistory(tune.Callback):

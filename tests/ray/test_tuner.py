@@ -54,6 +54,7 @@ def test_sweep_with_a_killed_driver_resumes_and_repeats_no_trial(cluster, tmp_pa
     before = read_ended_trials(out)
     result = cluster.run(*build_sweep_command(out, "--budget-seconds", 20), timeout=400)
     assert result.returncode in (0, 1), result.stdout + result.stderr  # 1: on a busy machine runs refute their plans
+    assert (out / "plan.json").exists(), result.stdout + result.stderr
     after = read_ended_trials(out)
     assert len(after) > len(before)
     assert {name: after[name] for name in before} == before
