@@ -3,10 +3,12 @@
 import json
 from dataclasses import replace
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from equipoise.errors import EquipoiseError
-from equipoise.planning.build_document import PlanRequest, build_plan_document
+from equipoise.planning.build_document import PlanRequest, build_plan_document, summarize_draws
 from equipoise.planning.confirmation import ConfirmationResult, PredictionCheck
 from equipoise.planning.document import NetworkLink, PlanDocument
 from equipoise.planning.interval import IntervalEstimate
@@ -133,3 +135,9 @@ def test_confirmations_are_the_same_after_writing_and_reading(document):
 def test_interval_includes_its_bounds():
     interval = IntervalEstimate(value=2.0, low=1.0, high=3.0)
     assert interval.includes(1.0) and interval.includes(3.0) and not interval.includes(3.1)
+
+
+def test_estimate_is_the_last_draw_with_the_interval_of_the_others():
+    draws = pd.Series([*np.linspace(1.0, 2.0, 101), 50.0])
+    estimate = summarize_draws(draws)
+    assert (estimate.value, estimate.low, estimate.high) == (50.0, pytest.approx(1.1), pytest.approx(1.9))

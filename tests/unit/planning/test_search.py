@@ -230,3 +230,13 @@ def test_learning_rates_stay_within_their_bounds():
 def test_equal_bounds_leave_one_learning_rate():
     grid = GridSearch([8, 16], 0.05, step_seconds, num_seeds=1, lr_bounds=(0.05, 0.05))
     assert [grid.candidate_lrs(batch) for batch in (8, 16)] == [[0.05], [0.05]]
+
+
+def test_rival_of_the_best_setting_gets_as_many_seeds():
+    search = Search([8, 16], 0.02, step_seconds)
+    best = [(8, 0.02, seed, 5000.0 + 100 * seed, 1) for seed in range(6)]
+    rival = [(16, 0.028, seed, 9000.0 + 6000 * seed, 1) for seed in range(2)]
+    results = search.rank_settings(pd.DataFrame([*best, *rival], columns=COLUMNS))
+    assert [result.global_batch for result in results] == [8, 16]
+    suggested = {(trial.global_batch, trial.seed) for trial in search._suggest_seeds(results)}
+    assert {(16, 2), (16, 3), (16, 4)} <= suggested
