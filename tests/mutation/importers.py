@@ -8,7 +8,10 @@ TEST_FOLDERS = ("tests/unit", "tests/contract")
 
 
 def find_test_files(root: Path, module_path: Path) -> list[list[str]]:
-    """Return the unit and contract tests that import a module, and those that import it through another module."""
+    """Return the tests that import a module, those that import it through another, and the other contract tests.
+
+    Contract tests reach workloads, detectors and engines by their names in a registry.
+    """
     imports = read_imports(root)
     module = module_name(module_path)
     importers = {name for name, imported in imports.items() if module in imported and not name.startswith("tests.")}
@@ -18,7 +21,8 @@ def find_test_files(root: Path, module_path: Path) -> list[list[str]]:
     direct.sort(
         key=lambda path: module_path.stem not in Path(path).stem
     )  # its own tests first: pytest ends at a failure
-    return [direct, indirect]
+    contract = [str(path) for path in list_test_files(root) if path.parts[1] == "contract"]
+    return [direct, indirect, [path for path in contract if path not in direct + indirect]]
 
 
 def find_imports_of_test(imports: dict[str, frozenset[str]], test: str) -> frozenset[str]:

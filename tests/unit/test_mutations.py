@@ -95,11 +95,14 @@ def test_every_equivalent_fault_has_a_reason_and_can_still_be_planted():
 
 
 def test_direct_tests_of_a_module_come_before_indirect_ones():
-    direct, indirect = find_test_files(ROOT, Path("equipoise/runs/noise_scale.py"))
+    direct, indirect, contract = find_test_files(ROOT, Path("equipoise/runs/noise_scale.py"))
     assert "tests/unit/runs/test_noise_scale.py" in direct
-    assert not set(direct) & set(indirect)
+    assert not set(direct) & set(indirect) and not {*direct, *indirect} & set(contract)
+    assert {path for path in [*direct, *indirect, *contract] if path.startswith("tests/contract/")} == {
+        str(path.relative_to(ROOT)) for path in (ROOT / "tests" / "contract").glob("test_*.py")
+    }
 
 
 def test_modules_that_a_helper_of_a_test_imports_count_as_its_own():
-    direct, indirect = find_test_files(ROOT, Path("equipoise/drift/reference/thresholds.py"))
+    direct, indirect, _ = find_test_files(ROOT, Path("equipoise/drift/reference/thresholds.py"))
     assert "tests/unit/recorded/test_drift_reference.py" in [*direct, *indirect]
