@@ -11,10 +11,11 @@ demo: .venv/ready ## the whole story: find a plan, train, serve, detect a change
 
 test: .venv/ready .venv/clients/ready .venv/browser/ready ## unit, contract, browser, Ray and HTTP tests; everything is real, nothing is mocked
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "not slow" tests/unit tests/contract tests/replay tests/browser
-	$(BIN)/python -m pytest tests/ray tests/serving
+	$(BIN)/python -m pytest -m "not slow" tests/ray tests/serving
 
-test-slow: .venv/ready ## simulations: how often intervals hold, how rare false alarms are, how good the search is
+test-slow: .venv/ready ## how often intervals hold, how rare false alarms are, how good the search is; trials on real workers
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m slow tests/unit tests/contract
+	$(BIN)/python -m pytest -m slow tests/ray
 
 test-object-store: .venv/ready .venv/moto/ready ## train, sweep, resume and serve on a local S3 server, also while it is down
 	$(BIN)/python -m pytest tests/object_store

@@ -74,6 +74,7 @@ def test_sweep_with_a_killed_driver_resumes_and_repeats_no_trial(cluster, tmp_pa
         assert str(out / page) in result.stdout and (out / page).stat().st_size > 1e6
 
 
+@pytest.mark.slow
 def test_real_workers_and_a_single_stand_in_need_the_same_examples(cluster, tmp_path):
     out = tmp_path / "real"
     workload = "tests.support.workloads:with_little_memory"
