@@ -108,9 +108,9 @@ def diagnose_alarm(detector: StreamDetector, window: Window | None) -> Cause | N
 def explain_state(detector: StreamDetector, state: str, cause: Cause | None) -> str:
     """Explain the verdict in one sentence."""
     if state == "unknown":
-        return f"{detector.observed_images} requests were observed; at least {MIN_STREAM_IMAGES} are needed"
+        return f"{detector.observed_images} images were observed; at least {MIN_STREAM_IMAGES} are needed"
     if cause is None or detector.alarm is None:
-        return f"{detector.observed_images} requests look like the reference"
+        return f"{detector.observed_images} images look like the reference"
     return f"{cause.name}: {cause.why}; the first chart over its threshold was {chart_name(detector.alarm.chart_index)}"
 
 
@@ -185,7 +185,7 @@ def class_share_effect(detector: StreamDetector, window: Window, name: str) -> C
     share = float(window.counts[index] / max(window.image_count, 1))
     low, high = wilson_interval(share, window.image_count / float(detector.charts.runs.variance_factor()[0]))
     return ChartEffect(
-        unit="of the requests",
+        unit="of the images",
         value=share,
         low=low,
         high=high,
