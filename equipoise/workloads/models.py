@@ -64,16 +64,12 @@ def model_factory(name: str, num_classes: int, in_channels: int, image_size: int
 
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
-            shape = build_model().eval()(torch.zeros(1, in_channels, image_size, image_size)).shape
+            build_model().eval()(torch.zeros(1, in_channels, image_size, image_size))
     except (RuntimeError, ValueError, AssertionError) as error:  # torch's and torchvision's, or an EquipoiseError
         reason = first_error_line(error)
         raise EquipoiseError(
             "model-invalid", f"model {name} does not take {in_channels}x{image_size}x{image_size} images: {reason}"
         ) from error
-    if tuple(shape) != (1, num_classes):
-        raise EquipoiseError(
-            "model-invalid", f"model {name} returns shape {tuple(shape)} for one image, expected (1, {num_classes})"
-        )
     return build_model
 
 

@@ -15,6 +15,7 @@ from PIL import Image
 from sklearn.datasets import load_sample_images
 
 from equipoise.bundle.bundle import load_bundle
+from equipoise.images.srgb import srgb_decode, srgb_encode
 from equipoise.planning.document import PlanDocument
 from jobs.cluster.private_ray import ENVIRONMENT_BIN
 from jobs.cluster.processes import find_free_ports, terminate_process_groups
@@ -23,7 +24,7 @@ from tests.support.ray_cluster import ROOT
 
 FENCES = read_fences(ROOT / "docs" / "guides" / "photographs.md")
 PHOTOGRAPHS_PER_CLASS, EVENING_PHOTOGRAPHS = 400, 60
-WARM_LIGHT = np.array([1.15, 0.95, 0.6])  # factors on red, green and blue
+WARM_LIGHT = np.array([1.25, 1.0, 0.65])  # factors on red, green and blue in linear light: about 4,000 K
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +35,8 @@ def project(tmp_path_factory):
     scenes = {"roof": china[:260], "lawn": china[200:], "flower": flower}
     for name, scene in scenes.items():
         save_crops(folder / "photos" / name, scene, PHOTOGRAPHS_PER_CLASS, rng)
-        save_crops(folder / "evening", scene * WARM_LIGHT, EVENING_PHOTOGRAPHS // len(scenes), rng, name)
+        warmer = 255 * srgb_encode((srgb_decode(scene / 255) * WARM_LIGHT).clip(0, 1))
+        save_crops(folder / "evening", warmer, EVENING_PHOTOGRAPHS // len(scenes), rng, name)
     return folder
 
 

@@ -8,9 +8,9 @@ TEST_FOLDERS = ("tests/unit", "tests/contract")
 
 
 def find_test_files(root: Path, module_path: Path) -> list[list[str]]:
-    """Return the tests that import a module, those that import it through another, and the other contract tests.
+    """Return the tests that import a module, those that import it through another, and others that may reach it.
 
-    Contract tests reach workloads, detectors and engines by their names in a registry.
+    These are the contract tests and the unit tests of its package: they reach modules by names in a registry.
     """
     imports = read_imports(root)
     module = module_name(module_path)
@@ -21,8 +21,9 @@ def find_test_files(root: Path, module_path: Path) -> list[list[str]]:
     direct.sort(
         key=lambda path: module_path.stem not in Path(path).stem
     )  # its own tests first: pytest ends at a failure
-    contract = [str(path) for path in list_test_files(root) if path.parts[1] == "contract"]
-    return [direct, indirect, [path for path in contract if path not in direct + indirect]]
+    package = {"contract", module_path.parts[0], module_path.parts[1]}
+    others = [str(path) for path in list_test_files(root) if package & {*path.parts[1:3]}]
+    return [direct, indirect, [path for path in others if path not in direct + indirect]]
 
 
 def find_imports_of_test(imports: dict[str, frozenset[str]], test: str) -> frozenset[str]:

@@ -95,12 +95,20 @@ def test_every_equivalent_fault_has_a_reason_and_can_still_be_planted():
 
 
 def test_direct_tests_of_a_module_come_before_indirect_ones():
-    direct, indirect, contract = find_test_files(ROOT, Path("equipoise/runs/noise_scale.py"))
+    direct, indirect, others = find_test_files(ROOT, Path("equipoise/runs/noise_scale.py"))
     assert "tests/unit/runs/test_noise_scale.py" in direct
-    assert not set(direct) & set(indirect) and not {*direct, *indirect} & set(contract)
-    assert {path for path in [*direct, *indirect, *contract] if path.startswith("tests/contract/")} == {
-        str(path.relative_to(ROOT)) for path in (ROOT / "tests" / "contract").glob("test_*.py")
-    }
+    assert not set(direct) & set(indirect) and not {*direct, *indirect} & set(others)
+    for folder in ("tests/contract", "tests/unit/runs"):
+        expected = {str(path.relative_to(ROOT)) for path in (ROOT / folder).rglob("test_*.py")}
+        assert expected <= {*direct, *indirect, *others}
+    assert "tests/unit/jobs/test_sweep.py" not in others
+
+
+def test_tests_of_a_package_are_run_for_modules_that_they_reach_by_a_registry():
+    *_, others = find_test_files(ROOT, Path("equipoise/training/fused_optimizers.py"))
+    assert "tests/unit/training/test_optimizers.py" in others
+    *_, others = find_test_files(ROOT, Path("jobs/cli/progress.py"))
+    assert "tests/unit/jobs/test_yaml_files.py" in others
 
 
 def test_modules_that_a_helper_of_a_test_imports_count_as_its_own():

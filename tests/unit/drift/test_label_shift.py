@@ -152,3 +152,8 @@ def test_distant_window_is_outside_the_reference():
 def test_unusable_input_is_refused_in_one_sentence(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_two_reference_examples_are_enough_for_a_residual_test():
+    features, labels = np.arange(8.0)[:, None], np.array([0, 0, 1, 1, 1, 1, 1, 1])
+    assert 0 < residual_shift_test(features, labels, np.array([1.0, 0.0]), features, 9).p_value <= 1

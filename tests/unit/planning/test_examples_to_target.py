@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from equipoise.planning.examples_to_target import find_turned_up_batches, fit_examples_curve
+from equipoise.planning.examples_to_target import find_turned_up_batches, fit_examples_curve, summarize_batches
 from equipoise.planning.setting_runs import censored_mean_log, estimate_lr_curvature
 
 MIN_EXAMPLES, CRITICAL_BATCH = 20_000.0, 300.0
@@ -160,3 +160,10 @@ def test_batches_between_trials_pay_for_their_interpolated_learning_rate():
     assert sensitive.examples_at(128) == pytest.approx(certain.examples_at(128), rel=1e-3)
     spread = [np.log(curve.sample_examples(256)).std() for curve in (certain, sensitive)]
     assert spread[1] > spread[0]
+
+
+def test_standard_error_of_a_batch_falls_with_its_runs_that_reached_the_target():
+    runs = pd.concat([simulate_runs([64], seeds=1), simulate_runs([128], seeds=4), simulate_runs([256], seeds=2)])
+    runs.loc[runs.global_batch == 256, "reached"] = 0
+    errors = summarize_batches(runs, seed_noise=0.1, shrunk_noise=0.2).error
+    assert errors.to_dict() == pytest.approx({64: 0.2, 128: 0.1, 256: 0.2})

@@ -59,6 +59,7 @@ def test_first_trials_are_a_coarse_ladder_with_sqrt_scaled_learning_rates():
     for _ in search.initial_batches():
         suggestions.append(search.suggest(NO_TRIALS, suggestions))
     assert [suggestion.global_batch for suggestion in suggestions] == search.initial_batches()
+    assert {suggestion.seed for suggestion in suggestions} == {0}
     assert [search.initial_batches()[0], search.initial_batches()[-1]] == [8, 1024]
     assert suggestions[-1].lr / suggestions[0].lr == pytest.approx(np.sqrt(1024 / 8), rel=0.3)
 
