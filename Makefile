@@ -13,9 +13,9 @@ test: .venv/ready .venv/clients/ready .venv/browser/ready ## unit, contract, bro
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "not slow" tests/unit tests/contract tests/replay tests/browser
 	$(BIN)/python -m pytest -m "not slow" tests/ray tests/serving
 
-test-slow: .venv/ready ## how often intervals hold, how rare false alarms are, how good the search is; trials on real workers
+test-slow: .venv/ready ## how often intervals hold, how rare false alarms are, how good the search is; killed jobs and swapped models
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m slow tests/unit tests/contract
-	$(BIN)/python -m pytest -m slow tests/ray
+	$(BIN)/python -m pytest -m slow tests/ray tests/serving
 
 test-object-store: .venv/ready .venv/moto/ready ## train, sweep, resume and serve on a local S3 server, also while it is down
 	$(BIN)/python -m pytest tests/object_store

@@ -34,6 +34,7 @@ def list_ray_folders():
     return set(RAY_TEMP_ROOT.glob(f"{RAY_TEMP_PREFIX}*"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGKILL])
 def test_stopped_demo_leaves_nothing_running(tmp_path, signal_number, start_demo):
     before = list_ray_folders()

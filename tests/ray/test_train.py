@@ -47,6 +47,7 @@ def undisturbed_run(cluster, tmp_path_factory):
     return out
 
 
+@pytest.mark.slow
 # This test must come first: Ray reserves the slots of a killed job for elastic runs for a minute or two.
 def test_elastic_run_uses_the_free_workers_and_ends_with_the_same_weights(cluster, tmp_path):
     out = tmp_path / "run"
@@ -127,6 +128,7 @@ def test_killed_worker_does_not_change_the_weights(cluster, undisturbed_run, tmp
     assert [lap.loss for lap in read_record(out).laps] == [lap.loss for lap in read_record(undisturbed_run).laps]
 
 
+@pytest.mark.slow
 def test_killed_and_resubmitted_job_does_not_change_the_weights(cluster, undisturbed_run, tmp_path, capsys):
     out = tmp_path / "run"
     process = cluster.start(*cluster.build_train_command(*LONG_RUN_FLAGS, "--out", out))

@@ -41,6 +41,7 @@ def read_ended_trials(out):
     return {name: text for name, text in files.items() if json.loads(text)["status"] not in unfinished}
 
 
+@pytest.mark.slow
 def test_sweep_with_a_killed_driver_resumes_and_repeats_no_trial(cluster, tmp_path):
     out = tmp_path / "sweep"
     first = cluster.start(*build_sweep_command(out, "--budget-seconds", 200))  # killed after its third trial

@@ -68,6 +68,7 @@ def deployment(service_slot, cluster, bundles):
     cluster.shut_down_serve()
 
 
+@pytest.mark.slow
 def test_twenty_swaps_under_load_lose_and_mix_no_requests(deployment, bundles, expected_scores, image_png):
     deploy_bundle, read_versions, _, port = deployment
     versions = list(expected_scores)
@@ -108,6 +109,7 @@ def test_bundle_that_cannot_be_loaded_leaves_the_current_one(deployment, bundles
     assert read_versions() == before
 
 
+@pytest.mark.slow
 def test_number_of_replicas_follows_the_load(cluster, deployment, bundles):
     deploy_bundle, read_versions, _, port = deployment
     timing = {"metrics_interval_s": 0.5, "look_back_period_s": 2, "upscale_delay_s": 1, "downscale_delay_s": 1}
