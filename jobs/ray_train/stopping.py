@@ -20,21 +20,22 @@ from jobs.cluster.resources import exit_at_once
 ErrorT = TypeVar("ErrorT", bound=BaseException)
 
 RESUME_HINT = "the same command resumes once the store answers"
+STOPPED_EARLY = "stopped before the next lap; the same command resumes from the last checkpoint, or from the start"
 
 
 @contextmanager
 def stop_on_signal(stop_file: Path, has_progress: Callable[[], bool]) -> Iterator[None]:
     """Make SIGTERM and Ctrl-C create `stop_file`, which asks the workers to save a checkpoint and end.
 
-    Without progress since the start there is nothing to save, and the process exits at once. Enter it after `ray.init`,
-    which sets handlers of its own. A second signal ends the job at once.
+    Without a lap since the start there is nothing worth saving, and the process exits at once, as it does at a second
+    signal. Enter it after `ray.init`, which sets handlers of its own.
     """
     stop_file.unlink(missing_ok=True)
     writers: list[Thread] = []
 
     def request_stop(number: int, _: FrameType | None) -> None:
         if not has_progress():
-            print("stopped before the first lap; the same command starts again", file=sys.stderr)
+            print(STOPPED_EARLY, file=sys.stderr)
             exit_at_once(STOPPED)
         for signum, handler in previous_handlers.items():
             signal.signal(signum, handler)
