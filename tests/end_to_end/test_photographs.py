@@ -11,43 +11,27 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
-from sklearn.datasets import load_sample_images
 
 from equipoise.bundle.bundle import load_bundle
-from equipoise.images.srgb import srgb_decode, srgb_encode
 from equipoise.planning.document import PlanDocument
 from jobs.cluster.private_ray import ENVIRONMENT_BIN
 from jobs.cluster.processes import find_free_ports, terminate_process_groups
 from tests.support.doc_fences import read_fences
+from tests.support.photographs import save_photographs, save_relit_photographs
 from tests.support.ray_cluster import ROOT
 
 FENCES = read_fences(ROOT / "docs" / "guides" / "photographs.md")
-PHOTOGRAPHS_PER_CLASS, EVENING_PHOTOGRAPHS = 400, 60
+PHOTOGRAPHS_PER_CLASS, EVENING_PHOTOGRAPHS_PER_CLASS = 400, 20
 WARM_LIGHT = np.array([1.25, 1.0, 0.65])  # factors on red, green and blue in linear light: about 4,000 K
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
     """Folder of a user, with photographs cut out of two large ones."""
-    folder, rng = tmp_path_factory.mktemp("project"), np.random.default_rng(0)
-    china, flower = load_sample_images().images
-    scenes = {"roof": china[:260], "lawn": china[200:], "flower": flower}
-    for name, scene in scenes.items():
-        save_crops(folder / "photos" / name, scene, PHOTOGRAPHS_PER_CLASS, rng)
-        warmer = 255 * srgb_encode((srgb_decode(scene / 255) * WARM_LIGHT).clip(0, 1))
-        save_crops(folder / "evening", warmer, EVENING_PHOTOGRAPHS // len(scenes), rng, name)
+    folder = tmp_path_factory.mktemp("project")
+    save_photographs(folder / "photos", PHOTOGRAPHS_PER_CLASS)
+    save_relit_photographs(folder / "evening", EVENING_PHOTOGRAPHS_PER_CLASS, WARM_LIGHT)
     return folder
-
-
-def save_crops(folder, scene, count, rng, prefix="IMG"):
-    """Save square pieces of a photograph, each from another place and at another scale."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for index in range(count):
-        side = int(rng.integers(96, 200))
-        top, left = (int(rng.integers(0, length - side)) for length in scene.shape[:2])
-        piece = scene[top : top + side, left : left + side].clip(0, 255).astype(np.uint8)
-        Image.fromarray(piece).resize((160, 120)).save(folder / f"{prefix}_{101 + index:04}.jpg", quality=88)
 
 
 class Shell:
