@@ -1,5 +1,6 @@
 import io
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,10 +18,15 @@ from equipoise.drift.diagnosis.effects import (
     rank_effects,
     subtract_effect,
 )
-from equipoise.drift.diagnosis.root_cause import diagnose_window, explain_greedily, weighted_squared_norm
+from equipoise.drift.diagnosis.root_cause import (
+    diagnose_window,
+    explain_greedily,
+    remove_label_shift,
+    weighted_squared_norm,
+)
 from equipoise.drift.diagnosis.stream_verdict import list_corruption_effects
 from equipoise.drift.diagnosis.verdict import DatasetVerdict
-from equipoise.drift.diagnosis.window import window_from_sums
+from equipoise.drift.diagnosis.window import Window, window_from_sums
 from equipoise.images.camera import blackbody_gain, linear_to_srgb8, srgb8_to_linear
 from tests.support.drift_data import extract_shape_features, render_shapes, shapes_profile
 
@@ -306,3 +312,12 @@ def test_corruptions_keep_shape_and_dtype_and_change_nothing_at_neutral_size():
         ):
             difference = (corruption.apply(images, corruption.neutral_size).float() - images.float()).abs().max()
             assert difference <= 1, corruption
+
+
+def test_scores_that_follow_from_new_class_shares_are_removed():
+    profile = shapes_profile()
+    prior, shares = np.array([0.55, 0.25, 0.15, 0.05]), np.array([0.1, 0.2, 0.3, 0.4])
+    labelled = replace(profile.labelled, prior=prior, confusion=np.eye(len(prior)))
+    scores = np.linspace(-1, 1, labelled.scores.shape[1])
+    window = Window(replace(profile, labelled=labelled), 1000 * shares, scores, np.zeros_like(scores))
+    np.testing.assert_allclose(remove_label_shift(window).scores, scores - shares @ labelled.scores, rtol=0, atol=1e-9)

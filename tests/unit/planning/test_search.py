@@ -64,6 +64,22 @@ def test_first_trials_are_a_coarse_ladder_with_sqrt_scaled_learning_rates():
     assert suggestions[-1].lr / suggestions[0].lr == pytest.approx(np.sqrt(1024 / 8), rel=0.3)
 
 
+def test_both_neighbours_of_the_best_batch_are_suggested_after_its_learning_rates():
+    search = Search(BATCHES, 0.02, step_seconds)
+    ladder = search.initial_batches()
+    best = ladder[1]
+    rows = [
+        (batch, lr, 0, (1 if batch == best else 30) * batch / step_seconds(batch), 1)
+        for batch in ladder
+        for lr in search.candidate_lrs(batch)
+    ]
+    finished, running = pd.DataFrame(rows, columns=COLUMNS), []
+    for _ in range(4):
+        running.append(search.suggest(finished, running))
+    index = BATCHES.index(best)
+    assert {BATCHES[index - 1], BATCHES[index + 1]} <= {suggestion.global_batch for suggestion in running}
+
+
 def test_batch_nearest_the_noise_scale_joins_the_first_ladder():
     search = Search(BATCHES, 0.02, step_seconds)
     search.noise_scale = 70.0
