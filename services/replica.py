@@ -163,7 +163,7 @@ class Replica:
     def __del__(self) -> None:
         """Answer open requests, then stop; Ray deletes the object when it shuts the replica down."""
         if application := getattr(self, "application", None):
-            application.draining = True
+            application.start_draining()
         if http_server := getattr(self, "http_server", None):
             http_server.close(REPLICA_DRAIN_SECONDS)
 

@@ -9,6 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboards.metrics_snapshot import MetricName, MetricsSnapshot
+from dashboards.model_status import ModelStatus
 from dashboards.page import FactList, Panel, Section, SectionPart, Table, TableCell
 from dashboards.theme import AMBER, BLUE, ORANGE, apply_theme, series_color
 from equipoise.formatting import format_number
@@ -141,21 +142,18 @@ def rejections_table(snapshots: Sequence[MetricsSnapshot]) -> Table | None:
     return Table(name="refusals", columns=["reason", "requests"], rows=rows) if rows else None
 
 
-def models_table(model_statuses: Sequence[Mapping[str, Any]]) -> Table:
+def models_table(model_statuses: Sequence[ModelStatus]) -> Table:
     """Return the bundles of each model with their role and share of the answers."""
-    rows = []
-    for model in model_statuses:
-        for role in ("current", "canary", "shadow"):
-            if role in model:
-                share = model["share"] if role == "canary" else 1 if role == "current" else 0
-                version = model[role]
-                cells = [version["version"], version["engine"], f"{share:.0%}", version["bundle"]]
-                rows.append([model["name"], role, *cells])
+    rows: list[list[TableCell]] = [
+        [model.name, role, version.version, version.engine, f"{share:.0%}", version.bundle]
+        for model in model_statuses
+        for role, version, share in model.answering_versions()
+    ]
     return Table(name="models", columns=["model", "role", "version", "engine", "share of answers", "bundle"], rows=rows)
 
 
 def build_service_sections(
-    snapshots: Sequence[MetricsSnapshot], model_statuses: Sequence[Mapping[str, Any]]
+    snapshots: Sequence[MetricsSnapshot], model_statuses: Sequence[ModelStatus]
 ) -> list[Section]:
     """Build the sections of a service's page."""
     parts: list[SectionPart] = [FactList(name="service", facts=service_facts(snapshots)), models_table(model_statuses)]

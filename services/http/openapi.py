@@ -16,13 +16,26 @@ from services.http.errors import REJECTION_DESCRIPTIONS
 from services.http.message_types import (
     BinaryText,
     CaptureListReply,
+    ChartHistoryReply,
+    ComparisonReply,
     ErrorReply,
+    EventsReply,
     ImageBody,
     ImageForm,
     InferenceBody,
+    InferenceReply,
     LabelBody,
     LabelCountReply,
+    LivenessReply,
+    ModelConfigReply,
+    ModelMetadata,
+    ModelReadinessReply,
+    ModelsReply,
     PredictionReply,
+    ReadinessReply,
+    RepositoryEntry,
+    ResetReply,
+    ServerMetadata,
 )
 from services.limits import Limits
 
@@ -54,9 +67,9 @@ OPERATIONS = {
         "Predict the label of one image, if a single model is served", PredictionReply, body=IMAGE_CONTENT
     ),
     "POST /models/{name}/predict": ApiOperation("Predict the label of one image", PredictionReply, body=IMAGE_CONTENT),
-    "GET /models": ApiOperation("List every model and the bundles that answer for it", JsonObject),
+    "GET /models": ApiOperation("List every model and the bundles that answer for it", ModelsReply),
     "GET /models/{name}/compared": ApiOperation(
-        "Compare a canary or shadow version with the current version", JsonObject, rejections=(404,)
+        "Compare a canary or shadow version with the current version", ComparisonReply, rejections=(404,)
     ),
     "GET /drift": ApiOperation(
         "Return the drift verdict: whether requests still look like the reference, and what changed",
@@ -65,17 +78,17 @@ OPERATIONS = {
         query=("model",),
     ),
     "GET /drift/history": ApiOperation(
-        "List alarms, restarts and resets", JsonObject, rejections=(404, 503), query=("model",)
+        "List alarms, restarts and resets", EventsReply, rejections=(404, 503), query=("model",)
     ),
     "GET /drift/charts": ApiOperation(
         "Return the height of each drift chart by the number of the image, counted from the first one",
-        JsonObject,
+        ChartHistoryReply,
         rejections=(404, 503),
         query=("model",),
     ),
     "POST /drift/reset": ApiOperation(
         "Reset the drift charts, once a change is known or fixed",
-        JsonObject,
+        ResetReply,
         rejections=(403, 404, 503),
         query=("model",),
     ),
@@ -95,26 +108,26 @@ OPERATIONS = {
     ),
     "GET /": ApiOperation("Show the status page, which updates itself", str, media_type="text/html"),
     "GET /live": ApiOperation("Return the latest content of the status page", JsonObject),
-    "GET /health": ApiOperation("Return whether the process answers", JsonObject),
-    "GET /ready": ApiOperation("Return whether a model is ready to answer", JsonObject, rejections=(503,)),
+    "GET /health": ApiOperation("Return whether the process answers", LivenessReply),
+    "GET /ready": ApiOperation("Return whether a model is ready to answer", ReadinessReply, rejections=(503,)),
     "GET /metrics": ApiOperation("Return metrics in the Prometheus format", str, media_type="text/plain"),
-    "GET /v2": ApiOperation("Open Inference Protocol: server metadata", JsonObject),
-    "GET /v2/health/live": ApiOperation("Open Inference Protocol: whether the process answers", JsonObject),
+    "GET /v2": ApiOperation("Open Inference Protocol: server metadata", ServerMetadata),
+    "GET /v2/health/live": ApiOperation("Open Inference Protocol: whether the process answers", LivenessReply),
     "GET /v2/health/ready": ApiOperation(
-        "Open Inference Protocol: whether a model is ready to answer", JsonObject, rejections=(503,)
+        "Open Inference Protocol: whether a model is ready to answer", ReadinessReply, rejections=(503,)
     ),
-    "POST /v2/repository/index": ApiOperation("Open Inference Protocol: list all models", list[JsonObject]),
+    "POST /v2/repository/index": ApiOperation("Open Inference Protocol: list all models", list[RepositoryEntry]),
     "GET /v2/models/{name}": ApiOperation(
-        "Open Inference Protocol: a model's inputs and outputs", JsonObject, rejections=(404,)
+        "Open Inference Protocol: a model's inputs and outputs", ModelMetadata, rejections=(404,)
     ),
     "GET /v2/models/{name}/ready": ApiOperation(
-        "Open Inference Protocol: whether a model answers", JsonObject, rejections=(404,)
+        "Open Inference Protocol: whether a model answers", ModelReadinessReply, rejections=(404,)
     ),
     "GET /v2/models/{name}/config": ApiOperation(
-        "Open Inference Protocol: a model's configuration", JsonObject, rejections=(404,)
+        "Open Inference Protocol: a model's configuration", ModelConfigReply, rejections=(404,)
     ),
     "POST /v2/models/{name}/infer": ApiOperation(
-        "Open Inference Protocol: tensors in, tensors out", JsonObject, body={JSON: InferenceBody}
+        "Open Inference Protocol: tensors in, tensors out", InferenceReply, body={JSON: InferenceBody}
     ),
 }
 """operations by method and path"""

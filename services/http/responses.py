@@ -4,6 +4,7 @@ import json
 import zlib
 from typing import Any
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -21,6 +22,11 @@ def dump_json(content: Any) -> bytes:
 def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """Build a response with a JSON body."""
     return Response(dump_json(content), status, headers, "application/json")
+
+
+def typed_response(reply: Any, status: int = 200) -> Response:
+    """Build a response from one of the types of `message_types`, or a list of them."""
+    return json_response(msgspec.to_builtins(reply), status)
 
 
 def compress_response(response: Response, request: Request) -> Response:

@@ -12,6 +12,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from equipoise.drift.monitor.stream_key import StreamKey
 from equipoise.proportions import wilson_interval
+from services.http.message_types import ComparisonReply, Proportion
 from services.monitoring.drift_replies import StreamState
 from services.serving.models import ComparedOutputs, ComputedBatch
 
@@ -113,7 +114,7 @@ class Metrics:
             for chart, height in state.charts.items():
                 self.chart_heights.labels(*names, chart).set(height)
 
-    def summarize_comparison(self, model: str, version: str, other: str) -> dict[str, Any]:
+    def summarize_comparison(self, model: str, version: str, other: str) -> ComparisonReply:
         """Return the number of compared images, and how far two versions agree on them."""
         names = {"model": model, "version": version, "other": other}
         samples = [
@@ -126,17 +127,18 @@ class Metrics:
         counts = [sample for sample in samples if "outcome" in sample.labels]
         num_images = round(sum(sample.value for sample in counts))
         if not num_images:
-            return {"pictures": 0, "same": None, "distance": None, "differs": {}}
+            return ComparisonReply(**names, pictures=0, same=None, distance=None, differs={})
         differs = {
             count.labels["label"]: round(count.value) for count in counts if count.labels["outcome"] == "differs"
         }
         distance = sum(sample.value for sample in samples if "outcome" not in sample.labels)
-        return {
-            "pictures": num_images,
-            "same": wilson_proportion(num_images - sum(differs.values()), num_images),
-            "distance": round(distance / num_images, 6),
-            "differs": dict(sorted(differs.items(), key=lambda item: -item[1])),
-        }
+        return ComparisonReply(
+            **names,
+            pictures=num_images,
+            same=wilson_proportion(num_images - sum(differs.values()), num_images),
+            distance=round(distance / num_images, 6),
+            differs=dict(sorted(differs.items(), key=lambda item: -item[1])),
+        )
 
     def render_prometheus(self) -> bytes:
         """Return all metrics in Prometheus' text format, summed over the processes that share the files."""
@@ -154,7 +156,7 @@ class Metrics:
         return shared
 
 
-def wilson_proportion(count: int, total: int) -> dict[str, float]:
+def wilson_proportion(count: int, total: int) -> Proportion:
     """Return a proportion with its 95 % Wilson interval."""
     low, high = wilson_interval(count / total, total)
-    return {"value": round(count / total, 6), "low": round(low, 6), "high": round(high, 6)}
+    return Proportion(value=round(count / total, 6), low=round(low, 6), high=round(high, 6))

@@ -22,10 +22,10 @@ from services.http.errors import (
     nothing_to_compare,
     path_is_unknown,
 )
-from services.http.message_types import PredictionReply
+from services.http.message_types import LivenessReply, ModelsReply, PredictionReply, ReadinessReply
 from services.http.openapi import build_openapi_document, render_docs_page
 from services.http.request_body import BodyReader, extract_image
-from services.http.responses import EarlyResponse, json_response
+from services.http.responses import EarlyResponse, json_response, typed_response
 from services.limits import Limits
 from services.monitoring.drift_client import DriftClient
 from services.monitoring.metrics import Metrics
@@ -99,6 +99,10 @@ class HttpApplication:
         )
         self.app.router.redirect_slashes = False  # a redirect would lead wherever the client's Host header says
 
+    def start_draining(self) -> None:
+        """Answer GET /ready with a 503 from now on, because the replica is about to stop."""
+        self.is_draining = True
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, and count it with its status."""
         if scope["type"] != "http":
@@ -157,8 +161,8 @@ class HttpApplication:
 
     async def list_models(self, _: Request) -> Response:
         """Answer GET /models: every model and the bundles that answer for it."""
-        answer = {"models": [model_status(model) for model in self.model_registry.models.values()]}
-        return json_response(answer | {"not_loaded": self.model_registry.load_error})
+        models = [model_status(model) for model in self.model_registry.models.values()]
+        return typed_response(ModelsReply(models=models, not_loaded=self.model_registry.load_error))
 
     async def get_comparison(self, request: Request) -> Response:
         """Answer GET /models/NAME/compared: how far a canary or shadow agrees with the current version."""
@@ -166,17 +170,16 @@ class HttpApplication:
         other = model.canary or model.shadow
         if other is None:
             raise nothing_to_compare(model.name)
-        comparison = self.metrics.summarize_comparison(model.name, model.current.id, other.id)
-        return json_response({"model": model.name, "version": model.current.id, "other": other.id} | comparison)
+        return typed_response(self.metrics.summarize_comparison(model.name, model.current.id, other.id))
 
     async def get_liveness(self, _: Request) -> Response:
         """Answer GET /health: the process is alive."""
-        return json_response({"live": True})
+        return typed_response(LivenessReply(live=True))
 
     async def get_readiness(self, _: Request) -> Response:
         """Answer GET /ready: 200 if a model is loaded and the replica is not about to stop, otherwise 503."""
         ready = bool(self.model_registry.models) and not self.is_draining
-        return json_response({"ready": ready}, 200 if ready else 503)
+        return typed_response(ReadinessReply(ready=ready), 200 if ready else 503)
 
     async def get_metrics(self, _: Request) -> Response:
         """Answer GET /metrics in the Prometheus text format."""

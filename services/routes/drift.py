@@ -14,7 +14,8 @@ from equipoise.drift.monitor.stream_key import StreamKey
 from equipoise.drift.reference.profile import ReferenceUnavailable
 from services.http.auth import reject_cross_site
 from services.http.errors import drift_is_off, monitor_is_away
-from services.http.responses import json_response
+from services.http.message_types import ChartHistoryReply, EventsReply, ResetReply
+from services.http.responses import json_response, typed_response
 from services.monitoring.drift_client import DriftClient
 from services.serving.models import Model, ModelRegistry
 
@@ -51,20 +52,21 @@ class DriftRoutes:
         """Answer GET /drift/history: alarms, restarts and resets, the latest last."""
         model, client = self._find_model_and_client(request)
         events = [event.to_json() for event in await await_monitor(client.get_events(current_stream(model)))]
-        return json_response({"model": model.name, "version": model.current.id, "events": events})
+        return typed_response(EventsReply(model=model.name, version=model.current.id, events=events))
 
     async def get_chart_history(self, request: Request) -> Response:
         """Answer GET /drift/charts: the values of each chart after each report."""
         model, client = self._find_model_and_client(request)
         history = await await_monitor(client.get_chart_history(current_stream(model)))
-        return json_response({"model": model.name, "version": model.current.id} | msgspec.to_builtins(history))
+        charts = msgspec.structs.asdict(history)
+        return typed_response(ChartHistoryReply(model=model.name, version=model.current.id, **charts))
 
     async def reset_charts(self, request: Request) -> Response:
         """Answer POST /drift/reset: restart the charts, once a change is known or fixed."""
         reject_cross_site(request)
         model, client = self._find_model_and_client(request)
         await await_monitor(client.reset_charts(current_stream(model)))
-        return json_response({"model": model.name, "version": model.current.id, "reset": True})
+        return typed_response(ResetReply(model=model.name, version=model.current.id, reset=True))
 
     def _find_model_and_client(self, request: Request) -> tuple[Model, DriftClient]:
         """Return the model that the request is about, and the client of the drift monitor."""

@@ -1,7 +1,5 @@
 """Endpoints of the Open Inference Protocol, version 2, under /v2."""
 
-from typing import Any
-
 import numpy as np
 import torch
 from starlette.requests import Request
@@ -9,8 +7,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from services.http.errors import RequestRejected, counts_are_elsewhere, too_many_pictures, version_is_unknown
+from services.http.message_types import (
+    ModelConfigReply,
+    ModelMetadata,
+    ModelReadinessReply,
+    RepositoryEntry,
+    ServerMetadata,
+    TensorMetadata,
+)
 from services.http.request_body import BodyReader
-from services.http.responses import compress_response, json_response
+from services.http.responses import compress_response, typed_response
 from services.http.tensor_codec import (
     JSON_LENGTH_HEADER,
     InferenceTensors,
@@ -78,40 +84,52 @@ class OpenInferenceRoutes:
 
     async def get_server_metadata(self, _: Request) -> Response:
         """Answer GET /v2: name, version and extensions of the server."""
-        return json_response({"name": "equipoise", "version": SERVER_VERSION, "extensions": PROTOCOL_EXTENSIONS})
+        return typed_response(
+            ServerMetadata(name="equipoise", version=SERVER_VERSION, extensions=[*PROTOCOL_EXTENSIONS])
+        )
 
     async def list_repository(self, _: Request) -> Response:
         """Answer POST /v2/repository/index: all models."""
-        models = self.model_registry.models.values()
-        entries = [
-            {"name": model.name, "version": model.current.id, "state": "READY", "reason": ""} for model in models
-        ]
-        return json_response(entries)
+        return typed_response(
+            [
+                RepositoryEntry(name=model.name, version=model.current.id, state="READY", reason="")
+                for model in self.model_registry.models.values()
+            ]
+        )
 
     async def get_model_metadata(self, request: Request) -> Response:
         """Answer GET /v2/models/NAME: inputs and outputs of a model."""
         model = self._find_model(request)
         bundle, num_classes = model.current.bundle, len(model.current.bundle.classes)
         inputs = [
-            tensor_metadata(IMAGES_INPUT, "UINT8", [-1, *bundle.shape]),
-            tensor_metadata(ENCODED_INPUT, "BYTES", [-1]),
+            TensorMetadata(name=IMAGES_INPUT, datatype="UINT8", shape=[-1, *bundle.shape]),
+            TensorMetadata(name=ENCODED_INPUT, datatype="BYTES", shape=[-1]),
         ]
         outputs = [
-            tensor_metadata(LABELS_OUTPUT, "BYTES", [-1]),
-            tensor_metadata(SCORES_OUTPUT, "FP32", [-1, num_classes]),
+            TensorMetadata(name=LABELS_OUTPUT, datatype="BYTES", shape=[-1]),
+            TensorMetadata(name=SCORES_OUTPUT, datatype="FP32", shape=[-1, num_classes]),
         ]
-        metadata = {"name": model.name, "versions": [model.current.id]}
-        return json_response(metadata | {"platform": "equipoise", "inputs": inputs, "outputs": outputs})
+        return typed_response(
+            ModelMetadata(
+                name=model.name, versions=[model.current.id], platform="equipoise", inputs=inputs, outputs=outputs
+            )
+        )
 
     async def get_model_readiness(self, request: Request) -> Response:
         """Answer GET .../ready for a model that is loaded; a request for any other is rejected with a 404."""
-        return json_response({"name": self._find_model(request).name, "ready": True})
+        return typed_response(ModelReadinessReply(name=self._find_model(request).name, ready=True))
 
     async def get_model_config(self, request: Request) -> Response:
         """Answer GET .../config: engine and largest batch size of a model."""
         model = self._find_model(request)
-        config = {"name": model.name, "platform": "equipoise", "backend": model.current.bundle.engine_name}
-        return json_response(config | {"max_batch_size": self.limits.batch})
+        return typed_response(
+            ModelConfigReply(
+                name=model.name,
+                platform="equipoise",
+                backend=model.current.bundle.engine_name,
+                max_batch_size=self.limits.batch,
+            )
+        )
 
     async def reject_stats(self, request: Request) -> Response:
         """Answer GET .../stats with a 501: statistics are only at /metrics."""
@@ -153,8 +171,3 @@ def extract_images(
         wanted, got = ", ".join(map(str, shape)), f"{datatype_name(array)} {list(array.shape)}"
         raise RequestRejected(400, f"{IMAGES_INPUT} must be UINT8 of the shape [images, {wanted}], got {got}")
     return torch.from_numpy(np.array(array))  # a copy: the body's memory is read-only
-
-
-def tensor_metadata(name: str, datatype: str, shape: list[int]) -> dict[str, Any]:
-    """Return the protocol's description of an input or output tensor."""
-    return {"name": name, "datatype": datatype, "shape": shape}

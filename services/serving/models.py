@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from dashboards.model_status import ModelStatus, VersionStatus
 from equipoise.bundle.bundle import Bundle
 from equipoise.bundle.manifest import verify_bundle
 from equipoise.errors import EquipoiseError
@@ -279,11 +280,11 @@ class ModelRegistry:
         return self.loaded_versions[key]
 
 
-def model_status(model: Model) -> dict[str, Any]:
-    """Return a model's name, classes, share and bundles by role, for the HTTP API."""
+def model_status(model: Model) -> ModelStatus:
+    """Return a model's name, classes, share and bundles by role."""
     versions = {
-        role: {"version": version.id, "bundle": version.path, "engine": version.bundle.engine_name}
+        role: VersionStatus(version=version.id, bundle=version.path, engine=version.bundle.engine_name)
         for role, version in model.versions_by_role().items()
     }
-    share = model.share if model.canary or model.shadow else 0
-    return {"name": model.name, "classes": model.current.bundle.classes, "share": share} | versions
+    share = model.share if model.canary or model.shadow else 0.0
+    return ModelStatus(name=model.name, classes=model.current.bundle.classes, share=share, **versions)

@@ -3,6 +3,7 @@
 import pytest
 
 from dashboards.metrics_snapshot import MetricsSnapshot
+from dashboards.model_status import ModelStatus, VersionStatus
 from dashboards.page import Page, render_html
 from dashboards.panels.service import (
     batch_size_counts,
@@ -52,7 +53,8 @@ def test_batches_are_counted_by_size():
 
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_page_is_rendered_from_few_snapshots(count):
-    model_statuses = [{"name": "a", "share": 0, "current": {"version": "1", "bundle": "there", "engine": "eager"}}]
+    version = VersionStatus(version="1", bundle="there", engine="eager")
+    model_statuses = [ModelStatus(name="a", classes=[], share=0, current=version)]
     sections = build_service_sections(SNAPSHOTS[:count], model_statuses)
     assert "there" in render_html(Page(title="service", lead="", sections=sections))
 

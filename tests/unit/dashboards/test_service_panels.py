@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from dashboards.metrics_snapshot import MetricsSnapshot
+from dashboards.model_status import ModelStatus, VersionStatus
 from dashboards.panels.service import (
     batch_size_counts,
     bucket_quantile,
@@ -20,13 +21,14 @@ from dashboards.panels.service import (
 from dashboards.theme import AMBER, BLUE, ORANGE, SERIES_COLORS
 
 INFINITY = float("inf")
-MODEL = {
-    "name": "shop",
-    "share": 0.25,
-    "current": {"version": "3", "engine": "onnxruntime", "bundle": "bundles/3"},
-    "canary": {"version": "4", "engine": "eager", "bundle": "bundles/4"},
-    "shadow": {"version": "5", "engine": "script", "bundle": "bundles/5"},
-}
+MODEL = ModelStatus(
+    name="shop",
+    classes=["cola", "water"],
+    share=0.25,
+    current=VersionStatus(version="3", engine="onnxruntime", bundle="bundles/3"),
+    canary=VersionStatus(version="4", engine="eager", bundle="bundles/4"),
+    shadow=VersionStatus(version="5", engine="script", bundle="bundles/5"),
+)
 
 
 def build_snapshots(count=2, interval=10.0):
@@ -216,7 +218,7 @@ def test_most_frequent_rejection_comes_first():
 
 
 def test_models_are_listed_with_the_share_of_answers_of_each_bundle():
-    table = models_table([MODEL, {"name": "yard", "share": 0, "current": MODEL["current"]}])
+    table = models_table([MODEL, ModelStatus(name="yard", classes=[], share=0, current=MODEL.current)])
     assert table.columns == ["model", "role", "version", "engine", "share of answers", "bundle"]
     assert table.rows == [
         ["shop", "current", "3", "onnxruntime", "100%", "bundles/3"],

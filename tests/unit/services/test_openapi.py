@@ -67,7 +67,11 @@ def test_every_reference_leads_to_a_schema(document):
 
 
 def test_type_of_a_reply_is_the_one_that_its_operation_names(document):
-    check_reply(document, reply_schema(document, "POST /v2/repository/index"), [{"name": "pets"}])
+    check_reply(
+        document,
+        reply_schema(document, "POST /v2/repository/index"),
+        [{"name": "pets", "version": "v", "state": "READY", "reason": ""}],
+    )
     check_reply(document, reply_schema(document, "GET /models"), {"models": [], "not_loaded": None})
     reply = PredictionReply(model="m", version="v", id="1", label="cat", score=1.0, scores={"cat": 1.0})
     check_reply(document, reply_schema(document, "POST /predict"), vars(reply))
@@ -79,6 +83,17 @@ def test_type_of_a_reply_is_the_one_that_its_operation_names(document):
         assert reply_schema(document, endpoint, media_type) == {"type": "string"}
     with pytest.raises(jsonschema.ValidationError):
         check_reply(document, reply_schema(document, "POST /predict"), vars(reply) | {"score": 1.5})
+
+
+def test_replica_that_is_about_to_stop_is_not_ready():
+    loop = asyncio.new_event_loop()
+    registry = ModelRegistry(Limits(), loop, listener=None)
+    registry.models["pets"] = object()
+    application = HttpApplication(registry, Limits(), Metrics())
+    assert loop.run_until_complete(application.get_readiness(None)).status_code == 200
+    application.start_draining()
+    assert loop.run_until_complete(application.get_readiness(None)).status_code == 503
+    loop.close()
 
 
 def test_operations_with_a_body_list_every_rejection(document):

@@ -73,11 +73,11 @@ def test_compared_versions_are_summed_up(metrics):
     pairs = zip(scores, other_scores, strict=True)
     distances = [sum(max(p - q, 0) for p, q in zip(*pair, strict=True)) for pair in pairs]
     summary = metrics.summarize_comparison("pets", "v1", "v2")
-    assert summary["pictures"] == 5
-    assert summary["distance"] == pytest.approx(sum(distances) / 5, abs=1e-6)
-    assert list(summary["differs"].items()) == [("cat", 2), ("bee", 1)]
+    assert summary.pictures == 5
+    assert summary.distance == pytest.approx(sum(distances) / 5, abs=1e-6)
+    assert list(summary.differs.items()) == [("cat", 2), ("bee", 1)]
     interval = binomtest(2, 5).proportion_ci(method="wilson")
-    assert summary["same"] == pytest.approx({"value": 0.4, "low": interval.low, "high": interval.high}, abs=1e-6)
+    assert vars(summary.same) == pytest.approx({"value": 0.4, "low": interval.low, "high": interval.high}, abs=1e-6)
 
 
 def test_comparison_counts_only_its_model_and_versions(metrics):
@@ -87,10 +87,11 @@ def test_comparison_counts_only_its_model_and_versions(metrics):
     for model, current, other in (("cars", v1, v2), ("pets", v1, v3), ("pets", v3, v2)):
         metrics.on_comparison(model, build_comparison(current, ant, other, bee))
     summary = metrics.summarize_comparison("pets", "v1", "v2")
-    assert (summary["pictures"], summary["distance"], summary["differs"]) == (1, 0.0, {})
-    assert metrics.summarize_comparison("pets", "v1", "v3")["distance"] == 1.0
-    nothing = {"pictures": 0, "same": None, "distance": None, "differs": {}}
-    assert metrics.summarize_comparison("pets", "v2", "v1") == nothing
+    assert (summary.pictures, summary.distance, summary.differs) == (1, 0.0, {})
+    assert metrics.summarize_comparison("pets", "v1", "v3").distance == 1.0
+    nothing = metrics.summarize_comparison("pets", "v2", "v1")
+    assert (nothing.pictures, nothing.same, nothing.distance, nothing.differs) == (0, None, None, {})
+    assert (nothing.model, nothing.version, nothing.other) == ("pets", "v2", "v1")
 
 
 def test_distance_is_rounded_to_a_millionth(metrics):
@@ -98,14 +99,14 @@ def test_distance_is_rounded_to_a_millionth(metrics):
     metrics.on_comparison("pets", build_comparison(v1, [[1.0, 0.0]], v2, [[0.0, 1.0]]))
     for _ in range(2):
         metrics.on_comparison("pets", build_comparison(v1, [[1.0, 0.0]], v2, [[1.0, 0.0]]))
-    assert metrics.summarize_comparison("pets", "v1", "v2")["distance"] == 0.333333
+    assert metrics.summarize_comparison("pets", "v1", "v2").distance == 0.333333
 
 
 @pytest.mark.parametrize(("count", "total"), [(0, 7), (7, 7), (1, 3), (995, 1000)])
 def test_proportion_has_the_wilson_interval_of_scipy(count, total):
     interval = binomtest(count, total).proportion_ci(method="wilson")
     expected = {"value": count / total, "low": interval.low, "high": interval.high}
-    assert wilson_proportion(count, total) == {name: round(value, 6) for name, value in expected.items()}
+    assert vars(wilson_proportion(count, total)) == {name: round(value, 6) for name, value in expected.items()}
 
 
 def test_drift_gauges_show_the_latest_state_of_each_stream(metrics):
