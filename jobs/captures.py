@@ -7,12 +7,12 @@ when it is complete. An interrupted command can be run again.
 Exit status: 0 done; 2 wrong options or files.
 """
 
-import json
 import sys
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from equipoise.bundle.manifest import verify_bundle
 from equipoise.captures.capture import CAPTURE_POOLS, CaptureMetadata
@@ -48,28 +48,67 @@ def main() -> int:
     """Run the command and return its exit status."""
     options = parse_options(CapturesOptions)
     result = label_and_export_captures(options)
-    print(json.dumps(result, indent=1, default=CaptureMetadata.to_json) if options.json else format_result(result))
+    print(msgspec.json.format(msgspec.json.encode(result), indent=1).decode() if options.json else str(result))
     return 0
 
 
-def label_and_export_captures(options: CapturesOptions) -> dict[str, Any]:
+class LabelCounts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How many captures a command has labelled and exported; what it was not asked for is left out."""
+
+    labelled: int | None = None
+    exported: dict[str, int] | None = None
+    """images by label"""
+    out: str | None = None
+    """folder of the exported images"""
+    skipped: int
+    """files that are not complete captures"""
+
+    def __str__(self) -> str:
+        lines = [] if self.labelled is None else [f"{self.labelled} labelled"]
+        if self.exported is not None:
+            counts = ", ".join(f"{count} {name}" for name, count in self.exported.items())
+            lines.append(f"{self.out}: {sum(self.exported.values())} images ({counts})")
+        return "\n".join([*lines, *describe_skipped(self.skipped)])
+
+
+class PoolCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Captures of one pool."""
+
+    labelled: int
+    unlabelled: int
+
+
+class CapturesSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """Captures of a folder by pool, and those that are most useful to label."""
+
+    captures: dict[str, PoolCounts]
+    skipped: int
+    first: list[CaptureMetadata]
+
+    def __str__(self) -> str:
+        lines = [
+            f"{pool}: {counts.unlabelled} to label, {counts.labelled} labelled"
+            for pool, counts in self.captures.items()
+        ]
+        return "\n".join([*lines, *map(format_capture, self.first), *describe_skipped(self.skipped)])
+
+
+def label_and_export_captures(options: CapturesOptions) -> LabelCounts | CapturesSummary:
     """Label and export captures as requested and return the counts, or a summary if neither was requested."""
     validate_locations(options.capture_dir, options.labels, options.bundle, options.out)
     require_capture_folder(options.capture_dir)
     captures = CaptureStore(options.capture_dir)
-    result: dict[str, Any] = {}
+    labelled = exported = None
     if options.labels:
-        result["labelled"] = captures.label_from_csv(
-            read_labels_csv(options.labels), allowed_labels(captures, options.bundle)
-        )
+        labels = read_labels_csv(options.labels)
+        labelled = captures.label_from_csv(labels, allowed_labels(captures, options.bundle))
     if options.out:
         classes = load_bundle_classes(options.bundle) if options.bundle else None
-        result |= {
-            "exported": captures.export_labelled(options.out, classes),
-            "out": str(options.out),
-            "skipped": captures.skipped_files,
-        }
-    return result or summarize_captures(captures)
+        exported = captures.export_labelled(options.out, classes)
+    if labelled is None and exported is None:
+        return summarize_captures(captures)
+    out = str(options.out) if options.out else None
+    return LabelCounts(labelled=labelled, exported=exported, out=out, skipped=captures.skipped_files)
 
 
 def read_labels_csv(path: Path) -> str:
@@ -102,28 +141,17 @@ def load_bundle_classes(bundle_location: str) -> list[str]:
     return verify_bundle(download_folder(bundle_location)).classes
 
 
-def summarize_captures(captures: CaptureStore) -> dict[str, Any]:
+def summarize_captures(captures: CaptureStore) -> CapturesSummary:
     """Count the captures by pool and label, and list the ones most useful to label."""
     listed = captures.list_captures(limit=None)
     counts = Counter((capture.pool, capture.label_given is not None) for capture in listed)
-    pools = {pool: {"labelled": counts[pool, True], "unlabelled": counts[pool, False]} for pool in CAPTURE_POOLS}
-    return {"captures": pools, "skipped": captures.skipped_files, "first": listed[:MAX_LISTED_CAPTURES]}
+    pools = {pool: PoolCounts(labelled=counts[pool, True], unlabelled=counts[pool, False]) for pool in CAPTURE_POOLS}
+    return CapturesSummary(captures=pools, skipped=captures.skipped_files, first=listed[:MAX_LISTED_CAPTURES])
 
 
-def format_result(result: dict[str, Any]) -> str:
-    """Format the result as terminal text."""
-    lines = []
-    if "labelled" in result:
-        lines.append(f"{result['labelled']} labelled")
-    if "exported" in result:
-        counts = ", ".join(f"{count} {name}" for name, count in result["exported"].items())
-        lines.append(f"{result['out']}: {sum(result['exported'].values())} images ({counts})")
-    for pool, counts in result.get("captures", {}).items():
-        lines.append(f"{pool}: {counts['unlabelled']} to label, {counts['labelled']} labelled")
-    lines += [format_capture(capture) for capture in result.get("first", [])]
-    if result.get("skipped"):
-        lines.append(f"files skipped because they are not complete captures: {result['skipped']}")
-    return "\n".join(lines)
+def describe_skipped(count: int) -> list[str]:
+    """Return a line on files that are not complete captures, if there are any."""
+    return [f"files skipped because they are not complete captures: {count}"] if count else []
 
 
 def format_capture(capture: CaptureMetadata) -> str:
