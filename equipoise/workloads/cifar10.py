@@ -16,8 +16,12 @@ CIFAR10_FILES = ["cifar-10-python.tar.gz"]
 
 def cifar10(config: TrainConfig) -> Workload:
     """Build the CIFAR-10 workload: the published test set is the test split, the others share the training set."""
-    size = config.image_size or 32
-    train_set, test_set = load_torchvision_dataset("CIFAR10", Path(config.data), CIFAR10_FILES)
+    return build_cifar10_workload(config, *load_torchvision_dataset("CIFAR10", Path(config.data), CIFAR10_FILES))
+
+
+def build_cifar10_workload(config: TrainConfig, train_set: Any, test_set: Any) -> Workload:
+    """Build the workload from torchvision's data sets, whose `data` are uint8 images (examples, height, width, 3)."""
+    size = config.image_size or train_set.data.shape[1]
     pictures, labels = dataset_to_tensors(train_set, size)
     test_pictures, test_labels = dataset_to_tensors(test_set, size)
     train, validation, reference = stratified_split(labels.numpy(), (0.1, 0.1))

@@ -21,8 +21,8 @@ FASHION_MNIST_FILES = [
 
 def fashion_mnist(config: TrainConfig) -> Workload:
     """Build the Fashion-MNIST workload: the published test set is the test split, the others share the training set."""
-    size = config.image_size or 28
     train_set, test_set = load_torchvision_dataset("FashionMNIST", Path(config.data), FASHION_MNIST_FILES)
+    size = config.image_size or train_set.data.shape[1]
     train, validation, reference = stratified_split(train_set.targets.numpy(), (0.1, 0.1))
     pictures, labels = resize_images(train_set.data[:, None], size), train_set.targets
     test_pictures, test_labels = resize_images(test_set.data[:, None], size), test_set.targets

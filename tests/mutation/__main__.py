@@ -1,8 +1,8 @@
 """Plant faults in the code, one at a time, and count how many the unit and contract tests catch.
 
-python -m tests.mutation --packages equipoise --count 100 --seed 1
+python -m tests.mutation --count 100 --seeds 1 2 3
 
-A fault is caught if a test that imports its module fails, cannot be collected, or does not end. Faults that change
+A fault is caught if a test that reaches its function fails, cannot be collected, or does not end. Faults that change
 nothing (equivalent ones) are listed in equivalent.txt with their reason and are left out of the share, and so are
 modules that need Ray.
 """
@@ -17,8 +17,8 @@ from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 
-from tests.mutation.importers import find_test_files
 from tests.mutation.mutations import Mutation, sample_mutations
+from tests.mutation.reaching_tests import TestReach, measure_reach
 from tests.mutation.warm_pytest import tests_pass
 
 ROOT = Path(__file__).parents[2]
@@ -28,26 +28,42 @@ WORKERS = 2
 
 
 def main() -> int:
-    """Run the command and return exit status 0: the share is for people to judge."""
+    """Run the command and return exit status 0: the shares are for people to judge."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
-    parser.add_argument("--packages", nargs="+", default=["equipoise"], help=f"such as {' '.join(PURE_PARTS)}")
+    parser.add_argument("--packages", nargs="+", help=f"instead of equipoise, and then {' '.join(PURE_PARTS)}")
     parser.add_argument("--count", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1])
     options = parser.parse_args()
-    mutations = sample_mutations(ROOT, options.packages, options.count, options.seed)
-    equivalent = read_equivalent()
-    judged = [mutation for mutation in mutations if mutation.key not in equivalent]
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(WORKERS) as pool:
+    groups = [options.packages] if options.packages else [["equipoise"], PURE_PARTS]
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         copies: SimpleQueue[Path] = SimpleQueue()
         for index in range(WORKERS):
             copies.put(copy_project(Path(folder, str(index))))
-        caught = 0
-        for mutation, is_caught in zip(judged, pool.map(partial(run_in_free_copy, copies), judged), strict=True):
+        reach = measure_reach(copies, WORKERS)
+        print(f"{len(reach.seconds_by_file)} test files took {sum(reach.seconds_by_file.values()):.0f} s", flush=True)
+        for packages in groups:
+            for seed in options.seeds:
+                judge_sample(packages, options.count, seed, copies, reach)
+    return 0
+
+
+def judge_sample(packages: list[str], count: int, seed: int, copies: "SimpleQueue[Path]", reach: TestReach) -> None:
+    """Plant a sample of faults one by one and print which were caught, and their share."""
+    mutations = sample_mutations(ROOT, packages, count, seed)
+    equivalent = read_equivalent()
+    judged = [mutation for mutation in mutations if mutation.key not in equivalent]
+    caught = 0
+    with ThreadPoolExecutor(WORKERS) as pool:
+        results = pool.map(partial(run_in_free_copy, copies, reach), judged)
+        for mutation, is_caught in zip(judged, results, strict=True):
             caught += is_caught
             print("caught  " if is_caught else "SURVIVED", mutation, flush=True)
     share = caught / max(len(judged), 1)
-    print(f"{caught} of {len(judged)} caught ({share:.0%}); {len(mutations) - len(judged)} were equivalent")
-    return 0
+    print(
+        f"{' '.join(packages)}, seed {seed}: {caught} of {len(judged)} caught ({share:.0%});"
+        f" {len(mutations) - len(judged)} were equivalent",
+        flush=True,
+    )
 
 
 def read_equivalent() -> set[str]:
@@ -67,22 +83,22 @@ def copy_project(folder: Path) -> Path:
     return folder
 
 
-def run_in_free_copy(copies: "SimpleQueue[Path]", mutation: Mutation) -> bool:
+def run_in_free_copy(copies: "SimpleQueue[Path]", reach: TestReach, mutation: Mutation) -> bool:
     """Test a mutation in a copy that no other thread uses."""
     copy = copies.get()
     try:
-        return is_mutation_caught(copy, mutation)
+        return is_mutation_caught(copy, reach, mutation)
     finally:
         copies.put(copy)
 
 
-def is_mutation_caught(copy: Path, mutation: Mutation) -> bool:
-    """Return whether the tests of the mutated module fail, those that import it directly first."""
+def is_mutation_caught(copy: Path, reach: TestReach, mutation: Mutation) -> bool:
+    """Return whether a test that reaches the mutated function fails."""
     path = copy / mutation.path
     source = path.read_bytes()
     try:
         path.write_bytes(mutation.apply(source))
-        groups = find_test_files(copy, mutation.path)
+        groups = reach.find_test_groups(copy, mutation)
         return any(not tests_pass(copy, files) for files in groups if files)
     finally:
         path.write_bytes(source)

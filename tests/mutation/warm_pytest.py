@@ -1,11 +1,14 @@
 """Run pytest in processes that have imported the libraries: importing them takes longer than most tests."""
 
+import json
 import multiprocessing
 import os
 import signal
 import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
+from types import CodeType, FrameType
 
 LIBRARIES = ["numpy", "pandas", "plotly.graph_objects", "pytest", "ray", "scipy.stats", "starlette.applications"]
 LIBRARIES += ["torch", "torchvision.models", "tyro", "uvicorn"]
@@ -28,8 +31,11 @@ def tests_pass(copy: Path, test_files: list[str]) -> bool:
     return process.exitcode in (0, NO_TESTS)
 
 
-def run_pytest(copy: Path, test_files: list[str]) -> None:
-    """End this process with the exit status of pytest; the project is imported from the copy."""
+def run_pytest(copy: Path, test_files: list[str], calls_file: Path | None = None) -> None:
+    """End this process with the exit status of pytest; the project is imported from the copy.
+
+    The functions of the project that were called are written to `calls_file`.
+    """
     os.setsid()  # what the tests start ends with them
     forget_project()
     os.chdir(copy)
@@ -43,8 +49,49 @@ def run_pytest(copy: Path, test_files: list[str]) -> None:
             os.dup2(nothing.fileno(), descriptor)
     import pytest
 
+    calls = trace_calls(copy) if calls_file else {}
     status = int(pytest.main(arguments))
+    if calls_file:
+        sys.settrace(None)
+        calls_file.write_text(json.dumps(name_functions(copy, [*calls.values()])))
     os._exit(status)  # threads that a fault has left running do not delay the end
+
+
+def find_called_functions(copy: Path, test_file: str, calls_file: Path) -> list[tuple[str, str]]:
+    """Return the functions of the project that a test file calls in its own process: path and qualified name."""
+    process = CONTEXT.Process(target=run_pytest, args=(copy, [test_file], calls_file))
+    process.start()
+    process.join()
+    return [tuple(entry) for entry in json.loads(calls_file.read_text())] if calls_file.exists() else []
+
+
+def trace_calls(copy: Path) -> dict[int, CodeType]:
+    """Start collecting the code of every called function below a folder, in all threads; return the collection."""
+    calls: dict[int, CodeType] = {}  # by identity, because hashing code is slow
+    seen: dict[int, CodeType] = {}
+    prefix = str(copy)
+
+    def trace(frame: FrameType, event: str, argument: object) -> None:
+        code = frame.f_code
+        if id(code) not in seen:
+            seen[id(code)] = code  # keeps it alive, so that no other code gets its identity
+            if code.co_filename.startswith(prefix):
+                calls[id(code)] = code
+
+    threading.settrace(trace)
+    sys.settrace(trace)
+    return calls
+
+
+def name_functions(copy: Path, codes: list[CodeType]) -> list[tuple[str, str]]:
+    """Return the path of each function's file and its qualified name, as a mutation's scope gives it."""
+    return sorted(
+        {
+            (str(Path(code.co_filename).relative_to(copy)), code.co_qualname.replace(".<locals>", ""))
+            for code in codes
+            if "<" not in code.co_qualname.replace(".<locals>", "")
+        }
+    )
 
 
 def forget_project() -> None:

@@ -1,13 +1,29 @@
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from tests.mutation.__main__ import EQUIVALENT_FILE, read_equivalent
 from tests.mutation.importers import find_test_files
-from tests.mutation.mutations import list_mutations, needs_ray, sample_mutations
+from tests.mutation.mutations import Mutation, list_mutations, needs_ray, sample_mutations
+from tests.mutation.reaching_tests import TestReach
+from tests.mutation.warm_pytest import name_functions, trace_calls
 
 ROOT = Path(__file__).parents[2]
 MODULE = Path("module.py")
+NESTED_FUNCTIONS = """
+class A:
+    def f(self):
+        def g(x):
+            return [x + 1 for _ in range(2)]
+
+        return g(2)
+
+
+def unused():
+    return 3
+"""
 
 
 def list_faults(source):
@@ -114,3 +130,30 @@ def test_tests_of_a_package_are_run_for_modules_that_they_reach_by_a_registry():
 def test_modules_that_a_helper_of_a_test_imports_count_as_its_own():
     direct, indirect, _ = find_test_files(ROOT, Path("equipoise/drift/reference/thresholds.py"))
     assert "tests/unit/recorded/test_drift_reference.py" in [*direct, *indirect]
+
+
+def test_called_functions_are_named_like_the_scopes_of_mutations(tmp_path):
+    names = {}
+    exec(compile(NESTED_FUNCTIONS, str(tmp_path / "module.py"), "exec"), names)  # noqa: S102 - a constant of this file
+    calls = trace_calls(tmp_path)
+    thread = threading.Thread(target=names["A"]().f)
+    thread.start()
+    thread.join()
+    sys.settrace(None)
+    threading.settrace(None)
+    called = name_functions(tmp_path, [*calls.values()])
+    assert called == [("module.py", "A.f"), ("module.py", "A.f.g")]
+    faults = list_mutations(MODULE, NESTED_FUNCTIONS.encode())
+    assert {fault.scope for fault in faults if fault.kind in ("operator", "constant")} == {"A.f", "A.f.g", "unused"}
+
+
+def test_files_that_reach_a_function_are_run_in_order_of_their_time():
+    reach = TestReach()
+    reach.add_file("tests/unit/test_slow.py", [("equipoise/rng.py", "f")], 9.0)
+    reach.add_file("tests/unit/test_fast.py", [("equipoise/rng.py", "f")], 1.0)
+    reach.add_file("tests/unit/test_rng.py", [("equipoise/rng.py", "f"), ("equipoise/rng.py", "g")], 5.0)
+    mutation = Mutation(Path("equipoise/rng.py"), "f", 1, 0, 1, "constant", "1", "2")
+    groups = reach.find_test_groups(ROOT, mutation)
+    assert groups == [["tests/unit/test_rng.py"], ["tests/unit/test_fast.py", "tests/unit/test_slow.py"]]
+    elsewhere = Mutation(Path("equipoise/rng.py"), "", 1, 0, 1, "constant", "1", "2")
+    assert reach.find_test_groups(ROOT, elsewhere) == find_test_files(ROOT, Path("equipoise/rng.py"))

@@ -111,6 +111,15 @@ def test_each_cause_is_detected_and_named(reference_outputs, cause, transform):
     assert verdict.effects[0].cause == cause and verdict.why.startswith(f"{cause}: ")
 
 
+def test_examples_are_the_twelve_images_that_changed_most(reference_outputs):
+    images = render_clean_images()
+    warm = torch.arange(len(images)) % 2 == 1
+    verdict = compute_checked_verdict(
+        torch.where(warm[:, None, None, None], build_lamp_transform(4500)(images), images), reference_outputs
+    )
+    assert len(verdict.moved) == 12 and all(warm[int(index)] for index in verdict.moved)
+
+
 def test_images_like_the_reference_give_verdict_ok_and_the_right_accuracy(reference_outputs):
     verdict = compute_checked_verdict(render_clean_images(), reference_outputs)
     assert verdict.state == "ok" and verdict.cause is None and not verdict.effects and verdict.support is None

@@ -9,6 +9,7 @@ def test_terms_match_a_calculation_by_hand():
     # |G|^2 = 4 and tr(Sigma) = 80: at 8 examples 4 + 10, at 16 examples 4 + 5
     assert estimate_noise_terms(local_norm=14, total_norm=9, local_batch=8, total_batch=16) == pytest.approx((4, 80))
     assert noise_scale_from_terms(4, 80) == 20
+    assert noise_scale_from_terms(0.5, 0.25) == 0.5
 
 
 def test_terms_are_unbiased_for_equal_and_unequal_batches():

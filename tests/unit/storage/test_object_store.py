@@ -1,5 +1,7 @@
 import os
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from equipoise.storage.atomic import (
     read_json,
     write_json,
 )
-from equipoise.storage.object_store import RemotePath, parse_location
+from equipoise.storage.object_store import RemotePath, open_filesystem, parse_location, write_timeout_options
 from tests.support.errors import raises_code
 
 
@@ -76,6 +78,26 @@ def test_folder_appears_completely_with_its_last_file_last_or_not_at_all(bucket)
         pass
     copy = download_folder(str(bucket / "b"))
     assert sorted(file.name for file in copy.iterdir()) == ["bundle.json", "card.md", "weights"]
+
+
+def test_copy_of_a_remote_folder_is_removed_when_the_process_ends():
+    program = """
+from equipoise.storage.atomic import download_folder
+from equipoise.storage.object_store import parse_location
+(parse_location("memory://bucket/b") / "weights").write_text("x")
+copy = download_folder("memory://bucket/b")
+assert (copy / "weights").read_text() == "x"
+print(copy)
+"""
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert not Path(result.stdout.strip()).exists()
+
+
+def test_timeout_of_a_write_grows_with_its_size(bucket):
+    asynchronous = open_filesystem("s3://bucket/x")[0]
+    seconds = [write_timeout_options(asynchronous, size)["timeout"] for size in (0, 1_000_000, 60_000_000)]
+    assert seconds == [15, 16, 75]
+    assert write_timeout_options(bucket.filesystem, 1) == {}
 
 
 def test_run_claims_its_folder_and_refuses_that_of_another(bucket):

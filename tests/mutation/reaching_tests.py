@@ -1,0 +1,62 @@
+"""Find the test files that reach a function, by running each file once and watching what it calls."""
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import SimpleQueue
+
+from tests.mutation.importers import find_test_files, list_test_files
+from tests.mutation.mutations import Mutation
+from tests.mutation.warm_pytest import find_called_functions
+
+
+@dataclass
+class TestReach:
+    """Test files by the function that they call, and the seconds that each takes."""
+
+    __test__ = False  # no test class of pytest
+
+    files_by_function: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    seconds_by_file: dict[str, float] = field(default_factory=dict)
+
+    def add_file(self, test_file: str, functions: Sequence[tuple[str, str]], seconds: float) -> None:
+        """Add the functions that a test file calls."""
+        self.seconds_by_file[test_file] = seconds
+        for function in functions:
+            self.files_by_function.setdefault(function, []).append(test_file)
+
+    def find_test_groups(self, copy: Path, mutation: Mutation) -> list[list[str]]:
+        """Return groups of test files for a mutation, the most likely to fail first.
+
+        For code that runs at import, or in other processes only, these are all tests that may import its module.
+        """
+        reaching = self.files_by_function.get((str(mutation.path), mutation.scope), [])
+        if not reaching:
+            return find_test_files(copy, mutation.path)
+        own = [path for path in reaching if mutation.path.stem in Path(path).stem]
+        others = sorted(set(reaching) - set(own), key=lambda path: self.seconds_by_file[path])
+        return [own, others]
+
+
+def measure_reach(copies: "SimpleQueue[Path]", num_workers: int) -> TestReach:
+    """Run every test file once, each in a process of its own, and return what they reach."""
+    reach = TestReach()
+
+    def run_file(test_file: Path) -> tuple[str, list[tuple[str, str]], float]:
+        copy = copies.get()
+        try:
+            start = time.monotonic()
+            calls_file = copy.with_name(f"{'-'.join(test_file.with_suffix('').parts)}.json")
+            functions = find_called_functions(copy, str(test_file), calls_file)
+            return str(test_file), functions, time.monotonic() - start
+        finally:
+            copies.put(copy)
+
+    first_copy = copies.get()
+    copies.put(first_copy)
+    with ThreadPoolExecutor(num_workers) as pool:
+        for entry in pool.map(run_file, list_test_files(first_copy)):
+            reach.add_file(*entry)
+    return reach
