@@ -103,6 +103,11 @@ def test_few_images_give_verdict_unknown(count):
         assert verdict.accuracy == "unknown" and "64 are needed" in verdict.why
 
 
+def test_verdict_that_no_image_led_to_counts_nothing():
+    verdict = StreamVerdict(state="unknown", why="the reference has too few images")
+    assert (verdict.images, verdict.looked_at, verdict.replicas) == (0, 0, 0)
+
+
 def test_warmer_light_raises_one_alarm_with_its_cause_and_start():
     detector = StreamDetector.start(shapes_profile(), RUN_LENGTH_IMAGES)
     steps = [*sum_by_step(render_clean_images(960)), *sum_by_step(apply_warm_light(render_clean_images(640, 43)))]
@@ -117,6 +122,13 @@ def test_warmer_light_raises_one_alarm_with_its_cause_and_start():
     red_over_blue = next(chart for chart in verdict.charts if chart.name == "red over blue")
     red, _, blue = blackbody_gain(np.array([4500.0]))[0]
     assert red_over_blue.effect.value == pytest.approx(np.log2(red / blue), rel=0.1)
+
+
+def test_strong_drift_raises_an_alarm_with_the_first_step_that_completes_enough_images():
+    night = render_clean_images(4 * MIN_STREAM_IMAGES) // 8
+    detector = StreamDetector.start(shapes_profile(), RUN_LENGTH_IMAGES)
+    assert feed_steps(detector, sum_by_step(night)) == [MIN_STREAM_IMAGES // STEP_IMAGES - 1]
+    assert detector.alarm.observed_images == MIN_STREAM_IMAGES
 
 
 def test_alarm_ends_some_time_after_the_drift_and_can_be_raised_again():
