@@ -269,7 +269,13 @@ def run_search(
         release_placement_groups_of_job()
     trials = adapter.finished_trials.assign(seed=adapter.finished_trials.seed + sweep_trials.base.seed)
     trials = trials.sort_values(FINISHED_TRIAL_COLUMNS[:3])
-    require_finished_trials(trials, sweep_trials.folder, seconds_for_trials, sweep_trials.concurrent_trials)
+    require_finished_trials(
+        trials,
+        sweep_trials.folder,
+        seconds_for_trials,
+        sweep_trials.concurrent_trials,
+        time_is_up=time.time() >= sweep_trials.deadline,
+    )
     print(f"{len(trials)} trials, {int(trials.reached.sum())} of them reached the target", flush=True)
     if sweep_trials.train_seconds:
         overhead = (sweep_trials.total_trial_seconds + sweep_trials.startup_seconds) / sweep_trials.train_seconds - 1

@@ -97,7 +97,7 @@ def describe_unaffordable_batches(step_seconds: dict[int, float], affordable: Co
 
 
 def require_finished_trials(
-    trials: pd.DataFrame, folder: Path, seconds_for_trials: float, concurrent_trials: int
+    trials: pd.DataFrame, folder: Path, seconds_for_trials: float, concurrent_trials: int, *, time_is_up: bool
 ) -> None:
     """Refuse to plan with too few trials that ended, or none that reached the target although time was all they lacked.
 
@@ -108,7 +108,7 @@ def require_finished_trials(
         return
     few = {0: "no trial ended", 1: "one trial ended and two are needed"}
     ended = few.get(len(trials), f"none of the {len(trials)} trials that ended reached the target")
-    if not stopped:
+    if not stopped and not time_is_up:
         raise EquipoiseError("measurements-missing", f"cannot fit a curve: {ended}", "give more batch sizes")
     needed = count_trial_rounds(concurrent_trials) * (estimate_trial_seconds(stopped) or 0.0)
     budget = suggest_budget(trials_seconds=max(2 * seconds_for_trials, needed))

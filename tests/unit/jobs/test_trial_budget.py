@@ -61,11 +61,13 @@ def table(*reached):
 
 
 def test_finished_trials_make_a_plan(tmp_path):
-    require_finished_trials(table(1, 0), tmp_path, 30.0, 2)
-    require_finished_trials(table(0, 0), tmp_path, 30.0, 2)  # not for lack of time
+    require_finished_trials(table(1, 0), tmp_path, 30.0, 2, time_is_up=True)
+    require_finished_trials(table(0, 0), tmp_path, 30.0, 2, time_is_up=False)
     write_trials(tmp_path, build_trial(0.3))
-    require_finished_trials(table(1, 0), tmp_path, 30.0, 2)
-    require_finished_trials(table(0, 0), tmp_path, math.inf, 2)  # records of an earlier command with a budget
+    require_finished_trials(table(1, 0), tmp_path, 30.0, 2, time_is_up=True)
+    require_finished_trials(
+        table(0, 0), tmp_path, math.inf, 2, time_is_up=False
+    )  # records of an earlier command with a budget
 
 
 @pytest.mark.parametrize(
@@ -78,9 +80,14 @@ def test_too_few_trials_are_refused_with_their_progress_and_a_budget(tmp_path, r
     write_trials(tmp_path, stopped, build_trial(0.1), replace(build_trial(), status="failed"))
     progress = "had reached a metric of 0.6 after 200 examples (target 0.9)"
     with raises_code("budget-too-small", said, "within 30 s", progress, "--budget-seconds 150"):
-        require_finished_trials(table(*reached), tmp_path, 30.0, 2)
+        require_finished_trials(table(*reached), tmp_path, 30.0, 2, time_is_up=True)
 
 
 def test_too_few_trials_with_time_left_need_more_settings(tmp_path):
     with raises_code("measurements-missing", "one trial ended", "more batch sizes"):
-        require_finished_trials(table(1), tmp_path, float("inf"), 2)
+        require_finished_trials(table(1), tmp_path, float("inf"), 2, time_is_up=False)
+
+
+def test_budget_that_was_over_before_a_trial_began_is_refused_with_a_larger_one(tmp_path):
+    with raises_code("budget-too-small", "no trial ended within 18 s", "--budget-seconds 90"):
+        require_finished_trials(table(), tmp_path, 18.0, 2, time_is_up=True)
