@@ -9,7 +9,14 @@ examples to the target, and whether it was reached. `equipoise plan` does the sa
 import argparse
 from pathlib import Path
 
-from equipoise import ClusterShape, PlanDocument, PlanRequest, build_plan_document, read_examples_to_target, read_step_times
+from equipoise import (
+    ClusterShape,
+    PlanDocument,
+    PlanRequest,
+    build_plan_document,
+    read_examples_to_target,
+    read_step_times,
+)
 
 
 def build_plan(system: Path, statistical: Path, workers: int) -> PlanDocument:

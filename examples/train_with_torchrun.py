@@ -23,7 +23,7 @@ def train_digits(grad_accumulation: int) -> None:
         batch_size=32,
         lr=0.05,
         precision="fp64",
-        target=0.95,
+        target=0.9,
         eval_every=1024,
     )
     training = Training(config)  # ranks agree on the weights, and each takes its share of every global batch
