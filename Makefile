@@ -33,7 +33,7 @@ test-cluster: .venv/ready ## autoscaling, the README's cluster section, and faul
 	$(BIN)/python -m pytest tests/network
 	$(BIN)/python -m pytest -rP tests/autoscaling
 
-test-examples: .venv/ready ## run every program of examples/ and check what it prints; takes a minute or two
+test-examples: .venv/ready ## run every program of examples/ and check what it prints
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/examples
 
 test-wheel: .venv/ready ## build the wheel, install it elsewhere, and train with it outside of the checkout
