@@ -2,7 +2,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test test-slow mutants test-object-store test-end-to-end test-cluster lint bench bench-drift serve cluster
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-slow mutants test-object-store test-end-to-end test-cluster test-examples test-wheel
+.PHONY: lint wheel bench bench-drift serve cluster
+
+help: ## list the targets with what they do
+	@awk -F ':.* ## ' '/^[a-z-]+:.* ## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: .venv/ready ## install the project and what it needs into .venv
 
@@ -28,11 +33,21 @@ test-cluster: .venv/ready ## autoscaling, the README's cluster section, and faul
 	$(BIN)/python -m pytest tests/network
 	$(BIN)/python -m pytest -rP tests/autoscaling
 
+test-examples: .venv/ready ## run every program of examples/ and check what it prints
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/examples
+
+test-wheel: .venv/ready ## build the wheel, install it elsewhere, and train with it outside of the checkout
+	$(BIN)/python -m pytest tests/wheel
+
 mutants: .venv/ready ## plant 100 faults in the library and 100 in the pure parts of the rest, and count those that tests catch; SEEDS="1 2 3" takes an hour
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation --count 100 --seeds $(or $(SEEDS),1)
 
 lint: .venv/ready ## style, types, import layers and cluster files
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python -m jobs.cluster.validate cluster.yaml cluster.gcp.yaml cluster.local.yaml services/kuberay/*.yaml
+
+wheel: .venv/ready ## build the wheel into dist/
+	rm -rf build dist # files that the source no longer has would stay in the wheel
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 bench: .venv/peers .venv/servers/ready ## speed against other libraries, in interleaved pairs, and the search against other search methods
 	$(BIN)/python -m benchmarks.loop && $(BIN)/python -m benchmarks.augment && $(BIN)/python -m benchmarks.engines && $(BIN)/python -m benchmarks.serving && $(BIN)/python -m benchmarks.fault_tolerance && $(BIN)/python -m benchmarks.search_policies

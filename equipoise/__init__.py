@@ -1,0 +1,92 @@
+"""Public interface of the library; each name is imported from its module when it is first used.
+
+`import equipoise` alone therefore takes a few milliseconds and does not import PyTorch. What is listed in `__all__`
+changes by the rules of docs/releases.md; everything else in the package may change in any release.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from equipoise.bundle.bundle import Bundle, Prediction, load_bundle
+    from equipoise.config import TrainConfig
+    from equipoise.errors import EquipoiseError
+    from equipoise.images.augment import Augment
+    from equipoise.planning.build_document import PlanRequest, build_plan_document
+    from equipoise.planning.document import PlanDocument
+    from equipoise.planning.measurements import read_examples_to_target, read_step_times
+    from equipoise.planning.plan import ClusterShape
+    from equipoise.runs.record import Lap, Record
+    from equipoise.training.loop import Training, laps
+    from equipoise.workloads import Split, Workload, load_workload
+    from equipoise.workloads.base import stratified_split
+    from equipoise.workloads.models import model_factory
+
+    __version__: str
+
+__all__ = [
+    "Augment",
+    "Bundle",
+    "ClusterShape",
+    "EquipoiseError",
+    "Lap",
+    "PlanDocument",
+    "PlanRequest",
+    "Prediction",
+    "Record",
+    "Split",
+    "TrainConfig",
+    "Training",
+    "Workload",
+    "__version__",
+    "build_plan_document",
+    "laps",
+    "load_bundle",
+    "load_workload",
+    "model_factory",
+    "read_examples_to_target",
+    "read_step_times",
+    "stratified_split",
+]
+
+MODULE_BY_NAME = {
+    "Augment": "equipoise.images.augment",
+    "Bundle": "equipoise.bundle.bundle",
+    "ClusterShape": "equipoise.planning.plan",
+    "EquipoiseError": "equipoise.errors",
+    "Lap": "equipoise.runs.record",
+    "PlanDocument": "equipoise.planning.document",
+    "PlanRequest": "equipoise.planning.build_document",
+    "Prediction": "equipoise.bundle.bundle",
+    "Record": "equipoise.runs.record",
+    "Split": "equipoise.workloads",
+    "TrainConfig": "equipoise.config",
+    "Training": "equipoise.training.loop",
+    "Workload": "equipoise.workloads",
+    "build_plan_document": "equipoise.planning.build_document",
+    "laps": "equipoise.training.loop",
+    "load_bundle": "equipoise.bundle.bundle",
+    "load_workload": "equipoise.workloads",
+    "model_factory": "equipoise.workloads.models",
+    "read_examples_to_target": "equipoise.planning.measurements",
+    "read_step_times": "equipoise.planning.measurements",
+    "stratified_split": "equipoise.workloads.base",
+}
+"""module that defines each public name"""
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used, and keep it."""
+    if name == "__version__":
+        value: Any = import_module("equipoise.version").find_version()
+    elif name in MODULE_BY_NAME:
+        value = getattr(import_module(MODULE_BY_NAME[name]), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names too, which are not there before they are used."""
+    return sorted({*globals(), *__all__})

@@ -6,10 +6,10 @@ import importlib.util
 import os
 import sys
 from difflib import get_close_matches
-from importlib.metadata import version
 from pathlib import Path
 
 from equipoise.command_line import REFUSED, print_error
+from equipoise.version import find_version
 from jobs import LOOPBACK_ENV, isolate_local_ray
 
 COMMAND_MODULES = {
@@ -37,7 +37,7 @@ def main() -> int:
         print(format_help())
         return 0
     if name == "--version":
-        print(f"equipoise {version('equipoise')}")
+        print(f"equipoise {find_version()}")
         return 0
     if name == "serve":
         serve(arguments)

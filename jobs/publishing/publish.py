@@ -46,6 +46,7 @@ from equipoise.spacing import evenly_spaced_indices
 from equipoise.storage.atomic import atomic_folder, open_local_copy
 from equipoise.storage.retry import StoreUnavailable
 from equipoise.training.finetune import find_classifier_layer
+from equipoise.version import find_version
 from equipoise.workloads import Split, Workload, load_workload
 from jobs.cli.paths import validate_locations
 from jobs.cli.plan_options import read_recommended_plan
@@ -57,7 +58,7 @@ MAX_COMPARED_IMAGES = 1000  # images of the test split on which engines are time
 MAX_PROFILE_IMAGES = 20_000  # images of the reference that the drift profile is built from
 MAX_REFERENCE_IMAGES = 200  # images of the reference kept in the bundle, to be shown on pages
 HELD_OUT_SPLITS = ("validation", "reference", "test")
-PACKAGES = ("equipoise", "torch", "torchvision", "onnxruntime", "numpy")  # whose versions the manifest names
+PACKAGES = ("torch", "torchvision", "onnxruntime", "numpy")  # whose versions the manifest names beside our own
 PHOTOGRAPH_STEPS = "upright by EXIF, center square, bilinear to the input's size, RGB or grayscale by its channels"
 
 
@@ -280,7 +281,11 @@ def build_manifest(
         status=record.status,
         seen=kept_lap.seen if kept_lap else 0,
         machine=describe_hardware(torch.device("cpu")),
-        versions={name: version(name) for name in PACKAGES} | {"python": platform.python_version()},
+        versions={
+            "equipoise": find_version(),
+            **{name: version(name) for name in PACKAGES},
+            "python": platform.python_version(),
+        },
         engine=engine,
     )
 

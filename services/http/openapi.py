@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cache
 from html import escape
-from importlib.metadata import version
 from typing import Any
 
 import msgspec
@@ -12,6 +11,7 @@ import msgspec
 from equipoise.captures.capture import CaptureMetadata
 from equipoise.drift.diagnosis.verdict import StreamVerdict
 from equipoise.type_aliases import JsonObject
+from equipoise.version import find_version
 from services.http.errors import REJECTION_DESCRIPTIONS
 from services.http.message_types import (
     BinaryText,
@@ -156,7 +156,7 @@ def build_openapi_document(requires_key: bool, limits: Limits, model_names: list
         "openapi": "3.1.0",
         "info": {
             "title": "Equipoise",
-            "version": version("equipoise"),
+            "version": find_version(),
             "description": "Image classification: images in, labels out."
             f" A request may have {limits.body_bytes} bytes, an image {limits.pixels} pixels.",
         },

@@ -284,7 +284,8 @@ def test_image_has_our_version_of_ray_and_only_our_code():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     packages = {name.removesuffix("*") for name in project["tool"]["setuptools"]["packages"]["find"]["include"]}
     assert first_line == "*"
-    assert included == packages | {"pyproject.toml", "requirements.lock", project["project"]["readme"], "LICENSE"}
+    texts = {project["project"]["readme"], *project["project"]["license-files"]}
+    assert included == packages | {"pyproject.toml", "requirements.lock", *texts}
 
 
 def test_schema_is_valid_and_complete():
