@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test test-slow mutants test-object-store test-end-to-end test-cluster lint bench bench-drift serve cluster
+.PHONY: setup demo test test-slow mutants test-object-store test-end-to-end test-cluster lint docs bench bench-drift serve cluster
 
 setup: .venv/ready ## install the project and what it needs into .venv
 
@@ -34,6 +34,9 @@ mutants: .venv/ready ## plant 100 faults in the library and 100 in the pure part
 
 lint: .venv/ready ## style, types, import layers and cluster files
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports && $(BIN)/python -m jobs.cluster.validate cluster.yaml cluster.gcp.yaml cluster.local.yaml services/kuberay/*.yaml
+
+docs: .venv/ready ## build the documentation into site/; a broken link fails the build
+	$(BIN)/zensical build --strict --clean
 
 bench: .venv/peers .venv/servers/ready ## speed against other libraries, in interleaved pairs, and the search against other search methods
 	$(BIN)/python -m benchmarks.loop && $(BIN)/python -m benchmarks.augment && $(BIN)/python -m benchmarks.engines && $(BIN)/python -m benchmarks.serving && $(BIN)/python -m benchmarks.fault_tolerance && $(BIN)/python -m benchmarks.search_policies
