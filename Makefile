@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test test-slow mutants test-object-store test-end-to-end test-cluster lint docs bench bench-drift serve cluster
+.PHONY: setup demo test test-slow mutants test-object-store test-end-to-end test-cluster test-docs lint docs bench bench-drift serve cluster
 
 setup: .venv/ready ## install the project and what it needs into .venv
 
@@ -23,10 +23,13 @@ test-object-store: .venv/ready .venv/moto/ready ## train, sweep, resume and serv
 test-end-to-end: .venv/ready .venv/browser/ready ## the whole demo, checked against the records it writes, and adaptation end to end
 	$(BIN)/python -m pytest tests/end_to_end
 
-test-cluster: .venv/ready ## autoscaling, the README's cluster section, and faults between hosts in network namespaces
+test-cluster: .venv/ready ## autoscaling, the guide to clusters, and faults between hosts in network namespaces
 	command -v tc > /dev/null || apt-get install --yes --no-install-recommends iproute2 > /dev/null || echo 'iproute2 is not available: tests in network namespaces will be skipped'
 	$(BIN)/python -m pytest tests/network
 	$(BIN)/python -m pytest -rP tests/autoscaling
+
+test-docs: .venv/ready ## the commands of the README and the guides, links, and the strict build of the site
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/docs
 
 mutants: .venv/ready ## plant 100 faults in the library and 100 in the pure parts of the rest, and count those that tests catch; takes an hour
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation --count 100 --seed $(or $(SEED),1)

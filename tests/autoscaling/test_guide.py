@@ -15,7 +15,9 @@ from tests.support.run_observer import read_laps
 
 FENCES = read_fences(ROOT / "docs" / "guides" / "cluster.md")
 TOKEN_BLOCK, CLOUD_BLOCK, LOCAL_BLOCK = (FENCES[name].text for name in ("token", "cloud", "local"))
-SWEEP_BLOCK, TRAIN_BLOCK, STATUS_BLOCK, STOP_BLOCK = (FENCES[name].text for name in ("sweep", "train", "status", "stop"))
+SWEEP_BLOCK, TRAIN_BLOCK, STATUS_BLOCK, STOP_BLOCK = (
+    FENCES[name].text for name in ("sweep", "train", "status", "stop")
+)
 
 
 def find_driver(local_cluster):
