@@ -10,7 +10,7 @@ from equipoise.config import TrainConfig
 from equipoise.workloads import load_workload
 from tests.support.bundles import publish_run, train_short_run
 from tests.support.doc_fences import list_fences
-from tests.support.doc_pages import DOCS, list_pages
+from tests.support.doc_pages import list_pages
 from tests.support.doc_shell import SUITE, DocShell, find_missing_keys, read_json_values
 from tests.support.ray_cluster import ROOT
 
@@ -43,12 +43,14 @@ def shell(cluster, tmp_path_factory):
 
 
 def prepare_results(folder, page):
-    """Make what an earlier page would have made, where a page is tested alone."""
-    text = page.read_text(encoding="utf-8")
-    if "runs/digits" in text and page != DOCS / "getting-started.md" and not (folder / "runs/digits").exists():
-        train_short_run(folder / "runs/digits")
-    if "bundle=bundles/digits" in text and not (folder / "bundles/digits").exists():
-        publish_run(folder / "runs/digits", folder / "bundles/digits", drift=True)
+    """Make what earlier pages would have made, where a page is tested alone."""
+    commands = "".join(fence.text for fence in list_fences(page) if "id" in fence.attributes)
+    run, bundle = folder / "runs" / "digits", folder / "bundles" / "digits"
+    needs_bundle = "bundle=bundles/digits" in commands
+    if (needs_bundle or "--run runs/digits" in commands or "--init-from runs/digits" in commands) and not run.exists():
+        train_short_run(run)
+    if needs_bundle and not bundle.exists():
+        publish_run(run, bundle, drift=True)
 
 
 @pytest.mark.slow
