@@ -3,8 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow mutants test-object-store test-end-to-end test-cluster test-examples test-wheel
-.PHONY: lint wheel bench bench-drift serve cluster
+.PHONY: help setup demo test test-slow mutants test-docs test-object-store test-end-to-end test-cluster test-examples
+.PHONY: test-wheel lint wheel docs docs-reference bench bench-drift serve cluster
 
 help: ## list the targets with what they do
 	@awk -F ':.* ## ' '/^[a-z-]+:.* ## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -28,10 +28,13 @@ test-object-store: .venv/ready .venv/moto/ready ## train, sweep, resume and serv
 test-end-to-end: .venv/ready .venv/browser/ready ## the whole demo, checked against the records it writes, and adaptation end to end
 	$(BIN)/python -m pytest tests/end_to_end
 
-test-cluster: .venv/ready ## autoscaling, the README's cluster section, and faults between hosts in network namespaces
+test-cluster: .venv/ready ## autoscaling, the guide to clusters, and faults between hosts in network namespaces
 	command -v tc > /dev/null || apt-get install --yes --no-install-recommends iproute2 > /dev/null || echo 'iproute2 is not available: tests in network namespaces will be skipped'
 	$(BIN)/python -m pytest tests/network
 	$(BIN)/python -m pytest -rP tests/autoscaling
+
+test-docs: .venv/ready ## the commands of the README and the guides, links, and the strict build of the site
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/docs
 
 test-examples: .venv/ready ## run every program of examples/ and check what it prints
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/examples
@@ -48,6 +51,9 @@ lint: .venv/ready ## style, types, import layers and cluster files
 wheel: .venv/ready ## build the wheel into dist/
 	rm -rf build dist # files that the source no longer has would stay in the wheel
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+docs: .venv/ready ## build the documentation into site/; a broken link fails the build
+	$(BIN)/zensical build --strict --clean
 
 bench: .venv/peers .venv/servers/ready ## speed against other libraries, in interleaved pairs, and the search against other search methods
 	$(BIN)/python -m benchmarks.loop && $(BIN)/python -m benchmarks.augment && $(BIN)/python -m benchmarks.engines && $(BIN)/python -m benchmarks.serving && $(BIN)/python -m benchmarks.fault_tolerance && $(BIN)/python -m benchmarks.search_policies

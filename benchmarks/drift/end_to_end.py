@@ -94,7 +94,7 @@ def wait_for_verdict(vending: SimulatedClients) -> dict[str, Any]:
 
 
 def run_adapt(vending: SimulatedClients, cluster: Cluster, folder: Path, when: str) -> None:
-    """Run jobs.adapt as in the README and print its exit code, time and output."""
+    """Run jobs.adapt as in the guide to adapting and print its exit code, time and output."""
     link, start = folder / "vending", time.monotonic()
     command = [sys.executable, "-m", "jobs.adapt", "--bundle", str(link.resolve()), "--link", str(link)]
     command += ["--service", f"http://127.0.0.1:{vending.port}", "--capture-dir", str(folder / "kept")]

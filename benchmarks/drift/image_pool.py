@@ -56,7 +56,7 @@ class ImagePool:
 
 @cache
 def publish_vending_bundle() -> Path:
-    """Train and publish a LeNet bundle, from 24 products to the ten of a machine, as in the README; return its path."""
+    """Train and publish a LeNet bundle, from 24 products to ten, as in the guide to fine-tuning; return its path."""
     folder = Path(mkdtemp(prefix="equipoise-drift-"))
     source = TrainConfig(
         workload="vending-source", batch_size=32, lr=0.05, schedule="cosine", max_examples=40_000, target=2.0

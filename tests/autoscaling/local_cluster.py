@@ -47,7 +47,7 @@ class LocalCluster:
         return (self.home / ".ray" / "auth_token").read_text()
 
     def build_environment(self) -> dict[str, str]:
-        """Return the environment after the README's first `export`, without Ray's variables of this process."""
+        """Return the environment after the guide's first `export`, without Ray's variables of this process."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
         path = f"{ENVIRONMENT_BIN}:{os.environ['PATH']}"
         address = f"http://127.0.0.1:{self.port}"
@@ -55,7 +55,7 @@ class LocalCluster:
         return inherited | {"HOME": str(self.home), "PATH": path} | added
 
     def run(self, block: str, timeout: float = 200, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Run a block of the README to its end, with the port of this cluster, and record progress meanwhile."""
+        """Run a block of the guide to its end, with the port of this cluster, and record progress meanwhile."""
         script = block.replace(":8265", f":{self.port}")
         with tempfile.TemporaryFile("w+") as output:
             process = subprocess.Popen(

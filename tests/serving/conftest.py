@@ -127,7 +127,7 @@ def service(service_slot, cluster, bundles, tmp_path_factory):
 
 @contextmanager
 def start_service(cluster, bundles, log, *extra_arguments):
-    """Start the service of the first bundle with the README's command, and stop it at the end."""
+    """Start the service of the first bundle with the command of the guides, and stop it at the end."""
     (port,) = find_free_ports(1)
     arguments = (f"bundle={bundles[0]}", f"port={port}", f"state_dir={log.parent / 'drift'}", *extra_arguments)
     process = cluster.start(SERVE_COMMAND, "run", "services.app:build", *arguments, log=log)

@@ -1,9 +1,8 @@
-"""Stock clients of the Open Inference Protocol, the README examples, and requests generated from the OpenAPI file."""
+"""Stock clients of the Open Inference Protocol, those of the guide, and requests generated from OpenAPI."""
 
 import io
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,8 +15,10 @@ from PIL import Image
 from tritonclient.utils import InferenceServerException
 
 from equipoise.bundle.bundle import load_bundle
+from tests.support.doc_fences import read_fences
+from tests.support.ray_cluster import ROOT
 
-README = Path(__file__).parents[2] / "README.md"
+FENCES = read_fences(ROOT / "docs" / "guides" / "serve.md")
 KSERVE_PYTHON = Path(sys.executable).parents[1] / "clients" / "bin" / "python"
 
 
@@ -130,14 +131,13 @@ def test_kserve_client(service, model):
     assert "404" in replies["unknown"]
 
 
-def test_readme_examples_of_clients_work(service, model, tmp_path):
+def test_clients_of_the_guide_work(service, model, tmp_path):
     file = io.BytesIO()
-    Image.fromarray(render_random_images(1)[0, 0]).save(file, "JPEG")
-    (tmp_path / "cola.jpg").write_bytes(file.getvalue())
+    Image.fromarray(render_random_images(1)[0, 0]).save(file, "PNG")
+    (tmp_path / "digit.png").write_bytes(file.getvalue())
     expected = model.predict(model.preprocess([file.getvalue()])).labels[0]
-    section = README.read_text().partition("## Serve")[2].partition("\n## ")[0].replace(":8000", f":{service.port}")
-    (python_client,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
-    curl_calls = re.findall(r"^curl .*$", section, re.MULTILINE)
+    names = ("client", "form", "base64", "models")
+    python_client, *curl_calls = (FENCES[name].text.strip().replace(":8000", f":{service.port}") for name in names)
     environment = os.environ | {"no_proxy": "*", "NO_PROXY": "*"}
 
     def read_output(*command):

@@ -1,4 +1,4 @@
-"""Follow a run from outside while faults happen to it, and print the figures of the README's table of faults."""
+"""Follow a run from outside while faults happen to it, and print the figures of docs/operations/failure-modes.md."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Every block of the README's section on many machines works unchanged on the cluster of cluster.local.yaml."""
+"""Every block of docs/guides/cluster.md works unchanged on the cluster of cluster.local.yaml."""
 
 import json
 import re
@@ -8,13 +8,16 @@ import pytest
 
 from jobs.cluster.processes import wait_until
 from tests.autoscaling.local_cluster import IGNORED_FILES
+from tests.support.doc_fences import read_fences
 from tests.support.listening_ports import find_public_sockets
 from tests.support.ray_cluster import ROOT
 from tests.support.run_observer import read_laps
 
-SECTION = re.search(r"## Many machines\n(.*?)\n## ", (ROOT / "README.md").read_text(), re.DOTALL)[1]
-BLOCKS = re.findall(r"```sh\n(.*?)```", SECTION, re.DOTALL)
-TOKEN_BLOCK, CLOUD_BLOCK, LOCAL_BLOCK, SWEEP_BLOCK, TRAIN_BLOCK, STATUS_BLOCK, STOP_BLOCK = BLOCKS
+FENCES = read_fences(ROOT / "docs" / "guides" / "cluster.md")
+TOKEN_BLOCK, CLOUD_BLOCK, LOCAL_BLOCK = (FENCES[name].text for name in ("token", "cloud", "local"))
+SWEEP_BLOCK, TRAIN_BLOCK, STATUS_BLOCK, STOP_BLOCK = (
+    FENCES[name].text for name in ("sweep", "train", "status", "stop")
+)
 
 
 def find_driver(local_cluster):
