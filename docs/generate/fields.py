@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING as NO_DEFAULT
@@ -16,6 +17,7 @@ from docs.generate.markdown import MISSING, format_code, format_table, start_sen
 
 REQUIRED = object()
 """default of a field that must be given"""
+PLURAL_TYPES = {"text": "texts", "integer": "integers", "number": "numbers"}
 TYPE_NAMES = {
     str: "text",
     int: "integer",
@@ -103,18 +105,31 @@ def format_type(annotation: Any, name_class: Callable[[type], str] = lambda kind
     """Format a type in words; `name_class` formats the classes of the project, for example as links."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return format_type(arguments[0], name_class)
+        return find_binary_format(arguments[1:]) or format_type(arguments[0], name_class)
     if origin is Literal:
         return " or ".join(format_code(str(choice)) for choice in arguments)
     if origin in (Union, types.UnionType):
         return " or ".join(format_type(part, name_class) for part in arguments if part is not msgspec.UnsetType)
     if origin in (list, tuple, set, frozenset) or inspect.isclass(origin) and issubclass(origin, Sequence):
-        return f"list of {format_type(arguments[0], name_class)}"
+        return f"list of {format_plural(arguments[0], name_class)}"
     if inspect.isclass(origin) and issubclass(origin, dict) or origin is not None and "Mapping" in str(origin):
-        return f"object of {format_type(arguments[1], name_class)}" if arguments[1] is not Any else "object"
+        return f"object of {format_plural(arguments[1], name_class)}" if arguments[1] is not Any else "object"
     if annotation in TYPE_NAMES:
         return TYPE_NAMES[annotation]
     return name_class(annotation) if inspect.isclass(annotation) else format_code(str(annotation))
+
+
+def format_plural(annotation: Any, name_class: Callable[[type], str]) -> str:
+    """Format the type of several values."""
+    text = format_type(annotation, name_class)
+    return PLURAL_TYPES.get(text, text)
+
+
+def find_binary_format(marks: Sequence[Any]) -> str:
+    """Return `file` or `base64 text` for text that stands for bytes in an OpenAPI document, else an empty string."""
+    names = {"binary": "file", "byte": "base64 text"}
+    schemas = [mark.extra_json_schema for mark in marks if getattr(mark, "extra_json_schema", None)]
+    return next((names[schema["format"]] for schema in schemas if schema.get("format") in names), "")
 
 
 def format_default(default: Any) -> str:
@@ -133,12 +148,12 @@ def format_default(default: Any) -> str:
 
 
 def format_field_table(owner: Any, name_class: Callable[[type], str] | None = None) -> str:
-    """Format the fields of a class as a table of key, type and meaning."""
+    """Format the fields of a class as a table of key, type and meaning, in the words of JSON."""
     rows = [
         (
             format_code(field.name),
             format_type(field.annotation, name_class) if name_class else format_type(field.annotation),
-            start_sentence(field.doc),
+            re.sub(r"\bNone\b", "null", start_sentence(field.doc)),
         )
         for field in list_fields(owner)
     ]

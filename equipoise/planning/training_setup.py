@@ -31,6 +31,7 @@ class TrainingSetup:
     """Data, model, options and device of the measurements that a plan rests on."""
 
     workload: str
+    """name of the workload"""
     data: str
     """digest of the training and validation images and their labels"""
     training_images: Count

@@ -51,8 +51,11 @@ class Workload:
     """
 
     name: str
+    """name of the workload, and of its published model"""
     classes: Sequence[str]
+    """class names in the order of the labels"""
     train: Split
+    """what the model learns from"""
     validation: Split
     """measures the metric that decides when to stop"""
     reference: Split
@@ -64,8 +67,11 @@ class Workload:
     target: float
     """value of the metric on the validation split at which training stops"""
     mean: Sequence[float]
+    """mean of each channel, as a fraction of 255"""
     std: Sequence[float]
+    """standard deviation of each channel, as a fraction of 255"""
     augment: Augment | None = None
+    """random changes of training images; None for none"""
     loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy
     """maps (logits, labels) to the mean loss of a batch"""
     metric: Callable[[Tensor, Tensor], Tensor] = top1_correct

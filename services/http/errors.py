@@ -10,7 +10,7 @@ REJECTION_DESCRIPTIONS = {
     400: "the request cannot be understood",
     401: "an API key is required",
     403: "the request comes from a page of another site",
-    404: "there is no such model",
+    404: "there is no such model or capture, or the service was started without what is asked for",
     408: "the request took too long to arrive",
     413: "the request or its image is too large",
     415: "the content type or encoding is not supported",

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from equipoise.captures.capture import CaptureMetadata
+from equipoise.captures.capture import CAPTURE_POOLS, CaptureMetadata
 from equipoise.drift.diagnosis.verdict import StreamVerdict
 from equipoise.type_aliases import JsonObject
 from services.http.errors import REJECTION_DESCRIPTIONS
@@ -24,7 +24,7 @@ from services.http.message_types import (
     LabelCountReply,
     PredictionReply,
 )
-from services.limits import Limits
+from services.limits import DEFAULT_LISTED_CAPTURES, MAX_LISTED_CAPTURES, Limits
 
 JSON = "application/json"
 IMAGE_FILES = {f"image/{kind}": BinaryText for kind in ("png", "jpeg", "webp")}
@@ -38,6 +38,8 @@ class ApiOperation:
     summary: str
     reply: Any
     """type of the reply to a request that is not rejected"""
+    returns: str
+    """what the reply holds"""
     _: KW_ONLY
     media_type: str = JSON
     """media type of the reply"""
@@ -51,70 +53,131 @@ class ApiOperation:
 
 OPERATIONS = {
     "POST /predict": ApiOperation(
-        "Predict the label of one image, if a single model is served", PredictionReply, body=IMAGE_CONTENT
+        "Predict the label of one image, if a single model is served",
+        PredictionReply,
+        "the label, and the scores of all classes",
+        body=IMAGE_CONTENT,
     ),
-    "POST /models/{name}/predict": ApiOperation("Predict the label of one image", PredictionReply, body=IMAGE_CONTENT),
-    "GET /models": ApiOperation("List every model and the bundles that answer for it", JsonObject),
+    "POST /models/{name}/predict": ApiOperation(
+        "Predict the label of one image",
+        PredictionReply,
+        "the label, and the scores of all classes",
+        body=IMAGE_CONTENT,
+    ),
+    "GET /models": ApiOperation(
+        "List every model and the bundles that answer for it",
+        JsonObject,
+        "`models`: for each its name, classes, share of requests for a canary or shadow, and under `current`, `previous`,"
+        " `canary` and `shadow` the version, path and engine of the bundle; `not_loaded`: why the bundles given last could"
+        " not be loaded, or null",
+    ),
     "GET /models/{name}/compared": ApiOperation(
-        "Compare a canary or shadow version with the current version", JsonObject, rejections=(404,)
+        "Compare a canary or shadow version with the current version",
+        JsonObject,
+        "the versions as `version` and `other`; `pictures`: images that both answered; `same`: share with the same label,"
+        " with its interval; `distance`: mean total variation distance of the scores; `differs`: images with another"
+        " label, by the label of the current version",
+        rejections=(404,),
     ),
     "GET /drift": ApiOperation(
         "Return the drift verdict: whether requests still look like the reference, and what changed",
         StreamVerdict,
+        "the verdict, with its cause, charts and the estimated accuracy",
         rejections=(404, 503),
         query=("model",),
     ),
     "GET /drift/history": ApiOperation(
-        "List alarms, restarts and resets", JsonObject, rejections=(404, 503), query=("model",)
+        "List alarms, restarts and resets",
+        JsonObject,
+        "`events`: the latest last, each with `event`, `stream` and `time` (Unix seconds), an alarm also with its verdict",
+        rejections=(404, 503),
+        query=("model",),
     ),
     "GET /drift/charts": ApiOperation(
         "Return the height of each drift chart by the number of the image, counted from the first one",
         JsonObject,
+        "`charts`: heights by chart; beside them `threshold`, `image_numbers` and `times` (Unix seconds) of each step",
         rejections=(404, 503),
         query=("model",),
     ),
     "POST /drift/reset": ApiOperation(
         "Reset the drift charts, once a change is known or fixed",
         JsonObject,
+        "the model and version whose charts begin anew, and `reset`: true",
         rejections=(403, 404, 503),
         query=("model",),
     ),
     "GET /capture": ApiOperation(
-        "List requests kept for labelling, the most useful first", CaptureListReply, rejections=(400, 404, 503)
+        "List requests kept for labelling, the most useful first",
+        CaptureListReply,
+        "the metadata of the captures",
+        rejections=(400, 404, 503),
+        query=("pool", "limit"),
     ),
     "GET /capture/{id}": ApiOperation(
-        "Return the image of one capture", BinaryText, media_type="image/png", rejections=(404, 503)
+        "Return the image of one capture",
+        BinaryText,
+        "the image as the model received it",
+        media_type="image/png",
+        rejections=(404, 503),
     ),
     "POST /capture/{id}/label": ApiOperation(
-        "Set the true label of one capture", CaptureMetadata, body={JSON: LabelBody}
+        "Set the true label of one capture", CaptureMetadata, "the capture with its label", body={JSON: LabelBody}
     ),
     "POST /capture/labels": ApiOperation(
         "Set the labels of many captures, from a CSV with the columns id and label",
         LabelCountReply,
+        "the number of captures that got a label",
         body={"text/csv": str},
     ),
-    "GET /": ApiOperation("Show the status page, which updates itself", str, media_type="text/html"),
-    "GET /live": ApiOperation("Return the latest content of the status page", JsonObject),
-    "GET /health": ApiOperation("Return whether the process answers", JsonObject),
-    "GET /ready": ApiOperation("Return whether a model is ready to answer", JsonObject, rejections=(503,)),
-    "GET /metrics": ApiOperation("Return metrics in the Prometheus format", str, media_type="text/plain"),
-    "GET /v2": ApiOperation("Open Inference Protocol: server metadata", JsonObject),
-    "GET /v2/health/live": ApiOperation("Open Inference Protocol: whether the process answers", JsonObject),
-    "GET /v2/health/ready": ApiOperation(
-        "Open Inference Protocol: whether a model is ready to answer", JsonObject, rejections=(503,)
+    "GET /": ApiOperation(
+        "Show the status page, which updates itself", str, "the page, which needs no network", media_type="text/html"
     ),
-    "POST /v2/repository/index": ApiOperation("Open Inference Protocol: list all models", list[JsonObject]),
+    "GET /live": ApiOperation(
+        "Return the latest content of the status page", JsonObject, "data of the page, which may change between versions"
+    ),
+    "GET /health": ApiOperation("Return whether the process answers", JsonObject, "`live`: true"),
+    "GET /ready": ApiOperation(
+        "Return whether a model is ready to answer", JsonObject, "`ready`: true", rejections=(503,)
+    ),
+    "GET /metrics": ApiOperation(
+        "Return metrics in the Prometheus format",
+        str,
+        "the metrics of all replicas on this machine",
+        media_type="text/plain",
+    ),
+    "GET /v2": ApiOperation(
+        "Open Inference Protocol: server metadata", JsonObject, "`name`, `version` and `extensions` of the server"
+    ),
+    "GET /v2/health/live": ApiOperation(
+        "Open Inference Protocol: whether the process answers", JsonObject, "`live`: true"
+    ),
+    "GET /v2/health/ready": ApiOperation(
+        "Open Inference Protocol: whether a model is ready to answer", JsonObject, "`ready`: true", rejections=(503,)
+    ),
+    "POST /v2/repository/index": ApiOperation(
+        "Open Inference Protocol: list all models", list[JsonObject], "`name`, `version` and `state` of each model"
+    ),
     "GET /v2/models/{name}": ApiOperation(
-        "Open Inference Protocol: a model's inputs and outputs", JsonObject, rejections=(404,)
+        "Open Inference Protocol: a model's inputs and outputs",
+        JsonObject,
+        "`inputs` and `outputs`, each with `name`, `datatype` and `shape`; `versions`: the version being served",
+        rejections=(404,),
     ),
     "GET /v2/models/{name}/ready": ApiOperation(
-        "Open Inference Protocol: whether a model answers", JsonObject, rejections=(404,)
+        "Open Inference Protocol: whether a model answers", JsonObject, "`ready`: true", rejections=(404,)
     ),
     "GET /v2/models/{name}/config": ApiOperation(
-        "Open Inference Protocol: a model's configuration", JsonObject, rejections=(404,)
+        "Open Inference Protocol: a model's configuration",
+        JsonObject,
+        "`backend`: the engine; `max_batch_size`: images that one request may hold",
+        rejections=(404,),
     ),
     "POST /v2/models/{name}/infer": ApiOperation(
-        "Open Inference Protocol: tensors in, tensors out", JsonObject, body={JSON: InferenceBody}
+        "Open Inference Protocol: tensors in, tensors out",
+        JsonObject,
+        "`model_name`, `model_version`, `id` and `outputs`",
+        body={JSON: InferenceBody},
     ),
 }
 """operations by method and path"""
@@ -162,7 +225,7 @@ def describe_operation(operation: ApiOperation, schema_by_type: Mapping[Any, Jso
     error_content = {JSON: {"schema": schema_by_type[ErrorReply]}}
     responses: JsonObject = {
         "200": {
-            "description": "success",
+            "description": operation.returns,
             "content": {operation.media_type: {"schema": schema_by_type[operation.reply]}},
         }
     }
@@ -175,7 +238,13 @@ def describe_operation(operation: ApiOperation, schema_by_type: Mapping[Any, Jso
 def describe_parameters(path: str, query: tuple[str, ...], model_names: list[str]) -> list[JsonObject]:
     """Describe the parameters in the path and the query of an operation."""
     model_name: JsonObject = {"type": "string", "enum": model_names}
-    schemas: JsonObject = {"name": model_name, "model": model_name, "id": {"type": "string"}}
+    schemas: JsonObject = {
+        "name": model_name,
+        "model": model_name,
+        "id": {"type": "string"},
+        "pool": {"type": "string", "enum": list(CAPTURE_POOLS)},
+        "limit": {"type": "integer", "minimum": 0, "maximum": MAX_LISTED_CAPTURES, "default": DEFAULT_LISTED_CAPTURES},
+    }
     in_path = [name for name in schemas if f"{{{name}}}" in path]
     return [{"name": name, "in": "path", "required": True, "schema": schemas[name]} for name in in_path] + [
         {"name": name, "in": "query", "schema": schemas[name]} for name in query
