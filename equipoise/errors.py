@@ -80,7 +80,7 @@ class EquipoiseError(ValueError):
     """Mistake that the user can mend: a sentence on the problem, what to do about it, and a code from `ERROR_CODES`.
 
     Attributes:
-        code: stable name of the kind of mistake, such as path-exists
+        code: stable name of the kind of mistake, such as `path-exists`
         problem: what is wrong
         remedy: what to do about it; empty if the problem says it already
     """

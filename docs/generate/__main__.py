@@ -7,6 +7,7 @@ from pathlib import Path
 from docs.generate.cli import build_cli_page
 from docs.generate.environment import build_environment_page
 from docs.generate.exit_codes import build_exit_codes_page
+from docs.generate.file_formats import build_file_formats_page
 from docs.generate.http_api import build_http_api_page
 from docs.generate.python_api import build_python_api_page
 from docs.generate.service_arguments import build_service_arguments_page
@@ -17,6 +18,7 @@ PAGE_BUILDERS: dict[str, Callable[[], str]] = {
     "service-arguments.md": build_service_arguments_page,
     "exit-codes.md": build_exit_codes_page,
     "http-api.md": build_http_api_page,
+    "file-formats.md": build_file_formats_page,
     "environment.md": build_environment_page,
     "python-api.md": build_python_api_page,
 }

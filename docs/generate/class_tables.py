@@ -1,13 +1,13 @@
 """Sections on the classes behind JSON: a table of their fields, with links between them."""
 
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import is_dataclass
 from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from docs.generate.fields import format_field_table
+from docs.generate.fields import format_field_table, replace_none
 from docs.generate.markdown import format_code, make_anchor, mark_code
 
 
@@ -36,8 +36,8 @@ def link_class(kind: type) -> str:
     return f"[{format_code(kind.__name__)}](#{make_anchor(kind.__name__)})"
 
 
-def format_class_section(kind: type, level: str = "###") -> Iterator[str]:
+def format_class_section(kind: type, name_class: Callable[[type], str] = link_class) -> Iterator[str]:
     """Yield the heading, the first paragraph of the docstring and the field table of a class."""
-    yield f"{level} {kind.__name__}"
-    yield mark_code(inspect.cleandoc(kind.__doc__ or "").partition("\n\n")[0])
-    yield format_field_table(kind, link_class)
+    yield f"### {kind.__name__}"
+    yield mark_code(replace_none(inspect.cleandoc(kind.__doc__ or "").partition("\n\n")[0]))
+    yield format_field_table(kind, name_class)

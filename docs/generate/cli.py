@@ -25,7 +25,8 @@ and for machines on which the script is not on the path. `equipoise --help` list
 An option is written `--name value`; a flag is switched on with `--name` and off with `--no-name`. A dash in the column
 of defaults means that nothing is set. Every command prints what it made, and ends with one of a few
 [exit statuses](exit-codes.md). Paths are relative to the folder that the command is started in. Where the type is
-"path or URL", the [URL of an object store](environment.md#object-stores) such as `s3://bucket/folder` is accepted too."""
+"path or URL", the [URL of an object store](environment.md#object-stores) such as `s3://bucket/folder` is accepted
+too."""
 SERVE_TEXT = """\
 The [service arguments](service-arguments.md) are written `NAME=VALUE`. The command is `serve run services.app:build`
 of Ray Serve with a Ray that listens on loopback alone. It answers until Ctrl-C. The live pages of runs have no command

@@ -28,7 +28,7 @@ GROUPS: dict[str, tuple[str, list[Variable]]] = {
         [
             Variable(
                 "EQUIPOISE_STORE_RETRY_SECONDS",
-                str(DEFAULT_RETRY_SECONDS),
+                f"{DEFAULT_RETRY_SECONDS:g}",
                 "Seconds for which a command retries while an object store does not answer; 0 gives up at once.",
             )
         ],
@@ -52,10 +52,10 @@ GROUPS: dict[str, tuple[str, list[Variable]]] = {
             Variable("RAY_AUTH_MODE", "", "`token`: whoever calls Ray must have the token."),
             Variable("RAY_AUTH_TOKEN", "", "The token itself; otherwise it is read from a file."),
             Variable("RAY_AUTH_TOKEN_PATH", "~/.ray/auth_token", "File with the token, readable by its owner only."),
-            Variable("RAY_TMPDIR", "/tmp", "Folder in which Ray keeps its sessions, and in which a running one is found."),  # noqa: S108
+            Variable("RAY_TMPDIR", "", "Folder in which Ray keeps its sessions, and in which a running one is found."),
             Variable(
                 "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER",
-                "0",
+                "",
                 "`0` makes Ray take loopback as the address of this machine, on Linux too in spite of its name.",
             ),
         ],
@@ -69,8 +69,8 @@ GROUPS: dict[str, tuple[str, list[Variable]]] = {
             Variable(
                 "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S",
                 "0.2",
-                "Seconds between two looks at the workers, at which their reports are passed on. Where it matters, it must"
-                " be set before the head is started.",
+                "Seconds between two looks at the workers, at which their reports are passed on. On a cluster it must"
+                " be set where the head is started.",
             ),
             Variable(
                 "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER",
@@ -79,10 +79,14 @@ GROUPS: dict[str, tuple[str, list[Variable]]] = {
             ),
             Variable("RAY_AIR_NEW_OUTPUT", "0", "Ray Tune prints no table of its own during a sweep."),
             Variable("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1", "Ray Tune writes no log files for each trial."),
-            Variable("TUNE_GLOBAL_CHECKPOINT_S", "inf", "Ray Tune keeps no state: the records of trials are the state."),
+            Variable(
+                "TUNE_GLOBAL_CHECKPOINT_S", "inf", "Ray Tune keeps no state: the records of trials are the state."
+            ),
             Variable("TUNE_DISABLE_SIGINT_HANDLER", "1", "Ctrl-C ends the sweep, not only its search."),
             Variable(
-                "TUNE_FORCE_TRIAL_CLEANUP_S", str(STOP_SECONDS), "Seconds after which a trial that does not stop is ended."
+                "TUNE_FORCE_TRIAL_CLEANUP_S",
+                str(STOP_SECONDS),
+                "Seconds after which a trial that does not stop is ended.",
             ),
         ],
     ),
@@ -124,8 +128,11 @@ def build_environment_page() -> str:
             f"## {title}",
             text,
             format_table(
-                ("variable", "value", "meaning"),
-                [(format_code(row.name), format_code(row.value) if row.value else MISSING, row.meaning) for row in rows],
+                ("variable", "value" if "set" in title.lower() or "Inside" in title else "default", "meaning"),
+                [
+                    (format_code(row.name), format_code(row.value) if row.value else MISSING, row.meaning)
+                    for row in rows
+                ],
             ),
         )
         for title, (text, rows) in GROUPS.items()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import MISSING as NO_DEFAULT
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
@@ -15,6 +16,7 @@ import msgspec
 
 from docs.generate.markdown import MISSING, format_code, format_table, start_sentence
 
+MAX_INLINE_CHOICES = 3  # names joined by `or`; more are a list
 REQUIRED = object()
 """default of a field that must be given"""
 PLURAL_TYPES = {"text": "texts", "integer": "integers", "number": "numbers"}
@@ -50,7 +52,7 @@ def read_attribute_docs(owner: type) -> dict[str, str]:
         if base.__module__.partition(".")[0] not in ("equipoise", "jobs", "services", "dashboards"):
             continue
         body = find_class_body(base)
-        for statement, following in zip(body, body[1:], strict=False):
+        for statement, following in pairwise(body):
             is_doc = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
             if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and is_doc:
                 docs[statement.target.id] = inspect.cleandoc(str(following.value.value))  # type: ignore[attr-defined]
@@ -67,7 +69,9 @@ def list_fields(owner: Any) -> list[FieldFacts]:
     """List the fields of a dataclass or msgspec struct in their order."""
     docs, hints = read_attribute_docs(owner), get_type_hints(owner, include_extras=True)
     if is_dataclass(owner):
-        named = [(field.name, field.name, choose_default(field.default, field.default_factory)) for field in fields(owner)]
+        named = [
+            (field.name, field.name, choose_default(field.default, field.default_factory)) for field in fields(owner)
+        ]
     else:
         named = [
             (field.name, field.encode_name, choose_default(field.default, field.default_factory))
@@ -107,12 +111,13 @@ def format_type(annotation: Any, name_class: Callable[[type], str] = lambda kind
     if origin is Annotated:
         return find_binary_format(arguments[1:]) or format_type(arguments[0], name_class)
     if origin is Literal:
-        return " or ".join(format_code(str(choice)) for choice in arguments)
+        separator = " or " if len(arguments) <= MAX_INLINE_CHOICES else ", "
+        return separator.join(format_code(str(choice)) for choice in arguments)
     if origin in (Union, types.UnionType):
         return " or ".join(format_type(part, name_class) for part in arguments if part is not msgspec.UnsetType)
-    if origin in (list, tuple, set, frozenset) or inspect.isclass(origin) and issubclass(origin, Sequence):
+    if origin in (list, tuple, set, frozenset) or (inspect.isclass(origin) and issubclass(origin, Sequence)):
         return f"list of {format_plural(arguments[0], name_class)}"
-    if inspect.isclass(origin) and issubclass(origin, dict) or origin is not None and "Mapping" in str(origin):
+    if (inspect.isclass(origin) and issubclass(origin, dict)) or (origin is not None and "Mapping" in str(origin)):
         return f"object of {format_plural(arguments[1], name_class)}" if arguments[1] is not Any else "object"
     if annotation in TYPE_NAMES:
         return TYPE_NAMES[annotation]
@@ -147,13 +152,18 @@ def format_default(default: Any) -> str:
     return format_code(str(default))
 
 
+def replace_none(text: str) -> str:
+    """Replace Python's name of an unknown value by that of JSON."""
+    return re.sub(r"\bNone\b", "null", text)
+
+
 def format_field_table(owner: Any, name_class: Callable[[type], str] | None = None) -> str:
     """Format the fields of a class as a table of key, type and meaning, in the words of JSON."""
     rows = [
         (
             format_code(field.name),
             format_type(field.annotation, name_class) if name_class else format_type(field.annotation),
-            re.sub(r"\bNone\b", "null", start_sentence(field.doc)),
+            replace_none(start_sentence(field.doc)),
         )
         for field in list_fields(owner)
     ]

@@ -11,16 +11,16 @@ INTRODUCTION = """\
 The endpoints of `services.app`. A running service describes itself in the same words: at `/docs` for people, and at
 `/openapi.json` as an OpenAPI 3.1 document, in which the names of its models and its limits stand. Replies are JSON
 unless something else is said. Every error is one sentence, `{"error": "..."}`, with one of the [statuses](#errors)
-below.
-
-Every request may carry these headers:
-
-| header | meaning |
-|---|---|
-| `authorization` or `x-api-key` | The key, if the service requires one: see [Keys](#keys). |
-| `x-request-id` | Id of the request, up to 128 printable characters; the reply and the access log repeat it. Without it the service draws one. |
-| `x-source` | Where the images come from, such as a camera or a shop, up to 64 printable characters. Each source also has drift charts of its own. |
-| `content-encoding` | `gzip` or `deflate` for a compressed body. |"""
+below."""
+HEADERS_TEXT = "Every request may carry these headers:"
+REQUEST_HEADERS = {
+    "`authorization` or `x-api-key`": "The key, if the service requires one: see [Keys](#keys).",
+    "`x-request-id`": "Id of the request, up to 128 printable characters, which the reply and the access log repeat."
+    " Without it the service draws one.",
+    "`x-source`": "Where the images come from, such as a camera or a shop, up to 64 printable characters. Each source"
+    " also has drift charts of its own.",
+    "`content-encoding`": "`gzip` or `deflate` for a compressed body.",
+}
 KEYS_TEXT = """\
 A service that was started with `api_keys_file` answers only requests that carry one of the keys in that file; without
 keys it listens on this machine alone. The key is sent in one of three ways:
@@ -58,5 +58,5 @@ body is rejected before it has arrived completely, the service reads and discard
 an endpoint lists, 401 comes from every endpoint that needs a key, 405 from a path that does not take the method, and
 500 from a bug of the service."""
 TYPES_TEXT = """\
-The types of bodies and replies, with the keys of their JSON. A key that has no value is null, or left out if the type
-of the request allows it."""
+The types of bodies and replies, with the keys of their JSON. Those that files hold too are on the page of
+[file formats](file-formats.md)."""

@@ -100,12 +100,16 @@ def describe_option(name: str, annotation: Any, default: Any, doc: str, prefix: 
     marks = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
     name = next((mark.name for mark in marks if getattr(mark, "name", None)), name)
     if annotation is bool:
-        names = (f"--{prefix}{dash_name(name)}", f"--{prefix}no-{dash_name(name)}")
-        return OptionFacts(names=names, type="flag", default="on" if default else "off", help=doc)
+        switches = (f"--{prefix}{dash_name(name)}", f"--{prefix}no-{dash_name(name)}")
+        return OptionFacts(names=switches, type="flag", default="on" if default else "off", help=doc)
     is_positional = tyro.conf.Positional in marks
-    names = (name.upper() if is_positional else f"--{prefix}{dash_name(name)}",)
+    shown_name = name.upper() if is_positional else f"--{prefix}{dash_name(name)}"
     return OptionFacts(
-        names=names, type=format_option_type(annotation), default=format_default(default), help=doc, metavar=dash_name(name).upper()
+        names=(shown_name,),
+        type=format_option_type(annotation),
+        default=format_default(default),
+        help=doc,
+        metavar=dash_name(name).upper(),
     )
 
 

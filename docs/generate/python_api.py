@@ -3,12 +3,21 @@
 import importlib
 import inspect
 import re
+import types
 from collections.abc import Callable, Iterator
-from dataclasses import is_dataclass
-from typing import Annotated, Any, get_args, get_origin
+from dataclasses import fields, is_dataclass
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from docs.generate.fields import REQUIRED, list_fields
-from docs.generate.markdown import MISSING, build_page, format_code, format_fence, format_table, mark_code, start_sentence
+from docs.generate.markdown import (
+    MISSING,
+    build_page,
+    format_code,
+    format_fence,
+    format_table,
+    mark_code,
+    start_sentence,
+)
 
 PUBLIC_NAMES = {
     "TrainConfig": "equipoise.config",
@@ -26,9 +35,8 @@ PUBLIC_NAMES = {
 }
 """module of each public name, in the order of the page"""
 INTRODUCTION = """\
-The names below are public: they keep their meaning within a version, and a change of them is announced. Everything
-else in the packages may change at any time. None of them needs Ray: `laps` trains in the process that calls it, with as
-many workers as `torch.distributed` has there.
+The names below are public; everything else in the packages may change at any time. None of them needs Ray: `laps`
+trains in the process that calls it.
 
 | to | take |
 |---|---|
@@ -51,6 +59,8 @@ prediction = bundle.predict(bundle.preprocess(["cola.jpg"]))
 print(prediction.labels, prediction.scores)
 ```"""
 MODULE_PREFIX = re.compile(r"\b(?:[a-z_]\w*\.)+(?=[A-Za-z])")
+ARRAY_TYPE = re.compile(r"ndarray\[tuple\[Any, \.\.\.\], dtype\[(\w+)\]\]")
+FORWARD_REFERENCE = re.compile(r"-> '(\w+)'")
 ATTRIBUTES = re.compile(r"\nAttributes:\n(.*)\Z", re.DOTALL)
 
 
@@ -83,8 +93,8 @@ def build_class_blocks(kind: type) -> Iterator[str]:
     yield mark_code(ATTRIBUTES.sub("", docstring))
     if is_dataclass(kind):
         yield format_table(("field", "type", "default", "meaning"), map(format_field_row, list_fields(kind)))
-    elif init_docs := inspect.getdoc(vars(kind)["__init__"]):
-        yield mark_code(init_docs)
+    else:
+        yield mark_code(inspect.cleandoc(vars(kind)["__init__"].__doc__ or ""))
     rows = [*parse_attributes(docstring), *list_properties(kind)]
     yield format_table(("attribute", "meaning"), rows)
     for name, method in list_methods(kind):
@@ -95,8 +105,12 @@ def build_class_blocks(kind: type) -> Iterator[str]:
 
 def format_field_row(field: Any) -> tuple[str, str, str, str]:
     """Format a field of a dataclass as a row: name, type, default, meaning."""
-    annotation = format_annotation(field.annotation)
-    return format_code(field.name), format_code(annotation), format_python_default(field.default), start_sentence(field.doc)
+    return (
+        format_code(field.name),
+        format_annotation(field.annotation),
+        format_python_default(field.default),
+        start_sentence(field.doc),
+    )
 
 
 def format_python_default(default: Any) -> str:
@@ -110,9 +124,9 @@ def format_annotation(annotation: Any) -> str:
     """Format a type annotation without modules and without the bounds that only decoding needs."""
     if get_origin(annotation) is Annotated:
         return format_annotation(get_args(annotation)[0])
-    if get_args(annotation) and any(get_origin(part) is Annotated for part in get_args(annotation)):
-        return " | ".join(format_annotation(part) for part in get_args(annotation))
-    return "None" if annotation is type(None) else MODULE_PREFIX.sub("", inspect.formatannotation(annotation))
+    if get_origin(annotation) in (Union, types.UnionType):
+        return " or ".join(format_annotation(part) for part in get_args(annotation))
+    return format_code("None" if annotation is type(None) else simplify_types(inspect.formatannotation(annotation)))
 
 
 def format_signature(name: str, function: Callable[..., Any]) -> str:
@@ -120,7 +134,12 @@ def format_signature(name: str, function: Callable[..., Any]) -> str:
     signature = inspect.signature(inspect.unwrap(function))
     parameters = [value for key, value in signature.parameters.items() if key not in ("self", "cls")]
     returned = signature.replace(parameters=parameters)
-    return f"{name}{MODULE_PREFIX.sub('', str(returned)).removesuffix(' -> None')}"
+    return f"{name}{simplify_types(str(returned)).removesuffix(' -> None')}"
+
+
+def simplify_types(text: str) -> str:
+    """Leave out of type annotations the modules, the quotes of forward references, and the parts of arrays."""
+    return FORWARD_REFERENCE.sub(r"-> \1", ARRAY_TYPE.sub(r"NDArray[\1]", MODULE_PREFIX.sub("", text)))
 
 
 def parse_attributes(docstring: str) -> Iterator[tuple[str, str]]:
@@ -140,6 +159,9 @@ def list_properties(kind: type) -> Iterator[tuple[str, str]]:
 
 def list_methods(kind: type) -> Iterator[tuple[str, Callable[..., Any]]]:
     """Yield the public methods that a class defines, as the functions behind them."""
+    field_names = {field.name for field in fields(kind)} if is_dataclass(kind) else set()  # a field may be a function
     for name, value in vars(kind).items():
-        if not name.startswith("_") and (inspect.isfunction(value) or isinstance(value, classmethod | staticmethod)):
+        if name.startswith("_") or name in field_names:
+            continue
+        if inspect.isfunction(value) or isinstance(value, classmethod | staticmethod):
             yield name, value.__func__ if isinstance(value, classmethod | staticmethod) else value

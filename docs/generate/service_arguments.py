@@ -51,8 +51,18 @@ def build_service_arguments_page() -> str:
     sections: Sequence[tuple[str, str, Any, Sequence[str]]] = (
         ("Both services", "The address to listen on, and who may ask.", ListenSettings, ()),
         ("services.app", "What is served, and by how many replicas.", AppSettings, own_names(AppSettings)),
-        ("Requests, drift and captures", "Further arguments of `services.app`.", ReplicaSettings, own_names(ReplicaSettings)),
-        ("services.pages", "The only arguments that differ from those of both services.", PagesSettings, own_names(PagesSettings)),
+        (
+            "Requests, drift and captures",
+            "Further arguments of `services.app`.",
+            ReplicaSettings,
+            own_names(ReplicaSettings),
+        ),
+        (
+            "services.pages",
+            "The only arguments that differ from those of both services.",
+            PagesSettings,
+            own_names(PagesSettings),
+        ),
         ("One of several models", "Keys of each of `models`, below the name of the model.", ModelSpec, ()),
     )
     return build_page(
@@ -93,7 +103,9 @@ def format_settings_table(settings: type[BaseModel], names: Sequence[str]) -> st
 
 def format_field_type(field: FieldInfo) -> str:
     """Format the type of an argument with its bounds; whether it may be left out shows in its default."""
-    kinds = [part for part in get_args(field.annotation) if part is not type(None)] if get_origin(field.annotation) else []
+    kinds = (
+        [part for part in get_args(field.annotation) if part is not type(None)] if get_origin(field.annotation) else []
+    )
     low = next((mark.ge for mark in field.metadata if isinstance(mark, Ge)), None)
     high = next((mark.le for mark in field.metadata if isinstance(mark, Le)), None)
     bounds = "" if low is None else f" from {low:.12g} to {high:.12g}"
@@ -108,7 +120,12 @@ def format_field_default(field: FieldInfo) -> str:
 def format_limits_table() -> str:
     """Format the limits as a table."""
     rows = [
-        (format_code(field.name), format_type(field.annotation), format_default(field.default), start_sentence(field.doc))
+        (
+            format_code(field.name),
+            format_type(field.annotation),
+            format_default(field.default),
+            start_sentence(field.doc),
+        )
         for field in list_fields(Limits)
     ]
     return format_table(("limit", "type", "default", "meaning"), rows)

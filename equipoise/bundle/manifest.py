@@ -115,7 +115,7 @@ class Manifest:
     metrics: Evaluation
     """evaluation on the test split"""
     config: JsonObject
-    """options that the model was trained with, decoded by `decode_config`"""
+    """options that the model was trained with: the fields of `TrainConfig`, decoded by `decode_config`"""
     parameters: int
     """number of weights"""
     target: float
@@ -133,7 +133,7 @@ class Manifest:
     engine: EngineEntry
     """engine that the model is served with, and the measurements of all"""
     remedy: JsonObject | None = None
-    """drift that the model was adapted to, a `DriftCondition`; None, and not in the file, if it was not adapted"""
+    """drift that the model was adapted to, a `DriftCondition`; left out of the file if it was not adapted"""
     plan: JsonObject | None = None
     """contents of the plan.json that the model was trained by, a `PlanDocument`"""
     files: dict[str, str] = field(default_factory=dict)

@@ -106,7 +106,9 @@ class Record:
     laps: Sequence[Lap] = field(repr=False)
     """laps in the order of time"""
     status: RunStatus
-    """how the run ended, or `running`"""
+    """how the run ended: `reached_target`; `max_examples` without reaching the target; `stopped_early` because the
+    metric no longer improved (--patience); `failed`; `pruned` as a trial that could no longer matter; `cut_off` as a
+    trial of a sweep whose time was up; `running` if it has not ended"""
     target: FiniteNumber
     """value of the validation metric at which training stops"""
     examples_to_target: FiniteNumber | None

@@ -47,7 +47,8 @@ def top1_correct(logits: Tensor, labels: Tensor) -> Tensor:
 class Workload:
     """Learning task: splits, model, loss, metric, target, augmentation.
 
-    Images reach the model as (uint8 / 255 - mean) / std, channel by channel.
+    A workload of your own is a function that takes a `TrainConfig` and returns a `Workload`; `--workload` names it as
+    module:attribute. Images reach the model as (uint8 / 255 - mean) / std, channel by channel.
     """
 
     name: str

@@ -67,7 +67,9 @@ def main() -> int:
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of the command's options."""
     parser = argparse.ArgumentParser(prog="python -m jobs.cluster.validate", description=__doc__)
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="cluster files of Ray, or KubeRay manifests")
+    parser.add_argument(
+        "files", nargs="+", type=Path, metavar="FILE", help="cluster files of Ray, or KubeRay manifests"
+    )
     return parser
 
 

@@ -54,7 +54,7 @@ class InputTensor:
     shape: Annotated[list[int], Meta(description="size of each dimension; the first is the number of images")]
     data: Annotated[list[Any] | UnsetType, Meta(description="values, flat or nested; left out for binary data")] = UNSET
     parameters: Annotated[
-        JsonObject | UnsetType, Meta(description="binary_data_size: bytes of this tensor after the JSON")
+        JsonObject | UnsetType, Meta(description="`binary_data_size`: bytes of this tensor after the JSON")
     ] = UNSET
 
 
@@ -67,11 +67,11 @@ class RequestedOutput:
 
 @dataclass(frozen=True, kw_only=True)
 class InferenceBody:
-    """Request of the Open Inference Protocol, as `tensor_codec` parses it."""
+    """Request of the Open Inference Protocol."""
 
     id: Annotated[str | UnsetType, Meta(description="id that the reply repeats")] = UNSET
     parameters: Annotated[
-        JsonObject | UnsetType, Meta(description="binary_data_output: true for outputs as binary data")
+        JsonObject | UnsetType, Meta(description="`binary_data_output`: true for outputs as binary data")
     ] = UNSET
     inputs: Annotated[list[InputTensor], Meta(min_length=1, description="the one input with the images")]
     outputs: Annotated[
@@ -84,7 +84,9 @@ class CaptureListReply:
     """Requests kept for labelling, and why the last one could not be kept, if so."""
 
     captures: Annotated[list[CaptureMetadata], Meta(description="captures, the most useful to label first")]
-    trouble: Annotated[str | None, Meta(description="why the last request to be kept could not be kept; null if it was")]
+    trouble: Annotated[
+        str | None, Meta(description="why the last request to be kept could not be kept; null if it was")
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -67,16 +67,16 @@ OPERATIONS = {
     "GET /models": ApiOperation(
         "List every model and the bundles that answer for it",
         JsonObject,
-        "`models`: for each its name, classes, share of requests for a canary or shadow, and under `current`, `previous`,"
-        " `canary` and `shadow` the version, path and engine of the bundle; `not_loaded`: why the bundles given last could"
-        " not be loaded, or null",
+        "`models`: for each its name, classes, share of requests for a canary or shadow, and under `current`,"
+        " `previous`, `canary` and `shadow` the version, path and engine of the bundle; `not_loaded`: why the bundles"
+        " given last could not be loaded, or null",
     ),
     "GET /models/{name}/compared": ApiOperation(
         "Compare a canary or shadow version with the current version",
         JsonObject,
-        "the versions as `version` and `other`; `pictures`: images that both answered; `same`: share with the same label,"
-        " with its interval; `distance`: mean total variation distance of the scores; `differs`: images with another"
-        " label, by the label of the current version",
+        "the versions as `version` and `other`; `pictures`: images that both answered; `same`: share with the same"
+        " label, with its interval; `distance`: mean total variation distance of the scores; `differs`: images with"
+        " another label, by the label of the current version",
         rejections=(404,),
     ),
     "GET /drift": ApiOperation(
@@ -89,7 +89,8 @@ OPERATIONS = {
     "GET /drift/history": ApiOperation(
         "List alarms, restarts and resets",
         JsonObject,
-        "`events`: the latest last, each with `event`, `stream` and `time` (Unix seconds), an alarm also with its verdict",
+        "`events`: the latest last, each with `event`, `stream` and `time` (Unix seconds), an alarm also with its"
+        " verdict",
         rejections=(404, 503),
         query=("model",),
     ),
@@ -134,7 +135,9 @@ OPERATIONS = {
         "Show the status page, which updates itself", str, "the page, which needs no network", media_type="text/html"
     ),
     "GET /live": ApiOperation(
-        "Return the latest content of the status page", JsonObject, "data of the page, which may change between versions"
+        "Return the latest content of the status page",
+        JsonObject,
+        "data of the page, which may change between versions",
     ),
     "GET /health": ApiOperation("Return whether the process answers", JsonObject, "`live`: true"),
     "GET /ready": ApiOperation(
@@ -147,34 +150,39 @@ OPERATIONS = {
         media_type="text/plain",
     ),
     "GET /v2": ApiOperation(
-        "Open Inference Protocol: server metadata", JsonObject, "`name`, `version` and `extensions` of the server"
+        "Open Inference Protocol: return name, version and extensions of the server",
+        JsonObject,
+        "`name`, `version` (of this API) and `extensions`",
     ),
     "GET /v2/health/live": ApiOperation(
-        "Open Inference Protocol: whether the process answers", JsonObject, "`live`: true"
+        "Open Inference Protocol: return whether the process answers", JsonObject, "`live`: true"
     ),
     "GET /v2/health/ready": ApiOperation(
-        "Open Inference Protocol: whether a model is ready to answer", JsonObject, "`ready`: true", rejections=(503,)
+        "Open Inference Protocol: return whether a model is ready to answer",
+        JsonObject,
+        "`ready`: true",
+        rejections=(503,),
     ),
     "POST /v2/repository/index": ApiOperation(
         "Open Inference Protocol: list all models", list[JsonObject], "`name`, `version` and `state` of each model"
     ),
     "GET /v2/models/{name}": ApiOperation(
-        "Open Inference Protocol: a model's inputs and outputs",
+        "Open Inference Protocol: return a model's inputs and outputs",
         JsonObject,
         "`inputs` and `outputs`, each with `name`, `datatype` and `shape`; `versions`: the version being served",
         rejections=(404,),
     ),
     "GET /v2/models/{name}/ready": ApiOperation(
-        "Open Inference Protocol: whether a model answers", JsonObject, "`ready`: true", rejections=(404,)
+        "Open Inference Protocol: return whether a model answers", JsonObject, "`ready`: true", rejections=(404,)
     ),
     "GET /v2/models/{name}/config": ApiOperation(
-        "Open Inference Protocol: a model's configuration",
+        "Open Inference Protocol: return a model's engine and largest batch",
         JsonObject,
         "`backend`: the engine; `max_batch_size`: images that one request may hold",
         rejections=(404,),
     ),
     "POST /v2/models/{name}/infer": ApiOperation(
-        "Open Inference Protocol: tensors in, tensors out",
+        "Open Inference Protocol: predict the labels and scores of a batch of images",
         JsonObject,
         "`model_name`, `model_version`, `id` and `outputs`",
         body={JSON: InferenceBody},

@@ -22,7 +22,6 @@ from services.limits import DEFAULT_LISTED_CAPTURES, MAX_LISTED_CAPTURES
 from services.serving.models import ModelRegistry
 
 
-
 class CaptureRoutes:
     """Handlers of the endpoints under /capture."""
 

@@ -68,9 +68,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     state: VerdictState
     """`unknown` if there are too few images or no usable reference"""
     why: str = ""
-    """one sentence"""
+    """reason for the state, in one sentence"""
     images: int = 0
-    """number of images that were judged, or answered"""
+    """number of images: those of the set, or all that were answered in a stream"""
     cause: str | None = None
     """name of the cause of a drift; None without drift"""
     effects: tuple[CorruptionEffect, ...] = ()
