@@ -1,4 +1,4 @@
-"""Write the pages in docs/reference."""
+"""Command that writes the pages in docs/reference."""
 
 import sys
 from collections.abc import Callable

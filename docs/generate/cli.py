@@ -17,7 +17,7 @@ from docs.generate.options import OptionFacts, OptionGroup, is_required, load_op
 from jobs.cli.main import COMMAND_MODULES, SERVE_HELP
 
 EXIT_STATUS = re.compile(r"Exit status: (.*)\Z", re.DOTALL)
-INTRODUCTION = """\
+COMMANDS_INTRODUCTION = """\
 `equipoise COMMAND` runs a command; `python -m MODULE` is the same with the module named below, for `ray job submit`
 and for machines on which the script is not on the path. `equipoise --help` lists the commands, `equipoise COMMAND
 --help` the options of one, and `equipoise --version` prints the version.
@@ -34,12 +34,12 @@ of their own: `serve run services.pages:build runs=runs port=8080`."""
 
 
 def build_cli_page() -> str:
-    """Build docs/reference/cli.md."""
+    """Build the page of all commands, docs/reference/cli.md."""
     summaries = [(f"[`{name}`](#{make_anchor(f'equipoise {name}')})", read_summary(name)) for name in COMMAND_MODULES]
     summaries.append((f"[`serve`](#{make_anchor('equipoise serve')})", SERVE_HELP.partition(":")[0] + "."))
     return build_page(
         "Command line",
-        INTRODUCTION,
+        COMMANDS_INTRODUCTION,
         format_table(("command", "what it does"), summaries),
         *(block for name in COMMAND_MODULES for block in build_command_section(name)),
         "## equipoise serve",

@@ -6,7 +6,7 @@ from docs.generate.markdown import MISSING, build_page, format_code, format_tabl
 from equipoise.storage.retry import DEFAULT_RETRY_SECONDS
 from jobs.ray_tune.tuner import STOP_SECONDS
 
-INTRODUCTION = """\
+VARIABLES_INTRODUCTION = """\
 Equipoise has one variable of its own. All others belong to Ray, to the stores and to the libraries below it. Variables
 are read on the machine on which a process runs: on a cluster, set them on every node."""
 
@@ -122,7 +122,7 @@ GROUPS: dict[str, tuple[str, list[Variable]]] = {
 
 
 def build_environment_page() -> str:
-    """Build docs/reference/environment.md."""
+    """Build the page of all variables, docs/reference/environment.md."""
     sections = [
         (
             f"## {title}",
@@ -137,7 +137,9 @@ def build_environment_page() -> str:
         )
         for title, (text, rows) in GROUPS.items()
     ]
-    return build_page("Environment variables", INTRODUCTION, *(block for section in sections for block in section))
+    return build_page(
+        "Environment variables", VARIABLES_INTRODUCTION, *(block for section in sections for block in section)
+    )
 
 
 def list_variables() -> list[Variable]:

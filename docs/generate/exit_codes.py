@@ -21,10 +21,11 @@ COMMON_STATUSES = {
     CLOSED_PIPE: "The program that read the output, such as `head`, closed it.",
 }
 """statuses that mean the same for every command"""
-OWN_STATUSES = ("0", "1", "2", "3", "4")
+OWN_STATUSES = ("0", "1", "3", "4")
 COMMANDS_TEXT = """\
-`143` and `141` mean for each command what they mean for all, except that `equipoise local-cluster` runs until Ctrl-C
-and then ends with 0. `equipoise serve` ends with 2 if an argument is wrong or a file cannot be used, before anything is
+`2`, `141` and `143` mean for each command what they mean for all, except that `equipoise local-cluster` runs until Ctrl-C
+and then ends with 0, and `equipoise validate-cluster` prints one sentence for each problem of a file and ends with 2.
+`equipoise serve` ends with 2 if an argument is wrong or a file cannot be used, before anything is
 served; afterwards its status is that of Ray's `serve run`."""
 STATUS_TEXT = """\
 A script can rely on these numbers. 3 and 4 are results, not failures: `equipoise check` and `equipoise adapt` use them
@@ -41,7 +42,7 @@ The sentences may change between versions, the codes and their meaning do not. I
 
 
 def build_exit_codes_page() -> str:
-    """Build docs/reference/exit-codes.md."""
+    """Build the page of statuses and codes, docs/reference/exit-codes.md."""
     rows = [format_command_row(name) for name in COMMAND_MODULES]
     return build_page(
         "Exit statuses and error codes",

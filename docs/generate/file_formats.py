@@ -7,7 +7,7 @@ from typing import Any
 from docs.generate.class_tables import collect_classes, format_class_section, link_class
 from docs.generate.fields import list_fields, read_attribute_docs
 from docs.generate.file_texts import (
-    INTRODUCTION,
+    FILES_INTRODUCTION,
     NPZ_ARRAYS,
     STATISTICAL_MEANINGS,
     TEXTS,
@@ -61,7 +61,7 @@ FILES = (
 
 
 def build_file_formats_page() -> str:
-    """Build docs/reference/file-formats.md."""
+    """Build the page of all files, docs/reference/file-formats.md."""
     documented: set[type] = {TrainConfig}
     blocks: list[str] = []
     files = {file.name: file for file in JSON_FILES}
@@ -76,7 +76,7 @@ def build_file_formats_page() -> str:
             blocks.append(format_csv_table(name))
     return build_page(
         "File formats",
-        INTRODUCTION,
+        FILES_INTRODUCTION,
         format_table(("file", "written by", "schema"), map(format_file_row, FILES)),
         *blocks,
     )
@@ -137,7 +137,7 @@ def describe_columns(name: str) -> tuple[dict[str, str], dict[str, Column], dict
 
 
 def format_npz_table() -> str:
-    """Format the arrays of reference.npz."""
+    """Format the arrays of reference.npz as a table."""
     rows = [(format_code(name), start_sentence(meaning)) for name, meaning in list_npz_arrays().items()]
     return format_table(("array", "meaning"), rows)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from docs.generate.markdown import make_anchor
 
-INTRODUCTION = """\
+FILES_INTRODUCTION = """\
 Jobs, services and pages share files, and nothing else. Each file is written under a temporary name and renamed, so that
 a reader never sees half of one. JSON is standard: numbers that are not finite do not occur, and a value that is unknown
 is null, or its key is missing.
@@ -25,7 +25,7 @@ class FileText:
 
     @property
     def anchor(self) -> str:
-        """Anchor of the heading."""
+        """Anchor of the heading, for links on the page."""
         return make_anchor(self.title)
 
 

@@ -12,7 +12,7 @@ from docs.generate.http_texts import (
     ERRORS_TEXT,
     GROUPS,
     HEADERS_TEXT,
-    INTRODUCTION,
+    HTTP_INTRODUCTION,
     KEYS_TEXT,
     PROTOCOL_TEXT,
     REQUEST_HEADERS,
@@ -32,12 +32,12 @@ PAGES_STATUSES = ("409",)
 
 
 def build_http_api_page() -> str:
-    """Build docs/reference/http-api.md."""
+    """Build the page of all endpoints, docs/reference/http-api.md."""
     document = build_openapi_document(requires_key=True, limits=Limits(), model_names=[])
     types = [part for operation in OPERATIONS.values() for part in (operation.reply, *operation.body.values())]
     return build_page(
         "HTTP API",
-        INTRODUCTION,
+        HTTP_INTRODUCTION,
         HEADERS_TEXT,
         format_table(("header", "meaning"), REQUEST_HEADERS.items()),
         format_table(("endpoint", "what it does"), map(format_summary_row, OPERATIONS)),

@@ -7,7 +7,7 @@ GROUPS = {
     "State of the service": ("/", "/live", "/health", "/ready", "/metrics"),
 }
 """path prefixes by the title of their section"""
-INTRODUCTION = """\
+HTTP_INTRODUCTION = """\
 The endpoints of `services.app`. A running service describes itself in the same words: at `/docs` for people, and at
 `/openapi.json` as an OpenAPI 3.1 document, in which the names of its models and its limits stand. Replies are JSON
 unless something else is said. Every error is one sentence, `{"error": "..."}`, with one of the [statuses](#errors)

@@ -41,9 +41,10 @@ def format_code(text: str) -> str:
     return f"`{text}`"
 
 
-def format_fence(language: str, text: str) -> str:
-    """Format lines as a block of code."""
-    return f"```{language}\n{text}\n```"
+def format_fence(language: str, text: str, skip: str = "") -> str:
+    """Format lines as a block of code; `skip` says why the tests of the documentation do not run it."""
+    attribute = f' skip="{skip}"' if skip else ""
+    return f"```{language}{attribute}\n{text}\n```"
 
 
 def start_sentence(text: str) -> str:

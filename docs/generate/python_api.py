@@ -34,7 +34,7 @@ PUBLIC_NAMES = {
     "EquipoiseError": "equipoise.errors",
 }
 """module of each public name, in the order of the page"""
-INTRODUCTION = """\
+PYTHON_INTRODUCTION = """\
 The names below are public; everything else in the packages may change at any time. None of them needs Ray: `laps`
 trains in the process that calls it.
 
@@ -46,7 +46,7 @@ trains in the process that calls it.
 | read a plan | [`PlanDocument`](#plandocument) |
 | handle mistakes of a user | [`EquipoiseError`](#equipoiseerror) |
 
-```python
+```python skip="an example"
 from equipoise.bundle.bundle import load_bundle
 from equipoise.config import TrainConfig
 from equipoise.training.loop import laps
@@ -65,10 +65,10 @@ ATTRIBUTES = re.compile(r"\nAttributes:\n(.*)\Z", re.DOTALL)
 
 
 def build_python_api_page() -> str:
-    """Build docs/reference/python-api.md."""
+    """Build the page of all public names, docs/reference/python-api.md."""
     return build_page(
         "Python API",
-        INTRODUCTION,
+        PYTHON_INTRODUCTION,
         *(block for name in PUBLIC_NAMES for block in build_name_section(name)),
     )
 
@@ -77,11 +77,11 @@ def build_name_section(name: str) -> Iterator[str]:
     """Yield the section of a public name."""
     value = getattr(importlib.import_module(PUBLIC_NAMES[name]), name)
     yield f"## {name}"
-    yield format_fence("python", f"from {PUBLIC_NAMES[name]} import {name}")
+    yield format_fence("python", f"from {PUBLIC_NAMES[name]} import {name}", "an import")
     if inspect.isclass(value):
         yield from build_class_blocks(value)
     else:
-        yield format_fence("python", format_signature(name, value))
+        yield format_fence("python", format_signature(name, value), "a signature")
         yield mark_code(inspect.getdoc(value) or "")
 
 
@@ -89,7 +89,7 @@ def build_class_blocks(kind: type) -> Iterator[str]:
     """Yield the docstring, fields or attributes, properties and methods of a class."""
     docstring = inspect.cleandoc(kind.__doc__ or "")
     if not is_dataclass(kind):
-        yield format_fence("python", format_signature(kind.__name__, vars(kind)["__init__"]))
+        yield format_fence("python", format_signature(kind.__name__, vars(kind)["__init__"]), "a signature")
     yield mark_code(ATTRIBUTES.sub("", docstring))
     if is_dataclass(kind):
         yield format_table(("field", "type", "default", "meaning"), map(format_field_row, list_fields(kind)))
@@ -99,7 +99,7 @@ def build_class_blocks(kind: type) -> Iterator[str]:
     yield format_table(("attribute", "meaning"), rows)
     for name, method in list_methods(kind):
         yield f"### {kind.__name__}.{name}"
-        yield format_fence("python", format_signature(name, method))
+        yield format_fence("python", format_signature(name, method), "a signature")
         yield mark_code(inspect.getdoc(method) or "")
 
 

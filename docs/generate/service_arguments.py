@@ -18,7 +18,7 @@ from services.settings import ListenSettings, ReplicaSettings
 
 NESTED = {"models": "#one-of-several-models", "limits": "#limits"}
 """arguments that are objects, with the section that lists their keys"""
-INTRODUCTION = """\
+SERVICES_INTRODUCTION = """\
 There are two services. `services.app` predicts and watches for drift; `services.pages` shows the pages of runs and
 sweeps while they grow. Both run under Ray Serve, and take their arguments as `NAME=VALUE` on the command line, or under
 `args` of an application in a YAML file for `serve deploy`. An argument that does not exist, or that is out of range, is
@@ -47,7 +47,7 @@ RULES = """\
 
 
 def build_service_arguments_page() -> str:
-    """Build docs/reference/service-arguments.md."""
+    """Build the page of both services, docs/reference/service-arguments.md."""
     sections: Sequence[tuple[str, str, Any, Sequence[str]]] = (
         ("Both services", "The address to listen on, and who may ask.", ListenSettings, ()),
         ("services.app", "What is served, and by how many replicas.", AppSettings, own_names(AppSettings)),
@@ -67,8 +67,8 @@ def build_service_arguments_page() -> str:
     )
     return build_page(
         "Service arguments",
-        INTRODUCTION,
-        format_fence("sh", EXAMPLE_COMMAND),
+        SERVICES_INTRODUCTION,
+        format_fence("sh", EXAMPLE_COMMAND, "an example"),
         format_fence("yaml", EXAMPLE_YAML),
         "## Which need which",
         RULES,
@@ -118,7 +118,7 @@ def format_field_default(field: FieldInfo) -> str:
 
 
 def format_limits_table() -> str:
-    """Format the limits as a table."""
+    """Format the limits of a replica as a table."""
     rows = [
         (
             format_code(field.name),

@@ -184,4 +184,6 @@ def test_every_file_has_a_section():
 
 @pytest.mark.parametrize("name", PUBLIC_NAMES)
 def test_page_describes_every_public_name(name):
-    assert f"\n## {name}\n\n```python\nfrom {PUBLIC_NAMES[name]} import {name}\n```\n" in read_page("python-api.md")
+    assert f"\n## {name}\n\n```python skip=import\nfrom {PUBLIC_NAMES[name]} import {name}\n```\n" in read_page(
+        "python-api.md"
+    )
