@@ -3,8 +3,8 @@
 The command times steps over workers and batch size, searches the examples to the target over global batch, learning
 rate and seed, multiplies both, and trains with the plan. Run again, the same command resumes an interrupted sweep.
 
-Exit status: 0 a training run confirmed the plan; 1 none confirmed it, or the object store did not answer; 2 wrong options or
-files; 143 stopped.
+Exit status: 0 a training run confirmed the plan; 1 none confirmed it, or the object store did not answer; 2 wrong
+options or files; 143 stopped.
 """
 
 from jobs import isolate_local_ray

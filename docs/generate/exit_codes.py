@@ -23,10 +23,10 @@ COMMON_STATUSES = {
 """statuses that mean the same for every command"""
 OWN_STATUSES = ("0", "1", "3", "4")
 COMMANDS_TEXT = """\
-`2`, `141` and `143` mean for each command what they mean for all, except that `equipoise local-cluster` runs until Ctrl-C
-and then ends with 0, and `equipoise validate-cluster` prints one sentence for each problem of a file and ends with 2.
-`equipoise serve` ends with 2 if an argument is wrong or a file cannot be used, before anything is
-served; afterwards its status is that of Ray's `serve run`."""
+`2`, `141` and `143` mean for each command what they mean for all, except that `equipoise local-cluster` runs until
+Ctrl-C and then ends with 0, and `equipoise validate-cluster` prints one sentence for each problem of a file and ends
+with 2. `equipoise serve` ends with 2 if an argument is wrong or a file cannot be used, before anything is served;
+afterwards its status is that of Ray's `serve run`."""
 STATUS_TEXT = """\
 A script can rely on these numbers. 3 and 4 are results, not failures: `equipoise check` and `equipoise adapt` use them
 for what they found."""

@@ -184,6 +184,5 @@ def test_every_file_has_a_section():
 
 @pytest.mark.parametrize("name", PUBLIC_NAMES)
 def test_page_describes_every_public_name(name):
-    assert f"\n## {name}\n\n```python skip=import\nfrom {PUBLIC_NAMES[name]} import {name}\n```\n" in read_page(
-        "python-api.md"
-    )
+    section = read_page("python-api.md").partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+    assert f"\nfrom {PUBLIC_NAMES[name]} import {name}\n" in section
