@@ -10,7 +10,7 @@ demo: .venv/ready ## the whole story: find a plan, train, serve, detect a change
 	$(BIN)/python -m jobs.demo
 
 test: .venv/ready .venv/clients/ready .venv/browser/ready ## unit, contract, browser, Ray and HTTP tests; everything is real, nothing is mocked
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "not slow" tests/unit tests/contract tests/docs tests/replay tests/browser
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "not slow" tests/unit tests/contract tests/replay tests/browser tests/docs/test_reference.py
 	$(BIN)/python -m pytest -m "not slow" tests/ray tests/serving
 
 test-slow: .venv/ready ## how often intervals hold, how rare false alarms are, how good the search is; killed jobs and swapped models

@@ -79,7 +79,7 @@ def build_service_arguments_page() -> str:
         ),
         "## Limits",
         "Keys of `limits`, which can only be given in YAML. A request beyond a limit is answered with status 413, 408,"
-        " 429 or 503, and with a sentence that names the limit. Every limit must be above 0.",
+        " 429 or 503, and one sentence. Every limit must be above 0.",
         format_limits_table(),
     )
 

@@ -58,7 +58,7 @@ class Workload:
     train: Split
     """what the model learns from"""
     validation: Split
-    """measures the metric that decides when to stop"""
+    """split on which the metric is measured that decides when to stop"""
     reference: Split
     """held out from training: the reference profile of drift detection"""
     test: Split
