@@ -15,7 +15,7 @@ demo: .venv/ready ## the whole story: find a plan, train, serve, detect a change
 	$(BIN)/python -m jobs.demo
 
 test: .venv/ready .venv/clients/ready .venv/browser/ready ## unit, contract, browser, Ray and HTTP tests; everything is real, nothing is mocked
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "not slow" tests/unit tests/contract tests/replay tests/browser
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "not slow" tests/unit tests/contract tests/replay tests/browser tests/docs/test_reference.py
 	$(BIN)/python -m pytest -m "not slow" tests/ray tests/serving
 
 test-slow: .venv/ready ## how often intervals hold, how rare false alarms are, how good the search is; killed jobs and swapped models
@@ -60,6 +60,9 @@ bench: .venv/peers .venv/servers/ready ## speed against other libraries, in inte
 
 bench-drift: .venv/watchers/ready ## every drift figure, beside other detectors; takes hours
 	$(BIN)/python -m benchmarks.drift && $(BIN)/python -m benchmarks.drift.live_service && $(BIN)/python -m benchmarks.drift.end_to_end && $(BIN)/python -m benchmarks.drift.memory && $(BIN)/python -m benchmarks.monitoring_cost
+
+docs-reference: .venv/ready ## write the pages in docs/reference from the code that they describe
+	$(BIN)/python -m docs.generate
 
 serve: .venv/ready ## serve bundles/vending over HTTP; the variable keeps Ray on loopback
 	RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 $(BIN)/serve run services.app:build bundle=bundles/vending

@@ -1,7 +1,9 @@
 """Write an index page of a folder of runs, and the pages of runs that have none.
 
-For example: python -m dashboards.build runs/. Runs and sweeps write their own pages; this command adds those that are
-missing or older than their data.
+Runs and sweeps write their own pages; this command adds those that are missing or older than their data. The same
+command brings the index up to date again.
+
+Exit status: 0 the index was written; 2 wrong options or files.
 """
 
 import argparse
@@ -21,11 +23,8 @@ MAX_WRITTEN_PAGES = 200  # per call: a page takes 2 MB, and for two thousand run
 
 @command()
 def main(arguments: list[str] | None = None) -> int:
-    """Write the index and return the exit status: 0 it was written, 2 it cannot be."""
-    parser = argparse.ArgumentParser(prog="python -m dashboards.build", description=__doc__)
-    parser.add_argument("folder", type=Path, help="folder of runs, such as runs/")
-    parser.add_argument("--out", type=Path, help="file to write the index to (default: FOLDER/index.html)")
-    options = parser.parse_args(arguments)
+    """Run the command and return its exit status."""
+    options = build_parser().parse_args(arguments)
     out = options.out or options.folder / "index.html"
     if not options.folder.is_dir():
         raise EquipoiseError(
@@ -37,6 +36,14 @@ def main(arguments: list[str] | None = None) -> int:
         )
     print(f"written to {build_index(options.folder, out)}")  # noqa: T201
     return 0
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Build the parser of the command's options."""
+    parser = argparse.ArgumentParser(prog="python -m dashboards.build", description=__doc__)
+    parser.add_argument("folder", type=Path, help="folder that holds runs and sweeps, at any depth")
+    parser.add_argument("--out", type=Path, help="file to write the index to; FOLDER/index.html if not given")
+    return parser
 
 
 def build_index(root: Path, out: Path, max_written_pages: int = MAX_WRITTEN_PAGES) -> Path:

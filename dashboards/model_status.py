@@ -2,32 +2,33 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 
 @dataclass(frozen=True, kw_only=True)
 class VersionStatus:
     """Bundle that answers for a model, or may."""
 
-    version: str
-    bundle: str
-    """path or URL"""
-    engine: str
+    version: Annotated[str, Meta(description="first digits of the bundle's digest")]
+    bundle: Annotated[str, Meta(description="path or URL")]
+    engine: Annotated[str, Meta(description="engine that computes")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelStatus:
     """Model with its bundles by role; a role that no bundle has is left out."""
 
-    name: str
-    classes: list[str]
-    share: float
-    """share of the requests that the canary answers, or that the shadow computes too"""
-    current: VersionStatus
-    previous: VersionStatus | UnsetType = UNSET
-    canary: VersionStatus | UnsetType = UNSET
-    shadow: VersionStatus | UnsetType = UNSET
+    name: Annotated[str, Meta(description="name of the model")]
+    classes: Annotated[list[str], Meta(description="names of its classes, in the order of the scores")]
+    share: Annotated[
+        float, Meta(description="share of the requests that the canary answers, or that the shadow computes too")
+    ]
+    current: Annotated[VersionStatus, Meta(description="bundle that answers")]
+    previous: Annotated[VersionStatus | UnsetType, Meta(description="bundle that answered before")] = UNSET
+    canary: Annotated[VersionStatus | UnsetType, Meta(description="bundle that answers a share")] = UNSET
+    shadow: Annotated[VersionStatus | UnsetType, Meta(description="bundle that computes without answering")] = UNSET
 
     def answering_versions(self) -> Iterator[tuple[str, VersionStatus, float]]:
         """Yield the role of each bundle in use, the bundle, and its share of the answers."""

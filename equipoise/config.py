@@ -25,7 +25,7 @@ class TrainConfig:
     workload: str
     """what to learn: digits, fashion-mnist, cifar10, folder, vending, vending-source, or your own module:attribute"""
     model: str | None = None
-    """lenet or any torchvision classifier (resnet18, ...); by default the workload's own model"""
+    """model to train: lenet or any torchvision classifier (resnet18, ...); by default the workload's own"""
     data: str = "data"
     """folder that contains the data set, or that it is downloaded to"""
     image_size: int | None = None

@@ -77,7 +77,13 @@ ERROR_CODES = {
 
 
 class EquipoiseError(ValueError):
-    """Mistake that the user can mend: a sentence on the problem, what to do about it, and a code from `ERROR_CODES`."""
+    """Mistake that the user can mend: a sentence on the problem, what to do about it, and a code from `ERROR_CODES`.
+
+    Attributes:
+        code: stable name of the kind of mistake, such as `path-exists`
+        problem: what is wrong
+        remedy: what to do about it; empty if the problem says it already
+    """
 
     def __init__(self, code: str, problem: str, remedy: str = "") -> None:
         super().__init__(f"{problem}; {remedy}" if remedy else problem)  # one argument, since tyro prints args[0]

@@ -14,11 +14,15 @@ class HardwareFacts:
     cores: int | None = None
     """cores that the process may use"""
     system: str | None = None
+    """name of the operating system, such as Linux"""
     python: str | None = None
+    """version of Python"""
     torch: str | None = None
+    """version of PyTorch"""
     device: str | None = None
     """kind of device that trained: cpu or cuda"""
     gpu: str | None = None
+    """model name of the GPU"""
 
     def __str__(self) -> str:
         return ", ".join(f"{name} {value}" for name, value in self.to_json().items())

@@ -1,9 +1,10 @@
 """Adapt a model to a drift: fine-tune it from the drift's verdict and labelled images, and publish a new bundle.
 
-What is done follows the cause. Light and camera: the model is fine-tuned on its own training images under that change
-and on the labelled ones. New class shares: the prior of its classifier is shifted. A lens out of focus: clean it. A
-gate compares the old and the new model on clean and on drifted images that neither has learned from, and refuses a
-model that is no better. Only a model that passes is written to --out, and --link is then pointed to it.
+What is done follows the cause. After a change of light or camera the model is fine-tuned on its own training images
+under that change and on the labelled ones. After a change of class shares the prior of its classifier is shifted. A
+lens that is out of focus must be cleaned or focused by a person. A gate compares the old and the new model on clean
+and on drifted images that neither has learned from, and refuses a model that is no better. Only a model that passes
+is written to --out, and --link is then pointed to it.
 
 An interrupted command publishes nothing: run it again, and it starts over.
 

@@ -34,7 +34,7 @@ class CapturesOptions:
     capture_dir: str
     """folder or URL (s3://...) of the captures"""
     labels: Path | None = None
-    """CSV of id,label with the labels to give; one wrong row and none is given"""
+    """CSV with the columns id and label; if one row is wrong, no label is given"""
     bundle: str | None = None
     """bundle whose classes the labels must be among; all classes that captures have scores for if not given"""
     out: Path | None = None

@@ -46,7 +46,7 @@ class ContactSheetOptions:
     __doc__ = __doc__
 
     workload: str
-    """vending, digits, ... or module:attribute of your own"""
+    """workload to show: vending, digits, ..., or your own module:attribute"""
     out: Path
     """PNG file to write"""
     rows: int = 8

@@ -1,8 +1,10 @@
 """Measure step times and examples to the target on a cluster, recommend a plan, and confirm it.
 
-Times steps over workers and batch size, searches the examples to the target over global batch,
-learning rate and seed, multiplies both, and trains with the plan. Run again, the same command
-resumes an interrupted sweep.
+The command times steps over workers and batch size, searches the examples to the target over global batch, learning
+rate and seed, multiplies both, and trains with the plan. Run again, the same command resumes an interrupted sweep.
+
+Exit status: 0 a training run confirmed the plan; 1 none confirmed it, or the object store did not answer; 2 wrong
+options or files; 143 stopped.
 """
 
 from jobs import isolate_local_ray
@@ -70,7 +72,7 @@ LeftOut = Annotated[T, tyro.conf.Fixed, tyro.conf.Suppress]
 
 @dataclass(frozen=True, kw_only=True)
 class SharedTrainConfig(TrainConfig):
-    """Options of training that all trials share, and the confirmation run with them."""
+    """Options of training that all trials and the confirmation run share."""
 
     seed: int = 0
     """seed of the first trial of each setting; further trials use the following seeds"""
@@ -170,7 +172,7 @@ class SweepOptions:
 
 @command(on_store_failure=RESUME_HINT)
 def main() -> int:
-    """Run the command and return its exit status: 0 plan confirmed, 1 not, 2 invalid options, 143 stopped."""
+    """Run the command and return its exit status."""
     options = parse_options(SweepOptions)
     options.validate()
     validate_locations(options.out)

@@ -1,7 +1,9 @@
 """Train one model on a Ray cluster, with as many workers as requested.
 
-Writes record.json, model.safetensors and checkpoints/ to --out. Run again, the same
-command resumes an interrupted run, or says that the run is finished.
+The command writes record.json, model.safetensors and checkpoints/ to --out. Run again, the same command resumes an
+interrupted run, or says that the run is finished.
+
+Exit status: 0 finished; 1 the run failed, or the object store did not answer; 2 wrong options or files; 143 stopped.
 """
 
 from jobs import isolate_local_ray
@@ -99,7 +101,7 @@ def parse_train_options(arguments: Sequence[str] | None = None) -> TrainOptions:
 
 @command(on_stop="stopped before training started", on_store_failure=RESUME_HINT)
 def main() -> int:
-    """Run the command and return its exit status: 0 finished, 1 failed, 2 invalid options, 143 stopped."""
+    """Run the command and return its exit status."""
     options = parse_train_options()
     validate_locations(options.out, options.plan)
     warn_if_temporary_folder(options.out)

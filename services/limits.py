@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from equipoise.errors import EquipoiseError
 
+MAX_LISTED_CAPTURES, DEFAULT_LISTED_CAPTURES = 1000, 100  # captures in one reply
+
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:

@@ -38,6 +38,7 @@ class PagesSettings(ListenSettings):
     runs: str = Field("runs", min_length=1)
     """folder that holds runs and sweeps, at any depth"""
     port: int = Field(8080, ge=1, le=65535)
+    """TCP port to listen on"""
 
     @field_validator("runs")
     @classmethod

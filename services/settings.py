@@ -28,7 +28,9 @@ class ListenSettings(BaseModel):
     )  # errors must not show a URL, which may be a secret
 
     host: str = Field("127.0.0.1", min_length=1)
+    """address to listen on; 0.0.0.0 for all IPv4 addresses of this machine, which needs api_keys_file"""
     port: int = Field(8000, ge=1, le=65535)
+    """TCP port to listen on"""
     api_keys_file: str | None = Field(None, min_length=1)
     """file with one API key per line, readable by its owner only"""
     certfile: str | None = Field(None, min_length=1)
@@ -113,6 +115,7 @@ class ReplicaSettings(ListenSettings):
     max_captures: int = Field(500, ge=2, le=100_000)
     """maximum number of requests kept for labelling"""
     limits: Limits = Field(default_factory=Limits)
+    """limits on what clients may send"""
 
     @field_validator("capture_dir")
     @classmethod

@@ -38,7 +38,18 @@ class Prediction:
 
 
 class Bundle:
-    """Published model, verified and loaded, ready to predict."""
+    """Published model, verified and loaded, ready to predict.
+
+    Attributes:
+        folder: folder that the bundle was loaded from
+        manifest: contents of bundle.json
+        name: name of the model
+        version: version of the bundle, by which requests and verdicts name it
+        classes: class names in the order of the scores
+        shape: channels, height and width of the images that the model takes
+        temperature: divisor of the logits that makes the scores calibrated
+        engine_name: engine that predicts
+    """
 
     def __init__(self, folder: Path, engine_name: str | None = None) -> None:
         """Verify and load the bundle in `folder`; refuse one that is incomplete, changed or does not run.

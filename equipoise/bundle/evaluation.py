@@ -18,6 +18,7 @@ class Evaluation:
     """Accuracy overall and by class, and calibration error before and after temperature scaling."""
 
     accuracy: float
+    """share of the test images that are right"""
     by_class: dict[str, float]
     """accuracy of each class that has examples"""
     calibration_error: float

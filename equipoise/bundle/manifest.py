@@ -36,9 +36,13 @@ class InputSpec:
     """Images that a model takes."""
 
     type: Literal["uint8"] = "uint8"
+    """type of the pixels"""
     channels: Annotated[int, Meta(ge=1, le=MAX_IMAGE_CHANNELS)]
+    """1 for gray images, 3 for RGB"""
     height: SidePixels
+    """height in pixels"""
     width: SidePixels
+    """width in pixels"""
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -63,6 +67,7 @@ class EngineResult:
     """Agreement of one engine with eager PyTorch, and its seconds per call."""
 
     engine: str
+    """name of the engine"""
     seconds: dict[int, float] | None
     """median seconds per call by batch size; None if the engine does not run here"""
     error: float | None
@@ -78,8 +83,11 @@ class EngineEntry:
     """Engine that a model is served with, the reason for it, and the measurements of all engines."""
 
     name: str
+    """engine that the model is served with"""
     why: str
+    """reason for choosing it"""
     table: list[EngineResult]
+    """measurements of all engines"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +99,7 @@ class Manifest:
     """
 
     schema: Literal[1] = BUNDLE_SCHEMA_VERSION
+    """version of the format"""
     name: str
     """name of the model in a service"""
     workload: str
@@ -98,13 +107,15 @@ class Manifest:
     classes: list[str]
     """class names in the order of the scores"""
     input: InputSpec
+    """images that the model takes"""
     preprocessing: ImagePreprocessing
+    """how photographs become its input"""
     examples: dict[str, int]
     """number of examples in each split"""
     metrics: Evaluation
     """evaluation on the test split"""
     config: JsonObject
-    """options that the model was trained with, decoded by `decode_config`"""
+    """options that the model was trained with: the fields of `TrainConfig`, decoded by `decode_config`"""
     parameters: int
     """number of weights"""
     target: float
@@ -120,8 +131,9 @@ class Manifest:
     versions: dict[str, str]
     """versions of the packages that the bundle was published with"""
     engine: EngineEntry
+    """engine that the model is served with, and the measurements of all"""
     remedy: JsonObject | None = None
-    """drift that the model was adapted to, a `DriftCondition`; None, and not in the file, if it was not adapted"""
+    """drift that the model was adapted to, a `DriftCondition`; left out of the file if it was not adapted"""
     plan: JsonObject | None = None
     """contents of the plan.json that the model was trained by, a `PlanDocument`"""
     files: dict[str, str] = field(default_factory=dict)

@@ -99,9 +99,11 @@ class CaptureMetadata:
     """Metadata of a capture: how the model answered the request, and the label that a person gave it."""
 
     id: str
+    """16 hexadecimal digits, also in the names of its files"""
     at: FiniteNumber
     """when it was captured, in seconds since 1970"""
     model: str
+    """name of the model"""
     version: str
     """version of the bundle that answered"""
     label: str
@@ -113,6 +115,7 @@ class CaptureMetadata:
     source: str | None
     """where the request came from, if it says so"""
     pool: str
+    """`drift` for a request answered while the verdict was drift, `usual` for any other"""
     key: FiniteNumber
     """key of the weighted reservoir: the largest ones are kept"""
     label_given: str | None

@@ -36,7 +36,9 @@ class PredictionCheck:
     """Measured value beside its prediction."""
 
     value: NonNegativeNumber
+    """measured value"""
     predicted: NonNegativeNumber
+    """predicted value"""
     ratio: NonNegativeNumber
     """value over prediction"""
 
@@ -46,15 +48,21 @@ class ConfirmationResult:
     """Training run with the settings of a plan, beside the plan's predictions."""
 
     nodes: Count
+    """nodes that the run had"""
     workers: Count
+    """workers on all nodes"""
     batch: Count
+    """examples per worker and step"""
     lr: PositiveNumber
+    """learning rate"""
     seed: int
+    """seed of the run"""
     outcome: str
     """how the run ended"""
     seconds: NonNegativeNumber | None
     """seconds to the target; None if the run did not reach it"""
     predicted: IntervalEstimate
+    """predicted seconds to the target"""
     inside: bool
     """true if the seconds lie inside the predicted interval"""
     examples: PredictionCheck

@@ -22,8 +22,11 @@ class StepPrediction:
     """Predicted seconds of one optimizer step, and of its parts, each without overlap."""
 
     seconds: NonNegativeNumber
+    """predicted seconds of the whole step"""
     compute: NonNegativeNumber
+    """seconds of computation"""
     exchange: NonNegativeNumber
+    """seconds of the gradient exchange"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,15 +34,21 @@ class PredictedSetting:
     """One setting that trains to the target, with its predicted time and cost."""
 
     nodes: Count
+    """number of nodes"""
     workers: Count
+    """workers on all nodes"""
     batch: Count
     """examples per worker and step"""
     global_batch: Count
+    """examples per step of all workers"""
     lr: PositiveNumber | None
+    """learning rate; None where the table has none"""
     seconds: IntervalEstimate
     """seconds to the target of a single run"""
     worker_seconds: NonNegativeNumber
+    """cost of a single run: seconds times workers"""
     step: StepPrediction
+    """predicted seconds of one step"""
     examples: NonNegativeNumber
     """examples to the target"""
     measured: bool
@@ -51,6 +60,7 @@ class PlanOptionEntry(PredictedSetting):
     """Setting that the plan was chosen from, with what limits its speed."""
 
     binding: Bottleneck
+    """what limits the speed: computing, the exchange, or gradient noise past the critical batch"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +68,7 @@ class PlanEntry(PlanOptionEntry):
     """Recommended setting, or the runner-up, with the reason in one sentence."""
 
     why: str
+    """reason for the setting, in one sentence"""
     runs: NonNegativeCount = 0
     """runs that reached the target at this global batch and learning rate"""
 
@@ -67,12 +78,19 @@ class StepTimePrediction:
     """Predicted seconds of a step at one setting; None where measurements are missing for it."""
 
     nodes: Count
+    """number of nodes"""
     workers: Count
+    """workers on all nodes"""
     batch: Count
+    """examples per worker and step"""
     seconds: NonNegativeNumber | None
+    """predicted seconds of a step"""
     low: NonNegativeNumber | None
+    """lower end of the 80 % interval"""
     high: NonNegativeNumber | None
+    """upper end of the 80 % interval"""
     measured: bool
+    """true if this setting was timed"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +100,7 @@ class NetworkLink:
     alpha_seconds: IntervalEstimate | None = None
     """seconds per message"""
     bytes_a_second: IntervalEstimate | None = None
+    """bytes per second"""
 
     def to_json(self) -> JsonObject:
         """Return the link as JSON values, without the estimates that are unknown."""
@@ -97,12 +116,15 @@ class StepTimeSection:
     missing: tuple[str, ...]
     """measurements that further predictions need"""
     parameters: dict[str, FiniteNumber]
+    """fitted parameters of the step-time model, by name"""
     links: dict[str, NetworkLink]
     """links within a node (`local`) and between nodes (`between`), as far as measured"""
     form: Literal["ring", "two rings"]
+    """one ring of all workers, or a ring inside each node and one between nodes"""
     error: NonNegativeNumber
     """mean relative error of the fit"""
     predictions: tuple[StepTimePrediction, ...]
+    """step times at the settings measured, and at those requested"""
 
     def to_json(self) -> JsonObject:
         """Return the section as JSON values."""
@@ -114,10 +136,15 @@ class ExamplesPrediction:
     """Predicted examples to the target at a global batch; None where measurements are missing for it."""
 
     global_batch: Count
+    """examples per step of all workers"""
     examples: NonNegativeNumber | None
+    """predicted examples to the target"""
     low: NonNegativeNumber | None
+    """lower end of the 80 % interval"""
     high: NonNegativeNumber | None
+    """upper end of the 80 % interval"""
     lr: PositiveNumber | None
+    """learning rate that goes with this batch"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,11 +152,15 @@ class ExamplesSection:
     """Fit of the examples to the target and its predictions: at each measured global batch, and at those requested."""
 
     identifiable: bool
+    """true if the runs show where the critical batch lies"""
     critical_batch: IntervalEstimate | None
+    """critical batch in examples, at which twice `min_examples` are needed"""
     min_examples: IntervalEstimate | None
+    """examples to the target at a very small batch"""
     left_out: tuple[Count, ...]
     """global batches that the fit leaves out"""
     predictions: tuple[ExamplesPrediction, ...]
+    """examples at the global batches measured, and at those requested"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,10 +168,13 @@ class PlanDocument:
     """Contents of plan.json; parts are None where what they need was not measured, and `warnings` say what to do."""
 
     schema: Literal[1] = 1
+    """version of the format"""
     status: PlanStatus = "not confirmed"
     """what a training run with the plan said of it"""
     plan: PlanEntry | None
+    """recommended setting"""
     runner_up: PlanEntry | None = None
+    """best setting with another number of workers or another batch"""
     front: tuple[PredictedSetting, ...]
     """Pareto front of time against cost, the fastest first"""
     options: tuple[PlanOptionEntry, ...] = ()
@@ -148,8 +182,11 @@ class PlanDocument:
     knee: PredictedSetting | None = None
     """setting of the front beyond which time and cost trade badly"""
     system: StepTimeSection | None = None
+    """fit of the step times"""
     statistical: ExamplesSection | None = None
+    """fit of the examples to the target"""
     warnings: tuple[str, ...]
+    """sentences on what to measure, or what to be careful about"""
     setup: TrainingSetup | None = None
     """what the measurements were taken with; None where tables of others were given"""
     confirmations: tuple[ConfirmationResult, ...] = ()

@@ -10,8 +10,11 @@ class IntervalEstimate:
     """Estimated value with its 80 % interval."""
 
     value: NonNegativeNumber
+    """estimate"""
     low: NonNegativeNumber
+    """lower end of the interval"""
     high: NonNegativeNumber
+    """upper end of the interval"""
 
     def includes(self, value: float) -> bool:
         """Return whether a value lies inside the interval."""

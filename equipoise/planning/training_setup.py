@@ -31,9 +31,11 @@ class TrainingSetup:
     """Data, model, options and device of the measurements that a plan rests on."""
 
     workload: str
+    """name of the workload"""
     data: str
     """digest of the training and validation images and their labels"""
     training_images: Count
+    """number of training images"""
     image_size: str
     """channels x height x width"""
     model: str
@@ -43,7 +45,7 @@ class TrainingSetup:
     target: FiniteNumber
     """validation metric at which training stops"""
     options: dict[str, OptionValue]
-    """values of `SETUP_OPTIONS`"""
+    """options that change the time of a step or the examples to the target, those of `SETUP_OPTIONS`"""
     machine: HardwareFacts
     """hardware and software of the workers"""
 

@@ -20,6 +20,7 @@ class MisclassifiedImage(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     """name of its class"""
     predicted: str
+    """name of the class that the model took it for"""
     png: bytes
     """thumbnail"""
 

@@ -42,8 +42,11 @@ class Lap:
     loss: FiniteNumber
     """mean training loss over the examples of the lap"""
     seconds: PositiveNumber
+    """seconds of the lap, without evaluation and noise scale measurements"""
     data_seconds: NonNegativeNumber
+    """seconds waiting for batches"""
     compute_seconds: NonNegativeNumber
+    """seconds of the forward and backward pass and the optimizer"""
     exchange_seconds: NonNegativeNumber
     """seconds waiting for the gradient exchange beyond the backward pass, including waits for slower workers"""
     local_norm: FiniteNumber | None = None
@@ -51,7 +54,9 @@ class Lap:
     total_norm: FiniteNumber | None = None
     """mean squared norm of the mean gradient over `total_batch` examples"""
     local_batch: FiniteNumber | None = None
+    """mean number of examples behind a gradient of `local_norm`"""
     total_batch: Count | None = None
+    """examples behind a gradient of `total_norm`"""
     draws: NonNegativeCount = 0
     """steps at which the two norms were measured"""
     metric: FiniteNumber | None = None
@@ -78,8 +83,11 @@ class ClassCount:
     """Test images of one class, and how many of them the final model got right."""
 
     name: str
+    """name of the class"""
     images: Count
+    """test images of the class"""
     correct: NonNegativeCount
+    """those that the final model got right"""
 
     @property
     def accuracy(self) -> float:
@@ -92,10 +100,15 @@ class Record:
     """Record of one training run: its options, its laps, and how it ended."""
 
     config: TrainConfig
+    """options of the run"""
     machine: HardwareFacts
     """hardware and software versions that the run was measured on"""
     laps: Sequence[Lap] = field(repr=False)
+    """laps in the order of time"""
     status: RunStatus
+    """how the run ended: `reached_target`; `max_examples` without reaching the target; `stopped_early` because the
+    metric no longer improved (--patience); `failed`; `pruned` as a trial that could no longer matter; `cut_off` as a
+    trial of a sweep whose time was up; `running` if it has not ended"""
     target: FiniteNumber
     """value of the validation metric at which training stops"""
     examples_to_target: FiniteNumber | None
@@ -107,6 +120,7 @@ class Record:
     reason: str | None = None
     """reason why the run failed or was stopped; None if it ended normally"""
     schema: RecordSchema = RECORD_SCHEMA
+    """version of the format"""
 
     @property
     def reached(self) -> bool:

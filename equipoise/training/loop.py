@@ -38,7 +38,7 @@ MAX_LAP_STEPS = 100  # upper bound, so that progress shows even when evaluations
 
 
 def laps(config: TrainConfig) -> Iterator[Lap]:
-    """Train with the given options and yield each lap as it ends."""
+    """Train with the given options, in this process or in all of its process group, and yield each lap as it ends."""
     yield from Training(config).laps()
 
 

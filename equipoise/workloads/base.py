@@ -47,14 +47,18 @@ def top1_correct(logits: Tensor, labels: Tensor) -> Tensor:
 class Workload:
     """Learning task: splits, model, loss, metric, target, augmentation.
 
-    Images reach the model as (uint8 / 255 - mean) / std, channel by channel.
+    A workload of your own is a function that takes a `TrainConfig` and returns a `Workload`; `--workload` names it as
+    module:attribute. Images reach the model as (uint8 / 255 - mean) / std, channel by channel.
     """
 
     name: str
+    """name of the workload, and of its published model"""
     classes: Sequence[str]
+    """class names in the order of the labels"""
     train: Split
+    """what the model learns from"""
     validation: Split
-    """measures the metric that decides when to stop"""
+    """split on which the metric is measured that decides when to stop"""
     reference: Split
     """held out from training: the reference profile of drift detection"""
     test: Split
@@ -64,8 +68,11 @@ class Workload:
     target: float
     """value of the metric on the validation split at which training stops"""
     mean: Sequence[float]
+    """mean of each channel, as a fraction of 255"""
     std: Sequence[float]
+    """standard deviation of each channel, as a fraction of 255"""
     augment: Augment | None = None
+    """random changes of training images; None for none"""
     loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy
     """maps (logits, labels) to the mean loss of a batch"""
     metric: Callable[[Tensor, Tensor], Tensor] = top1_correct

@@ -4,6 +4,8 @@
 
 Starts the head with the environment variables that Ray's node provider for one machine needs. The head listens on
 loopback only and requires the token from whoever submits jobs. Ctrl-C stops it with all its nodes.
+
+Exit status: 0 ended by Ctrl-C; 1 Ray did not start, or stopped by itself; 2 wrong options or files.
 """
 
 import copy
@@ -50,7 +52,7 @@ class LocalClusterOptions:
 
 @command()
 def main() -> int:
-    """Run the cluster until Ctrl-C; return exit status 0 then, 1 if Ray does not start or stops, 2 on wrong options."""
+    """Run the cluster until Ctrl-C and return the exit status."""
     options = parse_options(LocalClusterOptions)
     for number in (signal.SIGTERM, signal.SIGINT):  # a process that a shell starts with & ignores SIGINT
         signal.signal(number, raise_keyboard_interrupt)

@@ -5,6 +5,8 @@
 Ray checks only the outer structure: `provider` and `node_config` are read by the cloud alone, so they are checked here
 against the clouds' own API descriptions. A file must also not open what Equipoise keeps closed: Ray without a token, or
 a dashboard on a public address. KubeRay manifests can be checked too.
+
+Exit status: 0 no problem was found; 2 a file has a problem, or the options are wrong.
 """
 
 from jobs import isolate_local_ray
@@ -53,15 +55,22 @@ LOOPBACK_HOSTS = ("127.0.0.1", "localhost")
 
 @command()
 def main() -> int:
-    """Print every problem of the given files; return exit status 0 if there are none, else 2."""
-    parser = argparse.ArgumentParser(prog="python -m jobs.cluster.validate", description=__doc__)
-    parser.add_argument("files", nargs="+", type=Path)
-    problems = [f"{path}: {text}" for path in parser.parse_args().files for text in validate_cluster_file(path)]
+    """Print every problem of the given files and return the exit status."""
+    problems = [f"{path}: {text}" for path in build_parser().parse_args().files for text in validate_cluster_file(path)]
     for problem in problems:
         print(f"error: {problem}", file=sys.stderr)
     if not problems:
         print("no problems found")
     return 2 if problems else 0
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Build the parser of the command's options."""
+    parser = argparse.ArgumentParser(prog="python -m jobs.cluster.validate", description=__doc__)
+    parser.add_argument(
+        "files", nargs="+", type=Path, metavar="FILE", help="cluster files of Ray, or KubeRay manifests"
+    )
+    return parser
 
 
 def validate_cluster_file(path: Path) -> list[str]:

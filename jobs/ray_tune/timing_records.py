@@ -18,12 +18,17 @@ class StepTiming:
     """Row of system.csv: the measured step time of one setting."""
 
     nodes: Count
+    """nodes that the workers were on"""
     workers: Count
+    """workers on all nodes"""
     batch: Count
+    """examples per worker and step"""
     seconds: PositiveNumber
     """seconds per step: the mean over a stretch of laps, then the median of stretches"""
     data_seconds: NonNegativeNumber
+    """seconds of a step waiting for batches"""
     exchange_seconds: NonNegativeNumber
+    """seconds of a step waiting for the gradient exchange"""
     pace_sd: NonNegativeNumber
     """standard deviation of log seconds between stretches"""
     gradient_bytes: NonNegativeCount
@@ -37,10 +42,15 @@ class ExchangeTiming:
     """Row of exchange.csv: seconds of an all-reduce of so many bytes, or of a message, with nothing else running."""
 
     nodes: Count
+    """nodes that the workers were on"""
     workers: Count
+    """workers on all nodes"""
     kind: Literal["sum", "message"]
+    """`sum`: all workers sum so many bytes; `message`: one worker sends them to the next"""
     bytes: Count
+    """size of the exchange"""
     seconds: PositiveNumber
+    """median seconds"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +58,7 @@ class UntimedBatch:
     """Batch size that the budget left no time for."""
 
     batch: Count
+    """examples per worker and step"""
     step_seconds: PositiveNumber
     """estimated seconds of a step"""
     timing_seconds: PositiveNumber
@@ -59,10 +70,13 @@ class WorkerCountTimings:
     """Timings on one number of workers, as the file workers-N.json keeps them."""
 
     rows: list[StepTiming]
+    """step times by batch size"""
     too_large: list[Count]
     """batch sizes per worker that do not fit in memory"""
     exchanges: list[ExchangeTiming]
+    """times of exchanges alone"""
     untimed: list[UntimedBatch] = field(default_factory=list)
+    """batch sizes that the budget left no time for"""
     machine: HardwareFacts = HardwareFacts()  # noqa: RUF009 - immutable
     """hardware and software of the workers"""
     elapsed_seconds: NonNegativeNumber = 0.0

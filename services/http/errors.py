@@ -10,7 +10,7 @@ REJECTION_DESCRIPTIONS = {
     400: "the request cannot be understood",
     401: "an API key is required",
     403: "the request comes from a page of another site",
-    404: "there is no such model",
+    404: "there is no such model or capture, or the service was started without what is asked for",
     408: "the request took too long to arrive",
     413: "the request or its image is too large",
     415: "the content type or encoding is not supported",
@@ -119,27 +119,27 @@ def page_cannot_be_shown(name: str, why: str) -> RequestRejected:
 
 
 def body_is_too_large(max_bytes: int) -> RequestRejected:
-    """Build the 413 for a body of more than `max_bytes` bytes."""
+    """Build the 413 for a body above the limit `body_bytes`."""
     return RequestRejected(413, f"the request body exceeds the limit of {max_bytes} bytes", "too large")
 
 
 def unpacked_body_is_too_large(max_bytes: int) -> RequestRejected:
-    """Build the 413 for a compressed body that decompresses to more than `max_bytes` bytes."""
+    """Build the 413 for a compressed body that decompresses to more than the limit `body_bytes`."""
     return RequestRejected(413, f"the decompressed request body exceeds the limit of {max_bytes} bytes", "too large")
 
 
 def picture_is_too_large(max_pixels: int, why: str) -> RequestRejected:
-    """Build the 413 for an image of more than `max_pixels` pixels."""
+    """Build the 413 for an image above the limit `pixels`."""
     return RequestRejected(413, f"the image exceeds the limit of {max_pixels} pixels ({why})", "too large")
 
 
 def too_many_pictures(max_images: int, got: int) -> RequestRejected:
-    """Build the 413 for a request with more than `max_images` images."""
+    """Build the 413 for a request with more images than the limit `batch`."""
     return RequestRejected(413, f"the request holds {got} images, the limit is {max_images}", "too large")
 
 
 def tensor_is_too_large(name: str, max_elements: int) -> RequestRejected:
-    """Build the 413 for a tensor of more than `max_elements` elements."""
+    """Build the 413 for a tensor with too many elements."""
     return RequestRejected(413, f"the tensor {name!r} exceeds the limit of {max_elements} elements", "too large")
 
 
@@ -168,7 +168,7 @@ def too_much_is_sent() -> RequestRejected:
 
 
 def head_is_too_large(max_bytes: int) -> RequestRejected:
-    """Build the 431 for a request head (request line and headers) of more than `max_bytes` bytes."""
+    """Build the 431 for a request head (request line and headers) that is too large."""
     return RequestRejected(431, f"the request headers exceed the limit of {max_bytes} bytes", "too large")
 
 

@@ -18,122 +18,130 @@ Base64Text = Annotated[str, Meta(extra_json_schema={"format": "byte"})]
 class ErrorReply:
     """Reason why a request was rejected, in one sentence."""
 
-    error: str
+    error: Annotated[str, Meta(description="what is wrong with the request, and what to send instead")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageForm:
     """One image file in a form."""
 
-    image: BinaryText
+    image: Annotated[BinaryText, Meta(description="PNG, JPEG or WebP; the field may have any name")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageBody:
     """One image file in JSON."""
 
-    image: Base64Text
+    image: Annotated[Base64Text, Meta(description="PNG, JPEG or WebP in base64")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PredictionReply:
     """Predicted label and calibrated scores of one image."""
 
-    model: str
+    model: Annotated[str, Meta(description="name of the model")]
     version: Annotated[str, Meta(description="version of the bundle that answered")]
     id: Annotated[str, Meta(description="id of the request: its x-request-id, or a generated one")]
-    label: str
-    score: Annotated[float, Meta(ge=0, le=1)]
-    scores: dict[str, float]
+    label: Annotated[str, Meta(description="class with the highest score")]
+    score: Annotated[float, Meta(ge=0, le=1, description="calibrated probability of the label")]
+    scores: Annotated[dict[str, float], Meta(description="calibrated probability of each class")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class InputTensor:
     """Tensor in a request of the Open Inference Protocol."""
 
-    name: str
-    datatype: str
-    shape: list[int]
-    data: list[Any] | UnsetType = UNSET
-    parameters: JsonObject | UnsetType = UNSET
+    name: Annotated[str, Meta(description="name of an input of the model")]
+    datatype: Annotated[str, Meta(description="UINT8 for images, BYTES for encoded image files")]
+    shape: Annotated[list[int], Meta(description="size of each dimension; the first is the number of images")]
+    data: Annotated[list[Any] | UnsetType, Meta(description="values, flat or nested; left out for binary data")] = UNSET
+    parameters: Annotated[
+        JsonObject | UnsetType, Meta(description="`binary_data_size`: bytes of this tensor after the JSON")
+    ] = UNSET
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequestedOutput:
     """Output that a request of the Open Inference Protocol asks for."""
 
-    name: str
+    name: Annotated[str, Meta(description="name of an output of the model")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class InferenceBody:
-    """Request of the Open Inference Protocol, as `tensor_codec` parses it."""
+    """Request of the Open Inference Protocol."""
 
-    id: str | UnsetType = UNSET
-    parameters: JsonObject | UnsetType = UNSET
-    inputs: Annotated[list[InputTensor], Meta(min_length=1)]
-    outputs: list[RequestedOutput] | UnsetType = UNSET
+    id: Annotated[str | UnsetType, Meta(description="id that the reply repeats")] = UNSET
+    parameters: Annotated[
+        JsonObject | UnsetType, Meta(description="`binary_data_output`: true for outputs as binary data")
+    ] = UNSET
+    inputs: Annotated[list[InputTensor], Meta(min_length=1, description="the one input with the images")]
+    outputs: Annotated[
+        list[RequestedOutput] | UnsetType, Meta(description="outputs to return; all of them if left out")
+    ] = UNSET
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaptureListReply:
     """Requests kept for labelling, and why the last one could not be kept, if so."""
 
-    captures: list[CaptureMetadata]
-    trouble: str | None
+    captures: Annotated[list[CaptureMetadata], Meta(description="captures, the most useful to label first")]
+    trouble: Annotated[
+        str | None, Meta(description="why the last request to be kept could not be kept; null if it was")
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelBody:
     """True label of one capture."""
 
-    label: str
+    label: Annotated[str, Meta(description="name of a class of the model")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelCountReply:
     """Number of captures that a table has labelled."""
 
-    labelled: int
+    labelled: Annotated[int, Meta(description="captures that got a label")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class LivenessReply:
     """Sign that the process answers."""
 
-    live: bool
+    live: Annotated[bool, Meta(description="true: the process answers")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadinessReply:
     """Whether a model is loaded and the replica is not about to stop."""
 
-    ready: bool
+    ready: Annotated[bool, Meta(description="whether requests may be sent here")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelsReply:
     """Models of a service, and why the last change of its bundles failed, if so."""
 
-    models: list[ModelStatus]
-    not_loaded: str | None
+    models: Annotated[list[ModelStatus], Meta(description="models of the service")]
+    not_loaded: Annotated[str | None, Meta(description="why the bundles given last could not be loaded, or null")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Proportion:
     """Proportion with its 95 % interval."""
 
-    value: float
-    low: float
-    high: float
+    value: Annotated[float, Meta(description="estimate")]
+    low: Annotated[float, Meta(description="lower end of the interval")]
+    high: Annotated[float, Meta(description="upper end of the interval")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonReply:
     """How far a canary or shadow agrees with the current version on the same images."""
 
-    model: str
-    version: str
+    model: Annotated[str, Meta(description="name of the model")]
+    version: Annotated[str, Meta(description="current version")]
     other: Annotated[str, Meta(description="version of the canary or shadow")]
     pictures: Annotated[int, Meta(description="number of images that both versions computed")]
     same: Annotated[Proportion | None, Meta(description="images with the same label; null before the first image")]
@@ -145,8 +153,8 @@ class ComparisonReply:
 class EventsReply:
     """Alarms, restarts and resets of a model's drift charts, the latest last."""
 
-    model: str
-    version: str
+    model: Annotated[str, Meta(description="name of the model")]
+    version: Annotated[str, Meta(description="version of its current bundle")]
     events: Annotated[
         list[dict[str, Any]], Meta(description="each has event, stream and time; an alarm has the verdict's keys too")
     ]
@@ -155,93 +163,95 @@ class EventsReply:
 class ChartHistoryReply(ChartHistory, frozen=True, kw_only=True):
     """Height of each drift chart of a model after each step."""
 
-    model: str
-    version: str
+    model: Annotated[str, Meta(description="name of the model")]
+    version: Annotated[str, Meta(description="version of its current bundle")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResetReply:
     """Confirmation that the drift charts of a model start anew."""
 
-    model: str
-    version: str
-    reset: bool
+    model: Annotated[str, Meta(description="name of the model")]
+    version: Annotated[str, Meta(description="version of its current bundle")]
+    reset: Annotated[bool, Meta(description="true: the charts start anew")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerMetadata:
     """Server metadata of the Open Inference Protocol."""
 
-    name: str
-    version: str
-    extensions: list[str]
+    name: Annotated[str, Meta(description="`equipoise`")]
+    version: Annotated[str, Meta(description="version of this API")]
+    extensions: Annotated[list[str], Meta(description="extensions of the protocol that the server has")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RepositoryEntry:
     """Model in the list of the Open Inference Protocol."""
 
-    name: str
-    version: str
-    state: str
-    reason: str
+    name: Annotated[str, Meta(description="name of the model")]
+    version: Annotated[str, Meta(description="version of its current bundle")]
+    state: Annotated[str, Meta(description="`READY`")]
+    reason: Annotated[str, Meta(description="empty")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class TensorMetadata:
     """Input or output of a model; -1 in the shape is the number of images."""
 
-    name: str
-    datatype: str
-    shape: list[int]
+    name: Annotated[str, Meta(description="name of the input or output")]
+    datatype: Annotated[str, Meta(description="type of its values")]
+    shape: Annotated[list[int], Meta(description="size of each dimension")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelMetadata:
     """Inputs and outputs of a model in the Open Inference Protocol."""
 
-    name: str
-    versions: list[str]
-    platform: str
-    inputs: list[TensorMetadata]
-    outputs: list[TensorMetadata]
+    name: Annotated[str, Meta(description="name of the model")]
+    versions: Annotated[list[str], Meta(description="version of its current bundle")]
+    platform: Annotated[str, Meta(description="`equipoise`")]
+    inputs: Annotated[list[TensorMetadata], Meta(description="inputs, of which a request has one")]
+    outputs: Annotated[list[TensorMetadata], Meta(description="outputs of a reply")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelReadinessReply:
     """Sign that a model of the Open Inference Protocol answers."""
 
-    name: str
-    ready: bool
+    name: Annotated[str, Meta(description="name of the model")]
+    ready: Annotated[bool, Meta(description="true: it answers")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfigReply:
     """Engine and largest batch size of a model of the Open Inference Protocol."""
 
-    name: str
-    platform: str
-    backend: str
-    max_batch_size: int
+    name: Annotated[str, Meta(description="name of the model")]
+    platform: Annotated[str, Meta(description="`equipoise`")]
+    backend: Annotated[str, Meta(description="engine that computes")]
+    max_batch_size: Annotated[int, Meta(description="images that one request may hold")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutputTensor:
     """Tensor in a reply of the Open Inference Protocol; binary data follow the JSON instead of `data`."""
 
-    name: str
-    datatype: str
-    shape: list[int]
-    data: list[Any] | UnsetType = UNSET
-    parameters: JsonObject | UnsetType = UNSET
+    name: Annotated[str, Meta(description="name of the output")]
+    datatype: Annotated[str, Meta(description="BYTES for labels, FP32 for scores")]
+    shape: Annotated[list[int], Meta(description="size of each dimension; the first is the number of images")]
+    data: Annotated[list[Any] | UnsetType, Meta(description="values, flat; left out for binary data")] = UNSET
+    parameters: Annotated[
+        JsonObject | UnsetType, Meta(description="`binary_data_size`: bytes of this tensor after the JSON")
+    ] = UNSET
 
 
 @dataclass(frozen=True, kw_only=True)
 class InferenceReply:
     """Reply of the Open Inference Protocol, as `tensor_codec` builds it."""
 
-    model_name: str
-    model_version: str
-    id: str | UnsetType = UNSET
-    parameters: JsonObject | UnsetType = UNSET
-    outputs: list[OutputTensor]
+    model_name: Annotated[str, Meta(description="name of the model")]
+    model_version: Annotated[str, Meta(description="version of the bundle that answered")]
+    id: Annotated[str | UnsetType, Meta(description="id of the request, if it had one")] = UNSET
+    parameters: Annotated[JsonObject | UnsetType, Meta(description="parameters of the reply, if any")] = UNSET
+    outputs: Annotated[list[OutputTensor], Meta(description="labels and scores")]

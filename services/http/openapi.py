@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from equipoise.captures.capture import CaptureMetadata
+from equipoise.captures.capture import CAPTURE_POOLS, CaptureMetadata
 from equipoise.drift.diagnosis.verdict import StreamVerdict
 from equipoise.type_aliases import JsonObject
 from equipoise.version import find_version
@@ -37,7 +37,7 @@ from services.http.message_types import (
     ResetReply,
     ServerMetadata,
 )
-from services.limits import Limits
+from services.limits import DEFAULT_LISTED_CAPTURES, MAX_LISTED_CAPTURES, Limits
 
 JSON = "application/json"
 IMAGE_FILES = {f"image/{kind}": BinaryText for kind in ("png", "jpeg", "webp")}
@@ -51,6 +51,8 @@ class ApiOperation:
     summary: str
     reply: Any
     """type of the reply to a request that is not rejected"""
+    returns: str
+    """what the reply holds"""
     _: KW_ONLY
     media_type: str = JSON
     """media type of the reply"""
@@ -64,70 +66,137 @@ class ApiOperation:
 
 OPERATIONS = {
     "POST /predict": ApiOperation(
-        "Predict the label of one image, if a single model is served", PredictionReply, body=IMAGE_CONTENT
+        "Predict the label of one image, if a single model is served",
+        PredictionReply,
+        "the label, and the scores of all classes",
+        body=IMAGE_CONTENT,
     ),
-    "POST /models/{name}/predict": ApiOperation("Predict the label of one image", PredictionReply, body=IMAGE_CONTENT),
-    "GET /models": ApiOperation("List every model and the bundles that answer for it", ModelsReply),
+    "POST /models/{name}/predict": ApiOperation(
+        "Predict the label of one image",
+        PredictionReply,
+        "the label, and the scores of all classes",
+        body=IMAGE_CONTENT,
+    ),
+    "GET /models": ApiOperation(
+        "List every model and the bundles that answer for it",
+        ModelsReply,
+        "the models, each with its bundles by role",
+    ),
     "GET /models/{name}/compared": ApiOperation(
-        "Compare a canary or shadow version with the current version", ComparisonReply, rejections=(404,)
+        "Compare a canary or shadow version with the current version",
+        ComparisonReply,
+        "how often the two versions gave the same label, and where they differ",
+        rejections=(404,),
     ),
     "GET /drift": ApiOperation(
         "Return the drift verdict: whether requests still look like the reference, and what changed",
         StreamVerdict,
+        "the verdict, with its cause, charts and the estimated accuracy",
         rejections=(404, 503),
         query=("model",),
     ),
     "GET /drift/history": ApiOperation(
-        "List alarms, restarts and resets", EventsReply, rejections=(404, 503), query=("model",)
+        "List alarms, restarts and resets",
+        EventsReply,
+        "the events, the latest last",
+        rejections=(404, 503),
+        query=("model",),
     ),
     "GET /drift/charts": ApiOperation(
         "Return the height of each drift chart by the number of the image, counted from the first one",
         ChartHistoryReply,
+        "the heights by chart, and the threshold, image number and time of each step",
         rejections=(404, 503),
         query=("model",),
     ),
     "POST /drift/reset": ApiOperation(
         "Reset the drift charts, once a change is known or fixed",
         ResetReply,
+        "the model and version whose charts start anew",
         rejections=(403, 404, 503),
         query=("model",),
     ),
     "GET /capture": ApiOperation(
-        "List requests kept for labelling, the most useful first", CaptureListReply, rejections=(400, 404, 503)
+        "List requests kept for labelling, the most useful first",
+        CaptureListReply,
+        "the metadata of the captures",
+        rejections=(400, 404, 503),
+        query=("pool", "limit"),
     ),
     "GET /capture/{id}": ApiOperation(
-        "Return the image of one capture", BinaryText, media_type="image/png", rejections=(404, 503)
+        "Return the image of one capture",
+        BinaryText,
+        "the image as the model received it",
+        media_type="image/png",
+        rejections=(404, 503),
     ),
     "POST /capture/{id}/label": ApiOperation(
-        "Set the true label of one capture", CaptureMetadata, body={JSON: LabelBody}
+        "Set the true label of one capture", CaptureMetadata, "the capture with its label", body={JSON: LabelBody}
     ),
     "POST /capture/labels": ApiOperation(
         "Set the labels of many captures, from a CSV with the columns id and label",
         LabelCountReply,
+        "the number of captures that got a label",
         body={"text/csv": str},
     ),
-    "GET /": ApiOperation("Show the status page, which updates itself", str, media_type="text/html"),
-    "GET /live": ApiOperation("Return the latest content of the status page", JsonObject),
-    "GET /health": ApiOperation("Return whether the process answers", LivenessReply),
-    "GET /ready": ApiOperation("Return whether a model is ready to answer", ReadinessReply, rejections=(503,)),
-    "GET /metrics": ApiOperation("Return metrics in the Prometheus format", str, media_type="text/plain"),
-    "GET /v2": ApiOperation("Open Inference Protocol: server metadata", ServerMetadata),
-    "GET /v2/health/live": ApiOperation("Open Inference Protocol: whether the process answers", LivenessReply),
-    "GET /v2/health/ready": ApiOperation(
-        "Open Inference Protocol: whether a model is ready to answer", ReadinessReply, rejections=(503,)
+    "GET /": ApiOperation(
+        "Show the status page, which updates itself", str, "the page, which needs no network", media_type="text/html"
     ),
-    "POST /v2/repository/index": ApiOperation("Open Inference Protocol: list all models", list[RepositoryEntry]),
+    "GET /live": ApiOperation(
+        "Return the latest content of the status page",
+        JsonObject,
+        "data of the page, which may change between versions",
+    ),
+    "GET /health": ApiOperation("Return whether the process answers", LivenessReply, "`live`: true"),
+    "GET /ready": ApiOperation(
+        "Return whether a model is ready to answer", ReadinessReply, "`ready`: true", rejections=(503,)
+    ),
+    "GET /metrics": ApiOperation(
+        "Return metrics in the Prometheus format",
+        str,
+        "the metrics of all replicas on this machine",
+        media_type="text/plain",
+    ),
+    "GET /v2": ApiOperation(
+        "Open Inference Protocol: return name, version and extensions of the server",
+        ServerMetadata,
+        "name, version of this API, and extensions",
+    ),
+    "GET /v2/health/live": ApiOperation(
+        "Open Inference Protocol: return whether the process answers", LivenessReply, "`live`: true"
+    ),
+    "GET /v2/health/ready": ApiOperation(
+        "Open Inference Protocol: return whether a model is ready to answer",
+        ReadinessReply,
+        "`ready`: true",
+        rejections=(503,),
+    ),
+    "POST /v2/repository/index": ApiOperation(
+        "Open Inference Protocol: list all models", list[RepositoryEntry], "name, version and state of each model"
+    ),
     "GET /v2/models/{name}": ApiOperation(
-        "Open Inference Protocol: a model's inputs and outputs", ModelMetadata, rejections=(404,)
+        "Open Inference Protocol: return a model's inputs and outputs",
+        ModelMetadata,
+        "the inputs and outputs, and the version being served",
+        rejections=(404,),
     ),
     "GET /v2/models/{name}/ready": ApiOperation(
-        "Open Inference Protocol: whether a model answers", ModelReadinessReply, rejections=(404,)
+        "Open Inference Protocol: return whether a model answers",
+        ModelReadinessReply,
+        "`ready`: true",
+        rejections=(404,),
     ),
     "GET /v2/models/{name}/config": ApiOperation(
-        "Open Inference Protocol: a model's configuration", ModelConfigReply, rejections=(404,)
+        "Open Inference Protocol: return a model's engine and largest batch",
+        ModelConfigReply,
+        "the engine, and how many images one request may hold",
+        rejections=(404,),
     ),
     "POST /v2/models/{name}/infer": ApiOperation(
-        "Open Inference Protocol: tensors in, tensors out", InferenceReply, body={JSON: InferenceBody}
+        "Open Inference Protocol: predict the labels and scores of a batch of images",
+        InferenceReply,
+        "the labels and scores as tensors",
+        body={JSON: InferenceBody},
     ),
 }
 """operations by method and path"""
@@ -175,7 +244,7 @@ def describe_operation(operation: ApiOperation, schema_by_type: Mapping[Any, Jso
     error_content = {JSON: {"schema": schema_by_type[ErrorReply]}}
     responses: JsonObject = {
         "200": {
-            "description": "success",
+            "description": operation.returns,
             "content": {operation.media_type: {"schema": schema_by_type[operation.reply]}},
         }
     }
@@ -188,7 +257,13 @@ def describe_operation(operation: ApiOperation, schema_by_type: Mapping[Any, Jso
 def describe_parameters(path: str, query: tuple[str, ...], model_names: list[str]) -> list[JsonObject]:
     """Describe the parameters in the path and the query of an operation."""
     model_name: JsonObject = {"type": "string", "enum": model_names}
-    schemas: JsonObject = {"name": model_name, "model": model_name, "id": {"type": "string"}}
+    schemas: JsonObject = {
+        "name": model_name,
+        "model": model_name,
+        "id": {"type": "string"},
+        "pool": {"type": "string", "enum": list(CAPTURE_POOLS)},
+        "limit": {"type": "integer", "minimum": 0, "maximum": MAX_LISTED_CAPTURES, "default": DEFAULT_LISTED_CAPTURES},
+    }
     in_path = [name for name in schemas if f"{{{name}}}" in path]
     return [{"name": name, "in": "path", "required": True, "schema": schemas[name]} for name in in_path] + [
         {"name": name, "in": "query", "schema": schemas[name]} for name in query

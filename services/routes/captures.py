@@ -18,9 +18,8 @@ from services.http.errors import RequestRejected, capture_is_unknown, captures_a
 from services.http.message_types import CaptureListReply, LabelBody, LabelCountReply
 from services.http.request_body import BodyReader
 from services.http.responses import json_response
+from services.limits import DEFAULT_LISTED_CAPTURES, MAX_LISTED_CAPTURES
 from services.serving.models import ModelRegistry
-
-MAX_LISTED_CAPTURES = 1000
 
 
 class CaptureRoutes:
@@ -45,7 +44,7 @@ class CaptureRoutes:
     async def list_captures(self, request: Request) -> Response:
         """Answer GET /capture: the requests that were kept, the most useful to label first."""
         store = self._require_store()
-        pool, limit = request.query_params.get("pool"), request.query_params.get("limit", "100")
+        pool, limit = request.query_params.get("pool"), request.query_params.get("limit", str(DEFAULT_LISTED_CAPTURES))
         is_limit_valid = (
             limit.isascii()
             and limit.isdigit()

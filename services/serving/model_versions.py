@@ -25,6 +25,7 @@ class ModelSpec(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     bundle: str
+    """folder or URL of the published model that answers"""
     canary: str | None = None
     """bundle that answers a share of the requests"""
     shadow: str | None = None

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("equipoise", "jobs", "services", "dashboards")
+PACKAGES = ("equipoise", "jobs", "services", "dashboards", "docs")
 SHARED_NAMES = {"main", "logger"}  # every command defines main, every module that logs defines logger
 VAGUE_NAMES = {
     "told",

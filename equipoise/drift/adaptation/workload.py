@@ -42,8 +42,11 @@ class CorruptionAmount:
     """Corruption by name and size: one cause of a drift."""
 
     cause: str
+    """name of the cause, such as `exposure`"""
     detail: str
+    """direction of the change, such as `darker`"""
     value: FiniteNumber
+    """size, in the unit of the corruption"""
 
     def __post_init__(self) -> None:
         if not self.matching_corruptions:

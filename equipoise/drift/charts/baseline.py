@@ -54,7 +54,7 @@ class ClassStatistics:
     counts: NDArray[np.float64]
     """(classes,) number of images"""
     mean: NDArray[np.float64]
-    """(classes, charted statistics)"""
+    """(classes, charted statistics) means"""
     scale: NDArray[np.float64]
     """(classes, charted statistics) standard deviations"""
     waves: NDArray[np.float64]

@@ -26,8 +26,11 @@ class AccuracyEstimate:
     """Estimated accuracy as a fraction, with a 95 % interval."""
 
     value: float
+    """estimate"""
     low: float
+    """lower end of the interval"""
     high: float
+    """upper end of the interval"""
 
     @property
     def half_width(self) -> float:

@@ -17,9 +17,13 @@ class ChartEffect(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     """Difference that a chart found, in the unit of what it observes, with an interval where there is one."""
 
     unit: str
+    """unit of the values"""
     value: float
+    """difference from the reference, or the new share for charts of classes"""
     low: float | None
+    """lower end of the interval"""
     high: float | None
+    """upper end of the interval"""
     class_name: str | None = None
     """class whose share changed, for charts of classes"""
     reference: float | None = None
@@ -30,11 +34,17 @@ class CorruptionEffect(msgspec.Struct, frozen=True, kw_only=True):
     """Corruption that explains a drift, and its size with a 95 % interval."""
 
     cause: str
+    """name of the cause, such as `exposure`"""
     detail: str
+    """direction of the change, such as `darker`"""
     value: float
+    """size in the unit"""
     unit: str = ""
+    """unit of the size; empty for a plain number"""
     low: float | None = None
+    """lower end of the interval"""
     high: float | None = None
+    """upper end of the interval"""
     explained: float | None = None
     """share of the whole squared shift that it accounts for, beside the effects before it"""
 
@@ -43,28 +53,40 @@ class ChartReading(msgspec.Struct, frozen=True, kw_only=True):
     """Value of one chart, its alarm threshold, and the difference behind it."""
 
     name: str
+    """name of the chart"""
     value: float
+    """height of the chart"""
     threshold: float
+    """height at which the chart raises an alarm"""
     effect: ChartEffect | None
+    """difference behind the height; None for charts without a unit"""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """Whether images look like the reference of a model, with the numbers behind it."""
 
     state: VerdictState
+    """`unknown` if there are too few images or no usable reference"""
     why: str = ""
-    """one sentence"""
+    """reason for the state, in one sentence"""
     images: int = 0
+    """number of images: those of the set, or all that were answered in a stream"""
     cause: str | None = None
+    """name of the cause of a drift; None without drift"""
     effects: tuple[CorruptionEffect, ...] = ()
+    """corruptions that explain the drift, the strongest first"""
     accuracy: AccuracyEstimate | Literal["unknown"] = "unknown"
+    """estimated accuracy on these images"""
     charts: tuple[ChartReading, ...] = ()
+    """readings of all charts"""
     classes: dict[str, Annotated[int, msgspec.Meta(ge=0)]] = {}
     """number of images by predicted class"""
     usual: dict[str, Annotated[int, msgspec.Meta(ge=0)]] = {}
     """number of images of the reference by predicted class"""
     model: str | None = None
+    """name of the model"""
     version: str | None = None
+    """version of the bundle"""
 
     @property
     def onset_seconds(self) -> float:
@@ -94,16 +116,20 @@ class AlarmTime(msgspec.Struct, frozen=True, kw_only=True):
     image_number: int
     """number of the answered image, counted from the first one of the stream"""
     at: str
+    """date and time"""
     chart: str
+    """name of the chart"""
 
 
 class DriftOnset(msgspec.Struct, frozen=True, kw_only=True):
     """Moment at which a change began, in UTC, and the alarm that it set off."""
 
     at: str
+    """date and time"""
     images_ago: int = 0
     """images answered since then"""
     alarm: AlarmTime | None = None
+    """first alarm of the drift"""
 
     def __post_init__(self) -> None:
         if datetime.fromisoformat(self.at).tzinfo is None:
@@ -116,7 +142,9 @@ class FalseAlarmRate(msgspec.Struct, frozen=True, kw_only=True):
     asked: float
     """requested images per false alarm"""
     pictures: int
+    """images in all streams"""
     alarms: int
+    """false alarms in all streams"""
     held_out: int
     """held-out images that the streams repeat"""
     realised: float
@@ -127,15 +155,20 @@ class BettingEvidence(msgspec.Struct, frozen=True, kw_only=True):
     """Evidence against the reference that holds at any time, and the value at which it is strong."""
 
     value: float
+    """logarithm of the mean wealth of bets against the reference"""
     threshold: float
+    """value at which the evidence is strong"""
 
 
 class TickCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Number of replica reports that were lost, came late, or came twice."""
 
     lost: int
+    """reports that never reached the monitor"""
     late: int
+    """reports that came late"""
     twice: int
+    """reports that came twice and were counted once"""
 
 
 class StreamVerdict(Verdict, frozen=True, kw_only=True):
@@ -144,18 +177,23 @@ class StreamVerdict(Verdict, frozen=True, kw_only=True):
     looked_at: int = 0
     """requests that were observed; the others were only answered"""
     since: DriftOnset | None = None
+    """when the drift began; None without an alarm"""
     run_length: float | None = None
     """requested requests per false alarm"""
     verified: FalseAlarmRate | None = None
+    """false alarms counted at publication; None if they were not counted"""
     reference_warning: str | None = None
     """one sentence on a reference with too few images for the requested run length"""
     runs: float | None = None
     """mean run length of one predicted class in a row"""
     evidence: BettingEvidence | None = None
+    """evidence against the reference that holds at any time"""
     sources: dict[str, "StreamVerdict"] = {}
     """verdicts on the sources that clients named, without charts"""
     replicas: int = 0
+    """replicas that report to the monitor"""
     ticks: TickCounts | None = None
+    """reports of replicas that were lost, late or repeated"""
 
     @property
     def onset_seconds(self) -> float:
@@ -171,35 +209,46 @@ class ChartHistory(msgspec.Struct, frozen=True, kw_only=True):
     times: list[float] = []
     """Unix time of each step"""
     threshold: list[float] = []
+    """height at which a chart raised an alarm, at each step"""
     charts: dict[str, list[float]] = {}
+    """heights of each chart at each step, by its name"""
 
 
 class ReferenceSupport(msgspec.Struct, frozen=True, kw_only=True):
     """Share of the reference that is effectively like the images, and whether they lie outside of it."""
 
     share: float
+    """share of the reference that is effectively like the images"""
     moved: bool
+    """true if the images lie outside of the reference"""
 
 
 class InversionProof(msgspec.Struct, frozen=True, kw_only=True):
     """Share of the drift that is left after its causes were undone on the images."""
 
     left: float
+    """share of the drift that is left"""
     proved: bool
+    """true if so little is left that the cause is proved"""
     state: VerdictState
+    """verdict on the restored images"""
 
 
 class DatasetVerdict(Verdict, frozen=True, kw_only=True):
     """Verdict on a set of images."""
 
     support: ReferenceSupport | None = None
+    """overlap with the reference; None without drift"""
     moved: tuple[str, ...] = ()
     """names of the images that changed most"""
     proof: InversionProof | None = None
+    """what is left after the causes were undone; None where they cannot be"""
     unread: int = 0
     """number of images that could not be read"""
     bundle: str | None = None
+    """path of the bundle"""
     folder: str | None = None
+    """path of the images"""
 
 
 def scalar_to_python(value: object) -> object:

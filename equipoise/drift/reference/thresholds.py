@@ -32,11 +32,11 @@ class Calibration:
     offset: AnyArray
     """(sizes, runs, charts) with `slope`: scales the value of a chart to the logarithm of its own run length"""
     slope: AnyArray
-    """(sizes, runs, charts)"""
+    """(sizes, runs, charts) factor of the value, which `offset` is added to"""
     joint_offset: AnyArray
     """(sizes, runs, 1) with `joint_slope`: scales the largest of all charts to the logarithm of its run length"""
     joint_slope: AnyArray
-    """(sizes, runs, 1)"""
+    """(sizes, runs, 1) factor of the largest value, which `joint_offset` is added to"""
 
     def scale_values(self, values: AnyArray, step_size: AnyArray, class_run_length: AnyArray) -> AnyArray:
         """Scale chart values (streams, charts) to logarithms of run lengths, given step sizes and class run lengths."""

@@ -1,0 +1,152 @@
+"""Page of the files that commands and services write: their keys, columns and arrays."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+from docs.generate.class_tables import collect_classes, format_class_section, link_class
+from docs.generate.fields import list_fields, read_attribute_docs
+from docs.generate.file_texts import (
+    FILES_INTRODUCTION,
+    NPZ_ARRAYS,
+    STATISTICAL_MEANINGS,
+    TEXTS,
+)
+from docs.generate.markdown import build_page, format_code, format_table, start_sentence
+from equipoise.bundle.manifest import BUNDLE_SCHEMA_VERSION, Manifest
+from equipoise.captures.capture import CaptureMetadata
+from equipoise.config import TrainConfig
+from equipoise.drift.adaptation.workload import DriftCondition
+from equipoise.drift.diagnosis.verdict import DatasetVerdict, StreamVerdict
+from equipoise.drift.reference.profile import ARRAY_PREFIX, PROFILE_PARTS
+from equipoise.planning.document import PlanDocument
+from equipoise.planning.measurements import (
+    EXCHANGE_COLUMNS,
+    PACE_SD_COLUMN,
+    STATISTICAL_COLUMNS,
+    SYSTEM_COLUMNS,
+    Column,
+)
+from equipoise.runs.misclassified import MisclassifiedImage
+from equipoise.runs.record import RECORD_SCHEMA, Lap, Record
+from jobs.ray_tune.timing_records import ExchangeTiming, StepTiming
+
+PLAN_SCHEMA = PlanDocument.schema
+
+
+@dataclass(frozen=True, kw_only=True)
+class JsonFile:
+    """JSON file: the class of its content, and its schema number if it has one."""
+
+    name: str
+    classes: tuple[Any, ...]
+    schema: int | None = None
+
+
+JSON_FILES = (
+    JsonFile(name="record.json", classes=(Record,), schema=RECORD_SCHEMA),
+    JsonFile(name="trial.json", classes=()),
+    JsonFile(name="laps.jsonl", classes=(Lap,)),
+    JsonFile(name="misclassified.json", classes=(MisclassifiedImage,)),
+    JsonFile(name="plan.json", classes=(PlanDocument,), schema=PLAN_SCHEMA),
+    JsonFile(name="bundle.json", classes=(Manifest, DriftCondition), schema=BUNDLE_SCHEMA_VERSION),
+    JsonFile(name="verdict.json", classes=(DatasetVerdict, StreamVerdict)),
+    JsonFile(name="captures", classes=(CaptureMetadata,)),
+)
+FILES = (
+    *("record.json", "trial.json", "laps.jsonl", "misclassified.json", "system.csv", "exchange.csv", "statistical.csv"),
+    *("plan.json", "bundle.json", "reference.npz", "verdict.json", "captures"),
+)
+"""files in the order of the page"""
+
+
+def build_file_formats_page() -> str:
+    """Build the page of all files, docs/reference/file-formats.md."""
+    documented: set[type] = {TrainConfig}
+    blocks: list[str] = []
+    files = {file.name: file for file in JSON_FILES}
+    for name in FILES:
+        file = files.get(name)
+        blocks += [f"## {TEXTS[name].title}", TEXTS[name].text]
+        if file:
+            blocks += format_json_file(file, documented)
+        elif name == "reference.npz":
+            blocks.append(format_npz_table())
+        else:
+            blocks.append(format_csv_table(name))
+    return build_page(
+        "File formats",
+        FILES_INTRODUCTION,
+        format_table(("file", "written by", "schema"), map(format_file_row, FILES)),
+        *blocks,
+    )
+
+
+def format_file_row(name: str) -> tuple[str, str, str]:
+    """Format the row of a file in the table at the top."""
+    text = TEXTS[name]
+    schema = next((file.schema for file in JSON_FILES if file.name == name), None)
+    return f"[{text.title}](#{text.anchor})", text.writer, format_code(str(schema)) if schema else "-"
+
+
+def format_json_file(file: JsonFile, documented: set[type]) -> Iterator[str]:
+    """Yield the sections of the classes in a file that no earlier file has documented."""
+    for kind in collect_classes(file.classes):
+        if kind not in documented:
+            documented.add(kind)
+            yield from format_class_section(kind, link_data_class)
+
+
+def link_data_class(kind: type) -> str:
+    """Return a link to the section of a class; that of the options of training is on another page."""
+    link = link_class(kind)
+    return link.replace("(#", "(python-api.md#") if kind is TrainConfig else link
+
+
+def format_csv_table(name: str) -> str:
+    """Format the columns of a table of measurements: who needs them, which values they may hold, and their meaning."""
+    meanings, required, others = describe_columns(name)
+    rows = [
+        (
+            format_code(column),
+            "required",
+            rule.description + " or empty" * rule.may_be_empty,
+            start_sentence(meanings[column]),
+        )
+        for column, rule in required.items()
+    ]
+    rows += [
+        (format_code(column), "optional", text, start_sentence(meanings[column])) for column, text in others.items()
+    ]
+    return format_table(("column", "for `equipoise plan`", "values", "meaning"), rows)
+
+
+def describe_columns(name: str) -> tuple[dict[str, str], dict[str, Column], dict[str, str]]:
+    """Return the meanings of a table's columns, those that must be there, and the values of the others."""
+    if name == "statistical.csv":
+        return STATISTICAL_MEANINGS, STATISTICAL_COLUMNS, {}
+    kind, required = (StepTiming, SYSTEM_COLUMNS) if name == "system.csv" else (ExchangeTiming, EXCHANGE_COLUMNS)
+    meanings = read_attribute_docs(kind)
+    written = [field.name for field in fields(kind) if field.name not in ("repeat", *required)]
+    rules = {
+        "pace_sd": PACE_SD_COLUMN.description,
+        "gradient_bytes": SYSTEM_COLUMNS["batch"].description,
+        "kind": "`sum` or `message`; `sum` if the column is missing",
+    }
+    return meanings, required, {column: rules.get(column, "not read") for column in written}
+
+
+def format_npz_table() -> str:
+    """Format the arrays of reference.npz as a table."""
+    rows = [(format_code(name), start_sentence(meaning)) for name, meaning in list_npz_arrays().items()]
+    return format_table(("array", "meaning"), rows)
+
+
+def list_npz_arrays() -> dict[str, str]:
+    """Return the meaning of each array in reference.npz, by name."""
+    parts = {
+        f"{ARRAY_PREFIX}{part}.{field.name}": field.doc
+        for part, kind in PROFILE_PARTS.items()
+        for field in list_fields(kind)
+    }
+    return NPZ_ARRAYS | parts

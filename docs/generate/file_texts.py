@@ -1,0 +1,139 @@
+"""Texts of the page of file formats that are not in the code: when each file is written, by whom, what may change."""
+
+from dataclasses import dataclass
+
+from docs.generate.markdown import make_anchor
+
+FILES_INTRODUCTION = """\
+Jobs, services and pages share files, and nothing else. Each file is written under a temporary name and renamed, so that
+a reader never sees half of one. JSON is standard: numbers that are not finite do not occur, and a value that is unknown
+is null, or its key is missing.
+
+Files that outlive the version that wrote them carry a `schema` number. A reader refuses a file with another number, and
+says what to do. Keys may be added without a new number, and readers ignore keys that they do not know; a key that
+changes its meaning, or goes away, raises the number. The columns of the CSV tables stay as they are. Other files
+without a number are read by the version that wrote them."""
+
+
+@dataclass(frozen=True)
+class FileText:
+    """Heading of a file, who writes it, and its introduction."""
+
+    title: str
+    writer: str
+    text: str
+
+    @property
+    def anchor(self) -> str:
+        """Anchor of the heading, for links on the page."""
+        return make_anchor(self.title)
+
+
+TEXTS = {
+    "record.json": FileText(
+        "record.json",
+        "`train`, `sweep`",
+        "The record of one training run: its options, every lap, and how it ended. `equipoise train` writes it to"
+        " `--out` when the run ends, `equipoise sweep` for each trial as `trials/batch-B-lr-R-seed-S.json` and for"
+        " the run that confirms a plan. It is never changed afterwards, except that a trial writes it anew as it goes"
+        " on.",
+    ),
+    "trial.json": FileText(
+        "trial.json",
+        "`train`, `sweep`",
+        "The options of a run or sweep, written to its folder before anything else, so that the same command can resume"
+        " it and another one is refused. The keys are the fields of [`TrainConfig`](python-api.md#trainconfig).",
+    ),
+    "laps.jsonl": FileText(
+        "laps.jsonl",
+        "`train`",
+        "The laps of a run in progress, one line of JSON each, for pages and trackers. While the run goes on, the last"
+        " line may be incomplete. The keys are those of [`Lap`](#lap).",
+    ),
+    "misclassified.json": FileText(
+        "misclassified.json",
+        "`train`",
+        "A list of up to 12 test images that the model of a run classifies wrongly, for the page of the run. It is"
+        " written when the run ends; a run whose metric is not the accuracy has none.",
+    ),
+    "system.csv": FileText(
+        "system.csv",
+        "you, or `sweep`",
+        "Step times for `equipoise plan --system`: a row for each number of workers and batch size, without gradient"
+        " accumulation. A sweep writes it again whenever it has timed more. Other columns are kept and not read.",
+    ),
+    "exchange.csv": FileText(
+        "exchange.csv",
+        "you, or `sweep`",
+        "Times of exchanges with nothing else running, for `equipoise plan --exchange`. A sweep writes none where"
+        " gradients are so small that they go to all workers at once. Other columns are ignored.",
+    ),
+    "statistical.csv": FileText(
+        "statistical.csv",
+        "you, or `sweep`",
+        "Examples to the target for `equipoise plan --statistical`: a row for each training run. A sweep writes a row"
+        " for each trial that ended. Other columns are ignored.",
+    ),
+    "plan.json": FileText(
+        "plan.json",
+        "`plan`, `sweep`",
+        "The plan, the fits behind it, and all that was predicted. `equipoise plan` and `equipoise sweep` write it,"
+        " and a sweep writes it again after each run that confirms or refutes it. `equipoise train --plan` reads it."
+        " Parts are null where what they need was not measured, and `warnings` then say what to measure.",
+    ),
+    "bundle.json": FileText(
+        "bundle.json",
+        "`publish`, `adapt`",
+        "The manifest of a bundle: what the model is, how well it does, and the digest of every file beside it. A"
+        " bundle never changes: loading refuses one whose files differ from their digests. The folder also holds"
+        " `weights.safetensors`, the program `program.json`, where it can be exported `model.onnx`,"
+        " [`reference.npz`](#referencenpz) and the card `card.md`. `remedy` is a [`DriftCondition`](#driftcondition),"
+        " and `plan` a [plan](#planjson).",
+    ),
+    "reference.npz": FileText(
+        "reference.npz",
+        "`publish`, `adapt`",
+        "The reference split of a bundle as the model saw it, and the profile that requests are compared with. It is a"
+        " NumPy archive without pickles. The arrays below `drift.` are missing if the bundle was published with"
+        " `--no-drift`; the service then reports `unknown`. A bundle is published again after a change of these arrays,"
+        " which belong to the version that wrote them.",
+    ),
+    "verdict.json": FileText(
+        "Verdicts",
+        "`check`, the service",
+        "`equipoise check --out` writes a [`DatasetVerdict`](#datasetverdict) as `verdict.json`, and prints it with"
+        " `--json`. The service answers `GET /drift` with a [`StreamVerdict`](#streamverdict); an alarm posted to a"
+        " webhook holds the same keys. `equipoise adapt --verdict` reads both. The keys `state` and `cause` and the"
+        " names of causes do not change.",
+    ),
+    "captures": FileText(
+        "Captures",
+        "the service",
+        "A request kept for labelling is two files in `capture_dir`: `POOL-KEY-ID.png` with the image as the model"
+        " received it, and `POOL-KEY-ID.json` with what follows. With a label both get new names, which end in"
+        " `-labelled`. Captures without a label are removed as others take their place.",
+    ),
+}
+STATISTICAL_MEANINGS = {
+    "global_batch": "examples per optimizer step of all workers",
+    "lr": "learning rate",
+    "seed": "seed of the run",
+    "examples": "examples seen until the target was reached, or until the run stopped at its cap",
+    "reached": "1 if the target was reached, else 0",
+}
+NPZ_ARRAYS = {
+    "logits": "(images, classes) scores of the model on the reference split, before the softmax",
+    "features": "(images, features) input of the classifier",
+    "labels": "(images,) index of the true class",
+    "pictures": "(kept images, channels, height, width) images kept for comparison, uint8",
+    "places": "(kept images,) index of each kept image in the reference split",
+    "drift.why not": "reason why there is no profile, instead of all other arrays below `drift.`",
+    "drift.figures": "(charted statistics,) names of the charted statistics",
+    "drift.temperature": "divisor of the logits that makes the scores calibrated",
+    "drift.directions": "directions of the random Fourier features",
+    "drift.ranked": "(charted statistics, images) scores of the reference, sorted for each statistic",
+    "drift.wider": "how far the sampling error of the reference may move a mean rank",
+    "drift.verified": "false alarms counted on held-out images: images per false alarm requested, images, alarms,"
+    " held-out images; missing if they were not counted",
+}
+"""arrays of reference.npz that are no field of a class"""
