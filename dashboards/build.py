@@ -17,6 +17,8 @@ from dashboards.panels.experiment_index import build_index_page, comparison_entr
 from dashboards.reports import write_pages
 from equipoise.command_line import command
 from equipoise.errors import EquipoiseError
+from equipoise.storage.atomic import find_output_file
+from equipoise.storage.user_paths import parse_path_or_url, require_local_paths
 
 MAX_WRITTEN_PAGES = 200  # per call: a page takes 2 MB, and for two thousand runs the index is enough
 
@@ -25,24 +27,25 @@ MAX_WRITTEN_PAGES = 200  # per call: a page takes 2 MB, and for two thousand run
 def main(arguments: list[str] | None = None) -> int:
     """Run the command and return its exit status."""
     options = build_parser().parse_args(arguments)
-    out = options.out or options.folder / "index.html"
-    if not options.folder.is_dir():
+    require_local_paths({"FOLDER": options.folder, "--out": options.out})
+    folder = parse_path_or_url(options.folder)
+    out = folder / "index.html" if options.out is None else parse_path_or_url(options.out)
+    if not folder.is_dir():
+        raise EquipoiseError("path-kind", f"cannot read {folder}: it is not a folder", "give one that holds runs")
+    if not out.name:
         raise EquipoiseError(
-            "path-kind", f"cannot read {options.folder}: it is not a folder", "give one that holds runs"
+            "path-kind", f"cannot write --out {out}: it is a folder", "give a file name such as index.html"
         )
-    if not out.name or (out.exists() and not out.is_file()):
-        raise EquipoiseError(
-            "path-kind", f"cannot write --out {out}: it is not a file", "give a file name such as index.html"
-        )
-    print(f"written to {build_index(options.folder, out)}")  # noqa: T201
+    find_output_file(out)  # refuses what is not a file
+    print(f"written to {build_index(folder, out)}")  # noqa: T201
     return 0
 
 
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of the command's options."""
     parser = argparse.ArgumentParser(prog="python -m dashboards.build", description=__doc__)
-    parser.add_argument("folder", type=Path, help="folder that holds runs and sweeps, at any depth")
-    parser.add_argument("--out", type=Path, help="file to write the index to; FOLDER/index.html if not given")
+    parser.add_argument("folder", help="folder that holds runs and sweeps, at any depth")
+    parser.add_argument("--out", help="file to write the index to; FOLDER/index.html if not given")
     return parser
 
 

@@ -7,9 +7,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from io import TextIOWrapper
+from pathlib import Path
 from typing import ParamSpec
 
-from equipoise.errors import CommandFailed, EquipoiseError
+from equipoise.errors import FAILURE_CODES, CommandFailed, EquipoiseError
+from equipoise.formatting import make_printable
+from equipoise.storage.path_errors import DISK_FULL_ERRNOS, DISK_FULL_REMEDY
 from equipoise.storage.retry import StoreUnavailable
 
 FAILED, REFUSED, STOPPED = 1, 2, 143
@@ -29,20 +33,23 @@ def command(on_stop: str = "stopped", on_store_failure: str = "") -> Callable[[C
     def decorate(main: Callable[P, int]) -> Callable[P, int]:
         @wraps(main)
         def run(*args: P.args, **kwargs: P.kwargs) -> int:
+            prepare_standard_streams()
             try:
                 with sigterm_as_ctrl_c():
                     status = main(*args, **kwargs)
-                sys.stdout.flush()
+                flush_standard_output()
             except EquipoiseError as error:
-                return print_error(f"{error} [{error.code}]", REFUSED)
+                return print_error(f"{error} [{error.code}]", FAILED if error.code in FAILURE_CODES else REFUSED)
             except CommandFailed as error:
-                return print_error(str(error), FAILED)
+                return print_error(str(error), FAILED, keep="\n\t")  # it may show the end of a log
             except StoreUnavailable as error:
                 return print_error(f"{error}{on_store_failure and f'; {on_store_failure}'}", FAILED)
             except BrokenPipeError:  # whoever read the output, such as `head`, has enough
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                discard_standard_output()
                 return CLOSED_PIPE
             except OSError as error:
+                if error.errno in DISK_FULL_ERRNOS:
+                    return print_error(f"{describe_os_error(error)} [disk-full]", FAILED)
                 return print_error(f"{describe_os_error(error)} [path-access]", REFUSED)
             except KeyboardInterrupt:
                 print(f"\n{on_stop}", file=sys.stderr)  # noqa: T201
@@ -67,9 +74,35 @@ def sigterm_as_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGTERM, previous_handler)
 
 
-def print_error(sentence: str, status: int) -> int:
-    """Print an error and return the exit status."""
-    print(f"error: {sentence}", file=sys.stderr)  # noqa: T201
+def prepare_standard_streams() -> None:
+    """Make printing never fail: a closed stream takes everything, and what an encoding lacks is escaped."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller, as by >&-
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open until the end
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def flush_standard_output() -> None:
+    """Write what was printed; if that fails, such as on a full disk, raise an error that names the output."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        discard_standard_output()
+        error.filename = "standard output"
+        raise
+
+
+def discard_standard_output() -> None:
+    """Drop what is still to be printed, which Python would try to write again when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def print_error(sentence: str, status: int, keep: str = "") -> int:
+    """Print an error, with unprintable characters escaped except those in `keep`, and return the exit status."""
+    print(f"error: {make_printable(sentence, keep)}", file=sys.stderr)  # noqa: T201
     return status
 
 
@@ -77,4 +110,6 @@ def describe_os_error(error: OSError) -> str:
     """Describe in one sentence why a path cannot be read or written."""
     if error.filename is None or error.strerror is None:
         return str(error)
+    if error.errno in DISK_FULL_ERRNOS:
+        return f"cannot write {str(error.filename)[:200]}: {error.strerror}; {DISK_FULL_REMEDY}"
     return f"cannot use {str(error.filename)[:200]}: {error.strerror}; fix that or give another path"

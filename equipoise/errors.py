@@ -16,6 +16,7 @@ ERROR_CODES = {
     "path-exists": "a path that must be new but exists",
     "path-in-use": "a folder in which another command is writing, or that holds something else",
     "path-access": "a path that cannot be read or written",
+    "disk-full": "a disk without room for what is to be written",
     "file-damaged": "a file that is not what it should be, such as invalid JSON",
     "file-permissions": "a secret file that others can read",
     "url-secret": "a URL with a password or signature in it",
@@ -63,7 +64,8 @@ ERROR_CODES = {
     "reference-unusable": "a bundle without a reference profile that can be used",
     "verdict-invalid": "a drift verdict that cannot be read",
     "verdict-mismatch": "a drift verdict on another bundle",
-    "service-unavailable": "a service that does not answer as expected",
+    "service-unavailable": "a service that does not answer, or not as expected",
+    "service-refused": "a request that a service refuses, such as one without its API key",
     "captures-empty": "a folder of captures without what is needed",
     "capture-missing": "a capture that does not exist or is damaged",
     "capture-invalid": "a capture that cannot be stored",
@@ -74,6 +76,8 @@ ERROR_CODES = {
     "state-invalid": "a saved detector state that does not fit",
 }
 """what each code stands for; a code never changes its meaning"""
+FAILURE_CODES = ("disk-full", "service-unavailable")
+"""codes of failures outside of a command, which ends with status 1 then, as after any other failure"""
 
 
 class EquipoiseError(ValueError):

@@ -20,6 +20,14 @@ def format_share(share: float | None) -> str:
     return "-" if share is None else f"{share:.0%}"
 
 
+def make_printable(text: str, keep: str = "") -> str:
+    """Escape what a terminal would act on rather than show, such as control characters, except those in `keep`.
+
+    Names of files and texts in them may hold such characters; with a line break one error would look like two.
+    """
+    return "".join(char if char.isprintable() or char in keep else ascii(char)[1:-1] for char in text)
+
+
 def pluralize(count: int, noun: str) -> str:
     """Format a count with its noun, such as '1 record' or '2,000 records'."""
     return f"{count:,} {noun}{'s' * (count != 1)}"

@@ -8,8 +8,8 @@ is written to --out, and --link is then pointed to it.
 
 An interrupted command publishes nothing: run it again, and it starts over.
 
-Exit status: 0 adapted, or nothing to do; 1 training failed; 2 wrong options or files; 3 refused by the gate; 4 a person
-must act first; 143 stopped.
+Exit status: 0 adapted, or nothing to do; 1 training failed, or the service did not answer; 2 wrong options or files;
+3 refused by the gate; 4 a person must act first; 143 stopped.
 """
 
 from jobs import isolate_local_ray
@@ -30,9 +30,11 @@ from equipoise.command_line import command
 from equipoise.drift.adaptation.workload import AdaptationRecipe, DriftCondition
 from equipoise.drift.diagnosis.verdict import Verdict
 from equipoise.errors import EquipoiseError
+from equipoise.formatting import make_printable
 from equipoise.storage.atomic import atomic_folder
+from equipoise.storage.user_paths import require_local_paths
 from jobs.cli.option_parser import parse_options
-from jobs.cli.paths import require_capture_folder, validate_locations
+from jobs.cli.paths import LocalPath, require_capture_folder, validate_locations
 from jobs.publishing.adaptation import (
     build_recipe,
     count_labels,
@@ -59,19 +61,19 @@ class AdaptOptions:
 
     bundle: str | None = None
     """folder or URL of the bundle whose requests have drifted; the one that --link points to if not given"""
-    out: Path | None = None
+    out: LocalPath | None = None
     """folder for the new bundle; must not exist"""
     service: str | None = None
     """URL of the running service, such as http://127.0.0.1:8000, to read the verdict from its /drift"""
-    verdict: Path | None = None
+    verdict: LocalPath | None = None
     """file with the verdict instead: a reply of /drift, or the output of jobs.check --json"""
     capture_dir: str | None = None
     """folder or URL of the captured requests, of which the labelled ones are used"""
     data: str | None = None
     """folder of the workload's files; the one the model was trained with if not given"""
-    link: Path | None = None
+    link: LocalPath | None = None
     """symbolic link to the bundle that the service watches; pointed to the new bundle if the gate lets it pass"""
-    key: Path | None = None
+    key: LocalPath | None = None
     """file with the service's API key"""
     epochs: int = 12
     """passes over the images that the model is fine-tuned on"""
@@ -87,6 +89,10 @@ class AdaptOptions:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
     options = parse_options(AdaptOptions, arguments)
+    require_local_paths(
+        {"--out": options.out, "--verdict": options.verdict, "--data": options.data, "--link": options.link}
+        | {"--key": options.key}
+    )
     return roll_back_link(options) if options.roll_back else adapt_bundle(options)
 
 
@@ -110,11 +116,11 @@ def adapt_bundle(options: AdaptOptions) -> int:
     model = load_bundle(str(options.bundle or options.link))
     verdict = load_verdict(options, model)
     if verdict.state != "drift":
-        print(f"nothing to adapt to: {verdict.why or verdict.state}")
+        print(make_printable(f"nothing to adapt to: {verdict.why or verdict.state}"))
         return 0
     require_matching_bundle(verdict, model)
     label_count = count_labels(options.capture_dir, model, verdict)
-    print(f"{verdict.why or verdict.cause}; {label_count} labelled images")
+    print(make_printable(f"{verdict.why or verdict.cause}; {label_count} labelled images"))
     if verdict.cause in ADVICE_BY_CAUSE and not (verdict.cause == "features" and label_count >= MIN_LABELS):
         print(f"{verdict.cause}: {ADVICE_BY_CAUSE[verdict.cause]}")
         return 4
@@ -125,7 +131,7 @@ def adapt_bundle(options: AdaptOptions) -> int:
             f"cannot adapt: the verdict gives no size for {verdict.cause}",
             f"label {MIN_LABELS} images or more",
         )
-    print(describe_condition(recipe.drift, label_count))
+    print(make_printable(describe_condition(recipe.drift, label_count)))
     if options.dry_run:
         print("dry run: nothing was changed")
         return 0
@@ -139,9 +145,7 @@ def validate_options(options: AdaptOptions) -> None:
     for name, value in (("epochs", options.epochs), ("workers", options.workers)):
         if value < 1:
             raise EquipoiseError("option-range", f"--{name} must be at least 1, got {value}")
-    validate_locations(
-        options.bundle, options.out, options.verdict, options.capture_dir, options.data, options.link, options.key
-    )
+    validate_locations(options.bundle, options.capture_dir)
     if options.bundle is None and options.link is None:
         raise EquipoiseError(
             "option-missing",

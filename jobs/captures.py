@@ -7,6 +7,8 @@ when it is complete. An interrupted command can be run again.
 Exit status: 0 done; 2 wrong options or files.
 """
 
+import json
+import os
 import sys
 from collections import Counter
 from dataclasses import dataclass
@@ -19,10 +21,13 @@ from equipoise.captures.capture import CAPTURE_POOLS, CaptureMetadata
 from equipoise.captures.store import CaptureStore
 from equipoise.command_line import command
 from equipoise.errors import EquipoiseError
-from equipoise.storage.atomic import download_folder
+from equipoise.formatting import make_printable
+from equipoise.runs.folder import require_writable
+from equipoise.storage.atomic import download_folder, require_regular_file
 from equipoise.storage.path_errors import report_path_errors
+from equipoise.storage.user_paths import require_local_paths
 from jobs.cli.option_parser import parse_options
-from jobs.cli.paths import require_capture_folder, validate_locations
+from jobs.cli.paths import LocalPath, require_capture_folder, validate_locations
 
 MAX_LISTED_CAPTURES = 10  # captures printed one by one
 
@@ -33,11 +38,11 @@ class CapturesOptions:
 
     capture_dir: str
     """folder or URL (s3://...) of the captures"""
-    labels: Path | None = None
+    labels: LocalPath | None = None
     """CSV with the columns id and label; if one row is wrong, no label is given"""
     bundle: str | None = None
     """bundle whose classes the labels must be among; all classes that captures have scores for if not given"""
-    out: Path | None = None
+    out: LocalPath | None = None
     """folder for the labelled captures, OUT/CLASS/ID.png, to train on with --workload folder; must not exist"""
     json: bool = False
     """print JSON instead of text"""
@@ -48,8 +53,13 @@ def main() -> int:
     """Run the command and return its exit status."""
     options = parse_options(CapturesOptions)
     result = label_and_export_captures(options)
-    print(msgspec.json.format(msgspec.json.encode(result), indent=1).decode() if options.json else str(result))
+    print(json.dumps(msgspec.to_builtins(result), indent=1) if options.json else format_result(result))
     return 0
+
+
+def format_result(result: "LabelCounts | CapturesSummary") -> str:
+    """Format the result as terminal text; labels in it may be any text."""
+    return make_printable(str(result), keep="\n")
 
 
 class LabelCounts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -95,24 +105,40 @@ class CapturesSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 def label_and_export_captures(options: CapturesOptions) -> LabelCounts | CapturesSummary:
     """Label and export captures as requested and return the counts, or a summary if neither was requested."""
-    validate_locations(options.capture_dir, options.labels, options.bundle, options.out)
+    validate_locations(options.capture_dir, options.bundle)
+    require_local_paths({"--labels": options.labels, "--out": options.out})
     require_capture_folder(options.capture_dir)
+    if options.out:
+        require_new_folder(options.out)  # before labels are given
     captures = CaptureStore(options.capture_dir)
     labelled = exported = None
     if options.labels:
         labels = read_labels_csv(options.labels)
-        labelled = captures.label_from_csv(labels, allowed_labels(captures, options.bundle))
+        classes = allowed_labels(captures, options.bundle)
+        try:
+            labelled = captures.label_from_csv(labels, classes)
+        except EquipoiseError as error:
+            raise error.within(f"cannot use --labels {options.labels}") from error
     if options.out:
-        classes = load_bundle_classes(options.bundle) if options.bundle else None
-        exported = captures.export_labelled(options.out, classes)
+        exported = captures.export_labelled(
+            options.out, load_bundle_classes(options.bundle) if options.bundle else None
+        )
     if labelled is None and exported is None:
         return summarize_captures(captures)
     out = str(options.out) if options.out else None
     return LabelCounts(labelled=labelled, exported=exported, out=out, skipped=captures.skipped_files)
 
 
+def require_new_folder(out: Path) -> None:
+    """Refuse a folder that exists or cannot be created."""
+    if os.path.lexists(out):
+        raise EquipoiseError("path-exists", f"cannot write {out}: it exists already", "give another name, or remove it")
+    require_writable(out)
+
+
 def read_labels_csv(path: Path) -> str:
     """Read the text of a CSV of labels."""
+    require_regular_file(path)
     try:
         with report_path_errors(f"cannot read --labels {path}", "give a CSV of id,label"):
             return path.read_text("utf-8-sig")

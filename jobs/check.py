@@ -30,14 +30,15 @@ from equipoise.drift.diagnosis.verdict import ChartEffect, DatasetVerdict, Inver
 from equipoise.drift.profiling.build_profile import LabelledOutputs, extract_features
 from equipoise.drift.reference.profile import ReferenceProfile, profile_from_arrays
 from equipoise.errors import EquipoiseError
-from equipoise.formatting import format_number
+from equipoise.formatting import format_number, make_printable
 from equipoise.images.png import encode_png
 from equipoise.images.thumbnails import make_thumbnail, reference_thumbnails
 from equipoise.storage.atomic import write_json
+from equipoise.storage.user_paths import require_local_paths
 from equipoise.type_aliases import AnyArray
 from equipoise.workloads.image_folder import IMAGE_SUFFIXES, list_image_files
 from jobs.cli.option_parser import parse_options
-from jobs.cli.paths import validate_locations
+from jobs.cli.paths import LocalPath, validate_locations
 
 EXIT_STATUS_BY_STATE = {"ok": 0, "drift": 3, "unknown": 4}
 PREDICT_BATCH_SIZE = 64  # images
@@ -51,11 +52,11 @@ class CheckOptions:
 
     bundle: str
     """folder or URL of a published model"""
-    images: Path
+    images: LocalPath
     """folder of images, at any depth"""
     json: bool = False
     """print one JSON object instead of a table"""
-    out: Path | None = None
+    out: LocalPath | None = None
     """folder for verdict.json and drift.html, a page with the images that changed most; none if not given"""
 
 
@@ -63,7 +64,8 @@ class CheckOptions:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status, which tells the verdict."""
     options = parse_options(CheckOptions, arguments)
-    validate_locations(options.bundle, options.images, options.out)
+    validate_locations(options.bundle)
+    require_local_paths({"--images": options.images, "--out": options.out})
     model = load_bundle(options.bundle)
     verdict = check_image_folder(model, options.images)
     if options.out:
@@ -79,7 +81,7 @@ def check_image_folder(model: Bundle, image_folder: Path) -> DatasetVerdict:
         try:
             images[path] = model.preprocess([path])[0]
         except EquipoiseError as error:
-            print(f"note: {error}; image skipped", file=sys.stderr)
+            print(make_printable(f"note: {error}; image skipped"), file=sys.stderr)
     if not images:
         raise EquipoiseError(
             "image-undecodable", f"cannot check {image_folder}: none of its {len(paths)} images can be read"
@@ -193,7 +195,7 @@ def format_verdict_table(verdict: DatasetVerdict) -> str:
     for chart in verdict.charts[:MAX_LISTED_CHARTS]:
         effect = format_effect(chart.effect) if chart.effect else ""
         lines.append(f"{chart.name:18}{chart.value:8.1f}{chart.threshold:17.1f}   {effect}")
-    return "\n".join(lines)
+    return "\n".join(map(make_printable, lines))
 
 
 def format_effect(effect: ChartEffect) -> str:

@@ -8,7 +8,6 @@ Exit status: 0 done; 2 wrong options or files.
 
 import sys
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -22,11 +21,13 @@ from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.images.augment import Augment
 from equipoise.spacing import evenly_spaced_indices
-from equipoise.storage.atomic import atomic_write
+from equipoise.storage.atomic import atomic_write, find_output_file
+from equipoise.storage.user_paths import require_local_paths
 from equipoise.workloads import Workload, load_workload
 from equipoise.workloads.vending.products import MACHINE_PRODUCTS, SOURCE_PRODUCTS
 from equipoise.workloads.vending.renderer import Scene, render_images
 from jobs.cli.option_parser import parse_options
+from jobs.cli.paths import LocalPath
 
 GAP_PIXELS = 2  # pixels between images
 SCENE_SETTING_VALUES: dict[str, list[Any]] = {
@@ -47,7 +48,7 @@ class ContactSheetOptions:
 
     workload: str
     """workload to show: vending, digits, ..., or your own module:attribute"""
-    out: Path
+    out: LocalPath
     """PNG file to write"""
     rows: int = 8
     """number of images, one to a row"""
@@ -65,11 +66,13 @@ class ContactSheetOptions:
     """pixels per side of an image; the workload's own if not given"""
 
     def validate(self) -> None:
-        """Refuse values that are out of range, and an --out without a file name."""
+        """Refuse values that are out of range, and an --out that cannot be a file."""
+        require_local_paths({"--out": self.out, "--data": self.data})
         if not self.out.name:
             raise EquipoiseError(
                 "path-kind", f"cannot write --out {self.out}: it is a folder", "give a file such as sheet.png"
             )
+        find_output_file(self.out)  # refuses what is not a file
         for name, low, high in (("rows", 1, 200), ("columns", 1, 200), ("seed", 0, 2**31), ("image_size", 8, 1024)):
             value = getattr(self, name)
             if value is not None and not low <= value <= high:

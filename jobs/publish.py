@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from equipoise.command_line import command
+from equipoise.formatting import make_printable
 from jobs.cli.engine_report import format_engine_table
 from jobs.cli.option_parser import parse_options
 from jobs.cli.paths import PathOrUrl
@@ -60,7 +61,8 @@ def print_published(published: Published, out: Path) -> None:
     record = published.record
     if not record.reached:
         print(
-            f"note: the run did not reach its target of {record.target:g} (status: {record.outcome})", file=sys.stderr
+            make_printable(f"note: the run did not reach its target of {record.target:g} (status: {record.outcome})"),
+            file=sys.stderr,
         )
 
 

@@ -15,11 +15,13 @@ import tyro
 
 from equipoise.command_line import command
 from equipoise.errors import EquipoiseError
-from equipoise.formatting import pluralize
+from equipoise.formatting import make_printable, pluralize
 from equipoise.runs.listing import RecordListing, list_records
-from equipoise.storage.atomic import atomic_write
+from equipoise.storage.atomic import atomic_write, find_output_file
 from equipoise.storage.path_errors import report_path_errors
+from equipoise.storage.user_paths import require_local_paths
 from jobs.cli.option_parser import parse_options
+from jobs.cli.paths import LocalPath
 
 MAX_PRINTED_ROWS = 100  # rows on the screen; the CSV has all
 MAX_LISTED_DAMAGED_FILES = 10  # damaged files
@@ -29,9 +31,9 @@ MAX_LISTED_DAMAGED_FILES = 10  # damaged files
 class RecordsOptions:
     __doc__ = __doc__
 
-    folder: Annotated[Path, tyro.conf.Positional]
+    folder: Annotated[LocalPath, tyro.conf.Positional]
     """folder of runs and sweeps, which may lie at any depth"""
-    out: Path | None = None
+    out: LocalPath | None = None
     """CSV file to write instead of printing the rows"""
 
 
@@ -45,14 +47,13 @@ def main() -> int:
 
 def report_records(options: RecordsOptions) -> None:
     """Print the records or write them to a CSV, and name damaged files on stderr."""
+    require_local_paths({"FOLDER": options.folder, "--out": options.out})
     if not options.folder.is_dir():
         raise EquipoiseError(
             "path-kind", f"cannot list {options.folder}: it is not a folder", "give one that holds runs or sweeps"
         )
-    if options.out and options.out.is_dir():
-        raise EquipoiseError(
-            "path-kind", f"cannot write --out {options.out}: it is a folder", "give a file such as records.csv"
-        )
+    if options.out:
+        find_output_file(options.out)  # refuses what is not a file
     records = list_records(options.folder)
     if options.out:
         write_records_csv(records, options.out)
@@ -73,7 +74,7 @@ def print_record_rows(records: RecordListing, max_rows: int = MAX_PRINTED_ROWS) 
     """Print the first records and the number of all."""
     rows = records.rows.head(max_rows)
     if len(rows):
-        print(rows.to_string(index=False, na_rep=""))
+        print(make_printable(rows.to_string(index=False, na_rep=""), keep="\n"))
     more = len(records.rows) - len(rows)
     print(
         pluralize(len(records.rows), "record")
@@ -83,9 +84,7 @@ def print_record_rows(records: RecordListing, max_rows: int = MAX_PRINTED_ROWS) 
 
 def describe_damaged_files(reason_by_file: dict[str, str]) -> str:
     """Describe the skipped files in one line, with the reasons of the first MAX_LISTED_DAMAGED_FILES."""
-    names = [
-        f"{path if path.isprintable() else repr(path)} ({reason})" for path, reason in sorted(reason_by_file.items())
-    ]
+    names = [make_printable(f"{path} ({reason})") for path, reason in sorted(reason_by_file.items())]
     more = f", and {len(names) - MAX_LISTED_DAMAGED_FILES:,} more" if len(names) > MAX_LISTED_DAMAGED_FILES else ""
     files = f"{pluralize(len(names), 'file')}: {', '.join(names[:MAX_LISTED_DAMAGED_FILES])}{more}"
     return f"skipped, because they are not complete records: {files}"

@@ -175,7 +175,7 @@ def main() -> int:
     """Run the command and return its exit status."""
     options = parse_options(SweepOptions)
     options.validate()
-    validate_locations(options.out)
+    validate_locations(options.out, options.config.data, options.config.init_from)
     try:
         return run_sweep(options)
     except KeyboardInterrupt:

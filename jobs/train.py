@@ -22,7 +22,7 @@ import tyro
 from equipoise.command_line import STOPPED, command, describe_os_error
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
-from equipoise.formatting import pluralize
+from equipoise.formatting import make_printable, pluralize
 from equipoise.runs.folder import load_finished_run
 from equipoise.runs.record import Record, mean_noise_scale
 from equipoise.runs.run_end import find_kept_lap
@@ -120,8 +120,9 @@ def main() -> int:
     print(format_summary(record, out))
     try:
         print(f"  page       {write_run_page(record, out)}")
-    except OSError as error:
-        print(f"note: cannot write the page of the run: {describe_os_error(error)}", file=sys.stderr)
+    except (OSError, EquipoiseError) as error:  # the run itself is complete without it
+        reason = describe_os_error(error) if isinstance(error, OSError) else str(error)
+        print(make_printable(f"note: cannot write the page of the run: {reason}"), file=sys.stderr)
     return 1 if record.failed else 0
 
 
@@ -139,7 +140,8 @@ def format_summary(record: Record, out: Path) -> str:
     target = f"{record.examples_to_target:,.0f} examples" if record.examples_to_target else "not reached"
     noise = mean_noise_scale(record.laps)
     return "\n".join(
-        [
+        make_printable(line)
+        for line in [
             f"{config.workload}: {pluralize(config.workers, 'worker')} "
             f"x {config.batch_size} x {config.grad_accumulation}"
             f" = {config.global_batch} examples per step, lr {config.lr:g}, seed {config.seed}",

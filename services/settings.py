@@ -11,7 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from equipoise.drift.reference.reference_size import DEFAULT_REQUESTS_PER_FALSE_ALARM
 from equipoise.errors import EquipoiseError
+from equipoise.runs.folder import require_writable
 from equipoise.storage.directory import open_directory
+from equipoise.storage.location import require_lasting_store
 from equipoise.storage.path_errors import report_path_errors
 from services.limits import Limits
 
@@ -108,7 +110,7 @@ class ReplicaSettings(ListenSettings):
     """seconds between two reports of a replica to the drift monitor"""
     state_dir: str | None = Field(None, min_length=1)
     """folder in which the drift monitor keeps its state; with several nodes, one that all share"""
-    webhook: str | None = Field(None, pattern=r"^https?://")
+    webhook: str | None = None
     """URL to which drift alarms are posted, at most once an hour per stream"""
     capture_dir: str | None = Field(None, min_length=1)
     """folder or URL in which some requests and their images are kept for labelling; without it none are kept"""
@@ -143,7 +145,8 @@ class ReplicaSettings(ListenSettings):
         except ValueError as error:  # urllib's, for a port that is not a number or an unfinished [address]
             raise EquipoiseError("url-format", str(error)) from None
         plain = (url or "").isascii() and (url or "").isprintable() and " " not in (url or "")
-        if not has_host_only or not plain:
+        is_http = url is None or url.startswith(("http://", "https://"))
+        if not is_http or not has_host_only or not plain:
             raise EquipoiseError(
                 "url-format", "give a URL with a host and without a user, such as https://example.org/drift"
             )
@@ -158,11 +161,16 @@ class ReplicaSettings(ListenSettings):
     def require_writable_access_log(self) -> None:
         """Refuse an access log that cannot be written."""
         if self.access_log:
-            with report_path_errors(f"cannot write to access_log={self.access_log}"):
-                Path(self.access_log).open("a").close()
+            path = Path(self.access_log)
+            is_open_already = os.path.realpath(path).startswith("/proc/")  # such as /dev/stdout
+            if path.exists() and not (path.is_file() or path.is_char_device() or is_open_already):
+                # opening a pipe would block
+                raise EquipoiseError("path-kind", f"cannot write to access_log={path}: it is not a file")
+            with report_path_errors(f"cannot write to access_log={path}"):
+                path.open("a").close()
 
     def require_usable_folders(self) -> None:
-        """Refuse a state folder that cannot be written, and a capture URL of an unknown kind of store."""
+        """Refuse folders that cannot be written, and a capture URL of an unknown kind of store."""
         if self.state_dir and self.drift:
             probe = Path(self.state_dir, f".{os.getpid()}")
             with report_path_errors(f"cannot write to state_dir={self.state_dir}"):
@@ -170,7 +178,11 @@ class ReplicaSettings(ListenSettings):
                 probe.touch()
                 probe.unlink()
         if self.capture_dir:
+            require_lasting_store(self.capture_dir)
             open_directory(self.capture_dir)
+            if "://" not in self.capture_dir:
+                with report_path_errors(f"cannot use capture_dir={self.capture_dir}"):
+                    require_writable(Path(self.capture_dir))
 
 
 def is_loopback(host: str) -> bool:

@@ -14,8 +14,8 @@ from jobs.cli.main import COMMAND_MODULES
 
 COMMON_STATUSES = {
     0: "The command did what it was asked to do.",
-    FAILED: "Something outside of the command failed: training, a worker, or an object store that did not answer. A bug"
-    " of Equipoise also ends with 1, and with a traceback instead of one sentence.",
+    FAILED: "Something outside of the command failed: training, a worker, a full disk, or a service or object store"
+    " that did not answer. A bug of Equipoise also ends with 1, and with a traceback instead of one sentence.",
     REFUSED: "A mistake in the options, files or environment, described on stderr: in one sentence with an error code,"
     " or by the parser of the options.",
     STOPPED: "Ctrl-C or SIGTERM ended the command.",
@@ -32,7 +32,8 @@ STATUS_TEXT = """\
 A script can rely on these numbers. 3 and 4 are results, not failures: `equipoise check` and `equipoise adapt` use them
 for what they found."""
 CODES_TEXT = """\
-The sentence of an error with status 2 ends with a code in brackets:
+The sentence of an error with status 2 ends with a code in brackets; so does that of `disk-full` and
+`service-unavailable`, with status 1:
 
 ```text
 error: cannot resume runs/x: it holds another trial (lr is 0.05, requested 0.1); choose another --out [run-mismatch]

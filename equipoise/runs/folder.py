@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -80,11 +81,15 @@ def require_writable(out: Path) -> None:
         require_writable_url(out)
         return
     with report_path_errors(f"cannot write to {str(out)[:80]}..."):  # such as a name that is too long
-        existing = next(folder for folder in (out, *out.parents) if folder.exists())
+        out.exists()  # raises that error, which lexists takes for a path that does not exist
+        existing = next(folder for folder in (out, *out.parents) if os.path.lexists(folder))
     if not existing.is_dir():
-        raise EquipoiseError("path-kind", f"cannot write to {out}: {existing} is a file, not a folder")
+        reason = "is a symbolic link that leads to no folder" if existing.is_symlink() else "is a file, not a folder"
+        raise EquipoiseError("path-kind", f"cannot write to {out}: {existing} {reason}")
     if not os.access(existing, os.W_OK | os.X_OK):
         raise EquipoiseError("path-access", f"cannot write to {out}: no permission to write in {existing}")
+    with report_path_errors(f"cannot write to {out}: {existing} takes no files", "choose another folder"):
+        tempfile.TemporaryFile(dir=existing).close()  # permissions do not show all, as in /proc or on a read-only disk
 
 
 def require_writable_url(out: RemotePath) -> None:

@@ -1,9 +1,11 @@
 """Atomic files and folders: written under a temporary name, then renamed, or put in one piece behind a URL."""
 
 import atexit
+import errno
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,22 +17,72 @@ from equipoise.storage.object_store import RemotePath, parse_location
 from equipoise.storage.path_errors import report_path_errors
 from equipoise.storage.retry import without_retries
 
+DISK_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
+"""errors of a write that name no file"""
+
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Yield a temporary path to write to; it is renamed to `path` if the block raises nothing."""
+    """Yield a temporary path to write to; it is renamed to `path` if the block raises nothing.
+
+    A symbolic link at `path` stays, and the file that it leads to is replaced.
+    """
     if isinstance(path, RemotePath):
         with tempfile.TemporaryDirectory(prefix="equipoise-") as folder:
-            yield (copy := Path(folder, path.name))
+            copy = Path(folder, path.name)
+            with name_output_in_errors(copy, copy):
+                yield copy
             path.upload_from(copy)
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    target = find_output_file(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    with name_output_in_errors(path, temporary):
+        try:
+            yield temporary
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def find_output_file(path: Path) -> Path:
+    """Return the file that a write to `path` replaces: `path` itself, or what a symbolic link there leads to.
+
+    Refuse anything else than a regular file: a device or a pipe would be replaced by a file, for all programs.
+    """
+    if isinstance(path, RemotePath):
+        return path
+    reason, remedy = "", "give the name of a file"
     try:
-        yield temporary
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        if not path.is_symlink():
+            return path
+        reason, remedy = "it is a symbolic link to nothing", "remove it, or give another name"
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        reason, remedy = "it is a symbolic link that leads back to itself", "remove it, or give another name"
+    else:
+        if stat.S_ISREG(mode):
+            return Path(os.path.realpath(path)) if path.is_symlink() else path
+        reason = "it is a folder" if stat.S_ISDIR(mode) else "it is neither a file nor a folder"
+    raise EquipoiseError("path-kind", f"cannot write {path}: {reason}", remedy)
+
+
+@contextmanager
+def name_output_in_errors(out: Path, temporary: Path) -> Iterator[None]:
+    """Make OSErrors of the block name `out`, where they name the temporary path or, as those of a full disk, none."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in DISK_ERRNOS:
+            error.filename = str(out)
+        elif isinstance(error.filename, str | bytes | os.PathLike):
+            named = Path(os.fsdecode(error.filename))
+            if named.is_relative_to(temporary):
+                error.filename, error.filename2 = str(out / named.relative_to(temporary)), None
+        raise
 
 
 @contextmanager
@@ -51,12 +103,13 @@ def atomic_folder(out: Path, last_file: str = "") -> Iterator[Path]:
         if leftover.suffix[1:].isdigit() and not Path(f"/proc/{leftover.suffix[1:]}").exists():
             shutil.rmtree(leftover, ignore_errors=True)
     temporary = out.with_name(f".{out.name}.{os.getpid()}")
-    temporary.mkdir()
-    try:
-        yield temporary
-        temporary.rename(out)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with name_output_in_errors(out, temporary):
+        temporary.mkdir()
+        try:
+            yield temporary
+            temporary.rename(out)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 @contextmanager
@@ -65,7 +118,8 @@ def upload_folder(out: RemotePath, last_file: str) -> Iterator[Path]:
     if out.exists():
         raise EquipoiseError("path-exists", f"cannot write {out}: it exists already", "give another name, or remove it")
     with tempfile.TemporaryDirectory(prefix="equipoise-") as temporary:
-        yield Path(temporary)
+        with name_output_in_errors(Path(temporary), Path(temporary)):
+            yield Path(temporary)
         for file in sorted(Path(temporary).iterdir(), key=lambda file: (file.name == last_file, file.name)):
             (out / file.name).upload_from(file)
 

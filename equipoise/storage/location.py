@@ -10,6 +10,8 @@ from equipoise.errors import EquipoiseError
 
 OBJECT_STORE_SCHEMES = ("s3", "gs", "gcs", "az", "abfs", "abfss", "memory")
 """URL schemes of object stores in which a put is atomic, as all readers and writers here assume"""
+LASTING_STORES = ", ".join(f"{scheme}://" for scheme in OBJECT_STORE_SCHEMES if scheme != "memory")
+"""stores to choose from, for messages"""
 
 
 def split_scheme(text: str) -> tuple[str, str]:
@@ -72,12 +74,21 @@ def validate_location(location: str) -> None:
             "give the URL alone, and credentials in the environment",
         )
     if scheme not in OBJECT_STORE_SCHEMES:
-        stores = ", ".join(f"{name}://" for name in OBJECT_STORE_SCHEMES[:3])
         raise EquipoiseError(
             "store-unsupported",
-            f"{redact_scheme(scheme)} is not a supported object store: give {stores} or a folder",
+            f"{redact_scheme(scheme)} is not a supported object store: give {LASTING_STORES} or a folder",
         )
     if not rest.strip("/"):
         raise EquipoiseError(
             "url-format", f"cannot use {location}: it names no bucket", "give one, such as s3://bucket/runs/x"
+        )
+
+
+def require_lasting_store(location: str) -> None:
+    """Refuse memory://, which is forgotten when its process ends: a store for tests, not for the files of a command."""
+    if location.startswith("memory:"):
+        raise EquipoiseError(
+            "store-unsupported",
+            f"cannot use {location}: memory:// forgets everything when the command ends",
+            f"give {LASTING_STORES} or a folder",
         )

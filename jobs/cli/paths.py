@@ -6,21 +6,20 @@ from typing import Annotated
 import tyro
 
 from equipoise.errors import EquipoiseError
-from equipoise.storage.location import validate_location
-from equipoise.storage.object_store import parse_location
-
-
-def parse_path_or_url(text: str) -> Path:
-    """Parse a command-line path or URL; refuse an empty string, which would mean the current folder."""
-    if not text.strip():
-        raise EquipoiseError("option-format", "got an empty string", "give a path or a URL")
-    return parse_location(text)
+from equipoise.storage.location import require_lasting_store, validate_location
+from equipoise.storage.user_paths import parse_path_or_url, require_text
 
 
 def validate_locations(*locations: Path | str | None) -> None:
-    """Refuse locations that contain a secret or are malformed; to be called before anything else is done."""
+    """Refuse locations that are empty, contain a secret, are malformed or do not last.
+
+    To be called before anything else is done.
+    """
     for location in locations:
-        validate_location(str(location or ""))
+        if location is not None:
+            require_text(str(location))
+            validate_location(str(location))
+            require_lasting_store(str(location))
 
 
 def require_capture_folder(location: str) -> None:
@@ -33,13 +32,17 @@ def require_capture_folder(location: str) -> None:
         )
 
 
-PathOrUrl = Annotated[
-    Path,
-    tyro.constructors.PrimitiveConstructorSpec(
+def build_path_spec(metavar: str) -> tyro.constructors.PrimitiveConstructorSpec[Path]:
+    """Build the parser of an option that takes a path."""
+    return tyro.constructors.PrimitiveConstructorSpec(
         nargs=1,
-        metavar="PATH|URL",
+        metavar=metavar,
         instance_from_str=lambda texts: parse_path_or_url(texts[0]),
         is_instance=lambda value: isinstance(value, Path),
         str_from_instance=lambda value: [str(value)],
-    ),
-]
+    )
+
+
+PathOrUrl = Annotated[Path, build_path_spec("PATH|URL")]
+LocalPath = Annotated[Path, build_path_spec("PATH")]
+"""path on this machine; a URL is parsed too, so that `require_local_paths` can refuse it without its secrets"""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from dashboards.experiments import Experiment, Sweep
 from dashboards.reports import write_pages
-from equipoise.formatting import pluralize
+from equipoise.formatting import make_printable, pluralize
 from equipoise.planning.build_document import PlanRequest
 from equipoise.planning.confirmation import ConfirmationResult
 from equipoise.planning.document import (
@@ -36,7 +36,7 @@ def format_plan(document: PlanDocument) -> str:
     links = document.system.links if document.system else {}
     lines += [line for level, link in links.items() if (line := format_link(level, link))]
     lines += [f"note: {warning}" for warning in document.warnings]
-    return "\n".join(lines)
+    return "\n".join(map(make_printable, lines))
 
 
 def format_confirmation(result: ConfirmationResult) -> str:

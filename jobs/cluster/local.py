@@ -29,7 +29,9 @@ import yaml
 from equipoise.command_line import command
 from equipoise.errors import CommandFailed, EquipoiseError
 from equipoise.formatting import pluralize
+from equipoise.storage.user_paths import require_local_paths
 from jobs.cli.option_parser import parse_options
+from jobs.cli.paths import LocalPath
 from jobs.cluster.private_ray import ENVIRONMENT_BIN, PrivateRay, start_private_ray
 from jobs.cluster.processes import find_descendants, find_free_ports, is_alive, is_raylet, wait_until
 from jobs.cluster.validate import validate_cluster_file
@@ -44,7 +46,7 @@ DEFAULT_TOKEN_PATH = "~/.ray/auth_token"  # noqa: S105 - where Ray looks for it
 class LocalClusterOptions:
     __doc__ = __doc__
 
-    file: Annotated[Path, tyro.conf.Positional]
+    file: Annotated[LocalPath, tyro.conf.Positional]
     """cluster file whose provider is external"""
     port: int = DEFAULT_PORT
     """port on the loopback interface through which jobs are submitted"""
@@ -54,6 +56,7 @@ class LocalClusterOptions:
 def main() -> int:
     """Run the cluster until Ctrl-C and return the exit status."""
     options = parse_options(LocalClusterOptions)
+    require_local_paths({"FILE": options.file})
     for number in (signal.SIGTERM, signal.SIGINT):  # a process that a shell starts with & ignores SIGINT
         signal.signal(number, raise_keyboard_interrupt)
     try:

@@ -27,9 +27,10 @@ from typing import Any
 
 import ray
 
-from equipoise.command_line import command
+from equipoise.command_line import REFUSED, command, print_error
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line
+from equipoise.storage.user_paths import require_local_paths
 from equipoise.type_aliases import JsonObject
 from jobs.cluster.validate_kuberay import is_kubernetes_manifest, validate_manifests
 from jobs.cluster.yaml_files import load_yaml_documents
@@ -56,20 +57,21 @@ LOOPBACK_HOSTS = ("127.0.0.1", "localhost")
 @command()
 def main() -> int:
     """Print every problem of the given files and return the exit status."""
-    problems = [f"{path}: {text}" for path in build_parser().parse_args().files for text in validate_cluster_file(path)]
-    for problem in problems:
-        print(f"error: {problem}", file=sys.stderr)
+    problems = 0
+    for path in build_parser().parse_args().files:
+        require_local_paths({"FILE": path})
+        for text in validate_cluster_file(Path(path)):
+            print_error(f"{path}: {text} [cluster-file]", REFUSED)
+            problems += 1
     if not problems:
         print("no problems found")
-    return 2 if problems else 0
+    return REFUSED if problems else 0
 
 
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of the command's options."""
     parser = argparse.ArgumentParser(prog="python -m jobs.cluster.validate", description=__doc__)
-    parser.add_argument(
-        "files", nargs="+", type=Path, metavar="FILE", help="cluster files of Ray, or KubeRay manifests"
-    )
+    parser.add_argument("files", nargs="+", metavar="FILE", help="cluster files of Ray, or KubeRay manifests")
     return parser
 
 

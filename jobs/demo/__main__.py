@@ -29,7 +29,9 @@ from equipoise.command_line import command
 from equipoise.errors import CommandFailed, EquipoiseError
 from equipoise.runs.folder import LOCK_FILE_NAME, lock_folder
 from equipoise.storage.path_errors import report_path_errors
+from equipoise.storage.user_paths import require_local_paths
 from jobs.cli.option_parser import parse_options
+from jobs.cli.paths import LocalPath
 from jobs.cluster.private_ray import start_private_ray
 from jobs.cluster.processes import find_free_ports
 from jobs.demo.chapters import CHAPTERS, DemoState
@@ -43,7 +45,7 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class DemoOptions:
     __doc__ = __doc__
 
-    out: Path = Path("runs/demo")
+    out: LocalPath = Path("runs/demo")
     """folder for all that it writes; one that holds an earlier demo is emptied first"""
     keep: bool = False
     """keep the service running at the end, until Ctrl-C"""
@@ -53,6 +55,7 @@ class DemoOptions:
 def main() -> int:
     """Run the command and return its exit status."""
     options = parse_options(DemoOptions)
+    require_local_paths({"--out": options.out})
     for number in STOP_SIGNALS:
         # nohup ignores SIGHUP on purpose; a script's `&` ignores SIGINT, which must end the demo all the same
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:

@@ -1,7 +1,7 @@
 """Read verdicts on drift from a running service or from a file."""
 
 import json
-from http.client import HTTPException
+from http.client import HTTPException, InvalidURL
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.parse import quote
@@ -39,19 +39,32 @@ def fetch_verdict(service_url: str, key_file: Path | None, bundle: Bundle) -> Ve
         headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
         request = Request(address, headers=headers)  # noqa: S310 - the address is a user's
         with urlopen(request, timeout=SERVICE_TIMEOUT_SECONDS) as reply:  # noqa: S310
-            document = json.loads(reply.read(MAX_REPLY_BYTES))
+            content = reply.read(MAX_REPLY_BYTES)
     except HTTPError as error:
         raise EquipoiseError(
-            "service-unavailable",
+            "service-refused" if error.code < 500 else "service-unavailable",
             f"cannot get a verdict: {address} answers {error.code}: {read_error_message(error)}",
         ) from None
-    except (OSError, HTTPException, ValueError) as error:  # ValueError: a malformed URL, or a reply that is no JSON
+    except (InvalidURL, ValueError) as error:
         raise EquipoiseError(
-            "service-unavailable",
-            f"cannot get a verdict from {address}: {error}",
-            "check that it is the URL of the service",
+            "url-format", f"cannot use --service {service_url}: {error}", "give one such as http://127.0.0.1:8000"
         ) from None
+    except (OSError, HTTPException) as error:
+        raise unavailable_error(address, error) from None
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise unavailable_error(address, error) from None
     return require_known_cause(parse_verdict(document, f"cannot use {address}: it is not a verdict"), address)
+
+
+def unavailable_error(address: str, error: Exception) -> EquipoiseError:
+    """Return the error for a service that does not answer, or not with JSON."""
+    return EquipoiseError(
+        "service-unavailable",
+        f"cannot get a verdict from {address}: {error}",
+        "check that it is the URL of the service",
+    )
 
 
 def read_api_key(key_file: Path) -> str:

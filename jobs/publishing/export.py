@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from equipoise.bundle.engines import Engine, InferenceModule
@@ -18,6 +18,7 @@ from equipoise.bundle.manifest import ONNX_FILE, PROGRAM_FILE, WEIGHTS_FILE
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line
 from equipoise.storage.atomic import write_json
+from equipoise.storage.path_errors import DISK_FULL_ERRNOS
 
 
 def export_programs(inference_module: InferenceModule, example_images: Tensor, folder: Path) -> None:
@@ -28,8 +29,8 @@ def export_programs(inference_module: InferenceModule, example_images: Tensor, f
         reason = f"{type(error).__name__}: {first_error_line(error, 'no message')}"
         raise EquipoiseError("export-failed", f"cannot export the model: {reason}") from error
     write_json(folder / PROGRAM_FILE, serialize_graph(program))
-    save_file(collect_weights(program), folder / WEIGHTS_FILE)
-    (folder / WEIGHTS_FILE).chmod(0o644)  # safetensors makes files readable by their owner alone
+    # save_file raises an error of its own on a full disk, and makes files readable by their owner alone
+    (folder / WEIGHTS_FILE).write_bytes(save(collect_weights(program)))
     with silence_exporters():
         try:
             onnx: Any = torch.onnx.export(
@@ -44,6 +45,8 @@ def export_programs(inference_module: InferenceModule, example_images: Tensor, f
             onnx.save(str(folder / ONNX_FILE))
         except Exception as error:  # the exporter may raise anything; the other engines work without it
             (folder / ONNX_FILE).unlink(missing_ok=True)
+            if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
+                raise
             print(
                 f"note: cannot export the model to ONNX: {type(error).__name__}: {str(error).strip()[:200]}",
                 file=sys.stderr,

@@ -159,10 +159,10 @@ def load_publishable_record(run_folder: Path) -> Record:
                 "give the folder of a finished run",
             )
     record = read_record(run_folder / "record.json")
-    if record.failed:
+    if record.failed or record.status == "running":
         raise EquipoiseError(
             "run-unusable",
-            f"cannot publish --run {run_folder}: {record.outcome}",
+            f"cannot publish --run {run_folder}: its status is {record.outcome}",
             "give a run that finished without failing",
         )
     return record

@@ -11,6 +11,7 @@ from dashboards.page import write_page
 from dashboards.reports import run_page
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
+from equipoise.formatting import make_printable
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.planning.training_setup import describe_device_mismatch
 from equipoise.runs.folder import claim_run_folder, require_writable, require_writable_url
@@ -80,7 +81,7 @@ def train_on_cluster(
 def print_device_note(planned: HardwareFacts, used: HardwareFacts) -> None:
     """Print a note if a plan was measured on another kind of device than the one used."""
     if note := describe_device_mismatch(planned, used):
-        print(f"note: {note}", file=sys.stderr, flush=True)
+        print(make_printable(f"note: {note}"), file=sys.stderr, flush=True)
 
 
 def require_usable_locations(config: TrainConfig, out: Path) -> None:

@@ -97,7 +97,8 @@ def test_output_that_is_not_a_file_is_refused(root, out, capsys):
     (root / "folder").mkdir()
     os.mkfifo(root / "pipe")
     assert main([str(root), "--out", out if out in "./" else str(root / out)]) == 2
-    assert "is not a file" in capsys.readouterr().err
+    assert capsys.readouterr().err.endswith("[path-kind]\n")
+    assert (root / "pipe").is_fifo()
 
 
 def test_plans_with_invalid_contents_are_reported(root):

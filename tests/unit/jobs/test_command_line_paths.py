@@ -7,7 +7,8 @@ import pytest
 import tyro
 
 from equipoise.storage.object_store import RemotePath
-from jobs.cli.paths import PathOrUrl, parse_path_or_url, require_capture_folder, validate_locations
+from equipoise.storage.user_paths import parse_path_or_url, require_local_paths
+from jobs.cli.paths import PathOrUrl, require_capture_folder, validate_locations
 from tests.support.errors import raises_code
 
 
@@ -47,10 +48,44 @@ def test_path_may_begin_with_a_blank():
 
 
 def test_every_location_is_validated():
-    validate_locations(None, "", "runs/x", Path("runs/y"), RemotePath("s3://bucket/x"), "s3://bucket/x")
+    validate_locations(None, "runs/x", Path("runs/y"), RemotePath("s3://bucket/x"), "s3://bucket/x")
     for locations in (["s3://a:secret@b/x", "runs"], [None, "runs", Path("s3:/a:secret@b/x")]):
         with raises_code("url-secret"):
             validate_locations(*locations)
+
+
+@pytest.mark.parametrize(
+    ("location", "code"),
+    [
+        ("", "option-format"),
+        (" ", "option-format"),
+        ("memory://bucket/x", "store-unsupported"),
+        (RemotePath("memory://bucket/x"), "store-unsupported"),
+        (RemotePath("http://host/x"), "store-unsupported"),
+    ],
+)
+def test_location_that_is_empty_or_does_not_last_is_refused(location, code):
+    with raises_code(code):
+        validate_locations("runs/x", location)
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        ("", "option-format"),
+        ("s3://bucket/x", "path-kind"),
+        (RemotePath("s3://bucket/x?signature"), "path-kind"),
+        (RemotePath("http://host/x"), "path-kind"),
+        (RemotePath("s3://name:signature@bucket/x"), "url-secret"),
+        (Path("s3:/name:signature@bucket/x"), "url-secret"),
+        (Path("two\nlines"), "url-format"),
+    ],
+)
+def test_option_for_a_path_on_this_machine_takes_no_url(given, code):
+    require_local_paths({"--out": Path("runs/x"), "--data": "runs", "--key": None})
+    with raises_code(code) as raised:
+        require_local_paths({"--out": given})
+    assert "signature" not in str(raised.value)
 
 
 def test_capture_folder_exists_or_is_a_url(tmp_path):

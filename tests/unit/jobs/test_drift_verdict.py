@@ -89,7 +89,7 @@ def test_key_is_sent_as_a_bearer_token(service, tmp_path):
 @pytest.mark.parametrize(
     ("reply", "code", "message"),
     [
-        ((403, b'{"error": "give an API key"}'), "service-unavailable", "answers 403: give an API key"),
+        ((403, b'{"error": "give an API key"}'), "service-refused", "answers 403: give an API key"),
         ((500, b"<html>"), "service-unavailable", "answers 500: Internal Server Error"),
         ((200, b"<html>"), "service-unavailable", "cannot get a verdict from"),
         ((200, b"[]"), "verdict-invalid", "it is not a verdict"),
@@ -118,7 +118,9 @@ def test_reply_has_at_most_16_mebibytes(service, size, is_accepted):
     [
         ("http://a:secret@127.0.0.1:1", "url-secret"),
         ("ftp://127.0.0.1", "url-format"),
-        ("https://[x", "service-unavailable"),
+        ("https://[x", "url-format"),
+        ("http://host:port", "url-format"),
+        ("http://127.0.0.1:1", "service-unavailable"),
     ],
 )
 def test_url_of_no_service_is_refused(url, code):
