@@ -108,8 +108,9 @@ def print_error(sentence: str, status: int, keep: str = "") -> int:
 
 def describe_os_error(error: OSError) -> str:
     """Describe in one sentence why a path cannot be read or written."""
+    if error.errno in DISK_FULL_ERRNOS:
+        file = f" {str(error.filename)[:200]}" if error.filename else ""
+        return f"cannot write{file}: {error.strerror}; {DISK_FULL_REMEDY}"
     if error.filename is None or error.strerror is None:
         return str(error)
-    if error.errno in DISK_FULL_ERRNOS:
-        return f"cannot write {str(error.filename)[:200]}: {error.strerror}; {DISK_FULL_REMEDY}"
     return f"cannot use {str(error.filename)[:200]}: {error.strerror}; fix that or give another path"

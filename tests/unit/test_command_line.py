@@ -32,6 +32,19 @@ def raise_error(error):
             2,
             "error: cannot use /x: Permission denied; fix that or give another path [path-access]",
         ),
+        (
+            OSError(28, "No space left on device", "/x"),
+            1,
+            "error: cannot write /x: No space left on device; make room and run the same command again [disk-full]",
+        ),
+        (EquipoiseError("disk-full", "cannot write x"), 1, "error: cannot write x [disk-full]"),
+        (EquipoiseError("service-unavailable", "no answer"), 1, "error: no answer [service-unavailable]"),
+        (
+            EquipoiseError("path-missing", "no a\nerror: \x1b[31mb\udcff"),
+            2,
+            r"error: no a\nerror: \x1b[31mb\udcff [path-missing]",
+        ),
+        (CommandFailed("it ends:\n\tlast \x1b[0mline"), 1, "error: it ends:\n\tlast \\x1b[0mline"),
         (KeyboardInterrupt(), 143, "\nstopped early"),
     ],
 )
@@ -111,3 +124,46 @@ def test_every_error_code_is_used_and_explained():
         if path.name != "errors.py"
     )
     assert not [code for code, meaning in ERROR_CODES.items() if f'"{code}"' not in sources or len(meaning.split()) < 3]
+
+
+PRINT_SCRIPT = """
+import sys
+from equipoise.command_line import command
+sys.exit(command()(lambda: print("caf\\xe9 \\udcff") or 0)())
+"""
+
+
+@pytest.mark.parametrize(
+    ("encoding", "output"), [("utf-8", "café \\udcff\n".encode()), ("ascii", b"caf\\xe9 \\udcff\n")]
+)
+def test_what_the_terminal_cannot_show_is_escaped(encoding, output):
+    environment = os.environ | {"PYTHONIOENCODING": encoding}
+    result = subprocess.run([sys.executable, "-c", PRINT_SCRIPT], capture_output=True, cwd=ROOT, env=environment)
+    assert (result.returncode, result.stdout, result.stderr) == (0, output, b"")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_closed_output_is_no_error(closed):
+    command_line = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", PRINT_SCRIPT]
+    result = subprocess.run(command_line, capture_output=True, cwd=ROOT)
+    assert result.returncode == 0 and result.stderr == b""
+
+
+def test_output_onto_a_full_disk_is_a_failure_in_one_sentence():
+    with open("/dev/full", "wb") as full_disk:  # noqa: PTH123 - nothing is ever written there
+        buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+        results = [
+            subprocess.run(
+                [sys.executable, "-c", PRINT_SCRIPT],
+                stdout=full_disk,
+                stderr=subprocess.PIPE,
+                text=True,
+                cwd=ROOT,
+                env=env,
+            )
+            for env in (buffered, buffered | {"PYTHONUNBUFFERED": "1"})
+        ]
+    for result in results:
+        assert result.returncode == 1 and result.stderr.count("\n") == 1
+        assert result.stderr.endswith("[disk-full]\n")
+    assert "standard output" in results[0].stderr

@@ -94,3 +94,23 @@ def test_invalid_trial_file_is_refused(tmp_path, text):
     (tmp_path / "trial.json").write_text(text)
     with pytest.raises(ValueError, match=r"trial\.json"):
         load_finished_run(tmp_path, CONFIG)
+
+
+@pytest.mark.parametrize(("name", "target"), [("loop", "loop"), ("dangling", "nothing")])
+def test_link_that_leads_to_no_folder_cannot_be_written(tmp_path, name, target):
+    (tmp_path / name).symlink_to(target)
+    for out in (tmp_path / name, tmp_path / name / "x"):
+        with raises_code("path-kind", out, "symbolic link"):
+            require_writable(out)
+
+
+def test_folder_of_a_file_system_that_takes_no_files_cannot_be_written():
+    with raises_code("path-missing", "/proc/x"):
+        require_writable(Path("/proc/x"))
+
+
+def test_check_of_a_folder_leaves_nothing_in_it(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path)
+    require_writable(tmp_path)
+    require_writable(tmp_path / "link" / "new" / "x")
+    assert [path.name for path in tmp_path.iterdir()] == ["link"]

@@ -1,7 +1,13 @@
+import errno
+import os
+import stat
+from pathlib import Path
+
 import pytest
 
-from equipoise.storage.atomic import atomic_write, read_json, write_json
+from equipoise.storage.atomic import atomic_folder, atomic_write, find_output_file, read_json, write_json
 from tests.support.errors import raises_code
+from tests.support.small_disk import mount_small_disk
 
 
 @pytest.fixture(params=["disk", "bucket"])
@@ -41,3 +47,75 @@ def test_damaged_file_is_named_in_the_error(folder):
     path.write_text('{"a": 1')
     with raises_code("file-damaged", "facts.json"):
         read_json(path)
+
+
+def test_pipe_is_never_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    for name in ("pipe", "link"):
+        with raises_code("path-kind", tmp_path / name):
+            write_json(tmp_path / name, 1)
+    assert (tmp_path / "pipe").is_fifo() and sorted(list_names(tmp_path)) == ["link", "pipe"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a device")
+def test_device_is_never_replaced(tmp_path):
+    os.mknod(tmp_path / "null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    with raises_code("path-kind", tmp_path / "null"):
+        write_json(tmp_path / "null", 1)
+    assert (tmp_path / "null").is_char_device() and list_names(tmp_path) == ["null"]
+
+
+def test_folder_is_not_replaced_by_a_file(tmp_path):
+    with raises_code("path-kind", tmp_path):
+        write_json(tmp_path, 1)
+
+
+def test_link_stays_and_the_file_that_it_leads_to_is_replaced(tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "facts.json").write_text("0")
+    (tmp_path / "first").symlink_to("second")
+    (tmp_path / "second").symlink_to(Path("there", "facts.json"))
+    write_json(tmp_path / "first", 1)
+    assert (tmp_path / "first").readlink() == Path("second") and read_json(tmp_path / "first") == 1
+    assert list_names(tmp_path / "there") == ["facts.json"] and not (tmp_path / "there" / "facts.json").is_symlink()
+
+
+def test_link_to_nothing_is_refused(tmp_path):
+    (tmp_path / "dangling").symlink_to("nothing")
+    (tmp_path / "loop").symlink_to("loop")
+    for name in ("dangling", "loop"):
+        with raises_code("path-kind", tmp_path / name, "symbolic link"):
+            write_json(tmp_path / name, 1)
+    assert sorted(list_names(tmp_path)) == ["dangling", "loop"]
+
+
+def test_new_file_and_url_are_written_where_they_were_asked_for(tmp_path, bucket):
+    assert find_output_file(tmp_path / "new") == tmp_path / "new"
+    assert find_output_file(bucket / "new") == bucket / "new"
+
+
+def test_full_disk_is_reported_with_the_file_that_was_asked_for(tmp_path):
+    with mount_small_disk(tmp_path / "disk", "64k") as disk:
+        with pytest.raises(OSError, match="No space left") as raised:
+            write_json(disk / "facts.json", "x" * 200_000)
+        assert raised.value.filename == str(disk / "facts.json") and list_names(disk) == []
+        with pytest.raises(OSError, match="No space left") as raised, atomic_folder(disk / "folder") as temporary:
+            write_json(temporary / "facts.json", "x" * 200_000)
+        assert raised.value.filename == str(disk / "folder" / "facts.json") and list_names(disk) == []
+
+
+def test_error_never_names_the_temporary_file(tmp_path):
+    path = tmp_path / ("x" * 250)  # with what is added to the temporary name it is too long
+    with pytest.raises(OSError, match="too long") as raised:
+        write_json(path, 1)
+    assert raised.value.filename == str(path)
+
+
+def test_error_about_another_file_keeps_its_name(tmp_path):
+    with pytest.raises(FileNotFoundError) as raised, atomic_write(tmp_path / "out"):
+        (tmp_path / "input").read_bytes()
+    assert raised.value.filename == str(tmp_path / "input")
+    with pytest.raises(ConnectionRefusedError) as refused, atomic_write(tmp_path / "out"):
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+    assert refused.value.filename is None
