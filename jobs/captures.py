@@ -53,13 +53,8 @@ def main() -> int:
     """Run the command and return its exit status."""
     options = parse_options(CapturesOptions)
     result = label_and_export_captures(options)
-    print(json.dumps(msgspec.to_builtins(result), indent=1) if options.json else format_result(result))
+    print(json.dumps(msgspec.to_builtins(result), indent=1) if options.json else str(result))
     return 0
-
-
-def format_result(result: "LabelCounts | CapturesSummary") -> str:
-    """Format the result as terminal text; labels in it may be any text."""
-    return make_printable(str(result), keep="\n")
 
 
 class LabelCounts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -78,7 +73,7 @@ class LabelCounts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         if self.exported is not None:
             counts = ", ".join(f"{count} {name}" for name, count in self.exported.items())
             lines.append(f"{self.out}: {sum(self.exported.values())} images ({counts})")
-        return "\n".join([*lines, *describe_skipped(self.skipped)])
+        return format_lines([*lines, *describe_skipped(self.skipped)])
 
 
 class PoolCounts(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +95,7 @@ class CapturesSummary(msgspec.Struct, frozen=True, kw_only=True):
             f"{pool}: {counts.unlabelled} to label, {counts.labelled} labelled"
             for pool, counts in self.captures.items()
         ]
-        return "\n".join([*lines, *map(format_capture, self.first), *describe_skipped(self.skipped)])
+        return format_lines([*lines, *map(format_capture, self.first), *describe_skipped(self.skipped)])
 
 
 def label_and_export_captures(options: CapturesOptions) -> LabelCounts | CapturesSummary:
@@ -173,6 +168,11 @@ def summarize_captures(captures: CaptureStore) -> CapturesSummary:
     counts = Counter((capture.pool, capture.label_given is not None) for capture in listed)
     pools = {pool: PoolCounts(labelled=counts[pool, True], unlabelled=counts[pool, False]) for pool in CAPTURE_POOLS}
     return CapturesSummary(captures=pools, skipped=captures.skipped_files, first=listed[:MAX_LISTED_CAPTURES])
+
+
+def format_lines(lines: list[str]) -> str:
+    """Join lines of text, in which labels and other names may hold any character."""
+    return "\n".join(map(make_printable, lines))
 
 
 def describe_skipped(count: int) -> list[str]:

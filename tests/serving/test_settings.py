@@ -1,6 +1,7 @@
 """A wrong argument of the service is reported in one sentence before anything starts."""
 
 import importlib
+import os
 import warnings
 
 import numpy as np
@@ -29,6 +30,12 @@ def app():
         ({"bundle": "BUNDLE", "certfile": "", "keyfile": ""}, "certfile: "),
         ({"bundle": "BUNDLE", "api_keys_file": "FOLDER/none"}, "is not a file"),
         ({"bundle": "BUNDLE", "access_log": "FOLDER/none/log"}, "cannot write to access_log="),
+        ({"bundle": "BUNDLE", "access_log": "FOLDER/pipe"}, "[path-kind]"),
+        ({"bundle": "BUNDLE", "capture_dir": "FOLDER/file"}, "[path-kind]"),
+        ({"bundle": "BUNDLE", "capture_dir": "FOLDER/pipe/x"}, "[path-kind]"),
+        ({"bundle": "BUNDLE", "capture_dir": "memory://bucket/x"}, "[store-unsupported]"),
+        ({"bundle": "BUNDLE", "webhook": "open-sesame"}, "[url-format]"),
+        ({"bundle": "BUNDLE", "webhook": ""}, "[url-format]"),
         ({"bundle": "BUNDLE", "state_dir": "FOLDER/file"}, "cannot write to state_dir="),
         ({"bundle": "BUNDLE", "state_dir": "s3://bucket/state"}, "a URL is not supported"),
         ({"bundle": "BUNDLE", "capture_dir": "gopher://host/kept"}, "gopher"),
@@ -58,6 +65,7 @@ def test_wrong_service_argument_is_reported_in_one_sentence(app, bundles, tmp_pa
         )
 
     (tmp_path / "file").touch()
+    os.mkfifo(tmp_path / "pipe")
     with pytest.raises(SystemExit) as exit_info:
         app.build(fill_placeholders(arguments))
     stderr = capsys.readouterr().err

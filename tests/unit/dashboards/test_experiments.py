@@ -101,6 +101,32 @@ def test_output_that_is_not_a_file_is_refused(root, out, capsys):
     assert (root / "pipe").is_fifo()
 
 
+def test_link_to_an_index_stays_a_link(root):
+    (root / "elsewhere.html").touch()
+    (root / "index.html").symlink_to("elsewhere.html")
+    assert main([str(root)]) == 0
+    assert (root / "index.html").is_symlink() and (root / "elsewhere.html").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ([""], "option-format"),
+        (["ROOT", "--out", ""], "option-format"),
+        (["s3://bucket/x"], "path-kind"),
+        (["ROOT", "--out", "s3://name:open-sesame@bucket/x"], "url-secret"),
+        (["ROOT", "--out", "s3:/name:open-sesame@bucket/x"], "url-secret"),
+    ],
+)
+def test_folder_and_output_are_paths_on_this_machine(root, tmp_path, monkeypatch, capsys, arguments, code):
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    assert main([argument.replace("ROOT", str(root)) for argument in arguments]) == 2
+    error = capsys.readouterr().err
+    assert error.endswith(f"[{code}]\n") and "open-sesame" not in error and error.count("\n") == 1
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_plans_with_invalid_contents_are_reported(root):
     (root / "odd").mkdir()
     for text in (

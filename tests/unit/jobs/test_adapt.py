@@ -226,27 +226,43 @@ def fake_service():
 
 
 @pytest.mark.parametrize(
-    ("response", "message"),
+    ("response", "status", "message"),
     [
-        ((401, b'{"error": "give an API key"}'), "answers 401: give an API key"),
-        ((503, b"<html>"), "answers 503: Service Unavailable"),
-        ((200, b"<html>"), "cannot get a verdict"),
-        ((200, b"[]"), "is not a verdict"),
+        ((401, b'{"error": "give an API key"}'), 2, "answers 401: give an API key"),
+        ((503, b"<html>"), 1, "answers 503: Service Unavailable"),
+        ((200, b"<html>"), 1, "cannot get a verdict"),
+        ((200, b"[]"), 2, "is not a verdict"),
     ],
 )
-def test_response_without_a_verdict_is_reported_in_one_sentence(digits, fake_service, capsys, response, message):
+def test_response_without_a_verdict_is_reported_in_one_sentence(
+    digits, fake_service, capsys, response, status, message
+):
     fake_service.response = response
     address = f"http://127.0.0.1:{fake_service.server_port}"
-    assert run_adapt("--bundle", digits, "--service", address, "--dry-run") == 2
+    assert run_adapt("--bundle", digits, "--service", address, "--dry-run") == status
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
     assert fake_service.requested_paths == ["/drift?model=digits"]
 
 
-@pytest.mark.parametrize("service", ["http://127.0.0.1:1", "http://h:x", "http://a b", "nowhere"])
-def test_unreachable_service_is_reported_in_one_sentence(digits, capsys, service):
-    assert run_adapt("--bundle", digits, "--service", service, "--dry-run") == 2
-    assert capsys.readouterr().err.count("\n") == 1
+@pytest.mark.parametrize(
+    ("service", "status", "code"),
+    [
+        ("http://127.0.0.1:1", 1, "service-unavailable"),
+        ("http://h:x", 2, "url-format"),
+        ("http://a b", 2, "url-format"),
+        ("nowhere", 2, "url-format"),
+    ],
+)
+def test_unreachable_service_is_reported_in_one_sentence(digits, capsys, service, status, code):
+    assert run_adapt("--bundle", digits, "--service", service, "--dry-run") == status
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and error.endswith(f"[{code}]\n")
+
+
+def test_texts_of_a_verdict_show_no_control_characters(dry_run):
+    _, output = dry_run({"state": "ok", "why": "\x1b[31mred\nerror: fake"})
+    assert r"\x1b[31mred\nerror: fake" in output.out and output.out.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -255,7 +271,7 @@ def test_unreachable_service_is_reported_in_one_sentence(digits, capsys, service
         ("http://name:open-sesame@127.0.0.1:9", "has a password in it"),
         ("file:///etc/hostname", "is not an HTTP URL; give one such as"),
         ("", "is not an HTTP URL; give one such as"),
-        ("http://[::1", "cannot get a verdict"),
+        ("http://[::1", "cannot use --service"),
     ],
 )
 def test_invalid_service_url_is_refused_without_its_password(digits, capsys, service, message):

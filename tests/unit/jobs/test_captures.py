@@ -1,6 +1,8 @@
 """The command jobs.captures: listing captures, labels from a table, and export of a folder to train on."""
 
 import json
+import os
+import stat
 import sys
 
 import numpy as np
@@ -98,7 +100,10 @@ def test_invalid_arguments_give_one_sentence_and_exit_status_2(run_captures, sto
     for arguments, message in (
         (("--capture-dir", tmp_path / "none"), "it is not a folder; give the one where the service keeps captures"),
         (("--capture-dir", "nonsense://x"), "nonsense:// is not a supported object store: give s3://"),
-        (("--capture-dir", folder, "--labels", invalid_table), "row 3: there is no class '5'; there are: 3, 8"),
+        (
+            ("--capture-dir", folder, "--labels", invalid_table),
+            f"{invalid_table}: row 3: there is no class '5'; there are: 3, 8",
+        ),
         (("--capture-dir", folder, "--labels", tmp_path / "no.csv"), "no.csv: No such file or directory"),
         (("--capture-dir", folder, "--labels", tmp_path / "latin.csv"), "is not UTF-8 text"),
         (("--capture-dir", tmp_path / "empty", "--labels", invalid_table), "cannot label captures: "),
@@ -115,3 +120,38 @@ def test_export_never_overwrites_a_folder(run_captures, stored_captures, tmp_pat
     CaptureStore(str(folder)).label_capture(ids[0], "8", ["8"])
     status, stdout, stderr = run_captures("--capture-dir", folder, "--out", tmp_path)
     assert (status, stdout) == (2, "") and stderr.endswith("[path-exists]\n")
+
+
+def test_labels_are_read_from_a_file_alone(run_captures, stored_captures, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    labels = [tmp_path / "pipe"]
+    if os.geteuid() == 0:  # a device without end, as /dev/zero
+        os.mknod(tmp_path / "zero", stat.S_IFCHR | 0o666, os.makedev(1, 5))
+        labels.append(tmp_path / "zero")
+    for path in labels:
+        status, _, stderr = run_captures("--capture-dir", stored_captures[0], "--labels", path)
+        assert status == 2 and str(path) in stderr and stderr.endswith("[path-kind]\n")
+
+
+def test_no_label_is_given_if_the_export_cannot_be_written(run_captures, stored_captures, tmp_path):
+    folder, ids = stored_captures
+    table = write_label_table(tmp_path / "labels.csv", [(ids[0], "3")])
+    (tmp_path / "file").touch()
+    (tmp_path / "dangling").symlink_to("nothing")
+    for out, code in ((tmp_path, "path-exists"), (tmp_path / "file" / "x", "path-kind")):
+        status, _, stderr = run_captures("--capture-dir", folder, "--labels", table, "--out", out)
+        assert status == 2 and stderr.endswith(f"[{code}]\n")
+    assert run_captures("--capture-dir", folder, "--labels", table, "--out", tmp_path / "dangling")[0] == 2
+    assert not any(capture.label_given for capture in CaptureStore(str(folder)).list_captures())
+
+
+def test_listing_shows_no_control_characters_and_json_is_ascii(run_captures, tmp_path):
+    store, label = CaptureStore(str(tmp_path / "kept")), "caf\xe9\x1b[31m\n"
+    picture = np.zeros((1, 16, 16), np.uint8)
+    store.offer(
+        CapturedRequest(picture=picture, model="m", version="v", label=label, scores={label: 1.0}, pool="usual")
+    )
+    _, stdout, _ = run_captures("--capture-dir", tmp_path / "kept")
+    assert "caf\xe9" + r"\x1b[31m\n 1.00" in stdout
+    _, stdout, _ = run_captures("--capture-dir", tmp_path / "kept", "--json")
+    assert stdout.isascii() and json.loads(stdout)["first"][0]["label"] == label

@@ -1,5 +1,6 @@
 """The contact sheet: images of a workload beside their variations."""
 
+import os
 import subprocess
 import sys
 
@@ -63,3 +64,14 @@ def test_invalid_options_are_refused_and_nothing_is_written(render_sheet, tmp_pa
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_only_a_file_is_replaced(render_sheet, tmp_path, capsys):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "sheet.png").touch()
+    (tmp_path / "link").symlink_to("sheet.png")
+    size = ("--workload", "digits", "--rows", 1, "--columns", 1)
+    assert render_sheet(*size, "--out", tmp_path / "pipe") == 2
+    assert capsys.readouterr().err.endswith("[path-kind]\n") and (tmp_path / "pipe").is_fifo()
+    assert render_sheet(*size, "--out", tmp_path / "link") == 0
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "sheet.png").read_bytes().startswith(b"\x89PNG")

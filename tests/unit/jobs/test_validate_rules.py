@@ -190,3 +190,12 @@ def test_every_problem_of_every_file_is_printed(tmp_path, monkeypatch, capsys):
 def test_files_without_problems_are_reported_as_such(monkeypatch, capsys):
     assert run_main(monkeypatch, ROOT / "cluster.local.yaml", ROOT / "services" / "kuberay" / "shared.yaml") == 0
     assert capsys.readouterr() == ("no problems found\n", "")
+
+
+def test_every_problem_ends_with_the_code_of_a_cluster_file(tmp_path, monkeypatch, capsys):
+    (tmp_path / "odd.yaml").write_text('provider: "\\e[31m"\n')
+    assert run_main(monkeypatch, tmp_path / "odd.yaml", tmp_path / "none.yaml") == 2
+    errors = capsys.readouterr().err.splitlines()
+    assert len(errors) == 2 and all(error.endswith(" [cluster-file]") and error.isprintable() for error in errors)
+    assert run_main(monkeypatch, "") == 2
+    assert capsys.readouterr().err.endswith("[option-format]\n")

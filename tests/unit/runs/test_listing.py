@@ -158,3 +158,28 @@ def test_listing_error_is_one_sentence(arguments, tmp_path):
     process = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert process.returncode == 2 and not process.stdout
     assert process.stderr.startswith("error: ") and process.stderr.count("\n") == 1
+
+
+def run_records(monkeypatch, *arguments):
+    monkeypatch.setattr("sys.argv", ["records", *map(str, arguments)])
+    return records.main()
+
+
+def test_only_a_file_is_replaced_by_the_csv(root, tmp_path, monkeypatch, capsys):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "table.csv").touch()
+    (tmp_path / "link").symlink_to("table.csv")
+    assert run_records(monkeypatch, root, "--out", tmp_path / "pipe") == 2
+    assert capsys.readouterr().err.endswith("[path-kind]\n") and (tmp_path / "pipe").is_fifo()
+    assert run_records(monkeypatch, root, "--out", tmp_path / "link") == 0
+    assert (tmp_path / "link").is_symlink() and len(pd.read_csv(tmp_path / "table.csv")) == 3
+
+
+def test_rows_show_no_control_characters(root, monkeypatch, capsys):
+    write_record(root / "odd" / "record.json", workload="a\x1b[31m\nb")
+    (root / os.fsdecode(b"\xff\x1b")).mkdir()
+    (root / os.fsdecode(b"\xff\x1b") / "record.json").write_text("{")
+    assert run_records(monkeypatch, root) == 0
+    output = capsys.readouterr()
+    assert r"a\x1b[31m\nb" in output.out and r"\udcff\x1b" in output.err
+    assert all(character.isprintable() or character == "\n" for character in output.out + output.err)
