@@ -18,7 +18,7 @@ from dashboards.reports import write_pages
 from equipoise.command_line import command
 from equipoise.errors import EquipoiseError
 from equipoise.storage.atomic import find_output_file
-from equipoise.storage.user_paths import parse_path_or_url, require_local_paths
+from equipoise.storage.user_paths import PathText, parse_path_or_url, require_local_paths
 
 MAX_WRITTEN_PAGES = 200  # per call: a page takes 2 MB, and for two thousand runs the index is enough
 
@@ -44,8 +44,8 @@ def main(arguments: list[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of the command's options."""
     parser = argparse.ArgumentParser(prog="python -m dashboards.build", description=__doc__)
-    parser.add_argument("folder", help="folder that holds runs and sweeps, at any depth")
-    parser.add_argument("--out", help="file to write the index to; FOLDER/index.html if not given")
+    parser.add_argument("folder", type=PathText, help="folder that holds runs and sweeps, at any depth")
+    parser.add_argument("--out", type=PathText, help="file to write the index to; FOLDER/index.html if not given")
     return parser
 
 

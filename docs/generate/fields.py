@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origi
 import msgspec
 
 from docs.generate.markdown import MISSING, format_code, format_table, start_sentence
+from equipoise.storage.user_paths import PathText
 
 MAX_INLINE_CHOICES = 3  # names joined by `or`; more are a list
 REQUIRED = object()
@@ -28,6 +29,7 @@ TYPE_NAMES = {
     bytes: "base64 text",
     type(None): "null",
     Path: "path",
+    PathText: "path",
     object: "any",
     Any: "any",
 }

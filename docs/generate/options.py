@@ -13,7 +13,7 @@ from docs.generate.fields import REQUIRED, format_default, format_type, list_fie
 from docs.generate.markdown import MISSING, format_code
 from jobs.cli.main import COMMAND_MODULES
 
-METAVAR_TYPES = {"PATH|URL": "path or URL"}
+METAVAR_TYPES = {"PATH|URL": "path or URL", "PATH": "path"}
 NUMBER_WORDS = {2: "two", 3: "three"}
 PLURALS = {"text": "texts", "integer": "integers", "number": "numbers", "path": "paths"}
 

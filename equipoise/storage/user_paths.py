@@ -7,6 +7,12 @@ from equipoise.storage.location import redact_scheme, reject_credentials, split_
 from equipoise.storage.object_store import RemotePath, parse_location
 
 
+class PathText(str):
+    """Path or URL as it was typed, for parsers of options that would report an error in it in words of their own."""
+
+    __slots__ = ()
+
+
 def parse_path_or_url(text: str) -> Path:
     """Parse a command-line path or URL; refuse an empty string, which would mean the current folder."""
     require_text(text)

@@ -30,7 +30,7 @@ import ray
 from equipoise.command_line import REFUSED, command, print_error
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line
-from equipoise.storage.user_paths import require_local_paths
+from equipoise.storage.user_paths import PathText, require_local_paths
 from equipoise.type_aliases import JsonObject
 from jobs.cluster.validate_kuberay import is_kubernetes_manifest, validate_manifests
 from jobs.cluster.yaml_files import load_yaml_documents
@@ -71,7 +71,9 @@ def main() -> int:
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of the command's options."""
     parser = argparse.ArgumentParser(prog="python -m jobs.cluster.validate", description=__doc__)
-    parser.add_argument("files", nargs="+", metavar="FILE", help="cluster files of Ray, or KubeRay manifests")
+    parser.add_argument(
+        "files", nargs="+", type=PathText, metavar="FILE", help="cluster files of Ray, or KubeRay manifests"
+    )
     return parser
 
 

@@ -128,6 +128,12 @@ def test_failed_run_is_refused_with_its_reason(run_folder):
         load_publishable_record(run_folder)
 
 
+def test_run_that_has_not_ended_is_refused(run_folder):
+    write_json(run_folder / "record.json", replace(RECORD, status="running").to_json())
+    with raises_code("run-unusable", "running"):
+        load_publishable_record(run_folder)
+
+
 def test_model_is_loaded_with_the_name_of_its_classifier(run_folder):
     model, head = load_model(run_folder, build_workload())
     assert head == "3" and not model.training
