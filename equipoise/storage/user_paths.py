@@ -33,7 +33,10 @@ def require_local_paths(path_by_option: dict[str, Path | str | None]) -> None:
     for option, given in path_by_option.items():
         if given is None:
             continue
-        path = parse_path_or_url(given) if isinstance(given, str) else given
+        try:
+            path = parse_path_or_url(given) if isinstance(given, str) else given
+        except EquipoiseError as error:
+            raise error.within(option) from error
         reject_credentials(str(path))
         if isinstance(path, RemotePath):
             url = redact_scheme(split_scheme(str(path))[0])
