@@ -12,10 +12,10 @@ Exit status: 0 adapted, or nothing to do; 1 training failed; 2 wrong options or 
 must act first; 143 stopped.
 """
 
-from jobs import isolate_local_ray
+from jobs import prepare_process
 
 if __name__ == "__main__":
-    isolate_local_ray()
+    prepare_process()
 
 import os
 import sys

@@ -7,6 +7,11 @@ changes nothing else and can be run again at any time, which replaces both files
 Exit status: 0 no drift; 2 wrong options or files; 3 drift; 4 the images do not allow a verdict.
 """
 
+from jobs import prepare_process
+
+if __name__ == "__main__":
+    prepare_process()
+
 import json
 import sys
 from collections.abc import Sequence

@@ -7,6 +7,11 @@ again.
 Exit status: 0 plan.json was written; 1 the object store did not answer; 2 wrong options, tables or files.
 """
 
+from jobs import prepare_process
+
+if __name__ == "__main__":
+    prepare_process()
+
 import re
 import sys
 from dataclasses import dataclass, replace
