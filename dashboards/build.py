@@ -6,7 +6,11 @@ command brings the index up to date again.
 Exit status: 0 the index was written; 2 wrong options or files.
 """
 
-import argparse
+from equipoise.startup_signals import exit_on_startup_signals
+
+if __name__ == "__main__":
+    exit_on_startup_signals()
+
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +19,7 @@ from dashboards.experiments import READ_ERRORS, Experiment, find_experiments, ma
 from dashboards.page import to_plain_json, write_page
 from dashboards.panels.experiment_index import build_index_page, comparison_entry, page_link_finder, row_cells
 from dashboards.reports import write_pages
-from equipoise.command_line import command
+from equipoise.command_line import CommandParser, command
 from equipoise.errors import EquipoiseError
 from equipoise.storage.atomic import find_output_file
 from equipoise.storage.user_paths import PathText, parse_path_or_url, require_local_paths
@@ -41,9 +45,9 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> CommandParser:
     """Build the parser of the command's options."""
-    parser = argparse.ArgumentParser(prog="python -m dashboards.build", description=__doc__)
+    parser = CommandParser(prog="python -m dashboards.build", description=__doc__)
     parser.add_argument("folder", type=PathText, help="folder that holds runs and sweeps, at any depth")
     parser.add_argument("--out", type=PathText, help="file to write the index to; FOLDER/index.html if not given")
     return parser

@@ -1,5 +1,6 @@
 """Exit statuses and one-sentence errors of every command."""
 
+import argparse
 import os
 import signal
 import sys
@@ -9,14 +10,15 @@ from contextlib import contextmanager
 from functools import wraps
 from io import TextIOWrapper
 from pathlib import Path
-from typing import ParamSpec
+from typing import NoReturn, ParamSpec
 
 from equipoise.errors import FAILURE_CODES, CommandFailed, EquipoiseError
 from equipoise.formatting import make_printable
+from equipoise.startup_signals import STOPPED_STATUS
 from equipoise.storage.path_errors import DISK_FULL_ERRNOS, DISK_FULL_REMEDY
 from equipoise.storage.retry import StoreUnavailable
 
-FAILED, REFUSED, STOPPED = 1, 2, 143
+FAILED, REFUSED, STOPPED = 1, 2, STOPPED_STATUS
 """exit statuses: something outside of the command failed; a mistake of the user; ended by SIGTERM or Ctrl-C"""
 CLOSED_PIPE = 141  # as the shell reports a process that SIGPIPE ended
 
@@ -35,7 +37,7 @@ def command(on_stop: str = "stopped", on_store_failure: str = "") -> Callable[[C
         def run(*args: P.args, **kwargs: P.kwargs) -> int:
             prepare_standard_streams()
             try:
-                with sigterm_as_ctrl_c():
+                with signals_as_ctrl_c():
                     status = main(*args, **kwargs)
                 flush_standard_output()
             except EquipoiseError as error:
@@ -62,16 +64,33 @@ def command(on_stop: str = "stopped", on_store_failure: str = "") -> Callable[[C
 
 
 @contextmanager
-def sigterm_as_ctrl_c() -> Iterator[None]:
-    """Make SIGTERM raise KeyboardInterrupt until the end of the block; without effect outside the main thread."""
+def signals_as_ctrl_c() -> Iterator[None]:
+    """Make SIGTERM and SIGINT raise KeyboardInterrupt until the end of the block.
+
+    Without effect outside the main thread; a SIGINT that is ignored stays so.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    previous_handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    ignored = {signal.SIGINT} if signal.getsignal(signal.SIGINT) == signal.SIG_IGN else set()
+    numbers = {signal.SIGTERM, signal.SIGINT} - ignored
+    previous_handlers = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, previous_handler)
+        for number, handler in previous_handlers.items():
+            signal.signal(number, handler)
+
+
+class CommandParser(argparse.ArgumentParser):
+    """Parser of positional arguments and simple options, which refuses a mistake in one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise an error of the user instead of printing the usage."""
+        code = (
+            "option-missing" if "required" in message else "option-unknown" if "unrec" in message else "option-format"
+        )
+        raise EquipoiseError(code, message, f"{self.prog} --help lists the options")
 
 
 def prepare_standard_streams() -> None:

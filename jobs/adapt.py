@@ -12,10 +12,10 @@ Exit status: 0 adapted, or nothing to do; 1 training failed, or the service did 
 3 refused by the gate; 4 a person must act first; 143 stopped.
 """
 
-from jobs import isolate_local_ray
+from jobs import prepare_process
 
 if __name__ == "__main__":
-    isolate_local_ray()
+    prepare_process()
 
 import os
 import sys

@@ -7,6 +7,11 @@ when it is complete. An interrupted command can be run again.
 Exit status: 0 done; 2 wrong options or files.
 """
 
+from jobs import prepare_process
+
+if __name__ == "__main__":
+    prepare_process()
+
 import json
 import os
 import sys

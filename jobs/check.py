@@ -7,6 +7,11 @@ changes nothing else and can be run again at any time, which replaces both files
 Exit status: 0 no drift; 2 wrong options or files; 3 drift; 4 the images do not allow a verdict.
 """
 
+from jobs import prepare_process
+
+if __name__ == "__main__":
+    prepare_process()
+
 import json
 import sys
 from collections.abc import Sequence
@@ -33,6 +38,7 @@ from equipoise.errors import EquipoiseError
 from equipoise.formatting import format_number, make_printable
 from equipoise.images.png import encode_png
 from equipoise.images.thumbnails import make_thumbnail, reference_thumbnails
+from equipoise.runs.folder import require_writable
 from equipoise.storage.atomic import write_json
 from equipoise.storage.user_paths import require_local_paths
 from equipoise.type_aliases import AnyArray
@@ -67,6 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     validate_locations(options.bundle)
     require_local_paths({"--images": options.images, "--out": options.out})
     model = load_bundle(options.bundle)
+    if options.out:
+        require_writable(options.out)
     verdict = check_image_folder(model, options.images)
     if options.out:
         write_drift_report(options, model, verdict)

@@ -6,6 +6,11 @@ written to --out as a PNG; the same command draws the same sheet again and repla
 Exit status: 0 done; 2 wrong options or files.
 """
 
+from jobs import prepare_process
+
+if __name__ == "__main__":
+    prepare_process()
+
 import sys
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal

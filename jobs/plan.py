@@ -7,6 +7,11 @@ again.
 Exit status: 0 plan.json was written; 1 the object store did not answer; 2 wrong options, tables or files.
 """
 
+from jobs import prepare_process
+
+if __name__ == "__main__":
+    prepare_process()
+
 import re
 import sys
 from dataclasses import dataclass, replace
@@ -18,6 +23,7 @@ from equipoise.planning.build_document import PlanRequest, build_plan_document, 
 from equipoise.planning.document import PLAN_FILE
 from equipoise.planning.measurements import COUNT_COLUMN
 from equipoise.planning.plan import ClusterShape
+from equipoise.runs.folder import require_writable
 from equipoise.storage.atomic import write_json
 from jobs.cli.option_parser import parse_options
 from jobs.cli.paths import PathOrUrl, validate_locations
@@ -141,6 +147,7 @@ def main() -> int:
     validate_locations(options.out, options.system, options.exchange, options.statistical)
     request = options.request()
     document = build_plan_document(request)
+    require_writable(options.out)
     write_json(options.out / PLAN_FILE, document.to_json())
     print(
         "\n".join(

@@ -8,6 +8,11 @@ an interruption run the same command again.
 Exit status: 0 published; 1 the object store did not answer; 2 wrong options or files; 143 stopped.
 """
 
+from jobs import prepare_process
+
+if __name__ == "__main__":
+    prepare_process()
+
 import sys
 from dataclasses import dataclass
 from pathlib import Path

@@ -6,6 +6,11 @@ CSV of --out is written, which appears only when it is complete; the same comman
 Exit status: 0 listed; 2 wrong options or files.
 """
 
+from jobs import prepare_process
+
+if __name__ == "__main__":
+    prepare_process()
+
 import sys
 from dataclasses import dataclass
 from pathlib import Path

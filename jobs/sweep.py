@@ -7,10 +7,10 @@ Exit status: 0 a training run confirmed the plan; 1 none confirmed it, or the ob
 options or files; 143 stopped.
 """
 
-from jobs import isolate_local_ray
+from jobs import prepare_process
 
 if __name__ == "__main__":
-    isolate_local_ray()
+    prepare_process()
 
 import math
 import re
@@ -26,7 +26,7 @@ from ray.tune import Callback
 
 from dashboards.experiments import load_experiment
 from dashboards.reports import write_pages
-from equipoise.command_line import command
+from equipoise.command_line import STOPPED, command
 from equipoise.config import KeptWeights, TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.planning.search import UNBOUNDED_LR, GridSearch, LrBounds, Search
@@ -178,9 +178,9 @@ def main() -> int:
     validate_locations(options.out, options.config.data, options.config.init_from)
     try:
         return run_sweep(options)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, RunStopped):
         print("stopped; the same command resumes the sweep", file=sys.stderr)
-        exit_at_once(143)
+        exit_at_once(STOPPED)
 
 
 def run_sweep(options: SweepOptions) -> int:
@@ -222,12 +222,7 @@ def run_sweep(options: SweepOptions) -> int:
         run_search(options, trials, fastest, callbacks)
         pace_drift = estimate_pace_drift(load_finished_trials(trials.folder, base))
         write_csv(add_pace_noise(steps, pace_drift), out / "system.csv")
-        try:
-            document = confirm_plan(
-                base, out, describe_training_setup(base, workload, timings.machine), trials.deadline
-            )
-        except RunStopped:
-            return 143
+        document = confirm_plan(base, out, describe_training_setup(base, workload, timings.machine), trials.deadline)
         print(f"  pages      {', '.join(map(str, write_pages(load_experiment(out))))}")
         return 0 if document.status == "confirmed" else 1
 

@@ -6,10 +6,10 @@ interrupted run, or says that the run is finished.
 Exit status: 0 finished; 1 the run failed, or the object store did not answer; 2 wrong options or files; 143 stopped.
 """
 
-from jobs import isolate_local_ray
+from jobs import prepare_process
 
 if __name__ == "__main__":
-    isolate_local_ray()
+    prepare_process()
 
 import sys
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from jobs.cli.option_parser import parse_options
 from jobs.cli.paths import PathOrUrl, validate_locations
 from jobs.cli.plan_options import apply_plan
 from jobs.cli.plan_setup import require_same_setup
-from jobs.cluster.resources import warn_if_temporary_folder
+from jobs.cluster.resources import exit_at_once, warn_if_temporary_folder
 from jobs.ray_train.run import require_usable_locations, train_on_cluster, write_run_page
 from jobs.ray_train.stopping import RESUME_HINT
 from jobs.ray_train.trackers import TrackerName, require_usable_tracker
@@ -116,7 +116,7 @@ def main() -> int:
         record = train_on_cluster(config, out, options.min_workers, options.track, planned_machine)
     if record is None:
         print(f"stopped; the same command resumes from the last checkpoint in {out}")
-        return STOPPED
+        exit_at_once(STOPPED)  # the last checkpoint is complete; Ray would take seconds to end
     print(format_summary(record, out))
     try:
         print(f"  page       {write_run_page(record, out)}")

@@ -1,5 +1,6 @@
 """Build the prediction service for Ray Serve: serve run services.app:build bundle=bundles/vending."""
 
+import os
 import sys
 from pathlib import Path
 from tempfile import gettempdir
@@ -14,6 +15,7 @@ from equipoise.bundle.manifest import verify_bundle
 from equipoise.command_line import REFUSED, print_error
 from equipoise.errors import EquipoiseError
 from equipoise.storage.atomic import download_folder
+from services.http.server import bind_shared_socket
 from services.monitoring.metrics import MULTIPROC_DIR_ENV
 from services.replica import REPLICA_DRAIN_SECONDS, Replica
 from services.serve_start import announce_address, start_serve_without_proxy
@@ -98,6 +100,8 @@ def build_application(app_settings: AppSettings) -> Application:
     settings.require_tls()
     settings.require_writable_access_log()
     settings.require_usable_folders()
+    if not ray.is_initialized() and "RAY_ADDRESS" not in os.environ:  # replicas of another Ray may be on other machines
+        bind_shared_socket(settings.host, settings.port).close()  # refuses a port that another program has
     start_serve_without_proxy(settings.url)
     metrics_folder = Path(gettempdir()) / f"equipoise-metrics-{settings.port}"
     variables = {MULTIPROC_DIR_ENV: str(metrics_folder), "OMP_NUM_THREADS": "1"}

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from equipoise.command_line import REFUSED, print_error
+from equipoise.startup_signals import exit_on_startup_signals
 from equipoise.version import find_version
 from jobs import LOOPBACK_ENV, isolate_local_ray
 
@@ -32,6 +33,7 @@ SERVE_HELP = "Serve a bundle over HTTP with Ray Serve: equipoise serve bundle=bu
 
 def main() -> int:
     """Run the subcommand named on the command line and return its exit status."""
+    exit_on_startup_signals()
     name, *arguments = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help"):
         print(format_help())

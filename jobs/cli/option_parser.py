@@ -1,16 +1,24 @@
-"""Parse the options of a command: an unknown option is refused with the one that was probably meant."""
+"""Parse the options of a command: a mistake is refused in one sentence, with what was probably meant."""
 
 import io
 import re
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import redirect_stderr, redirect_stdout, suppress
+from collections.abc import Sequence
+from contextlib import redirect_stdout, suppress
 from difflib import get_close_matches
-from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import tyro
+from tyro._errors import (  # its documented hook for mistakes, not yet public; tyro is pinned
+    BadValue,
+    InstantiationFailure,
+    InvalidChoice,
+    MissingArgs,
+    ParseErrorEvent,
+    UnrecognizedArgs,
+    on_parse_error,
+)
 
 from equipoise.errors import EquipoiseError
 
@@ -18,17 +26,66 @@ Options = TypeVar("Options")
 # help puts the names of an option at the start of a line, behind at most a frame; texts on them stand further right
 OPTION_NAMES = re.compile(r"^[^\w-]{0,4}(?:-h, )?(--[a-z][\w.-]*(?:, --[a-z][\w.-]*)*)", re.MULTILINE)
 
+NUMBER_ERRORS = {
+    "invalid literal for int() with base 10: ": "a whole number",
+    "could not convert string to float: ": "a number",
+}
+"""beginnings of Python's messages, and what was expected"""
 TYRO_OPTIONS = "--tyro-"  # of shell completion, which the help does not show
 
 
 def parse_options(options_class: type[Options], arguments: Sequence[str] | None = None) -> Options:
-    """Parse the command line, or `arguments`, into an options class; refuse an option that it does not have."""
+    """Parse the command line, or `arguments`, into an options class; refuse a mistake in one sentence."""
     tokens = sys.argv[1:] if arguments is None else list(arguments)
-    parse: Callable[..., Options] = partial(tyro.cli, options_class, prog=format_command_name())
-    with suppress(SystemExit), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-        return parse(args=tokens)
-    require_known_options(tokens, list_option_names(options_class))
-    return parse(args=tokens)  # prints the help, or what else is wrong
+
+    def refuse_mistake(event: ParseErrorEvent) -> None:
+        require_known_options(tokens, list_option_names(options_class))
+        raise describe_mistake(event)
+
+    with on_parse_error(refuse_mistake):
+        return tyro.cli(options_class, prog=format_command_name(), args=tokens)
+
+
+def describe_mistake(event: ParseErrorEvent) -> EquipoiseError:
+    """Return the error for what tyro could not parse: our own one where an option refused its value."""
+    if (cause := find_own_error(sys.exception())) is not None:
+        return cause
+    help_hint = f"{format_command_name()} --help lists the options"
+    match event:
+        case MissingArgs(missing_arguments=missing):
+            names = ", ".join(option_name(entry.arg) for entry in missing)
+            return EquipoiseError("option-missing", f"missing: {names}", help_hint)
+        case InvalidChoice(argument=argument, value=value, choices=choices):
+            problem = f"{option_name(argument)} must be one of {', '.join(choices)}, got {value!r}"
+            return EquipoiseError("option-choice", problem)
+        case BadValue(argument=argument):
+            return EquipoiseError("option-missing", f"{option_name(argument)} needs a value", help_hint)
+        case InstantiationFailure(message=message, argument=argument) if argument is not None:
+            return EquipoiseError("option-format", f"{option_name(argument)} {describe_bad_value(message)}")
+        case UnrecognizedArgs(tokens=unknown):
+            return EquipoiseError("option-unknown", f"unexpected argument {unknown[0]!r}", help_hint)
+    reason = str(getattr(event, "message", "options that do not fit together"))
+    return EquipoiseError("option-format", f"cannot parse the options: {reason}", help_hint)
+
+
+def describe_bad_value(message: str) -> str:
+    """Return what is wrong with a value, from Python's message about a text that is no number."""
+    for beginning, kind in NUMBER_ERRORS.items():
+        if message.startswith(beginning):
+            return f"must be {kind}, got {message.removeprefix(beginning)}"
+    return f"cannot be parsed: {message}"
+
+
+def option_name(argument: Any) -> str:
+    """Return the name of an option as a user types it, or that of a positional argument."""
+    return str((*argument.lowered.name_or_flags, argument.lowered.metavar)[0])
+
+
+def find_own_error(error: BaseException | None) -> EquipoiseError | None:
+    """Return the error of ours behind an error of tyro's, or None."""
+    while error is not None and not isinstance(error, EquipoiseError):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def format_command_name() -> str:

@@ -7,19 +7,18 @@ without nodes may get. Run this on the head after `ray start`, with the file tha
 `ray up`, or a KubeRay manifest.
 """
 
-from jobs import isolate_local_ray
+from jobs import prepare_process
 
 if __name__ == "__main__":
-    isolate_local_ray()
+    prepare_process()
 
-import argparse
 import math
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from equipoise.command_line import command
+from equipoise.command_line import CommandParser, command
 from equipoise.errors import EquipoiseError
 from jobs.cluster.ray_internals import ClusterConfig, NodeGroupConfig, put_cluster_config
 from jobs.cluster.validate_kuberay import find_cluster_spec, group_containers
@@ -34,7 +33,7 @@ KUBERNETES_RESOURCE_NAMES = {"CPU": "cpu", "GPU": "nvidia.com/gpu"}
 @command()
 def main() -> int:
     """Set the limits of the running cluster; return exit status 0 when they are set, 2 when the file has none."""
-    parser = argparse.ArgumentParser(prog="python -m jobs.cluster.limits", description=__doc__)
+    parser = CommandParser(prog="python -m jobs.cluster.limits", description=__doc__)
     parser.add_argument("file", type=Path)
     put_cluster_config(read_cluster_limits(parser.parse_args().file))
     return 0

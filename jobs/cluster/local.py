@@ -8,6 +8,11 @@ loopback only and requires the token from whoever submits jobs. Ctrl-C stops it 
 Exit status: 0 ended by Ctrl-C; 1 Ray did not start, or stopped by itself; 2 wrong options or files.
 """
 
+from equipoise.startup_signals import exit_on_startup_signals
+
+if __name__ == "__main__":
+    exit_on_startup_signals()
+
 import copy
 import os
 import signal

@@ -9,12 +9,11 @@ a dashboard on a public address. KubeRay manifests can be checked too.
 Exit status: 0 no problem was found; 2 a file has a problem, or the options are wrong.
 """
 
-from jobs import isolate_local_ray
+from jobs import prepare_process
 
 if __name__ == "__main__":
-    isolate_local_ray()
+    prepare_process()
 
-import argparse
 import copy
 import json
 import logging
@@ -27,7 +26,7 @@ from typing import Any
 
 import ray
 
-from equipoise.command_line import REFUSED, command, print_error
+from equipoise.command_line import REFUSED, CommandParser, command, print_error
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line
 from equipoise.storage.user_paths import PathText, require_local_paths
@@ -68,9 +67,9 @@ def main() -> int:
     return REFUSED if problems else 0
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> CommandParser:
     """Build the parser of the command's options."""
-    parser = argparse.ArgumentParser(prog="python -m jobs.cluster.validate", description=__doc__)
+    parser = CommandParser(prog="python -m jobs.cluster.validate", description=__doc__)
     parser.add_argument(
         "files", nargs="+", type=PathText, metavar="FILE", help="cluster files of Ray, or KubeRay manifests"
     )

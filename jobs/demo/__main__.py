@@ -7,10 +7,10 @@ resume: the same command replaces what an earlier demo left there.
 Exit status: 0 done; 1 a chapter failed; 2 wrong options or files; 143 stopped.
 """
 
-from jobs import isolate_local_ray
+from jobs import prepare_process
 
 if __name__ == "__main__":
-    isolate_local_ray()
+    prepare_process()
 
 import shutil
 import signal

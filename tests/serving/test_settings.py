@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import socket
 import warnings
 
 import numpy as np
@@ -72,6 +73,16 @@ def test_wrong_service_argument_is_reported_in_one_sentence(app, bundles, tmp_pa
     assert exit_info.value.code == 2
     assert stderr.startswith("error: ") and stderr.count("\n") == 1 and message in stderr
     assert "open-sesame" not in stderr
+
+
+def test_port_of_another_program_is_refused_before_ray_starts(app, bundles, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(SystemExit) as exit_info:
+            app.build({"bundle": str(bundles[0]), "port": str(port), "drift": "false"})
+    assert exit_info.value.code == 2
+    sentence = f"error: cannot listen on 127.0.0.1:{port} (Address already in use); choose another host or port"
+    assert capsys.readouterr().err == f"{sentence} [port-in-use]\n"
 
 
 @pytest.mark.parametrize(

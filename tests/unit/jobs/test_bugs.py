@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tyro
 
+from equipoise.command_line import CommandParser
 from jobs.cli.main import COMMAND_MODULES
 from tests.support.ray_cluster import ROOT
 
@@ -19,8 +20,8 @@ def raise_broadcasting_error(*_, **__):
 @pytest.mark.parametrize("module_name", [*COMMAND_MODULES.values(), "jobs.cluster.limits"])
 def test_bug_in_a_command_keeps_its_traceback(module_name, monkeypatch):
     module = importlib.import_module(module_name)
-    parser = module.argparse.ArgumentParser if hasattr(module, "argparse") else tyro
-    monkeypatch.setattr(parser, "parse_args" if hasattr(module, "argparse") else "cli", raise_broadcasting_error)
+    for parser, method in ((CommandParser, "parse_args"), (tyro, "cli")):
+        monkeypatch.setattr(parser, method, raise_broadcasting_error)
     with pytest.raises(ValueError, match="could not be broadcast"):
         module.main()
 

@@ -1,6 +1,7 @@
 """Commands on the folder of a finished run: what they do with damaged parts of it, and on a full disk."""
 
 import json
+import os
 from dataclasses import asdict
 
 import pytest
@@ -55,12 +56,23 @@ def test_publication_on_a_full_disk_fails_in_one_sentence_and_leaves_nothing(
         assert list(disk.iterdir()) == []
 
 
-def test_plan_on_a_full_disk_fails_in_one_sentence_that_names_its_file(tmp_path, monkeypatch, capsys):
-    table = tmp_path / "statistical.csv"
+@pytest.fixture
+def measurements(tmp_path):
+    """Write a table that `jobs.plan` takes."""
     rows = [f"{batch},0.1,0,{20_000 + batch},1" for batch in (32, 64, 128, 256)]
-    table.write_text("\n".join(["global_batch,lr,seed,examples,reached", *rows]) + "\n")
+    (tmp_path / "statistical.csv").write_text("\n".join(["global_batch,lr,seed,examples,reached", *rows]) + "\n")
+    return tmp_path / "statistical.csv"
+
+
+def test_plan_is_not_written_into_a_pipe(measurements, tmp_path, monkeypatch, capsys):
+    os.mkfifo(tmp_path / "pipe")
+    assert run_main(plan, monkeypatch, "--statistical", measurements, "--out", tmp_path / "pipe") == 2
+    assert capsys.readouterr().err.endswith("[path-kind]\n") and (tmp_path / "pipe").is_fifo()
+
+
+def test_plan_on_a_full_disk_fails_in_one_sentence_that_names_its_file(measurements, tmp_path, monkeypatch, capsys):
     with mount_small_disk(tmp_path / "disk", "64k") as disk:
-        assert run_main(plan, monkeypatch, "--statistical", table, "--out", disk / "plan") == 1
+        assert run_main(plan, monkeypatch, "--statistical", measurements, "--out", disk / "plan") == 1
         error = capsys.readouterr().err
         assert error.count("\n") == 1 and error.endswith("[disk-full]\n") and f"cannot write {disk}/plan/" in error
         for file in (disk / "plan").iterdir():

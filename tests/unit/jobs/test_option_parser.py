@@ -47,17 +47,49 @@ def test_command_is_named_as_it_was_typed(command, typed, tmp_path):
     assert result.stderr == f"error: unknown option --quux; {typed} --help lists them [option-unknown]\n"
 
 
-def test_help_and_missing_options_are_reported_by_tyro_as_before(monkeypatch, capsys):
+def test_help_is_printed_with_the_command_as_it_was_typed(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["equipoise train", "--help"])
     with pytest.raises(SystemExit) as ended:
         train.main()
     assert ended.value.code == 0 and capsys.readouterr().out.startswith("usage: equipoise train ")
-    monkeypatch.setattr("sys.argv", ["equipoise train"])
-    with pytest.raises(SystemExit) as ended:
-        train.main()
+
+
+REQUIRED = ("--workload", "digits", "--out", "x")
+MISTAKES = [
+    ((), "missing: --workload, --out; equipoise train --help lists the options [option-missing]"),
+    ((*REQUIRED, "--lr"), "--lr needs a value; equipoise train --help lists the options [option-missing]"),
+    ((*REQUIRED, "--batch-size", "x"), "--batch-size must be a whole number, got 'x' [option-format]"),
+    ((*REQUIRED, "--lr=fast"), "--lr must be a number, got 'fast' [option-format]"),
+    (
+        (*REQUIRED, "--optimizer", "adam"),
+        "--optimizer must be one of sgd, adamw, adafactor, got 'adam' [option-choice]",
+    ),
+    ((*REQUIRED, "--lr", "-1"), "lr must be a finite number of at least 0, got -1.0 [option-range]"),
+    ((*REQUIRED, "--out="), "got an empty string; give a path or a URL [option-format]"),
+    ((*REQUIRED, "stray"), "unexpected argument 'stray'; equipoise train --help lists the options [option-unknown]"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "sentence"), MISTAKES)
+def test_mistake_on_the_command_line_is_one_sentence_with_a_code(arguments, sentence, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["equipoise train", *arguments])
+    assert train.main() == 2
+    assert capsys.readouterr() == ("", f"error: {sentence}\n")
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "code"),
+    [
+        ("jobs.cluster.validate", [], "option-missing"),
+        ("jobs.cluster.validate", ["cluster.yaml", "--strict"], "option-unknown"),
+        ("dashboards.build", ["runs", "--force"], "option-unknown"),
+    ],
+)
+def test_commands_with_positional_arguments_refuse_mistakes_too(module, arguments, code, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", [module, *arguments])
+    assert importlib.import_module(module).main() == 2
     errors = capsys.readouterr().err
-    assert ended.value.code == 2 and "--workload" in errors and "equipoise train --help" in errors
-    assert str(ROOT) not in errors
+    assert errors.startswith("error: ") and errors.endswith(f" [{code}]\n") and errors.count("\n") == 1
 
 
 def test_shell_completion_of_tyro_and_a_bare_separator_are_no_unknown_options():
