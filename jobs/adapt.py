@@ -34,7 +34,7 @@ from equipoise.formatting import make_printable
 from equipoise.storage.atomic import atomic_folder
 from equipoise.storage.user_paths import require_local_paths
 from jobs.cli.option_parser import parse_options
-from jobs.cli.paths import LocalPath, require_capture_folder, validate_locations
+from jobs.cli.paths import OptionalLocalPath, require_capture_folder, validate_locations
 from jobs.publishing.adaptation import (
     build_recipe,
     count_labels,
@@ -61,19 +61,19 @@ class AdaptOptions:
 
     bundle: str | None = None
     """folder or URL of the bundle whose requests have drifted; the one that --link points to if not given"""
-    out: LocalPath | None = None
+    out: OptionalLocalPath = None
     """folder for the new bundle; must not exist"""
     service: str | None = None
     """URL of the running service, such as http://127.0.0.1:8000, to read the verdict from its /drift"""
-    verdict: LocalPath | None = None
+    verdict: OptionalLocalPath = None
     """file with the verdict instead: a reply of /drift, or the output of jobs.check --json"""
     capture_dir: str | None = None
     """folder or URL of the captured requests, of which the labelled ones are used"""
     data: str | None = None
     """folder of the workload's files; the one the model was trained with if not given"""
-    link: LocalPath | None = None
+    link: OptionalLocalPath = None
     """symbolic link to the bundle that the service watches; pointed to the new bundle if the gate lets it pass"""
-    key: LocalPath | None = None
+    key: OptionalLocalPath = None
     """file with the service's API key"""
     epochs: int = 12
     """passes over the images that the model is fine-tuned on"""

@@ -32,7 +32,7 @@ from equipoise.storage.atomic import download_folder, require_regular_file
 from equipoise.storage.path_errors import report_path_errors
 from equipoise.storage.user_paths import require_local_paths
 from jobs.cli.option_parser import parse_options
-from jobs.cli.paths import LocalPath, require_capture_folder, validate_locations
+from jobs.cli.paths import OptionalLocalPath, require_capture_folder, validate_locations
 
 MAX_LISTED_CAPTURES = 10  # captures printed one by one
 
@@ -43,11 +43,11 @@ class CapturesOptions:
 
     capture_dir: str
     """folder or URL (s3://...) of the captures"""
-    labels: LocalPath | None = None
+    labels: OptionalLocalPath = None
     """CSV with the columns id and label; if one row is wrong, no label is given"""
     bundle: str | None = None
     """bundle whose classes the labels must be among; all classes that captures have scores for if not given"""
-    out: LocalPath | None = None
+    out: OptionalLocalPath = None
     """folder for the labelled captures, OUT/CLASS/ID.png, to train on with --workload folder; must not exist"""
     json: bool = False
     """print JSON instead of text"""

@@ -44,7 +44,7 @@ from equipoise.storage.user_paths import require_local_paths
 from equipoise.type_aliases import AnyArray
 from equipoise.workloads.image_folder import IMAGE_SUFFIXES, list_image_files
 from jobs.cli.option_parser import parse_options
-from jobs.cli.paths import LocalPath, validate_locations
+from jobs.cli.paths import LocalPath, OptionalLocalPath, validate_locations
 
 EXIT_STATUS_BY_STATE = {"ok": 0, "drift": 3, "unknown": 4}
 PREDICT_BATCH_SIZE = 64  # images
@@ -62,7 +62,7 @@ class CheckOptions:
     """folder of images, at any depth"""
     json: bool = False
     """print one JSON object instead of a table"""
-    out: LocalPath | None = None
+    out: OptionalLocalPath = None
     """folder for verdict.json and drift.html, a page with the images that changed most; none if not given"""
 
 

@@ -26,7 +26,7 @@ from equipoise.planning.plan import ClusterShape
 from equipoise.runs.folder import require_writable
 from equipoise.storage.atomic import write_json
 from jobs.cli.option_parser import parse_options
-from jobs.cli.paths import PathOrUrl, validate_locations
+from jobs.cli.paths import OptionalPathOrUrl, PathOrUrl, validate_locations
 from jobs.cli.plan_report import format_plan, format_predictions, write_plan_pages
 
 SECONDS_PER_UNIT = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -69,12 +69,12 @@ class PlanOptions:
 
     out: PathOrUrl
     """folder or URL for plan.json and its pages"""
-    system: PathOrUrl | None = None
+    system: OptionalPathOrUrl = None
     """CSV of nodes, workers, batch, seconds (of one optimizer step)"""
-    exchange: PathOrUrl | None = None
+    exchange: OptionalPathOrUrl = None
     """CSV of nodes, workers, kind (sum or message), bytes, seconds of exchanges timed alone; --system then needs a
     column gradient_bytes"""
-    statistical: PathOrUrl | None = None
+    statistical: OptionalPathOrUrl = None
     """CSV of global_batch, lr, seed, examples, reached (1 if the target was reached, else 0)"""
     predict_at: tuple[str, ...] = ()
     """cluster shapes to predict and plan for beside those measured: nodes x workers of all nodes, such as 1x1 4x16"""

@@ -21,7 +21,7 @@ from equipoise.command_line import command
 from equipoise.formatting import make_printable
 from jobs.cli.engine_report import format_engine_table
 from jobs.cli.option_parser import parse_options
-from jobs.cli.paths import PathOrUrl
+from jobs.cli.paths import OptionalPathOrUrl, PathOrUrl
 from jobs.publishing.publish import Published, PublishRequest, publish_bundle
 
 
@@ -35,7 +35,7 @@ class PublishOptions:
     """folder or URL of the bundle; must not exist"""
     name: str | None = None
     """name of the model in the service; the workload's name if not given"""
-    plan: PathOrUrl | None = None
+    plan: OptionalPathOrUrl = None
     """plan.json that the run was trained with, or the folder of a sweep; kept in the bundle"""
     drift: bool = True
     """profile the reference so that the service can detect drift and name its cause; takes about half a minute"""

@@ -26,7 +26,7 @@ from equipoise.storage.atomic import atomic_write, find_output_file
 from equipoise.storage.path_errors import report_path_errors
 from equipoise.storage.user_paths import require_local_paths
 from jobs.cli.option_parser import parse_options
-from jobs.cli.paths import LocalPath
+from jobs.cli.paths import LocalPath, OptionalLocalPath
 
 MAX_PRINTED_ROWS = 100  # rows on the screen; the CSV has all
 MAX_LISTED_DAMAGED_FILES = 10  # damaged files
@@ -38,7 +38,7 @@ class RecordsOptions:
 
     folder: Annotated[LocalPath, tyro.conf.Positional]
     """folder of runs and sweeps, which may lie at any depth"""
-    out: LocalPath | None = None
+    out: OptionalLocalPath = None
     """CSV file to write instead of printing the rows"""
 
 

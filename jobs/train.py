@@ -28,7 +28,7 @@ from equipoise.runs.record import Record, mean_noise_scale
 from equipoise.runs.run_end import find_kept_lap
 from equipoise.workloads import load_workload
 from jobs.cli.option_parser import parse_options
-from jobs.cli.paths import PathOrUrl, validate_locations
+from jobs.cli.paths import OptionalPathOrUrl, PathOrUrl, validate_locations
 from jobs.cli.plan_options import apply_plan
 from jobs.cli.plan_setup import require_same_setup
 from jobs.cluster.resources import exit_at_once, warn_if_temporary_folder
@@ -78,7 +78,7 @@ class TrainOptions(TrainConfig):
     """processes that share every global batch; 1:4 continues with as few as 1 when nodes are lost"""
     out: PathOrUrl
     """folder or URL for the record, the model and checkpoints; with several nodes, one that all of them can write to"""
-    plan: PathOrUrl | None = None
+    plan: OptionalPathOrUrl = None
     """plan.json, or folder of a sweep, to take workers, batch size, gradient accumulation and learning rate from"""
     track: TrackerName | None = None
     """experiment tracker that also shows the laps"""

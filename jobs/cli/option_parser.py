@@ -49,7 +49,9 @@ def parse_options(options_class: type[Options], arguments: Sequence[str] | None 
 def describe_mistake(event: ParseErrorEvent) -> EquipoiseError:
     """Return the error for what tyro could not parse: our own one where an option refused its value."""
     if (cause := find_own_error(sys.exception())) is not None:
-        return cause
+        argument = getattr(event, "argument", None)
+        name = option_name(argument) if argument is not None else ""
+        return cause if name.lstrip("-") in cause.problem else cause.within(name)
     help_hint = f"{format_command_name()} --help lists the options"
     match event:
         case MissingArgs(missing_arguments=missing):

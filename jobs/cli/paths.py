@@ -32,17 +32,20 @@ def require_capture_folder(location: str) -> None:
         )
 
 
-def build_path_spec(metavar: str) -> tyro.constructors.PrimitiveConstructorSpec[Path]:
+def build_path_spec(metavar: str) -> tyro.constructors.PrimitiveConstructorSpec[Path | None]:
     """Build the parser of an option that takes a path."""
     return tyro.constructors.PrimitiveConstructorSpec(
         nargs=1,
         metavar=metavar,
         instance_from_str=lambda texts: parse_path_or_url(texts[0]),
-        is_instance=lambda value: isinstance(value, Path),
+        is_instance=lambda value: value is None or isinstance(value, Path),
         str_from_instance=lambda value: [str(value)],
     )
 
 
 PathOrUrl = Annotated[Path, build_path_spec("PATH|URL")]
+OptionalPathOrUrl = Annotated[Path | None, build_path_spec("PATH|URL")]
+"""not `PathOrUrl | None`, where tyro hides the parser's errors behind those of the alternatives"""
 LocalPath = Annotated[Path, build_path_spec("PATH")]
 """path on this machine; a URL is parsed too, so that `require_local_paths` can refuse it without its secrets"""
+OptionalLocalPath = Annotated[Path | None, build_path_spec("PATH")]

@@ -8,14 +8,14 @@ import tyro
 
 from equipoise.storage.object_store import RemotePath
 from equipoise.storage.user_paths import parse_path_or_url, require_local_paths
-from jobs.cli.paths import PathOrUrl, require_capture_folder, validate_locations
+from jobs.cli.paths import OptionalPathOrUrl, PathOrUrl, require_capture_folder, validate_locations
 from tests.support.errors import raises_code
 
 
 @dataclass
 class Options:
     out: PathOrUrl
-    data: PathOrUrl | None = Path("runs/x")
+    data: OptionalPathOrUrl = Path("runs/x")
 
 
 def parse_options(*arguments):
@@ -35,6 +35,15 @@ def test_default_of_an_option_is_kept_and_shown(capsys):
         parse_options("--help")
     shown = capsys.readouterr().out
     assert "PATH|URL" in shown and "runs/x" in shown
+
+
+def test_optional_path_may_be_left_out_and_none_is_a_name():
+    @dataclass
+    class Optional:
+        out: OptionalPathOrUrl = None
+
+    assert tyro.cli(Optional, args=[]).out is None
+    assert tyro.cli(Optional, args=["--out", "None"]).out == Path("None")
 
 
 @pytest.mark.parametrize("text", ["", " ", "\t\n"])
