@@ -29,6 +29,7 @@ from dashboards.reports import write_pages
 from equipoise.command_line import STOPPED, command
 from equipoise.config import KeptWeights, TrainConfig
 from equipoise.errors import EquipoiseError
+from equipoise.formatting import make_printable
 from equipoise.planning.search import UNBOUNDED_LR, GridSearch, LrBounds, Search
 from equipoise.planning.step_time_fit import fit_step_time
 from equipoise.planning.sweep_budget import SweepBudget
@@ -190,7 +191,7 @@ def run_sweep(options: SweepOptions) -> int:
     require_usable_locations(base, out)
     workload = load_workload(base)
     if initialization := describe_initialization(base, workload):
-        print(initialization, flush=True)
+        print(make_printable(initialization), flush=True)
     batches_by_workers = options.batches_by_workers(len(workload.train))
     max_workers = max(batches_by_workers)
     callbacks = build_tracker_callbacks(options.track, out)

@@ -45,7 +45,7 @@ def format_confirmation(result: ConfirmationResult) -> str:
     setting = f"plan {result.status}: a run with {pluralize(result.workers, 'worker')} x {result.batch}"
     expected = f"predicted {predicted.low:.3g} to {predicted.high:.3g} s (best estimate {predicted.value:.3g} s)"
     if result.seconds is None:
-        return f"{setting} ended without reaching the target ({result.outcome}); {expected}"
+        return f"{setting} ended without reaching the target ({make_printable(result.outcome)}); {expected}"
     return f"{setting} took {result.seconds:.3g} s to the target, {result.side} the {expected}"
 
 

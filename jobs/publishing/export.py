@@ -16,7 +16,7 @@ from equipoise.bundle.engines import Engine, InferenceModule
 from equipoise.bundle.graph import collect_weights, export_model, serialize_graph
 from equipoise.bundle.manifest import ONNX_FILE, PROGRAM_FILE, WEIGHTS_FILE
 from equipoise.errors import EquipoiseError
-from equipoise.formatting import first_error_line
+from equipoise.formatting import first_error_line, make_printable
 from equipoise.storage.atomic import write_json
 from equipoise.storage.path_errors import DISK_FULL_ERRNOS
 
@@ -48,7 +48,9 @@ def export_programs(inference_module: InferenceModule, example_images: Tensor, f
             if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
                 raise
             print(
-                f"note: cannot export the model to ONNX: {type(error).__name__}: {str(error).strip()[:200]}",
+                make_printable(
+                    f"note: cannot export the model to ONNX: {type(error).__name__}: {str(error).strip()[:200]}"
+                ),
                 file=sys.stderr,
             )
 

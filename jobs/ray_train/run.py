@@ -50,7 +50,7 @@ def train_on_cluster(
     """
     workload = load_workload(config)  # loaded here too, so that errors show at once
     if initialization := describe_initialization(config, workload):
-        print(initialization, flush=True)
+        print(make_printable(initialization), flush=True)
     require_writable(out)
     last_lap = find_last_lap(out, workload.model)
     connect_to_cluster()

@@ -220,3 +220,9 @@ def test_requested_predictions_are_a_line_each_in_their_order():
         "at a global batch of 1,024: needs --statistical",
         "at a global batch of 96: needs --statistical",
     ]
+
+
+def test_texts_of_a_plan_show_no_control_characters():
+    assert format_plan(replace(EMPTY, warnings=("\x1b[31mred\nplan, confirmed: fake",))) == (
+        r"note: \x1b[31mred\nplan, confirmed: fake"
+    )
