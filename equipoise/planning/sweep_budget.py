@@ -16,6 +16,7 @@ MIN_FINISHED_TRIALS = 2  # before there is a plan
 ASSUMED_EPOCHS = 10  # of a trial, as long as none has made progress
 MAX_REMAINING_FACTOR = 20.0  # most times the examples seen that a trial is thought to need
 SAFETY_FACTOR = 1.5
+TRIAL_STARTUP_SECONDS = 15.0  # of the processes of the first trials, on two cores (measured: 10 to 18 s)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +32,11 @@ class SweepBudget:
 
 
 def suggest_budget(*, timing_seconds: float = 0.0, trials_seconds: float = 0.0) -> int:
-    """Return a budget, in round seconds, that leaves this much for timing steps and for all trials together."""
+    """Return a budget, in round seconds, that leaves this much for timing steps and for all trials together.
+
+    The start of the processes of trials is added to their time.
+    """
+    trials_seconds += TRIAL_STARTUP_SECONDS if trials_seconds else 0.0
     seconds = SAFETY_FACTOR * max(timing_seconds / MAX_TIMING_SHARE, trials_seconds / (1 - MAX_TIMING_SHARE))
     unit = int(10 ** max(1, math.floor(math.log10(max(seconds, 1.0))) - 1))
     return max(unit, math.ceil(seconds / unit) * unit)

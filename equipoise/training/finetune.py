@@ -4,6 +4,7 @@ import importlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
+from equipoise.formatting import first_error_line
 from equipoise.storage.atomic import open_local_copy
 from equipoise.storage.object_store import parse_location
 
@@ -88,11 +90,11 @@ def load_torchvision_weights(config: TrainConfig) -> PretrainedWeights:
         tensors = torch.hub.load_state_dict_from_url(
             weights.url, str(path.parent), progress=False, check_hash=True, weights_only=True
         )
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, UnpicklingError) as error:
         raise EquipoiseError(
             "pretrained-unavailable",
-            f"cannot load --init-from {TORCHVISION_WEIGHTS}: {path} is missing or damaged, and downloading it failed "
-            f"({error})",
+            f"cannot load --init-from {TORCHVISION_WEIGHTS}: {path} is damaged, or missing and cannot be downloaded "
+            f"({first_error_line(error)})",
             f"put {weights.url} there",
         ) from error
     return PretrainedWeights(f"{TORCHVISION_WEIGHTS}'s {config.model}", tensors, list(weights.meta["categories"]))

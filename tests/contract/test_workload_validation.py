@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from equipoise.config import TrainConfig
+from equipoise.errors import EquipoiseError
 from equipoise.workloads import Split, load_workload
 from equipoise.workloads.digits import digits
 from equipoise.workloads.validation import validate_workload
@@ -99,8 +100,9 @@ BROKEN_WORKLOADS = {
 
 @pytest.mark.parametrize(("workload", "message"), BROKEN_WORKLOADS.values(), ids=BROKEN_WORKLOADS)
 def test_broken_workload_is_refused_naming_the_problem(workload, message):
-    with pytest.raises(ValueError, match=f"^digits.*{message}"):
+    with pytest.raises(EquipoiseError, match=f"^digits.*{message}") as raised:
         validate_workload(workload, CONFIG)
+    assert raised.value.code == "workload-invalid"
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,10 @@ def test_each_cause_is_detected_and_named(reference_outputs, cause, transform):
     assert verdict.effects[0].cause == cause and verdict.why.startswith(f"{cause}: ")
 
 
+def test_verdict_without_unreadable_images_counts_none():
+    assert DatasetVerdict(state="ok").unread == 0
+
+
 def test_examples_are_the_twelve_images_that_changed_most(reference_outputs):
     images = render_clean_images()
     warm = torch.arange(len(images)) % 2 == 1

@@ -29,6 +29,16 @@ def test_image_is_augmented_the_same_in_any_batch():
         assert torch.equal(augmented[i], augment(images[i : i + 1], 5, epochs[i : i + 1], examples[i : i + 1])[0])
 
 
+def test_images_that_fill_several_chunks_are_all_augmented():
+    images = generate_images(7, channels=3, size=256)  # two of these fill a chunk
+    numbers = np.arange(7)
+    augmented = Augment(shift=2, flip=True)(images, 5, np.zeros(7, np.int64), numbers)
+    alone = [
+        Augment(shift=2, flip=True)(images[i : i + 1], 5, np.zeros(1, np.int64), numbers[i : i + 1]) for i in numbers
+    ]
+    assert torch.equal(augmented, torch.cat(alone))
+
+
 def test_half_of_the_images_are_flipped_and_different_ones_in_each_epoch():
     images = generate_images(400)
     flipped = Augment(flip=True)(images, 0, np.zeros(400, np.int64), np.arange(400))

@@ -148,6 +148,8 @@ def test_cost_of_a_wrong_learning_rate_is_measured_from_its_neighbours():
     assert estimate_lr_curvature(simulate_lr_sweep(0.3)) == pytest.approx(0.3)
     assert estimate_lr_curvature(simulate_lr_sweep(0.3, octaves=(0, 2))) == 0.0  # too far to tell
     assert estimate_lr_curvature(simulate_lr_sweep(0.3, octaves=(0,))) == 0.0
+    unknown = simulate_lr_sweep(0.3, octaves=(0,)).assign(lr=np.nan)
+    assert estimate_lr_curvature(pd.concat([simulate_lr_sweep(0.3), unknown])) == pytest.approx(0.3)
     assert estimate_lr_curvature(simulate_lr_sweep(0.3).drop(columns="lr").assign(lr=np.nan)) == 0.0
     diverged = simulate_lr_sweep(0.3)
     diverged.loc[diverged.lr > 0.1, "reached"] = 0

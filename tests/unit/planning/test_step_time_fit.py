@@ -4,7 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.planning.step_time_fit import INTERVAL_QUANTILES, fit_step_time
+from equipoise.planning.step_time_fit import (
+    INTERVAL_QUANTILES,
+    bootstrap_parameters,
+    fit_step_time,
+    is_still_identifiable,
+)
 from equipoise.planning.step_time_model import (
     StepSettings,
     StepTimeForm,
@@ -149,6 +154,9 @@ def build_exchange_rows(shapes, byte_shares=(1 / 64, 1 / 8, 1), parameters=TRUE_
     return table.drop(columns="batch").assign(kind="sum", seconds=seconds * noise_factors)
 
 
+EXCHANGE_ROWS = build_exchange_rows([(2, 2)])
+
+
 def build_message_row(shape, parameters=TRUE_PARAMETERS, byte_share=1e-6):
     seconds = parameters["between_alpha"] + byte_share * parameters["between_volume"]
     return pd.DataFrame(
@@ -185,3 +193,33 @@ def test_timed_messages_identify_an_unusually_small_alpha():
     fit = fit_step_time(steps, pd.concat(exchanges))
     assert fit.parameters["between_alpha"] == pytest.approx(1e-5, rel=0.1)
     assert fit.parameters["between_volume"] == pytest.approx(TRUE_PARAMETERS["between_volume"], rel=0.03)
+
+
+def test_form_has_no_exchange_unless_it_is_given():
+    form = StepTimeForm()
+    assert not form.two_rings and form.parameter_names == ["a", "c"]
+
+
+def test_bootstrap_draws_whole_groups_of_rows_where_there_are_many():
+    form, shapes, no_exchanges = (
+        StepTimeForm(local_terms=("volume",)),
+        [(1, n) for n in range(1, 13)],
+        EXCHANGE_ROWS[:0],
+    )
+    rows = build_step_rows(form, shapes)
+    fit = fit_step_time(rows)
+    regular = [draw["local_volume"] for draw in bootstrap_parameters(fit.form, fit.parameters, rows, no_exchanges)]
+    assert np.ptp(regular) < 1e-3 * regular[0]
+    rows.loc[rows.workers == 12, "seconds"] *= 1.5  # one group with a peculiarity of its own
+    draws = bootstrap_parameters(fit.form, fit.parameters, rows, no_exchanges)
+    is_regular = [abs(draw["local_volume"] / regular[0] - 1) < 1e-3 for draw in draws]
+    assert np.mean(is_regular) == pytest.approx((1 - 1 / len(shapes)) ** len(shapes), abs=0.15)  # it was not drawn
+
+
+def test_exchanges_between_nodes_identify_their_terms_in_a_draw_with_one_shape():
+    form = StepTimeForm(between_terms=ALPHA_AND_VOLUME)
+    rows = build_step_rows(form, [(2, 2)])
+    exchanges = build_exchange_rows([(2, 2)])
+    assert is_still_identifiable(form, rows, exchanges)
+    assert not is_still_identifiable(form, rows, exchanges[:0])
+    assert not is_still_identifiable(form, rows, exchanges.assign(nodes=1))

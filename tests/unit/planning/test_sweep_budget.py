@@ -33,7 +33,7 @@ def test_timing_takes_at_most_two_fifths_of_the_budget():
 
 @pytest.mark.parametrize(
     ("timing", "trials", "budget"),
-    [(16.0, 0.0, 60), (0.0, 60.0, 150), (16.0, 60.0, 150), (0.0, 1.0, 10), (600.0, 0.0, 2300)],
+    [(16.0, 0.0, 60), (0.0, 60.0, 190), (16.0, 60.0, 190), (0.0, 1.0, 40), (600.0, 0.0, 2300)],
 )
 def test_suggested_budget_has_time_for_both_parts_with_a_margin(timing, trials, budget):
     assert suggest_budget(timing_seconds=timing, trials_seconds=trials) == budget

@@ -100,6 +100,11 @@ def test_timeout_of_a_write_grows_with_its_size(bucket):
     assert write_timeout_options(bucket.filesystem, 1) == {}
 
 
+def test_store_without_its_package_or_of_no_kind_is_refused():
+    with raises_code("store-unsupported", "cannot open gs://bucket/x", "pip install the package for gs://"):
+        open_filesystem("gs://bucket/x")
+
+
 def test_run_claims_its_folder_and_refuses_that_of_another(bucket):
     out, config = bucket / "run", TrainConfig(workload="digits")
     require_writable(out)

@@ -1,6 +1,7 @@
 """Tests of which pretrained weights a model reuses, and which of its parts learn how fast."""
 
 import json
+import os
 from dataclasses import replace
 
 import pytest
@@ -223,6 +224,28 @@ def test_torchvision_weights_are_read_from_the_data_folder(tmp_path, monkeypatch
     model = load_workload(config).model()
     assert initialize_from_pretrained(model, weights, list(load_workload(config).classes), reuse_head=True) == []
     assert torch.equal(model.features[0].weight, pretrained.features[0].weight)
+
+
+class CreatesFolder:
+    """Object whose pickle runs code when it is loaded."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.folder),)
+
+
+def test_torchvision_weights_cannot_run_code(tmp_path):
+    from torchvision import models
+
+    path = tmp_path / "weights" / models.SqueezeNet1_1_Weights.DEFAULT.url.rpartition("/")[2]
+    path.parent.mkdir()
+    torch.save({"classifier.weight": CreatesFolder(tmp_path / "created")}, path)
+    config = TrainConfig(workload="vending", model="squeezenet1_1", init_from="torchvision", data=str(tmp_path))
+    with raises_code("pretrained-unavailable", path):
+        load_pretrained(config)
+    assert not (tmp_path / "created").exists()
 
 
 def test_torchvision_weights_need_a_torchvision_model():
