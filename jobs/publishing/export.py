@@ -48,9 +48,8 @@ def export_programs(inference_module: InferenceModule, example_images: Tensor, f
             if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
                 raise
             print(
-                make_printable(
-                    f"note: cannot export the model to ONNX: {type(error).__name__}: {str(error).strip()[:200]}"
-                ),
+                f"note: cannot export the model to ONNX: {type(error).__name__}: "
+                f"{make_printable(str(error).strip())[:200]}",
                 file=sys.stderr,
             )
 
