@@ -49,7 +49,9 @@ def main() -> int:
 
 def judge_sample(packages: list[str], count: int, seed: int, copies: "SimpleQueue[Path]", reach: TestReach) -> None:
     """Plant a sample of faults one by one and print which were caught, and their share."""
-    mutations = sample_mutations(ROOT, packages, count, seed)
+    copy = copies.get()  # as the project was when the command began
+    mutations = sample_mutations(copy, packages, count, seed)
+    copies.put(copy)
     equivalent = read_equivalent()
     judged = [mutation for mutation in mutations if mutation.key not in equivalent]
     caught = 0

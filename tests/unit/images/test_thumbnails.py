@@ -5,7 +5,7 @@ import io
 import numpy as np
 from PIL import Image
 
-from equipoise.images.thumbnails import MAX_THUMBNAILS_PER_ROW, reference_thumbnails
+from equipoise.images.thumbnails import MAX_THUMBNAILS_PER_ROW, make_thumbnail, reference_thumbnails
 
 
 def build_reference(count):
@@ -36,3 +36,14 @@ def test_few_images_are_all_shown_and_none_without_a_reference():
     assert (
         reference_thumbnails({}, ["a"]) == [] and reference_thumbnails({"pictures": np.empty((0, 1, 8, 8))}, []) == []
     )
+
+
+def test_large_image_is_scaled_down_and_a_small_one_kept():
+    images = {side: Image.fromarray(np.full((side, 2 * side, 3), 90, np.uint8)) for side in (32, 100)}
+    for side, image in images.items():
+        buffer = io.BytesIO()
+        image.save(buffer, "PNG")
+        thumbnail = make_thumbnail(buffer.getvalue())
+        assert (thumbnail == buffer.getvalue()) == (side == 32)
+        with Image.open(io.BytesIO(thumbnail)) as small:
+            assert (small.format, small.size) == ("PNG", (64, 32)) and read_grey(thumbnail) == 90

@@ -28,6 +28,7 @@ def test_each_lap_is_printed_once_when_its_line_is_complete(tmp_path, capsys):
     journal = tmp_path / "laps.jsonl"
     with RunProgress(journal, max_examples=1000) as progress:
         progress.show_new_laps()  # before the journal exists
+        assert not progress.has_new_laps
         first, second = (build_journal_line(examples_seen) for examples_seen in (100, 200))
         journal.write_text(first + second[:20])
         progress.show_new_laps()

@@ -80,6 +80,17 @@ def test_both_neighbours_of_the_best_batch_are_suggested_after_its_learning_rate
     assert {BATCHES[index - 1], BATCHES[index + 1]} <= {suggestion.global_batch for suggestion in running}
 
 
+def test_learning_rates_are_tried_at_fast_batches_and_at_slow_neighbours_of_the_best():
+    search, best = Search(BATCHES, 0.02, step_seconds), 64
+    seconds = {8: 10.0, 64: 1.0, 128: 10.0, 1024: 2.0}  # 8 is slow and far, 128 slow and a neighbour, 1024 fast and far
+    rows = [(b, search.sqrt_scaled_lr(b), 0, s * b / step_seconds(b), 1) for b, s in seconds.items()]
+    finished, running = pd.DataFrame(rows, columns=COLUMNS), []
+    for _ in range(8):
+        running.append(search.suggest(finished, running))
+    tried = {suggestion.global_batch for suggestion in running if suggestion.seed == 0}
+    assert {best, 128, 1024} <= tried and 8 not in tried
+
+
 def test_batch_nearest_the_noise_scale_joins_the_first_ladder():
     search = Search(BATCHES, 0.02, step_seconds)
     search.noise_scale = 70.0

@@ -182,6 +182,8 @@ def test_frozen_stages_keep_their_weights_and_running_statistics():
 def test_freezing_all_stages_is_refused_listing_their_names():
     with raises_code("option-range", "--freeze-stages 5", "5 stages (body.0, body.3"):
         freeze_stages(build_lenet(0), 5)
+    with raises_code("option-range", "leaves nothing to train"):
+        freeze_stages(nn.Sequential(nn.Linear(2, 2)), 1)
 
 
 def test_body_learns_at_its_fraction_of_the_learning_rate():
