@@ -20,9 +20,14 @@ class TestReach:
 
     files_by_function: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     seconds_by_file: dict[str, float] = field(default_factory=dict)
+    failing_files: set[str] = field(default_factory=set)
+    """test files that fail without a fault, and are not used"""
 
-    def add_file(self, test_file: str, functions: Sequence[tuple[str, str]], seconds: float) -> None:
-        """Add the functions that a test file calls."""
+    def add_file(self, test_file: str, functions: Sequence[tuple[str, str]] | None, seconds: float) -> None:
+        """Add the functions that a test file calls, or None for a file that fails."""
+        if functions is None:
+            self.failing_files.add(test_file)
+            return
         self.seconds_by_file[test_file] = seconds
         for function in functions:
             self.files_by_function.setdefault(function, []).append(test_file)
@@ -34,7 +39,8 @@ class TestReach:
         """
         reaching = self.files_by_function.get((str(mutation.path), mutation.scope), [])
         if not reaching:
-            return find_test_files(copy, mutation.path)
+            groups = find_test_files(copy, mutation.path)
+            return [[path for path in group if path not in self.failing_files] for group in groups]
         own = [path for path in reaching if mutation.path.stem in Path(path).stem]
         others = sorted(set(reaching) - set(own), key=lambda path: self.seconds_by_file[path])
         return [own, others]
@@ -44,7 +50,7 @@ def measure_reach(copies: "SimpleQueue[Path]", num_workers: int) -> TestReach:
     """Run every test file once, each in a process of its own, and return what they reach."""
     reach = TestReach()
 
-    def run_file(test_file: Path) -> tuple[str, list[tuple[str, str]], float]:
+    def run_file(test_file: Path) -> tuple[str, list[tuple[str, str]] | None, float]:
         copy = copies.get()
         try:
             start = time.monotonic()

@@ -57,12 +57,17 @@ def run_pytest(copy: Path, test_files: list[str], calls_file: Path | None = None
     os._exit(status)  # threads that a fault has left running do not delay the end
 
 
-def find_called_functions(copy: Path, test_file: str, calls_file: Path) -> list[tuple[str, str]]:
-    """Return the functions of the project that a test file calls in its own process: path and qualified name."""
+def find_called_functions(copy: Path, test_file: str, calls_file: Path) -> list[tuple[str, str]] | None:
+    """Return the functions of the project that a test file calls in its own process: path and qualified name.
+
+    None if it fails: it could not tell a fault from none.
+    """
     process = CONTEXT.Process(target=run_pytest, args=(copy, [test_file], calls_file))
     process.start()
     process.join()
-    return [tuple(entry) for entry in json.loads(calls_file.read_text())] if calls_file.exists() else []
+    if process.exitcode not in (0, NO_TESTS):
+        return None
+    return [tuple(entry) for entry in json.loads(calls_file.read_text())]
 
 
 def trace_calls(copy: Path) -> dict[int, CodeType]:

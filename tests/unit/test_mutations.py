@@ -152,8 +152,12 @@ def test_files_that_reach_a_function_are_run_in_order_of_their_time():
     reach.add_file("tests/unit/test_slow.py", [("equipoise/rng.py", "f")], 9.0)
     reach.add_file("tests/unit/test_fast.py", [("equipoise/rng.py", "f")], 1.0)
     reach.add_file("tests/unit/test_rng.py", [("equipoise/rng.py", "f"), ("equipoise/rng.py", "g")], 5.0)
+    reach.add_file("tests/unit/test_failing.py", None, 0.5)
     mutation = Mutation(Path("equipoise/rng.py"), "f", 1, 0, 1, "constant", "1", "2")
     groups = reach.find_test_groups(ROOT, mutation)
     assert groups == [["tests/unit/test_rng.py"], ["tests/unit/test_fast.py", "tests/unit/test_slow.py"]]
     elsewhere = Mutation(Path("equipoise/rng.py"), "", 1, 0, 1, "constant", "1", "2")
     assert reach.find_test_groups(ROOT, elsewhere) == find_test_files(ROOT, Path("equipoise/rng.py"))
+    own_tests = "tests/unit/test_rng.py"
+    reach.add_file(own_tests, None, 0.5)
+    assert not any(own_tests in group for group in reach.find_test_groups(ROOT, elsewhere))
