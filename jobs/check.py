@@ -37,6 +37,7 @@ from equipoise.storage.atomic import write_json
 from equipoise.type_aliases import AnyArray
 from equipoise.workloads.image_folder import IMAGE_SUFFIXES, list_image_files
 from jobs.cli.option_parser import parse_options
+from jobs.cli.output_folder import require_no_other_results
 from jobs.cli.paths import validate_locations
 
 EXIT_STATUS_BY_STATE = {"ok": 0, "drift": 3, "unknown": 4}
@@ -64,6 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status, which tells the verdict."""
     options = parse_options(CheckOptions, arguments)
     validate_locations(options.bundle, options.images, options.out)
+    if options.out:
+        require_no_other_results(options.out, "check")
     model = load_bundle(options.bundle)
     verdict = check_image_folder(model, options.images)
     if options.out:

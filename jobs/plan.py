@@ -20,6 +20,7 @@ from equipoise.planning.measurements import COUNT_COLUMN
 from equipoise.planning.plan import ClusterShape
 from equipoise.storage.atomic import write_json
 from jobs.cli.option_parser import parse_options
+from jobs.cli.output_folder import require_no_other_results
 from jobs.cli.paths import PathOrUrl, validate_locations
 from jobs.cli.plan_report import format_plan, format_predictions, write_plan_pages
 
@@ -139,6 +140,7 @@ def main() -> int:
     options = parse_options(PlanOptions)
     options.validate()
     validate_locations(options.out, options.system, options.exchange, options.statistical)
+    require_no_other_results(options.out, "plan")
     request = options.request()
     document = build_plan_document(request)
     write_json(options.out / PLAN_FILE, document.to_json())
