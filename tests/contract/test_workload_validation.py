@@ -11,6 +11,7 @@ from equipoise.config import TrainConfig
 from equipoise.workloads import Split, load_workload
 from equipoise.workloads.digits import digits
 from equipoise.workloads.validation import validate_workload
+from tests.support.errors import raises_code
 
 CONFIG = TrainConfig(workload="digits")
 WORKLOAD = digits(CONFIG)
@@ -101,6 +102,15 @@ BROKEN_WORKLOADS = {
 def test_broken_workload_is_refused_naming_the_problem(workload, message):
     with pytest.raises(ValueError, match=f"^digits.*{message}"):
         validate_workload(workload, CONFIG)
+
+
+def test_single_value_in_a_batch_norm_is_refused_before_training():
+    config = replace(CONFIG, model="resnet18", batch_size=1)
+    with raises_code("model-invalid", "--batch-size 1", "batch norm"):
+        load_workload(config)
+    assert load_workload(replace(config, batch_size=2)).model()
+    assert load_workload(replace(config, image_size=48)).model()
+    assert load_workload(replace(CONFIG, batch_size=1)).model()
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_runs_are_told_apart_by_workers_batch_and_learning_rate():
     runs = [replace(CONFIRMATION, seed=1), CONFIRMATION, replace(CONFIRMATION, lr=0.2), OTHER]
     assert find_run_of_plan(DOCUMENT.plan, runs) is CONFIRMATION
     assert find_run_of_plan(replace(DOCUMENT.plan, lr=None), runs) is runs[2]
-    assert find_run_of_plan(replace(DOCUMENT.plan, workers=4), runs) is None
+    assert find_run_of_plan(replace(DOCUMENT.plan, workers=4, global_batch=96), runs) is None
     assert [run.side for run in (CONFIRMATION, FASTER, SLOWER, MISSED)] == [
         "inside",
         "faster than",
