@@ -103,7 +103,7 @@ def warn_of_plan(document, folder, capsys):
 
 def test_plan_that_no_run_confirmed_is_said_to_be_so(digits_plan, tmp_path, capsys):
     document = PlanDocument.read(digits_plan / PLAN_FILE)
-    confirming = replace(build_refuting_run(document.plan, document.plan.seconds.high), inside=True)
+    confirming = build_refuting_run(document.plan, document.plan.seconds.high)
     assert warn_of_plan(document.with_confirmations([confirming]), tmp_path, capsys) == ""
     unconfirmed = warn_of_plan(document, tmp_path, capsys)
     assert unconfirmed.startswith("note: the plan at") and "is not confirmed: no training run" in unconfirmed

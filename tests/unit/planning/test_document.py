@@ -161,7 +161,7 @@ def build_runs(plan):
 def test_status_that_contradicts_the_runs_is_refused(document, status, choose):
     contents = document.with_confirmations(choose(*build_runs(document.plan))).to_json()
     contents = json.loads(json.dumps(contents))
-    assert PlanDocument.from_json(contents).to_json() == contents
+    assert json.loads(json.dumps(PlanDocument.from_json(contents).to_json())) == contents
     contents |= {"status": status}
     if status is None:
         del contents["status"]
