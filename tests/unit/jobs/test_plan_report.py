@@ -111,7 +111,9 @@ def test_plan_off_the_front_or_far_down_on_it_has_a_row_all_the_same():
     rows = list_rows(replace(EMPTY, front=front, plan=plan))
     assert [row[3 if row[0] == "*" else 2] for row in rows] == ["1", "2", "3", "4", "99", *map(str, range(5, 13))]
     assert [row[0] for row in rows].count("*") == 1
-    far_down = list_rows(replace(EMPTY, front=front, plan=replace(ENTRY, batch=13, seconds=front[-1].seconds)))
+    far_down = list_rows(
+        replace(EMPTY, front=front, plan=replace(ENTRY, batch=13, global_batch=104, seconds=front[-1].seconds))
+    )
     assert len(far_down) == 13 and far_down[-1][0] == "*"
 
 
