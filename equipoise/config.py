@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 from equipoise.errors import EquipoiseError
+from equipoise.number_bounds import MAX_LEARNING_RATE, MIN_LEARNING_RATE
 from equipoise.optimizer_registry import OPTIMIZERS
 
 if TYPE_CHECKING:
@@ -102,11 +103,17 @@ class TrainConfig:
             "epsilon",
             "weight_decay",
             "warmup",
-            "lr",
             "freeze_stages",
             "body_lr_scale",
         ):
             self._require_at_least(name, minimum=0)
+        if not self.momentum < 1:  # the sum of past gradients would grow without bound
+            raise EquipoiseError("option-range", f"momentum must be below 1, got {self.momentum}")
+        if not MIN_LEARNING_RATE <= self.lr <= MAX_LEARNING_RATE:
+            raise EquipoiseError(
+                "option-range",
+                f"lr must be a number from {MIN_LEARNING_RATE:g} to {MAX_LEARNING_RATE:g}, got {self.lr}",
+            )
         for name, choices in CHOICES.items():
             if (value := getattr(self, name)) not in get_args(choices):
                 raise EquipoiseError(

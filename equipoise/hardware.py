@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from equipoise.hardware_facts import HardwareFacts
+from equipoise.version import find_version
 
 
 def describe_hardware(device: torch.device) -> HardwareFacts:
@@ -17,6 +18,7 @@ def describe_hardware(device: torch.device) -> HardwareFacts:
         system=platform.system(),
         python=platform.python_version(),
         torch=str(torch.__version__),
+        equipoise=find_version(),
         device=device.type,
         gpu=torch.cuda.get_device_name(device) if device.type == "cuda" else None,
     )

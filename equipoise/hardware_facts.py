@@ -19,6 +19,8 @@ class HardwareFacts:
     """version of Python"""
     torch: str | None = None
     """version of PyTorch"""
+    equipoise: str | None = None
+    """version of Equipoise"""
     device: str | None = None
     """kind of device that trained: cpu or cuda"""
     gpu: str | None = None

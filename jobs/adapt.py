@@ -25,7 +25,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from equipoise.bundle.bundle import Bundle, load_bundle
-from equipoise.bundle.manifest import MANIFEST_FILE
 from equipoise.command_line import command
 from equipoise.drift.adaptation.workload import AdaptationRecipe, DriftCondition
 from equipoise.drift.diagnosis.verdict import Verdict
@@ -34,6 +33,7 @@ from equipoise.formatting import make_printable
 from equipoise.storage.atomic import atomic_folder
 from equipoise.storage.user_paths import require_local_paths
 from jobs.cli.option_parser import parse_options
+from jobs.cli.output_folder import require_outside_bundles
 from jobs.cli.paths import OptionalLocalPath, require_capture_folder, validate_locations
 from jobs.publishing.adaptation import (
     build_recipe,
@@ -169,12 +169,7 @@ def require_new_folder(out: Path) -> None:
         raise EquipoiseError(
             "path-access", f"cannot create --out {out}: {parent} is not a writable folder", "choose another"
         )
-    if (out.parent / MANIFEST_FILE).exists():
-        raise EquipoiseError(
-            "path-in-use",
-            f"cannot create --out {out}: it would damage the bundle {out.parent}",
-            "choose another folder",
-        )
+    require_outside_bundles(out)
 
 
 def load_verdict(options: AdaptOptions, model: Bundle) -> Verdict:

@@ -44,6 +44,7 @@ from equipoise.storage.user_paths import require_local_paths
 from equipoise.type_aliases import AnyArray
 from equipoise.workloads.image_folder import IMAGE_SUFFIXES, list_image_files
 from jobs.cli.option_parser import parse_options
+from jobs.cli.output_folder import require_no_other_results
 from jobs.cli.paths import LocalPath, OptionalLocalPath, validate_locations
 
 EXIT_STATUS_BY_STATE = {"ok": 0, "drift": 3, "unknown": 4}
@@ -72,6 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse_options(CheckOptions, arguments)
     validate_locations(options.bundle)
     require_local_paths({"--images": options.images, "--out": options.out})
+    if options.out:
+        require_no_other_results(options.out, "check")
     model = load_bundle(options.bundle)
     if options.out:
         require_writable(options.out)

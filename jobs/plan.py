@@ -26,6 +26,7 @@ from equipoise.planning.plan import ClusterShape
 from equipoise.runs.folder import require_writable
 from equipoise.storage.atomic import write_json
 from jobs.cli.option_parser import parse_options
+from jobs.cli.output_folder import require_no_other_results
 from jobs.cli.paths import OptionalPathOrUrl, PathOrUrl, validate_locations
 from jobs.cli.plan_report import format_plan, format_predictions, write_plan_pages
 
@@ -145,6 +146,7 @@ def main() -> int:
     options = parse_options(PlanOptions)
     options.validate()
     validate_locations(options.out, options.system, options.exchange, options.statistical)
+    require_no_other_results(options.out, "plan")
     request = options.request()
     document = build_plan_document(request)
     require_writable(options.out)

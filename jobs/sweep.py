@@ -38,6 +38,7 @@ from equipoise.storage.atomic import atomic_write
 from equipoise.workloads import load_workload
 from jobs.cli.describe_setup import describe_training_setup
 from jobs.cli.option_parser import parse_options
+from jobs.cli.output_folder import require_no_other_results
 from jobs.cli.paths import PathOrUrl, validate_locations
 from jobs.cli.sweep_status import SweepStatus
 from jobs.cluster.resources import (
@@ -144,12 +145,14 @@ class SweepOptions:
             numbers = [float(part) for part in self.lr.split(":")]
         except ValueError:
             numbers = []
-        if len(numbers) == 1 and 0 < numbers[0] < math.inf:
+        lowest, highest = UNBOUNDED_LR
+        if len(numbers) == 1 and lowest <= numbers[0] <= highest:
             return numbers[0], UNBOUNDED_LR
-        if len(numbers) == 2 and 0 < numbers[0] <= numbers[1] < math.inf:
+        if len(numbers) == 2 and lowest <= numbers[0] <= numbers[1] <= highest:
             return math.sqrt(numbers[0] * numbers[1]), (numbers[0], numbers[1])
         raise EquipoiseError(
-            "option-format", f"lr must be a number above 0 such as 0.05, or MIN:MAX such as 0.01:0.5, got {self.lr!r}"
+            "option-format",
+            f"lr must be from {lowest:g} to {highest:g} such as 0.05, or MIN:MAX such as 0.01:0.5, got {self.lr!r}",
         )
 
     @property
@@ -189,6 +192,7 @@ def run_sweep(options: SweepOptions) -> int:
     base, out = options.base_config(), options.out.absolute()
     warn_if_temporary_folder(options.out)
     require_usable_locations(base, out)
+    require_no_other_results(out, "sweep")
     workload = load_workload(base)
     if initialization := describe_initialization(base, workload):
         print(make_printable(initialization), flush=True)

@@ -28,6 +28,7 @@ from equipoise.runs.record import Record, mean_noise_scale
 from equipoise.runs.run_end import find_kept_lap
 from equipoise.workloads import load_workload
 from jobs.cli.option_parser import parse_options
+from jobs.cli.output_folder import require_no_other_results
 from jobs.cli.paths import OptionalPathOrUrl, PathOrUrl, validate_locations
 from jobs.cli.plan_options import apply_plan
 from jobs.cli.plan_setup import require_same_setup
@@ -108,6 +109,7 @@ def main() -> int:
     options = apply_plan(options)
     config, out = options.train_config(), options.out.absolute()
     require_usable_locations(config, out)
+    require_no_other_results(out, "run")
     require_usable_tracker(options.track, out)
     if record := load_finished_run(out, config):
         print(f"{out} already holds this run, which has ended: nothing to do")

@@ -19,7 +19,7 @@ from equipoise.config import TrainConfig
 from equipoise.drift.adaptation.workload import DriftCondition
 from equipoise.drift.diagnosis.verdict import DatasetVerdict, StreamVerdict
 from equipoise.drift.reference.profile import ARRAY_PREFIX, PROFILE_PARTS
-from equipoise.planning.document import PlanDocument
+from equipoise.planning.document import PLAN_SCHEMA, PlanDocument
 from equipoise.planning.measurements import (
     EXCHANGE_COLUMNS,
     PACE_SD_COLUMN,
@@ -30,8 +30,6 @@ from equipoise.planning.measurements import (
 from equipoise.runs.misclassified import MisclassifiedImage
 from equipoise.runs.record import RECORD_SCHEMA, Lap, Record
 from jobs.ray_tune.timing_records import ExchangeTiming, StepTiming
-
-PLAN_SCHEMA = PlanDocument.schema
 
 
 @dataclass(frozen=True, kw_only=True)

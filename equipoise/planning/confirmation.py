@@ -4,14 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from equipoise.number_bounds import Count, NonNegativeNumber, PositiveNumber
+from equipoise.number_bounds import Count, LearningRate, NonNegativeNumber
 from equipoise.planning.interval import IntervalEstimate
 
-PlanStatus = Literal["confirmed", "not confirmed", "refuted"]
-"""whether a training run confirmed a plan, none did yet, or the run missed the target or took too long
+PlanStatus = Literal["confirmed", "not confirmed"]
+"""whether a training run confirmed a plan, or none did yet
 
-A plan that was refuted is planned again with its run counted in, so that what stands in plan.json is one of the others.
+A plan that a run refutes is planned again with that run counted in, so that the one in plan.json is not confirmed yet.
 """
+RunVerdict = Literal["confirmed", "refuted"]
+"""what a training run says of its plan: refuted, if it missed the target or took too long"""
 Side = Literal["inside", "faster than", "slower than"]
 
 
@@ -25,6 +27,10 @@ class TrainedSetting(Protocol):
     @property
     def batch(self) -> int:
         """Examples per worker and step."""
+
+    @property
+    def global_batch(self) -> int:
+        """Examples per step of all workers."""
 
     @property
     def lr(self) -> float | None:
@@ -53,7 +59,7 @@ class ConfirmationResult:
     """workers on all nodes"""
     batch: Count
     """examples per worker and step"""
-    lr: PositiveNumber
+    lr: LearningRate
     """learning rate"""
     seed: int
     """seed of the run"""
@@ -70,6 +76,12 @@ class ConfirmationResult:
     step: PredictionCheck | None
     """seconds per step; None for a run that failed in its first lap"""
 
+    def __post_init__(self) -> None:
+        if self.nodes > self.workers:
+            raise ValueError(f"{self.workers} workers cannot run on {self.nodes} nodes")
+        if self.inside != (self.seconds is not None and self.predicted.includes(self.seconds)):
+            raise ValueError("`inside` contradicts the seconds and the predicted interval")
+
     @property
     def global_batch(self) -> int:
         """Examples per optimizer step."""
@@ -83,12 +95,19 @@ class ConfirmationResult:
         return "inside" if self.inside else "faster than" if self.status == "confirmed" else "slower than"
 
     @property
-    def status(self) -> PlanStatus:
+    def status(self) -> RunVerdict:
         """What the run says of its plan: a run that is faster than predicted confirms it too."""
         return "confirmed" if self.seconds is not None and self.seconds <= self.predicted.high else "refuted"
 
 
 def find_run_of_plan(plan: TrainedSetting, runs: Sequence[ConfirmationResult]) -> ConfirmationResult | None:
     """Return the last run with the settings of a plan, or None."""
-    same = [run for run in runs if (run.workers, run.batch) == (plan.workers, plan.batch) and plan.lr in (None, run.lr)]
+    setting = (plan.workers, plan.batch, plan.global_batch)
+    same = [run for run in runs if (run.workers, run.batch, run.global_batch) == setting and plan.lr in (None, run.lr)]
     return same[-1] if same else None
+
+
+def find_plan_status(plan: TrainedSetting | None, runs: Sequence[ConfirmationResult]) -> PlanStatus:
+    """Return what the last run with the settings of a plan says of it."""
+    run = find_run_of_plan(plan, runs) if plan else None
+    return "confirmed" if run is not None and run.status == "confirmed" else "not confirmed"

@@ -1,11 +1,20 @@
 """Contents of plan.json as typed values: the fits of what was measured, their predictions, and the plan."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, Self, TypeGuard
 
-from equipoise.number_bounds import Count, FiniteNumber, NonNegativeCount, NonNegativeNumber, PositiveNumber
-from equipoise.planning.confirmation import ConfirmationResult, PlanStatus
+from equipoise.errors import EquipoiseError
+from equipoise.number_bounds import (
+    Count,
+    FiniteNumber,
+    LearningRate,
+    NonNegativeCount,
+    NonNegativeNumber,
+    PositiveNumber,
+)
+from equipoise.planning.confirmation import ConfirmationResult, PlanStatus, find_plan_status
 from equipoise.planning.interval import IntervalEstimate
 from equipoise.planning.training_setup import TrainingSetup
 from equipoise.storage.atomic import read_json
@@ -13,6 +22,10 @@ from equipoise.storage.json_decoding import decode_json_value
 from equipoise.type_aliases import JsonObject
 
 PLAN_FILE = "plan.json"
+PLAN_SCHEMA = 1
+PLAN_KEYS = ("plan", "front", "warnings")
+"""keys that every plan.json has, by which it is told from other JSON"""
+WRITE_PLAN_AGAIN = "write it again with jobs.plan or jobs.sweep"
 Bottleneck = Literal["compute", "exchange", "noise"]
 """what limits the speed: computing, the exchange, or gradient noise past the critical batch"""
 
@@ -41,18 +54,29 @@ class PredictedSetting:
     """examples per worker and step"""
     global_batch: Count
     """examples per step of all workers"""
-    lr: PositiveNumber | None
+    lr: LearningRate | None
     """learning rate; None where the table has none"""
     seconds: IntervalEstimate
     """seconds to the target of a single run"""
-    worker_seconds: NonNegativeNumber
+    worker_seconds: PositiveNumber
     """cost of a single run: seconds times workers"""
     step: StepPrediction
     """predicted seconds of one step"""
-    examples: NonNegativeNumber
+    examples: PositiveNumber
     """examples to the target"""
     measured: bool
     """true if the step time and the examples were both measured at this setting"""
+
+    def __post_init__(self) -> None:
+        if self.nodes > self.workers:
+            raise ValueError(f"{self.workers} workers cannot run on {self.nodes} nodes")
+        if self.seconds.value <= 0:
+            raise ValueError("no run takes 0 seconds")
+        if self.global_batch % (self.workers * self.batch):
+            raise ValueError(
+                f"global batch of {self.global_batch} is not a multiple of {self.workers} workers x"
+                f" {self.batch} examples"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +167,7 @@ class ExamplesPrediction:
     """lower end of the 80 % interval"""
     high: NonNegativeNumber | None
     """upper end of the 80 % interval"""
-    lr: PositiveNumber | None
+    lr: LearningRate | None
     """learning rate that goes with this batch"""
 
 
@@ -170,7 +194,7 @@ class PlanDocument:
     schema: Literal[1] = 1
     """version of the format"""
     status: PlanStatus = "not confirmed"
-    """what a training run with the plan said of it"""
+    """what the last training run with the settings of the plan said of it, see `confirmations`"""
     plan: PlanEntry | None
     """recommended setting"""
     runner_up: PlanEntry | None = None
@@ -192,18 +216,38 @@ class PlanDocument:
     confirmations: tuple[ConfirmationResult, ...] = ()
     """training runs with this plan, or with earlier ones that they refuted, the oldest first"""
 
+    def __post_init__(self) -> None:
+        if self.status != (status := find_plan_status(self.plan, self.confirmations)):
+            raise ValueError(
+                f"the status is {self.status!r} and the training runs in `confirmations` say {status!r}, so the plan is"
+                " damaged"
+            )
+
+    def with_confirmations(self, runs: Sequence[ConfirmationResult]) -> Self:
+        """Return the document with these training runs, and with the status that they give the plan."""
+        return replace(self, status=find_plan_status(self.plan, runs), confirmations=tuple(runs))
+
     def to_json(self) -> JsonObject:
         """Return the contents of plan.json."""
         return asdict(self) | {"system": self.system and self.system.to_json()}
 
     @classmethod
-    def from_json(cls, contents: object, problem: str = "cannot read the plan") -> Self:
-        """Build a document from the contents of plan.json; refuse contents that are none."""
-        return decode_json_value(
-            contents, cls, code="plan-invalid", problem=problem, remedy="write it again with jobs.plan or jobs.sweep"
-        )
+    def from_json(cls, contents: object, problem: str = "cannot read the plan", remedy: str = WRITE_PLAN_AGAIN) -> Self:
+        """Build a document from the contents of plan.json; refuse contents that are none, or of another schema."""
+        if not is_plan(contents):
+            raise EquipoiseError("plan-invalid", f"{problem}: it was not written by jobs.plan or jobs.sweep", remedy)
+        if type(schema := contents.get("schema")) is not int or schema != PLAN_SCHEMA:  # True and 1.0 equal 1
+            raise EquipoiseError(
+                "plan-invalid", f"{problem}: its schema is {schema!a:.40}, this version reads {PLAN_SCHEMA}", remedy
+            )
+        return decode_json_value(contents, cls, code="plan-invalid", problem=problem, remedy=remedy)
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read a plan.json."""
         return cls.from_json(read_json(path), f"cannot read {path}")
+
+
+def is_plan(contents: object) -> TypeGuard[dict[str, object]]:
+    """Return whether parsed JSON has the keys of a plan, whatever they hold."""
+    return isinstance(contents, dict) and all(key in contents for key in PLAN_KEYS)

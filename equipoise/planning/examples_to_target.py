@@ -93,10 +93,17 @@ class ExamplesCurve:
         return float(np.sqrt(variance)), POOLED_SCATTER_RUNS - 1 + own
 
     def count_runs(self, batch: float) -> int:
-        """Return how many runs reached the target at a global batch with its best learning rate."""
+        """Return how many runs reached the target at a global batch with its best learning rate.
+
+        Runs with the same seed are one: they took the same steps. Those without one are told apart by nothing.
+        """
         if batch not in self.batch_summary.index:
             return 0
-        return round(self._summary_value("runs", batch) * self._summary_value("reached", batch))
+        runs = self.best_lr_runs
+        if "seed" not in runs:
+            return round(self._summary_value("runs", batch) * self._summary_value("reached", batch))
+        runs = runs[(runs.global_batch == batch) & (runs.reached == 1)]
+        return int(runs.seed.nunique() + runs.seed.isna().sum())
 
     def examples_at(self, batch: float) -> float | None:
         """Return the examples to the target at a global batch: measurement and fit, weighted by their precision."""

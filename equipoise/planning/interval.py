@@ -16,6 +16,10 @@ class IntervalEstimate:
     high: NonNegativeNumber
     """upper end of the interval"""
 
+    def __post_init__(self) -> None:
+        if self.low > self.high:
+            raise ValueError(f"an interval from {self.low:g} to {self.high:g} is impossible")
+
     def includes(self, value: float) -> bool:
         """Return whether a value lies inside the interval."""
         return self.low <= value <= self.high

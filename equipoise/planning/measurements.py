@@ -1,6 +1,7 @@
 """Strict readers of the measurement tables system.csv, exchange.csv and statistical.csv: a bad cell is an error."""
 
 from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,7 +10,7 @@ import pandas as pd
 
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line, pluralize
-from equipoise.number_bounds import MAX_COUNT
+from equipoise.number_bounds import MAX_COUNT, MAX_LEARNING_RATE, MIN_LEARNING_RATE
 from equipoise.storage.atomic import open_local_copy, require_regular_file
 from equipoise.storage.location import validate_location
 from equipoise.storage.path_errors import report_path_errors
@@ -26,7 +27,12 @@ class Column(NamedTuple):
 COUNT_COLUMN = Column(
     "a whole number from 1 to 1e12", lambda values: (values >= 1) & (values <= MAX_COUNT) & (values % 1 == 0)
 )
-POSITIVE_COLUMN = Column("a number above 0 and up to 1e18", lambda values: (values > 0) & (values <= 1e18))
+EXAMPLES_COLUMN = Column("a number from 1 to 1e18", lambda values: (values >= 1) & (values <= 1e18))
+LEARNING_RATE_COLUMN = Column(
+    f"a number from {MIN_LEARNING_RATE:g} to {MAX_LEARNING_RATE:g}",
+    lambda values: (values >= MIN_LEARNING_RATE) & (values <= MAX_LEARNING_RATE),
+    may_be_empty=True,
+)
 SECONDS_COLUMN = Column("a number of seconds from 1e-7 to 1e4", lambda values: (values >= 1e-7) & (values <= 1e4))
 PACE_SD_COLUMN = Column("a number from 0 to 10", lambda values: (values >= 0) & (values <= 10))
 SYSTEM_COLUMNS = {"nodes": COUNT_COLUMN, "workers": COUNT_COLUMN, "batch": COUNT_COLUMN, "seconds": SECONDS_COLUMN}
@@ -34,9 +40,9 @@ EXCHANGE_KINDS = ("sum", "message")  # all workers sum so many bytes; one worker
 EXCHANGE_COLUMNS = {"nodes": COUNT_COLUMN, "workers": COUNT_COLUMN, "bytes": COUNT_COLUMN, "seconds": SECONDS_COLUMN}
 STATISTICAL_COLUMNS = {
     "global_batch": COUNT_COLUMN,
-    "lr": Column(*POSITIVE_COLUMN[:2], may_be_empty=True),
+    "lr": LEARNING_RATE_COLUMN,
     "seed": Column("a whole number", lambda values: values % 1 == 0, may_be_empty=True),
-    "examples": POSITIVE_COLUMN,
+    "examples": EXAMPLES_COLUMN,
     "reached": Column("0 or 1", lambda values: values.isin([0, 1])),
 }
 
@@ -96,12 +102,59 @@ def require_worker_per_node(path: Path, table: pd.DataFrame) -> None:
 
 
 def read_examples_to_target(path: Path) -> pd.DataFrame:
-    """Read rows of global_batch, lr, seed, examples and reached; lr and seed may be empty where they are unknown."""
-    return read_table(path, STATISTICAL_COLUMNS)
+    """Read rows of global_batch, lr, seed, examples and reached; lr and seed may be empty where they are unknown.
+
+    A run counts once: two rows of one batch, learning rate and seed are refused. Runs without a seed may repeat.
+    """
+    texts = read_checked_cells(path, STATISTICAL_COLUMNS)
+    table = parse_columns(path, texts, STATISTICAL_COLUMNS)
+    require_distinct_runs(path, table, texts["seed"])
+    return table
+
+
+def require_distinct_runs(path: Path, runs: pd.DataFrame, seed_texts: "pd.Series[str]") -> None:
+    """Refuse two rows of the same run; seeds are compared as whole numbers, of which floats do not hold all digits."""
+    first_rows: dict[tuple[float, float | None, int], int] = {}
+    learning_rates = runs.lr.astype(object).where(runs.lr.notna(), None)  # NaN does not equal itself
+    for row, (batch, lr, text) in enumerate(zip(runs.global_batch, learning_rates, seed_texts, strict=True)):
+        if not text.strip():
+            continue
+        first = first_rows.setdefault((batch, lr, parse_whole_number(text)), row)
+        if first != row:
+            is_copy = all(runs[name][first] == runs[name][row] for name in ("examples", "reached"))
+            raise EquipoiseError(
+                "table-invalid",
+                f"{path}, rows {first + 2} and {row + 2}: both are of global batch {batch:g}, lr {format_lr(lr)} and"
+                f" seed {text.strip()}{'' if is_copy else ', with different results'}",
+                "keep one of them" if is_copy else "keep the right one, or give each run the seed that it had",
+            )
+
+
+def parse_whole_number(text: str) -> int:
+    """Parse a cell that was found to hold a whole number, such as 7, 7.0 or 1e3."""
+    try:
+        return int(Decimal(text.strip()))
+    except InvalidOperation:  # a notation that pandas knows and decimal does not
+        return int(pd.to_numeric(text))
+
+
+def format_lr(lr: float | None) -> str:
+    """Format a learning rate that may be unknown."""
+    return "unknown" if lr is None else f"{lr:g}"
 
 
 def read_table(path: Path, columns: dict[str, Column]) -> pd.DataFrame:
     """Read a CSV file and check the given columns cell by cell."""
+    return parse_columns(path, read_checked_cells(path, columns), columns)
+
+
+def parse_columns(path: Path, texts: pd.DataFrame, columns: dict[str, Column]) -> pd.DataFrame:
+    """Parse the given columns as numbers, and keep all others as texts."""
+    return texts.assign(**{name: parse_numbers(path, texts[name], column) for name, column in columns.items()})
+
+
+def read_checked_cells(path: Path, columns: dict[str, Column]) -> pd.DataFrame:
+    """Read the cells of a CSV file as texts; refuse one without the given columns or with fewer than two rows."""
     texts = read_cells(path, columns)
     missing = [name for name in columns if name not in texts.columns]
     if missing:
@@ -123,7 +176,7 @@ def read_table(path: Path, columns: dict[str, Column]) -> pd.DataFrame:
             "measurements-missing",
             f"{path} has {pluralize(len(texts), 'row')}: a curve needs at least two",
         )
-    return texts.assign(**{name: parse_numbers(path, texts[name], column) for name, column in columns.items()})
+    return texts
 
 
 def read_cells(path: Path, columns: dict[str, Column]) -> pd.DataFrame:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from equipoise.number_bounds import MAX_LEARNING_RATE, MIN_LEARNING_RATE
 from equipoise.planning.setting_runs import SettingRuns, expected_examples, group_by_setting, pool_seed_noise
 
 OCTAVE_FACTOR = 2.0
@@ -32,7 +33,7 @@ POOLED_NOISE_RUNS = 2  # weight, in runs, of the noise of all settings beside a 
 SIGNIFICANT_STANDARD_ERRORS = 2.0  # distance from the best beyond which a setting gets no more seeds
 
 LrBounds = tuple[float, float]
-UNBOUNDED_LR: LrBounds = (0.0, float("inf"))
+UNBOUNDED_LR: LrBounds = (MIN_LEARNING_RATE, MAX_LEARNING_RATE)
 
 StepSecondsFunction = Callable[[int], float]
 """seconds per step at a global batch, on the number of workers that is fastest there"""

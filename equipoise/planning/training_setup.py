@@ -25,6 +25,8 @@ SETUP_OPTIONS = (
 )
 """options of training that change the time of a step or the examples to the target, and that a plan does not set"""
 
+MOST_EXAMPLES_FLAG = "--max-examples"  # compared for schedules that depend on it: not for a constant learning rate
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSetup:
@@ -50,12 +52,17 @@ class TrainingSetup:
     """hardware and software of the workers"""
 
     def differences(self, other: "TrainingSetup") -> list[str]:
-        """Name what another setup has in its place and a plan must not; target and device are compared elsewhere."""
+        """Name what a run with another setup must not have; target, device and versions are compared elsewhere."""
         values, others = self._compared_values(), other._compared_values()
-        return [
-            f"{name} {format_value(value)} (this run: {format_value(others.get(name))})"
+        changed = [
+            f"{name} {format_value(value, others.get(name))} (this run: {format_value(others.get(name), value)})"
             for name, value in values.items()
-            if value != others.get(name)
+            if not is_same_value(value, others.get(name))
+        ]
+        return changed + [
+            f"{name} that it does not say (this run: {format_value(value)})"
+            for name, value in others.items()
+            if name not in values and not (name == MOST_EXAMPLES_FLAG and self.options.get("schedule") == "constant")
         ]
 
     def _compared_values(self) -> dict[str, OptionValue]:
@@ -68,7 +75,7 @@ class TrainingSetup:
             "initial_weights": "initial weights with digest",
         }
         facts = {label: getattr(self, name) for name, label in names.items()}
-        return facts | {f"--{name.replace('_', '-')}": value for name, value in self.options.items()}
+        return facts | {format_flag(name): value for name, value in self.options.items()}
 
 
 def describe_target_mismatch(planned: TrainingSetup, used: TrainingSetup) -> str | None:
@@ -92,6 +99,34 @@ def describe_device_mismatch(planned: HardwareFacts, used: HardwareFacts) -> str
     )
 
 
-def format_value(value: OptionValue) -> str:
-    """Format the value of an option for a message."""
+def describe_version_mismatch(planned: HardwareFacts, used: HardwareFacts) -> str | None:
+    """Return a sentence if a plan was measured with other versions of PyTorch or Equipoise; None if with the same."""
+    versions = [
+        (label, getattr(planned, name), getattr(used, name))
+        for name, label in (("torch", "PyTorch"), ("equipoise", "Equipoise"))
+    ]
+    differences = [
+        f"{label} {planned_version} (this run: {used_version})"
+        for label, planned_version, used_version in versions
+        if None not in (planned_version, used_version) and planned_version != used_version
+    ]
+    if not differences:
+        return None
+    return f"the plan was measured with {' and '.join(differences)}: its seconds may not hold; time its batches again"
+
+
+def is_same_value(value: OptionValue, other: OptionValue) -> bool:
+    """Return whether two values of an option are equal and of one kind: true is not 1, and a text is no number."""
+    return isinstance(value, bool) == isinstance(other, bool) and value == other
+
+
+def format_value(value: OptionValue, other: OptionValue = None) -> str:
+    """Format the value of an option for a message; a text that stands beside a value of another kind gets quotes."""
+    if isinstance(value, str) and not isinstance(other, str | None):
+        return repr(value)
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def format_flag(option_name: str) -> str:
+    """Format the name of an option as it stands on the command line."""
+    return f"--{option_name.replace('_', '-')}"

@@ -66,7 +66,7 @@ def validate_workload(workload: object, config: TrainConfig) -> Workload:
             "workload-invalid", f"{name}: its target is {workload.target!r}", "it must be a finite number"
         )
     call_user_code(f"{name}: its mean or std", lambda: check_normalization(name, workload))
-    check_model(name, workload)
+    check_model(name, workload, config)
     return workload
 
 
@@ -115,8 +115,8 @@ def check_normalization(name: str, workload: Workload) -> None:
         raise EquipoiseError("workload-invalid", f"{name}: its std is {workload.std}", "every number must be above 0")
 
 
-def check_model(name: str, workload: Workload) -> None:
-    """Refuse a model, loss or metric that does not fit the images and labels."""
+def check_model(name: str, workload: Workload, config: TrainConfig) -> None:
+    """Refuse a model, loss or metric that does not fit the images, the labels or the batch size."""
     if isinstance(workload.model, nn.Module):  # calling it would run the model
         raise EquipoiseError(
             "workload-invalid",
@@ -141,6 +141,8 @@ def check_model(name: str, workload: Workload) -> None:
         shapes = {tuple(getattr(workload, part).pictures[0].shape) for part in WORKLOAD_SPLITS[1:]}
         for shape in [*shapes, tuple(workload.train.pictures[0].shape)]:
             logits = call_user_code(f"{name}: its model on images of {shape}", partial(probe_model, model, shape))
+        if config.batch_size == 1 and config.freeze_stages == 0:  # frozen layers normalize by constants
+            call_user_code(f"{name}: its model in training on one image", partial(check_batch_norm, model, shape))
         if not isinstance(logits, Tensor) or len(logits) != 2:
             raise EquipoiseError("workload-invalid", f"{name}: its model must return one row of scores per image")
         loss = call_user_code(
@@ -160,3 +162,21 @@ def check_model(name: str, workload: Workload) -> None:
 def probe_model(model: nn.Module, shape: Sequence[int]) -> object:
     """Run a model in evaluation mode on two random images of a shape."""
     return model.eval()(torch.rand(2, *shape))
+
+
+def check_batch_norm(model: nn.Module, shape: Sequence[int]) -> None:
+    """Refuse a model that normalizes a single value per channel when it trains on one image of a shape."""
+
+    def require_two_values(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        if inputs[0].numel() == inputs[0].shape[1]:
+            raise EquipoiseError(
+                "model-invalid",
+                f"the model cannot train with --batch-size 1 on images of {tuple(shape)}: a batch norm of it gets one"
+                " value per channel, which has no variance",
+                "give a larger --batch-size or --image-size",
+            )
+
+    for layer in model.modules():
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+            layer.register_forward_pre_hook(require_two_values)
+    model.train()(torch.rand(1, *shape))

@@ -1,18 +1,17 @@
 """The option --plan: find and check a plan.json, and apply its settings to the options of training."""
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
+from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
-from equipoise.number_bounds import Count, PositiveNumber
-from equipoise.planning.document import PLAN_FILE
+from equipoise.planning.document import PLAN_FILE, PlanDocument, PlanEntry, is_plan
+from equipoise.planning.training_setup import format_flag
 from equipoise.storage.atomic import read_json
-from equipoise.storage.json_decoding import decode_json_value
 
 OptionsT = TypeVar("OptionsT")
-DocumentT = TypeVar("DocumentT")
 
 PLAN_OPTION_WORDS = {
     "workers": "workers",
@@ -23,29 +22,11 @@ PLAN_OPTION_WORDS = {
 PLAN_REMEDY = "give the plan.json of a sweep or of jobs.plan"
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlanOutline:
-    """Parts of plan.json that say whether it recommends a plan, and why not."""
+class RecommendedPlan(NamedTuple):
+    """Contents of plan.json that recommend a plan, and this plan."""
 
-    plan: dict[str, object] | None
-    warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlanSettings:
-    """Settings of a plan that training takes; it needs none of its predictions."""
-
-    workers: Count
-    batch: Count
-    global_batch: Count
-    lr: PositiveNumber | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingPlan:
-    """Part of plan.json that training takes."""
-
-    plan: PlanSettings
+    document: PlanDocument
+    plan: PlanEntry
 
 
 def apply_plan(options: OptionsT, arguments: list[str] | None = None) -> OptionsT:
@@ -57,41 +38,52 @@ def apply_plan(options: OptionsT, arguments: list[str] | None = None) -> Options
     path: Path | None = getattr(options, "plan", None)
     if path is None:
         return options
-    flags = {argument.partition("=")[0] for argument in (sys.argv[1:] if arguments is None else arguments)}
-    plan = read_plan_settings(path)
-    for name, value in plan.items():
-        if f"--{name.replace('_', '-')}" in flags and (other := getattr(options, name)) != value:
+    tokens = sys.argv[1:] if arguments is None else arguments
+    flags = {token.partition("=")[0].replace("_", "-") for token in tokens if token.startswith("--")}  # as parsed
+    settings = list_plan_settings(read_recommended_plan(path).plan)
+    for name, value in settings.items():
+        if format_flag(name) in flags and (other := getattr(options, name)) != value:
             raise EquipoiseError(
                 "option-conflict",
                 f"cannot apply --plan {path}: it has {value:g} {PLAN_OPTION_WORDS[name]}"
-                f" and --{name.replace('_', '-')} asks for {other:g}",
+                f" and {format_flag(name)} asks for {other:g}",
                 "leave out one of the two",
             )
-    changes = {name: value for name, value in plan.items() if f"--{name.replace('_', '-')}" not in flags}
+    changes = {name: value for name, value in settings.items() if format_flag(name) not in flags}
     return replace(options, **changes)  # type: ignore[type-var] # options are dataclasses
 
 
-def read_plan_settings(path: Path) -> dict[str, int | float]:
-    """Read the options of training that a plan sets, by their names."""
-    plan = read_recommended_plan(path, TrainingPlan).plan
-    accumulation, remainder = divmod(plan.global_batch, plan.workers * plan.batch)
-    if remainder or not accumulation:
-        raise EquipoiseError(
-            "plan-invalid",
-            f"cannot use --plan {path}: its global batch of {plan.global_batch} is not a multiple of"
-            f" {plan.workers} workers x {plan.batch} examples",
-            PLAN_REMEDY,
-        )
+def list_plan_settings(plan: PlanEntry) -> dict[str, int | float]:
+    """Return the options of training that a plan sets, by their names."""
     settings: dict[str, int | float] = {
         "workers": plan.workers,
         "batch_size": plan.batch,
-        "grad_accumulation": accumulation,
+        "grad_accumulation": plan.global_batch // (plan.workers * plan.batch),
     }
     return settings if plan.lr is None else settings | {"lr": plan.lr}
 
 
-def read_recommended_plan(location: Path, kind: type[DocumentT]) -> DocumentT:
-    """Read plan.json, or the one in the folder of a sweep, as a `kind`; refuse one that recommends no plan."""
+def require_planned_settings(location: Path, plan: PlanEntry, run_folder: Path, config: TrainConfig) -> None:
+    """Refuse a run that was not trained with the settings of a plan."""
+    settings = list_plan_settings(plan)
+    if all(getattr(config, name) == value for name, value in settings.items()):
+        return
+    run_settings = {name: getattr(config, name) for name in settings}
+    raise EquipoiseError(
+        "plan-mismatch",
+        f"cannot publish --run {run_folder} with --plan {location}: the plan has {format_settings(settings)}, and the"
+        f" run was trained with {format_settings(run_settings)}",
+        "give the run that jobs.train --plan made of it, or leave out --plan",
+    )
+
+
+def format_settings(settings: dict[str, int | float]) -> str:
+    """Format settings of training as the options that ask for them."""
+    return " ".join(f"{format_flag(name)} {value:g}" for name, value in settings.items())
+
+
+def read_recommended_plan(location: Path) -> RecommendedPlan:
+    """Read plan.json, or the one in the folder of a sweep; refuse one that recommends no plan."""
     file = location / PLAN_FILE if location.is_dir() else location
     try:
         contents = read_json(file)
@@ -103,9 +95,12 @@ def read_recommended_plan(location: Path, kind: type[DocumentT]) -> DocumentT:
             " names are not uploaded",
         ) from None
     problem = f"cannot use --plan {location}"
-    foreign = f"{problem}: it was not written by jobs.plan or jobs.sweep"
-    outline = decode_json_value(contents, PlanOutline, code="plan-missing", problem=foreign, remedy=PLAN_REMEDY)
-    if outline.plan is None:
-        reason = "; ".join(outline.warnings) or "measure more"
+    if not is_plan(contents):
+        raise EquipoiseError(
+            "plan-missing", f"{problem}: it is not a plan, jobs.plan and jobs.sweep wrote no such file", PLAN_REMEDY
+        )
+    document = PlanDocument.from_json(contents, problem, PLAN_REMEDY)
+    if document.plan is None:
+        reason = "; ".join(document.warnings) or "measure more"
         raise EquipoiseError("plan-missing", f"{problem}: it recommends no plan: {reason}")
-    return decode_json_value(contents, kind, code="plan-invalid", problem=problem, remedy=PLAN_REMEDY)
+    return RecommendedPlan(document, document.plan)

@@ -1,27 +1,16 @@
 """Refuse a plan that was measured with other data, another model or other options than the run it is given to."""
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.hardware_facts import HardwareFacts
-from equipoise.planning.confirmation import ConfirmationResult, PlanStatus, find_run_of_plan
-from equipoise.planning.training_setup import TrainingSetup, describe_target_mismatch
+from equipoise.planning.confirmation import ConfirmationResult, find_run_of_plan
+from equipoise.planning.training_setup import describe_target_mismatch
 from equipoise.workloads import Workload
 from jobs.cli.describe_setup import describe_trained_setup, describe_training_setup
-from jobs.cli.plan_options import PlanSettings, read_recommended_plan
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlanProvenance:
-    """Part of plan.json that says what its measurements were taken with, and what runs said of it."""
-
-    plan: PlanSettings
-    setup: TrainingSetup | None = None
-    status: PlanStatus = "not confirmed"
-    confirmations: tuple[ConfirmationResult, ...] = ()
+from jobs.cli.plan_options import read_recommended_plan
 
 
 def require_same_setup(
@@ -32,10 +21,10 @@ def require_same_setup(
     Plans of tables alone have no setup. The initial weights of a run that has ended may be gone: then they are not
     compared. A message says that no run has confirmed the plan, or that one missed it.
     """
-    plan = read_recommended_plan(location, PlanProvenance)
-    if plan.status != "confirmed":
-        print(format_unconfirmed(location, find_run_of_plan(plan.plan, plan.confirmations)), file=sys.stderr)
-    planned = plan.setup
+    document, plan = read_recommended_plan(location)
+    if document.status != "confirmed":
+        print(format_unconfirmed(location, find_run_of_plan(plan, document.confirmations)), file=sys.stderr)
+    planned = document.setup
     if planned is None:
         return None
     setup = (
@@ -55,7 +44,7 @@ def require_same_setup(
 
 
 def format_unconfirmed(location: Path, run: ConfirmationResult | None) -> str:
-    """Return a message that a plan is not confirmed, and which run with its settings missed its prediction, if any."""
+    """Return a message that a plan is not confirmed, and that the last run with its settings refuted it, if any."""
     if run is None:
         return f"note: the plan at {location} is not confirmed: no training run has been made with it yet"
     missed = "missed the target" if run.seconds is None else f"took {run.seconds:.3g} s"

@@ -38,7 +38,6 @@ from equipoise.drift.reference.reference_size import describe_small_reference
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import last_error_line
 from equipoise.hardware import describe_hardware
-from equipoise.planning.document import PlanDocument
 from equipoise.runs.folder import read_record
 from equipoise.runs.record import Record
 from equipoise.runs.run_end import find_kept_lap
@@ -48,8 +47,9 @@ from equipoise.storage.retry import StoreUnavailable
 from equipoise.training.finetune import find_classifier_layer
 from equipoise.version import find_version
 from equipoise.workloads import Split, Workload, load_workload
+from jobs.cli.output_folder import require_outside_bundles
 from jobs.cli.paths import validate_locations
-from jobs.cli.plan_options import read_recommended_plan
+from jobs.cli.plan_options import read_recommended_plan, require_planned_settings
 from jobs.cli.plan_setup import require_same_setup
 from jobs.publishing.export import compile_aotinductor, export_programs
 from jobs.publishing.model_card import render_model_card
@@ -107,8 +107,11 @@ def publish_bundle(request: PublishRequest, recipe: AdaptationRecipe | None = No
             "give up to 100 letters, digits, dots, dashes and underscores",
         )
     validate_locations(request.run, request.plan, request.out)
+    require_outside_bundles(request.out)
     record = load_publishable_record(request.run)
-    plan = read_recommended_plan(request.plan, PlanDocument) if request.plan else None
+    recommended = read_recommended_plan(request.plan) if request.plan else None
+    if request.plan and recommended:
+        require_planned_settings(request.plan, recommended.plan, request.run, record.config)
     with atomic_folder(request.out.absolute(), last_file=MANIFEST_FILE) as folder:
         workload = load_workload(record.config)
         if request.plan:
@@ -133,10 +136,10 @@ def publish_bundle(request: PublishRequest, recipe: AdaptationRecipe | None = No
         np.savez_compressed(folder / REFERENCE_FILE, **arrays)
         entry = EngineEntry(name=engine, why=why, table=results)
         manifest = build_manifest(request.name, record, workload, evaluation, entry)
-        manifest = replace(manifest, plan=plan.to_json() if plan else None)
+        manifest = replace(manifest, plan=recommended.document.to_json() if recommended else None)
         manifest = add_adaptation(manifest, recipe) if recipe else manifest
         (folder / MODEL_CARD_FILE).write_text(
-            render_model_card(manifest, plan.plan if plan else None, warning), encoding="utf-8"
+            render_model_card(manifest, recommended.plan if recommended else None, warning), encoding="utf-8"
         )
         write_manifest(folder, manifest)
     return Published(

@@ -13,7 +13,7 @@ from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import make_printable
 from equipoise.hardware_facts import HardwareFacts
-from equipoise.planning.training_setup import describe_device_mismatch
+from equipoise.planning.training_setup import describe_device_mismatch, describe_version_mismatch
 from equipoise.runs.folder import claim_run_folder, require_writable, require_writable_url
 from equipoise.runs.misclassified import read_misclassified
 from equipoise.runs.record import Lap, Record
@@ -46,7 +46,8 @@ def train_on_cluster(
 ) -> Record | None:
     """Train on the cluster into `out` and return the record, or None if the run was stopped.
 
-    Print a note if the workers are of another kind than `planned_machine`, on which the plan was measured.
+    Print a note if the workers are of another kind than `planned_machine`, on which the plan was measured, or have
+    other versions of the software.
     """
     workload = load_workload(config)  # loaded here too, so that errors show at once
     if initialization := describe_initialization(config, workload):
@@ -61,7 +62,7 @@ def train_on_cluster(
         required = min_workers or config.workers, config.threads, gpu
         wait_for_slots(*required)
         if planned_machine:
-            print_device_note(planned_machine, find_worker_hardware(config.threads, gpu))
+            print_machine_notes(planned_machine, find_worker_hardware(config.threads, gpu))
         with open_lap_tracker(track, out, config) as tracker:
             record = fit_with_progress(
                 build_run_trainer(config, out, required[0], gpu),
@@ -78,10 +79,11 @@ def train_on_cluster(
             return record
 
 
-def print_device_note(planned: HardwareFacts, used: HardwareFacts) -> None:
-    """Print a note if a plan was measured on another kind of device than the one used."""
-    if note := describe_device_mismatch(planned, used):
-        print(make_printable(f"note: {note}"), file=sys.stderr, flush=True)
+def print_machine_notes(planned: HardwareFacts, used: HardwareFacts) -> None:
+    """Print notes if a plan was measured on another kind of device or with other versions than those used."""
+    for note in (describe_device_mismatch(planned, used), describe_version_mismatch(planned, used)):
+        if note:
+            print(make_printable(f"note: {note}"), file=sys.stderr, flush=True)
 
 
 def require_usable_locations(config: TrainConfig, out: Path) -> None:

@@ -43,7 +43,7 @@ def confirm_plan(base: TrainConfig, out: Path, setup: TrainingSetup, deadline: f
             return document
         result = run_confirmation(base, out, document.plan, refuted)
         if result.status == "confirmed":
-            document = replace(document, status="confirmed", confirmations=(*refuted, result))
+            document = document.with_confirmations((*refuted, result))
             write_json(out / PLAN_FILE, document.to_json())
             return document
         refuted.append(result)
@@ -62,7 +62,7 @@ def write_plan(out: Path, setup: TrainingSetup, refuting_runs: Sequence[Confirma
     Runs that refuted an earlier plan are added to the tables.
     """
     document = build_plan_document(add_refuting_runs(read_sweep_request(out), refuting_runs))
-    document = replace(document, setup=setup, confirmations=tuple(refuting_runs))
+    document = replace(document, setup=setup).with_confirmations(refuting_runs)
     write_json(out / PLAN_FILE, document.to_json())
     return document
 

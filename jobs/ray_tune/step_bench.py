@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from equipoise.config import TrainConfig
+from equipoise.number_bounds import MIN_LEARNING_RATE
 from equipoise.runs.record import Lap
 from equipoise.training.comm_benchmark import MESSAGE_BYTES, time_all_reduces, time_send_recv
 from equipoise.training.gradient_sync import uses_all_to_all
@@ -28,8 +29,8 @@ class StepBench:
     """Timer of the steps of one worker at any batch size; all workers of a group call the same methods."""
 
     def __init__(self, trial: TrainConfig, workload: Workload, device: torch.device, started_at: float) -> None:
-        # with a learning rate of 0 the loss stays finite
-        self.trial = replace(trial, lr=0.0, target=float(np.finfo(np.float64).max))
+        # with the smallest learning rate the weights hardly move and the loss stays finite
+        self.trial = replace(trial, lr=MIN_LEARNING_RATE, target=float(np.finfo(np.float64).max))
         self.device = device
         self.workload = workload
         self.started_at = started_at

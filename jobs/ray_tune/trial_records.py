@@ -20,7 +20,7 @@ def trial_file_stem(trial: TrainConfig) -> str:
 
 def strip_trial_setting(trial: TrainConfig) -> TrainConfig:
     """Return the options that all trials of a sweep share, with fixed values of those in which they differ."""
-    return replace(trial, workers=1, batch_size=1, grad_accumulation=1, lr=0.0, seed=0)
+    return replace(trial, workers=1, batch_size=1, grad_accumulation=1, lr=1.0, seed=0)
 
 
 def load_finished_trials(folder: Path, base: TrainConfig) -> list[Record]:

@@ -10,6 +10,7 @@ from jobs.cluster.processes import wait_until
 from tests.autoscaling.local_cluster import IGNORED_FILES
 from tests.support.doc_fences import read_fences
 from tests.support.listening_ports import find_public_sockets
+from tests.support.plan_documents import write_plan_json
 from tests.support.ray_cluster import ROOT
 from tests.support.run_observer import read_laps
 
@@ -88,7 +89,7 @@ def read_or_write_plan(local_cluster):
     if not path.exists():
         path.parent.mkdir(parents=True)
         plan = {"nodes": 1, "workers": 2, "batch": 16, "global_batch": 32, "lr": 0.05}
-        path.write_text(json.dumps({"schema": 1, "plan": plan, "warnings": []}))
+        write_plan_json(path, plan)
     return json.loads(path.read_text())["plan"]
 
 

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from jobs.cluster.processes import find_process_tree, kill_processes, wait_until
+from tests.support.plan_documents import write_plan_json
 from tests.support.run_observer import read_laps
 
 SUBMIT = "ray job submit --working-dir . --"
@@ -14,9 +15,7 @@ PLAN = {"nodes": 1, "workers": 3, "batch": 16, "global_batch": 96, "lr": 0.05}
 
 @pytest.fixture
 def plan(local_cluster):
-    path = local_cluster.project / "plan.json"
-    path.write_text(json.dumps({"schema": 1, "plan": PLAN, "warnings": []}))
-    return path
+    return write_plan_json(local_cluster.project / "plan.json", PLAN)
 
 
 def test_nodes_start_for_a_plan_and_end_after_the_run(local_cluster, plan, tmp_path):

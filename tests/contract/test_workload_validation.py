@@ -12,6 +12,7 @@ from equipoise.errors import EquipoiseError
 from equipoise.workloads import Split, load_workload
 from equipoise.workloads.digits import digits
 from equipoise.workloads.validation import validate_workload
+from tests.support.errors import raises_code
 
 CONFIG = TrainConfig(workload="digits")
 WORKLOAD = digits(CONFIG)
@@ -103,6 +104,15 @@ def test_broken_workload_is_refused_naming_the_problem(workload, message):
     with pytest.raises(EquipoiseError, match=f"^digits.*{message}") as raised:
         validate_workload(workload, CONFIG)
     assert raised.value.code == "workload-invalid"
+
+
+def test_single_value_in_a_batch_norm_is_refused_before_training():
+    config = replace(CONFIG, model="resnet18", batch_size=1)
+    with raises_code("model-invalid", "--batch-size 1", "batch norm"):
+        load_workload(config)
+    assert load_workload(replace(config, batch_size=2)).model()
+    assert load_workload(replace(config, image_size=48)).model()
+    assert load_workload(replace(CONFIG, batch_size=1)).model()
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from equipoise.planning.document import (
     StepTimePrediction,
     StepTimeSection,
 )
+from equipoise.storage.atomic import write_json
 
 
 def build_interval(value, spread=0.2):
@@ -77,6 +78,13 @@ def build_examples(*batches_and_examples, **changes):
         "predictions": predictions,
     }
     return ExamplesSection(**fields | changes)
+
+
+def write_plan_json(path, plan=None, **contents):
+    """Write a plan.json with a recommended plan and nothing that it was measured with, and return its path."""
+    document = build_document(plan=build_plan(**plan) if plan else None).to_json()
+    write_json(path, document | contents)
+    return path
 
 
 def build_document(**parts):

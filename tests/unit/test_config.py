@@ -29,7 +29,7 @@ def test_counts_below_one_are_refused(name, value):
         TrainConfig(workload="digits", **{name: value})
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -0.1])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -0.1, 0, 0.0, 1e18])
 def test_invalid_learning_rate_is_refused(value):
     with raises_code("option-range", "lr"):
         TrainConfig(workload="digits", lr=value)
@@ -63,3 +63,9 @@ def test_target_that_is_not_finite_is_refused(value):
 def test_seed_of_more_than_63_bits_is_refused():
     with raises_code("option-range", "seed"):
         TrainConfig(workload="digits", seed=1 << 64)
+
+
+@pytest.mark.parametrize("value", [1, 1.5, -0.1, float("nan"), float("inf")])
+def test_momentum_that_never_decays_is_refused(value):
+    with raises_code("option-range", "momentum"):
+        TrainConfig(workload="digits", momentum=value)

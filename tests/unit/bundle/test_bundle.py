@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,7 @@ from equipoise.training.loop import Training
 from jobs.publishing.publish import PublishRequest, publish_bundle
 from tests.support import bundles
 from tests.support.errors import raises_code
+from tests.support.plan_documents import build_document, build_plan
 from tests.support.sweep_folders import write_plan_folder, write_statistical_csv, write_system_csv
 
 
@@ -376,8 +378,10 @@ def test_name_that_cannot_be_used_in_a_url_is_refused(run_folder, tmp_path):
     [
         (None, "path-missing"),
         ({"plan": "x"}, "plan-missing"),
-        ({"plan": None, "front": [], "warnings": ["measure more"]}, "plan-missing"),
-        ({"plan": {"workers": 2}, "front": [], "warnings": []}, "plan-invalid"),
+        ({"schema": 1, "plan": None, "front": [], "warnings": ["measure more"]}, "plan-missing"),
+        ({"schema": 1, "plan": {"workers": 2}, "front": [], "warnings": []}, "plan-invalid"),
+        ({"schema": 2, "plan": None, "front": [], "warnings": []}, "plan-invalid"),
+        (build_document(plan=build_plan(workers=1, batch=64)).to_json(), "plan-mismatch"),
     ],
 )
 def test_unusable_plan_is_refused(contents, code, run_folder, tmp_path):
@@ -391,6 +395,8 @@ def test_unusable_plan_is_refused(contents, code, run_folder, tmp_path):
 def test_plan_is_kept_in_the_manifest_and_its_reason_in_the_card(run_folder, tmp_path):
     tables = {"system": write_system_csv(tmp_path / "s.csv"), "statistical": write_statistical_csv(tmp_path / "e.csv")}
     document, out = write_plan_folder(tmp_path, **tables), tmp_path / "bundle"
+    trained = replace(document.plan, workers=1, batch=32, global_batch=32, lr=0.1)
+    write_json(tmp_path / "plan.json", replace(document, plan=trained).to_json())
     publish_bundle(PublishRequest(run=run_folder, out=out, plan=tmp_path, drift=False, native=False))
     assert read_json(out / "bundle.json")["plan"] == read_json(tmp_path / "plan.json")
     assert f"The plan: {document.plan.why}" in (out / "card.md").read_text()

@@ -60,7 +60,7 @@ def test_runs_are_told_apart_by_workers_batch_and_learning_rate():
     runs = [replace(CONFIRMATION, seed=1), CONFIRMATION, replace(CONFIRMATION, lr=0.2), OTHER]
     assert find_run_of_plan(DOCUMENT.plan, runs) is CONFIRMATION
     assert find_run_of_plan(replace(DOCUMENT.plan, lr=None), runs) is runs[2]
-    assert find_run_of_plan(replace(DOCUMENT.plan, workers=4), runs) is None
+    assert find_run_of_plan(replace(DOCUMENT.plan, workers=4, global_batch=96), runs) is None
     assert [run.side for run in (CONFIRMATION, FASTER, SLOWER, MISSED)] == [
         "inside",
         "faster than",
@@ -70,7 +70,7 @@ def test_runs_are_told_apart_by_workers_batch_and_learning_rate():
 
 
 def test_table_has_a_row_for_each_run():
-    assert confirmation_tables(replace(DOCUMENT, confirmations=())) == []
+    assert confirmation_tables(DOCUMENT.with_confirmations(())) == []
     (table,) = confirmation_tables(replace(DOCUMENT, confirmations=(MISSED, CONFIRMATION)))
     assert isinstance(table, Table)
     rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
@@ -83,7 +83,7 @@ def test_table_has_a_row_for_each_run():
 @pytest.mark.parametrize(("status", "runs"), [("confirmed", (CONFIRMATION,)), ("not confirmed", (SLOWER,))])
 def test_status_stands_first_on_the_page_in_the_index_and_in_the_terminal(status, runs, tmp_path):
     folder = write_sweep_folder(tmp_path / "swept")
-    document = replace(PlanDocument.read(folder / PLAN_FILE), status=status, confirmations=runs)
+    document = replace(PlanDocument.read(folder / PLAN_FILE), plan=DOCUMENT.plan, status=status, confirmations=runs)
     write_json(folder / PLAN_FILE, document.to_json())
     page = build_page(load_experiment(folder), "curve")
     assert page.sections[0].paragraphs[0] == describe_plan_status(document)

@@ -62,7 +62,7 @@ def build_refuting_run(plan, seconds, step_ratio=1.0):
         outcome="max examples" if seconds is None else "reached target",
         seconds=seconds,
         predicted=plan.seconds,
-        inside=False,
+        inside=seconds is not None and plan.seconds.includes(seconds),
         examples=check_prediction(3 * plan.examples, plan.examples),
         step=check_prediction(step_ratio * plan.step.seconds, plan.step.seconds),
     )

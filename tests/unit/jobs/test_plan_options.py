@@ -1,22 +1,26 @@
 """Options that training takes from a plan, and options that it refuses together with one."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
-from equipoise.planning.document import PlanDocument
-from jobs.cli.plan_options import apply_plan, read_recommended_plan
+from equipoise.storage.atomic import write_json
+from jobs.cli.plan_options import apply_plan, read_recommended_plan, require_planned_settings
 from jobs.train import TrainOptions, WorkerRange, parse_train_options
+from tests.support.errors import raises_code
+from tests.support.manifests import build_manifest
+from tests.support.plan_documents import write_plan_json
 
 PLAN = {"workers": 4, "batch": 16, "global_batch": 128, "lr": 0.05, "nodes": 2}
 
 
 @pytest.fixture
 def plan_path(tmp_path):
-    (tmp_path / "plan.json").write_text(json.dumps({"schema": 1, "plan": PLAN, "warnings": []}))
-    return tmp_path / "plan.json"
+    return write_plan_json(tmp_path / "plan.json", PLAN)
 
 
 def build_options(plan_path, *arguments, **values):
@@ -99,36 +103,92 @@ def test_options_that_contradict_the_plan_are_refused(plan_path, arguments, valu
     assert error.value.code == "option-conflict" and arguments[0].partition("=")[0] in error.value.problem
 
 
+def test_option_with_an_underscore_is_seen_as_the_parser_sees_it(plan_path):
+    flags = ["--workload", "digits", "--out", "x", "--plan", str(plan_path)]
+    for spelling in (["--batch_size", "32"], ["--batch_size=32"], ["--batch-size=32"], ["--grad_accumulation", "1"]):
+        options = parse_train_options([*flags, *spelling])
+        with raises_code("option-conflict", "asks for"):
+            apply_plan(options, [*flags, *spelling])
+    agreeing = [*flags, "--batch_size=16"]
+    assert apply_plan(parse_train_options(agreeing), agreeing).batch_size == 16
+
+
 @pytest.mark.parametrize(
-    ("document", "code", "reason"),
+    ("changes", "reason"),
     [
-        ({"plan": None, "warnings": ["measure a second batch"]}, "plan-missing", "measure a second batch"),
-        ({"plan": None}, "plan-missing", "measure more"),
-        ({"plan": 3}, "plan-missing", "was not written by jobs.plan"),
-        ({"schema": 1}, "plan-missing", "`plan`"),
-        ([], "plan-missing", "was not written by jobs.plan"),
-        ({"plan": PLAN | {"global_batch": 100}}, "plan-invalid", "100 is not a multiple of 4 workers x 16 examples"),
-        ({"plan": {"workers": 4}}, "plan-invalid", "plan: object missing required field `batch`"),
-        ({"plan": PLAN | {"workers": "4"}}, "plan-invalid", "plan.workers"),
-        ({"plan": PLAN | {"workers": -1}}, "plan-invalid", "plan.workers"),
-        ({"plan": PLAN | {"workers": 2.5}}, "plan-invalid", "plan.workers"),
-        ({"plan": PLAN | {"batch": True}}, "plan-invalid", "plan.batch"),
-        ({"plan": PLAN | {"global_batch": 10**30}}, "plan-invalid", "plan.global_batch"),
-        ({"plan": PLAN | {"lr": [1]}}, "plan-invalid", "plan.lr"),
-        ({"plan": PLAN | {"lr": 0}}, "plan-invalid", "plan.lr"),
-        ({"plan": PLAN | {"lr": 10**400}}, "plan-invalid", "plan.lr"),
-        ({"plan": PLAN | {"lr": float("nan")}}, "file-damaged", "NaN"),
+        ({"global_batch": 100}, "100 is not a multiple of 4 workers x 16 examples"),
+        ({"workers": "4"}, "plan.workers"),
+        ({"workers": -1}, "plan.workers"),
+        ({"workers": 2.5}, "plan.workers"),
+        ({"batch": True}, "plan.batch"),
+        ({"global_batch": 10**30}, "plan.global_batch"),
+        ({"lr": [1]}, "plan.lr"),
+        ({"lr": 0}, "plan.lr"),
+        ({"lr": 1e18}, "plan.lr"),
+        ({"lr": 10**400}, "plan.lr"),
+        ({"nodes": 0}, "plan.nodes"),
+        ({"nodes": 5}, "4 workers cannot run on 5 nodes"),
+        ({"worker_seconds": None}, "plan.worker_seconds"),
+        ({"worker_seconds": -1}, "plan.worker_seconds"),
+        ({"seconds": None}, "plan.seconds"),
+        ({"seconds": {"value": None, "low": 1.0, "high": 2.0}}, "plan.seconds.value"),
+        ({"seconds": {"value": -1, "low": 1.0, "high": 2.0}}, "plan.seconds.value"),
+        ({"seconds": {"value": "1", "low": 1.0, "high": 2.0}}, "plan.seconds.value"),
+        ({"seconds": {"value": 0, "low": 0, "high": 2.0}}, "0 seconds"),
+        ({"seconds": {"value": 1.5, "low": 2.0, "high": 1.0}}, "an interval from 2 to 1"),
     ],
 )
-def test_invalid_plan_is_refused_with_the_place(plan_path, document, code, reason):
-    plan_path.write_text(json.dumps(document))
-    with pytest.raises(EquipoiseError) as error:
+def test_impossible_plan_is_refused_with_the_place(plan_path, changes, reason):
+    contents = json.loads(plan_path.read_text())
+    contents["plan"] |= changes
+    plan_path.write_text(json.dumps(contents))
+    with raises_code("plan-invalid", reason):
         build_options(plan_path)
-    assert error.value.code == code and reason in error.value.problem
+
+
+@pytest.mark.parametrize("schema", [2, 0, None, "1", True, 1.0, [1]])
+def test_plan_of_another_schema_is_refused(plan_path, schema):
+    write_plan_json(plan_path, PLAN, schema=schema)
+    with raises_code("plan-invalid", "schema"):
+        build_options(plan_path)
+
+
+def test_plan_without_a_schema_is_refused(plan_path):
+    contents = json.loads(plan_path.read_text())
+    del contents["schema"]
+    plan_path.write_text(json.dumps(contents))
+    with raises_code("plan-invalid", "its schema is None"):
+        build_options(plan_path)
+
+
+@pytest.mark.parametrize("contents", [[], 3, None, {"schema": 1}, {"schema": 1, "plan": 3}])
+def test_other_json_is_said_to_be_no_plan(plan_path, contents):
+    plan_path.write_text(json.dumps(contents))
+    with raises_code("plan-missing", "it is not a plan"):
+        build_options(plan_path)
+
+
+def test_manifest_of_a_bundle_is_said_to_be_no_plan(tmp_path):
+    write_json(tmp_path / "bundle.json", build_manifest().to_json())
+    with raises_code("plan-missing", "it is not a plan"):
+        build_options(tmp_path / "bundle.json")
+
+
+@pytest.mark.parametrize(("warnings", "reason"), [(["measure a second batch"], "measure a second batch"), ([], "more")])
+def test_document_that_recommends_nothing_is_refused_with_the_reason(plan_path, warnings, reason):
+    write_plan_json(plan_path, warnings=warnings)
+    with raises_code("plan-missing", "it recommends no plan", reason):
+        build_options(plan_path)
+
+
+def test_nan_in_a_plan_is_refused(plan_path):
+    plan_path.write_text(plan_path.read_text().replace("0.05", "NaN"))
+    with raises_code("file-damaged", "NaN"):
+        build_options(plan_path)
 
 
 def test_plan_without_a_learning_rate_leaves_that_of_the_options(plan_path):
-    plan_path.write_text(json.dumps({"plan": PLAN | {"lr": None}, "warnings": []}))
+    write_plan_json(plan_path, PLAN | {"lr": None})
     assert build_options(plan_path, lr=0.3).lr == 0.3
 
 
@@ -138,7 +198,12 @@ def test_missing_plan_is_refused_with_a_hint_for_submitted_jobs(tmp_path):
     assert error.value.code == "path-missing" and "submitted job" in error.value.remedy
 
 
-def test_publishing_needs_the_predictions_that_training_does_not(plan_path):
-    with pytest.raises(EquipoiseError) as error:
-        read_recommended_plan(plan_path, PlanDocument)
-    assert error.value.code == "plan-invalid"
+def test_run_with_other_settings_than_a_plan_is_refused_with_both(plan_path):
+    plan = read_recommended_plan(plan_path).plan
+    planned = TrainConfig(workload="digits", workers=4, batch_size=16, grad_accumulation=2, lr=0.05)
+    require_planned_settings(plan_path, plan, Path("run"), planned)
+    for name, value in (("lr", 0.1), ("batch_size", 8), ("workers", 2), ("grad_accumulation", 1)):
+        flag = f"--{name.replace('_', '-')}"
+        with raises_code("plan-mismatch", f"{flag} {getattr(planned, name):g}", f"{flag} {value:g}"):
+            require_planned_settings(plan_path, plan, Path("run"), replace(planned, **{name: value}))
+    require_planned_settings(plan_path, replace(plan, lr=None), Path("run"), replace(planned, lr=0.3))

@@ -98,19 +98,22 @@ def test_settings_differ_by_nodes_workers_or_batch(change):
 
 
 def test_table_has_at_most_twelve_settings():
-    front = tuple(replace(SETTING, batch=batch) for batch in range(1, 14))
+    front = tuple(replace(SETTING, batch=batch, global_batch=8 * batch) for batch in range(1, 14))
     assert [row[2] for row in list_rows(replace(EMPTY, front=front))] == [str(batch) for batch in range(1, 13)]
 
 
 def test_plan_off_the_front_or_far_down_on_it_has_a_row_all_the_same():
     front = tuple(
-        replace(SETTING, batch=batch, seconds=replace(SETTING.seconds, value=float(batch))) for batch in range(1, 14)
+        replace(SETTING, batch=batch, global_batch=8 * batch, seconds=replace(SETTING.seconds, value=float(batch)))
+        for batch in range(1, 14)
     )
-    plan = replace(ENTRY, batch=99, seconds=replace(SETTING.seconds, value=4.5))
+    plan = replace(ENTRY, batch=99, global_batch=8 * 99, seconds=replace(SETTING.seconds, value=4.5))
     rows = list_rows(replace(EMPTY, front=front, plan=plan))
     assert [row[3 if row[0] == "*" else 2] for row in rows] == ["1", "2", "3", "4", "99", *map(str, range(5, 13))]
     assert [row[0] for row in rows].count("*") == 1
-    far_down = list_rows(replace(EMPTY, front=front, plan=replace(ENTRY, batch=13, seconds=front[-1].seconds)))
+    far_down = list_rows(
+        replace(EMPTY, front=front, plan=replace(ENTRY, batch=13, global_batch=104, seconds=front[-1].seconds))
+    )
     assert len(far_down) == 13 and far_down[-1][0] == "*"
 
 

@@ -8,6 +8,7 @@ from PIL import Image
 from equipoise.config import TrainConfig
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.planning.document import PLAN_FILE, PlanDocument
+from equipoise.planning.training_setup import SETUP_OPTIONS
 from equipoise.storage.atomic import write_json
 from equipoise.workloads import load_workload
 from jobs.cli.describe_setup import describe_training_setup, digest_data, digest_tensors
@@ -102,12 +103,13 @@ def warn_of_plan(document, folder, capsys):
 
 def test_plan_that_no_run_confirmed_is_said_to_be_so(digits_plan, tmp_path, capsys):
     document = PlanDocument.read(digits_plan / PLAN_FILE)
-    assert warn_of_plan(replace(document, status="confirmed"), tmp_path, capsys) == ""
+    confirming = build_refuting_run(document.plan, document.plan.seconds.high)
+    assert warn_of_plan(document.with_confirmations([confirming]), tmp_path, capsys) == ""
     unconfirmed = warn_of_plan(document, tmp_path, capsys)
     assert unconfirmed.startswith("note: the plan at") and "is not confirmed: no training run" in unconfirmed
 
 
-@pytest.mark.parametrize(("seconds", "said"), [(None, "missed the target"), (9.5, "took 9.5 s")])
+@pytest.mark.parametrize(("seconds", "said"), [(None, "missed the target"), (9500.0, "took 9.5e+03 s")])
 def test_plan_that_a_run_refuted_is_warned_of(seconds, said, digits_plan, tmp_path, capsys):
     document = PlanDocument.read(digits_plan / PLAN_FILE)
     run = build_refuting_run(document.plan, seconds)
@@ -124,6 +126,16 @@ def test_learning_rate_schedule_depends_on_the_most_examples(tmp_path):
     longer = replace(cosine, max_examples=1_000_000)
     with raises_code("plan-mismatch", "--max-examples 50000 (this run: 1000000)"):
         require_same_setup(plan, longer, load_workload(longer))
+
+
+@pytest.mark.parametrize("missing", [["momentum"], ["threads", "compile"], list(SETUP_OPTIONS)])
+def test_option_that_the_setup_does_not_say_is_refused_by_name(missing, digits_plan, tmp_path):
+    document = PlanDocument.read(digits_plan / PLAN_FILE)
+    options = {name: value for name, value in document.setup.options.items() if name not in missing}
+    write_json(tmp_path / PLAN_FILE, replace(document, setup=replace(document.setup, options=options)).to_json())
+    flags = [f"--{name.replace('_', '-')} that it does not say" for name in missing]
+    with raises_code("plan-mismatch", *flags):
+        require_same_setup(tmp_path, DIGITS, load_workload(DIGITS))
 
 
 def test_most_examples_do_not_matter_without_a_schedule(digits_plan):

@@ -41,6 +41,8 @@ def choose_other_value(field):
     """Return a valid value of an option of training that is not its default."""
     kind = get_type_hints(TrainConfig)[field.name]
     kinds = {kind, *get_args(kind)}
+    if field.name == "momentum":  # must be below 1
+        return 0.5
     if bool in kinds:
         return not field.default
     if kinds & {int, float}:

@@ -14,6 +14,7 @@ from equipoise.planning.document import NetworkLink, PlanDocument
 from equipoise.planning.interval import IntervalEstimate
 from equipoise.planning.plan import ClusterShape
 from equipoise.storage.atomic import write_json
+from tests.support.errors import raises_code
 from tests.support.sweep_folders import write_plan_folder, write_statistical_csv, write_system_csv
 
 DOCUMENT_KEYS = [
@@ -123,13 +124,57 @@ def test_foreign_json_is_not_a_plan(contents):
 def test_confirmations_are_the_same_after_writing_and_reading(document):
     plan, check = document.plan, PredictionCheck(value=9.0, predicted=10.0, ratio=0.9)
     reached = ConfirmationResult(
-        nodes=1, workers=2, batch=16, lr=0.1, seed=1000, outcome="reached target", seconds=2.5,
-        predicted=plan.seconds, inside=True, examples=check, step=check
+        nodes=1, workers=plan.workers, batch=plan.batch, lr=plan.lr, seed=1000, outcome="reached target",
+        seconds=plan.seconds.value, predicted=plan.seconds, inside=True, examples=check, step=check
     )  # fmt: skip
     missed = replace(reached, seconds=None, inside=False, outcome="failed: the loss was nan", step=None)
     confirmed = replace(document, status="confirmed", confirmations=(missed, reached))
     assert PlanDocument.from_json(json.loads(json.dumps(confirmed.to_json()))) == confirmed
-    assert reached.global_batch == 32
+    assert reached.global_batch == plan.global_batch
+
+
+def build_runs(plan):
+    """Build runs with the settings of a plan that confirm it, miss the target, and take too long."""
+    check = PredictionCheck(value=9.0, predicted=10.0, ratio=0.9)
+    reached = ConfirmationResult(
+        nodes=1, workers=plan.workers, batch=plan.batch, lr=plan.lr, seed=1000, outcome="reached target",
+        seconds=plan.seconds.value, predicted=plan.seconds, inside=True, examples=check, step=check
+    )  # fmt: skip
+    missed = replace(reached, seconds=None, inside=False, outcome="max examples")
+    return reached, missed, replace(missed, seconds=2 * plan.seconds.high, outcome="reached target")
+
+
+@pytest.mark.parametrize(
+    ("status", "choose"),
+    [
+        ("confirmed", lambda reached, missed, slower: []),
+        ("confirmed", lambda reached, missed, slower: [missed]),
+        ("confirmed", lambda reached, missed, slower: [slower]),
+        ("confirmed", lambda reached, missed, slower: [reached, missed]),
+        ("confirmed", lambda reached, missed, slower: [replace(reached, batch=1)]),
+        ("confirmed", lambda reached, missed, slower: [replace(reached, lr=2 * reached.lr)]),
+        ("not confirmed", lambda reached, missed, slower: [reached]),
+        ("not confirmed", lambda reached, missed, slower: [slower, reached]),
+        (None, lambda reached, missed, slower: [reached]),
+    ],
+)
+def test_status_that_contradicts_the_runs_is_refused(document, status, choose):
+    contents = document.with_confirmations(choose(*build_runs(document.plan))).to_json()
+    contents = json.loads(json.dumps(contents))
+    assert json.loads(json.dumps(PlanDocument.from_json(contents).to_json())) == contents
+    contents |= {"status": status}
+    if status is None:
+        del contents["status"]
+    with raises_code("plan-invalid", "so the plan is damaged"):
+        PlanDocument.from_json(contents)
+
+
+def test_run_that_contradicts_itself_is_refused(document):
+    reached, *_ = build_runs(document.plan)
+    contents = json.loads(json.dumps(document.with_confirmations([reached]).to_json()))
+    contents["confirmations"][0]["inside"] = False
+    with raises_code("plan-invalid", "confirmations[0]"):
+        PlanDocument.from_json(contents)
 
 
 def test_interval_includes_its_bounds():

@@ -169,3 +169,9 @@ def test_standard_error_of_a_batch_falls_with_its_runs_that_reached_the_target()
     runs.loc[runs.global_batch == 256, "reached"] = 0
     errors = summarize_batches(runs, seed_noise=0.1, shrunk_noise=0.2).error
     assert errors.to_dict() == pytest.approx({64: 0.2, 128: 0.1, 256: 0.2})
+
+
+def test_repeats_of_one_seed_count_as_one_run():
+    rows = [(batch, 0.1, seed, 1000.0 + batch, 1) for batch in (8, 16) for seed in (0.0, 0.0, 1.0, np.nan, np.nan)]
+    curve = fit_examples_curve(pd.DataFrame(rows, columns=["global_batch", "lr", "seed", "examples", "reached"]))
+    assert curve.count_runs(8) == 4 and curve.count_runs(9) == 0

@@ -118,3 +118,44 @@ def test_exchange_of_one_worker_is_refused(read_exchanges_for_steps, tmp_path):
     (tmp_path / "exchange.csv").write_text("nodes,workers,bytes,seconds\n2,2,500,0.1\n1,1,4000,0.2\n")
     with raises_code("table-invalid", "row 3, column workers"):
         read_exchanges_for_steps(steps_csv)
+
+
+@pytest.mark.parametrize(
+    ("rows", "mentioned"),
+    [
+        (["8,0.1,3,500,1", "16,0.1,3,500,1", "8,0.10,3.0,500,1"], ["rows 2 and 4", "seed 3", "keep one of them"]),
+        (["8,0.1,3,500,1", "8,0.1,3,501,1"], ["rows 2 and 3", "different results"]),
+        (["8,0.1,3,500,1", "8,0.1,3,500,0"], ["rows 2 and 3", "different results"]),
+        (["8,,0,500,1", "8,,0,500,1"], ["rows 2 and 3", "lr unknown"]),
+        (["8,0.1,9007199254740993,5,1", "8,0.1,9007199254740993,5,1"], ["seed 9007199254740993"]),
+    ],
+)
+def test_same_run_twice_is_refused_with_both_rows(tmp_path, rows, mentioned):
+    path = tmp_path / "s.csv"
+    path.write_text("\n".join(["global_batch,lr,seed,examples,reached", *rows]))
+    with raises_code("table-invalid", *mentioned):
+        read_examples_to_target(path)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ["8,0.1,,500,1", "8,0.1,,500,1"],
+        ["8,,0,500,1", "8,0.1,0,500,1"],
+        ["8,0.1,9007199254740992,500,1", "8,0.1,9007199254740993,500,1"],
+    ],
+)
+def test_runs_that_may_be_different_ones_are_kept(tmp_path, rows):
+    path = tmp_path / "s.csv"
+    path.write_text("\n".join(["global_batch,lr,seed,examples,reached", *rows]))
+    assert len(read_examples_to_target(path)) == 2
+
+
+@pytest.mark.parametrize(
+    ("row", "column"), [("8,0.1,0,0.5,1", "examples"), ("8,1e18,0,500,1", "lr"), ("8,1e-300,0,500,1", "lr")]
+)
+def test_impossible_run_is_refused(tmp_path, row, column):
+    path = tmp_path / "s.csv"
+    path.write_text(f"global_batch,lr,seed,examples,reached\n16,0.1,0,500,1\n{row}\n")
+    with raises_code("table-invalid", f"row 3, column {column}"):
+        read_examples_to_target(path)

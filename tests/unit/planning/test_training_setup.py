@@ -5,7 +5,11 @@ from dataclasses import replace
 import pytest
 
 from equipoise.hardware_facts import HardwareFacts
-from equipoise.planning.training_setup import describe_device_mismatch, describe_target_mismatch
+from equipoise.planning.training_setup import (
+    describe_device_mismatch,
+    describe_target_mismatch,
+    describe_version_mismatch,
+)
 from tests.support.sweep_folders import SETUP
 
 CPU = HardwareFacts(processor="AMD EPYC", device="cpu")
@@ -23,6 +27,12 @@ GPU = HardwareFacts(processor="AMD EPYC", device="cuda", gpu="NVIDIA H200")
         ({"initial_weights": "abc"}, "initial weights with digest None (this run: abc)"),
         ({"options": {"optimizer": "adamw", "momentum": 0.9}}, "--optimizer sgd (this run: adamw)"),
         ({"options": {"optimizer": "sgd"}}, "--momentum 0.9 (this run: None)"),
+        ({"options": {"optimizer": "sgd", "momentum": "0.9"}}, "--momentum 0.9 (this run: '0.9')"),
+        ({"options": {"optimizer": "sgd", "momentum": True}}, "--momentum 0.9 (this run: True)"),
+        (
+            {"options": {"optimizer": "sgd", "momentum": 0.9, "threads": 2}},
+            "--threads that it does not say (this run: 2)",
+        ),
     ],
 )
 def test_difference_is_named_with_both_values(changes, difference):
@@ -58,3 +68,18 @@ def test_other_kind_of_device_gets_a_note(planned, used, has_note):
     assert bool(note) == has_note
     if note:
         assert (planned.gpu or planned.processor) in note and (used.gpu or used.processor) in note
+
+
+def test_true_is_not_the_number_one():
+    switched, counted = (replace(SETUP, options={"compile": value}) for value in (True, 1.0))
+    assert switched.differences(counted) == ["--compile True (this run: 1)"]
+    assert counted.differences(replace(SETUP, options={"compile": 1})) == []
+
+
+def test_other_versions_get_a_note_that_names_both():
+    measured = replace(CPU, torch="2.1", equipoise="0.1.0")
+    assert describe_version_mismatch(measured, measured) is None
+    assert describe_version_mismatch(CPU, measured) is describe_version_mismatch(measured, CPU) is None
+    assert "PyTorch 2.1 (this run: 1.0)" in describe_version_mismatch(measured, replace(measured, torch="1.0"))
+    note = describe_version_mismatch(measured, replace(measured, torch="1.0", equipoise="0.2.0"))
+    assert "PyTorch 2.1" in note and "Equipoise 0.1.0 (this run: 0.2.0)" in note

@@ -8,6 +8,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn import functional as F
 
 from equipoise.config import TrainConfig
+from equipoise.number_bounds import MIN_LEARNING_RATE
 from equipoise.training.gradient_norms import half_batch_norms
 from equipoise.training.loop import Training
 from tests.support.gloo import run_with_gloo
@@ -47,8 +48,8 @@ def compute_exact_terms(training):
 
 
 def average_terms(config, weights):
-    """Return both terms averaged over all steps of a run with learning rate 0, which keeps the weights."""
-    training = Training(replace(config, lr=0.0))
+    """Return both terms averaged over all steps of a run with the smallest learning rate, which keeps the weights."""
+    training = Training(replace(config, lr=MIN_LEARNING_RATE))
     training.model.load_state_dict(weights)
     terms = [(lap.noise_terms(), lap.draws) for lap in training.laps()]
     draws = sum(count for _, count in terms)
