@@ -7,6 +7,7 @@ import torch
 import torch.distributed as dist
 
 MAX_WAIT = timedelta(days=7)
+MAX_END_WAIT = timedelta(minutes=1)
 
 
 class ShrinkingProcessGroup:
@@ -15,6 +16,7 @@ class ShrinkingProcessGroup:
     def __init__(self, device: torch.device) -> None:
         """Open a store on the first worker, by which smaller groups find each other; all workers call this."""
         self.rank, self.workers = dist.get_rank(), dist.get_world_size()
+        self.initial_workers = self.workers
         self.backend = dist.get_backend()
         host, port = os.environ["MASTER_ADDR"], 0
         if self.rank == 0:
@@ -37,9 +39,14 @@ class ShrinkingProcessGroup:
         return self.rank < workers
 
     def end(self) -> None:
-        """Let the workers that have left the group go on; the first worker calls this."""
+        """Let the workers that have left the group go on, and wait until they have heard of it.
+
+        The first worker calls this. The store ends with it, and with the store whoever still waits for an answer.
+        """
         self.store.set("end", "")
+        self.store.wait([f"{rank} has ended" for rank in range(self.workers, self.initial_workers)], MAX_END_WAIT)
 
     def wait_for_end(self) -> None:
         """Wait until the first worker calls `end`."""
         self.store.wait(["end"], MAX_WAIT)
+        self.store.set(f"{self.rank} has ended", "")

@@ -64,7 +64,7 @@ MISTAKES = [
         (*REQUIRED, "--optimizer", "adam"),
         "--optimizer must be one of sgd, adamw, adafactor, got 'adam' [option-choice]",
     ),
-    ((*REQUIRED, "--lr", "-1"), "lr must be a finite number of at least 0, got -1.0 [option-range]"),
+    ((*REQUIRED, "--lr", "-1"), "lr must be a number from 1e-12 to 1e+06, got -1.0 [option-range]"),
     ((*REQUIRED, "--out="), "--out: got an empty string; give a path or a URL [option-format]"),
     ((*REQUIRED, "stray"), "unexpected argument 'stray'; equipoise train --help lists the options [option-unknown]"),
 ]

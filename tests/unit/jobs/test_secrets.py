@@ -125,4 +125,4 @@ def test_hardware_record_does_not_name_machine_or_user():
     facts = describe_hardware(torch.device("cpu")).to_json()
     record = json.dumps(facts)
     assert not [name for name in (platform.node(), getpass.getuser(), str(Path.home())) if f'"{name}"' in record]
-    assert facts.keys() <= {"processor", "cores", "system", "python", "torch", "device", "gpu"}
+    assert facts.keys() <= {"processor", "cores", "system", "python", "torch", "equipoise", "device", "gpu"}
