@@ -101,7 +101,7 @@ def main() -> int:
 def render_augmented_grid(options: ContactSheetOptions) -> Tensor:
     """Return training images, each followed by its variations: (rows, columns, channels, height, width)."""
     workload: Workload = load_workload(
-        TrainConfig(workload=options.workload, data=options.data, image_size=options.image_size)
+        TrainConfig(workload=options.workload, data=options.data, image_size=options.image_size, batch_size=2)
     )
     indices = evenly_spaced_indices(len(workload.train), options.rows)
     images = torch.stack([workload.train.pictures[int(index)] for index in indices])
