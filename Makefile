@@ -42,7 +42,7 @@ test-examples: .venv/ready ## run every program of examples/ and check what it p
 test-wheel: .venv/ready ## build the wheel, install it elsewhere, and train with it outside of the checkout
 	$(BIN)/python -m pytest tests/wheel
 
-mutants: .venv/ready ## plant 100 faults in the library and 100 in the pure parts of the rest, and count those that tests catch; SEEDS="1 2 3" takes an hour
+mutants: .venv/ready ## plant 100 faults in the library and 100 in the pure parts of the rest, and count those that tests catch; SEEDS="1 2 3" draws three samples
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation --count 100 --seeds $(or $(SEEDS),1)
 
 lint: .venv/ready ## style, types, import layers and cluster files

@@ -16,8 +16,7 @@ COMMON_STATUSES = {
     0: "The command did what it was asked to do.",
     FAILED: "Something outside of the command failed: training, a worker, a full disk, or a service or object store"
     " that did not answer. A bug of Equipoise also ends with 1, and with a traceback instead of one sentence.",
-    REFUSED: "A mistake in the options, files or environment, described on stderr: in one sentence with an error code,"
-    " or by the parser of the options.",
+    REFUSED: "A mistake in the options, files or environment, described on stderr: in one sentence with an error code.",
     STOPPED: "Ctrl-C or SIGTERM ended the command.",
     CLOSED_PIPE: "The program that read the output, such as `head`, closed it.",
 }
