@@ -52,6 +52,7 @@ class RunProgress:
         self.log_lap = log_lap
         self.read_position = FileOffset(0, 0)
         self.has_new_laps = False
+        self.initial_size = self._journal_size()
         self.bar: Any = tqdm(total=max_examples, unit=" examples", unit_scale=True) if sys.stderr.isatty() else None
 
     def __enter__(self) -> "RunProgress":
@@ -61,6 +62,19 @@ class RunProgress:
         self.show_new_laps()
         if self.bar is not None:
             self.bar.close()
+
+    def has_progress(self) -> bool:
+        """Return whether the workers have written a lap, shown or not; without delay, for a handler of signals."""
+        size = self._journal_size()
+        return self.has_new_laps or (size != self.initial_size and size.offset > 0)
+
+    def _journal_size(self) -> FileOffset:
+        """Return the end of the journal; workers that start or restart write it anew as another file."""
+        try:
+            status = self.journal.stat()
+        except OSError:
+            return FileOffset(0, 0)
+        return FileOffset(status.st_ino, status.st_size)
 
     def show_new_laps(self) -> None:
         """Show the laps written since the last call."""
@@ -128,6 +142,10 @@ class RemoteRunProgress(RunProgress):
             self.pending_text = self.pool.submit(self._read_journal)
         self.pool.shutdown()
         super().__exit__(kind, error, at)
+
+    def _journal_size(self) -> FileOffset:
+        """Return the same always: a store may be slow to answer."""
+        return FileOffset(0, 0)
 
     def _read_journal(self) -> str:
         """Read the whole journal; return an empty string if there is none yet or the store does not answer."""

@@ -151,7 +151,7 @@ def fit_with_progress(
     with (
         ThreadPoolExecutor(1) as pool,
         follow_run(out / LAP_JOURNAL_FILE, max_examples, seen, tracker.log_lap) as progress,
-        stop_on_signal(out / STOP_FILE, lambda: progress.has_new_laps),
+        stop_on_signal(out / STOP_FILE, progress.has_progress),
     ):
         future = pool.submit(trainer.fit)
         while wait([future], timeout=0.2).not_done:

@@ -237,7 +237,7 @@ def run_refused_command(monkeypatch, capsys, out, *flags):
         (["--workers", "4:2"], "the first number of a range the smaller one, got 4:2"),
         (["--workers", "two"], "two"),
         (["--batch-size", -1], "batch_size must be a finite number of at least 1, got -1"),
-        (["--lr", "nan"], "lr must be a finite number of at least 0, got nan"),
+        (["--lr", "nan"], "lr must be a number from 1e-12 to 1e+06, got nan"),
         (["--bach", 32], "--bach"),
     ],
 )

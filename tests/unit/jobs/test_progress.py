@@ -28,7 +28,7 @@ def test_each_lap_is_printed_once_when_its_line_is_complete(tmp_path, capsys):
     journal = tmp_path / "laps.jsonl"
     with RunProgress(journal, max_examples=1000) as progress:
         progress.show_new_laps()  # before the journal exists
-        assert not progress.has_new_laps
+        assert not progress.has_new_laps and not progress.has_progress()
         first, second = (build_journal_line(examples_seen) for examples_seen in (100, 200))
         journal.write_text(first + second[:20])
         progress.show_new_laps()
@@ -76,3 +76,22 @@ def test_new_laps_are_logged_once(tmp_path):
     with RunProgress(journal, max_examples=1000, examples_seen=100, log_lap=logged_laps.append) as progress:
         progress.show_new_laps()
     assert [lap.seen for lap in logged_laps] == [200, 300]
+
+
+def test_lap_counts_as_progress_before_it_is_shown(tmp_path):
+    journal = tmp_path / "laps.jsonl"
+    with RunProgress(journal, max_examples=1000) as progress:
+        journal.touch()
+        assert not progress.has_progress()
+        journal.write_text(build_journal_line(100))
+        assert progress.has_progress() and not progress.has_new_laps
+
+
+def test_journal_of_an_earlier_command_is_no_progress_until_workers_write_it_anew(tmp_path):
+    journal = tmp_path / "laps.jsonl"
+    journal.write_text(build_journal_line(100))
+    with RunProgress(journal, max_examples=1000, examples_seen=100) as progress:
+        assert not progress.has_progress()
+        (tmp_path / "new").write_text(build_journal_line(100))
+        (tmp_path / "new").replace(journal)
+        assert progress.has_progress() and not progress.has_new_laps
