@@ -79,7 +79,8 @@ def signals_as_ctrl_c() -> Iterator[None]:
         yield
     finally:
         for number, handler in previous_handlers.items():
-            signal.signal(number, handler)
+            if signal.getsignal(number) != signal.SIG_IGN:  # a command may ignore further signals while it ends
+                signal.signal(number, handler)
 
 
 class CommandParser(argparse.ArgumentParser):

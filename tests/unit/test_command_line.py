@@ -167,3 +167,20 @@ def test_output_onto_a_full_disk_is_a_failure_in_one_sentence():
         assert result.returncode == 1 and result.stderr.count("\n") == 1
         assert result.stderr.endswith("[disk-full]\n")
     assert "standard output" in results[0].stderr
+
+
+def test_command_that_ignores_further_signals_while_it_ends_stays_so():
+    program = """
+import os, signal, sys
+from equipoise.command_line import command
+
+@command()
+def main():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return 3
+
+status = main()
+os.kill(os.getpid(), signal.SIGINT)
+sys.exit(status)
+"""
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 3
