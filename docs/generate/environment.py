@@ -12,7 +12,7 @@ are read on the machine on which a process runs: on a cluster, set them on every
 
 
 @dataclass(frozen=True)
-class Variable:
+class EnvironmentVariable:
     """Environment variable: its value by default, or the one that is set, and what it does."""
 
     name: str
@@ -22,11 +22,11 @@ class Variable:
     """false for variables that only libraries read"""
 
 
-GROUPS: dict[str, tuple[str, list[Variable]]] = {
+GROUPS: dict[str, tuple[str, list[EnvironmentVariable]]] = {
     "Equipoise": (
         "",
         [
-            Variable(
+            EnvironmentVariable(
                 "EQUIPOISE_STORE_RETRY_SECONDS",
                 f"{DEFAULT_RETRY_SECONDS:g}",
                 "Seconds for which a command retries while an object store does not answer; 0 gives up at once.",
@@ -37,9 +37,11 @@ GROUPS: dict[str, tuple[str, list[Variable]]] = {
         "Credentials never stand in a URL. They come from the role of the machine, from files such as"
         " `~/.aws/credentials`, or from these variables, wherever a process runs; a job does not take them along.",
         [
-            Variable("AWS_ACCESS_KEY_ID", "", "Key for `s3://` URLs.", in_sources=False),
-            Variable("AWS_SECRET_ACCESS_KEY", "", "Secret of that key.", in_sources=False),
-            Variable("AWS_ENDPOINT_URL", "", "Address of an S3 server other than Amazon's.", in_sources=False),
+            EnvironmentVariable("AWS_ACCESS_KEY_ID", "", "Key for `s3://` URLs.", in_sources=False),
+            EnvironmentVariable("AWS_SECRET_ACCESS_KEY", "", "Secret of that key.", in_sources=False),
+            EnvironmentVariable(
+                "AWS_ENDPOINT_URL", "", "Address of an S3 server other than Amazon's.", in_sources=False
+            ),
         ],
     ),
     "Joining a Ray cluster": (
@@ -47,13 +49,17 @@ GROUPS: dict[str, tuple[str, list[Variable]]] = {
         " own listens on loopback alone and takes jobs from nobody else: the command sets `RAY_AUTH_MODE`,"
         " `RAY_AUTH_TOKEN` and `RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER` for it.",
         [
-            Variable("RAY_ADDRESS", "", "Address of the cluster to join. Ray sets it for a submitted job."),
-            Variable("RAY_API_SERVER_ADDRESS", "", "Address to which `ray job submit` sends jobs."),
-            Variable("RAY_AUTH_MODE", "", "`token`: whoever calls Ray must have the token."),
-            Variable("RAY_AUTH_TOKEN", "", "The token itself; otherwise it is read from a file."),
-            Variable("RAY_AUTH_TOKEN_PATH", "~/.ray/auth_token", "File with the token, readable by its owner only."),
-            Variable("RAY_TMPDIR", "", "Folder in which Ray keeps its sessions, and in which a running one is found."),
-            Variable(
+            EnvironmentVariable("RAY_ADDRESS", "", "Address of the cluster to join. Ray sets it for a submitted job."),
+            EnvironmentVariable("RAY_API_SERVER_ADDRESS", "", "Address to which `ray job submit` sends jobs."),
+            EnvironmentVariable("RAY_AUTH_MODE", "", "`token`: whoever calls Ray must have the token."),
+            EnvironmentVariable("RAY_AUTH_TOKEN", "", "The token itself; otherwise it is read from a file."),
+            EnvironmentVariable(
+                "RAY_AUTH_TOKEN_PATH", "~/.ray/auth_token", "File with the token, readable by its owner only."
+            ),
+            EnvironmentVariable(
+                "RAY_TMPDIR", "", "Folder in which Ray keeps its sessions, and in which a running one is found."
+            ),
+            EnvironmentVariable(
                 "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER",
                 "",
                 "`0` makes Ray take loopback as the address of this machine, on Linux too in spite of its name.",
@@ -63,27 +69,29 @@ GROUPS: dict[str, tuple[str, list[Variable]]] = {
     "Set unless you set them": (
         "The value is what Equipoise sets; one of your own holds.",
         [
-            Variable("RAY_USAGE_STATS_ENABLED", "0", "Ray sends no usage statistics to its makers."),
-            Variable("ORT_DISABLE_TELEMETRY", "1", "onnxruntime reports no loaded models to its vendor."),
-            Variable("RAY_worker_niceness", "0", "Replicas run at normal priority; Ray would lower it."),
-            Variable(
+            EnvironmentVariable("RAY_USAGE_STATS_ENABLED", "0", "Ray sends no usage statistics to its makers."),
+            EnvironmentVariable("ORT_DISABLE_TELEMETRY", "1", "onnxruntime reports no loaded models to its vendor."),
+            EnvironmentVariable("RAY_worker_niceness", "0", "Replicas run at normal priority; Ray would lower it."),
+            EnvironmentVariable(
                 "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S",
                 "0.2",
                 "Seconds between two looks at the workers, at which their reports are passed on. On a cluster it must"
                 " be set where the head is started.",
             ),
-            Variable(
+            EnvironmentVariable(
                 "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER",
                 "0",
                 "No watch for nodes about to be preempted, where there is only one node.",
             ),
-            Variable("RAY_AIR_NEW_OUTPUT", "0", "Ray Tune prints no table of its own during a sweep."),
-            Variable("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1", "Ray Tune writes no log files for each trial."),
-            Variable(
+            EnvironmentVariable("RAY_AIR_NEW_OUTPUT", "0", "Ray Tune prints no table of its own during a sweep."),
+            EnvironmentVariable(
+                "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1", "Ray Tune writes no log files for each trial."
+            ),
+            EnvironmentVariable(
                 "TUNE_GLOBAL_CHECKPOINT_S", "inf", "Ray Tune keeps no state: the records of trials are the state."
             ),
-            Variable("TUNE_DISABLE_SIGINT_HANDLER", "1", "Ctrl-C ends the sweep, not only its search."),
-            Variable(
+            EnvironmentVariable("TUNE_DISABLE_SIGINT_HANDLER", "1", "Ctrl-C ends the sweep, not only its search."),
+            EnvironmentVariable(
                 "TUNE_FORCE_TRIAL_CLEANUP_S",
                 str(STOP_SECONDS),
                 "Seconds after which a trial that does not stop is ended.",
@@ -93,28 +101,36 @@ GROUPS: dict[str, tuple[str, list[Variable]]] = {
     "Always set": (
         "Equipoise sets these itself, whatever their value was before.",
         [
-            Variable(
+            EnvironmentVariable(
                 "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S",
                 "10, 60 or 600",
                 "Seconds to wait for the slots of a worker group: 10 if it may continue with fewer workers, 600 on an"
                 " autoscaling cluster, 60 otherwise.",
             ),
-            Variable("OMP_NUM_THREADS", "1", "Threads of a replica of the service, which computes on one."),
-            Variable("PROMETHEUS_MULTIPROC_DIR", "", "Folder in which the replicas of a service share their metrics."),
-            Variable("MASTER_ADDR", "", "Address of the first worker, set by Ray Train and read by the others."),
+            EnvironmentVariable("OMP_NUM_THREADS", "1", "Threads of a replica of the service, which computes on one."),
+            EnvironmentVariable(
+                "PROMETHEUS_MULTIPROC_DIR", "", "Folder in which the replicas of a service share their metrics."
+            ),
+            EnvironmentVariable(
+                "MASTER_ADDR", "", "Address of the first worker, set by Ray Train and read by the others."
+            ),
         ],
     ),
     "Inside a cluster on this machine": (
         "`equipoise local-cluster` sets these for the head and the nodes that it starts. They are of no use elsewhere.",
         [
-            Variable("RAY_FAKE_CLUSTER", "1", "Lets Ray's provider for nodes on this machine start."),
-            Variable("RAY_enable_autoscaler_v2", "1", "Version of the autoscaler, the same as that of `ray up`."),
-            Variable("RAY_CLOUD_INSTANCE_ID", "", "Name by which the autoscaler knows a node."),
-            Variable("RAY_NODE_TYPE_NAME", "", "Type of a node in the cluster file."),
-            Variable("RAY_OVERRIDE_NODE_ID_FOR_TESTING", "", "Id of a node, the same as its name."),
-            Variable("AUTOSCALER_UPDATE_INTERVAL_S", "1", "Seconds between two decisions of the autoscaler."),
-            Variable("PYTHONPATH", "", "Folder in which the autoscaler finds the provider."),
-            Variable("PATH", "", "Begins with the folder of this Python, for commands of submitted jobs."),
+            EnvironmentVariable("RAY_FAKE_CLUSTER", "1", "Lets Ray's provider for nodes on this machine start."),
+            EnvironmentVariable(
+                "RAY_enable_autoscaler_v2", "1", "Version of the autoscaler, the same as that of `ray up`."
+            ),
+            EnvironmentVariable("RAY_CLOUD_INSTANCE_ID", "", "Name by which the autoscaler knows a node."),
+            EnvironmentVariable("RAY_NODE_TYPE_NAME", "", "Type of a node in the cluster file."),
+            EnvironmentVariable("RAY_OVERRIDE_NODE_ID_FOR_TESTING", "", "Id of a node, the same as its name."),
+            EnvironmentVariable(
+                "AUTOSCALER_UPDATE_INTERVAL_S", "1", "Seconds between two decisions of the autoscaler."
+            ),
+            EnvironmentVariable("PYTHONPATH", "", "Folder in which the autoscaler finds the provider."),
+            EnvironmentVariable("PATH", "", "Begins with the folder of this Python, for commands of submitted jobs."),
         ],
     ),
 }
@@ -142,6 +158,6 @@ def build_environment_page() -> str:
     )
 
 
-def list_variables() -> list[Variable]:
+def list_variables() -> list[EnvironmentVariable]:
     """List the variables of all sections."""
     return [variable for _, variables in GROUPS.values() for variable in variables]
