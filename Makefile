@@ -56,10 +56,10 @@ docs: .venv/ready ## build the documentation into site/; a broken link fails the
 	$(BIN)/zensical build --strict --clean
 
 bench: .venv/peers .venv/servers/ready ## speed against other libraries, in interleaved pairs, and the search against other search methods
-	$(BIN)/python -m benchmarks.loop && $(BIN)/python -m benchmarks.augment && $(BIN)/python -m benchmarks.engines && $(BIN)/python -m benchmarks.serving && $(BIN)/python -m benchmarks.fault_tolerance && $(BIN)/python -m benchmarks.search_policies
+	$(BIN)/python -m benchmarks.loop && $(BIN)/python -m benchmarks.augment && $(BIN)/python -m benchmarks.engines && $(BIN)/python -m benchmarks.serving && $(BIN)/python -m benchmarks.serving_same_engine && $(BIN)/python -m benchmarks.fault_tolerance && $(BIN)/python -m benchmarks.search_policies
 
 bench-drift: .venv/watchers/ready ## every drift figure, beside other detectors; takes hours
-	$(BIN)/python -m benchmarks.drift && $(BIN)/python -m benchmarks.drift.live_service && $(BIN)/python -m benchmarks.drift.end_to_end && $(BIN)/python -m benchmarks.drift.memory && $(BIN)/python -m benchmarks.monitoring_cost
+	$(BIN)/python -m benchmarks.drift && $(BIN)/python -m benchmarks.drift.live_service && $(BIN)/python -m benchmarks.drift.end_to_end && $(BIN)/python -m benchmarks.drift.memory && $(BIN)/python -m benchmarks.monitoring_cost && $(BIN)/python -m benchmarks.drift_conditions && $(BIN)/python -m benchmarks.drift.known_lights --served && $(BIN)/python -m benchmarks.drift.three_adaptations
 
 docs-reference: .venv/ready ## write the pages in docs/reference from the code that they describe
 	$(BIN)/python -m docs.generate
@@ -73,11 +73,11 @@ cluster: .venv/ready ## an autoscaling cluster on this machine; Ctrl-C ends it
 .venv/ready: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python >= 3.11 is needed, this is " + sys.version.split()[0] + "; try make PYTHON=python3.12")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint requirements.lock --config-settings editable_mode=compat --editable '.[dev]'
 	touch $@
 
 .venv/peers: .venv/ready
-	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable '.[dev,bench]'
+	$(BIN)/python -m pip install --quiet --constraint requirements.lock --config-settings editable_mode=compat --editable '.[dev,bench]'
 	touch $@
 
 # kserve's client needs other releases than Ray, and so do the servers that ours is compared with

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[1]
 PHOTOGRAPHS_PER_CLASS = 400
 OPTIONS_BY_CASE = {
     "digits": ["--workload", "digits"],
-    "patches": ["--workload", "tests.support.patch_data:load_photo_patches"],
+    "patches": ["--workload", "tests.support.patch_data:load_photo_patches", "--target", "0.6"],
     "photos-lenet": ["--workload", "folder", "--model", "lenet", "--image-size", "32"],
     "photos-resnet18": ["--workload", "folder"],
 }

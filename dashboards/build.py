@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from dashboards.experiments import READ_ERRORS, Experiment, find_experiments, mark_unreadable
-from dashboards.page import to_plain_json, write_page
+from dashboards.page import INDEX_LINK_TEXT, to_plain_json, write_page
 from dashboards.panels.experiment_index import build_index_page, comparison_entry, page_link_finder, row_cells
 from dashboards.reports import write_pages
 from equipoise.command_line import CommandParser, command
@@ -24,6 +24,7 @@ from equipoise.errors import EquipoiseError
 from equipoise.storage.atomic import find_output_file
 from equipoise.storage.user_paths import PathText, parse_path_or_url, require_local_paths
 
+PAGE_HEAD_CHARACTERS = 20_000  # of a page, up to its links
 MAX_WRITTEN_PAGES = 200  # per call: a page takes 2 MB, and for two thousand runs the index is enough
 
 
@@ -59,16 +60,16 @@ def build_index(root: Path, out: Path, max_written_pages: int = MAX_WRITTEN_PAGE
     for experiment in find_experiments(root):
         write = remaining > 0 and is_page_stale(experiment)
         remaining -= write
-        experiments.append(refresh_page(experiment, write))
+        experiments.append(refresh_page(experiment, write, out))
     return write_page(build_index_page(experiments, root, page_link_finder(out)), out)
 
 
-def refresh_page(experiment: Experiment, write: bool) -> Experiment:
+def refresh_page(experiment: Experiment, write: bool, index: Path | None = None) -> Experiment:
     """Write an experiment's pages if `write`; return the experiment, marked as unreadable if it cannot be shown."""
     try:
         if write:
             with suppress(OSError):  # in a read-only folder the index links to the old page, if there is one
-                write_pages(experiment)
+                write_pages(experiment, index)
         to_plain_json([comparison_entry(experiment), row_cells(experiment)])
     except READ_ERRORS as error:
         return mark_unreadable(experiment, error)
@@ -76,9 +77,14 @@ def refresh_page(experiment: Experiment, write: bool) -> Experiment:
 
 
 def is_page_stale(experiment: Experiment) -> bool:
-    """Return whether an experiment's page is missing, or older than the data it shows."""
+    """Return whether an experiment's page is missing, older than the data it shows, or without a link to an index."""
     page = experiment.page_path
-    return not experiment.problem and (page is None or page.stat().st_mtime < experiment.modified)
+    if experiment.problem or page is None:
+        return not experiment.problem
+    if not page.is_file():  # something else has the name of a page
+        return False
+    with page.open(encoding="utf-8", errors="replace") as file:
+        return page.stat().st_mtime < experiment.modified or INDEX_LINK_TEXT not in file.read(PAGE_HEAD_CHARACTERS)
 
 
 if __name__ == "__main__":

@@ -6,15 +6,17 @@ from pathlib import Path
 
 import plotly.graph_objects as go
 
-from dashboards.demo_story import DemoStory, PhaseAnswers
-from dashboards.page import Link, Page, Panel, Section
+from dashboards.demo_story import DemoStory, PhaseAnswers, PhaseVerdict
+from dashboards.page import Link, NumberCell, Page, Panel, Section, Table, TableCell
 from dashboards.plan_confirmation import describe_plan_status
 from dashboards.plan_tables import format_cluster_shape
-from dashboards.theme import BLUE, GREEN, ORANGE, apply_theme, format_percent, format_seconds
+from dashboards.theme import BLUE, GREEN, ORANGE, apply_theme, format_percent, format_seconds, format_time_interval
 from equipoise.bundle.manifest import MANIFEST_FILE, Manifest
 from equipoise.drift.diagnosis.verdict import StreamVerdict
 from equipoise.errors import EquipoiseError
+from equipoise.formatting import capitalize_first, format_share
 from equipoise.planning.document import PLAN_FILE, PlanDocument, PlanEntry
+from equipoise.proportions import wilson_interval
 from equipoise.storage.atomic import read_json
 
 PHASE_TITLES = {
@@ -22,6 +24,7 @@ PHASE_TITLES = {
     "drift": "new light",
     "adapted": "adapted, new light",
     "again": "adapted, old light",
+    "mixed": "adapted, both lights",
 }
 """titles of the phases in which requests were sent, in order"""
 
@@ -62,8 +65,7 @@ def describe_plan(plan: PlanEntry | None) -> str:
     rate, seconds = "" if plan.lr is None else f" at a learning rate of {plan.lr:.3g}", plan.seconds
     return (
         f"{format_cluster_shape(plan.nodes, plan.workers)} x {plan.batch}{rate}:"
-        f" predicted {format_seconds(seconds.value)} to the target"
-        f" ({format_seconds(seconds.low)} to {format_seconds(seconds.high)})"
+        f" predicted {format_time_interval(seconds)} to the target"
     )
 
 
@@ -95,6 +97,42 @@ def format_recovered(story: DemoStory) -> str:
     return format_percent(story.regained) if story.regained < 1 else "all"
 
 
+def describe_phase_verdicts(story: DemoStory) -> dict[str, str]:
+    """Return the service's verdict at the end of each phase after the swap in words, by phase."""
+    return {
+        name: f"{PHASE_TITLES[name]}: the verdict is {describe_state(verdict)}"
+        for name, verdict in story.verdicts.items()
+    }
+
+
+def describe_state(verdict: PhaseVerdict) -> str:
+    """Return the state of a verdict in words: with the share of each condition, and the reason if it is not `ok`."""
+    reason = "" if verdict.state == "ok" else f" ({verdict.why})"
+    shares = ", ".join(f"{format_share(share)} {name}" for name, share in verdict.conditions.items())
+    return f"{verdict.state}{reason}{f'; requests look like: {shares}' if shares else ''}"
+
+
+def verdicts_section(story: DemoStory) -> Section:
+    """Build the section on the verdicts after the swap: a table of state and share of conditions by phase."""
+    conditions = list(dict.fromkeys(name for verdict in story.verdicts.values() for name in verdict.conditions))
+    rows: list[list[TableCell]] = []
+    for name, verdict in story.verdicts.items():
+        shares = [verdict.conditions.get(condition) for condition in conditions]
+        cells = [NumberCell(share, format_share(share)) for share in shares]
+        rows.append([PHASE_TITLES[name], story.sent[name].requests, verdict.state, *cells])
+    table = Table(name="verdicts", columns=["phase", "requests", "verdict", *conditions], rows=rows)
+    text = (
+        "What the service says at the end of each phase after the swap, and the share of the phase's requests that look"
+        " like each condition the model knows. A light that it has learned is no drift any more, alone or mixed."
+    )
+    reasons = [
+        f"{capitalize_first(PHASE_TITLES[name])}: {verdict.why}."
+        for name, verdict in story.verdicts.items()
+        if verdict.state != "ok"
+    ]
+    return Section(title="Drift after the swap", paragraphs=[text, *reasons], parts=[table])
+
+
 def describe_answers(answers: PhaseAnswers) -> str:
     """Return the accuracy of the answers to the requests of one phase in words."""
     return f"{format_percent(answers.accuracy)} of {answers.requests:,} answers correct"
@@ -119,29 +157,48 @@ def accuracy_figure(answers_by_phase: Mapping[str, PhaseAnswers]) -> go.Figure:
     figure.add_bar(
         x=list(PHASE_TITLES.values()),
         y=values,
-        text=[format_percent(value) for value in values],
+        text=[format_answers(answers_by_phase[name]) for name in PHASE_TITLES],
         textposition="outside",
-        marker_color=[BLUE, ORANGE, GREEN, GREEN],
+        constraintext="none",
+        cliponaxis=False,
+        marker_color=[BLUE, ORANGE, GREEN, GREEN, GREEN],
     )
-    figure.update_yaxes(title_text="requests answered correctly", tickformat=".0%", range=[0, 1.1])
+    labels = [title.replace(", ", "<br>").replace(" ", "<br>") for title in PHASE_TITLES.values()]
+    figure.update_xaxes(title_text="phase of the demo", tickvals=[*PHASE_TITLES.values()], ticktext=labels, tickangle=0)
+    figure.update_xaxes(tickfont_size=11)  # five labels beside each other fit a phone
+    figure.update_yaxes(
+        title_text="requests answered correctly", tickformat=".0%", range=[0, 1.25], tickvals=[0, 0.25, 0.5, 0.75, 1]
+    )
     return apply_theme(figure).update_layout(showlegend=False)
+
+
+def format_answers(answers: PhaseAnswers) -> str:
+    """Format the accuracy of the answers of a phase, with its 95 % interval on a second line."""
+    low, high = wilson_interval(answers.accuracy, answers.requests)
+    return f"{format_percent(answers.accuracy)}<br>{100 * low:.0f}-{high:.0%}"
 
 
 def build_demo_page(records: DemoRecords) -> Page:
     """Build the page of a demo, with links to the pages of its chapters."""
-    caption = "Share of requests that the service answered correctly, in each phase of the demo."
+    caption = "Share of requests that the service answered correctly, with its 95 % interval, in each phase."
     panel = Panel(name="right", figure=accuracy_figure(records.story.sent), caption=caption)
     chapters = zip(records.story.chapters, summarize_demo(records).values(), strict=True)
-    sections = [Section(title="Accuracy of the answers", paragraphs=[f"{records.verdict.why}."], parts=[panel])]
+    sections = [
+        Section(
+            title="Accuracy of the answers", paragraphs=[f"{capitalize_first(records.verdict.why)}."], parts=[panel]
+        )
+    ]
+    if records.story.verdicts:
+        sections.append(verdicts_section(records.story))
     for number, (chapter, line) in enumerate(chapters, 1):
-        title = f"{number}. {chapter.title}: {format_seconds(chapter.seconds)}"
-        sections.append(Section(title=title, paragraphs=[line]))
+        title = f"{number}. {capitalize_first(chapter.title)}: {format_seconds(chapter.seconds)}"
+        sections.append(Section(title=title, paragraphs=[capitalize_first(line).removesuffix(".") + "."]))
     links = [
         Link("the trade-off", "sweep/curve.html"),
         Link("how it scales", "sweep/scaling.html"),
         Link("the fine-tuning", "vending/run.html"),
         Link("the drift", "drift/drift.html"),
-        Link("all experiments", "experiments.html"),
+        Link("all records of the demo", "experiments.html"),
     ]
     lead = f"The demo took {format_seconds(records.story.seconds)}."
     return Page(title="Equipoise: demo", lead=lead, sections=sections, links=links)

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal, Self
 
+from equipoise.drift.diagnosis.verdict import VerdictState
 from equipoise.number_bounds import NonNegativeNumber
 from equipoise.storage.atomic import read_json, write_json
 from equipoise.storage.json_decoding import decode_json_value
@@ -33,6 +34,16 @@ class PhaseAnswers:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PhaseVerdict:
+    """Verdict of the service at the end of one phase."""
+
+    state: VerdictState
+    why: str
+    conditions: dict[str, float]
+    """share of the requests of this phase in each known condition, by name; empty if only one is known"""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SwapRequests:
     """Requests sent while the model was adapted and swapped."""
 
@@ -48,7 +59,9 @@ class DemoStory:
     """version of this file"""
     chapters: list[ChapterTime]
     sent: dict[str, PhaseAnswers]
-    """answers by phase: clean, drift, adapted, again"""
+    """answers by phase: clean, drift, adapted, again, mixed"""
+    verdicts: dict[str, PhaseVerdict] = field(default_factory=dict)
+    """verdicts by phase, of the phases after the swap"""
     swap: SwapRequests | None = None
     labels: int = 0
     """labelled images that the model was adapted with"""

@@ -74,7 +74,11 @@ class Sweep:
 # nesting that is deeper than Python's stack (RecursionError).
 READ_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """exceptions raised by contents that another program wrote, or that are damaged"""
-NO_PLAN_YET = PlanDocument(plan=None, front=(), warnings=("this sweep has no plan yet",))
+NO_PLAN = (
+    "This sweep has no plan yet. If it is still running, the plan appears at its end; if it was stopped, the same"
+    " command with the same --out resumes it."
+)
+NO_PLAN_YET = PlanDocument(plan=None, front=(), warnings=(NO_PLAN,))
 
 
 def find_experiments(root: Path) -> Iterator[Experiment]:

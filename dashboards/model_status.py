@@ -32,7 +32,7 @@ class ModelStatus:
 
     def answering_versions(self) -> Iterator[tuple[str, VersionStatus, float]]:
         """Yield the role of each bundle in use, the bundle, and its share of the answers."""
-        yield "current", self.current, 1.0
+        yield "current", self.current, 1.0 - self.share if self.canary else 1.0
         if self.canary:
             yield "canary", self.canary, self.share
         if self.shadow:

@@ -4,21 +4,27 @@ import base64
 import gzip
 import json
 import math
+import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
+from urllib.parse import quote
 
 import plotly.graph_objects as go
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from plotly.io import to_json
 from plotly.offline import get_plotlyjs
 
 from equipoise.storage.atomic import atomic_write
+from equipoise.storage.object_store import RemotePath
 
-TableCell = str | float | int | None
+PlainCell = str | float | int | None
+INDEX_LINK_TEXT = "all experiments"
+MAX_INDEX_DEPTH = 3  # folders from a page up to the index that it links to
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +36,9 @@ class Panel:
     """HTML id of the panel, unique within its page: letters and dashes"""
     figure: go.Figure
     caption: str
+    """what the figure shows, in at most two sentences"""
+    reading: str = ""
+    """how to read the figure; behind a click"""
     data_table: "Table | None" = None
     slider: Mapping[str, Any] | None = None
     """deadline slider of a Pareto front: its range, and the plans to choose from"""
@@ -42,9 +51,16 @@ class Table:
     kind: ClassVar[str] = "table"
     name: str
     columns: Sequence[str]
-    rows: Sequence[Sequence["TableCell | Link"]]
+    rows: Sequence[Sequence["TableCell"]]
     row_labels: Sequence[str] = ()
     """name of each row for the comparison of two rows; empty: rows cannot be compared"""
+
+    def numeric_columns(self) -> list[bool]:
+        """Return for each column whether it holds numbers, which are aligned at the right."""
+        return [
+            any(isinstance(row[index], int | float | NumberCell) for row in self.rows)
+            for index in range(len(self.columns))
+        ]
 
 
 @dataclass(frozen=True)
@@ -53,6 +69,24 @@ class Link:
 
     text: str
     href: str
+
+
+@dataclass(frozen=True)
+class NumberCell:
+    """Table cell that is sorted by a number and shows it in other words, such as with its unit and interval."""
+
+    value: float | None
+    text: str
+
+
+@dataclass(frozen=True)
+class TimeCell:
+    """Table cell with a date and time, which is not broken into lines."""
+
+    text: str
+
+
+TableCell = PlainCell | NumberCell | TimeCell | Link
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,10 +154,19 @@ class Page:
         """Return the panels of all sections, in order."""
         return (part for section in self.sections for part in section.parts if isinstance(part, Panel))
 
+    @property
+    def draws_figures(self) -> bool:
+        """Whether the page has figures, may get some while it is open, or draws curves of what is compared."""
+        curves = [entry for entry in self.comparison_entries.values() if entry.get("curve")]
+        return bool(self.live_url or curves or [*self.iter_panels()])
+
 
 def render_html(page: Page) -> str:
     """Render a page as a self-contained HTML file."""
-    parts = {"drawing": load_plotly_script(), "data": gzip_base64(json.dumps(build_page_data(page)))}
+    parts = {
+        "drawing": load_plotly_script() if page.draws_figures else "",
+        "data": gzip_base64(json.dumps(build_page_data(page))),
+    }
     return escape_surrogates(load_templates().get_template("page.html").render(page=page, **parts))
 
 
@@ -160,11 +203,23 @@ def build_live_update(page: Page) -> dict[str, Any]:
     }
 
 
-def write_page(page: Page, path: Path) -> Path:
-    """Write a page to a file, atomically, and return its path."""
+def write_page(page: Page, path: Path, index: Path | None = None) -> Path:
+    """Write a page to a file, atomically, and return its path; the page links to the index of its folder."""
+    index = index or find_index(path)
+    if index and index != path:
+        href = quote(Path(os.path.relpath(index, path.parent)).as_posix())
+        page = replace(page, links=(Link(INDEX_LINK_TEXT, href), *page.links))
     with atomic_write(path) as temporary:
         temporary.write_text(render_html(page), encoding="utf-8")
     return path
+
+
+def find_index(path: Path) -> Path | None:
+    """Return the index page nearest above the folder of a page on this machine; None if there is none."""
+    if isinstance(path, RemotePath):
+        return None
+    folders = path.absolute().parent.parents
+    return next((index for folder in folders[:MAX_INDEX_DEPTH] if (index := folder / "index.html").is_file()), None)
 
 
 def figures_to_json(page: Page) -> dict[str, Any]:
@@ -203,11 +258,19 @@ def load_templates() -> Environment:
     )
     environment.globals["asset"] = lambda name: Markup(files.get_source(environment, name)[0])  # noqa: S704 - our own files
     environment.tests["link"] = lambda cell: isinstance(cell, Link)
+    environment.tests["time_cell"] = lambda cell: isinstance(cell, TimeCell)
+    environment.tests["number_cell"] = lambda cell: isinstance(cell, NumberCell)
     environment.filters["cell"] = format_cell
+    environment.filters["code"] = mark_code
     return environment
 
 
-def format_cell(value: TableCell) -> str:
+def mark_code(text: str) -> Markup:
+    """Escape a text and set what stands between backticks as code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped
+
+
+def format_cell(value: PlainCell) -> str:
     """Format the value of a table cell; None becomes a dash."""
     if value is None:
         return "-"

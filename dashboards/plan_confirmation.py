@@ -1,11 +1,11 @@
 """What training runs said of a plan: a sentence, and a table of the runs."""
 
-from dashboards.page import SectionPart, Table, TableCell
-from dashboards.theme import format_seconds
+from dashboards.page import NumberCell, SectionPart, Table, TableCell
+from dashboards.theme import format_seconds, format_significant, format_time_interval
 from equipoise.planning.confirmation import ConfirmationResult, find_run_of_plan
 from equipoise.planning.document import PlanDocument
 
-CONFIRMATION_COLUMNS = ["plan", "workers", "batch", "lr", "seed", "seconds", "predicted", "low", "high", "outcome"]
+CONFIRMATION_COLUMNS = ["plan", "workers", "batch", "lr", "seed", "time", "predicted time", "outcome"]
 
 
 def describe_plan_status(document: PlanDocument) -> str:
@@ -51,12 +51,10 @@ def confirmation_tables(document: PlanDocument) -> list[SectionPart]:
             run.status,
             run.workers,
             run.batch,
-            run.lr,
-            run.seed,
-            run.seconds,
-            run.predicted.value,
-            run.predicted.low,
-            run.predicted.high,
+            NumberCell(run.lr, format_significant(run.lr)),
+            str(run.seed),
+            NumberCell(run.seconds, format_seconds(run.seconds)),
+            NumberCell(run.predicted.value, format_time_interval(run.predicted)),
             run.outcome,
         ]
         for run in document.confirmations

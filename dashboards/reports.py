@@ -1,20 +1,39 @@
 """Pages of runs, sweeps and drift checks, composed of panels."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
 from dashboards.experiments import PAGES_BY_KIND, Experiment, Sweep
-from dashboards.page import FactList, Link, Note, Page, Section, SectionPart, Table, TableCell, write_page
+from dashboards.page import (
+    FactList,
+    Link,
+    Note,
+    NumberCell,
+    Page,
+    Section,
+    SectionPart,
+    Table,
+    TableCell,
+    write_page,
+)
 from dashboards.panels.drift import CaptionedImages, build_drift_sections
 from dashboards.panels.scaling import build_scaling_panels, describe_bottleneck
 from dashboards.panels.tradeoff import build_tradeoff_panels
 from dashboards.panels.training_run import build_class_sections, build_run_panels, describe_result, run_facts
 from dashboards.plan_confirmation import confirmation_tables, describe_plan_status
 from dashboards.plan_tables import format_cluster_shape
-from dashboards.theme import format_interval, format_seconds
+from dashboards.theme import (
+    count_justified_digits,
+    format_interval,
+    format_seconds,
+    format_significant,
+    format_time_interval,
+)
 from equipoise.drift.diagnosis.verdict import ChartHistory, DatasetVerdict, Verdict
 from equipoise.drift.monitor.entries import DriftEvent
-from equipoise.formatting import format_number, pluralize
+from equipoise.formatting import capitalize_first, pluralize
+from equipoise.hardware_facts import HardwareFacts
 from equipoise.planning.document import PlanDocument
 from equipoise.runs.misclassified import MisclassifiedImage, read_misclassified
 from equipoise.runs.record import Record
@@ -29,20 +48,30 @@ PARAMETER_LABELS = {
     "g": "overlap exponent (1: no overlap)",
 }
 """labels of the fitted parameters of a step's time"""
+NO_LAPS = (
+    "The run ended before its first lap: there is nothing to draw. Its status says why; the same command with the same"
+    " --out starts it again."
+)
+DRIFT_TITLES = {"ok": "no drift", "drift": "drift", "unknown": "unknown whether there is drift"}
 
 
 def run_page(record: Record, misclassified: Sequence[MisclassifiedImage] = ()) -> Page:
     """Build the page of one training run, with test images that its model classifies wrongly."""
     config = record.config
-    lead = f"Trained on {record.machine.device or 'a machine'}; seed {config.seed}; target {record.target:g}."
+    lead = f"Trained on {name_processor(record.machine)}; seed {config.seed}; target {record.target:g}."
     parts: list[SectionPart] = [FactList(name="facts", facts=run_facts(record))]
     if record.laps:
         parts += build_run_panels(record)
     else:
-        parts.append(Note(name="nothing", text="The run ended before its first lap: there is nothing to draw."))
+        parts.append(Note(name="nothing", text=NO_LAPS))
     title = f"{config.workload}: {config.workers} x {config.batch_size}, lr {config.lr:g}"
     run_section = Section(title="Run", paragraphs=[describe_result(record)], parts=parts)
     return Page(title=title, lead=lead, sections=[run_section, *build_class_sections(record, misclassified)])
+
+
+def name_processor(machine: HardwareFacts) -> str:
+    """Return the most precise name that is known of what a run was trained on."""
+    return machine.gpu or machine.processor or machine.device or "a machine"
 
 
 def tradeoff_page(sweep: Sweep, name: str) -> Page:
@@ -80,14 +109,15 @@ def tradeoff_page(sweep: Sweep, name: str) -> Page:
 
 
 def trials_table(trials: Sequence[Record]) -> Table:
-    """Return the table of trials with their status, examples seen and latest metric."""
+    """Return the table of trials with their status, examples seen and latest metric, best first."""
     rows: list[list[TableCell]] = []
-    for trial in trials:
+    for trial in sorted(trials, key=lambda trial: (trial.examples_to_target or math.inf, trial.config.global_batch)):
         config = trial.config
         metrics = [lap.metric for lap in trial.laps if lap.metric is not None]
         seen = trial.laps[-1].seen if trial.laps else 0
         metric = metrics[-1] if metrics else None
-        rows.append([config.global_batch, config.lr, config.seed, trial.outcome, seen, metric])
+        lr = NumberCell(config.lr, format_significant(config.lr))
+        rows.append([config.global_batch, lr, str(config.seed), trial.outcome, seen, metric])
     return Table(name="trials", columns=["global batch", "lr", "seed", "status", "examples", "metric"], rows=rows)
 
 
@@ -110,9 +140,10 @@ def drift_page(
     events: Sequence[DriftEvent] = (),
 ) -> Page:
     """Build the page of a verdict on a folder of images, or on requests with the history of their charts."""
-    images, bundle = (verdict.folder, verdict.bundle) if isinstance(verdict, DatasetVerdict) else (None, None)
-    lead = f"{images or 'images'} compared with the reference of {bundle or 'a bundle'}"
-    title = f"Drift: {verdict.model or 'images'}, {verdict.state}"
+    names = (verdict.folder, verdict.bundle) if isinstance(verdict, DatasetVerdict) else ("Requests", verdict.model)
+    images, bundle = (Path(name).name if name else None for name in names)  # a page shows no path of a machine
+    lead = f"{images or 'Images'} compared with the reference of {bundle or 'a bundle'}."
+    title = f"{verdict.model or 'Images'}: {DRIFT_TITLES[verdict.state]}"
     return Page(
         title=title,
         lead=lead,
@@ -130,29 +161,31 @@ def plan_paragraphs(document: PlanDocument) -> list[str]:
     paragraphs = [
         describe_plan_status(document),
         f"Train on {shape} with {plan.batch} examples each{rate}"
-        f": predicted {format_seconds(seconds.value)} to the target"
-        f" (80 % interval: {format_seconds(seconds.low)} to {format_seconds(seconds.high)}),"
-        f" at a cost of {format_number(plan.worker_seconds)} worker-seconds.",
+        f": predicted {format_time_interval(seconds)} to the target, at a cost of"
+        f" {format_significant(plan.worker_seconds, count_justified_digits(seconds))} worker-seconds."
+        " In brackets is the 80 % interval.",
         f"Reason: {plan.why}.",
     ]
     if runner_up:
-        shape, seconds = format_cluster_shape(runner_up.nodes, runner_up.workers), runner_up.seconds
-        predicted = f"predicted {format_seconds(seconds.value)} to the target"
-        paragraphs.append(f"Runner-up: {shape} x {runner_up.batch}, {predicted}.")
+        shape = format_cluster_shape(runner_up.nodes, runner_up.workers)
+        predicted = f"predicted {format_time_interval(runner_up.seconds)} to the target"
+        paragraphs.append(f"Runner-up: {shape} with {runner_up.batch} examples each, {predicted}.")
     return paragraphs
 
 
 def warning_notes(document: PlanDocument) -> list[SectionPart]:
     """Return the warnings of a plan as notes."""
-    return [Note(name=f"note-{index}", text=text) for index, text in enumerate(document.warnings)]
+    return [Note(name=f"note-{index}", text=capitalize_first(text)) for index, text in enumerate(document.warnings)]
 
 
 def plan_fact_lists(document: PlanDocument) -> list[SectionPart]:
-    """Return the fitted critical batch and minimum examples."""
+    """Return the fitted critical batch and the fewest examples, if they were fitted."""
     fit = document.statistical
+    if fit is None:
+        return []
     facts = {
-        "critical batch": format_interval(fit.critical_batch if fit else None, "examples"),
-        "minimum examples to the target": format_interval(fit.min_examples if fit else None),
+        "critical batch": format_interval(fit.critical_batch, "examples"),
+        "fewest examples to the target": format_interval(fit.min_examples, "examples"),
     }
     return [FactList(name="fit", facts=facts)]
 
@@ -170,7 +203,12 @@ def fit_fact_lists(document: PlanDocument) -> list[SectionPart]:
         Note(name=f"missing-{index}", text=f"To predict further, measure {measurement}.")
         for index, measurement in enumerate(system.missing)
     ]
-    return [FactList(name="parameters", facts={**facts, "mean error": f"{system.error:.1%}"}), *missing]
+    return [FactList(name="parameters", facts={**facts, "mean error of the fit": format_error(system.error)}), *missing]
+
+
+def format_error(share: float) -> str:
+    """Format the mean error of a fit as a percentage without decimals."""
+    return "below 1%" if share < 0.01 else f"{share:.0%}"
 
 
 def build_page(experiment: Experiment, page_name: str) -> Page:
@@ -184,9 +222,9 @@ def build_page(experiment: Experiment, page_name: str) -> Page:
     return drift_page(experiment.content, [], [])
 
 
-def write_pages(experiment: Experiment) -> list[Path]:
-    """Write an experiment's pages into its folder, and return their paths."""
+def write_pages(experiment: Experiment, index: Path | None = None) -> list[Path]:
+    """Write an experiment's pages into its folder, with links to an index, and return their paths."""
     return [
-        write_page(build_page(experiment, name), experiment.path / f"{name}.html")
+        write_page(build_page(experiment, name), experiment.path / f"{name}.html", index)
         for name in PAGES_BY_KIND.get(experiment.kind, ())
     ]

@@ -41,3 +41,8 @@ def first_error_line(error: BaseException, otherwise: str = "") -> str:
 def last_error_line(error: BaseException, otherwise: str = "") -> str:
     """Return the last line of an error's message; if it is empty, `otherwise` or the error's type."""
     return next(reversed(str(error).strip().splitlines()), otherwise or type(error).__name__).strip()
+
+
+def capitalize_first(text: str) -> str:
+    """Return a text with a capital first letter; the other letters stay, unlike with `str.capitalize`."""
+    return text[:1].upper() + text[1:]

@@ -2,14 +2,18 @@
 
 What is done follows the cause. After a change of light or camera the model is fine-tuned on its own training images
 under that change and on the labelled ones. After a change of class shares the prior of its classifier is shifted. A
-lens that is out of focus must be cleaned or focused by a person. A gate compares the old and the new model on clean
-and on drifted images that neither has learned from, and refuses a model that is no better. Only a model that passes
-is written to --out, and --link is then pointed to it.
+lens that is out of focus must be cleaned or focused by a person, unless --accept-blur says that it stays so. A gate
+compares the old and the new model on clean and on drifted images that neither has learned from, and refuses a model
+that is no better. Only a model that passes is written to --out, and --link is then pointed to it.
+
+With --forget NAME no verdict is needed: a copy of the bundle is published that no longer knows one of the conditions
+that it has learned. The model's answers stay the same, and requests under that condition are a drift again. A copy with
+a reference that has grown by requests without an alarm is what --grow-reference publishes.
 
 An interrupted command publishes nothing: run it again, and it starts over.
 
-Exit status: 0 adapted, or nothing to do; 1 training failed, or the service did not answer; 2 wrong options or files;
-3 refused by the gate; 4 a person must act first; 143 stopped.
+Exit status: 0 adapted, forgotten, or nothing to do; 1 training failed, or the service did not answer; 2 wrong options
+or files, or a condition that the model knows already; 3 refused by the gate; 4 a person must act first; 143 stopped.
 """
 
 from jobs import prepare_process
@@ -17,23 +21,22 @@ from jobs import prepare_process
 if __name__ == "__main__":
     prepare_process()
 
-import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from equipoise.bundle.bundle import Bundle, load_bundle
 from equipoise.command_line import command
-from equipoise.drift.adaptation.workload import AdaptationRecipe, DriftCondition
+from equipoise.drift.adaptation.workload import AdaptationRecipe, DriftCondition, load_base_workload
 from equipoise.drift.diagnosis.verdict import Verdict
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import make_printable
 from equipoise.storage.atomic import atomic_folder
 from equipoise.storage.user_paths import require_local_paths
 from jobs.cli.option_parser import parse_options
-from jobs.cli.output_folder import require_outside_bundles
+from jobs.cli.output_folder import require_new_folder
 from jobs.cli.paths import OptionalLocalPath, require_capture_folder, validate_locations
 from jobs.publishing.adaptation import (
     build_recipe,
@@ -42,13 +45,17 @@ from jobs.publishing.adaptation import (
     prepare_recipe,
     train_adapted_model,
 )
-from jobs.publishing.bundle_link import point_link, read_previous_target, require_link
+from jobs.publishing.bundle_link import point_link, read_previous_target, require_existing_link, require_link
 from jobs.publishing.drift_verdict import fetch_verdict, read_verdict, require_matching_bundle
+from jobs.publishing.forget_condition import publish_without_condition, require_learned_condition
+from jobs.publishing.grow_reference import plan_growth, publish_with_larger_reference
+from jobs.publishing.known_conditions import learn_condition, load_learned_conditions, require_new_condition
 from jobs.publishing.promotion_gate import passes_gate
 from jobs.publishing.publish import PublishRequest, publish_bundle
 
 ADVICE_BY_CAUSE = {
-    "blur": "clean or focus the lens: lost detail is gone, and training on blurred images costs accuracy on sharp ones",
+    "blur": "clean or focus the lens: lost detail is gone, and training on blurred images costs accuracy on sharp ones;"
+    " give --accept-blur if it is there to stay",
     "new class": "label the images that look like nothing before (GET /capture), and train with a class for them",
     "features": "no change of light or camera explains it: label 30 images or more and give them with --capture-dir",
 }
@@ -79,10 +86,17 @@ class AdaptOptions:
     """passes over the images that the model is fine-tuned on"""
     workers: int = 1
     """processes that share every global batch"""
+    accept_blur: bool = False
+    """adapt to a blur that is there to stay, such as that of another camera, instead of advising to clean the lens"""
     dry_run: bool = False
     """print what would be done and change nothing"""
     roll_back: bool = False
     """point --link back to the previous bundle and do nothing else"""
+    grow_reference: bool = False
+    """publish a copy of the bundle to --out whose reference has grown by the requests in --capture-dir that were
+    answered without an alarm, and do nothing else; the verdict must be ok"""
+    forget: str | None = None
+    """name of a learned condition; publish a copy of the bundle without it to --out and do nothing else"""
 
 
 @command(on_stop="stopped: nothing was published")
@@ -93,7 +107,71 @@ def main(arguments: Sequence[str] | None = None) -> int:
         {"--out": options.out, "--verdict": options.verdict, "--data": options.data, "--link": options.link}
         | {"--key": options.key}
     )
+    if options.forget is not None:
+        return forget_condition(options, options.forget)
+    if options.grow_reference:
+        return grow_reference(options)
     return roll_back_link(options) if options.roll_back else adapt_bundle(options)
+
+
+def forget_condition(options: AdaptOptions, name: str) -> int:
+    """Publish a copy of the bundle without a learned condition and return the exit status."""
+    others = {"--verdict": options.verdict, "--service": options.service, "--roll-back": options.roll_back}
+    require_no_others("--forget", others | {"--grow-reference": options.grow_reference})
+    validate_options(options)
+    model = load_bundle(str(options.bundle or options.link))
+    require_learned_condition(model, name)
+    if options.dry_run:
+        print(make_printable(f"dry run: a copy of {model.folder} without {name} would be published"))
+        return 0
+    return publish_copy(
+        options, f"without {name}", lambda out: publish_without_condition(model, name, options.data, out)
+    )
+
+
+def require_no_others(option: str, others: Mapping[str, object]) -> None:
+    """Refuse an option that is given together with others."""
+    if given := [name for name, value in others.items() if value]:
+        raise EquipoiseError(
+            "option-conflict", f"cannot combine {option} with {' and '.join(given)}", "give one of them at a time"
+        )
+
+
+def grow_reference(options: AdaptOptions) -> int:
+    """Publish a copy of the bundle with a larger reference and return the exit status."""
+    require_no_others("--grow-reference", {"--roll-back": options.roll_back})
+    validate_options(options)
+    if options.capture_dir is None:
+        raise EquipoiseError(
+            "option-missing", "cannot grow the reference: --capture-dir is missing", "give that of the service"
+        )
+    if not options.dry_run:
+        require_out(options)
+    model = load_bundle(str(options.bundle or options.link))
+    verdict = load_verdict(options, model)
+    require_matching_bundle(verdict, model)
+    growth = plan_growth(model, verdict, options.capture_dir)
+    counts = ", ".join(f"{count:,} of {name}" for name, count in growth.counts.items())
+    print(make_printable(f"requests that join the reference: {counts}"))
+    if options.dry_run:
+        print("dry run: nothing was changed")
+        return 0
+    return publish_copy(
+        options,
+        "with a larger reference",
+        lambda out: publish_with_larger_reference(model, growth, options.data, out),
+    )
+
+
+def publish_copy(options: AdaptOptions, description: str, publish: Callable[[Path], str | None]) -> int:
+    """Publish a copy of the bundle, print what it is, point the link to it, and return the exit status."""
+    out = require_out(options)
+    if warning := publish(out):
+        print(f"note: {warning}", file=sys.stderr)
+    print(make_printable(f"{out}: published {description}"))
+    if options.link:
+        point_link(options.link, out)
+    return 0
 
 
 def roll_back_link(options: AdaptOptions) -> int:
@@ -121,8 +199,8 @@ def adapt_bundle(options: AdaptOptions) -> int:
     require_matching_bundle(verdict, model)
     label_count = count_labels(options.capture_dir, model, verdict)
     print(make_printable(f"{verdict.why or verdict.cause}; {label_count} labelled images"))
-    if verdict.cause in ADVICE_BY_CAUSE and not (verdict.cause == "features" and label_count >= MIN_LABELS):
-        print(f"{verdict.cause}: {ADVICE_BY_CAUSE[verdict.cause]}")
+    if advice := find_advice(verdict.cause, label_count, options.accept_blur):
+        print(f"{verdict.cause}: {advice}")
         return 4
     recipe = build_recipe(model, verdict, options.data)
     if recipe.drift == DriftCondition() and label_count < MIN_LABELS:
@@ -131,13 +209,19 @@ def adapt_bundle(options: AdaptOptions) -> int:
             f"cannot adapt: the verdict gives no size for {verdict.cause}",
             f"label {MIN_LABELS} images or more",
         )
+    require_new_condition(model.manifest, recipe, verdict)
     print(make_printable(describe_condition(recipe.drift, label_count)))
     if options.dry_run:
         print("dry run: nothing was changed")
         return 0
-    if options.out is None:
-        raise EquipoiseError("option-missing", "cannot publish: --out is missing", "give the folder for the new bundle")
+    require_out(options)
     return run_adaptation(options, model, recipe, verdict)
+
+
+def find_advice(cause: str | None, label_count: int, accept_blur: bool) -> str | None:
+    """Return what a person should do first about a cause; None where the model can be adapted to it."""
+    is_adaptable = accept_blur if cause == "blur" else cause == "features" and label_count >= MIN_LABELS
+    return None if cause is None or is_adaptable else ADVICE_BY_CAUSE.get(cause)
 
 
 def validate_options(options: AdaptOptions) -> None:
@@ -156,20 +240,17 @@ def validate_options(options: AdaptOptions) -> None:
         require_new_folder(options.out.absolute())
     if options.link is not None:
         require_link(options.link)
+        if options.bundle is None:
+            require_existing_link(options.link)
     if options.capture_dir is not None:
         require_capture_folder(options.capture_dir)
 
 
-def require_new_folder(out: Path) -> None:
-    """Refuse a folder that exists, cannot be created, or would lie inside a bundle."""
-    if out.exists() or out.is_symlink():
-        raise EquipoiseError("path-exists", f"cannot create --out {out}: it already exists", "choose another folder")
-    parent = next(folder for folder in out.parents if folder.exists())
-    if not parent.is_dir() or not os.access(parent, os.W_OK):
-        raise EquipoiseError(
-            "path-access", f"cannot create --out {out}: {parent} is not a writable folder", "choose another"
-        )
-    require_outside_bundles(out)
+def require_out(options: AdaptOptions) -> Path:
+    """Return the folder for the new bundle; refuse options without one."""
+    if options.out is None:
+        raise EquipoiseError("option-missing", "cannot publish: --out is missing", "give the folder for the new bundle")
+    return options.out
 
 
 def load_verdict(options: AdaptOptions, model: Bundle) -> Verdict:
@@ -193,8 +274,12 @@ def run_adaptation(options: AdaptOptions, model: Bundle, recipe: AdaptationRecip
         if not train_adapted_model(model, recipe, work_folder, options.epochs, options.workers):
             print("stopped: nothing was published", file=sys.stderr)
             return 143
+        base = load_base_workload(recipe, model.manifest.decode_config())
+        learned = learn_condition(model, recipe, verdict, options.capture_dir, base)
         published = publish_bundle(
-            PublishRequest(run=work_folder / "run", out=work_folder / "bundle", name=model.name, native=False), recipe
+            PublishRequest(run=work_folder / "run", out=work_folder / "bundle", name=model.name, native=False),
+            recipe,
+            [*load_learned_conditions(model), *([learned] if learned else [])],
         )
         if published.reference_warning:
             print(f"note: {published.reference_warning}", file=sys.stderr)

@@ -61,6 +61,8 @@ def print_published(published: Published, out: Path) -> None:
     """Print the measurements of the engines, the one chosen and the accuracy."""
     print(format_engine_table(published.results))
     print(f"{out}: engine {published.engine}, because {published.why}; accuracy {published.accuracy:.4f} on test")
+    if published.false_alarm_rate:
+        print(published.false_alarm_rate)
     if published.reference_warning:
         print(f"note: {published.reference_warning}", file=sys.stderr)
     record = published.record

@@ -30,6 +30,7 @@ from equipoise.command_line import STOPPED, command
 from equipoise.config import KeptWeights, TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import make_printable
+from equipoise.hardware_facts import HardwareFacts
 from equipoise.planning.search import UNBOUNDED_LR, GridSearch, LrBounds, Search
 from equipoise.planning.step_time_fit import fit_step_time
 from equipoise.planning.sweep_budget import SweepBudget
@@ -40,6 +41,7 @@ from jobs.cli.describe_setup import describe_training_setup
 from jobs.cli.option_parser import parse_options
 from jobs.cli.output_folder import require_no_other_results
 from jobs.cli.paths import PathOrUrl, validate_locations
+from jobs.cli.sweep_setup import require_same_sweep_setup, write_sweep_setup
 from jobs.cli.sweep_status import SweepStatus
 from jobs.cluster.resources import (
     connect_to_cluster,
@@ -60,7 +62,7 @@ from jobs.ray_tune.pace_drift import add_pace_noise, estimate_pace_drift
 from jobs.ray_tune.single_worker_trial import depends_on_batch_split
 from jobs.ray_tune.step_timing import time_batch_ladders
 from jobs.ray_tune.timing_records import TimingTables, max_repeat_error
-from jobs.ray_tune.trial_budget import leave_out_unaffordable_batches, require_finished_trials
+from jobs.ray_tune.trial_budget import describe_trials, leave_out_unaffordable_batches, require_finished_trials
 from jobs.ray_tune.trial_records import FINISHED_TRIAL_COLUMNS, load_finished_trials
 from jobs.ray_tune.tuner import PruneStopper, SearchAdapter, SweepTrials
 
@@ -201,11 +203,13 @@ def run_sweep(options: SweepOptions) -> int:
     callbacks = build_tracker_callbacks(options.track, out)
     require_writable(out)
     require_same_config(out, base)
+    require_same_sweep_setup(out, setup := describe_training_setup(base, workload, HardwareFacts()))
     load_finished_trials(out / "trials", base)  # refuses damaged files before waiting for a cluster
     connect_to_cluster()
     _, gpu = require_slots(max(options.workers), base.threads)
     set_worker_group_timeout(elastic=False)
     with claim_run_folder(out, base):
+        write_sweep_setup(out, setup)
         wait_for_slots(max_workers, base.threads, gpu)  # once for all groups of workers, before the budget starts
         slots = max(max_workers, total_slots(base.threads, gpu))  # trials do not make the cluster grow further
         timings = time_steps_and_exchanges(base, batches_by_workers, out, gpu, options.budget)
@@ -227,7 +231,7 @@ def run_sweep(options: SweepOptions) -> int:
         run_search(options, trials, fastest, callbacks)
         pace_drift = estimate_pace_drift(load_finished_trials(trials.folder, base))
         write_csv(add_pace_noise(steps, pace_drift), out / "system.csv")
-        document = confirm_plan(base, out, describe_training_setup(base, workload, timings.machine), trials.deadline)
+        document = confirm_plan(base, out, replace(setup, machine=timings.machine), trials.deadline)
         print(f"  pages      {', '.join(map(str, write_pages(load_experiment(out))))}")
         return 0 if document.status == "confirmed" else 1
 
@@ -278,7 +282,7 @@ def run_search(
         sweep_trials.concurrent_trials,
         time_is_up=time.time() >= sweep_trials.deadline,
     )
-    print(f"{len(trials)} trials, {int(trials.reached.sum())} of them reached the target", flush=True)
+    print(describe_trials(trials, sweep_trials.folder), flush=True)
     if sweep_trials.train_seconds:
         overhead = (sweep_trials.total_trial_seconds + sweep_trials.startup_seconds) / sweep_trials.train_seconds - 1
         startup = f"{sweep_trials.startup_seconds:.0f} s to start processes"

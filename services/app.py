@@ -4,9 +4,10 @@ import os
 import sys
 from pathlib import Path
 from tempfile import gettempdir
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, get_args
 
 import ray
+from annotated_types import Ge, Le
 from pydantic import BaseModel, Field, ValidationError, model_validator
 from ray import serve
 from ray.serve import Application
@@ -23,6 +24,18 @@ from services.serving.model_versions import ModelSpec
 from services.settings import ReplicaSettings
 
 AUTOSCALING_TIMING = {"metrics_interval_s": 1, "look_back_period_s": 5, "upscale_delay_s": 5, "downscale_delay_s": 60}
+NUMBER_ERRORS = (
+    "int_parsing",
+    "int_type",
+    "int_from_float",
+    "float_parsing",
+    "float_type",
+    "bool_parsing",
+    "bool_type",
+    "greater_than_equal",
+    "less_than_equal",
+)
+"""pydantic's types of errors about numbers and truth values, which are no secrets and can be shown"""
 
 
 class AppSettings(ReplicaSettings):
@@ -80,8 +93,20 @@ def format_settings_error(
     arguments = ", ".join(settings_class.model_fields)
     messages = {"extra_forbidden": f"there is no such argument; choose from {arguments}"}
     message = messages.get(first["type"], first["msg"]).removeprefix("Value error, ")
+    if first["type"] in NUMBER_ERRORS and name in settings_class.model_fields:
+        message = f"must be {describe_allowed_values(settings_class, name)}, got {first['input']!r}"
     code = cause.code if cause else "option-choice" if first["type"] == "extra_forbidden" else "option-range"
     return f"{f'{name}: ' * bool(name)}{message} [{code}]"
+
+
+def describe_allowed_values(settings_class: type[BaseModel], name: str) -> str:
+    """Return what an argument that is a number or a truth value may be, in words."""
+    field = settings_class.model_fields[name]
+    kinds = {field.annotation, *get_args(field.annotation)}
+    if bool in kinds:
+        return "true or false"
+    bounds = [mark.ge if isinstance(mark, Ge) else mark.le for mark in field.metadata if isinstance(mark, (Ge, Le))]
+    return f"a {'whole ' * (int in kinds)}number" + (f" from {bounds[0]} to {bounds[1]}" if len(bounds) > 1 else "")
 
 
 def build_application(app_settings: AppSettings) -> Application:
@@ -102,7 +127,7 @@ def build_application(app_settings: AppSettings) -> Application:
     settings.require_usable_folders()
     if not ray.is_initialized() and "RAY_ADDRESS" not in os.environ:  # replicas of another Ray may be on other machines
         bind_shared_socket(settings.host, settings.port).close()  # refuses a port that another program has
-    start_serve_without_proxy(settings.url)
+    start_serve_without_proxy(settings.host, settings.port, settings.url)
     metrics_folder = Path(gettempdir()) / f"equipoise-metrics-{settings.port}"
     variables = {MULTIPROC_DIR_ENV: str(metrics_folder), "OMP_NUM_THREADS": "1"}
     deployment = serve.deployment(Replica, name="Predictor").options(

@@ -4,6 +4,7 @@ import asyncio
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ def build(args: dict[str, Any]) -> Application:
         if not from_command_line:  # a deployment from YAML shows the exception itself
             raise
         sys.exit(print_error(format_settings_error(error, PagesSettings), REFUSED))
-    start_serve_without_proxy(settings.url)
+    start_serve_without_proxy(settings.host, settings.port, settings.url)
     if from_command_line:
         announce_address(settings.url)
     deployment = serve.deployment(PagesServer, name="Pages").options(ray_actor_options={"num_cpus": 0})
@@ -130,6 +131,7 @@ class PagesServer:
 
     def _page_response(self, request: Request) -> Response:
         from dashboards.experiments import READ_ERRORS, experiment_at, mark_unreadable
+        from dashboards.page import INDEX_LINK_TEXT, Link
         from dashboards.reports import build_page
 
         name = request.path_params["name"]
@@ -142,6 +144,7 @@ class PagesServer:
             page = build_page(experiment, name.rpartition("/")[2])
         except READ_ERRORS as error:
             raise page_cannot_be_shown(name, mark_unreadable(experiment, error).problem) from None
+        page = replace(page, links=(Link(INDEX_LINK_TEXT, "../" * name.count("/") or "./"), *page.links))
         return page_response(page, f"{name.rpartition('/')[2]}.html/live", request)
 
     def check_health(self) -> None:

@@ -20,7 +20,7 @@ from equipoise.captures.store import CaptureStore
 from equipoise.errors import EquipoiseError
 from equipoise.storage.atomic import file_fingerprint
 from services.http.server import HttpServer
-from services.monitoring.capture_sampler import CaptureSampler
+from services.monitoring.capture_sampler import LISTING_SECONDS, CaptureSampler
 from services.monitoring.drift_client import DriftClient
 from services.monitoring.drift_observer import DriftObserver
 from services.monitoring.log_setup import configure_logger, create_stderr_handler
@@ -52,7 +52,9 @@ class Replica:
         self.metrics_history = MetricsHistory(self.metrics)
         self.drift_client = create_drift_client(self.settings)
         self.capture_store = (
-            CaptureStore(self.settings.capture_dir, self.settings.max_captures) if self.settings.capture_dir else None
+            CaptureStore(self.settings.capture_dir, self.settings.max_captures, listing_seconds=LISTING_SECONDS)
+            if self.settings.capture_dir
+            else None
         )
         capture_sampler = CaptureSampler(self.capture_store) if self.capture_store else None
         self.observer = (

@@ -7,14 +7,17 @@ import sys
 import ray
 from ray import serve
 
+from services.http.server import require_unused_port
+
 READY_TEXT = " is ready"
 """in the line that Ray Serve logs once an application is ready, the last one of `serve run`"""
 
 
-def start_serve_without_proxy(url: str) -> None:
+def start_serve_without_proxy(host: str, port: int, url: str) -> None:
     """Start Serve without proxies, unless Ray is initialized already: then its owner decides about proxies.
 
-    Without `url`, Serve would say that the application is ready at the port that a proxy has by default.
+    Without `url`, Serve would say that the application is ready at the port that a proxy has by default. A port on
+    which another service listens is refused: both would share it and answer by turns.
     """
     if ray.is_initialized():
         return
@@ -24,6 +27,8 @@ def start_serve_without_proxy(url: str) -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report its use to its makers
     ray.init(namespace="serve")
     serve.start(proxy_location="Disabled", http_options={"root_url": url.rstrip("/")})
+    if not serve.status().applications:  # an application that is deployed again listens there itself
+        require_unused_port(host, port)
 
 
 def announce_address(url: str) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.drift.image_pool import ImagePool
-from equipoise.drift.charts.baseline import ImageFeatures
+from equipoise.drift.charts.cell_statistics import ImageFeatures
 from equipoise.drift.detector import StreamDetector
 from equipoise.drift.diagnosis.stream_verdict import compute_stream_verdict
 from equipoise.drift.diagnosis.verdict import StreamVerdict

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from equipoise.bundle.bundle import Bundle, load_bundle
 from equipoise.config import TrainConfig
-from equipoise.drift.charts.baseline import ImageFeatures
+from equipoise.drift.charts.cell_statistics import ImageFeatures
 from equipoise.drift.features.confidence import confidence_statistics
 from equipoise.drift.features.image_stats import image_statistics
 from equipoise.drift.features.random_fourier import RandomFourierFeatures

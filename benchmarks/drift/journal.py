@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from equipoise.drift.charts.baseline import CHARTED_FEATURES
+from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES
 from equipoise.drift.charts.sums import SumsLayout
 from equipoise.drift.features.random_fourier import DIRECTION_COUNT
 from equipoise.drift.monitor.entries import ReportEntry, TickEntry

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.drift.end_to_end import REPORT_SECONDS, serve_vending, wait_for_verdict
+from benchmarks.drift.end_to_end import REPORT_SECONDS, list_alarms, serve_vending, wait_for_verdict
 from equipoise.hardware import describe_hardware
 from equipoise.workloads.vending.renderer import Scene
 from jobs.demo.traffic import MAX_CONCURRENT_REQUESTS, PRODUCT_NAMES, SimulatedClients
@@ -100,12 +100,6 @@ def send_requests(vending: SimulatedClients, images: Tensor, indices: Any) -> No
     with ThreadPoolExecutor(MAX_CONCURRENT_REQUESTS) as clients:
         predict: Callable[[int], str | None] = lambda index: vending.predict_label(images[index])  # noqa: E731
         list(clients.map(predict, indices.tolist()))
-
-
-def list_alarms(vending: SimulatedClients) -> list[dict[str, Any]]:
-    """Return all alarms in the service's drift history."""
-    events = vending.request_service("GET", "/drift/history")["events"]
-    return [event for event in events if event["event"] == "alarm"]
 
 
 def format_table_row(change: str, cause: str, results: list[ChangeResult]) -> str:

@@ -11,11 +11,17 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from benchmarks.drift.image_pool import PROCESS_COUNT, ImagePool
-from equipoise.drift.charts.baseline import CHARTED_FEATURES, ClassStatistics, ImageFeatures, fit_class_statistics
+from equipoise.drift.charts.cell_statistics import (
+    CHARTED_FEATURES,
+    ClassStatistics,
+    ImageFeatures,
+    fit_class_statistics,
+)
 from equipoise.drift.charts.cusum import StepSums, build_cusum_parameters, initial_cusum_state
 from equipoise.drift.detector import chart_name
 from equipoise.drift.features.random_fourier import fit_random_features
 from equipoise.drift.reference.false_alarms import find_and_reset_alarms
+from equipoise.drift.reference.simulated_streams import LabelledFeatures
 from equipoise.drift.reference.thresholds import Calibration, calibrate_thresholds
 
 STREAM_COUNT = 200
@@ -100,7 +106,8 @@ def simulate_alarms(case: RunLengthCase) -> list[int]:
     alarms: list[int] = []
     for step in generate_steps(reference, case, rng):
         state.update(step)
-        alarms += find_and_reset_alarms(state, reference.calibration, case.run_length, case.step_size, age).tolist()
+        _, charts = find_and_reset_alarms(state, reference.calibration, case.run_length, case.step_size, age)
+        alarms += charts.tolist()
     return alarms
 
 
@@ -114,7 +121,9 @@ def draw_reference(pool: ImagePool, case: RunLengthCase, rng: np.random.Generato
     reference_features = pool.select(chosen).image_features(random_fourier, 1.0)
     stream_features = pool.select(rest).image_features(random_fourier, 1.0)
     class_statistics = fit_class_statistics(reference_features, CLASS_COUNT)
-    calibration = calibrate_thresholds(reference_features, pool.labels[chosen], CLASS_COUNT, seed=case.seed)
+    calibration = calibrate_thresholds(
+        LabelledFeatures(reference_features, pool.labels[chosen]), CLASS_COUNT, case.seed
+    )
     members = [np.flatnonzero(pool.labels[rest] == label) for label in range(CLASS_COUNT)]
     min_class_images = min(map(len, members))
     scores = class_statistics.scores(stream_features).astype(np.float32)

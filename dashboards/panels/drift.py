@@ -5,12 +5,23 @@ from dataclasses import replace
 
 import plotly.graph_objects as go
 
-from dashboards.page import FactList, ImageGallery, Note, Panel, Section, SectionPart, Table
-from dashboards.theme import BLUE, NEUTRAL_COLOR, ORANGE, apply_theme, format_utc, series_color
+from dashboards.page import FactList, ImageGallery, Note, Panel, Section, SectionPart, Table, TimeCell
+from dashboards.panels.condition_shares import build_condition_panel
+from dashboards.theme import (
+    BLUE,
+    NEUTRAL_COLOR,
+    ORANGE,
+    apply_theme,
+    format_interval,
+    format_significant,
+    format_utc,
+    series_color,
+)
 from equipoise.drift.diagnosis.accuracy_estimate import AccuracyEstimate
-from equipoise.drift.diagnosis.verdict import ChartHistory, StreamVerdict, Verdict
+from equipoise.drift.diagnosis.verdict import ChartEffect, ChartHistory, CorruptionEffect, StreamVerdict, Verdict
 from equipoise.drift.monitor.entries import DriftEvent
-from equipoise.formatting import format_share
+from equipoise.formatting import capitalize_first, format_rounded, format_share, pluralize
+from equipoise.planning.interval import IntervalEstimate
 
 CaptionedImages = Sequence[tuple[bytes, str]]
 
@@ -19,16 +30,37 @@ MAX_THRESHOLD_FACTOR = 4  # the vertical axis ends at so many thresholds
 MAX_CHART_BARS = 12  # the highest charts are drawn as bars
 MAX_CLASS_BARS = 40
 STATE_SENTENCES = {
-    "ok": "Requests look like the images on which the model was evaluated.",
-    "drift": "Requests no longer look like the images on which the model was evaluated.",
-    "unknown": "It is unknown whether requests still look like the images on which the model was evaluated.",
+    "ok": "The images look like those on which the model was evaluated.",
+    "drift": "The images no longer look like those on which the model was evaluated.",
+    "unknown": "It is unknown whether the images still look like those on which the model was evaluated.",
 }
+UNKNOWN_REMEDY = (
+    "Where images are too few, wait for more of them. Where the reference is missing, publish the bundle again without"
+    " `--no-drift`, and serve it with `drift=true`."
+)
+READING_OF_HISTORY = (
+    "A chart follows one statistic of the images, such as their brightness or how sure the model is. A height of h says"
+    " that without drift such a value comes once in about e^h images: at 10 once in 22,000. The dashed line is where a"
+    " false alarm would come as rarely as requested. Upright lines mark when the change began, by estimate, and when"
+    " the alarm was raised. Of all charts the highest are drawn, and what is far above the threshold is cut off."
+)
+READING_OF_BARS = (
+    "Each bar is a test of one statistic of the images against those of the reference. A bar of length h says that"
+    " without drift so large a difference comes in one set of images of 10^h. The upright mark is the bar's threshold:"
+    " all thresholds together call one set in a hundred without drift drifted."
+)
+READING_OF_CLASSES = (
+    "Grey is how often the model predicts each class on its reference, blue how often it does now. Where images have"
+    " changed, this need not be the mix of what they show: the model may take one class for another."
+)
 
 
 def chart_history_figure(chart_history: ChartHistory, verdict: Verdict) -> go.Figure:
     """Draw the highest charts over the answered images, with the threshold, the begin of the change, and the alarm."""
     figure, images = go.Figure(), chart_history.image_numbers
     peaks = {name: max(values, default=0.0) for name, values in chart_history.charts.items()}
+    limit = max(chart_history.threshold, default=0.0) * MAX_THRESHOLD_FACTOR  # far above it, differences say little
+    top = max(min(max(peaks.values(), default=0.0), limit), 1.0) * 1.05
     for index, name in enumerate(sorted(peaks, key=lambda chart: -peaks[chart])[:MAX_CHART_LINES]):
         figure.add_scatter(
             x=images,
@@ -46,33 +78,35 @@ def chart_history_figure(chart_history: ChartHistory, verdict: Verdict) -> go.Fi
     )
     if isinstance(verdict, StreamVerdict) and (since := verdict.since):
         alarm_number = since.alarm.image_number if since.alarm else None
-        marks = [(verdict.images - since.images_ago, "change began"), (alarm_number, "alarm")]
-        for number, label in marks:
+        marks = [(verdict.images - since.images_ago, "change began", "dot"), (alarm_number, "alarm", "solid")]
+        for number, label, dash in marks:
             if images and number is not None and number >= images[0] - (images[-1] - images[0]):
-                figure.add_vline(number, line={"dash": "dot", "color": ORANGE}, annotation_text=label)
-    highest = max(peaks.values(), default=0.0)
-    limit = (
-        max(chart_history.threshold, default=0.0) * MAX_THRESHOLD_FACTOR
-    )  # far above the threshold, differences say little
+                line = {"dash": dash, "color": NEUTRAL_COLOR, "width": 2}
+                figure.add_scatter(
+                    x=[number, number], y=[0, top], mode="lines", line=line, hoverinfo="skip", name=label
+                )
     figure.update_xaxes(title_text="image number, from the first one answered")
-    figure.update_yaxes(
-        title_text="log of how rare the value is without drift", range=[0, max(min(highest, limit), 1.0) * 1.05]
-    )
+    figure.update_yaxes(title_text="rarity without drift, ln(images)", range=[0, top])
     return apply_theme(figure, 420)
 
 
 def chart_bars_figure(verdict: Verdict) -> go.Figure:
     """Draw the charts of a set of images as bars, each with its threshold."""
     charts = sorted(verdict.charts, key=lambda chart: chart.value - chart.threshold)[-MAX_CHART_BARS:]
-    names = [chart.name for chart in charts]
-    colors = [ORANGE if chart.value >= chart.threshold else BLUE for chart in charts]
-    marker = {"symbol": "line-ns", "size": 16, "line": {"width": 3, "color": NEUTRAL_COLOR}}
     figure = go.Figure()
-    values, thresholds = [chart.value for chart in charts], [chart.threshold for chart in charts]
-    figure.add_bar(x=values, y=names, orientation="h", marker_color=colors, name="value")
-    figure.add_scatter(x=thresholds, y=names, mode="markers", marker=marker, name="alarm threshold")
+    for name, color, is_alarm in (("alarm", ORANGE, True), ("below the threshold", BLUE, False)):
+        shown = [chart for chart in charts if (chart.value >= chart.threshold) == is_alarm]
+        values, names = [chart.value for chart in shown], [chart.name for chart in shown]
+        figure.add_bar(x=values, y=names, orientation="h", marker_color=color, name=name, hovertemplate="%{x:,.3~r}")
+    names, thresholds = [chart.name for chart in charts], [chart.threshold for chart in charts]
+    marker = {"symbol": "line-ns", "size": 16, "line": {"width": 3, "color": NEUTRAL_COLOR}}
+    hover = "%{x:,.3~r}"
+    figure.add_scatter(
+        x=thresholds, y=names, mode="markers", marker=marker, name="alarm threshold", hovertemplate=hover
+    )
     figure.update_xaxes(title_text="-log10 of the p-value without drift")
-    return apply_theme(figure, 90 + 26 * len(charts))
+    figure.update_yaxes(categoryorder="array", categoryarray=names)
+    return apply_theme(figure, 90 + 26 * len(charts)).update_layout(barmode="overlay")
 
 
 def class_shares_figure(verdict: Verdict) -> go.Figure:
@@ -83,7 +117,7 @@ def class_shares_figure(verdict: Verdict) -> go.Figure:
     figure = go.Figure()
     for label, shares, color in (("reference", reference, NEUTRAL_COLOR), ("now", now, BLUE)):
         figure.add_bar(x=names, y=[shares.get(name, 0.0) for name in names], name=label, marker_color=color)
-    figure.update_xaxes(type="category")
+    figure.update_xaxes(type="category", title_text="predicted class")
     figure.update_yaxes(title_text="share of images", tickformat=".0%", rangemode="tozero")
     return apply_theme(figure).update_layout(barmode="group")
 
@@ -95,10 +129,12 @@ def normalize_counts(counts: Mapping[str, int]) -> dict[str, float]:
 
 
 def verdict_facts(verdict: Verdict) -> dict[str, str]:
-    """Return the facts of a verdict in words: state, cause, begin, estimated accuracy, false-alarm rate."""
+    """Return the facts of a verdict in words: state, cause, condition, begin, estimated accuracy, false-alarm rate."""
     facts = {"state": verdict.state, "images": f"{verdict.images:,}"}
     if verdict.cause:
         facts["cause"] = verdict.cause
+    if condition := verdict.describe_condition():
+        facts["condition"] = condition
     accuracy = verdict.accuracy
     accuracy_text = format_accuracy(accuracy) if isinstance(accuracy, AccuracyEstimate) else "unknown"
     if not isinstance(verdict, StreamVerdict):
@@ -113,11 +149,11 @@ def verdict_facts(verdict: Verdict) -> dict[str, str]:
         facts["false-alarm rate requested"] = f"1 in {verdict.run_length:,.0f} requests"
     if check := verdict.verified:
         facts["false-alarm rate when published"] = (
-            f"1 in {check.realised:,.0f} requests (1 in {check.asked:,.0f} requested),"
-            f" drawn again and again from {check.held_out:,} held-out images"
+            f"1 in {format_rounded(check.realised)} requests, {format_rounded(check.low)} to "
+            f"{format_rounded(check.high)} with 95 % probability (1 in {check.asked:,.0f} requested)"
         )
     if verdict.ticks:
-        facts["replicas"] = f"{verdict.replicas}, {verdict.ticks.lost} reports lost"
+        facts["replicas"] = f"{verdict.replicas} ({pluralize(verdict.ticks.lost, 'report')} lost)"
     return facts
 
 
@@ -127,30 +163,28 @@ def format_accuracy(estimate: AccuracyEstimate) -> str:
 
 
 def causes_table(verdict: Verdict) -> Table | None:
-    """Return the table of causes, each with the size of its effect; None if no cause was found."""
-    rows = [
-        [
-            *(effect.cause, effect.detail, effect.value, effect.low, effect.high, effect.unit),
-            format_share(effect.explained),
-        ]
-        for effect in verdict.effects
-    ]
-    if not rows:
-        return None
-    return Table(
-        name="causes", columns=["cause", "detail", "size", "low", "high", "unit", "share explained"], rows=rows
-    )
+    """Return the table of causes and of the runner-up, each with the size of its effect; None if none was found."""
+    named = [(effect.cause, effect) for effect in verdict.effects]
+    if verdict.runner_up:
+        named.append((f"{verdict.runner_up.cause} (runner-up)", verdict.runner_up))
+    rows = [[name, effect.detail, format_effect(effect), format_share(effect.explained)] for name, effect in named]
+    return Table(name="causes", columns=["cause", "detail", "size", "share explained"], rows=rows) if rows else None
+
+
+def format_effect(effect: CorruptionEffect | ChartEffect) -> str:
+    """Format the size of an effect with its interval, if it has one, and its unit."""
+    if effect.low is None or effect.high is None:
+        return f"{format_significant(effect.value)} {effect.unit}".strip()
+    return format_interval(IntervalEstimate(value=effect.value, low=effect.low, high=effect.high), effect.unit)
 
 
 def charts_table(verdict: Verdict) -> Table:
     """Return the table of all charts with threshold and effect."""
-    rows = []
-    for chart in verdict.charts:
-        cells = [getattr(chart.effect, name, None) for name in ("value", "low", "high", "unit")]
-        rows.append([chart.name, chart.value, chart.threshold, *cells])
-    return Table(
-        name="charts", columns=["chart", "value", "alarm threshold", "effect", "low", "high", "unit"], rows=rows
-    )
+    rows = [
+        [chart.name, chart.value, chart.threshold, format_effect(chart.effect) if chart.effect else None]
+        for chart in verdict.charts
+    ]
+    return Table(name="charts", columns=["chart", "value", "alarm threshold", "effect"], rows=rows)
 
 
 def sources_table(verdict: Verdict) -> Table | None:
@@ -162,8 +196,8 @@ def sources_table(verdict: Verdict) -> Table | None:
 
 def events_table(events: Sequence[DriftEvent]) -> Table | None:
     """Return the table of events, the latest first; None if there are none."""
-    rows = [[format_utc(event.time), event.event, event.stream, event.reason] for event in reversed(events)]
-    return Table(name="events", columns=["time", "event", "stream", "cause"], rows=rows) if rows else None
+    rows = [[TimeCell(format_utc(event.time)), event.event, event.stream, event.reason] for event in reversed(events)]
+    return Table(name="events", columns=["time, UTC", "event", "stream", "cause"], rows=rows) if rows else None
 
 
 def build_drift_sections(
@@ -175,46 +209,52 @@ def build_drift_sections(
     prefix: str = "",
 ) -> list[Section]:
     """Build the sections of a verdict; `prefix` keeps panel names unique where several models share a page."""
-    paragraphs = [STATE_SENTENCES[verdict.state], *([f"{verdict.why}."] if verdict.why else [])]
+    paragraphs = [STATE_SENTENCES[verdict.state], *([f"{capitalize_first(verdict.why)}."] if verdict.why else [])]
+    paragraphs += [UNKNOWN_REMEDY] if verdict.state == "unknown" else []
     parts: list[SectionPart] = [FactList(name=f"{prefix}verdict", facts=verdict_facts(verdict))]
     for table in (causes_table(verdict), sources_table(verdict)):
-        parts += [table] if table else []
+        parts += [replace(table, name=f"{prefix}{table.name}")] if table else []
     if isinstance(verdict, StreamVerdict) and verdict.reference_warning:
-        parts.append(Note(name=f"{prefix}reference-warning", text=f"{verdict.reference_warning}."))
+        parts.append(Note(name=f"{prefix}reference-warning", text=f"{capitalize_first(verdict.reference_warning)}."))
     sections = [Section(title="Verdict", paragraphs=paragraphs, parts=parts)]
-    if chart_history and chart_history.image_numbers:
-        caption = "Each chart over the images answered; a chart that reaches the dashed line raises an alarm."
-        panel = Panel(
-            name=f"{prefix}charts-panel",
-            figure=chart_history_figure(chart_history, verdict),
-            caption=caption,
-            data_table=charts_table(verdict),
-        )
+    if panel := build_charts_panel(verdict, chart_history, prefix):
         sections.append(Section(title="Charts", parts=[panel]))
-    elif verdict.charts:
-        caption = "Each chart against its threshold; orange charts have reached it."
-        panel = Panel(
-            name=f"{prefix}charts-panel",
-            figure=chart_bars_figure(verdict),
-            caption=caption,
-            data_table=charts_table(verdict),
-        )
-        sections.append(Section(title="Charts", parts=[panel]))
+    if panel := build_condition_panel(verdict, chart_history, prefix):
+        sections.append(Section(title="Conditions", parts=[panel]))
     if verdict.classes:
         caption = "Shares of the predicted classes, beside those of the reference."
-        panel = Panel(name=f"{prefix}classes-panel", figure=class_shares_figure(verdict), caption=caption)
+        panel = Panel(
+            name=f"{prefix}classes-panel",
+            figure=class_shares_figure(verdict),
+            caption=caption,
+            reading=READING_OF_CLASSES,
+        )
         sections.append(Section(title="Classes", parts=[panel]))
     galleries: list[SectionPart] = []
     if drifted_images:
-        caption = "requests, the most informative first"
+        caption = "Images now, the most informative first."
         galleries.append(ImageGallery(name=f"{prefix}moved", captioned_pngs=drifted_images, caption=caption))
     if reference_images:
-        caption = "images of the reference"
+        caption = "Images of the reference."
         galleries.append(ImageGallery(name=f"{prefix}usual", captioned_pngs=reference_images, caption=caption))
     sections += [Section(title="Images", parts=galleries)] if galleries else []
     if table := events_table(events):
-        sections.append(Section(title="Events", parts=[table]))
+        sections.append(Section(title="Events", parts=[replace(table, name=f"{prefix}{table.name}")]))
     return sections
+
+
+def build_charts_panel(verdict: Verdict, chart_history: ChartHistory | None, prefix: str) -> Panel | None:
+    """Build the panel of the charts: over the images if there is a history, else as bars; None without charts."""
+    if chart_history and chart_history.image_numbers:
+        figure, reading = chart_history_figure(chart_history, verdict), READING_OF_HISTORY
+        caption = "Each chart over the images answered; a chart that reaches the dashed line raises an alarm."
+    elif verdict.charts:
+        figure, reading = chart_bars_figure(verdict), READING_OF_BARS
+        caption = "Each chart against its threshold; orange charts have reached it."
+    else:
+        return None
+    table = replace(charts_table(verdict), name=f"{prefix}charts")
+    return Panel(name=f"{prefix}charts-panel", figure=figure, caption=caption, reading=reading, data_table=table)
 
 
 def prefix_title(model: str, section: Section) -> Section:

@@ -9,10 +9,10 @@ from typing import Any
 from urllib.parse import quote
 
 from dashboards.experiments import Experiment, Sweep
-from dashboards.page import FactList, Link, Note, Page, Section, SectionPart, Table
+from dashboards.page import FactList, Link, Note, NumberCell, Page, Section, SectionPart, Table, TableCell, TimeCell
 from dashboards.panels.training_run import run_facts
 from dashboards.plan_tables import candidate_plans
-from dashboards.theme import format_interval
+from dashboards.theme import format_interval, format_seconds, format_significant
 from equipoise.drift.diagnosis.verdict import Verdict
 from equipoise.formatting import format_number, pluralize
 from equipoise.runs.record import Record
@@ -22,13 +22,13 @@ INDEX_TITLE = "Experiments"
 INDEX_COLUMNS = (
     "experiment",
     "kind",
-    "written",
+    "written, UTC",
     "workload",
     "workers",
     "batch",
     "lr",
     "outcome",
-    "seconds",
+    "training time",
     "examples",
 )
 MAX_CURVE_POINTS = 60  # of a curve in a comparison
@@ -39,7 +39,10 @@ def build_index_page(
 ) -> Page:
     """Build the index page of experiments below a folder; `find_link` returns the URL of one's page, or None."""
     if not experiments:
-        text = f"There are no runs or sweeps below {root}: they write their records to the folder given as --out."
+        text = (
+            f"There are no runs or sweeps below {root.absolute().name} yet. `equipoise train --workload digits --out"
+            f" {root.absolute().name}/first` writes one; build this index again then."
+        )
         empty = Section(title="No experiments yet", parts=[Note(name="none", text=text)])
         return Page(title=INDEX_TITLE, lead="", sections=[empty])
     names = [experiment_name(experiment, root) for experiment in experiments]
@@ -50,14 +53,14 @@ def build_index_page(
     parts: list[SectionPart] = [FactList(name="counts", facts=count_by_kind(experiments))]
     parts += [Table(name="experiments", columns=INDEX_COLUMNS, rows=rows, row_labels=names)]
     problems = [
-        Note(name=f"wrong-{index}", text=f"{name}: {experiment.problem}")
+        Note(name=f"wrong-{index}", text=f"{name}: {describe_problem(experiment)}")
         for index, (experiment, name) in enumerate(zip(experiments, names, strict=True))
         if experiment.problem
     ]
     sections = [Section(title="All experiments", parts=parts)]
     sections += [Section(title="Incomplete or unreadable", parts=problems)] if problems else []
     entries = {name: comparison_entry(experiment) for experiment, name in zip(experiments, names, strict=True)}
-    lead = f"{pluralize(len(experiments), 'experiment')} below {root}"
+    lead = f"{pluralize(len(experiments), 'experiment')} below {root.absolute().name}."
     return Page(title=INDEX_TITLE, lead=lead, sections=sections, comparison_entries=entries)
 
 
@@ -80,11 +83,11 @@ def count_by_kind(experiments: Sequence[Experiment]) -> dict[str, str]:
 def row_cells(experiment: Experiment) -> list[Any]:
     """Return the cells of an experiment's row after its name."""
     outcome = (
-        ["", None, None, None, experiment.problem[:60], None, None]
+        ["", None, None, None, describe_problem(experiment).partition(":")[0], None, None]
         if experiment.problem
         else outcome_cells(experiment.content)
     )
-    return [experiment.kind, format_modified(experiment.modified), *outcome]
+    return [experiment.kind, TimeCell(format_modified(experiment.modified)), *outcome]
 
 
 def format_modified(seconds: float) -> str:
@@ -103,32 +106,44 @@ def outcome_cells(content: Any) -> list[Any]:
             config.workload,
             config.workers,
             config.batch_size,
-            config.lr,
-            content.status,
-            content.seconds,
-            content.examples_to_target,
+            NumberCell(config.lr, format_number(config.lr)),
+            content.status.replace("_", " "),
+            NumberCell(content.seconds, format_seconds(content.seconds)) if content.seconds else None,
+            round_examples(content.examples_to_target),
         ]
     if isinstance(content, Sweep):
         workload, plan = content.trial.get("workload", ""), content.plan.plan
         if not plan:
             return [workload, None, None, None, "no plan", None, None]
         outcome = f"plan, {content.plan.status}"
-        return [workload, plan.workers, plan.batch, plan.lr, outcome, plan.seconds.value, plan.examples]
+        lr = None if plan.lr is None else NumberCell(plan.lr, format_number(plan.lr))
+        seconds = NumberCell(plan.seconds.value, f"{format_seconds(plan.seconds.value)}, predicted")
+        return [workload, plan.workers, plan.batch, lr, outcome, seconds, round_examples(plan.examples)]
     if isinstance(content, Verdict):
         verdict = content.state + (f": {content.cause}" if content.cause else "")
         return ["", None, None, None, verdict, None, content.images]
     return [content.name, None, None, None, f"published, accuracy {content.metrics.accuracy:.4f}", None, None]
 
 
+def round_examples(examples: float | None) -> TableCell:
+    """Return the cell of examples to the target, to three digits."""
+    return None if examples is None else NumberCell(examples, format_significant(examples))
+
+
+def describe_problem(experiment: Experiment) -> str:
+    """Return the problem with an experiment without the path of its folder on this machine."""
+    return experiment.problem.replace(f"{experiment.path}/", "")
+
+
 def comparison_entry(experiment: Experiment) -> dict[str, Any]:
     """Return the facts, and perhaps a curve, that are shown of an experiment beside another."""
     if experiment.problem:
-        return {"facts": {"kind": experiment.kind, "problem": experiment.problem}}
+        return {"facts": {"kind": experiment.kind, "problem": describe_problem(experiment)}}
     if isinstance(experiment.content, Record):
         return {"facts": run_facts(experiment.content), "curve": metric_curve(experiment.content)}
     if isinstance(experiment.content, Sweep):
         return {"facts": sweep_facts(experiment.content), "curve": time_to_target_curve(experiment.content)}
-    texts = [format_number(value) if isinstance(value, float) else str(value) for value in row_cells(experiment)]
+    texts = [value.text if isinstance(value, NumberCell | TimeCell) else str(value) for value in row_cells(experiment)]
     return {"facts": {column: text for column, text in zip(INDEX_COLUMNS[1:], texts, strict=True) if text != "None"}}
 
 

@@ -1,12 +1,33 @@
 """Panels that compare plans: time against cost with the Pareto front, and time by workers and batch size."""
 
 import numpy as np
+import pandas as pd
 import plotly.graph_objects as go
 
 from dashboards.plan_tables import candidate_plans, format_plans, settings_to_table
-from dashboards.theme import AMBER, BLUE, NEUTRAL_COLOR, ORANGE, apply_theme, format_seconds, set_log_axis
+from dashboards.theme import (
+    AMBER,
+    BLUE,
+    NEUTRAL_COLOR,
+    ORANGE,
+    apply_theme,
+    choose_time_unit,
+    format_significant,
+    set_log_axis,
+)
 from equipoise.planning.document import PlanDocument
 from equipoise.type_aliases import JsonObject
+
+NO_TRACE_NAME = "<extra></extra>"  # in Plotly's templates of hover texts
+READING_OF_FRONT = (
+    "Time runs to the right and cost upwards, so that the best plans are at the lower left. Filled marks combine a step"
+    " time and examples that were both measured; hollow ones need a prediction. The diamond is the knee of the front,"
+    " beyond which more speed costs ever more; the star is the cheapest plan within the deadline of the slider."
+)
+READING_OF_HEATMAP = (
+    "Each cell is the predicted time to the target with that many workers and examples per worker, at the best learning"
+    " rate of their global batch. Empty cells have no prediction: their global batch lies outside of what was measured."
+)
 
 
 def pareto_figure(document: PlanDocument) -> go.Figure:
@@ -14,20 +35,25 @@ def pareto_figure(document: PlanDocument) -> go.Figure:
     plans, front = candidate_plans(document), settings_to_table(document.front)
     figure = go.Figure()
     hover = format_plans(plans)
-    marker = {
-        "color": NEUTRAL_COLOR,
-        "symbol": ["circle" if measured else "circle-open" for measured in plans.measured],
-        "size": 7,
-    }
+    hover_format = f"%{{text}}<br>%{{x:,.3~r}} s, %{{y:,.3~r}} worker-seconds{NO_TRACE_NAME}"
+    marker = {"color": NEUTRAL_COLOR, "symbol": mark_measured(plans), "size": 7}
     figure.add_scatter(
-        x=plans.seconds, y=plans.worker_seconds, mode="markers", marker=marker, text=hover, name="every plan"
+        x=plans.seconds,
+        y=plans.worker_seconds,
+        mode="markers",
+        marker=marker,
+        text=hover,
+        hovertemplate=hover_format,
+        name="every plan",
     )
     figure.add_scatter(
         x=front.seconds,
         y=front.worker_seconds,
         mode="lines+markers",
         line_color=BLUE,
+        marker={"symbol": mark_measured(front), "size": 9},
         text=format_plans(front),
+        hovertemplate=hover_format,
         name="the front",
     )
     if knee := document.knee:
@@ -36,6 +62,7 @@ def pareto_figure(document: PlanDocument) -> go.Figure:
             y=[knee.worker_seconds],
             mode="markers",
             marker={"symbol": "diamond-open", "size": 16, "color": ORANGE, "line_width": 2},
+            hoverinfo="skip",
             name="knee of the front",
         )
     figure.add_scatter(
@@ -43,11 +70,17 @@ def pareto_figure(document: PlanDocument) -> go.Figure:
         y=[],
         mode="markers",
         marker={"symbol": "star", "size": 18, "color": AMBER, "line": {"width": 1, "color": NEUTRAL_COLOR}},
+        hoverinfo="skip",
         name="cheapest within the deadline",
     )
     set_log_axis(figure, "x", plans.seconds, "seconds to the target")
-    set_log_axis(figure, "y", plans.worker_seconds, "worker-seconds")
+    set_log_axis(figure, "y", plans.worker_seconds, "cost, worker-seconds")
     return apply_theme(figure, 420)
+
+
+def mark_measured(plans: pd.DataFrame) -> list[str]:
+    """Return the symbol of each plan: filled where its time follows from measurements, hollow where it is predicted."""
+    return ["circle" if measured else "circle-open" for measured in plans.measured]
 
 
 def build_deadline_slider(document: PlanDocument) -> JsonObject | None:
@@ -65,11 +98,19 @@ def build_deadline_slider(document: PlanDocument) -> JsonObject | None:
     return slider | {"low": low * 0.9, "high": high * 1.1, "value": start}
 
 
+def choose_heatmap_unit(document: PlanDocument) -> tuple[float, str]:
+    """Return the unit of all times in the heat map, with its size in seconds: that of the shortest time."""
+    return choose_time_unit(float(candidate_plans(document).seconds.min()))
+
+
 def time_heatmap_figure(document: PlanDocument) -> go.Figure:
     """Draw the time to the target by workers and batch size per worker, dark blue for fast."""
     plans = candidate_plans(document).sort_values("nodes").drop_duplicates(["workers", "batch"])
     grid = plans.pivot_table(index="workers", columns="batch", values="seconds")
-    texts = [["" if np.isnan(value) else format_seconds(value) for value in row] for row in grid.to_numpy()]
+    size, unit = choose_heatmap_unit(document)
+    texts = [
+        ["" if np.isnan(value) else format_significant(value / size, 2) for value in row] for row in grid.to_numpy()
+    ]
     values = np.log10(grid.to_numpy(dtype=float))
     figure = go.Figure(
         go.Heatmap(
@@ -80,12 +121,12 @@ def time_heatmap_figure(document: PlanDocument) -> go.Figure:
             texttemplate="%{text}",
             textfont={"color": "#ffffff"},
             colorscale=[(0, "#00304d"), (1, "#8a5a00")],
-            hovertemplate="%{y} workers x %{x}: %{text}<extra></extra>",
+            hovertemplate=f"%{{y}} workers x %{{x}}: %{{text}} {unit}{NO_TRACE_NAME}",
             showscale=False,
             xgap=2,
             ygap=2,
         )
     )
-    figure.update_xaxes(title_text="batch size per worker, examples", type="category")
-    figure.update_yaxes(title_text="workers", type="category")
+    figure.update_xaxes(title_text="batch size per worker, examples", type="category", showgrid=False)
+    figure.update_yaxes(title_text="workers", type="category", showgrid=False)
     return apply_theme(figure, 160 + 44 * len(grid))

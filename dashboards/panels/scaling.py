@@ -5,13 +5,29 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from dashboards.page import Panel, Table
-from dashboards.panels.tradeoff import MAX_PLOT_LINES, thin_ticks
+from dashboards.panels.tick_labels import label_batches
+from dashboards.panels.tradeoff import MAX_PLOT_LINES
 from dashboards.plan_tables import format_cluster_shape, predicted_step_seconds
-from dashboards.theme import BLUE, GREEN, NEUTRAL_COLOR, ORANGE, apply_theme, series_color, series_symbol, set_log_axis
+from dashboards.theme import (
+    NEUTRAL_COLOR,
+    STEP_PART_COLORS,
+    apply_theme,
+    series_color,
+    series_symbol,
+    set_log_axis,
+)
 from equipoise.planning.document import Bottleneck, PlanDocument, PlanEntry
 from equipoise.spacing import evenly_spaced_indices
 
-STEP_TIME_COLORS = {"compute": BLUE, "exchange": ORANGE, "data": GREEN}
+READING_OF_SPEEDUP = (
+    "Speed-up is examples per second over those of the fewest workers at the same batch size per worker. On the dashed"
+    " line twice the workers would be twice as fast; below 1, more workers are slower than one. Filled marks were"
+    " measured; dotted lines and hollow marks were predicted by the fit of the step time."
+)
+READING_OF_STEP_PARTS = (
+    "Each bar is the median step of one setting. Computing is the forward and backward pass and the optimizer; exchange"
+    " is what sending gradients adds beyond the computing it overlaps with; data is waiting for the next batch."
+)
 
 
 def measured_speedups(step_times: pd.DataFrame) -> pd.DataFrame:
@@ -56,7 +72,7 @@ def speedup_figure(step_times: pd.DataFrame | None, document: PlanDocument) -> g
             marker_symbol=series_symbol(index, measured=False),
             name=name,
             legendgroup=name,
-            hovertemplate="%{y:.3g} predicted",
+            hovertemplate="%{y:,.3~r} predicted",
         )
         points = measured[measured.batch == batch]
         marker = {"color": color, "symbol": series_symbol(index), "size": 9}
@@ -67,11 +83,10 @@ def speedup_figure(step_times: pd.DataFrame | None, document: PlanDocument) -> g
             marker=marker,
             name=name,
             legendgroup=name,
-            showlegend=False,
-            hovertemplate="%{y:.3g} measured",
+            showlegend=line.empty,  # otherwise the line of the plan names the color
+            hovertemplate="%{y:,.3~r} measured",
         )
-    ticks = thin_ticks(sorted({*predicted.workers, *measured.workers}))
-    figure.update_xaxes(title_text="workers", type="log", tickvals=ticks, ticktext=[str(tick) for tick in ticks])
+    label_batches(figure, {*predicted.workers, *measured.workers}, "workers")
     set_log_axis(figure, "y", [1, max_workers, *measured.speedup], "speed-up")
     return apply_theme(figure, 460)
 
@@ -104,12 +119,10 @@ def step_time_breakdown_figure(step_times: pd.DataFrame) -> go.Figure:
     """Draw the parts of a step's time as stacked bars by batch size, a panel for each cluster shape."""
     table = step_time_breakdown(step_times)
     shapes = list(table[["nodes", "workers"]].drop_duplicates().itertuples(index=False, name=None))
-    titles = [format_cluster_shape(int(nodes), int(workers)) for nodes, workers in shapes]
-    figure = make_subplots(rows=len(shapes), shared_xaxes=True, vertical_spacing=0.25 / max(len(shapes), 2),
-                           subplot_titles=titles)  # fmt: skip
+    figure = make_subplots(rows=len(shapes), shared_xaxes=True, vertical_spacing=0.15 / max(len(shapes), 2))
     for row, (nodes, workers) in enumerate(shapes, 1):
         bars = table[(table.nodes == nodes) & (table.workers == workers)]
-        for name, color in STEP_TIME_COLORS.items():
+        for name, color in STEP_PART_COLORS.items():
             figure.add_bar(
                 x=[f"{batch:,.0f}" for batch in bars.batch],
                 y=bars[name],
@@ -117,10 +130,12 @@ def step_time_breakdown_figure(step_times: pd.DataFrame) -> go.Figure:
                 name=name,
                 legendgroup=name,
                 showlegend=row == 1,
+                hovertemplate="%{y:,.3~r} ms",
                 row=row,
                 col=1,
             )
-        figure.update_yaxes(title_text="ms per step", row=row, col=1)
+        title = f"{format_cluster_shape(int(nodes), int(workers))}<br>ms per step"
+        figure.update_yaxes(title_text=title, row=row, col=1)
     figure.update_xaxes(title_text="batch size per worker, examples", row=len(shapes), col=1)
     batches = [f"{batch:,.0f}" for batch in sorted(table.batch.unique())]
     figure.update_xaxes(type="category", categoryorder="array", categoryarray=batches)
@@ -145,21 +160,20 @@ def build_scaling_panels(document: PlanDocument, step_times: pd.DataFrame | None
     """Build the panels for which there is data."""
     panels = []
     if document.system or step_times is not None:
-        caption = (
-            "Speed-up over the fewest workers at the same batch size per worker. Filled marks were measured;"
-            " dotted lines and hollow marks were predicted."
-        )
+        caption = "How many times as fast as the fewest workers, at the same batch size per worker."
         panels.append(
             Panel(
                 name="speedup",
                 figure=speedup_figure(step_times, document),
                 caption=caption,
+                reading=READING_OF_SPEEDUP,
                 data_table=speedup_table(step_times, document),
             )
         )
     if step_times is not None and {"data_seconds", "exchange_seconds"} & {*step_times}:
         caption = "Time of a step by part: computing, what the gradient exchange adds to it, and waiting for data."
-        panels.append(Panel(name="parts", figure=step_time_breakdown_figure(step_times), caption=caption))
+        figure = step_time_breakdown_figure(step_times)
+        panels.append(Panel(name="parts", figure=figure, caption=caption, reading=READING_OF_STEP_PARTS))
     return panels
 
 

@@ -9,13 +9,35 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboards.metrics_snapshot import MetricName, MetricsSnapshot
-from dashboards.model_status import ModelStatus
-from dashboards.page import FactList, Panel, Section, SectionPart, Table, TableCell
-from dashboards.theme import AMBER, BLUE, ORANGE, apply_theme, series_color
-from equipoise.formatting import format_number
+from dashboards.model_status import ModelStatus, VersionStatus
+from dashboards.page import FactList, Note, Panel, Section, SectionPart, Table, TableCell
+from dashboards.theme import AMBER, BLUE, ORANGE, apply_theme, format_significant, series_color
 
 QUANTILE_COLORS = {0.5: BLUE, 0.9: AMBER, 0.99: ORANGE}
+QUANTILE_NAMES = {0.5: "median", 0.9: "90th percentile", 0.99: "99th percentile"}
 MAX_MARKED_POINTS = 40  # up to so many points get markers: a line alone would not show isolated points
+NO_REQUESTS_YET = (
+    "No request for a prediction yet. Send one, such as `curl -F image=@image.png ADDRESS/predict` with the address of"
+    " this page; it appears here within a few seconds."
+)
+READING_OF_RATE = (
+    "Refused requests got a 4xx status or a 503: the client sent something wrong, or the queue was full and it should"
+    " try again. Failed ones got another 5xx status, which is a fault of the service."
+)
+READING_OF_LATENCY = (
+    "The time from the request's headers to its answer. Half of the requests took less than the median, and one in a"
+    " hundred took longer than the 99th percentile. The times are interpolated within the buckets of a histogram, so"
+    " that they are right to about a bucket's width."
+)
+READING_OF_VERSIONS = (
+    "A canary has a line of its own, which shows the share of the images that it answers. A shadow answers nothing and"
+    " has no line."
+)
+READING_OF_BATCHES = (
+    "Requests that arrive while the model is busy are computed together; counts are since the service started. Where"
+    " most batches hold one image, the service has time to spare; where most are of the largest size, one more replica"
+    " would shorten the wait."
+)
 TIME_COLUMNS = ("time", "seconds")  # of the tables of increases, beside a column per label
 OUTCOME_COLORS = {"answered": BLUE, "refused": AMBER, "failed": ORANGE}
 
@@ -89,24 +111,31 @@ def batch_size_counts(snapshots: Sequence[MetricsSnapshot]) -> dict[str, float]:
 
 
 def format_bucket(lower: int, upper: float) -> str:
-    """Return a bucket in words, such as `3 to 4` or `over 4`."""
+    """Return a bucket in words, such as `3-4` or `over 4`."""
     if upper == float("inf"):
         return f"over {lower}"
-    return f"{upper:.0f}" if upper == lower + 1 else f"{lower + 1} to {upper:.0f}"
+    return f"{upper:.0f}" if upper == lower + 1 else f"{lower + 1}-{upper:.0f}"
 
 
 def time_series_figure(
-    table: pd.DataFrame, colors: Mapping[Any, str], axis_title: str, label_format: str = "{}"
+    table: pd.DataFrame, colors: Mapping[Any, str], axis_title: str, unit: str, names: Mapping[Any, str] | None = None
 ) -> go.Figure:
-    """Draw the columns of a table over time, one line each."""
+    """Draw the columns of a table over time, one line each; `names` holds names to show instead of the columns'."""
     figure = go.Figure()
     mode = "lines" if len(table) > MAX_MARKED_POINTS else "lines+markers"
     for name, color in colors.items():
         if name in table:
-            figure.add_scatter(x=table.time, y=table[name], mode=mode, line_color=color, name=label_format.format(name))
+            figure.add_scatter(
+                x=table.time,
+                y=table[name],
+                mode=mode,
+                line_color=color,
+                name=(names or {}).get(name, name),
+                hovertemplate=f"%{{y:,.3~r}} {unit}",
+            )
     figure.update_yaxes(title_text=axis_title, rangemode="tozero")
-    figure.update_xaxes(title_text="time, UTC")
-    return apply_theme(figure, 300)
+    figure.update_xaxes(title_text="time, UTC", hoverformat="%H:%M:%S", nticks=4)
+    return apply_theme(figure, 300).update_layout(hovermode="x unified")
 
 
 def version_rates_figure(snapshots: Sequence[MetricsSnapshot]) -> go.Figure:
@@ -114,7 +143,8 @@ def version_rates_figure(snapshots: Sequence[MetricsSnapshot]) -> go.Figure:
     table = snapshot_deltas(snapshots, "pictures")
     names = [name for name in table.columns if name not in TIME_COLUMNS]
     rates = pd.DataFrame({"time": table.time, **{name: table[name].fillna(0) / table.seconds for name in names}})
-    return time_series_figure(rates, {name: series_color(index) for index, name in enumerate(names)}, "images/s")
+    colors = {name: series_color(index) for index, name in enumerate(names)}
+    return time_series_figure(rates, colors, "images/s", "images/s")
 
 
 def service_facts(snapshots: Sequence[MetricsSnapshot]) -> dict[str, str]:
@@ -127,9 +157,10 @@ def service_facts(snapshots: Sequence[MetricsSnapshot]) -> dict[str, str]:
         counts[classify_status(status)] += int(count)
     facts = {name: f"{count:,}" for name, count in counts.items()}
     if len(snapshots) > 1:
-        facts["current rate"] = f"{format_number(float(request_rates(snapshots[-2:]).answered.iloc[-1]))} requests/s"
+        rate = float(request_rates(snapshots[-2:]).answered.iloc[-1])
+        facts["current rate"] = f"{format_significant(rate)} requests/s"
         p99 = latency_quantiles(snapshots)[0.99].dropna()
-        facts["recent p99 latency"] = f"{format_number(float(p99.iloc[-1]))} ms" if len(p99) else "-"
+        facts["recent 99th percentile"] = f"{format_significant(float(p99.iloc[-1]), 2)} ms" if len(p99) else "-"
     return facts
 
 
@@ -145,47 +176,71 @@ def rejections_table(snapshots: Sequence[MetricsSnapshot]) -> Table | None:
 def models_table(model_statuses: Sequence[ModelStatus]) -> Table:
     """Return the bundles of each model with their role and share of the answers."""
     rows: list[list[TableCell]] = [
-        [model.name, role, version.version, version.engine, f"{share:.0%}", version.bundle]
+        [model.name, role, version.version, version.engine, f"{share:.0%}", name_bundle(version)]
         for model in model_statuses
         for role, version, share in model.answering_versions()
     ]
     return Table(name="models", columns=["model", "role", "version", "engine", "share of answers", "bundle"], rows=rows)
 
 
+def name_bundle(version: VersionStatus) -> str:
+    """Return the name of a bundle's folder or URL, without the path of the machine or store that it lies on."""
+    return version.bundle.rstrip("/").rpartition("/")[2]
+
+
 def build_service_sections(
     snapshots: Sequence[MetricsSnapshot], model_statuses: Sequence[ModelStatus]
 ) -> list[Section]:
     """Build the sections of a service's page."""
-    parts: list[SectionPart] = [FactList(name="service", facts=service_facts(snapshots)), models_table(model_statuses)]
+    parts: list[SectionPart] = [FactList(name="service", facts=service_facts(snapshots))]
+    parts += [models_table(model_statuses)] if model_statuses else []
     sections = [Section(title="Service", parts=parts)]
-    panels = [
-        Panel(
-            name="rate",
-            figure=time_series_figure(request_rates(snapshots), OUTCOME_COLORS, "requests/s"),
-            caption="Requests by outcome.",
-        ),
-        Panel(
-            name="latency",
-            figure=time_series_figure(latency_quantiles(snapshots), QUANTILE_COLORS, "ms", "{:.0%}"),
-            caption="Latency of predictions, from the request's headers to its answer: 50th, 90th and 99th percentile.",
-        ),
-        Panel(name="versions", figure=version_rates_figure(snapshots), caption="Images answered, by model version."),
-        Panel(
-            name="batches",
-            figure=batch_sizes_figure(snapshots),
-            caption="Batches by the number of images computed at once, since the service started.",
-        ),
-    ]
-    sections.append(Section(title="Requests", parts=panels))
+    last = snapshots[-1] if snapshots else MetricsSnapshot(time=0)
+    if not any(sum(counts.values()) for counts in (last.requests, last.refused, last.pictures)):
+        return [*sections, Section(title="Requests", parts=[Note(name="no-requests", text=NO_REQUESTS_YET)])]
+    sections.append(Section(title="Requests", parts=build_request_panels(snapshots)))
     if table := rejections_table(snapshots):
         sections.append(Section(title="Refusals", parts=[table]))
     return sections
 
 
+def build_request_panels(snapshots: Sequence[MetricsSnapshot]) -> list[Panel]:
+    """Build the panels of the requests of a service that has had some."""
+    rates, quantiles = request_rates(snapshots), latency_quantiles(snapshots)
+    return [
+        Panel(
+            name="rate",
+            figure=time_series_figure(rates, OUTCOME_COLORS, "requests/s", "requests/s"),
+            caption="Requests by outcome.",
+            reading=READING_OF_RATE,
+        ),
+        Panel(
+            name="latency",
+            figure=time_series_figure(quantiles, QUANTILE_COLORS, "latency, ms", "ms", QUANTILE_NAMES),
+            caption="Latency of predictions.",
+            reading=READING_OF_LATENCY,
+        ),
+        Panel(
+            name="versions",
+            figure=version_rates_figure(snapshots),
+            caption="Images answered, by model version.",
+            reading=READING_OF_VERSIONS,
+        ),
+        Panel(
+            name="batches",
+            figure=batch_sizes_figure(snapshots),
+            caption="Batches by the number of images computed at once.",
+            reading=READING_OF_BATCHES,
+        ),
+    ]
+
+
 def batch_sizes_figure(snapshots: Sequence[MetricsSnapshot]) -> go.Figure:
     """Draw the number of batches by size as bars."""
     counts = batch_size_counts(snapshots)
-    figure = go.Figure(go.Bar(x=[*counts], y=[*counts.values()], marker_color=BLUE, name="batches"))
+    figure = go.Figure(
+        go.Bar(x=[*counts], y=[*counts.values()], marker_color=BLUE, hovertemplate="%{y:,} batches<extra></extra>")
+    )
     figure.update_xaxes(title_text="images computed at once", type="category")
     figure.update_yaxes(title_text="batches", rangemode="tozero")
-    return apply_theme(figure, 300)
+    return apply_theme(figure, 300).update_layout(showlegend=False)

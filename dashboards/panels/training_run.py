@@ -7,24 +7,34 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from dashboards.page import ImageGallery, Panel, Section, SectionPart, Table
+from dashboards.page import ImageGallery, NumberCell, Panel, Section, SectionPart, Table
 from dashboards.theme import (
     AMBER,
     BLUE,
-    GREEN,
     NEUTRAL_COLOR,
-    ORANGE,
     PURPLE,
+    STEP_PART_COLORS,
     apply_theme,
-    format_percent,
+    format_interval,
     format_seconds,
+    format_significant,
     set_log_axis,
+    share_x_axis,
 )
 from equipoise.formatting import format_number
+from equipoise.planning.interval import IntervalEstimate
+from equipoise.proportions import wilson_interval
 from equipoise.runs.misclassified import MisclassifiedImage
 from equipoise.runs.record import Lap, Record, mean_noise_scale
 
 STEP_PART_NAMES = {"compute": "computing", "exchange": "exchanging gradients", "data": "loading data"}
+READING_OF_LAPS = (
+    "All rows share the examples seen below; each point is a lap, a stretch of steps that is timed as one. The dotted"
+    " line is the target of the metric, whose axis is on the right. Bars are the time of a step of the slowest worker:"
+    " computing, what the gradient exchange adds to it, and waiting for data; evaluations are not in them. The noise"
+    " scale is the number of examples beyond which a larger batch teaches little more per example; it is a mean over"
+    " up to 20 laps, and missing where the noise of the measurement hides it."
+)
 LAPS_PER_NOISE_POINT = 20  # laps that a point of the noise scale averages over: single draws say little
 
 
@@ -41,29 +51,30 @@ def laps_table(record: Record) -> pd.DataFrame:
 
 
 def laps_figure(table: pd.DataFrame, target: float) -> go.Figure:
-    """Draw the table of `laps_table` as four panels over the examples seen."""
-    panels = make_subplots(
-        rows=4, shared_xaxes=True, vertical_spacing=0.05, specs=[[{"secondary_y": True}], *[[{}]] * 3]
-    )
+    """Draw the table of `laps_table` as four rows over the examples seen."""
+    rows = make_subplots(rows=4, shared_xaxes=True, vertical_spacing=0.05, specs=[[{"secondary_y": True}], *[[{}]] * 3])
     evaluated = table.dropna(subset="metric")
-    add_line(panels, 1, table.seen, table.loss, "loss, training", NEUTRAL_COLOR)
-    add_line(panels, 1, evaluated.seen, evaluated.metric, "metric, validation", BLUE, secondary_y=True)
-    panels.add_hline(target, line_dash="dot", line_color=BLUE, row=1, col=1, secondary_y=True)
-    add_line(panels, 2, table.seen, table.examples / table.seconds, "examples/s", PURPLE)
-    for part, color in (("compute", BLUE), ("exchange", ORANGE), ("data", GREEN)):
+    add_line(rows, 1, table.seen, table.loss, "loss, training", NEUTRAL_COLOR)
+    add_line(rows, 1, evaluated.seen, evaluated.metric, "metric, validation", BLUE, secondary_y=True)
+    rows.add_hline(target, line_dash="dot", line_color=BLUE, row=1, col=1, secondary_y=True)
+    add_line(rows, 2, table.seen, table.examples / table.seconds, "examples/s", PURPLE)
+    for part, color in STEP_PART_COLORS.items():
         milliseconds = table[f"{part}_seconds"] / table.steps * 1000
         if not milliseconds.any():  # a single worker has no exchange
             continue
-        panels.add_bar(x=table.seen, y=milliseconds, name=part, marker_color=color, row=3, col=1)
-    add_line(panels, 4, table.seen, table.noise, "noise scale", AMBER)
-    panels.update_yaxes(title_text="loss", row=1, col=1, secondary_y=False)
+        hover = "%{y:,.3~r} ms"
+        marker = {"color": color, "line_width": 0}  # a border would be a stripe between narrow bars
+        rows.add_bar(x=table.seen, y=milliseconds, name=part, marker=marker, hovertemplate=hover, row=3, col=1)
+    add_line(rows, 4, table.seen, table.noise, "noise scale", AMBER)
+    rows.update_yaxes(title_text="loss", row=1, col=1, secondary_y=False)
     axis = {"range": [0, 1.02], "dtick": 0.25, "tickmode": "auto"}
-    panels.update_yaxes(title_text="metric", **axis, row=1, col=1, secondary_y=True)
-    panels.update_yaxes(title_text="examples/s", rangemode="tozero", row=2, col=1)
-    panels.update_yaxes(title_text="ms per step", row=3, col=1)
-    set_log_axis(panels, "y", table.noise.dropna(), "noise scale, examples", row=4, col=1)
-    panels.update_xaxes(title_text="examples seen", row=4, col=1)
-    return apply_theme(panels, 860).update_layout(barmode="stack", bargap=0, legend={"y": 1.02, "traceorder": "normal"})
+    rows.update_yaxes(title_text="metric", showgrid=False, **axis, row=1, col=1, secondary_y=True)
+    rows.update_yaxes(title_text="examples/s", rangemode="tozero", row=2, col=1)
+    rows.update_yaxes(title_text="ms per step", row=3, col=1)
+    set_log_axis(rows, "y", table.noise.dropna(), "noise scale, examples", row=4, col=1)
+    rows.update_xaxes(title_text="examples seen", row=4, col=1)
+    share_x_axis(rows, 4)
+    return apply_theme(rows, 860).update_layout(barmode="stack", bargap=0, legend={"y": 1.02, "traceorder": "normal"})
 
 
 def add_line(
@@ -75,9 +86,10 @@ def add_line(
     color: str,
     **axis_options: bool,
 ) -> None:
-    """Add a line to one row of the panels."""
+    """Add a line to one row of the panels; those that are alone in their row need no entry in the legend."""
     mode = "lines" if len(x) > 2 else "lines+markers"
-    figure.add_scatter(x=x, y=y, name=name, mode=mode, line_color=color, row=row, col=1, **axis_options)
+    options = {"name": name, "mode": mode, "line_color": color, "hovertemplate": "%{y:,.4~r}", "showlegend": row == 1}
+    figure.add_scatter(x=x, y=y, row=row, col=1, **options, **axis_options)
 
 
 def describe_result(record: Record) -> str:
@@ -87,11 +99,11 @@ def describe_result(record: Record) -> str:
     if record.examples_to_target and laps:
         seconds = record.seconds * record.examples_to_target / laps[-1].seen
         result = (
-            f"Reached the target of {record.target:g} after {record.examples_to_target:,.0f} examples,"
+            f"Reached the target of {record.target:g} after {format_significant(record.examples_to_target)} examples,"
             f" in {format_seconds(seconds)} of training"
         )
     elif metrics:
-        result = f"Did not reach the target of {record.target:g}: the best metric was {max(metrics):.4g}"
+        result = f"Did not reach the target of {record.target:g}: the best metric was {max(metrics):.3g}"
     else:
         result = f"Ended before its first evaluation ({record.outcome})"
     parts = {name: sum(getattr(lap, f"{name}_seconds") for lap in laps) for name in ("compute", "exchange", "data")}
@@ -110,12 +122,26 @@ def run_facts(record: Record) -> dict[str, str]:
         "workers x batch": f"{config.workers} x {config.batch_size}"
         + (f" x {config.grad_accumulation}" * (config.grad_accumulation > 1)),
         "learning rate": f"{config.lr:g}",
-        "examples to the target": format_number(record.examples_to_target),
-        "training time": format_seconds(record.seconds),
-        "throughput": f"{format_number(record.examples_per_second)} examples/s",
-        "test metric": format_number(record.test),
-        "noise scale": "not measurable" if noise is None else f"about {format_number(noise)} examples",
+        "examples to the target": format_significant(record.examples_to_target),
+        "training time": format_seconds(record.seconds or None),
+        "throughput": f"{format_significant(record.examples_per_second)} examples/s" if record.laps else "-",
+        "test metric": format_test_metric(record),
+        "noise scale": "not measurable" if noise is None else f"about {format_significant(noise, 2)} examples",
     }
+
+
+def format_test_metric(record: Record) -> str:
+    """Format the metric on the test split; where it is an accuracy, with the 95 % interval of its count."""
+    if record.test is None or not record.test_classes:
+        return format_number(record.test)
+    low, high = wilson_interval(record.test, sum(count.images for count in record.test_classes))
+    return format_interval(IntervalEstimate(value=record.test, low=low, high=high))
+
+
+def format_accuracy(share: float, images: int) -> str:
+    """Format an accuracy with its 95 % interval as percentages."""
+    low, high = wilson_interval(share, images)
+    return f"{share:.0%} ({low:.0%} to {high:.0%})"
 
 
 def build_run_panels(record: Record) -> list[Panel]:
@@ -125,7 +151,8 @@ def build_run_panels(record: Record) -> list[Panel]:
     columns = ["seen", "loss", "metric", "examples", "seconds", "compute_seconds", "exchange_seconds", "data_seconds"]
     rows = [[None if pd.isna(value) else value for value in row] for row in table[columns].itertuples(index=False)]
     data_table = Table(name="laps", columns=[name.replace("_", " ") for name in columns], rows=rows)
-    return [Panel(name="laps-panel", figure=laps_figure(table, record.target), caption=caption, data_table=data_table)]
+    figure = laps_figure(table, record.target)
+    return [Panel(name="laps-panel", figure=figure, caption=caption, reading=READING_OF_LAPS, data_table=data_table)]
 
 
 def build_class_sections(record: Record, misclassified: Sequence[MisclassifiedImage]) -> list[Section]:
@@ -133,7 +160,15 @@ def build_class_sections(record: Record, misclassified: Sequence[MisclassifiedIm
     if not record.test_classes:
         return []
     counts = sorted(record.test_classes, key=lambda count: count.accuracy)
-    rows = [(count.name, count.images, count.correct, format_percent(count.accuracy)) for count in counts]
+    rows = [
+        (
+            count.name,
+            count.images,
+            count.correct,
+            NumberCell(count.accuracy, format_accuracy(count.accuracy, count.images)),
+        )
+        for count in counts
+    ]
     columns = ["class", "test images", "correct", "accuracy"]
     parts: list[SectionPart] = [Table(name="classes", columns=columns, rows=rows)]
     if misclassified:
@@ -141,5 +176,8 @@ def build_class_sections(record: Record, misclassified: Sequence[MisclassifiedIm
         wrong = sum(count.images - count.correct for count in counts)
         caption = f"Wrongly classified: the first {len(misclassified)} of {wrong:,} test images, each with its class."
         parts.append(ImageGallery(name="misclassified", captioned_pngs=captioned, caption=caption))
-    paragraph = "Test images that the final model classifies correctly, the class with the lowest accuracy first."
+    paragraph = (
+        "Test images that the final model classifies correctly, the class with the lowest accuracy first; in brackets"
+        " are 95 % intervals."
+    )
     return [Section(title="Classes", paragraphs=[paragraph], parts=parts)]

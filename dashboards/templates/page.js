@@ -1,5 +1,5 @@
 "use strict";
-const CONFIG = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] };
+const CONFIG = { responsive: true, displayModeBar: false }; // its tools would cover the legend: they are below the figure
 const byId = (id) => document.getElementById(id);
 // the text of a script element that holds gzip in base64
 const decompress = async (id) => {
@@ -9,12 +9,35 @@ const decompress = async (id) => {
 
 const drawFigures = (figures) => {
   const shown = Object.entries(figures).filter(([name]) => byId(name));
-  return Promise.all(shown.map(([name, { data, layout }]) => Plotly.react(byId(name), data, fitToScreen(layout), CONFIG)));
+  // a copy of the layout, because Plotly writes the ranges of a zoom into it
+  return Promise.all(shown.map(([name, { data, layout }]) => Plotly.react(byId(name), data, fitToScreen(structuredClone(layout)), CONFIG)));
 };
 
 // on a phone the legend takes lines of its own: a panel gets higher, so that its rows keep their height
 const fitToScreen = (layout) =>
-  innerWidth < 600 ? { ...layout, height: layout.height * 1.15, font: { ...layout.font, size: 11 } } : layout;
+  innerWidth < 600 ? { ...layout, height: layout.height * 1.15, font: { ...layout.font, size: 12 } } : layout;
+
+// back to the ranges that a figure came with, or else to all of its data
+const resetZoom = (panel, { layout } = { layout: {} }) => {
+  const axes = Object.keys(panel.layout).filter((name) => /^[xy]axis/.test(name));
+  const range = (name) => layout[name]?.range ? [`${name}.range`, layout[name].range] : [`${name}.autorange`, true];
+  return Plotly.relayout(panel, Object.fromEntries(axes.map(range)));
+};
+
+const saveImage = (panel) => {
+  const { width, height } = panel.getBoundingClientRect(), { color, backgroundColor } = getComputedStyle(document.body);
+  const layout = { ...panel.layout, font: { ...panel.layout.font, color }, paper_bgcolor: backgroundColor };
+  return Plotly.downloadImage({ data: panel.data, layout }, { format: "png", width, height, scale: 2, filename: `${document.title} ${panel.id}` });
+};
+
+// what a table shows, with the numbers in full
+const saveTable = (table) => {
+  const quote = (text) => /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  const rows = [...table.rows].filter((row) => !row.hidden).map((row) => [...row.cells].filter((cell) => !cell.querySelector(".pick") && cell.textContent !== "compare"));
+  const text = rows.map((cells) => cells.map((cell) => quote(cell.dataset.value ?? cell.textContent.trim())).join(",")).join("\n");
+  const link = createElement("a", "", { href: `data:text/csv;charset=utf-8,${encodeURIComponent(text + "\n")}`, download: `${document.title} ${table.id}.csv` });
+  link.click();
+};
 
 const formatTime = (seconds) => {
   for (const [size, unit] of [[86400, "d"], [3600, "h"], [60, "min"]])
@@ -76,31 +99,54 @@ const createElement = (tag, text, attributes = {}) => {
   return element;
 };
 
-// show two experiments side by side: facts that differ are marked, and their curves share a panel
+const CHOOSE_TWO = "Check two experiments in the table to compare them side by side.";
+
+const createRow = (name, pair, className) => {
+  const row = createElement("tr", "", { class: className });
+  row.append(createElement("th", name, { scope: "row" }), ...pair.map((entry) => createElement("td", entry.facts[name] ?? "-")));
+  return row;
+};
+
+const createFactTable = (picked, rows) => {
+  const table = createElement("table", ""), scroll = createElement("div", "", { class: "scroll", tabindex: 0, role: "region", "aria-label": "comparison of two experiments" });
+  const head = table.createTHead().insertRow();
+  for (const name of ["", ...picked]) head.append(createElement(name ? "th" : "td", name, name ? { scope: "col" } : {}));
+  table.createTBody().append(...rows);
+  scroll.append(table);
+  return scroll;
+};
+
+// show two experiments side by side: first what can be compared, with differences marked, and curves over the same
+// axes in one figure; what only one of them has is behind a click
 const compareExperiments = (entries) => {
   const target = byId("comparison"), picked = [...document.querySelectorAll(".pick:checked")].map((box) => box.value);
   for (const box of document.querySelectorAll(".pick")) box.disabled = picked.length > 1 && !box.checked;
-  if (picked.length !== 2) return target.replaceChildren(createElement("p", "Choose two experiments to compare them side by side."));
-  const pair = picked.map((name) => entries[name]);
-  const table = createElement("table", ""), head = table.createTHead().insertRow(), body = table.createTBody();
-  for (const name of ["", ...picked]) head.append(createElement("th", name, { scope: "col" }));
-  for (const name of new Set(pair.flatMap((entry) => Object.keys(entry.facts)))) {
-    const row = body.insertRow(), cells = pair.map((entry) => entry.facts[name] ?? "-");
-    if (cells[0] !== cells[1]) row.className = "differs";
-    row.append(createElement("th", name, { scope: "row" }), ...cells.map((text) => createElement("td", text)));
+  if (picked.length !== 2) return target.replaceChildren(createElement("p", CHOOSE_TWO));
+  const pair = picked.map((name) => entries[name]), names = [...new Set(pair.flatMap((entry) => Object.keys(entry.facts)))];
+  const shared = names.filter((name) => pair.every((entry) => name in entry.facts)), others = names.filter((name) => !shared.includes(name));
+  const isEqual = (name) => pair[0].facts[name] === pair[1].facts[name];
+  const curves = pair.filter((entry) => entry.curve), axes = [...new Set(curves.map(({ curve }) => `${curve.up} over ${curve.across}`))];
+  const summary = `Comparable: ${shared.join(", ") || "nothing"}. The ${shared.filter((name) => !isEqual(name)).length} that differ are marked.`;
+  const conflict = axes.length > 1 ? ` Their curves are not comparable (${axes.join("; ")}): open their pages for them.` : "";
+  target.replaceChildren(createElement("p", summary + conflict), createFactTable(picked, shared.map((name) => createRow(name, pair, isEqual(name) ? "" : "differs"))));
+  if (others.length) {
+    const details = createElement("details", "");
+    details.append(createElement("summary", `${others.length} that only one of them has`), createFactTable(picked, others.map((name) => createRow(name, pair, ""))));
+    target.append(details);
   }
-  const scroll = createElement("div", "", { class: "scroll", tabindex: 0, role: "region", "aria-label": "comparison of two experiments" });
-  scroll.append(table);
-  target.replaceChildren(scroll);
-  const curves = pair.filter((entry) => entry.curve);
-  if (!curves.length) return null;
+  return axes.length === 1 ? drawCurves(target, picked, pair) : null;
+};
+
+const drawCurves = (target, picked, pair) => {
   const panel = createElement("div", "", { class: "panel", id: "compared", role: "group", "aria-label": "curves of the two experiments" });
   target.append(panel);
   const data = pair.flatMap(({ curve }, i) => curve
     ? [{ x: curve.x, y: curve.y, name: picked[i], mode: "lines+markers", line: { color: ["#0072B2", "#D55E00"][i] } }] : []);
-  const axis = (side) => ({ title: { text: [...new Set(curves.map((entry) => entry.curve[side]))].join(" / ") }, automargin: true });
-  const theme = { paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 8, r: 8, t: 8, b: 8 } };
-  return Plotly.newPlot(panel, data, { ...theme, height: 340, xaxis: axis("across"), yaxis: axis("up"), showlegend: true, legend: { orientation: "h", y: 1.1 } }, CONFIG);
+  const { curve } = pair.find((entry) => entry.curve);
+  const axis = (side) => ({ title: { text: curve[side] }, automargin: true, zeroline: false, ticks: "outside", gridcolor: "rgba(128,128,128,0.25)", separatethousands: true, exponentformat: "none" });
+  const theme = { paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 8, r: 24, t: 8, b: 8 }, font: { family: "system-ui, sans-serif", size: 13 } };
+  const legend = { orientation: "h", yanchor: "bottom", y: 1.02, x: 0 }, hoverlabel = { bgcolor: "#1c2126", bordercolor: "#8a8a8a" };
+  return Plotly.newPlot(panel, data, fitToScreen({ ...theme, height: 340, xaxis: axis("across"), yaxis: axis("up"), showlegend: true, legend, hoverlabel, hovermode: "x unified" }), CONFIG);
 };
 
 // carry the state of an open page over to its update: drawn panels, inputs, opened details, checked boxes, sorting
@@ -110,9 +156,10 @@ const keepState = (fresh) => {
     const same = counterpart(old);
     if (same) { old.setAttribute("aria-label", same.getAttribute("aria-label")); same.replaceWith(old); }
   }
-  for (const old of document.querySelectorAll("main details[open]")) {
-    const same = counterpart(old.closest("figure").querySelector(".panel"));
-    if (same) same.closest("figure").querySelector("details").open = true;
+  for (const old of document.querySelectorAll("main figure details[open]")) {
+    const same = counterpart(old.closest("figure").querySelector(".panel"))?.closest("figure").querySelectorAll("details");
+    const index = [...old.closest("figure").querySelectorAll("details")].indexOf(old);
+    if (same?.[index]) same[index].open = true;
   }
   for (const old of document.querySelectorAll("main input[id]")) {
     const same = counterpart(old);
@@ -162,13 +209,20 @@ const pollUpdates = async (url, state, pause = 2000) => {
 };
 
 const start = async () => {
-  const script = document.createElement("script");
-  script.textContent = await decompress("drawing");
-  document.head.append(script);
+  if (byId("drawing")) {
+    const script = document.createElement("script");
+    script.textContent = await decompress("drawing");
+    document.head.append(script);
+  }
   const state = { data: JSON.parse(await decompress("data")) };
   await drawFigures(state.data.figures);
   updateSliders(state.data.sliders);
-  document.addEventListener("click", ({ target }) => target.matches(".sort") && sortTable(target.closest("th")));
+  document.addEventListener("click", ({ target }) => {
+    if (target.matches(".sort")) sortTable(target.closest("th"));
+    if (target.dataset.reset) resetZoom(byId(target.dataset.reset), state.data.figures[target.dataset.reset]);
+    if (target.dataset.save) saveImage(byId(target.dataset.save));
+    if (target.dataset.csv) saveTable(byId(target.dataset.csv));
+  });
   document.addEventListener("input", ({ target }) => {
     if (target.matches("[type=search]")) filterRows(target);
     if (target.matches("[type=range]")) { target.dataset.moved = "yes"; applyDeadline(target, state.data.sliders[target.dataset.for]); }

@@ -44,6 +44,17 @@ GROUPS: dict[str, tuple[str, list[EnvironmentVariable]]] = {
             ),
         ],
     ),
+    "Behind a proxy": (
+        "",
+        [
+            EnvironmentVariable(
+                "FORWARDED_ALLOW_IPS",
+                "",
+                "Addresses of proxies, with commas between them, that may tell a replica who the client is, for its"
+                " access log. Without it no such header is believed.",
+            )
+        ],
+    ),
     "Joining a Ray cluster": (
         "A command joins the Ray that these name or that runs on this machine, and starts one of its own otherwise. Its"
         " own listens on loopback alone and takes jobs from nobody else: the command sets `RAY_AUTH_MODE`,"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+from scipy.optimize import brentq, minimize_scalar
 from scipy.special import log_softmax, softmax
 
 from equipoise.number_bounds import PositiveNumber
@@ -58,12 +58,33 @@ def fit_temperature(logits: AnyArray, labels: IntArray) -> float:
 
 
 def choose_temperature(logits: AnyArray, labels: IntArray, other_logits: AnyArray, other_labels: IntArray) -> float:
-    """Return the temperature fitted to some examples if it lowers the calibration error on others, else 1."""
+    """Return the temperature fitted to some examples if it lowers the calibration error on others, else 1.
+
+    It is never below the least temperature: a model that is right about all examples would be fitted the lowest one,
+    at which all its scores are 1.0 and nothing tells which predictions are uncertain.
+    """
     temperature = fit_temperature(logits, labels)
     errors = [
         expected_calibration_error(softmax(other_logits / divisor, 1), other_labels) for divisor in (1, temperature)
     ]
-    return temperature if errors[1] < errors[0] else 1.0
+    return max(temperature if errors[1] < errors[0] else 1.0, find_least_temperature(logits))
+
+
+def find_least_temperature(logits: AnyArray) -> float:
+    """Return the temperature at which the scores expect that a share of 1 / (n + 2) of n predictions are wrong.
+
+    That is the error rate by the rule of succession after n right predictions (Laplace, 1774). A model with a few
+    errors expects more of them at the temperature that is fitted, and keeps that one.
+    """
+    error_rate = 1 / (len(logits) + 2)
+
+    def excess(log_temperature: float) -> float:
+        return float(1 - softmax(logits / np.exp(log_temperature), 1).max(1).mean()) - error_rate
+
+    low, high = np.log(TEMPERATURE_BOUNDS)
+    if excess(low) >= 0:
+        return TEMPERATURE_BOUNDS[0]
+    return float(np.exp(brentq(excess, low, high))) if excess(high) > 0 else TEMPERATURE_BOUNDS[1]
 
 
 def expected_calibration_error(scores: AnyArray, labels: IntArray) -> float:

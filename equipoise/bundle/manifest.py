@@ -13,6 +13,7 @@ from typing import Annotated, Final, Literal, Self
 import msgspec
 from msgspec import Meta
 
+from equipoise.bundle.condition_entry import ConditionEntry
 from equipoise.bundle.evaluation import Evaluation
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
@@ -134,6 +135,8 @@ class Manifest:
     """engine that the model is served with, and the measurements of all"""
     remedy: JsonObject | None = None
     """drift that the model was adapted to, a `DriftCondition`; left out of the file if it was not adapted"""
+    conditions: tuple[ConditionEntry, ...] = ()
+    """conditions that the model knows beside that of its reference split; left out of the file if there are none"""
     plan: JsonObject | None = None
     """contents of the plan.json that the model was trained by, a `PlanDocument`"""
     files: dict[str, str] = field(default_factory=dict)
@@ -144,6 +147,8 @@ class Manifest:
     def __post_init__(self) -> None:
         if len(set(self.classes)) < len(self.classes):
             raise EquipoiseError("bundle-invalid", "its class names are not unique")
+        if len({condition.name for condition in self.conditions}) < len(self.conditions):
+            raise EquipoiseError("bundle-invalid", "the names of its conditions are not unique")
 
     @property
     def version(self) -> str:
@@ -153,7 +158,9 @@ class Manifest:
     def to_json(self) -> JsonObject:
         """Return the contents of bundle.json."""
         contents: JsonObject = msgspec.to_builtins(self, str_keys=True) | {"machine": self.machine.to_json()}
-        return contents if self.remedy is not None else {key: contents[key] for key in contents if key != "remedy"}
+        absent = {"remedy"} if self.remedy is None else set()
+        absent |= set() if self.conditions else {"conditions"}
+        return {key: value for key, value in contents.items() if key not in absent}
 
     @classmethod
     def from_json(cls, contents: object, path: Path) -> Self:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from equipoise.errors import EquipoiseError
+from equipoise.images.png import encode_png, is_plain_png
 from equipoise.number_bounds import FiniteNumber
 from equipoise.storage.json_decoding import decode_json_bytes
 from equipoise.type_aliases import JsonObject
@@ -43,6 +44,10 @@ class CapturedRequest:
     """where the request came from, if its X-Source header says so"""
     pool: str = "usual"
     """'drift' for a request answered while the verdict was drift, 'usual' for any other"""
+    is_uniform: bool = False
+    """whether it belongs to a sample in which every request has the same chance"""
+    encoded: bytes | None = None
+    """the image as the client sent it"""
 
     def __post_init__(self) -> None:
         values = np.asarray(self.picture)
@@ -63,10 +68,16 @@ class CapturedRequest:
         """Calibrated probability of the predicted class."""
         return float(self.scores[self.label])
 
+    def encode_png(self) -> bytes:
+        """Return the image as PNG: as it was sent, if that is a PNG of these very pixels and nothing else."""
+        if self.encoded is not None and is_plain_png(self.encoded, np.asarray(self.picture).shape):
+            return self.encoded
+        return encode_png(self.picture)
+
     @property
     def weight(self) -> float:
-        """Sampling weight: 1 for a certain prediction, up to 5 for an uncertain one."""
-        return 1 + 4 * max(0.0, 1 - self.score)
+        """Sampling weight: 1 for a certain prediction, up to 5 for an uncertain one; 1 in a uniform sample."""
+        return 1.0 if self.is_uniform else 1 + 4 * max(0.0, 1 - self.score)
 
 
 class CaptureName(NamedTuple):
@@ -76,6 +87,11 @@ class CaptureName(NamedTuple):
     key: float
     id: str
     labelled: bool
+
+    @property
+    def unix_seconds(self) -> int:
+        """Second in which the request was captured, which its id begins with."""
+        return int(self.id[:8], 16)
 
     @property
     def stem(self) -> str:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from heapq import heapify, heappop, heappush
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +35,7 @@ from equipoise.captures.capture import (
 from equipoise.captures.labels import format_class_list, parse_label_csv, require_class, require_folder_name
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line
-from equipoise.images.png import encode_png, is_valid_png
+from equipoise.images.png import is_valid_png
 from equipoise.storage.atomic import atomic_folder
 from equipoise.storage.directory import open_directory
 
@@ -60,7 +61,13 @@ class CaptureStore:
         *,
         seed: int | None = None,
         clock: Callable[[], float] = time.monotonic,
+        listing_seconds: float = 0.0,
     ) -> None:
+        """Open a store, without accessing its location yet.
+
+        After a capture was written the location is listed, at most once in `listing_seconds`: until then captures that
+        others write are not noticed, and there may be more of them than `max_captures`.
+        """
         if max_captures < len(CAPTURE_POOLS):
             raise EquipoiseError(
                 "option-range",
@@ -75,7 +82,11 @@ class CaptureStore:
         self._directory = open_directory(location)
         self._rng, self._clock = np.random.default_rng(seed), clock
         self._min_keys = dict.fromkeys(CAPTURE_POOLS, 0.0)  # a new capture needs a larger key
-        self._refresh_at = self._retry_at = -math.inf
+        self._kept: dict[str, list[tuple[float, CaptureName]]] = {pool: [] for pool in CAPTURE_POOLS}
+        """heaps of the unlabelled captures of each pool, as listed last and written since"""
+        self._rooms = dict.fromkeys(CAPTURE_POOLS, 0)  # for unlabelled captures
+        self._listing_seconds = listing_seconds
+        self._list_at = self._refresh_at = self._retry_at = -math.inf
 
     def offer(self, request: CapturedRequest) -> bool:
         """Return whether the request was kept; never raise, and access no files if its key is too small."""
@@ -101,31 +112,44 @@ class CaptureStore:
         if key <= self._min_keys[request.pool]:
             return False
         name = CaptureName(request.pool, key, new_capture_id(), False)
-        self._write_files(name, encode_png(request.picture), CaptureMetadata.from_request(request, name))
+        self._write_files(name, request.encode_png(), CaptureMetadata.from_request(request, name))
         self.last_error = None
-        self.evict()
+        if self._clock() >= self._list_at:
+            self.evict()
+        else:
+            heappush(self._kept[request.pool], (key, name))
+            self._evict_kept(request.pool)
         return key >= self._min_keys[request.pool]
 
     def evict(self) -> None:
         """Remove the smallest keys of each pool beyond its room and old leftovers; update the minimum keys."""
         complete, others = self._scan_files()
         for pool in CAPTURE_POOLS:
-            self._min_keys[pool] = self._evict_pool([capture for capture in complete if capture.pool == pool])
+            captures = [capture for capture in complete if capture.pool == pool]
+            self._rooms[pool] = max(0, self.pool_capacity - sum(capture.labelled for capture in captures))
+            self._kept[pool] = [(capture.key, capture) for capture in captures if not capture.labelled]
+            heapify(self._kept[pool])
+            self._evict_kept(pool)
         for file_name in others:
             if is_stale_file(file_name):
                 self._directory.remove_file(file_name)
         self._refresh_at = self._clock() + KEY_REFRESH_SECONDS
+        self._list_at = self._clock() + self._listing_seconds
 
-    def _evict_pool(self, captures: list[CaptureName]) -> float:
-        """Remove the smallest keys beyond a pool's room, except labelled captures; return the key to exceed next."""
-        room = max(0, self.pool_capacity - sum(capture.labelled for capture in captures))
-        unlabelled = [capture for capture in captures if not capture.labelled]
-        unlabelled.sort(key=lambda capture: capture.key, reverse=True)
-        for capture in unlabelled[room:]:
-            self._remove_files(capture)
-        if room == 0:
-            return math.inf
-        return unlabelled[room - 1].key if len(unlabelled) >= room else 0.0
+    def remove_older(self, unix_seconds: float) -> None:
+        """Remove the unlabelled captures from before a moment; a store that cannot be written is left as it is."""
+        with suppress(OSError):
+            for name in self._scan_files()[0]:
+                if not name.labelled and name.unix_seconds < int(unix_seconds):
+                    self._remove_files(name)
+        self._list_at = self._refresh_at = -math.inf  # the minimum keys have changed
+
+    def _evict_kept(self, pool: str) -> None:
+        """Remove the smallest keys beyond the room of a pool, as far as they are known; update its minimum key."""
+        kept, room = self._kept[pool], self._rooms[pool]
+        while len(kept) > room:
+            self._remove_files(heappop(kept)[1])
+        self._min_keys[pool] = math.inf if room == 0 else kept[0][0] if len(kept) == room else 0.0
 
     def _scan_files(self) -> tuple[list[CaptureName], set[str]]:
         """Return the complete captures, and the names of all other files."""
@@ -164,6 +188,11 @@ class CaptureStore:
             valid = [metadata for name in part if (metadata := parse_metadata(name, contents.get(f"{name.stem}.json")))]
             listed, self.skipped_files = listed + valid, self.skipped_files + len(part) - len(valid)
         return listed
+
+    def read_pngs(self, since: float = 0) -> list[bytes]:
+        """Read the images of all captures from a Unix time on as PNG bytes, without damaged ones."""
+        captures = self._read_captures(sorted(self._scan_files()[0], key=lambda name: name.id))
+        return [png for _, metadata, png in captures if metadata.at >= since]
 
     def read_png(self, capture_id: str) -> bytes:
         """Read the image of a capture as PNG bytes."""

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.drift.charts.baseline import CHARTED_FEATURES
 from equipoise.drift.charts.betting_test import BettingTest
+from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES
 from equipoise.drift.charts.cusum import (
     MIN_STEP_IMAGES,
     MIN_STREAM_IMAGES,
@@ -27,6 +27,7 @@ from equipoise.errors import EquipoiseError
 from equipoise.type_aliases import FloatArray
 
 MAX_REMEMBERED_STEPS = 512  # latest steps that are kept one by one, to locate the change
+RECENT_IMAGES = 256  # latest observed images, in whole steps, of which the shares of conditions are a gauge
 CLEAR_MARGIN = np.log(10)  # by which charts must fall below their threshold before an alarm is over
 SCORE_CHART_COUNT = 2 * len(SHIFT_SIZES) * len(CHARTED_FEATURES)
 CLASS_AND_FEATURE_CHARTS = ("class gone", "class more often", *("features",) * 3)
@@ -89,9 +90,8 @@ class StreamDetector:
     def start(cls, profile: ReferenceProfile, run_length: float) -> "StreamDetector":
         """Create the detector before the first request."""
         layout = profile.baseline.layout
-        state = initial_cusum_state(
-            build_cusum_parameters(profile.baseline.usual), layout.statistic_count, layout.fourier_count
-        )
+        parameters = build_cusum_parameters(profile.baseline.usual, condition_count=layout.condition_count)
+        state = initial_cusum_state(parameters, layout.statistic_count, layout.fourier_count)
         none = np.zeros(0, np.int64)
         rows = np.zeros((0, layout.slices["waves"].start), np.int64)
         zero = np.zeros(state.scores.size + state.classes.size, np.int64)
@@ -118,7 +118,7 @@ class StreamDetector:
         """Add the sums of some images and return whether they raised an alarm."""
         layout = self.profile.baseline.layout
         self.pending = self.pending + sums
-        size = int(self.pending[layout.slices["classes"]].sum())
+        size = int(self.pending[layout.slices["cells"]].sum())
         if size < MIN_STEP_IMAGES:
             return False
         row, self.pending = self.pending, layout.empty_row()
@@ -136,7 +136,7 @@ class StreamDetector:
     def _update_charts(self, row: FixedPointSums) -> None:
         layout = self.profile.baseline.layout
         counts, scores, waves, low, high = (
-            layout.read_part(row, name) for name in ("classes", "scores", "waves", "low", "high")
+            layout.read_part(row, name) for name in ("cells", "scores", "waves", "low", "high")
         )
         expected = counts @ self.profile.baseline.usual.waves
         self.charts.update(StepSums(counts[None], scores[None], (waves - expected)[None]))
@@ -166,6 +166,13 @@ class StreamDetector:
     def highest_by_name(self) -> dict[str, float]:
         """Return the highest value among the charts of each name."""
         return dict(zip(CHART_NAMES, highest_by_chart_name(self.values()).tolist(), strict=True))
+
+    def recent_condition_shares(self) -> dict[str, float]:
+        """Return the share of each known condition in the latest images, by name; empty if only one is known."""
+        if len({*self.profile.condition_names}) < 2:
+            return {}
+        recent_rows = self.rows[self.ends > self.observed_images - RECENT_IMAGES]
+        return self.profile.share_by_name(self.profile.baseline.layout.read_condition_counts(recent_rows).sum(0))
 
     def threshold(self) -> float:
         """Return the value of the highest chart at which an alarm is raised."""

@@ -13,6 +13,8 @@ from equipoise.errors import EquipoiseError
 PILLOW_FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
 MAX_DECODED_PIXELS = 80_000_000  # width times height of a photograph: 240 MB as decoded RGB
 EXIF_ORIENTATION_TAG = 0x0112
+ORIENTATION_SOURCES = {"exif", "Raw profile type exif", "XML:com.adobe.xmp", "xmp"}
+"""keys of a Pillow image's `info` that may hold its orientation; a TIFF has it in `tag_v2`"""
 EXIF_TRANSPOSES = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -40,13 +42,17 @@ def load_image(source: Path | BinaryIO, shape: tuple[int, ...]) -> Tensor:
 def image_to_tensor(image: Image.Image, shape: tuple[int, ...]) -> Tensor:
     """Orient an image by its EXIF, crop its centre and resize it to uint8 of `shape` (channels, height, width)."""
     channels, height, width = shape
-    upright = convert_to_8_bit(apply_exif_orientation(image)).convert(PILLOW_MODES[channels])
-    values = np.array(ImageOps.fit(upright, (width, height), Image.Resampling.BILINEAR))
-    return torch.from_numpy(values.reshape(height, width, channels)).permute(2, 0, 1)
+    converted = convert_to_8_bit(apply_exif_orientation(image)).convert(PILLOW_MODES[channels])
+    if converted.size != (width, height):
+        converted = ImageOps.fit(converted, (width, height), Image.Resampling.BILINEAR)
+    return torch.from_numpy(np.array(converted).reshape(height, width, channels)).permute(2, 0, 1)
 
 
 def apply_exif_orientation(image: Image.Image) -> Image.Image:
     """Return an image turned upright as its EXIF says, or unchanged if its EXIF is damaged."""
+    image.load()  # a PNG may hold its EXIF after the pixels
+    if ORIENTATION_SOURCES.isdisjoint(image.info) and not hasattr(image, "tag_v2"):
+        return image
     try:
         transpose = EXIF_TRANSPOSES.get(image.getexif().get(EXIF_ORIENTATION_TAG, 1))
     except Exception:  # Pillow may raise anything for a damaged header

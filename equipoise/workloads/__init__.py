@@ -43,7 +43,7 @@ def find_workload_factory(name: str) -> Callable[[TrainConfig], Workload]:
             f"choose one of: {', '.join(sorted(WORKLOADS))}, or give module:attribute",
         )
     factory = getattr(
-        call_user_code(f"importing workload {name!r}", lambda: importlib.import_module(module)), attribute, None
+        call_user_code(f"importing workload {name!r}", lambda: import_user_module(module)), attribute, None
     )
     if factory is None:
         raise EquipoiseError(
@@ -56,3 +56,16 @@ def find_workload_factory(name: str) -> Callable[[TrainConfig], Workload]:
             "give a function that takes a TrainConfig and returns a Workload",
         )
     return factory  # type: ignore[no-any-return]  # a user's own: its result is checked
+
+
+def import_user_module(module: str) -> object:
+    """Import the module of a user's workload; refuse one that does not exist."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise  # a module that the user's own imports
+        file = f"{module.replace('.', '/')}.py"
+        raise EquipoiseError(
+            "workload-unknown", f"cannot import {module}", f"start the command in the folder that holds {file}"
+        ) from None

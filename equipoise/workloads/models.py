@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import Any
 
 import torch
@@ -50,8 +51,9 @@ def list_model_names() -> list[str]:
 def model_factory(name: str, num_classes: int, in_channels: int, image_size: int) -> Callable[[], nn.Module]:
     """Return a function that builds a new model, tested on one image so that a mismatch is found early."""
     if name != "lenet" and name not in list_model_names():
+        similar = "".join(f"did you mean {match}? " for match in get_close_matches(name, list_model_names(), 1))
         raise EquipoiseError(
-            "model-unknown", f"there is no model {name!r}", f"choose one of: {', '.join(list_model_names())}"
+            "model-unknown", f"there is no model {name!r}", f"{similar}choose one of: {', '.join(list_model_names())}"
         )
 
     def build_model() -> nn.Module:

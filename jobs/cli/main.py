@@ -7,11 +7,14 @@ import os
 import sys
 from difflib import get_close_matches
 from pathlib import Path
+from typing import NoReturn
 
 from equipoise.command_line import REFUSED, print_error
+from equipoise.errors import EquipoiseError
 from equipoise.startup_signals import exit_on_startup_signals
 from equipoise.version import find_version
 from jobs import LOOPBACK_ENV, isolate_local_ray
+from jobs.cli.serve_arguments import format_serve_help, require_serve_arguments
 
 COMMAND_MODULES = {
     "train": "jobs.train",
@@ -42,7 +45,7 @@ def main() -> int:
         print(f"equipoise {find_version()}")
         return 0
     if name == "serve":
-        serve(arguments)
+        return serve(arguments)
     if name not in COMMAND_MODULES:
         names = [*COMMAND_MODULES, "serve"]
         similar = "".join(f"did you mean {match}? " for match in get_close_matches(name, names, 1))
@@ -55,7 +58,19 @@ def main() -> int:
     return int(command.main())
 
 
-def serve(arguments: list[str]) -> None:
+def serve(arguments: list[str]) -> int:
+    """Print the help of `equipoise serve`, refuse wrong arguments, or serve and never return."""
+    if not arguments or {"-h", "--help"} & {*arguments}:
+        print(format_serve_help())
+        return 0
+    try:
+        require_serve_arguments(arguments)
+    except EquipoiseError as error:
+        return print_error(f"{error} [{error.code}]", REFUSED)
+    return run_ray_serve(arguments)
+
+
+def run_ray_serve(arguments: list[str]) -> NoReturn:
     """Replace this process by `serve run services.app:build`, with a Ray that listens on loopback alone."""
     serve_script = str(Path(sys.executable).with_name("serve"))
     command = [serve_script, "run", "services.app:build", *arguments]

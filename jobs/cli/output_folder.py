@@ -1,5 +1,6 @@
 """Refuse to write results into a folder that holds those of another command."""
 
+import os
 from pathlib import Path
 from typing import Literal
 
@@ -10,7 +11,7 @@ from equipoise.storage.object_store import RemotePath
 from equipoise.storage.path_errors import report_path_errors
 
 ResultKind = Literal["bundle", "sweep", "run", "plan", "check"]
-SWEEP_NAMES = {"trials", "system", "system.csv", "statistical.csv", "confirm", PLAN_FILE}
+SWEEP_NAMES = {"trials", "system", "system.csv", "statistical.csv", "confirm", "setup.json", PLAN_FILE}
 RUN_NAMES = {"record.json", "laps.jsonl", "checkpoints", "model.safetensors"}
 OTHER_OUT = "choose another --out"
 
@@ -50,3 +51,15 @@ def find_result_kind(folder: Path) -> ResultKind | None:
     if PLAN_FILE in names:
         return "plan"
     return "check" if "verdict.json" in names else None
+
+
+def require_new_folder(out: Path) -> None:
+    """Refuse a folder that exists, cannot be created, or would lie inside a bundle."""
+    if out.exists() or out.is_symlink():
+        raise EquipoiseError("path-exists", f"cannot create --out {out}: it already exists", "choose another folder")
+    parent = next(folder for folder in out.parents if folder.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise EquipoiseError(
+            "path-access", f"cannot create --out {out}: {parent} is not a writable folder", "choose another"
+        )
+    require_outside_bundles(out)

@@ -28,7 +28,7 @@ def require_capture_folder(location: str) -> None:
         raise EquipoiseError(
             "path-kind",
             f"cannot read --capture-dir {location}: it is not a folder",
-            "give the one where the service keeps captures",
+            "give the one where the service keeps captures, which takes a bundle with a drift reference",
         )
 
 

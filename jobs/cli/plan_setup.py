@@ -14,29 +14,30 @@ from jobs.cli.plan_options import read_recommended_plan
 
 
 def require_same_setup(
-    location: Path, config: TrainConfig, workload: Workload, compare_weights: bool = True
+    location: Path, config: TrainConfig, workload: Workload, run_has_ended: bool = False
 ) -> HardwareFacts | None:
     """Refuse the plan at a location if its setup differs from that of a run; return the machine it was measured on.
 
-    Plans of tables alone have no setup. The initial weights of a run that has ended may be gone: then they are not
-    compared. A message says that no run has confirmed the plan, or that one missed it.
+    Plans of tables alone have no setup. The initial weights of a run that has ended may be gone: they are not compared.
+    A message says that a run has refuted the plan, or, before the first run with it, that none has been made yet.
     """
     document, plan = read_recommended_plan(location)
-    if document.status != "confirmed":
-        print(format_unconfirmed(location, find_run_of_plan(plan, document.confirmations)), file=sys.stderr)
+    planned_run = find_run_of_plan(plan, document.confirmations)
+    if document.status != "confirmed" and not (run_has_ended and planned_run is None):
+        print(format_unconfirmed(location, planned_run), file=sys.stderr)
     planned = document.setup
     if planned is None:
         return None
     setup = (
-        describe_training_setup(config, workload, HardwareFacts())
-        if compare_weights
-        else describe_trained_setup(config, workload, HardwareFacts(), planned.initial_weights)
+        describe_trained_setup(config, workload, HardwareFacts(), planned.initial_weights)
+        if run_has_ended
+        else describe_training_setup(config, workload, HardwareFacts())
     )
     if differences := planned.differences(setup):
         raise EquipoiseError(
             "plan-mismatch",
             f"cannot apply --plan {location}: it was measured with {'; '.join(differences)}",
-            "give the run the same options, or find its own plan with jobs.sweep",
+            "give the run the same options, or find its own plan with jobs.sweep and another --out",
         )
     if note := describe_target_mismatch(planned, setup):
         print(f"note: {note}", file=sys.stderr)

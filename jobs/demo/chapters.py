@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from dashboards.demo_report import (
     describe_answers,
     describe_fine_tuning,
+    describe_phase_verdicts,
     describe_plan,
     describe_recovery,
     describe_verdict,
 )
-from dashboards.demo_story import DemoStory, PhaseAnswers, SwapRequests
+from dashboards.demo_story import DemoStory, PhaseAnswers, PhaseVerdict, SwapRequests
 from dashboards.page import write_page
 from dashboards.plan_confirmation import describe_plan_status
 from dashboards.reports import drift_page
@@ -34,6 +36,7 @@ from jobs.demo.traffic import SimulatedClients
 
 EVENING_SCENE = Scene(kelvin=4000, veil=0.1, highlight=0.3)  # warmer light, and a table that reflects it
 IMAGES_PER_SCENE, LABEL_COUNT = 400, 100
+IMAGES_PER_RUN = 20  # under one light, where both are mixed
 MAX_LABEL_ROUNDS = 10  # rounds of requests until LABEL_COUNT drifted images are captured
 SWEEP_ARGUMENTS = ("--workload", "digits", "--workers", "1", "2", "--budget-seconds", "40")
 SOURCE_ARGUMENTS = (
@@ -63,32 +66,54 @@ class DemoState:
             tail = "\n".join(log.read_text(errors="replace").strip().splitlines()[-5:])
             raise CommandFailed(f"jobs.{module} exited with status {status}; see {log}, which ends:\n{tail}")
 
-    def send_images(self, name: str, scene: Scene | None = None) -> None:
-        """Send images to the service, and record in the story how many it answered correctly."""
-        failures_before = len(self.clients.failure_reasons)
-        correct = self.clients.count_correct(IMAGES_PER_SCENE, scene)
+    def send_images(self, name: str, *scenes: Scene) -> None:
+        """Send images to the service, and record in the story how many it answered correctly.
+
+        Several scenes take turns, in runs of IMAGES_PER_RUN images.
+        """
+        failures_before, scenes = len(self.clients.failure_reasons), scenes or (Scene(),)
+        run_images = IMAGES_PER_SCENE if len(scenes) == 1 else IMAGES_PER_RUN
+        images, names = self.clients.render_mixed_images(IMAGES_PER_SCENE, scenes, run_images)
+        correct = self.clients.count_correct_images(images, names)
         self.story.sent[name] = PhaseAnswers(
             requests=IMAGES_PER_SCENE,
             right=correct,
             accuracy=correct / IMAGES_PER_SCENE,
             unanswered=len(self.clients.failure_reasons) - failures_before,
-            light=asdict(scene or Scene()),
+            light=asdict(scenes[0]) if len(scenes) == 1 else {},
         )
+
+    def send_images_and_read_verdict(self, name: str, *scenes: Scene) -> None:
+        """Send images to the service, and record in the story its answers and its verdict after them."""
+        images_before = self.wait_for_verdict().images
+        self.send_images(name, *scenes)
+        verdict = self.wait_for_verdict()
+        history = msgspec.convert(self.clients.request_service("GET", "/drift/charts"), type=ChartHistory)
+        shares = measure_condition_shares(history, images_before)
+        self.story.verdicts[name] = PhaseVerdict(state=verdict.state, why=verdict.why, conditions=shares)
 
     def recorded_accuracy(self, name: str) -> float:
         """Return the recorded accuracy of the answers to one set of images."""
         return self.story.sent[name].accuracy
 
-    def wait_for_verdict(self, state: str) -> StreamVerdict:
-        """Wait up to 60 s for a verdict of this state that covers all requests sent, and return it."""
+    def wait_for_verdict(self, state: str | None = None) -> StreamVerdict:
+        """Wait up to 60 s for a verdict that covers all requests sent, of this state if given, and return it."""
 
         def expected_verdict() -> StreamVerdict | None:
             verdict = StreamVerdict.from_json(self.clients.request_service("GET", "/drift"))
             is_complete = verdict.images >= self.clients.answers_by_version[str(verdict.version)]
-            return verdict if verdict.state == state and is_complete else None
+            return verdict if state in (None, verdict.state) and is_complete else None
 
-        verdict: StreamVerdict = wait_until(expected_verdict, 60, f"a verdict of {state}")
+        verdict: StreamVerdict = wait_until(expected_verdict, 60, f"a verdict of {state}" if state else "a verdict")
         return verdict
+
+
+def measure_condition_shares(history: ChartHistory, images_before: int) -> dict[str, float]:
+    """Return the share of each known condition among the images answered since `images_before`, by name."""
+    ends = np.array(history.image_numbers)
+    sizes = np.diff(ends, prepend=images_before).clip(min=0) * (ends > images_before)
+    total = max(int(sizes.sum()), 1)
+    return {name: float(sizes @ np.array(shares)) / total for name, shares in history.conditions.items()}
 
 
 def sweep_and_confirm(state: DemoState) -> list[str]:
@@ -176,13 +201,14 @@ def adapt_and_swap(state: DemoState) -> list[str]:
         requests=clients.answers_by_version.total() - answers_before,
         unanswered=len(clients.failure_reasons) - failures_before,
     )
-    state.send_images("adapted", EVENING_SCENE)
-    state.send_images("again")
+    state.send_images_and_read_verdict("adapted", EVENING_SCENE)
+    state.send_images_and_read_verdict("again", Scene())
+    state.send_images_and_read_verdict("mixed", Scene(), EVENING_SCENE)
     lost = state.recorded_accuracy("clean") - state.recorded_accuracy("drift")
     if lost <= 0:
         raise CommandFailed("the new light cost no accuracy: there is nothing to recover")
     state.story.regained = (state.recorded_accuracy("adapted") - state.recorded_accuracy("drift")) / lost
-    return [describe_recovery(state.story)]
+    return [describe_recovery(state.story), *describe_phase_verdicts(state.story).values()]
 
 
 CHAPTERS: dict[str, Callable[[DemoState], list[str]]] = {

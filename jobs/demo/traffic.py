@@ -3,7 +3,7 @@
 import io
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +12,7 @@ from threading import Event, Thread
 from typing import Any
 
 import numpy as np
+import torch
 from PIL import Image
 from torch import Tensor
 
@@ -24,7 +25,7 @@ from equipoise.workloads.vending.renderer import Scene, render_images
 
 IMAGE_PIXELS = 64
 MAX_CONCURRENT_REQUESTS = 4
-BACKGROUND_IMAGE_COUNT = 200  # images sent in turn, again and again, as background load
+BACKGROUND_BATCH_IMAGES = 50  # images rendered at a time for the background load
 PRODUCT_NAMES = [product.name for product in MACHINE_PRODUCTS]
 
 
@@ -82,7 +83,10 @@ class SimulatedClients:
 
     def count_correct(self, count: int, scene: Scene | None = None) -> int:
         """Send `count` new images, up to four at a time, and return how many were labelled correctly."""
-        images, names = self.render_images(count, scene)
+        return self.count_correct_images(*self.render_images(count, scene))
+
+    def count_correct_images(self, images: Tensor, names: list[str]) -> int:
+        """Send images, up to four at a time, and return how many were labelled with these names."""
         with ThreadPoolExecutor(MAX_CONCURRENT_REQUESTS) as pool:
             labels = list(pool.map(self.predict_label, images))
         return sum(label == name for label, name in zip(labels, names, strict=True))
@@ -95,6 +99,15 @@ class SimulatedClients:
         names = [PRODUCT_NAMES[int(label)] for label in labels]
         self.label_by_pixels |= {image.numpy().tobytes(): name for image, name in zip(images, names, strict=True)}
         return images, names
+
+    def render_mixed_images(self, count: int, scenes: Sequence[Scene], run_images: int) -> tuple[Tensor, list[str]]:
+        """Render new images under several lights in turn, in runs of `run_images`, with the names of the products."""
+        starts = range(0, count, run_images)
+        runs = [
+            self.render_images(min(run_images, count - start), scenes[index % len(scenes)])
+            for index, start in enumerate(starts)
+        ]
+        return torch.cat([images for images, _ in runs]), [name for _, names in runs for name in names]
 
     def list_drift_captures(self, max_captures: int) -> list[CaptureMetadata]:
         """List requests that the service captured during the drift, the most useful to label first."""
@@ -116,13 +129,15 @@ class SimulatedClients:
 
     @contextmanager
     def send_in_background(self, scene: Scene, pause_seconds: float = 0.0) -> Iterator[None]:
-        """Send images one after the other while the block runs, with a pause between them."""
-        images, _ = self.render_images(BACKGROUND_IMAGE_COUNT, scene)
+        """Send new images one after the other while the block runs, with a pause between them.
+
+        No image is sent twice: a new condition is measured on captured requests, and repeated images hold too little.
+        """
         stop = Event()
 
         def send_images() -> None:
             while True:
-                for image in images:
+                for image in self.render_images(BACKGROUND_BATCH_IMAGES, scene)[0]:
                     if stop.wait(pause_seconds):
                         return
                     self.predict_label(image)

@@ -34,6 +34,7 @@ from equipoise.runs.record import Record
 from equipoise.storage.atomic import write_json
 from equipoise.training.finetune import find_classifier_layer, initialize_from_pretrained, load_from_run_or_bundle
 from equipoise.workloads import load_workload
+from jobs.publishing.known_conditions import find_condition
 from jobs.ray_train.run import train_on_cluster
 
 VALIDATION_SHARE = 0.3  # of the labelled images, held out from training to judge the model
@@ -42,13 +43,16 @@ MAX_LISTED_CLASSES = 3  # classes listed, those whose shares changed most
 
 def build_recipe(model: Bundle, verdict: Verdict, data: str | None) -> AdaptationRecipe:
     """Build the recipe for a verdict, on top of earlier adaptations; `data` is where the workload's files lie now."""
-    config, before = training_history(model)
+    config, latest = training_history(model)
+    before = find_condition(model.manifest, verdict.condition) or latest
+    known = tuple(DriftCondition.from_json(entry.changes) for entry in model.manifest.conditions)
     changes = tuple(CorruptionAmount(effect.cause, effect.detail, effect.value) for effect in verdict.effects)
     return AdaptationRecipe(
         workload=config.workload,
         data=str(Path(data or config.data).absolute()),
         drift=DriftCondition(changes, label_shift_by_class(model, verdict) if verdict.cause == "label shift" else None),
-        before=before,
+        before=replace(before, weights=latest.weights),
+        known=tuple(condition for condition in known if condition not in (before, DriftCondition())),
     )
 
 

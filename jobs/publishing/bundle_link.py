@@ -22,6 +22,14 @@ def require_link(link: Path) -> None:
         )
 
 
+def require_existing_link(link: Path) -> None:
+    """Refuse a link that does not exist, from which no bundle can be read."""
+    if not link.is_symlink():
+        raise EquipoiseError(
+            "path-missing", f"cannot read --link {link}: there is no such link", f"make it with ln -s BUNDLE {link}"
+        )
+
+
 def point_link(link: Path, target: Path) -> None:
     """Point a link to another bundle in one atomic step, and record its previous target beside it."""
     require_link(link)

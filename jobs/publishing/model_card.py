@@ -1,15 +1,19 @@
 """Model card of a bundle: data, evaluation, training, inference and limits, as Markdown for people."""
 
+from collections.abc import Sequence
+
+from equipoise.bundle.condition_entry import ConditionEntry
 from equipoise.bundle.manifest import Manifest
 from equipoise.config import TrainConfig
 from equipoise.drift.adaptation.workload import DriftCondition
-from equipoise.formatting import format_number, pluralize
+from equipoise.drift.charts.conditions import PUBLISHED_CONDITION
+from equipoise.formatting import capitalize_first, format_number, pluralize
 from equipoise.planning.document import PlanEntry
 from equipoise.type_aliases import JsonObject
 
 
-def render_model_card(manifest: Manifest, plan: PlanEntry | None, reference_warning: str | None = None) -> str:
-    """Render the model card of a bundle as Markdown: with its plan and a warning on its reference, if there are any."""
+def render_model_card(manifest: Manifest, plan: PlanEntry | None, reference_notes: Sequence[str] = ()) -> str:
+    """Render the model card of a bundle as Markdown: with its plan and sentences on its reference, if there are any."""
     metrics, config, shape = manifest.metrics, manifest.decode_config(), manifest.input
     classes = [f"| {name} | {share:.1%} |" for name, share in metrics.by_class.items()]
     return "\n".join(
@@ -45,6 +49,7 @@ def render_model_card(manifest: Manifest, plan: PlanEntry | None, reference_warn
             f"Published {manifest.published}.",
             format_plan_reason(plan),
             *format_adaptation(manifest.remedy),
+            *format_conditions(manifest.conditions),
             "",
             "## Inference",
             "",
@@ -56,7 +61,7 @@ def render_model_card(manifest: Manifest, plan: PlanEntry | None, reference_warn
             "The model predicts one of its classes for every image, even for one that shows none of them. It was "
             "evaluated on images like those it was trained on: under another camera, light or background it may be "
             "wrong and still confident. The bundle contains a reference so that such a change can be detected.",
-            *(["", f"{reference_warning[0].upper()}{reference_warning[1:]}."] if reference_warning else []),
+            *(line for note in reference_notes for line in ("", f"{capitalize_first(note)}.")),
             "",
         ]
     )  # fmt: skip
@@ -97,3 +102,22 @@ def format_adaptation(remedy: JsonObject | None) -> list[str]:
     ]
     changes += [f"{name} {weight:.2g} times as often" for name, weight in (condition.weights or {}).items()]
     return ["", f"Adapted to a drift of its requests: {', '.join(changes)}."]
+
+
+def format_conditions(conditions: Sequence[ConditionEntry]) -> list[str]:
+    """Describe the conditions that the model knows, as lines; none if it knows that of its training data alone."""
+    if not conditions:
+        return []
+    rows = [f"| {entry.name} | {entry.images:,} | {entry.real_share:.0%} |" for entry in conditions]
+    return [
+        "",
+        "## Known conditions",
+        "",
+        f"Requests are compared with the nearest condition that the model knows: `{PUBLISHED_CONDITION}`, that of its "
+        "reference split, or one that it was adapted to. The images of these are requests where there were enough, and "
+        "were simulated otherwise.",
+        "",
+        "| condition | images | share of requests |",
+        "|---|--:|--:|",
+        *rows,
+    ]

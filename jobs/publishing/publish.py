@@ -3,13 +3,12 @@
 import platform
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -32,16 +31,12 @@ from equipoise.bundle.manifest import (
     write_manifest,
 )
 from equipoise.drift.adaptation.workload import AdaptationRecipe
-from equipoise.drift.profiling.build_profile import LabelledOutputs, build_profile_arrays
-from equipoise.drift.reference.profile import ARRAY_PREFIX, parse_false_alarm_check
-from equipoise.drift.reference.reference_size import describe_small_reference
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import last_error_line
 from equipoise.hardware import describe_hardware
 from equipoise.runs.folder import read_record
 from equipoise.runs.record import Record
 from equipoise.runs.run_end import find_kept_lap
-from equipoise.spacing import evenly_spaced_indices
 from equipoise.storage.atomic import atomic_folder, open_local_copy
 from equipoise.storage.retry import StoreUnavailable
 from equipoise.training.finetune import find_classifier_layer
@@ -52,11 +47,19 @@ from jobs.cli.paths import validate_locations
 from jobs.cli.plan_options import read_recommended_plan, require_planned_settings
 from jobs.cli.plan_setup import require_same_setup
 from jobs.publishing.export import compile_aotinductor, export_programs
+from jobs.publishing.known_conditions import LearnedCondition, condition_arrays, condition_entries
 from jobs.publishing.model_card import render_model_card
+from jobs.publishing.reference_arrays import (
+    build_drift_arrays,
+    build_reference_arrays,
+    find_false_alarm_rate,
+    find_false_alarm_split,
+    find_reference_warning,
+    predict_split,
+    sample_images,
+)
 
 MAX_COMPARED_IMAGES = 1000  # images of the test split on which engines are timed and compared
-MAX_PROFILE_IMAGES = 20_000  # images of the reference that the drift profile is built from
-MAX_REFERENCE_IMAGES = 200  # images of the reference kept in the bundle, to be shown on pages
 HELD_OUT_SPLITS = ("validation", "reference", "test")
 PACKAGES = ("torch", "torchvision", "onnxruntime", "numpy")  # whose versions the manifest names beside our own
 PHOTOGRAPH_STEPS = "upright by EXIF, center square, bilinear to the input's size, RGB or grayscale by its channels"
@@ -96,10 +99,17 @@ class Published:
     """accuracy on the test split"""
     reference_warning: str | None = None
     """one sentence on a reference that is too small to detect drift, or to do so without many false alarms"""
+    false_alarm_rate: str | None = None
+    """one sentence on the false alarms counted on held-out images; None if none were counted"""
 
 
-def publish_bundle(request: PublishRequest, recipe: AdaptationRecipe | None = None) -> Published:
-    """Publish a run as a bundle; `recipe` is the adaptation to a drift that the run is the result of, if it is."""
+def publish_bundle(
+    request: PublishRequest, recipe: AdaptationRecipe | None = None, learned: Sequence[LearnedCondition] = ()
+) -> Published:
+    """Publish a run as a bundle; `recipe` is the adaptation to a drift that the run is the result of, if it is.
+
+    `learned` are the conditions that the model knows beside that of its reference split.
+    """
     if request.name is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", request.name):
         raise EquipoiseError(
             "option-format",
@@ -115,31 +125,30 @@ def publish_bundle(request: PublishRequest, recipe: AdaptationRecipe | None = No
     with atomic_folder(request.out.absolute(), last_file=MANIFEST_FILE) as folder:
         workload = load_workload(record.config)
         if request.plan:
-            require_same_setup(request.plan, record.config, workload, compare_weights=False)
+            require_same_setup(request.plan, record.config, workload, run_has_ended=True)
         model = InferenceModule(*load_model(request.run, workload), workload.mean, workload.std).eval()
         export_programs(model, example_batch(workload.test), folder)
         results = benchmark_bundle_engines(model, workload.test, folder, request.native)
         engine, why = select_engine([result for result in results if result.engine in ENGINES])
         splits = {name: getattr(workload, name) for name in HELD_OUT_SPLITS} | {
-            "false alarms": workload.false_alarm_split or workload.validation
+            "false alarms": find_false_alarm_split(workload)
         }
         outputs = {name: predict_split(ENGINES[engine](folder), split) for name, split in splits.items()}
         temperature = choose_temperature(*outputs["validation"][::2], *outputs["reference"][::2])
         evaluation = evaluate_predictions(*outputs["test"][::2], list(workload.classes), temperature)
         arrays = build_reference_arrays(workload, outputs["reference"])
         if request.drift:
-            reference, held_out = (
-                sample_profile_outputs(splits[name], *outputs[name]) for name in ("reference", "false alarms")
-            )
-            arrays |= build_profile_arrays(ENGINES[engine](folder), reference, temperature, held_out)
+            arrays |= build_drift_arrays(ENGINES[engine](folder), workload, outputs, temperature, learned)
         warning = find_reference_warning(arrays) if request.drift else None
-        np.savez_compressed(folder / REFERENCE_FILE, **arrays)
+        rate = find_false_alarm_rate(arrays) if request.drift else None
+        np.savez_compressed(folder / REFERENCE_FILE, **arrays, **condition_arrays(learned))
         entry = EngineEntry(name=engine, why=why, table=results)
         manifest = build_manifest(request.name, record, workload, evaluation, entry)
         manifest = replace(manifest, plan=recommended.document.to_json() if recommended else None)
-        manifest = add_adaptation(manifest, recipe) if recipe else manifest
+        manifest = add_adaptation(manifest, recipe, learned) if recipe else manifest
         (folder / MODEL_CARD_FILE).write_text(
-            render_model_card(manifest, recommended.plan if recommended else None, warning), encoding="utf-8"
+            render_model_card(manifest, recommended.plan if recommended else None, [*filter(None, (warning, rate))]),
+            encoding="utf-8",
         )
         write_manifest(folder, manifest)
     return Published(
@@ -149,6 +158,7 @@ def publish_bundle(request: PublishRequest, recipe: AdaptationRecipe | None = No
         why=why,
         accuracy=evaluation.accuracy,
         reference_warning=warning,
+        false_alarm_rate=rate,
     )
 
 
@@ -196,11 +206,6 @@ def example_batch(split: Split) -> Tensor:
     return sample_images(split, 2)
 
 
-def sample_images(split: Split, max_count: int) -> Tensor:
-    """Return up to `max_count` images, evenly spaced over a split."""
-    return torch.stack([split.pictures[int(index)] for index in evenly_spaced_indices(len(split), max_count)])
-
-
 def benchmark_bundle_engines(
     inference_module: InferenceModule, test_split: Split, folder: Path, include_native: bool
 ) -> list[EngineResult]:
@@ -220,43 +225,6 @@ def benchmark_bundle_engines(
         if include_native:
             makers["aotinductor"] = partial(compile_aotinductor, inference_module, images, Path(scratch))
         return benchmark_engines(makers, compute_exact, images)
-
-
-def predict_split(engine: Engine, split: Split) -> tuple[Any, Any, Any]:
-    """Return an engine's logits and features of a split, and the split's labels."""
-    parts = [
-        engine(torch.stack([split.pictures[int(index)] for index in batch]))
-        for batch in torch.arange(len(split)).split(64)
-    ]
-    logits, features = (torch.cat([part[index] for part in parts]).numpy() for index in (0, 1))
-    return logits, features, split.labels.numpy()
-
-
-def build_reference_arrays(workload: Workload, outputs: tuple[Any, Any, Any]) -> dict[str, Any]:
-    """Build the arrays of reference.npz: the model's outputs on the reference split, which it was not trained on."""
-    logits, features, labels = outputs
-    return {
-        "logits": logits.astype(np.float32),
-        "features": features.astype(np.float32),
-        "labels": labels,
-        "pictures": sample_images(workload.reference, MAX_REFERENCE_IMAGES).numpy(),
-        "places": evenly_spaced_indices(len(workload.reference), MAX_REFERENCE_IMAGES),
-    }
-
-
-def sample_profile_outputs(split: Split, logits: Any, features: Any, labels: Any) -> LabelledOutputs:
-    """Return up to MAX_PROFILE_IMAGES images of a split with the model's outputs for them."""
-    indices = evenly_spaced_indices(len(split), MAX_PROFILE_IMAGES)
-    images = torch.stack([split.pictures[int(index)] for index in indices])
-    return LabelledOutputs(images, logits[indices], features[indices], labels[indices])
-
-
-def find_reference_warning(arrays: dict[str, Any]) -> str | None:
-    """Return a sentence on a reference that supports no verdict or too few images per false alarm; None if it does."""
-    if (reason := arrays.get(f"{ARRAY_PREFIX}why not")) is not None:
-        return f"the service cannot detect drift: {reason}"
-    check = parse_false_alarm_check(arrays.get(f"{ARRAY_PREFIX}verified"))
-    return describe_small_reference(int(arrays[f"{ARRAY_PREFIX}usual.counts"].sum()), check)
 
 
 def build_manifest(
@@ -293,7 +261,13 @@ def build_manifest(
     )
 
 
-def add_adaptation(manifest: Manifest, recipe: AdaptationRecipe) -> Manifest:
+def add_adaptation(manifest: Manifest, recipe: AdaptationRecipe, learned: Sequence[LearnedCondition]) -> Manifest:
     """Return the manifest of an adapted model: with the workload that it learned first, and the drift that it knows."""
     config = recipe.original_config(manifest.decode_config())
-    return replace(manifest, workload=config.workload, config=asdict(config), remedy=asdict(recipe.combined_condition))
+    return replace(
+        manifest,
+        workload=config.workload,
+        config=asdict(config),
+        remedy=asdict(recipe.combined_condition),
+        conditions=condition_entries(learned),
+    )

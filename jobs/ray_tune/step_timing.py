@@ -178,7 +178,7 @@ def require_enough_batches(
         budget = suggest_budget(timing_seconds=(timings.elapsed_seconds + sum(missing)) * len(batches_by_workers))
         raise EquipoiseError(
             "budget-too-small",
-            f"a step of {untimed[0].batch} examples on each of {pluralize(workers, 'worker')} takes about"
+            f"a step of {untimed[0].batch} examples per worker on {pluralize(workers, 'worker')} takes about"
             f" {format_number(untimed[0].step_seconds)} s, and there is no time for two batch sizes:"
             f" this sweep needs about {budget} s",
             f"give --budget-seconds {budget}, what was measured is kept, or choose a smaller --batch-size",

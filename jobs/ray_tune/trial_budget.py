@@ -103,7 +103,8 @@ def require_finished_trials(
 
     The message says how far they came, and which budget would do.
     """
-    stopped = load_stopped_trials(folder) if math.isfinite(seconds_for_trials) else []
+    records = load_trials(folder) if math.isfinite(seconds_for_trials) else []
+    stopped = [record for record in records if record.status in UNFINISHED_STATUSES]
     if len(trials) >= MIN_FINISHED_TRIALS and (trials.reached.any() or not stopped):
         return
     few = {0: "no trial ended", 1: "one trial ended and two are needed"}
@@ -112,26 +113,33 @@ def require_finished_trials(
         raise EquipoiseError("measurements-missing", f"cannot fit a curve: {ended}", "give more batch sizes")
     needed = count_trial_rounds(concurrent_trials) * (estimate_trial_seconds(stopped) or 0.0)
     budget = suggest_budget(trials_seconds=max(2 * seconds_for_trials, needed))
+    used_up = sum(record.status == "max_examples" for record in records)
     raise EquipoiseError(
         "budget-too-small",
-        f"cannot plan yet: {ended} within {format_number(seconds_for_trials)} s{describe_best_progress(stopped)}",
-        f"give --budget-seconds {budget}; the same command goes on from what was measured",
+        f"cannot plan yet: {ended} within {format_number(seconds_for_trials)} s{describe_best_progress(records)}",
+        f"give --budget-seconds {budget}; the same command goes on from what was measured"
+        + (f"; trials used up --max-examples ({used_up}): a lower --target may be what is missing" if used_up else ""),
     )
 
 
-def load_stopped_trials(folder: Path) -> list[Record]:
-    """Read the records of the trials that were stopped because the time was up."""
-    records = [read_record(path) for path in sorted(folder.glob("*.json"))]
-    return [record for record in records if record.status in UNFINISHED_STATUSES]
+def load_trials(folder: Path) -> list[Record]:
+    """Read the records of all trials of a sweep, those that were stopped included."""
+    return [read_record(path) for path in sorted(folder.glob("*.json"))]
 
 
-def describe_best_progress(stopped: list[Record]) -> str:
-    """Return how far the best of the stopped trials came, as the end of a sentence; empty without an evaluation."""
-    progress = [(lap.metric, lap.seen, trial) for trial in stopped for lap in trial.laps if lap.metric is not None]
+def describe_trials(trials: pd.DataFrame, folder: Path) -> str:
+    """Describe in one line how many trials reached the target and, where none did, what to change."""
+    line = f"{len(trials)} trials, {int(trials.reached.sum())} of them reached the target"
+    if trials.reached.any():
+        return line
+    progress = describe_best_progress(load_trials(folder))
+    return f"{line}{progress}; give a lower --target, more --max-examples or other --lr"
+
+
+def describe_best_progress(trials: list[Record]) -> str:
+    """Return how far the best of some trials came, as the end of a sentence; empty without an evaluation."""
+    progress = [(lap.metric, lap.seen, trial) for trial in trials for lap in trial.laps if lap.metric is not None]
     if not progress:
         return ""
     metric, seen, trial = max(progress, key=lambda item: item[:2])
-    return (
-        f"; the best stopped trial had reached a metric of {metric:.3g} after {seen:,} examples"
-        f" (target {trial.target:.3g})"
-    )
+    return f"; the best trial reached a metric of {metric:.3g} after {seen:,} examples (target {trial.target:.3g})"

@@ -87,7 +87,7 @@ class CaptureListReply:
 
     captures: Annotated[list[CaptureMetadata], Meta(description="captures, the most useful to label first")]
     trouble: Annotated[
-        str | None, Meta(description="why the last request to be kept could not be kept; null if it was")
+        str | None, Meta(description="why requests are not kept, or why the last one could not be kept; null if it was")
     ]
 
 

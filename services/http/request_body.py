@@ -20,6 +20,7 @@ from services.http.errors import (
     unpacked_body_is_too_large,
 )
 from services.http.tensor_codec import parse_json_object
+from services.http.timeout_protocol import BODY_HAS_ARRIVED
 from services.limits import Limits
 
 BODY_DRAIN_SECONDS = 5.0  # a rejected body is read for so long, so that the client gets to read the rejection
@@ -37,25 +38,38 @@ class BodyReader:
         declared = request.headers.get("content-length", "")
         if declared.isdigit() and int(declared) > self.limits.body_bytes:
             raise body_is_too_large(self.limits.body_bytes)
+        state = request.scope["state"]
+        if state.get(BODY_HAS_ARRIVED):
+            body = await self._receive_body(request)
+        else:
+            try:
+                async with asyncio.timeout(self.limits.read_seconds):
+                    body = await self._receive_body(request)
+            except TimeoutError:
+                raise body_is_slow(self.limits.read_seconds) from None
+        state["read"] = True  # otherwise a rejection would wait for the rest
+        return decompress_body(body, request.headers.get("content-encoding"), self.limits.body_bytes)
+
+    async def _receive_body(self, request: Request) -> bytes:
+        """Receive all parts of a body, within the limits on their bytes."""
         parts: list[bytes] = []
-        size = 0
+        size, is_incomplete = 0, True
         try:
-            async with asyncio.timeout(self.limits.read_seconds):
-                async for part in request.stream():
-                    size += len(part)
-                    self.bytes_in_flight += len(part)
-                    if size > self.limits.body_bytes:
-                        raise body_is_too_large(self.limits.body_bytes)
-                    if self.bytes_in_flight > self.limits.bodies_bytes:
-                        raise too_much_is_sent()
-                    parts.append(part)
-        except TimeoutError:
-            raise body_is_slow(self.limits.read_seconds) from None
+            while is_incomplete:
+                message = await request.receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                part, is_incomplete = message.get("body", b""), message.get("more_body", False)
+                size += len(part)
+                self.bytes_in_flight += len(part)
+                if size > self.limits.body_bytes:
+                    raise body_is_too_large(self.limits.body_bytes)
+                if self.bytes_in_flight > self.limits.bodies_bytes:
+                    raise too_much_is_sent()
+                parts.append(part)
         finally:
             self.bytes_in_flight -= size
-        request.state.read = True  # otherwise a rejection would wait for the rest
-        body = b"".join(filter(None, parts))  # a single part is not copied; Starlette adds an empty one
-        return decompress_body(body, request.headers.get("content-encoding"), self.limits.body_bytes)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 async def drain_body(request: Request) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import fcntl
+import os
 import resource
 import socket
 import threading
@@ -23,10 +24,20 @@ SPARE_DESCRIPTORS = 64  # file descriptors kept free above that of the listening
 
 def bind_shared_socket(host: str, port: int) -> socket.socket:
     """Bind a socket to a port that other replicas on this machine may share; the kernel distributes connections."""
+    return move_to_high_fd(bind_socket(host, port, is_shared=True))
+
+
+def require_unused_port(host: str, port: int) -> None:
+    """Refuse a port on which anyone listens, a service that would share it included."""
+    bind_socket(host, port, is_shared=False).close()
+
+
+def bind_socket(host: str, port: int, is_shared: bool) -> socket.socket:
+    """Bind a socket to a port; refuse a port that another program has, or any other one if it is not shared."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, is_shared)
     try:
         listener.bind((host, port))
     except OSError as error:
@@ -34,7 +45,7 @@ def bind_shared_socket(host: str, port: int) -> socket.socket:
         code = "port-in-use" if error.errno == errno.EADDRINUSE else "address-unusable"
         problem = f"cannot listen on {host}:{port} ({error.strerror})"
         raise EquipoiseError(code, problem, "choose another host or port") from None
-    return move_to_high_fd(listener)
+    return listener
 
 
 def move_to_high_fd(listening_socket: socket.socket) -> socket.socket:
@@ -118,6 +129,7 @@ class HttpServer:
                 access_log=False,
                 log_config=None,
                 server_header=False,
+                proxy_headers=bool(os.environ.get("FORWARDED_ALLOW_IPS")),  # uvicorn's variable: proxies it trusts
                 **self.tls_options,
             )
             self.server = GracefulServer(config)

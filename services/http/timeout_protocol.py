@@ -11,10 +11,13 @@ from http import HTTPStatus
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from services.http.errors import RequestRejected, head_is_slow, head_is_too_large, not_http
+from services.http.head_buffer import HeadBufferingTransport
 
 MAX_HEAD_BYTES = 32 << 10
 HEAD_TIMEOUT_SECONDS = 10.0
 WRITE_TIMEOUT_SECONDS = 30.0
+BODY_HAS_ARRIVED = "body_has_arrived"  # key in the state of a request whose whole body is here
+OPEN_REQUESTS = "open_requests"  # key in the state of a request: the tasks of all requests that are being answered
 MAX_REQUESTS_PER_CONNECTION = 1000  # then the client must reconnect, perhaps to a replica that has less to do
 
 
@@ -23,13 +26,14 @@ class TimeoutHttpProtocol(HttpToolsProtocol):
 
     bytes_since_progress = 0
     """bytes received since the last part of a body or the last complete head"""
+    is_head_incomplete = False
     num_requests = 0
     head_timer: asyncio.TimerHandle | None = None
     write_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Start the timer for the first head."""
-        super().connection_made(transport)
+        super().connection_made(HeadBufferingTransport(transport))  # type: ignore[arg-type]
         self._start_head_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -46,8 +50,10 @@ class TimeoutHttpProtocol(HttpToolsProtocol):
             self.transport.close()  # the bytes follow a body, whose response is sent or being sent
         elif self.bytes_since_progress > MAX_HEAD_BYTES:
             self._reject_and_close(head_is_too_large(MAX_HEAD_BYTES))
-        elif self.head_timer is None and (self.cycle is None or self.cycle.response_complete):
-            # uvicorn has just stopped its own timer: these bytes may be the rest of an old request, or nothing
+        elif self.head_timer is None and (
+            self.is_head_incomplete or self.cycle is None or self.cycle.response_complete
+        ):
+            # uvicorn has just stopped its own timer: these bytes may also be the rest of an old request, or nothing
             self._start_head_timer()
 
     def on_body(self, body: bytes) -> None:
@@ -68,19 +74,30 @@ class TimeoutHttpProtocol(HttpToolsProtocol):
         super().resume_writing()
 
     def on_message_begin(self) -> None:
-        """Start the timer for the next head on a connection that is kept alive."""
+        """Note that a head has begun: a timer runs if the rest of it does not arrive at once."""
         super().on_message_begin()
-        if self.head_timer is None:
-            self._start_head_timer()
+        self.is_head_incomplete = True
 
     def on_headers_complete(self) -> None:
         """Cancel the head timer; after `MAX_REQUESTS_PER_CONNECTION` end the connection with this request."""
         self._cancel_head_timer()
+        self.is_head_incomplete = False
         self.bytes_since_progress = 0
+        self.scope["state"][OPEN_REQUESTS] = self.tasks
         super().on_headers_complete()
         self.num_requests += 1
         if self.num_requests >= MAX_REQUESTS_PER_CONNECTION and self.cycle is not None:
             self.cycle.keep_alive = False  # the response says so
+
+    def on_response_complete(self) -> None:
+        """Write the head of a response without a body."""
+        self.transport.flush()  # type: ignore[attr-defined]
+        super().on_response_complete()
+
+    def on_message_complete(self) -> None:
+        """Note that the whole body has arrived: reading it needs no time limit."""
+        self.scope["state"][BODY_HAS_ARRIVED] = True
+        super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
         """Answer bytes that are not HTTP with a 400 in JSON, like any other rejection."""

@@ -58,13 +58,7 @@ class DriftActor:
             detector = self.monitor.detectors.get(stream)
             if detector is None or not detector.observed_images:
                 continue
-            states[stream] = StreamState(
-                drift=detector.alarm is not None,
-                images=detector.answered_images,
-                threshold=detector.threshold(),
-                charts=detector.highest_by_name(),
-                lost=self.monitor.ledger.lost,
-            )
+            states[stream] = StreamState.from_detector(detector, self.monitor.ledger.lost)
         return states
 
     async def register_reference(self, stream: StreamKey, arrays: dict[str, AnyArray]) -> None:

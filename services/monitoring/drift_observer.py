@@ -5,7 +5,8 @@ import logging
 import threading
 import time
 import uuid
-from collections import deque
+from collections import Counter, deque
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,10 +22,10 @@ from services.monitoring.capture_sampler import CaptureSampler
 from services.monitoring.drift_client import DriftClient
 from services.monitoring.drift_replies import StreamState
 from services.monitoring.metrics import Metrics
-from services.serving.models import ComparedOutputs, ComputedBatch
+from services.serving.inference import ComparedOutputs, ComputedBatch
 
 IMAGES_PER_PASS = 32  # observed together, because one by one they cost ten times as much
-MAX_PENDING_BYTES = 8 << 20  # of images that wait to be observed
+MAX_PENDING_BYTES = 400 << 10  # of images that are observed together, unless a single batch has more
 MAX_OUTBOX_TICKS = 600  # kept while the monitor cannot be reached
 MAX_OBSERVER_TIME_FRACTION = 0.01  # of the time; images beyond it are counted as skipped, not observed
 MAX_CREDIT_SECONDS = 0.1  # of observing that an idle replica saves up
@@ -40,11 +41,29 @@ class PendingImages:
     classes: list[str]
     batches: list[tuple[NDArray[np.uint8], NDArray[Any], NDArray[Any]]] = field(default_factory=list)
     sources: list[str | None] = field(default_factory=list)
+    """source of each image, as the client names it"""
+    encoded_images: list[bytes | None] = field(default_factory=list)
+    """images as the clients sent them; None for one that came as a tensor"""
     num_bytes: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether these are enough images for a pass."""
+        return len(self.sources) >= IMAGES_PER_PASS or self.num_bytes >= MAX_PENDING_BYTES
+
+    def add_batch(self, batch: ComputedBatch) -> None:
+        """Add the images of a batch with their outputs."""
+        self.batches.append((batch.images.numpy(), batch.logits.numpy(), batch.features.numpy()))
+        self.sources += batch.sources
+        self.encoded_images += batch.encoded_images
+        self.num_bytes += batch.images.nbytes
 
 
 class DriftObserver:
-    """Drift observer of one replica: sums statistics of answered images by stream, within 1 % of the time."""
+    """Drift observer of one replica: sums statistics of answered images by stream, within 1 % of the time.
+
+    Images are observed in passes, one at a time, in a thread of their own: requests do not wait for a pass.
+    """
 
     def __init__(
         self,
@@ -59,6 +78,8 @@ class DriftObserver:
         self.drift_client = drift_client
         self.tick_seconds = tick_seconds
         self.replica_id = uuid.uuid4().hex
+        self.executor = ThreadPoolExecutor(1, "observer")
+        self.is_pass_running = False
         self.lock = threading.Lock()
         self.pending_images: dict[StreamKey, PendingImages] = {}
         self.stream_sums: SumsByStream = {}
@@ -80,17 +101,36 @@ class DriftObserver:
             return
         with self.lock:
             self.references[stream] = reference
-            if not self._has_credit():
-                for source in batch.sources:
-                    key = stream._replace(source=source)
-                    self.skipped_images[key] = self.skipped_images.get(key, 0) + 1
+            pending = self.pending_images.get(stream)
+            if not self._has_credit() or (pending is not None and pending.is_full):
+                self._count_skipped(stream, batch.sources)
                 return
-            pending = self.pending_images.setdefault(stream, PendingImages(reference, batch.version.bundle.classes))
-            pending.batches.append((batch.images.numpy(), batch.logits.numpy(), batch.features.numpy()))
-            pending.sources += batch.sources
-            pending.num_bytes += batch.images.nbytes
-            if len(pending.sources) >= IMAGES_PER_PASS or pending.num_bytes >= MAX_PENDING_BYTES:
-                self._observe_pending(stream)
+            if pending is None:
+                pending = self.pending_images[stream] = PendingImages(reference, batch.version.bundle.classes)
+            pending.add_batch(batch)
+            self._start_pass()
+
+    def _count_skipped(self, stream: StreamKey, sources: list[str | None]) -> None:
+        """Count images that are not observed."""
+        for source, count in Counter(sources).items():
+            key = stream if source is None else stream._replace(source=source)
+            self.skipped_images[key] = self.skipped_images.get(key, 0) + count
+
+    def _start_pass(self) -> None:
+        """Start the next pass if enough images of a stream wait and no pass is running; the lock must be held."""
+        stream = next((stream for stream, pending in self.pending_images.items() if pending.is_full), None)
+        if stream is not None and not self.is_pass_running:
+            self.is_pass_running = True
+            self.executor.submit(self._run_pass, stream, self.pending_images.pop(stream))
+
+    def _run_pass(self, stream: StreamKey, pending: PendingImages) -> None:
+        try:
+            self._observe_images(stream, pending)
+        except Exception:  # later images must be observed all the same
+            logger.exception("cannot observe images of %s", stream.model)
+        with self.lock:
+            self.is_pass_running = False
+            self._start_pass()
 
     def on_comparison(self, model: str, outputs: ComparedOutputs) -> None:
         """Count how far two versions agree on the same images."""
@@ -105,24 +145,40 @@ class DriftObserver:
         self.credit_updated_at = now
         return self.credit_seconds > 0
 
-    def _observe_pending(self, stream: StreamKey) -> None:
-        """Sum the statistics of a stream's pending images by source, and offer some to the capture store."""
+    def _observe_images(self, stream: StreamKey, pending: PendingImages) -> None:
+        """Sum the statistics of a stream's images by source, and offer some to the capture store."""
         started_at = time.thread_time()
-        pending = self.pending_images.pop(stream)
         baseline = pending.profile.baseline
         images, logits, features = (np.concatenate(part) for part in zip(*pending.batches, strict=True))
         statistics = baseline.extract_features(images, logits, features)
+        sums_by_source = {}
         for source in dict.fromkeys(pending.sources):
             indices = [index for index, image_source in enumerate(pending.sources) if image_source == source]
             selected = statistics if len(indices) == len(statistics) else statistics.select(indices)
-            sums = baseline.sum_features(selected)
-            self._add_sums(stream._replace(source=source), sums)
+            sums_by_source[source] = baseline.sum_features(selected)
         if self.capture_sampler:
-            is_drifting = stream in self.stream_states and self.stream_states[stream].drift
+            state = self.stream_states.get(stream)
+            alarm_seconds = state.alarm_seconds if state and state.drift else None
             self.capture_sampler.offer_samples(
-                stream, is_drifting, pending.classes, images, logits / baseline.temperature, pending.sources
+                stream,
+                alarm_seconds,
+                pending.classes,
+                images,
+                logits / baseline.temperature,
+                pending.sources,
+                pending.encoded_images,
             )
-        self.credit_seconds -= time.thread_time() - started_at
+        with self.lock:
+            for source, sums in sums_by_source.items():
+                self._add_sums(stream._replace(source=source), sums)
+            self.credit_seconds -= time.thread_time() - started_at
+
+    def _observe_all_pending(self) -> None:
+        """Observe all images that wait, however few; those of a pass that is running are in the next report."""
+        with self.lock:
+            pending_images, self.pending_images = self.pending_images, {}
+        for stream, pending in pending_images.items():
+            self._observe_images(stream, pending)
 
     def _add_sums(self, stream: StreamKey, sums: FixedPointSums) -> None:
         self.stream_sums[stream] = self.stream_sums[stream] + sums if stream in self.stream_sums else sums
@@ -130,9 +186,8 @@ class DriftObserver:
     async def send_report(self, leaving: bool = False) -> None:
         """Report the tick that ends now to the monitor, with earlier ticks that it has not confirmed."""
         clock = round(time.time() // self.tick_seconds * self.tick_seconds * 1000)
+        self._observe_all_pending()  # not in the thread of requests either
         with self.lock:
-            for stream in [*self.pending_images]:
-                self._observe_pending(stream)
             for key, count in self.skipped_images.items():
                 reference = self.references[key.all_sources]
                 if isinstance(reference, ReferenceProfile):

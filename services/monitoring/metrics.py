@@ -14,7 +14,7 @@ from equipoise.drift.monitor.stream_key import StreamKey
 from equipoise.proportions import wilson_interval
 from services.http.message_types import ComparisonReply, Proportion
 from services.monitoring.drift_replies import StreamState
-from services.serving.models import ComparedOutputs, ComputedBatch
+from services.serving.inference import ComparedOutputs, ComputedBatch
 
 MULTIPROC_DIR_ENV = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads it on import
 LATENCY_BUCKETS_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
@@ -41,6 +41,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self.series: dict[tuple[Any, tuple[object, ...]], Any] = {}
+        """series of frequent metrics, by metric and labels"""
         options: dict[str, Any] = {"registry": self.registry}
         self.requests_by_status = Counter(
             "equipoise_requests", "Requests by path and status", ["path", "status"], **options
@@ -87,14 +89,33 @@ class Metrics:
         self.alarm_threshold = Gauge(
             "equipoise_drift_threshold", "Alarm threshold of the drift charts", names, **options
         )
+        self.condition_shares = Gauge(
+            "equipoise_condition_share",
+            "Share of a known condition in the latest images, where several conditions are known",
+            [*names, "condition"],
+            **options,
+        )
         self.lost_ticks = Gauge("equipoise_drift_lost_ticks", "Reports that never reached the drift monitor", **options)
         del options["multiprocess_mode"]
         self.bundle_swaps = Counter("equipoise_swaps", "Bundle swaps by outcome", ["outcome"], **options)
 
+    def count_request(self, path: str, status: int, seconds: float) -> None:
+        """Count a request of a route with the status and the time of its answer."""
+        self.find_series(self.requests_by_status, path, status).inc()
+        self.find_series(self.request_seconds, path).observe(seconds)
+
     def on_batch(self, model: str, batch: ComputedBatch) -> None:
         """Count a computed batch of images."""
-        self.answered_images.labels(model, batch.version.id, batch.version.bundle.engine_name).inc(len(batch.images))
-        self.batch_sizes.labels(model).observe(len(batch.images))
+        count = len(batch.sources)
+        self.find_series(self.answered_images, model, batch.version.id, batch.version.bundle.engine_name).inc(count)
+        self.find_series(self.batch_sizes, model).observe(count)
+
+    def find_series(self, metric: Any, *labels: object) -> Any:
+        """Return the series of a metric with these labels; `labels` itself takes longer than counting does."""
+        series = self.series.get((metric, labels))
+        if series is None:
+            series = self.series[metric, labels] = metric.labels(*labels)
+        return series
 
     def on_comparison(self, model: str, outputs: ComparedOutputs) -> None:
         """Count how far two versions agree on the same images."""
@@ -113,6 +134,8 @@ class Metrics:
             self.lost_ticks.set(state.lost)
             for chart, height in state.charts.items():
                 self.chart_heights.labels(*names, chart).set(height)
+            for condition, share in state.conditions.items():
+                self.condition_shares.labels(*names, condition).set(share)
 
     def summarize_comparison(self, model: str, version: str, other: str) -> ComparisonReply:
         """Return the number of compared images, and how far two versions agree on them."""

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-import random
 import time
 
 from starlette.applications import Starlette
@@ -22,17 +21,18 @@ from services.http.errors import (
     nothing_to_compare,
     path_is_unknown,
 )
-from services.http.message_types import LivenessReply, ModelsReply, PredictionReply, ReadinessReply
+from services.http.message_types import LivenessReply, ModelsReply, ReadinessReply
 from services.http.openapi import build_openapi_document, render_docs_page
-from services.http.request_body import BodyReader, extract_image
+from services.http.request_body import BodyReader
 from services.http.responses import EarlyResponse, json_response, typed_response
 from services.limits import Limits
 from services.monitoring.drift_client import DriftClient
 from services.monitoring.metrics import Metrics
 from services.monitoring.metrics_history import MetricsHistory
 from services.routes.captures import CaptureRoutes
-from services.routes.drift import DriftRoutes, request_source
+from services.routes.drift import DriftRoutes
 from services.routes.open_inference import OpenInferenceRoutes
+from services.routes.predict import PredictRoutes
 from services.routes.status_page import StatusPageRoutes
 from services.serving.models import ModelRegistry, model_status
 
@@ -68,6 +68,13 @@ class HttpApplication:
         self.access_logger = access_logger
         self.body_reader = BodyReader(limits)
         self.is_draining = False
+        self.prediction_routes = [  # answered without the router, which costs as much as the rest of a reply
+            self.auth.protect(route)
+            for route in (
+                *PredictRoutes(model_registry, self.body_reader).routes(),
+                *OpenInferenceRoutes(model_registry, limits, self.body_reader).infer_routes(),
+            )
+        ]
         health_routes = [  # orchestrators that ask have no key
             Route("/health", self.get_liveness),
             Route("/ready", self.get_readiness),
@@ -75,8 +82,6 @@ class HttpApplication:
             Route("/v2/health/ready", self.get_readiness),
         ]
         routes = [
-            Route("/predict", self.predict, methods=["POST"]),
-            Route("/models/{name}/predict", self.predict, methods=["POST"]),
             *OpenInferenceRoutes(model_registry, limits, self.body_reader).routes(),
             Route("/models", self.list_models),
             Route("/models/{name}/compared", self.get_comparison),
@@ -90,7 +95,7 @@ class HttpApplication:
             Route("/docs", self.get_docs),
         ]
         self.app = Starlette(
-            routes=[*health_routes, *map(self.auth.protect, routes)],
+            routes=[*health_routes, *self.prediction_routes, *map(self.auth.protect, routes)],
             exception_handlers={
                 RequestRejected: self._handle_rejected,
                 HTTPException: self._handle_not_found,
@@ -119,6 +124,11 @@ class HttpApplication:
         try:
             if scope["method"] == "POST":
                 self.model_registry.require_room()  # before routing: rejecting many requests must cost little
+                response = await self._answer_prediction(scope, receive)
+                if response is not None:
+                    status = response.status_code
+                    await response(scope, receive, send)
+                    return
             await self.app(scope, receive, send_and_record)
         except RequestRejected as rejection:
             request = Request(scope, receive)
@@ -128,36 +138,31 @@ class HttpApplication:
         finally:
             self._count_request(scope, status, time.perf_counter() - start)
 
+    async def _answer_prediction(self, scope: Scope, receive: Receive) -> Response | None:
+        """Return the response to a request for a prediction; None if it asks for something else."""
+        for route in self.prediction_routes:
+            if match := route.path_regex.match(scope["path"]):
+                scope["route"], scope["path_params"] = route, match.groupdict()
+                request = Request(scope, receive)
+                try:
+                    response: Response = await route.endpoint(request)
+                except (RequestRejected, ClientDisconnect):
+                    raise
+                except Exception as error:
+                    return await self._handle_failure(request, error)
+                return response
+        return None
+
     def _count_request(self, scope: Scope, status: int, seconds: float) -> None:
         """Count and log a request by its route; unknown paths count as `other`, as clients can invent any number."""
         route = scope.get("route")
         path = route.path if route else "other"
-        self.metrics.requests_by_status.labels(path, status).inc()
-        self.metrics.request_seconds.labels(path).observe(seconds)
+        self.metrics.count_request(path, status, seconds)
         if self.access_logger:
             client, identifier = (scope.get("client") or [None])[0], scope.get("state", {}).get("id")
             entry = {"time": time.time(), "client": client, "method": scope["method"], "path": scope["path"]}
             entry |= {"status": status, "seconds": round(seconds, 6), "id": identifier}
             self.access_logger.info(json.dumps(entry))
-
-    async def predict(self, request: Request) -> Response:
-        """Answer POST /predict: the label and scores of one image."""
-        model = self.model_registry.find_model(request.path_params.get("name"))
-        identifier = request.state.id = request_id(request)
-        body = await self.body_reader.read_body(request)
-        prediction = await model.predict((await extract_image(request, body),), request_source(request))
-        scores = prediction.scores[0].tolist()
-        classes = prediction.version.bundle.classes
-        best = max(range(len(scores)), key=scores.__getitem__)
-        reply = PredictionReply(
-            model=model.name,
-            version=prediction.version.id,
-            id=identifier,
-            label=prediction.labels[0],
-            score=round(scores[best], 6),
-            scores={name: round(score, 6) for name, score in zip(classes, scores, strict=True)},
-        )
-        return json_response(vars(reply))
 
     async def list_models(self, _: Request) -> Response:
         """Answer GET /models: every model and the bundles that answer for it."""
@@ -203,7 +208,7 @@ class HttpApplication:
             await asyncio.sleep(BUSY_REPLY_DELAY_SECONDS)
         headers = {} if error.retry_after_seconds is None else {"retry-after": str(error.retry_after_seconds)}
         headers |= WWW_AUTHENTICATE if error.status == 401 else {}
-        is_read = getattr(request.state, "read", False) or (is_small_body(request) and error.reason == "busy")
+        is_read = request.scope["state"].get("read", False) or (is_small_body(request) and error.reason == "busy")
         if error.status in EARLY_REPLY_STATUSES and not is_read:
             return EarlyResponse(request, {"error": error.message}, error.status, headers)
         return json_response({"error": error.message}, error.status, headers)
@@ -227,11 +232,3 @@ def is_small_body(request: Request) -> bool:
     """Return whether a request declares a body of at most `MAX_UNREAD_BYTES`."""
     declared = request.headers.get("content-length", "0" if "transfer-encoding" not in request.headers else "")
     return declared.isdigit() and int(declared) <= MAX_UNREAD_BYTES
-
-
-def request_id(request: Request) -> str:
-    """Return the x-request-id of a request, or a random one."""
-    identifier = request.headers.get("x-request-id", "")
-    if 0 < len(identifier) <= 128 and identifier.isprintable():
-        return identifier
-    return f"{random.getrandbits(64):016x}"  # not a secret; the system's random source would cost a thread switch

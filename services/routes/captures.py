@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from equipoise.captures.capture import CAPTURE_POOLS
 from equipoise.captures.store import CaptureNotFound, CaptureStore
+from equipoise.drift.reference.profile import ReferenceUnavailable
 from equipoise.errors import EquipoiseError
 from equipoise.storage.json_decoding import decode_json_bytes
 from services.http.auth import reject_cross_site
@@ -58,7 +59,8 @@ class CaptureRoutes:
                 f" a number up to {MAX_LISTED_CAPTURES}",
             )
         captures = await call_capture_store(store.list_captures, pool, int(limit))
-        return json_response(msgspec.to_builtins(CaptureListReply(captures=captures, trouble=store.last_error)))
+        trouble = store.last_error or explain_nothing_kept(self.model_registry)
+        return json_response(msgspec.to_builtins(CaptureListReply(captures=captures, trouble=trouble)))
 
     async def get_image(self, request: Request) -> Response:
         """Answer GET /capture/ID: the image as the model received it, as PNG."""
@@ -98,6 +100,19 @@ class CaptureRoutes:
         """Return the class names of all models, each once."""
         models = self.model_registry.models.values()
         return [*dict.fromkeys(name for model in models for name in model.current.bundle.classes)]
+
+
+def explain_nothing_kept(model_registry: ModelRegistry) -> str | None:
+    """Return why requests to no model are kept; None if those to one of them are."""
+    references = {name: model.versions_by_role()["current"].reference for name, model in model_registry.models.items()}
+    reasons = [
+        f"{name}: {reference.reason}"
+        for name, reference in references.items()
+        if isinstance(reference, ReferenceUnavailable)
+    ]
+    if not reasons or len(reasons) < len(references):
+        return None
+    return f"requests are kept only where drift can be detected; {'; '.join(reasons)}"
 
 
 async def call_capture_store(method: Callable[..., Any], *args: Any) -> Any:

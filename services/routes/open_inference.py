@@ -31,6 +31,7 @@ from services.serving.models import Model, ModelRegistry
 
 SERVER_VERSION = "1"  # of the server's API, not of a model
 PROTOCOL_EXTENSIONS = ["binary_tensor_data"]
+MODEL_PREFIXES = ("/v2/models/{name}", "/v2/models/{name}/versions/{version}")
 IMAGES_INPUT, ENCODED_INPUT, LABELS_OUTPUT, SCORES_OUTPUT = "pictures", "encoded", "labels", "scores"
 
 
@@ -43,18 +44,19 @@ class OpenInferenceRoutes:
         self.body_reader = body_reader
 
     def routes(self) -> list[Route]:
-        """Return the route of each endpoint; those of a model both with and without a version."""
-        model = "/v2/models/{name}"
+        """Return the route of each endpoint but those of `infer_routes`."""
         return [
-            *self._model_routes(model),
-            *self._model_routes(f"{model}/versions/{{version}}"),
+            *(route for prefix in MODEL_PREFIXES for route in self._model_routes(prefix)),
             Route("/v2", self.get_server_metadata),
             Route("/v2/repository/index", self.list_repository, methods=["POST"]),
         ]
 
+    def infer_routes(self) -> list[Route]:
+        """Return the routes on which images are predicted."""
+        return [Route(f"{prefix}/infer", self.infer, methods=["POST"]) for prefix in MODEL_PREFIXES]
+
     def _model_routes(self, prefix: str) -> list[Route]:
         return [
-            Route(f"{prefix}/infer", self.infer, methods=["POST"]),
             Route(prefix, self.get_model_metadata),
             Route(f"{prefix}/ready", self.get_model_readiness),
             Route(f"{prefix}/config", self.get_model_config),

@@ -115,7 +115,7 @@ class StatusPageRoutes:
                 f"{drift.model_name}-",
             )
             sections += [prefix_title(drift.model_name, section) for section in drift_sections]
-        states = ", ".join(f"{drift.model_name}: {drift.verdict.state}" for drift in model_drifts)
+        states = ", ".join(f"{drift.model_name} ({drift.verdict.state})" for drift in model_drifts)
         return Page(title="Equipoise: service", lead=f"Drift by model: {states}", sections=sections, live_url="live")
 
     async def _fetch_drift(self, model: Model) -> ModelDrift:

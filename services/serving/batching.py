@@ -1,8 +1,9 @@
 """Dynamic batching of the requests for one model.
 
-Work-conserving: as soon as nothing is being computed, all waiting requests up to a full batch are taken; no request
-waits for a batch to fill. Short batches are computed on the event loop, because handing them to a thread and back costs
-as much again. Longer ones go to a thread, so that the loop can answer health checks and reject requests meanwhile.
+Work-conserving: as soon as nothing is being computed, waiting requests are taken; no request waits for a batch to fill.
+Batches of at most two milliseconds are computed on the event loop, because handing them to a thread and back costs as
+much again; a single request of up to four milliseconds in two stages, with other work of the loop in between. Longer
+ones go to a thread, so that the loop can answer health checks and reject requests meanwhile.
 """
 
 import asyncio
@@ -15,29 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from services.http.errors import queue_is_full, turn_came_too_late
+from services.serving.batch_times import INLINE_SECONDS, BatchTimes, StageTimes
 
 logger = logging.getLogger(__name__)
 
 RequestOutcome = tuple["QueuedRequest", Any]
-
-INLINE_SECONDS = 0.002  # of computing, for which the event loop may be blocked
-
-
-@dataclass
-class BatchTimeEstimate:
-    """Running estimate of the time that a batch takes, from the last batches."""
-
-    mean_size: float = 1.0
-    mean_seconds: float = INLINE_SECONDS  # so the first batch goes to the thread only if it holds several requests
-
-    def add_batch(self, size: int, seconds: float) -> None:
-        """Update the moving averages with one computed batch."""
-        self.mean_size += 0.2 * (size - self.mean_size)
-        self.mean_seconds += 0.2 * (seconds - self.mean_seconds)
-
-    def predict_seconds(self, size: int) -> float:
-        """Return the predicted seconds for a batch; they grow with its size once it is larger than the last ones."""
-        return self.mean_seconds * max(1.0, size / self.mean_size)
 
 
 @dataclass(eq=False, slots=True)
@@ -62,18 +45,21 @@ class DynamicBatcher:
         name: str,
         loop: asyncio.AbstractEventLoop,
         may_run_inline: Callable[[Any], bool] = lambda _: True,
+        prepare: Callable[[Any], Any] = lambda request: request,
     ) -> None:
         """Create an empty queue.
 
         `compute_batch` returns an answer for each request, or an exception that is raised where the request is awaited.
         `on_batch_answered` is called after the answers of a batch were delivered, never while another is computed.
-        Batches with a request for which `may_run_inline` is false go to the thread.
+        Batches with a request for which `may_run_inline` is false go to the thread. `prepare` does the first part of
+        the work on a request, and returns the request for the second part, `compute_batch`.
         """
         self.compute_batch = compute_batch
         self.on_batch_answered = on_batch_answered
         self.max_batch = max_batch
         self.max_waiting = max_waiting
         self.may_run_inline = may_run_inline
+        self.prepare = prepare
         self.num_waiting = 0
         self.busy_seconds = 0.0
         """seconds spent on batches and their callbacks"""
@@ -82,7 +68,8 @@ class DynamicBatcher:
         self.is_batch_scheduled = False
         """whether the event loop is about to take the next batch"""
         self.is_thread_computing = False
-        self.time_estimate = BatchTimeEstimate()
+        self.batch_times = BatchTimes()
+        self.stage_times = StageTimes()
         self.thread_queue: queue.SimpleQueue[list[QueuedRequest] | None] = queue.SimpleQueue()
         self.thread = threading.Thread(target=self._run_thread, name=f"turns-{name}", daemon=True)
 
@@ -90,9 +77,17 @@ class DynamicBatcher:
         """Start the thread that computes long batches."""
         self.thread.start()
 
-    async def submit(self, request: Any, timeout_seconds: float) -> Any:
-        """Return the answer to one request; raise RequestRejected if the queue is full or the timeout passes first."""
+    async def submit(self, request: Any, timeout_seconds: float, is_alone: bool = False) -> Any:
+        """Return the answer to one request; raise RequestRejected if the queue is full or the timeout passes first.
+
+        A request that `is_alone`, because no other is being answered, is computed at once if it is short.
+        """
         self.reject_if_full()
+        if is_alone and self._is_idle() and self.may_run_inline(request):
+            if self.batch_times.choose_inline_size(1):
+                return self._compute_now(request)
+            if self._may_compute_in_stages(1):
+                return await self._compute_in_stages(request)
         queued = QueuedRequest(request, self.loop.create_future(), time.monotonic() + timeout_seconds)
         self.num_waiting += 1
         self.queued_requests.append(queued)
@@ -101,6 +96,55 @@ class DynamicBatcher:
             return await queued.future
         finally:
             self.num_waiting -= 1
+
+    def _is_idle(self) -> bool:
+        """Return whether nothing else waits or is computed."""
+        return not (self.queued_requests or self.is_batch_scheduled or self.is_thread_computing)
+
+    def _may_compute_in_stages(self, num_waiting: int) -> bool:
+        """Return whether the event loop may compute one of the waiting requests in two stages, each of them short."""
+        limit_seconds = 2 * INLINE_SECONDS
+        return self.stage_times.are_short and self.batch_times.choose_inline_size(num_waiting, limit_seconds) > 0
+
+    async def _compute_in_stages(self, request: Any) -> Any:
+        """Compute one request on the event loop, which does other work after its first stage, and return its answer."""
+        prepared, prepare_seconds = self._run_first_stage(request)
+        try:
+            await asyncio.sleep(0)
+            return self._compute_now(prepared, prepare_seconds)
+        finally:
+            self.is_batch_scheduled = False
+            self._schedule_rest()
+
+    def _run_first_stage(self, request: Any) -> tuple[Any, float]:
+        """Prepare a request and return it with the CPU time that it took; requests that come now wait."""
+        self.is_batch_scheduled = True
+        started_at = time.thread_time()
+        try:
+            prepared = self.prepare(request)
+        except Exception:  # the second stage meets it again, and answers the request with it
+            prepared = request
+        prepare_seconds = time.thread_time() - started_at
+        self.stage_times.add_sample(0, prepare_seconds)
+        return prepared, prepare_seconds
+
+    def _compute_now(self, request: Any, prepare_seconds: float | None = None) -> Any:
+        """Compute one request on the event loop and return its answer; a first stage took `prepare_seconds`."""
+        started_at, cpu_started_at = time.monotonic(), time.thread_time()
+        answer = self._compute_or_split([request])[0]
+        self._record_single(started_at, cpu_started_at, prepare_seconds)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def _record_single(self, started_at: float, cpu_started_at: float, prepare_seconds: float | None) -> None:
+        """Add the time of a single request to the averages, and call `on_batch_answered` soon."""
+        cpu_seconds = time.thread_time() - cpu_started_at
+        if prepare_seconds is not None:
+            self.stage_times.add_sample(1, cpu_seconds)
+        self.batch_times.add_batch(1, (prepare_seconds or 0.0) + cpu_seconds)
+        self.busy_seconds += time.monotonic() - started_at
+        self._schedule_callback()
 
     def reject_if_full(self) -> None:
         """Raise RequestRejected if as many requests wait as may."""
@@ -121,19 +165,53 @@ class DynamicBatcher:
         self.is_batch_scheduled = False
         if self.is_thread_computing or not self.queued_requests:
             return
-        batch, self.queued_requests = self.queued_requests[: self.max_batch], self.queued_requests[self.max_batch :]
-        if self.time_estimate.predict_seconds(len(batch)) > INLINE_SECONDS or not all(
-            self.may_run_inline(queued.request) for queued in batch
-        ):
+        waiting = self.queued_requests[: self.max_batch]
+        inline_size = self.batch_times.choose_inline_size(len(waiting))
+        if inline_size and all(self.may_run_inline(queued.request) for queued in waiting[:inline_size]):
+            self._compute_inline(inline_size)
+        elif self._may_compute_in_stages(len(waiting)) and self.may_run_inline(waiting[0].request):
+            queued = self.queued_requests.pop(0)
+            queued.request, prepare_seconds = self._run_first_stage(queued.request)
+            self.loop.call_soon(self.loop.call_soon, self._run_second_stage, queued, prepare_seconds)
+        else:
+            count = self.batch_times.choose_thread_size(len(waiting))
+            self.queued_requests = self.queued_requests[count:]
             self.is_thread_computing = True
-            self.thread_queue.put(batch)
-            return
+            self.thread_queue.put(waiting[:count])
+
+    def _run_second_stage(self, queued: QueuedRequest, prepare_seconds: float) -> None:
+        """Compute a prepared request of the queue on the event loop."""
+        self.is_batch_scheduled = False
+        started_at, cpu_started_at = time.monotonic(), time.thread_time()
+        deliver_outcomes(self._compute_outcomes([queued]))
+        self._record_single(started_at, cpu_started_at, prepare_seconds)
+        self._schedule_rest()
+
+    def _compute_inline(self, count: int) -> None:
+        """Compute the first requests of the queue on the event loop."""
+        batch, self.queued_requests = self.queued_requests[:count], self.queued_requests[count:]
         started_at = time.monotonic()
         deliver_outcomes(self._compute_timed(batch))
-        self._run_batch_callback()
         self.busy_seconds += time.monotonic() - started_at
+        self._schedule_callback()
+        self._schedule_rest()
+
+    def _schedule_rest(self) -> None:
+        """Start the next batch, if requests wait, after the last answers were sent and new requests were read."""
         if self.queued_requests:
-            self._schedule_batch()
+            self.is_batch_scheduled = True
+            self.loop.call_soon(self.loop.call_soon, self._start_batch)
+
+    def _schedule_callback(self) -> None:
+        """Call `on_batch_answered` two rounds of the loop later: in the first, the clients' tasks send the answers."""
+        self.loop.call_soon(self.loop.call_soon, self._run_inline_callback)
+
+    def _run_inline_callback(self) -> None:
+        """Call `on_batch_answered`, unless the thread computes: then it does so itself, for this batch too."""
+        if not self.is_thread_computing:
+            started_at = time.monotonic()
+            self._run_batch_callback()
+            self.busy_seconds += time.monotonic() - started_at
 
     def _run_thread(self) -> None:
         while (batch := self.thread_queue.get()) is not None:
@@ -155,7 +233,7 @@ class DynamicBatcher:
         """Return the outcome of each request, and add the CPU time that it took to the estimate."""
         started_at = time.thread_time()
         outcomes = self._compute_outcomes(queued_requests)
-        self.time_estimate.add_batch(len(queued_requests), time.thread_time() - started_at)
+        self.batch_times.add_batch(len(queued_requests), time.thread_time() - started_at)
         return outcomes
 
     def _run_batch_callback(self) -> None:

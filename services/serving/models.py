@@ -3,9 +3,9 @@
 import asyncio
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,66 +14,24 @@ from dashboards.model_status import ModelStatus, VersionStatus
 from equipoise.bundle.bundle import Bundle
 from equipoise.bundle.manifest import verify_bundle
 from equipoise.errors import EquipoiseError
+from equipoise.images.png import read_png_pixels
 from equipoise.storage.atomic import download_folder
 from services.http.errors import RequestRejected, model_is_not_named, model_is_unknown
 from services.http.image_decoding import decode_image
 from services.limits import Limits
 from services.serving.batching import DynamicBatcher, pack_batches
+from services.serving.inference import (
+    ComparedOutputs,
+    ComputedBatch,
+    InferenceListener,
+    InferenceRequest,
+    ModelOutput,
+    list_origins,
+)
 from services.serving.model_versions import LoadedVersion, ModelSpec, load_reference_profile, verify_golden_outputs
 
-MAX_INLINE_IMAGE_BYTES = 32 << 10  # of an encoded image that is decoded on the event loop
-
-
-@dataclass(frozen=True)
-class ModelOutput:
-    """Answer of a version to one request, which may hold several images."""
-
-    labels: list[str]
-    scores: Tensor
-    features: Tensor
-    version: LoadedVersion
-
-
-@dataclass(frozen=True, eq=False)
-class InferenceRequest:
-    """Images of one request, encoded or as one tensor, with the version that answers it."""
-
-    images: tuple[bytes, ...] | Tensor
-    version: LoadedVersion
-    compared_versions: "tuple[LoadedVersion, LoadedVersion] | None" = None
-    """the current version and another to compare it with: both compute the images, the second after the answer"""
-    source: str | None = None
-    """source of the images, as the client names it"""
-
-
-@dataclass(frozen=True, eq=False)
-class ComputedBatch:
-    """Batch of images that a version has computed, with its outputs."""
-
-    version: LoadedVersion
-    images: Tensor
-    logits: Tensor
-    features: Tensor
-    sources: list[str | None]
-    """source of each image"""
-
-
-@dataclass(frozen=True, eq=False)
-class ComparedOutputs:
-    """Answers of two versions to the same images."""
-
-    current: ModelOutput
-    other: ModelOutput
-
-
-class InferenceListener(Protocol):
-    """Observer of batches and comparisons, called after their requests were answered."""
-
-    def on_batch(self, model: str, batch: ComputedBatch) -> None:
-        """Handle a batch that a version has computed."""
-
-    def on_comparison(self, model: str, outputs: ComparedOutputs) -> None:
-        """Handle the answers of two versions to the same images."""
+MAX_INLINE_BYTES, MAX_INLINE_PNG_BYTES = 32 << 10, 256 << 10  # of an encoded image that the event loop decodes
+MAX_INLINE_PIXELS = 100_000  # of a PNG that the event loop decodes
 
 
 class Model:
@@ -96,7 +54,14 @@ class Model:
         self.computed_batches: list[ComputedBatch] = []
         self.pending_comparisons: list[tuple[InferenceRequest, Tensor, ModelOutput]] = []
         self.batcher = DynamicBatcher(
-            self._compute_requests, self._notify_listener, limits.batch, limits.waiting, name, loop, can_decode_inline
+            self._compute_requests,
+            self._notify_listener,
+            limits.batch,
+            limits.waiting,
+            name,
+            loop,
+            can_decode_inline,
+            self._decode_request,
         )
 
     def start(self) -> None:
@@ -112,12 +77,17 @@ class Model:
         roles = ("current", "previous", "canary", "shadow")
         return {role: version for role in roles if (version := getattr(self, role)) is not None}
 
-    async def predict(self, images: tuple[bytes, ...] | Tensor, source: str | None = None) -> ModelOutput:
-        """Return the model's answer to the images of one request; a share of the requests is compared."""
+    async def predict(
+        self, images: tuple[bytes, ...] | Tensor, source: str | None = None, is_alone: bool = False
+    ) -> ModelOutput:
+        """Return the model's answer to the images of one request; a share of the requests is compared.
+
+        `is_alone` says that no other request is being answered.
+        """
         request = InferenceRequest(images, self.current, None, source)
         if (other := self.canary or self.shadow) and random.random() < self.share:  # noqa: S311
             request = InferenceRequest(images, self.canary or self.current, (self.current, other), source)
-        output: ModelOutput = await self.batcher.submit(request, self.limits.wait_seconds)
+        output: ModelOutput = await self.batcher.submit(request, self.limits.wait_seconds, is_alone)
         return output
 
     def _compute_requests(self, requests: Sequence[InferenceRequest]) -> list[Any]:
@@ -128,15 +98,21 @@ class Model:
         for version in dict.fromkeys(request.version for request in requests):
             indices = [i for i in accepted if requests[i].version is version]
             for batch in pack_batches(indices, [len(decoded[i]) for i in indices], self.limits.batch):
-                outputs = self._run_version(version, [decoded[i] for i in batch], [requests[i].source for i in batch])
+                outputs = self._run_version(version, [decoded[i] for i in batch], [requests[i] for i in batch])
                 for i, output in zip(batch, outputs, strict=True):
                     answers[i] = output
                     if requests[i].compared_versions is not None:
                         self.pending_comparisons.append((requests[i], decoded[i], output))
         return answers
 
+    def _decode_request(self, request: InferenceRequest) -> InferenceRequest:
+        """Return a request with its images decoded, before it is computed."""
+        return replace(request, decoded=self._decode_images(request))
+
     def _decode_images(self, request: InferenceRequest) -> Any:
         """Return the images of a request as a tensor, or the error with which it is rejected."""
+        if request.decoded is not None:
+            return request.decoded
         if isinstance(request.images, Tensor):
             return request.images
         try:
@@ -147,14 +123,14 @@ class Model:
         return images[0][None] if len(images) == 1 else torch.stack(images)
 
     def _run_version(
-        self, version: LoadedVersion, image_batches: list[Tensor], sources: list[str | None]
+        self, version: LoadedVersion, image_batches: list[Tensor], requests: list[InferenceRequest]
     ) -> list[ModelOutput]:
         """Return the outputs of a version for several requests, computed in one batch."""
         # the images may be in channels-last memory format, which is faster
         images = image_batches[0] if len(image_batches) == 1 else torch.cat(image_batches)
         logits, features = version.bundle.run_engine(images)
-        image_sources = [source for source, part in zip(sources, image_batches, strict=True) for _ in range(len(part))]
-        self.computed_batches.append(ComputedBatch(version, images, logits, features, image_sources))
+        sources, encoded_images = list_origins(requests, image_batches)
+        self.computed_batches.append(ComputedBatch(version, images, logits, features, sources, encoded_images))
         return split_outputs(version, logits, features, [len(part) for part in image_batches])
 
     def _notify_listener(self) -> None:
@@ -168,7 +144,15 @@ class Model:
 def can_decode_inline(request: InferenceRequest) -> bool:
     """Return whether the images of a request are decoded fast enough for the event loop."""
     images = request.images
-    return isinstance(images, Tensor) or (len(images) == 1 and len(images[0]) <= MAX_INLINE_IMAGE_BYTES)
+    return isinstance(images, Tensor) or (len(images) == 1 and is_decoded_fast(images[0]))
+
+
+def is_decoded_fast(data: bytes) -> bool:
+    """Return whether an encoded image is small: a PNG by its pixels, as its header gives them, and any by its bytes."""
+    pixels = read_png_pixels(data)
+    if pixels is None:
+        return len(data) <= MAX_INLINE_BYTES
+    return pixels <= MAX_INLINE_PIXELS and len(data) <= MAX_INLINE_PNG_BYTES
 
 
 def compare_versions(request: InferenceRequest, images: Tensor, known_output: ModelOutput) -> ComparedOutputs:
@@ -190,6 +174,8 @@ def split_outputs(
     """Split a version's outputs for a batch by request, given the number of images of each request."""
     scores = version.bundle.probabilities(logits)
     labels = [version.bundle.classes[index] for index in logits.argmax(1).tolist()]
+    if len(image_counts) == 1:
+        return [ModelOutput(labels, scores, features, version)]
     return [
         ModelOutput(labels[end - size : end], scores[end - size : end], features[end - size : end], version)
         for end, size in zip(accumulate(image_counts), image_counts, strict=True)

@@ -1,5 +1,7 @@
 """Pages opened as files in a real browser: they draw themselves, react to clicks, fit a phone and are accessible."""
 
+from pathlib import Path
+
 import pytest
 
 from dashboards.build import build_index
@@ -18,7 +20,7 @@ from tests.support.drift_data import extract_shape_features, render_shapes, shap
 from tests.support.sweep_folders import write_sweep_folder
 from tests.unit.dashboards.test_training_run import record
 
-PAGE_KINDS = ("curve", "scaling", "run", "drift", "index")
+PAGE_KINDS = ("curve", "scaling", "run", "drift", "stream", "index")
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +35,30 @@ def pages(tmp_path_factory):
     build_index(root, root / "index.html")
     page = drift_page(compute_verdict(), [(render_png(), "odd.png")], [(render_png(), "usual")])
     paths = {"curve": "swept/curve.html", "scaling": "swept/scaling.html", "run": "one/run.html", "index": "index.html"}
-    return {kind: root / name for kind, name in paths.items()} | {"drift": write_page(page, root / "drift.html")}
+    drift_pages = {"drift": write_page(page, root / "drift.html"), "stream": write_stream_page(root / "stream.html")}
+    return {kind: root / name for kind, name in paths.items()} | drift_pages
+
+
+def write_stream_page(path):
+    """Write the page of requests that change between two known conditions."""
+    from equipoise.drift.diagnosis.verdict import ChartHistory, ChartReading, StreamVerdict
+
+    names, steps = ("as published", "warmer, 4,400 K and darker, -0.5 stops"), range(1, 201)
+    shares = [step / 200 for step in steps]
+    history = ChartHistory(
+        image_numbers=[32 * step for step in steps],
+        threshold=[9.0] * 200,
+        charts={"energy": [5.0 + step % 3 for step in steps]},
+        conditions={names[0]: [1 - share for share in shares], names[1]: shares},
+    )
+    verdict = StreamVerdict(
+        state="ok",
+        images=6400,
+        charts=(ChartReading(name="energy", value=6.0, threshold=9.0, effect=None),),
+        conditions={names[0]: 0.4, names[1]: 0.6},
+        condition=names[1],
+    )
+    return write_page(drift_page(verdict, [], [], history), path)
 
 
 def compute_verdict():
@@ -86,6 +111,63 @@ def test_deadline_slider_chooses_a_plan_of_the_front(browser, pages):
         assert slider.get_attribute("aria-valuetext") in chosen_text.inner_text()
 
 
+def test_zoom_is_reset_and_the_picture_saved_by_buttons_below_it(browser, pages):
+    with browser.page(pages["curve"]) as page:
+        assert page.locator(".modebar").count() == 0
+        read_range = "() => document.getElementById('front').layout.xaxis.range"
+        full = page.evaluate(read_range)
+        page.evaluate("() => Plotly.relayout('front', {'xaxis.range': [0, 0.1]})")
+        page.locator("button[data-reset='front']").click()
+        page.wait_for_function(f"""() => Math.abs(({read_range})()[0] - {full[0]}) < 1e-6""")
+        with page.expect_download() as saved:
+            page.locator("button[data-save='front']").click()
+        assert saved.value.suggested_filename.endswith(".png")
+
+
+def test_pointing_at_a_run_shows_all_values_at_one_place(browser, pages):
+    with browser.page(pages["run"]) as page:
+        area = page.locator("#laps-panel .cartesianlayer .subplot").first.bounding_box()
+        evaluated = 0.7  # of the width: the lap at 400 examples, one of two that were evaluated
+        page.mouse.move(area["x"] + evaluated * area["width"], area["y"] + area["height"] / 2)
+        page.wait_for_selector("#laps-panel .hoverlayer .legend")
+        shown = page.locator("#laps-panel .hoverlayer").text_content()
+        for name in (
+            "loss, training",
+            "metric, validation",
+            "examples/s",
+            "compute",
+            "exchange",
+            "data",
+            "noise scale",
+        ):
+            assert name in shown
+        assert "ms" in shown
+
+
+def test_table_is_saved_as_csv(browser, pages):
+    with browser.page(pages["index"]) as page:
+        page.locator("#experiments-find").fill("one")
+        with page.expect_download() as saved:
+            page.locator("button[data-csv='experiments']").click()
+        header, row = Path(saved.value.path()).read_text().splitlines()
+        assert header == ",".join(f'"{name}"' if "," in name else name for name in INDEX_COLUMNS)
+        cells = dict(zip(INDEX_COLUMNS, row.split(","), strict=True))
+        assert (cells["experiment"], cells["training time"]) == ("one", "0.25")  # numbers in full, without a unit
+    with browser.page(pages["curve"]) as page:
+        page.locator(".panel#curves + .below summary", has_text="show the numbers").click()
+        with page.expect_download() as saved:
+            page.locator("button[data-csv='plans']").click()
+        assert saved.value.suggested_filename.endswith(".csv")
+
+
+def test_page_of_an_empty_index_is_small_and_says_what_to_do(browser, tmp_path):
+    path = build_index(tmp_path, tmp_path / "index.html")
+    assert path.stat().st_size < 150_000
+    with browser.page(path, "phone") as page:
+        assert "equipoise train" in page.locator("main").inner_text()
+        assert find_accessibility_violations(page) == [] and find_overflowing_elements(page) == []
+
+
 def test_hovered_point_shows_its_label(browser, pages):
     with browser.page(pages["curve"]) as page:
         page.locator("#front").scroll_into_view_if_needed()
@@ -99,7 +181,7 @@ def test_index_is_sorted_searched_and_compared(browser, pages):
     with browser.page(pages["index"]) as page:
         rows = page.locator("#experiments tbody tr")
         assert rows.count() == 4
-        header = page.locator("#experiments th", has_text="seconds")
+        header = page.locator("#experiments th", has_text="training time")
         header.locator("button").click()
         assert header.get_attribute("aria-sort") == "ascending"
         header.locator("button").click()
@@ -107,13 +189,20 @@ def test_index_is_sorted_searched_and_compared(browser, pages):
         page.locator("#experiments-find").fill("swept")
         assert page.locator("#experiments tbody tr:visible").count() == 1
         page.locator("#experiments-find").fill("")
-        for name in ("one", "swept"):
+        for name in ("one", "two"):
             page.locator(f".pick[value='{name}']").check()
-        assert page.locator("#comparison .differs").count() >= 3
-        assert {name for name, _ in read_panel_traces(page, "compared")} == {"one", "swept"}
-        assert page.locator(".pick[value='two']").is_disabled()
-        page.locator(".pick[value='one']").uncheck()
-        assert "Choose two" in page.locator("#comparison").inner_text()
+        assert {name for name, _ in read_panel_traces(page, "compared")} == {"one", "two"}
+        assert page.locator(".pick[value='swept']").is_disabled()
+        page.locator(".pick[value='two']").uncheck()
+        assert "Check two" in page.locator("#comparison").inner_text()
+        page.locator(".pick[value='swept']").check()
+        assert page.locator("#comparison .differs").count() >= 2 and not page.locator("#compared").count()
+        assert "not comparable" in page.locator("#comparison").inner_text()
+        assert page.locator("#comparison p").first.inner_text().startswith("Comparable: workload, workers x batch")
+        first = page.locator("#comparison table").first.locator("tbody td").all_inner_texts()
+        assert "-" not in first  # what both have comes first, the rest behind a click
+        page.locator("#comparison summary").click()
+        assert "-" in page.locator("#comparison table").last.inner_text()
         assert "half: " in page.locator("main").inner_text()
         page.locator("a", has_text="swept").first.click()
         page.wait_for_selector("body[data-drawn]")
@@ -150,8 +239,8 @@ def test_index_shows_all_counts_on_a_phone_without_scrolling_sideways(browser, p
         assert labels[1:] == [f'"{column}"' for column in INDEX_COLUMNS]
         page.locator("#experiments-find").fill("swept")
         assert page.locator("#experiments tbody tr:visible").count() == 1
-        page.locator("#experiments th", has_text="seconds").locator("button").click()
-        assert page.locator("#experiments th", has_text="seconds").get_attribute("aria-sort") == "ascending"
+        page.locator("#experiments th", has_text="training time").locator("button").click()
+        assert page.locator("#experiments th", has_text="training time").get_attribute("aria-sort") == "ascending"
 
 
 def test_page_of_two_thousand_trials_is_small_and_opens(browser, tmp_path):

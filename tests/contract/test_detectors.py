@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from equipoise.drift.charts.baseline import CHARTED_FEATURES, ImageFeatures, fit_baseline
+from equipoise.drift.charts.baseline import fit_baseline
 from equipoise.drift.charts.betting_test import BettingTest
+from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES, ImageFeatures
 from equipoise.drift.detector import StreamDetector
 from equipoise.drift.diagnosis.dataset_verdict import ALPHA, compute_dataset_verdict
 from equipoise.drift.features.random_fourier import fit_random_features

@@ -132,8 +132,9 @@ def test_missing_files_are_named_without_data_and_network(tmp_path, monkeypatch,
 def test_unknown_workload_is_refused_with_the_choices_or_the_reason():
     with raises_code("workload-unknown", "'digit'", "cifar10, digits, fashion-mnist"):
         load_workload(TrainConfig(workload="digit"))
-    with raises_code("workload-invalid", "ModuleNotFoundError"):
+    with raises_code("workload-unknown") as raised:
         load_workload(TrainConfig(workload="no.such:thing"))
+    assert str(raised.value) == "cannot import no.such; start the command in the folder that holds no/such.py"
     with raises_code("workload-unknown", "'tests.support.workloads' has no 'nothing'"):
         load_workload(TrainConfig(workload="tests.support.workloads:nothing"))
     with raises_code("workload-invalid"):
@@ -156,6 +157,8 @@ def test_torchvision_models_adapt_to_channels_and_classes(name):
 def test_unknown_or_unsuitable_model_is_refused():
     with raises_code("model-unknown", "resnet19", "lenet, alexnet"):
         load_workload(TrainConfig(workload="digits", model="resnet19"))
+    with raises_code("model-unknown", "'lennet'; did you mean lenet? choose one of: lenet, alexnet"):
+        load_workload(TrainConfig(workload="digits", model="lennet"))
     with raises_code("model-invalid", "alexnet", "1x16x16"):
         load_workload(TrainConfig(workload="digits", model="alexnet"))
     with raises_code("model-invalid", 12, 8):

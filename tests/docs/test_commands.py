@@ -38,7 +38,9 @@ def shell(cluster, tmp_path_factory):
     images = load_workload(TrainConfig(workload="digits")).validation.pictures
     for index, image in enumerate(images[:NUM_PHOTOS]):
         Image.fromarray(image[0].numpy()).save(folder / "photos" / f"{index:03}.png")
-    shutil.copy(folder / "photos" / "000.png", folder / "digit.png")
+    (folder / "examples").mkdir()
+    for name in ("examples/digit.png", "digit.png"):
+        shutil.copy(ROOT / "examples" / "digit.png", folder / name)
     return DocShell(folder, cluster)
 
 

@@ -24,7 +24,7 @@ from equipoise.errors import ERROR_CODES
 from equipoise.workloads import load_workload
 from jobs.cli.main import COMMAND_MODULES
 from jobs.cli.option_parser import list_option_names
-from jobs.publishing.publish import build_reference_arrays
+from jobs.publishing.reference_arrays import build_reference_arrays
 from jobs.ray_tune.timing_records import ExchangeTiming, StepTiming
 from jobs.ray_tune.trial_records import FINISHED_TRIAL_COLUMNS
 from services.app import AppSettings
@@ -158,7 +158,7 @@ def test_every_environment_variable_in_the_sources_is_documented():
 def test_arrays_of_the_reference_are_those_that_publishing_writes():
     workload = load_workload(TrainConfig(workload="digits"))
     outputs = np.zeros((2, 3)), np.zeros((2, 4)), np.zeros(2, np.int64)
-    check = FalseAlarmCheck(asked=1000.0, pictures=1000, alarms=1, held_out=10)
+    check = FalseAlarmCheck(asked=1000.0, pictures=1000, alarms=1, held_out=10, resampled_alarms=1, log_spread=0.5)
     profile = replace(build_quick_profile(), verified=check)
     written = build_reference_arrays(workload, outputs).keys() | profile.to_arrays().keys()
     assert list_npz_arrays().keys() == written | {"drift.why not"}

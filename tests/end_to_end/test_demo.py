@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboards.demo_report import read_demo_records, summarize_demo
+from dashboards.demo_report import describe_phase_verdicts, read_demo_records, summarize_demo
 from tests.support.ray_cluster import ROOT
 from tests.unit.dashboards.test_demo_report import require_numbers
 
@@ -38,6 +38,20 @@ def test_new_light_costs_accuracy_and_the_adaptation_recovers_it(finished_demo):
     assert story.sent["drift"].accuracy < story.sent["clean"].accuracy - 0.1
     assert story.regained > 0.5
     assert not any(answers.unanswered for answers in (*story.sent.values(), story.swap))
+
+
+def test_alarms_end_with_the_swap(finished_demo):
+    out, stdout = finished_demo
+    story = read_demo_records(out).story
+    assert {name: verdict.state for name, verdict in story.verdicts.items()} == dict.fromkeys(
+        ("adapted", "again", "mixed"), "ok"
+    )
+    new_light, old_light, both = (verdict.conditions for verdict in story.verdicts.values())
+    (learned,) = new_light.keys() - {"as published"}
+    assert new_light[learned] > 0.7 and old_light["as published"] > 0.7
+    assert old_light[learned] < both[learned] < new_light[learned]
+    for line in describe_phase_verdicts(story).values():
+        assert line in stdout
 
 
 def test_every_page_exists_and_draws_itself(finished_demo, browser):

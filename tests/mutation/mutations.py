@@ -3,8 +3,9 @@
 import ast
 import copy
 import random
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.mutation.importers import find_imported
@@ -21,7 +22,9 @@ COMPARISONS = {
 }
 OPERATORS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult}
 CONSTANT_FACTOR = 1.1
-COMMUTATIVE_FUNCTIONS = {"max", "min", "maximum", "minimum", "hypot", "suppress"}  # swapped arguments change nothing
+SKIPPED_FIELDS = ("annotation", "returns", "decorator_list", "bases")
+# functions of which swapped arguments change nothing; `clip` takes the larger of its first two
+COMMUTATIVE_FUNCTIONS = {"max", "min", "maximum", "minimum", "hypot", "logaddexp", "clip", "suppress"}
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,8 @@ class Mutation:
     kind: str
     before: str
     after: str
+    number: str = ""
+    """which of the same faults in a function it is, such as ` (2 of 3)`; empty if it is the only one"""
 
     def apply(self, source: bytes) -> bytes:
         """Return the source with the fault in it."""
@@ -46,7 +51,7 @@ class Mutation:
     @property
     def key(self) -> str:
         """Return a text that stays the same when the piece moves to another line."""
-        return f"{self.path} {self.scope} {self.kind}: {self.before[:70]!r} -> {self.after[:70]!r}"
+        return f"{self.path} {self.scope} {self.kind}: {self.before[:70]!r} -> {self.after[:70]!r}{self.number}"
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line} {self.key.partition(' ')[2]}"
@@ -65,23 +70,39 @@ def list_mutations(path: Path, source: bytes) -> list[Mutation]:
         for kind, after in describe_faults(node):
             if after != before:
                 mutations.append(Mutation(path, scope, node.lineno, start, end, kind, before, after))
-    return mutations
+    return number_equal_faults(mutations)
+
+
+def number_equal_faults(mutations: list[Mutation]) -> list[Mutation]:
+    """Return mutations of one file in the order of their places, those with the same key numbered."""
+    mutations = sorted(mutations, key=lambda mutation: (mutation.start, -mutation.end))
+    totals, seen = Counter(mutation.key for mutation in mutations), Counter[str]()
+    numbered = []
+    for mutation in mutations:
+        seen[mutation.key] += 1
+        total = totals[mutation.key]
+        numbered.append(replace(mutation, number=f" ({seen[mutation.key]} of {total})" if total > 1 else ""))
+    return numbered
 
 
 def iterate_code(tree: ast.Module) -> Iterator[tuple[str, ast.expr | ast.stmt]]:
     """Yield the expressions and statements that run, with the name of the function or class around each.
 
-    Annotations, docstrings and the parts of f-strings are left out.
+    Annotations, docstrings, options of classes (such as `frozen`) and the parts of f-strings are left out, and so is
+    `strict=True`: it shows faults elsewhere, and the code does the same without it.
     """
     pending: list[tuple[str, ast.AST]] = [("", node) for node in tree.body]
     while pending:
         scope, node = pending.pop(0)
+        if isinstance(node, ast.keyword) and node.arg == "strict":
+            continue
         if isinstance(node, ast.expr | ast.stmt):
             yield scope, node
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             scope = f"{scope}.{node.name}".removeprefix(".")
         for name, value in ast.iter_fields(node):
-            if name in ("annotation", "returns", "decorator_list", "bases") or isinstance(node, ast.JoinedStr):
+            is_class_option = name == "keywords" and isinstance(node, ast.ClassDef)
+            if name in SKIPPED_FIELDS or is_class_option or isinstance(node, ast.JoinedStr):
                 continue
             children = value if isinstance(value, list) else [value]
             pending += [(scope, child) for child in children if isinstance(child, ast.AST)]

@@ -7,55 +7,8 @@ import time
 import pytest
 
 from services.http.errors import RequestRejected
-from services.serving.batching import INLINE_SECONDS, BatchTimeEstimate, DynamicBatcher
-
-
-class BatchRecorder:
-    """Computation that takes a given CPU time per batch, and records its batches and threads."""
-
-    def __init__(self, seconds=0.0):
-        self.seconds = seconds
-        self.batches = []
-        self.thread_names = set()
-        self.batches_at_callback = []
-        self.num_computing = 0
-
-    def compute_batch(self, requests):
-        self.num_computing += 1
-        assert self.num_computing == 1
-        deadline = time.thread_time() + self.seconds
-        while time.thread_time() < deadline:
-            pass
-        self.thread_names.add(threading.current_thread().name)
-        self.batches.append(list(requests))
-        self.num_computing -= 1
-        return [ValueError(request) if request == "wrong" else request for request in requests]
-
-    def on_batch_answered(self):
-        assert self.num_computing == 0
-        self.batches_at_callback.append(len(self.batches))
-
-    def run_batcher(self, send_requests, max_batch=4, max_waiting=100, may_run_inline=lambda request: True):
-        """Return what the coroutine `send_requests` returns, which gets a batcher for this computation."""
-
-        async def main():
-            batcher = DynamicBatcher(
-                self.compute_batch,
-                self.on_batch_answered,
-                max_batch,
-                max_waiting,
-                "test",
-                asyncio.get_running_loop(),
-                may_run_inline,
-            )
-            batcher.start()
-            try:
-                return await send_requests(batcher)
-            finally:
-                batcher.close()
-                await asyncio.to_thread(batcher.thread.join)
-
-        return asyncio.run(main())
+from services.serving.batch_times import INLINE_SECONDS
+from tests.support.batch_recorder import BatchRecorder
 
 
 def submit_together(count, timeout_seconds=5.0):
@@ -72,7 +25,13 @@ def submit_together(count, timeout_seconds=5.0):
 @pytest.mark.parametrize("seconds", [0.0, 5 * INLINE_SECONDS])
 def test_requests_are_answered_in_full_batches(seconds):
     recorder = BatchRecorder(seconds)
-    assert recorder.run_batcher(submit_together(10)) == list(range(10))
+
+    async def send_requests(batcher):
+        for size in (1, 2, 4) * 3:
+            batcher.batch_times.add_batch(size, seconds)
+        return await submit_together(10)(batcher)
+
+    assert recorder.run_batcher(send_requests) == list(range(10))
     assert [request for batch in recorder.batches for request in batch] == list(range(10))
     assert [len(batch) for batch in recorder.batches] == [4, 4, 2]
     assert recorder.batches_at_callback == [1, 2, 3]
@@ -98,7 +57,8 @@ def test_event_loop_runs_while_the_thread_computes():
     recorder, wake_times = BatchRecorder(0.2), []
 
     async def send_requests(batcher):
-        batcher.time_estimate.mean_seconds = 1.0
+        for _ in range(3):
+            batcher.batch_times.add_batch(1, 1.0)
         request = asyncio.ensure_future(batcher.submit("slow", 5.0))
         while not request.done():
             wake_times.append(time.monotonic())
@@ -163,9 +123,38 @@ def test_cancelled_requests_are_not_computed():
     assert recorder.batches == [["here"]]
 
 
-def test_batch_time_estimate_follows_measured_batches():
-    estimate = BatchTimeEstimate()
-    for _ in range(50):
-        estimate.add_batch(4, 0.01)
-    assert estimate.predict_seconds(1) == pytest.approx(0.01, rel=0.01)
-    assert estimate.predict_seconds(8) == pytest.approx(0.02, rel=0.01)
+def test_answers_are_delivered_before_the_callback_and_before_the_next_batch():
+    order = []
+
+    async def send_requests(batcher):
+        async def send(number):
+            order.append(await batcher.submit(number, 5.0))
+
+        for _ in range(3):
+            batcher.batch_times.add_batch(4, 0.0)
+        batcher.on_batch_answered = lambda: order.append("callback")
+        await asyncio.gather(*(send(number) for number in range(8)))
+        await asyncio.sleep(0.01)
+
+    BatchRecorder().run_batcher(send_requests)
+    assert order == [0, 1, 2, 3, "callback", 4, 5, 6, 7, "callback"]
+
+
+def test_many_short_requests_leave_the_event_loop_free_every_two_milliseconds():
+    num_requests, turns = 40, []
+
+    async def send_requests(batcher):
+        for _ in range(3):
+            for size in (1, 2, 4, 8, 16, 32):
+                batcher.batch_times.add_batch(size, size * INLINE_SECONDS / 4)
+        requests = asyncio.gather(*(batcher.submit(number, 5.0) for number in range(num_requests)))
+        while not requests.done():
+            await asyncio.sleep(0)
+            turns.append(len(recorder.batches))
+        return await requests
+
+    recorder = BatchRecorder()
+    assert recorder.run_batcher(send_requests, max_batch=32) == list(range(num_requests))
+    assert recorder.thread_names == {threading.current_thread().name}
+    assert max(map(len, recorder.batches[:3])) <= 4
+    assert set(turns) >= set(range(1, 4))  # other tasks ran between these batches

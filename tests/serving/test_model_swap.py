@@ -7,6 +7,7 @@ import signal
 from http.client import HTTPConnection, HTTPException
 
 import numpy as np
+import psutil
 import pytest
 from PIL import Image
 
@@ -89,13 +90,13 @@ def test_killed_replica_fails_no_request(cluster, deployment, bundles, expected_
     deploy_bundle, read_versions, _, port = deployment
     deploy_bundle(bundles[0], 2)
     wait_until(lambda: read_versions() == {next(iter(expected_scores))}, 120)
-    wait_until(lambda: len(list_replica_pids(cluster)) == 2, 60)
+    wait_until(lambda: len(list_listening_pids(cluster, port)) == 2, 60)  # a loading replica could not stand in
     load = LoadGenerator(port, image_png)
     with load.run_clients():
         wait_until(lambda: len(load.replies) > 200, 60)
-        victim = list_replica_pids(cluster)[0]
+        victim = list_listening_pids(cluster, port)[0]
         os.kill(victim, signal.SIGKILL)
-        wait_until(lambda: len(list_replica_pids(cluster)) == 2 and victim not in list_replica_pids(cluster), 60)
+        wait_until(lambda: len(set(list_listening_pids(cluster, port)) - {victim}) == 2, 60)
         count_before = len(load.replies)
         wait_until(lambda: len(load.replies) > count_before + 200, 60)
     assert load.failures == []
@@ -129,3 +130,16 @@ def test_number_of_replicas_follows_the_load(cluster, deployment, bundles):
 
 def list_replica_pids(cluster):
     return [pid for pid, command in list_descendants(cluster.head_pid).items() if "ServeReplica:swap" in command]
+
+
+def list_listening_pids(cluster, port):
+    """Return the ids of the replicas' processes that accept connections at the port."""
+    return [pid for pid in list_replica_pids(cluster) if is_listening(pid, port)]
+
+
+def is_listening(pid, port):
+    try:
+        sockets = psutil.Process(pid).net_connections("tcp")
+    except psutil.NoSuchProcess:
+        return False
+    return any(socket.status == psutil.CONN_LISTEN and socket.laddr.port == port for socket in sockets)

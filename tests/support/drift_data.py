@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from equipoise.drift.charts.baseline import ImageFeatures
+from equipoise.drift.charts.cell_statistics import ImageFeatures
 from equipoise.drift.profiling.build_profile import LabelledOutputs, build_reference_profile
 from equipoise.drift.reference.profile import ReferenceProfile
 

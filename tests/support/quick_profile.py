@@ -5,13 +5,15 @@ from functools import cache
 import numpy as np
 from torch import Tensor
 
-from equipoise.drift.charts.baseline import CHARTED_FEATURES, fit_baseline
+from equipoise.drift.charts.baseline import fit_baseline
+from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES
 from equipoise.drift.charts.cusum import build_cusum_parameters, initial_cusum_state
 from equipoise.drift.charts.sums import FixedPointSums
 from equipoise.drift.features.random_fourier import fit_random_features
 from equipoise.drift.profiling.build_profile import extract_features, fit_label_statistics
 from equipoise.drift.reference.profile import ReferenceProfile
 from equipoise.drift.reference.signatures import Signatures
+from equipoise.drift.reference.simulated_streams import LabelledFeatures
 from equipoise.drift.reference.thresholds import CLASS_RUN_LENGTHS, STEP_SIZES, Calibration
 from tests.support.drift_data import CLASSES, label_shapes, score_shapes
 
@@ -39,7 +41,7 @@ def build_quick_profile(temperature: float = 1.0) -> ReferenceProfile:
         clean=np.ones(1),
         tried=np.array(0),
     )
-    labelled = fit_label_statistics(features, reference.labels, baseline.usual)
+    labelled = fit_label_statistics(LabelledFeatures(features, reference.labels), baseline.usual, CLASSES)
     calibration = Calibration(tables, tables + 1, tables[..., :1], tables[..., :1] + 1)
     return ReferenceProfile(baseline, calibration, signatures, labelled, tuple(map(str, range(CLASSES))))
 

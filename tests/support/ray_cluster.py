@@ -61,9 +61,9 @@ def cluster():
 
 
 @contextmanager
-def start_cluster(**variables: str) -> Iterator[Cluster]:
-    """Start a head node with two slots for the length of the block; `variables` are added to its environment."""
-    with start_private_ray(2, **variables) as ray:
+def start_cluster(slot_count: int = 2, **variables: str) -> Iterator[Cluster]:
+    """Start a head node with slots for the length of the block; `variables` are added to its environment."""
+    with start_private_ray(slot_count, **variables) as ray:
         yield Cluster(ray.environment | {"OMP_NUM_THREADS": "1"} | variables, ray.head_pid, ray.processes)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from services.serving.inference import ComparedOutputs, ComputedBatch, ModelOutput
 from services.serving.model_versions import DRIFT_DETECTION_OFF, LoadedVersion
-from services.serving.models import ComparedOutputs, ComputedBatch, ModelOutput
 
 
 def build_version(
@@ -23,7 +23,7 @@ def build_batch(version: LoadedVersion, count: int = 1, shape: tuple[int, ...] =
     """Build a batch of so many black images."""
     num_classes = len(version.bundle.classes)
     images, logits = torch.zeros(count, *shape, dtype=torch.uint8), torch.zeros(count, num_classes)
-    return ComputedBatch(version, images, logits, torch.zeros(count, 3), [None] * count)
+    return ComputedBatch(version, images, logits, torch.zeros(count, 3), [None] * count, [None] * count)
 
 
 def build_comparison(

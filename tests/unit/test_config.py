@@ -35,6 +35,14 @@ def test_invalid_learning_rate_is_refused(value):
         TrainConfig(workload="digits", lr=value)
 
 
+def test_learning_rates_from_1e_12_to_1e6_are_accepted():
+    for lr in (1e-12, 1e6):
+        assert TrainConfig(workload="digits", lr=lr).lr == lr
+    for lr in (0.99e-12, 1.01e6):
+        with raises_code("option-range", "from 1e-12 to 1e+06"):
+            TrainConfig(workload="digits", lr=lr)
+
+
 @pytest.mark.parametrize("name", ["optimizer", "schedule", "precision", "keep"])
 def test_unknown_choice_is_refused_with_the_valid_ones(name):
     with raises_code("option-choice", name, "'bogus'") as refusal:
@@ -61,6 +69,9 @@ def test_target_that_is_not_finite_is_refused(value):
 
 
 def test_seed_of_more_than_63_bits_is_refused():
+    assert TrainConfig(workload="digits", seed=(1 << 63) - 1).seed == 2**63 - 1
+    with raises_code("option-range", "seed"):
+        TrainConfig(workload="digits", seed=1 << 63)
     with raises_code("option-range", "seed"):
         TrainConfig(workload="digits", seed=1 << 64)
 

@@ -54,6 +54,19 @@ def test_docstrings_annotations_and_formatted_strings_are_left_alone():
     assert list_faults('def f(a: "int | 3") -> "x":\n    """Text 3."""\n    return f"{a:.3f}"') == set()
 
 
+def test_options_that_only_guard_against_other_faults_are_left_alone():
+    assert list_faults("class A(Struct, frozen=True):\n    pass") == set()
+    assert list_faults("return zip(a, strict=True)") == set()
+    assert ("constant", "False") in list_faults("return f(a, other=True)")
+
+
+def test_equal_faults_of_a_function_have_keys_of_their_own():
+    faults = list_mutations(MODULE, b"def f():\n    return 1 + 1, 2\n")
+    numbers = {fault.start: fault.number for fault in faults if fault.kind == "constant"}
+    assert [numbers[start] for start in sorted(numbers)] == [" (1 of 2)", " (2 of 2)", ""]
+    assert len({fault.key for fault in faults}) == len(faults)
+
+
 def test_swapped_arguments_whose_order_means_nothing_are_no_fault():
     assert list_faults("np.maximum(a, b)\nmax(a, b)\nsuppress(A, B)") == {("deleted statement", "pass")}
 

@@ -66,6 +66,12 @@ class CorruptionAmount:
         """All corruptions of this cause and detail: some names stand for several, with other sizes or formulas."""
         return [entry for entry in all_corruptions() if (entry.cause, entry.detail) == (self.cause, self.detail)]
 
+    @property
+    def distance_from_neutral(self) -> float:
+        """Signed distance from the size at which nothing changes; of a colour temperature in mired."""
+        neutral = self.corruption.neutral_size
+        return 1e6 / self.value - 1e6 / neutral if self.corruption.unit == "K" else self.value - neutral
+
     def scaled_value(self, share: float) -> float:
         """Return the size at a share of this amount, within the sizes that are tried when a bundle is published.
 
@@ -114,14 +120,25 @@ class AdaptationRecipe:
     drift: DriftCondition
     """condition that is new"""
     before: DriftCondition = DriftCondition()
-    """condition that the model's reference includes already, from earlier adaptations"""
+    """known condition that the drift was compared with; the original one if not given"""
+    known: tuple[DriftCondition, ...] = ()
+    """further conditions that the model has learned from earlier adaptations"""
     train: int | None = None
     """labelled images of the drift to train on, the others are for evaluation; all if not given"""
 
     @property
     def combined_condition(self) -> DriftCondition:
-        """Condition of requests now: earlier adaptations and the new drift."""
+        """Condition of requests now: the known one that the drift was compared with, and the drift."""
         return self.before.followed_by(self.drift)
+
+    @property
+    def earlier_conditions(self) -> list[DriftCondition]:
+        """Conditions from earlier adaptations, each once."""
+        conditions: list[DriftCondition] = []
+        for condition in (self.before, *self.known):
+            if condition.changes and condition not in conditions:
+                conditions.append(condition)
+        return conditions
 
     def original_config(self, config: TrainConfig) -> TrainConfig:
         """Return the options of a training by this recipe, with the workload that the model learned first."""
@@ -152,6 +169,7 @@ def adapted_workload(config: TrainConfig) -> Workload:
     base = load_base_workload(recipe, config)
     labelled, labels = load_labelled_images(folder / LABELLED_FOLDER, base)
     train_count = len(labels) if recipe.train is None else recipe.train
+    class_shares = DriftCondition(weights=recipe.combined_condition.weights)
     return replace(
         base,
         train=concat_splits(
@@ -159,12 +177,18 @@ def adapted_workload(config: TrainConfig) -> Workload:
             *corrupted_copies(base.train, recipe),
             repeat_labelled_images(labelled[:train_count], labels[:train_count]),
         ),
-        validation=concat_splits(base.validation, apply_condition(base.validation, recipe.combined_condition)),
-        reference=apply_condition(base.reference, recipe.combined_condition),
-        test=concat_splits(base.test, apply_condition(base.test, recipe.combined_condition)),
+        validation=concat_conditions(base.validation, recipe),
+        reference=apply_condition(base.reference, class_shares),
+        test=concat_conditions(base.test, recipe),
         target=MAX_TARGET_METRIC,
-        false_alarm_split=apply_condition(base.validation, recipe.combined_condition),
+        false_alarm_split=apply_condition(base.validation, class_shares),
     )
+
+
+def concat_conditions(split: Split, recipe: AdaptationRecipe) -> Split:
+    """Return a split as it is, under each condition from earlier adaptations, and under the new one."""
+    conditions = [*recipe.earlier_conditions, recipe.combined_condition]
+    return concat_splits(split, *(apply_condition(split, condition) for condition in conditions))
 
 
 def load_labelled_images(folder: Path, base_workload: Workload) -> tuple[Tensor, Tensor]:
@@ -216,11 +240,15 @@ def apply_corruptions(pictures: Tensor, amounts: Sequence[CorruptionAmount], sha
 
 
 def clean_copies(split: Split, recipe: AdaptationRecipe) -> list[Split]:
-    """Return copies without the new drift: original ones, and ones as requests came before it."""
-    if not recipe.before.changes:
-        return [split] * COPIES_PER_IMAGE
-    before_drift = Split(apply_corruptions(load_images(split), recipe.before.changes), split.labels)
-    return [split, before_drift] * (COPIES_PER_IMAGE // 2)
+    """Return copies without the new drift: original ones in turn with ones under each earlier condition."""
+    images = load_images(split) if recipe.earlier_conditions else None
+    earlier = [
+        Split(apply_corruptions(images, condition.changes), split.labels)
+        for condition in recipe.earlier_conditions
+        if images is not None
+    ]
+    kinds = [split, *earlier]
+    return [kinds[index % len(kinds)] for index in range(max(COPIES_PER_IMAGE, len(kinds)))]
 
 
 def corrupted_copies(split: Split, recipe: AdaptationRecipe) -> list[Split]:

@@ -1,126 +1,30 @@
-"""Baseline of a bundle: the statistics of its reference images by predicted class, and the scores of new images.
+"""Baseline of a bundle: what is usual for its reference images, ready to score and sum up new images against it."""
 
-A client that looks at one product for a minute sends many images of one class. Each statistic is therefore compared
-with the reference images of the same predicted class: the difference depends on light and camera, not on the content.
-"""
-
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
+from equipoise.drift.charts.cell_statistics import (
+    CHARTED_FEATURES,
+    MAX_ABS_SCORE,
+    SHRINKAGE_IMAGES,
+    ClassStatistics,
+    ImageFeatures,
+    fit_cell_statistics,
+)
+from equipoise.drift.charts.conditions import PUBLISHED_CONDITION, ConditionRule
 from equipoise.drift.charts.sums import FixedPointSums, SumsLayout
-from equipoise.drift.features.confidence import CONFIDENCE_STATISTICS, confidence_statistics
+from equipoise.drift.features.confidence import confidence_statistics
 from equipoise.drift.features.image_stats import STATISTIC_NAMES, image_statistics
 from equipoise.drift.features.random_fourier import RandomFourierFeatures
 from equipoise.errors import EquipoiseError
 from equipoise.type_aliases import AnyArray
 
 MIN_REFERENCE_IMAGES = 100  # smaller references cannot tell drift from chance
-MAX_ABS_SCORE = 4.0  # standard deviations: one odd image alone is not drift
-MIN_SCALE = 0.01  # smallest standard deviation, for statistics that are constant in the reference
-SHRINKAGE_IMAGES = 5.0  # weight of the mean over all classes in each class mean, in images
-CHARTED_FEATURES = (*STATISTIC_NAMES, *CONFIDENCE_STATISTICS, "distance", "strange")
-"""charted statistics of each image; the last two are the squared distance of its features from the mean of their class,
-and whether that distance is an outlier: content that the model has never seen"""
-MIN_OUTLIER_SCORE = 3.0  # standard deviations above the mean distance of the class
 RANK_MARGIN_STANDARD_ERRORS = 3.0  # by which bets allow for the sampling error of the reference
-
-
-@dataclass(frozen=True, eq=False)
-class ImageFeatures:
-    """Statistics, predicted classes and Fourier features of a few images, one row per image."""
-
-    statistics: NDArray[np.float32]
-    """(n, charted statistics without the last two)"""
-    predicted_classes: NDArray[np.int64]
-    """(n,) class indices"""
-    fourier_features: NDArray[np.float32]
-    """(n, Fourier features)"""
-
-    def __len__(self) -> int:
-        return len(self.predicted_classes)
-
-    def select(self, indices: list[int]) -> "ImageFeatures":
-        """Return the rows of the given indices."""
-        return ImageFeatures(self.statistics[indices], self.predicted_classes[indices], self.fourier_features[indices])
-
-
-@dataclass(frozen=True, eq=False)
-class ClassStatistics:
-    """Statistics and Fourier features of a reference by predicted class."""
-
-    counts: NDArray[np.float64]
-    """(classes,) number of images"""
-    mean: NDArray[np.float64]
-    """(classes, charted statistics) means"""
-    scale: NDArray[np.float64]
-    """(classes, charted statistics) standard deviations"""
-    waves: NDArray[np.float64]
-    """(classes, Fourier features) means"""
-    trace: NDArray[np.float64]
-    """(classes,) mean squared distance of Fourier features from the mean of their class"""
-
-    def scores(self, image_features: ImageFeatures) -> NDArray[np.float64]:
-        """Return the shifts in standard deviations, clipped to +-MAX_ABS_SCORE."""
-        return np.clip(
-            self.shifts(image_features) / self.scale[image_features.predicted_classes], -MAX_ABS_SCORE, MAX_ABS_SCORE
-        )
-
-    def shifts(self, image_features: ImageFeatures) -> NDArray[np.float64]:
-        """Return (n, charted statistics): differences from the class means, in the units of each statistic."""
-        return (
-            np.concatenate([image_features.statistics, self.distance_statistics(image_features)], 1)
-            - self.mean[image_features.predicted_classes]
-        )
-
-    def distance_statistics(self, image_features: ImageFeatures) -> NDArray[np.float64]:
-        """Return (n, 2): squared distances of features from the mean of their class, and whether they are outliers."""
-        distance = squared_class_distances(image_features, self.waves)
-        index = CHARTED_FEATURES.index("distance")
-        score = (distance - self.mean[image_features.predicted_classes, index]) / self.scale[
-            image_features.predicted_classes, index
-        ]
-        return np.stack([distance, score > MIN_OUTLIER_SCORE], 1)
-
-
-def squared_class_distances(image_features: ImageFeatures, class_means: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the squared distances of Fourier features (of length 1) from the mean of their class."""
-    mean = class_means[image_features.predicted_classes]
-    return np.asarray(1 - 2 * (image_features.fourier_features * mean).sum(1) + (mean**2).sum(1))
-
-
-def fit_class_statistics(image_features: ImageFeatures, class_count: int) -> ClassStatistics:
-    """Fit the class statistics of a reference; classes with few images are shrunk towards the mean of all images."""
-    member = np.zeros((class_count, len(image_features)))
-    member[image_features.predicted_classes, np.arange(len(image_features))] = 1
-    waves = shrunk_class_means(member, image_features.fourier_features.astype(np.float64))
-    residuals = image_features.fourier_features - waves[image_features.predicted_classes]
-    trace = shrunk_class_means(member, (residuals**2).sum(1)[:, None])[:, 0]
-    distance = squared_class_distances(image_features, waves)[:, None]
-    mean, scale = class_moments(
-        member, image_features.predicted_classes, np.concatenate([image_features.statistics, distance], 1)
-    )
-    outlier = (distance - mean[image_features.predicted_classes, -1:]) / scale[
-        image_features.predicted_classes, -1:
-    ] > MIN_OUTLIER_SCORE
-    outlier_mean, outlier_scale = class_moments(member, image_features.predicted_classes, outlier.astype(np.float64))
-    mean, scale = np.concatenate([mean, outlier_mean], 1), np.concatenate([scale, outlier_scale], 1)
-    return ClassStatistics(member.sum(1), mean, scale, waves, trace)
-
-
-def class_moments(membership: NDArray[np.float64], classes: NDArray[np.int64], values: AnyArray) -> tuple[Any, Any]:
-    """Return the shrunk means and standard deviations by class."""
-    values = values.astype(np.float64)
-    mean = shrunk_class_means(membership, values)
-    return mean, np.maximum(np.sqrt(shrunk_class_means(membership, (values - mean[classes]) ** 2)), MIN_SCALE)
-
-
-def shrunk_class_means(membership: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the means by class, shrunk towards the mean of all images by SHRINKAGE_IMAGES."""
-    sums, counts = membership @ values, membership.sum(1)[:, None]
-    return np.asarray((sums + SHRINKAGE_IMAGES * values.mean(0)) / (counts + SHRINKAGE_IMAGES))
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,21 +40,31 @@ class Baseline:
     """(charted statistics, reference images): scores of the reference, sorted for each statistic"""
     rank_margin: float
     """how far the sampling error of the reference may move a mean rank"""
+    condition_rule: ConditionRule | None = None
+    """assigns images to conditions; None where one is known"""
 
     def extract_features(self, pictures: NDArray[np.uint8], logits: AnyArray, features: AnyArray) -> ImageFeatures:
-        """Extract the statistics and Fourier features of images from the pixels, logits and features of the model."""
+        """Extract what charts need of images from the pixels, logits and features, and assign their conditions."""
+        return self.assign_conditions(self.extract_unassigned(pictures, logits, features))
+
+    def extract_unassigned(self, pictures: NDArray[np.uint8], logits: AnyArray, features: AnyArray) -> ImageFeatures:
+        """Extract the same features of images that are all taken to be of the first condition."""
         confidence = confidence_statistics(logits, self.temperature)
         statistics = np.concatenate([image_statistics(pictures), confidence], 1)
         return ImageFeatures(statistics, logits.argmax(1), self.random_fourier(features))
 
+    def assign_conditions(self, image_features: ImageFeatures) -> ImageFeatures:
+        """Return the features with each image assigned to the nearest known condition."""
+        return apply_condition_rule(self.condition_rule, image_features, self.layout.class_count)
+
     def sum_features(self, image_features: ImageFeatures) -> FixedPointSums:
         """Sum what charts and bets need of the images into one row of integers that replicas can add up."""
         shifts = self.usual.shifts(image_features)
-        scores = np.clip(shifts / self.usual.scale[image_features.predicted_classes], -MAX_ABS_SCORE, MAX_ABS_SCORE)
+        scores = np.clip(shifts / self.usual.scale[image_features.cells], -MAX_ABS_SCORE, MAX_ABS_SCORE)
         low, high = self.betting_gains(scores)
         return self.layout.pack(
             all=np.array([len(image_features)]),
-            classes=np.bincount(image_features.predicted_classes, minlength=self.layout.class_count),
+            cells=np.bincount(image_features.cells, minlength=self.layout.cell_count),
             scores=scores,
             shifts=shifts,
             low=low,
@@ -172,22 +86,70 @@ class Baseline:
         return np.asarray(np.stack(sides, 1) / (2 * self.ranked.shape[1]))
 
 
+def apply_condition_rule(rule: ConditionRule | None, image_features: ImageFeatures, class_count: int) -> ImageFeatures:
+    """Return the features with each image assigned to a condition; all are of the first if there is no rule."""
+    if rule is None:
+        return replace(image_features, conditions=None)
+    conditions = rule.assign(image_features.statistics, image_features.predicted_classes)
+    return replace(image_features, conditions=conditions, class_count=class_count)
+
+
 def fit_baseline(
-    image_features: ImageFeatures, class_count: int, random_fourier: RandomFourierFeatures, temperature: float
+    image_features: ImageFeatures,
+    class_count: int,
+    random_fourier: RandomFourierFeatures,
+    temperature: float,
+    condition_names: Sequence[str] = (PUBLISHED_CONDITION,),
 ) -> Baseline:
-    """Fit the baseline to the features of the reference images; refuse fewer than MIN_REFERENCE_IMAGES."""
-    if len(image_features) < MIN_REFERENCE_IMAGES:
-        raise EquipoiseError(
-            "reference-unusable",
-            f"the reference has {len(image_features)} images",
-            f"at least {MIN_REFERENCE_IMAGES} are needed to tell drift from chance",
-        )
-    statistics = fit_class_statistics(image_features, class_count)
-    ranked = np.sort(statistics.scores(image_features).astype(np.float32), 0).T
-    min_class_images = max(statistics.counts[statistics.counts > 0].min(), SHRINKAGE_IMAGES)
-    layout = SumsLayout(class_count, len(CHARTED_FEATURES), image_features.fourier_features.shape[1])
-    margin = rank_margin(min_class_images)
-    return Baseline(temperature, random_fourier, statistics, layout, np.ascontiguousarray(ranked), margin)
+    """Fit the baseline to the features of reference images, whose `conditions` say which condition each comes from.
+
+    Images are assigned to conditions by the statistics of each by origin, here as later on; the statistics that charts
+    compare with are then fitted to the images assigned. Refuses conditions of fewer than MIN_REFERENCE_IMAGES.
+    """
+    condition_count = len(condition_names)
+    origin_counts = count_by_condition(image_features, condition_count)
+    if origin_counts.min() < MIN_REFERENCE_IMAGES:
+        refuse_few_images(condition_names, origin_counts, "has")
+    rule = fit_condition_rule(image_features, class_count, condition_count) if condition_count > 1 else None
+    assigned = apply_condition_rule(rule, image_features, class_count)
+    assigned_counts = count_by_condition(assigned, condition_count)
+    if assigned_counts.min() < MIN_REFERENCE_IMAGES:
+        refuse_few_images(condition_names, assigned_counts, "is nearest to")
+    statistics = fit_cell_statistics(assigned, class_count, condition_count)
+    ranked = np.sort(statistics.scores(assigned).astype(np.float32), 0).T
+    min_cell_images = max(statistics.counts[statistics.counts > 0].min(), SHRINKAGE_IMAGES)
+    layout = SumsLayout(class_count, len(CHARTED_FEATURES), image_features.fourier_features.shape[1], condition_count)
+    margin = rank_margin(min_cell_images)
+    return Baseline(temperature, random_fourier, statistics, layout, np.ascontiguousarray(ranked), margin, rule)
+
+
+def fit_condition_rule(image_features: ImageFeatures, class_count: int, condition_count: int) -> ConditionRule:
+    """Fit the rule that assigns images to conditions, given the condition that each reference image comes from."""
+    statistics = fit_cell_statistics(image_features, class_count, condition_count)
+    shape = condition_count, class_count, len(STATISTIC_NAMES)
+    return ConditionRule(
+        statistics.mean[:, : len(STATISTIC_NAMES)].reshape(shape),
+        statistics.scale[:, : len(STATISTIC_NAMES)].reshape(shape),
+    )
+
+
+def count_by_condition(image_features: ImageFeatures, condition_count: int) -> NDArray[np.int64]:
+    """Return (conditions,) the number of images of each condition."""
+    conditions = image_features.conditions
+    if conditions is None:
+        conditions = np.zeros(len(image_features), np.int64)
+    return np.bincount(conditions, minlength=condition_count)
+
+
+def refuse_few_images(condition_names: Sequence[str], counts: NDArray[np.int64], relation: str) -> NoReturn:
+    """Refuse a reference one condition of which has too few images."""
+    smallest = int(counts.argmin())
+    subject = "the reference" if len(counts) == 1 else f"the condition {condition_names[smallest]!r}"
+    raise EquipoiseError(
+        "reference-unusable",
+        f"{subject} {relation} {counts[smallest]} images",
+        f"at least {MIN_REFERENCE_IMAGES} are needed to tell drift from chance",
+    )
 
 
 def rank_margin(min_class_images: float) -> float:

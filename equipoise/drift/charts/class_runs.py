@@ -66,6 +66,8 @@ class ClassRunEstimator:
         self.size, self.steps = kept * self.size + size, kept * self.steps + 1
         self.lately[:, 0] = now
         self.lately[:, 1] += (now - self.lately[:, 1]) / LAG_MEMORY_STEPS
+        if counts.shape[1] == 1:
+            return  # of one class alone there are no runs
         self.long = fit_run_length(self.alike / self.pairs[:, None], np.maximum(self.size / self.steps, 2))
 
     def _chance_pair_share(self) -> FloatArray:

@@ -5,8 +5,9 @@ at once (the leading axis), which is how thresholds are simulated.
 
 The chart of a score is Page's cumulative sum of log likelihood ratios (1954) for a shift of one of three sizes, up or
 down. Predicted classes have one chart for each class that may be gone or more frequent, slowed down by how long runs of
-one class are. Features are charted by the squared length of the decaying sum of their residuals, over its expected
-value without drift.
+one class are. Their shares are those within the condition of each image, so a change between known conditions is no
+alarm. Features are charted by the squared length of the decaying sum of their residuals, over its expected value
+without drift.
 """
 
 from dataclasses import dataclass, fields
@@ -14,8 +15,9 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.drift.charts.baseline import ClassStatistics
+from equipoise.drift.charts.cell_statistics import ClassStatistics
 from equipoise.drift.charts.class_runs import ClassRunEstimator
+from equipoise.drift.charts.sums import sum_over_conditions
 from equipoise.type_aliases import FloatArray
 
 SHIFT_SIZES = (0.75, 1.5, 3.0)  # sizes of shifts to detect, in standard deviations
@@ -33,11 +35,11 @@ class StepSums:
     """Sums over the images of one step, for each of several streams."""
 
     counts: FloatArray
-    """(streams, classes) images by predicted class"""
+    """(streams, cells) images by condition and predicted class"""
     scores: FloatArray
     """(streams, charted statistics)"""
     rest: FloatArray
-    """(streams, Fourier features) residuals from the means of the predicted classes"""
+    """(streams, Fourier features) residuals from the means of the cells"""
 
     @property
     def size(self) -> FloatArray:
@@ -52,23 +54,26 @@ class CusumParameters:
     shifts: FloatArray
     """(shifts,) sizes of shifts to detect, in standard deviations"""
     class_shares: FloatArray
-    """(classes,) or (streams, classes) shares of predicted classes"""
+    """(classes,) or (streams, classes) shares of predicted classes, of all conditions together"""
     gains: FloatArray
-    """([streams,] gone or more, classes) increment of a class chart by an image of the class"""
+    """([streams,] gone or more, conditions, classes) increment of a class chart by an image of the class"""
     losses: FloatArray
-    """([streams,] gone or more, classes) increment of a class chart by an image of any other class"""
+    """([streams,] gone or more, conditions, classes) increment by an image of another class in the same condition"""
+    cell_shares: FloatArray
+    """(cells,) or (streams, cells) shares of cells"""
     trace: FloatArray
-    """(classes,) or (streams, classes) mean squared residual of the Fourier features"""
+    """(cells,) or (streams, cells) mean squared residual of the Fourier features"""
     reference_counts: FloatArray
-    """(classes,) reference images, at least 1"""
+    """(conditions, classes) reference images, at least 1"""
 
     def allowance(self, run_lengths: FloatArray) -> FloatArray:
         """Return (streams, shifts): what each image subtracts from a chart, given the class run lengths (streams,).
 
         Half of the shift to detect, plus the sampling error of the reference mean: of the mean over all classes where
-        classes alternate, of one class mean where runs outlast the memory of a chart.
+        classes alternate, of one class mean where runs outlast the memory of a chart. A stream may show one condition
+        alone, so the error is that of the condition with the fewest images.
         """
-        total, each = 1 / self.reference_counts.sum(), (1 / self.reference_counts).mean()
+        total, each = (1 / self.reference_counts.sum(1)).max(), (1 / self.reference_counts).mean(1).max()
         alone = run_lengths[:, None] / (run_lengths[:, None] + CHART_MEMORY_IMAGES / self.shifts**2)
         return np.asarray(
             self.shifts * (self.shifts / 2 + SLACK_STANDARD_ERRORS * np.sqrt(total + (each - total) * alone))
@@ -76,22 +81,37 @@ class CusumParameters:
 
 
 def build_cusum_parameters(
-    class_statistics: ClassStatistics, counts: FloatArray | None = None, trace: FloatArray | None = None
+    class_statistics: ClassStatistics,
+    counts: FloatArray | None = None,
+    trace: FloatArray | None = None,
+    condition_count: int = 1,
 ) -> CusumParameters:
-    """Build the parameters for a reference; `counts` and `trace` are (streams, classes) if each stream has its own."""
+    """Build the parameters for a reference; `counts` and `trace` are (streams, cells) if each stream has its own.
+
+    A single class is never gone or more frequent: its charts stay at 0.
+    """
     counts = class_statistics.counts if counts is None else counts
-    examples = counts.sum(-1, keepdims=True)
-    shares = (counts + 0.5) / (examples + 0.5 * len(class_statistics.counts))
-    odds = MORE_FACTOR * shares / (1 - shares)
-    changed, unchanged = np.stack([GONE_FACTOR * shares, odds / (1 + odds)], -2), shares[..., None, :]
+    class_count = len(class_statistics.counts) // condition_count
+    shares = smoothed_shares(counts.reshape(*counts.shape[:-1], condition_count, class_count))
+    if class_count > 1:
+        odds = MORE_FACTOR * shares / (1 - shares)
+        changed, unchanged = np.stack([GONE_FACTOR * shares, odds / (1 + odds)], -3), shares[..., None, :, :]
+    else:
+        changed = unchanged = np.full((*shares.shape[:-2], 2, condition_count, 1), 0.5)
     return CusumParameters(
         shifts=np.array(SHIFT_SIZES),
-        class_shares=shares,
+        class_shares=smoothed_shares(sum_over_conditions(counts, class_count)),
         gains=np.log(changed / unchanged),
         losses=np.log((1 - changed) / (1 - unchanged)),
+        cell_shares=smoothed_shares(counts),
         trace=class_statistics.trace if trace is None else trace,
-        reference_counts=np.maximum(class_statistics.counts, 1),
+        reference_counts=np.maximum(class_statistics.counts, 1).reshape(condition_count, class_count),
     )
+
+
+def smoothed_shares(counts: FloatArray) -> FloatArray:
+    """Return shares of the last axis of counts, none of them zero."""
+    return np.asarray((counts + 0.5) / (counts.sum(-1, keepdims=True) + 0.5 * counts.shape[-1]))
 
 
 @dataclass(eq=False)
@@ -108,16 +128,16 @@ class CusumState:
     rest: FloatArray
     """(streams, memories, Fourier features) decaying sums of residuals"""
     weight: FloatArray
-    """(streams, memories, classes) sums of the weights of images"""
+    """(streams, memories, cells) sums of the weights of images"""
     squares: FloatArray
-    """(streams, memories, classes) sums of the squared weights; they start as after a long past without drift"""
+    """(streams, memories, cells) sums of the squared weights; they start as after a long past without drift"""
 
     def update(self, step_sums: StepSums) -> None:
         """Update all charts by one step of images."""
         size = step_sums.size
-        self.runs.update(step_sums.counts)
+        self.runs.update(sum_over_conditions(step_sums.counts, self.rules.class_shares.shape[-1]))
         self._update_scores(step_sums.scores, size)
-        self._update_classes(step_sums.counts, size)
+        self._update_classes(step_sums.counts)
         self._update_features(step_sums, size)
 
     def _update_scores(self, scores: FloatArray, size: FloatArray) -> None:
@@ -129,9 +149,10 @@ class CusumState:
             moved -= fall
             np.maximum(moved, 0, out=moved)
 
-    def _update_classes(self, counts: FloatArray, size: FloatArray) -> None:
-        others = size[:, None] - counts
-        change = counts[:, None] * self.rules.gains + others[:, None] * self.rules.losses
+    def _update_classes(self, cell_counts: FloatArray) -> None:
+        counts = cell_counts.reshape(self.streams, *self.rules.gains.shape[-2:])
+        others = counts.sum(2, keepdims=True) - counts
+        change = (counts[:, None] * self.rules.gains + others[:, None] * self.rules.losses).sum(2)
         self.classes += change / self.runs.variance_factor()[:, None, None]
         np.maximum(self.classes, 0, out=self.classes)
 
@@ -147,10 +168,12 @@ class CusumState:
         """Reset the charts of some streams to their initial state."""
         for state in (self.scores, self.classes, self.rest, self.weight):
             state[stream_indices] = 0
-        shares = self.rules.class_shares
-        shares = shares[stream_indices] if shares.ndim > 1 else shares
-        self.squares[stream_indices] = initial_squared_weights(shares)
-        fresh = ClassRunEstimator.initial(len(stream_indices), shares)
+        class_shares, cell_shares = (
+            shares[stream_indices] if shares.ndim > 1 else shares
+            for shares in (self.rules.class_shares, self.rules.cell_shares)
+        )
+        self.squares[stream_indices] = initial_squared_weights(cell_shares)
+        fresh = ClassRunEstimator.initial(len(stream_indices), class_shares)
         for field in fields(fresh):
             getattr(self.runs, field.name)[stream_indices] = getattr(fresh, field.name)
 
@@ -163,7 +186,7 @@ class CusumState:
 
     def values(self) -> FloatArray:
         """Return (streams, charts): scores, a class gone, a class more often, features."""
-        weight = self.squares + SLACK_STANDARD_ERRORS * self.weight**2 / self.rules.reference_counts
+        weight = self.squares + SLACK_STANDARD_ERRORS * self.weight**2 / self.rules.reference_counts.ravel()
         expected = (weight * self.rules.trace[..., None, :]).sum(2)
         features = (self.rest**2).sum(2) / (expected + 1e-12)
         flat = (self.scores.reshape(self.streams, -1), self.classes.max(2), features)
@@ -174,21 +197,21 @@ def initial_cusum_state(
     parameters: CusumParameters, statistic_count: int, fourier_count: int, stream_count: int = 1
 ) -> CusumState:
     """Create the state of all charts before the first image."""
-    classes, memories = parameters.class_shares.shape[-1], len(FEATURE_MEMORY_IMAGES)
+    cell_shares, memories = parameters.cell_shares, len(FEATURE_MEMORY_IMAGES)
     return CusumState(
         rules=parameters,
         streams=stream_count,
         runs=ClassRunEstimator.initial(stream_count, parameters.class_shares),
         scores=np.zeros((stream_count, 2, len(parameters.shifts), statistic_count)),
-        classes=np.zeros((stream_count, 2, classes)),
+        classes=np.zeros((stream_count, 2, parameters.class_shares.shape[-1])),
         rest=np.zeros((stream_count, memories, fourier_count)),
-        weight=np.zeros((stream_count, memories, classes)),
-        squares=np.tile(initial_squared_weights(parameters.class_shares), (stream_count, 1, 1))
-        if parameters.class_shares.ndim == 1
-        else initial_squared_weights(parameters.class_shares),
+        weight=np.zeros((stream_count, memories, cell_shares.shape[-1])),
+        squares=np.tile(initial_squared_weights(cell_shares), (stream_count, 1, 1))
+        if cell_shares.ndim == 1
+        else initial_squared_weights(cell_shares),
     )
 
 
-def initial_squared_weights(class_shares: FloatArray) -> FloatArray:
-    """Return (..., memories, classes): squared weights of a past without drift, so the first images do not alarm."""
-    return np.array(FEATURE_MEMORY_IMAGES)[:, None] / 2 * class_shares[..., None, :]
+def initial_squared_weights(cell_shares: FloatArray) -> FloatArray:
+    """Return (..., memories, cells): squared weights of a past without drift, so the first images do not alarm."""
+    return np.array(FEATURE_MEMORY_IMAGES)[:, None] / 2 * cell_shares[..., None, :]

@@ -10,7 +10,7 @@ FixedPointSums = NDArray[np.int64]
 
 FIXED_POINT_SCALE = 1 << 24
 """integer that stands for 1.0"""
-INTEGER_PARTS = ("all", "classes")
+INTEGER_PARTS = ("all", "cells")
 """parts that are counts, stored without scaling"""
 
 
@@ -21,18 +21,24 @@ class SumsLayout:
     class_count: int
     statistic_count: int
     fourier_count: int
+    condition_count: int = 1
+
+    @property
+    def cell_count(self) -> int:
+        """Number of cells: pairs of a condition and a predicted class."""
+        return self.condition_count * self.class_count
 
     @property
     def slices(self) -> dict[str, slice]:
         """Slice of each part in a row, by name.
 
-        `all`: images answered, observed or not; `classes`: observed images by predicted class; `scores`: clipped scores
-        as charts take them; `shifts`: shifts in the units of each statistic; `low`, `high`: logarithmic gains of bets
-        on low and high ranks; `waves`: random Fourier features.
+        `all`: images answered, observed or not; `cells`: observed images by condition and predicted class; `scores`:
+        clipped scores as charts take them; `shifts`: shifts in the units of each statistic; `low`, `high`: logarithmic
+        gains of bets on low and high ranks; `waves`: random Fourier features.
         """
         sizes = {
             "all": 1,
-            "classes": self.class_count,
+            "cells": self.cell_count,
             "scores": self.statistic_count,
             "shifts": self.statistic_count,
             "low": self.statistic_count,
@@ -45,7 +51,7 @@ class SumsLayout:
     @property
     def row_length(self) -> int:
         """Number of integers in a row."""
-        return 1 + self.class_count + 4 * self.statistic_count + self.fourier_count
+        return 1 + self.cell_count + 4 * self.statistic_count + self.fourier_count
 
     def pack(self, **parts: NDArray[Any]) -> FixedPointSums:
         """Pack parts into a row: counts as they are, values (images, columns) as fixed-point sums over images."""
@@ -68,6 +74,24 @@ class SumsLayout:
         """Return one part of one row or of several as floating-point numbers."""
         part = rows[..., self.slices[name]]
         return np.asarray(part if name in INTEGER_PARTS else part / FIXED_POINT_SCALE, np.float64)
+
+    def read_class_counts(self, rows: FixedPointSums) -> NDArray[np.float64]:
+        """Return the observed images by predicted class, of one row or of several."""
+        return sum_over_conditions(self.read_part(rows, "cells"), self.class_count)
+
+    def read_condition_counts(self, rows: FixedPointSums) -> NDArray[np.float64]:
+        """Return the observed images by condition, of one row or of several."""
+        return sum_over_classes(self.read_part(rows, "cells"), self.class_count)
+
+
+def sum_over_conditions(cell_counts: NDArray[np.float64], class_count: int) -> NDArray[np.float64]:
+    """Return (..., classes) counts by class from counts by cell (..., cells)."""
+    return np.asarray(cell_counts.reshape(*cell_counts.shape[:-1], -1, class_count).sum(-2))
+
+
+def sum_over_classes(cell_counts: NDArray[np.float64], class_count: int) -> NDArray[np.float64]:
+    """Return (..., conditions) counts by condition from counts by cell (..., cells)."""
+    return np.asarray(cell_counts.reshape(*cell_counts.shape[:-1], -1, class_count).sum(-1))
 
 
 def quantized_sum(values: NDArray[Any]) -> FixedPointSums:

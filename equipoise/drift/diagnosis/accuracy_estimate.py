@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from equipoise.drift.charts.baseline import CHARTED_FEATURES
+from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES
+from equipoise.drift.charts.sums import sum_over_classes
 from equipoise.drift.diagnosis.effects import Effect
 from equipoise.drift.diagnosis.root_cause import MOSTLY_EXPLAINED_SHARE, Cause
 from equipoise.drift.diagnosis.window import Window
@@ -18,6 +19,7 @@ from equipoise.type_aliases import FloatArray
 
 MAX_LOG_ODDS_DIFFERENCE = 0.35  # standard deviations by which mean log odds may differ from those of the signature
 LOSS_ERROR_SHARE = 0.15  # error of the predicted accuracy loss, as a share of it, measured on held-out corruptions
+MIN_CONDITION_SHARE = 0.02  # smaller shares of a condition in a window are images that were assigned to it by chance
 LOG_ODDS_INDEX = CHARTED_FEATURES.index("log odds")
 
 
@@ -38,16 +40,30 @@ class AccuracyEstimate:
         return (self.high - self.low) / 2
 
 
-def reference_accuracy(profile: ReferenceProfile) -> AccuracyEstimate:
-    """Return the model's accuracy on the reference images."""
-    labelled = profile.labelled
+def reference_accuracy(window: Window) -> AccuracyEstimate | None:
+    """Return the model's accuracy on the reference images, in the window's mix of conditions.
+
+    None if the window shows a condition of which no reference image is labelled.
+    """
+    profile, labelled = window.profile, window.profile.labelled
+    if (by_condition := profile.condition_accuracy) is not None:
+        counts = sum_over_classes(window.counts, len(profile.class_names))
+        shares = counts / max(counts.sum(), 1)
+        shares = np.where(shares < MIN_CONDITION_SHARE, 0, shares)
+        shares = shares / max(shares.sum(), MIN_CONDITION_SHARE)
+        if (by_condition.labelled[shares > 0] == 0).any():
+            return None
+        image_counts = np.maximum(by_condition.labelled, 1)
+        return measured_accuracy(
+            float(shares @ (by_condition.correct / image_counts)), 1 / max((shares**2 / image_counts).sum(), 1e-12)
+        )
     return measured_accuracy(float(labelled.prior @ np.diag(labelled.confusion)), profile.baseline.usual.counts.sum())
 
 
 def estimate_accuracy(window: Window, cause: Cause | None) -> AccuracyEstimate | None:
     """Estimate accuracy in a window, with the cause of its drift if any; None where it cannot be known."""
     if cause is None:
-        return reference_accuracy(window.profile)
+        return reference_accuracy(window)
     if cause.name == "label shift":
         return accuracy_under_label_shift(window)
     if not cause.effects or (len(cause.effects) > 1 and cause.effects[0].explained < MOSTLY_EXPLAINED_SHARE):
@@ -96,7 +112,7 @@ def interpolate_response(values: FloatArray, neutral_value: float, position: flo
 
 def accuracy_under_label_shift(window: Window) -> AccuracyEstimate:
     """Estimate accuracy when only class shares have changed and the precision of each predicted class is unchanged."""
-    labelled, share = window.profile.labelled, window.counts / max(window.image_count, 1)
+    labelled, share = window.profile.labelled, window.class_counts / max(window.image_count, 1)
     correct = np.diag(labelled.confusion) * labelled.prior
     predicted = labelled.confusion @ labelled.prior
     precision = np.where(predicted > 0, correct / np.maximum(predicted, 1e-12), 1)

@@ -1,15 +1,23 @@
 """Judge a set of images at once: each chart is a test, and together they call 1 in 100 sets without drift drifted."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from equipoise.drift.charts.baseline import CHARTED_FEATURES, ImageFeatures, shrunk_class_means
+from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES, ImageFeatures, shrunk_class_means
 from equipoise.drift.diagnosis.accuracy_estimate import estimate_accuracy
 from equipoise.drift.diagnosis.root_cause import Cause, diagnose_window
-from equipoise.drift.diagnosis.stream_verdict import feature_reading, list_corruption_effects, name_counts
+from equipoise.drift.diagnosis.stream_verdict import (
+    feature_reading,
+    find_runner_up,
+    list_corruption_effects,
+    most_frequent,
+    name_counts,
+    name_reference_counts,
+)
 from equipoise.drift.diagnosis.verdict import ChartEffect, ChartReading, DatasetVerdict, ReferenceSupport
 from equipoise.drift.diagnosis.window import Window, window_from_sums
 from equipoise.drift.reference.profile import ReferenceProfile
@@ -36,26 +44,33 @@ def compute_dataset_verdict(
     reference_predictions: NDArray[np.int64],
     image_names: Sequence[str] | None = None,
     permutation_count: int = PERMUTATION_COUNT,
+    reference_conditions: NDArray[np.int64] | None = None,
 ) -> DatasetVerdict:
     """Return the verdict on a set of images.
 
-    Takes the images' charted and model features, and the reference's model features and predicted classes. Images are
-    called by their indices if not given names.
+    Takes the images' charted and model features, and the model features, predicted classes and conditions (None: all
+    of the first) of the reference. Images are called by their indices if not given names.
     """
     if len(image_features) < MIN_DATASET_IMAGES:
         reason = f"{len(image_features)} images were given; at least {MIN_DATASET_IMAGES} are needed"
         return DatasetVerdict(state="unknown", why=reason, images=len(image_features))
     window = window_from_sums(profile, profile.baseline.sum_features(image_features))
-    model_outputs = image_features, features, reference_features, reference_predictions
+    class_count = profile.baseline.layout.class_count
+    reference_cells = reference_predictions
+    if reference_conditions is not None:
+        reference_cells = reference_conditions * class_count + reference_predictions
+    compared = match_condition_shares(
+        ModelFeatures(image_features.cells, features), ModelFeatures(reference_cells, reference_features), class_count
+    )
     charts = [
         *statistic_charts(window),
         distribution_chart(profile, image_features),
         class_share_chart(profile, window),
-        feature_chart(*model_outputs, len(window.counts), permutation_count),
+        feature_chart(*compared, profile.baseline.layout.cell_count, permutation_count),
     ]
     alarmed = {chart.name for chart in charts if chart.value >= chart.threshold}
     cause = diagnose_window(window, "classes" in alarmed) if alarmed else None
-    if cause and cause.name == "label shift" and not is_label_shift_sufficient(*model_outputs, permutation_count):
+    if cause and cause.name == "label shift" and not is_label_shift_sufficient(*compared, permutation_count):
         why = "the shares of the classes have changed, but that does not explain how the features differ"
         cause = Cause("features", why)
     moved = most_shifted_images(profile, image_features, window) if alarmed else []
@@ -65,13 +80,56 @@ def compute_dataset_verdict(
         images=len(image_features),
         cause=cause.name if cause else None,
         effects=list_corruption_effects(cause),
+        runner_up=find_runner_up(cause),
         charts=tuple(sorted(charts, key=lambda chart: chart.threshold - chart.value)),
         accuracy=estimate_accuracy(window, cause) or "unknown",
-        classes=name_counts(profile, window.counts),
-        usual=name_counts(profile, profile.baseline.usual.counts),
-        support=measure_reference_support(reference_features, features) if alarmed else None,
+        classes=name_counts(profile, window.class_counts),
+        usual=name_reference_counts(profile),
+        conditions=window.condition_shares,
+        condition=most_frequent(window.condition_shares),
+        support=measure_reference_support(*compared) if alarmed else None,
         moved=tuple(image_names[index] if image_names else str(index) for index in moved),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class ModelFeatures:
+    """The model's features of some images, with the cells that the images belong to."""
+
+    cells: NDArray[np.int64]
+    """(n,) indices of cells: of a condition and a predicted class"""
+    values: AnyArray
+    """(n, features)"""
+
+    def select(self, indices: NDArray[np.int64]) -> "ModelFeatures":
+        """Return the rows of the given indices."""
+        return ModelFeatures(self.cells[indices], self.values[indices])
+
+
+def match_condition_shares(
+    current: ModelFeatures, reference: ModelFeatures, class_count: int
+) -> tuple[ModelFeatures, ModelFeatures]:
+    """Return both with the same shares of conditions, by leaving out reference images.
+
+    Images of a condition of which the reference has none are left out too.
+    """
+    conditions, reference_conditions = current.cells // class_count, reference.cells // class_count
+    if conditions.max() == 0 and reference_conditions.max() == 0:
+        return current, reference
+    condition_count = int(max(conditions.max(), reference_conditions.max())) + 1
+    counts, reference_counts = (
+        np.bincount(values, minlength=condition_count) for values in (conditions, reference_conditions)
+    )
+    common = (counts > 0) & (reference_counts > 0)
+    per_image = min((reference_counts[common] / counts[common]).tolist(), default=0)
+    chosen = [
+        np.flatnonzero(reference_conditions == condition)[
+            evenly_spaced_indices(int(reference_counts[condition]), max(int(per_image * counts[condition]), 1))
+        ]
+        for condition in np.flatnonzero(common)
+    ]
+    indices = np.concatenate([np.zeros(0, np.int64), *chosen])
+    return current.select(np.flatnonzero(common[conditions])), reference.select(indices)
 
 
 def most_shifted_images(profile: ReferenceProfile, image_features: ImageFeatures, window: Window) -> list[int]:
@@ -81,13 +139,15 @@ def most_shifted_images(profile: ReferenceProfile, image_features: ImageFeatures
     return indices
 
 
-def measure_reference_support(reference_features: AnyArray, features: AnyArray) -> ReferenceSupport:
+def measure_reference_support(current: ModelFeatures, reference: ModelFeatures) -> ReferenceSupport | None:
     """Measure which share of the reference is effectively like the given images.
 
-    If it is small, no weighting of the reference can stand for these images.
+    If it is small, no weighting of the reference can stand for these images. None if too few can be compared.
     """
-    sample = reference_features[evenly_spaced_indices(len(reference_features), MAX_WEIGHTED_REFERENCE_IMAGES)]
-    ratio = estimate_density_ratio(sample, features)
+    if len(current.cells) < MIN_DATASET_IMAGES:
+        return None
+    sample = reference.values[evenly_spaced_indices(len(reference.cells), MAX_WEIGHTED_REFERENCE_IMAGES)]
+    ratio = estimate_density_ratio(sample, current.values)
     return ReferenceSupport(
         share=float(ratio.effective_sample_size / len(sample)), moved=bool(ratio.is_outside_reference)
     )
@@ -119,31 +179,23 @@ def distribution_chart(profile: ReferenceProfile, image_features: ImageFeatures)
     return ChartReading(name="shape", value=value, threshold=threshold, effect=effect)
 
 
-def is_label_shift_sufficient(
-    image_features: ImageFeatures,
-    features: AnyArray,
-    reference_features: AnyArray,
-    reference_predictions: NDArray[np.int64],
-    permutation_count: int,
-) -> bool:
+def is_label_shift_sufficient(current: ModelFeatures, reference: ModelFeatures, permutation_count: int) -> bool:
     """Return whether new class shares alone explain the features: a reference with these shares has the same ones."""
-    count = int(max(image_features.predicted_classes.max(), reference_predictions.max())) + 1
-    current, before = (
-        np.bincount(classes, minlength=count) / len(classes)
-        for classes in (image_features.predicted_classes, reference_predictions)
-    )
+    if len(current.cells) < MIN_DATASET_IMAGES:
+        return True
+    count = int(max(current.cells.max(), reference.cells.max())) + 1
+    shares, before = (np.bincount(cells, minlength=count) / len(cells) for cells in (current.cells, reference.cells))
     test = residual_shift_test(
-        reference_features, reference_predictions, current / np.maximum(before, 1e-9), features, permutation_count
+        reference.values, reference.cells, shares / np.maximum(before, 1e-9), current.values, permutation_count
     )
     return test.p_value >= ALPHA
 
 
 def class_share_chart(profile: ReferenceProfile, window: Window) -> ChartReading:
-    """Test the shares of the predicted classes; the effect is the class whose share moved most."""
-    counts = profile.baseline.usual.counts.astype(np.int64)
-    test = chi_squared_test(counts, window.counts.astype(np.int64))
-    shares = profile.baseline.usual.counts / profile.baseline.usual.counts.sum()
-    current_shares = window.counts / window.image_count
+    """Test the shares of predicted classes, given the conditions; the effect is the class whose share moved most."""
+    counts = window.reference_class_counts
+    test = chi_squared_test(counts.astype(np.int64), window.class_counts.astype(np.int64))
+    shares, current_shares = counts / counts.sum(), window.class_counts / window.image_count
     index = int(np.abs(current_shares - shares).argmax())
     share = float(current_shares[index])
     low, high = wilson_interval(share, window.image_count)
@@ -164,29 +216,20 @@ def class_share_chart(profile: ReferenceProfile, window: Window) -> ChartReading
 
 
 def feature_chart(
-    image_features: ImageFeatures,
-    features: AnyArray,
-    reference_features: AnyArray,
-    reference_predictions: NDArray[np.int64],
-    class_count: int,
-    permutation_count: int,
+    current: ModelFeatures, reference: ModelFeatures, cell_count: int, permutation_count: int
 ) -> ChartReading:
-    """Test the features, less the mean of their predicted class, by their maximum mean discrepancy."""
-    member = np.zeros((class_count, len(reference_predictions)))
-    member[reference_predictions, np.arange(len(reference_predictions))] = 1
-    mean = shrunk_class_means(member, reference_features.astype(np.float64))
+    """Test the features, less the mean of their cell, by their maximum mean discrepancy."""
+    threshold, unit = float(-np.log10(ALPHA / TEST_FAMILY_COUNT)), "squared maximum mean discrepancy"
+    if len(current.cells) < MIN_DATASET_IMAGES:  # the others have no reference to be compared with
+        return ChartReading(name="features", value=0.0, threshold=threshold, effect=None)
+    member = np.zeros((cell_count, len(reference.cells)))
+    member[reference.cells, np.arange(len(reference.cells))] = 1
+    mean = shrunk_class_means(member, reference.values.astype(np.float64))
     test = mmd_permutation_test(
-        reference_features - mean[reference_predictions],
-        features - mean[image_features.predicted_classes],
-        permutation_count,
+        reference.values - mean[reference.cells], current.values - mean[current.cells], permutation_count
     )
-    effect = ChartEffect(unit="squared maximum mean discrepancy", value=float(test.statistic), low=None, high=None)
-    return ChartReading(
-        name="features",
-        value=neg_log10_p(test.p_value),
-        threshold=float(-np.log10(ALPHA / TEST_FAMILY_COUNT)),
-        effect=effect,
-    )
+    effect = ChartEffect(unit=unit, value=float(test.statistic), low=None, high=None)
+    return ChartReading(name="features", value=neg_log10_p(test.p_value), threshold=threshold, effect=effect)
 
 
 def neg_log10_p(p: float) -> float:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.drift.charts.baseline import CHARTED_FEATURES
+from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES
 from equipoise.drift.features.image_stats import GLOBAL_STATISTICS, STATISTIC_NAMES
 from equipoise.drift.reference.signatures import Signatures
 from equipoise.proportions import Z_95

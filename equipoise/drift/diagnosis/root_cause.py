@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from equipoise.drift.charts.baseline import CHARTED_FEATURES
+from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES
 from equipoise.drift.diagnosis.effects import (
     MIN_EXPLAINED_SHARE,
     Effect,
@@ -19,7 +19,9 @@ from equipoise.formatting import format_number, format_share
 
 MIN_SIGNIFICANT_Z = 4.5  # standard errors beyond which the largest mean score of all features is no chance
 MAX_CAUSES = 3  # causes named at once
+MIN_FURTHER_SHARE = 0.02  # share of a shift that a further cause must account for: less may as well be chance
 MIN_RESIDUAL_SHARE = 0.2  # share of a shift that must be left for a further cause to be named
+CLOSE_RUNNER_UP_RATIO = 0.8  # of the share of the cause named last: a runner-up with more is mentioned in the reason
 MOSTLY_EXPLAINED_SHARE = 0.8  # share of a shift: causes that explain as much leave nothing for a new class to explain
 OUTLIER_SHARE_RANGE = (0.02, 0.6)  # share of outlier images at which a new class is considered
 MAX_DISTANCE_PER_OUTLIER_SHARE = 8.0  # mean distance over the share of outliers, for a new class: the rest is as usual
@@ -36,42 +38,68 @@ class Cause:
     why: str
     effects: tuple[Effect, ...] = ()
     """corruptions of the image, the one that explains most first"""
+    runner_up: Effect | None = None
+    """best corruption of another cause in place of the last one; None without effects"""
+
+
+@dataclass(frozen=True, eq=False)
+class ShiftExplanation:
+    """Corruptions that explain a shift, one after another."""
+
+    effects: tuple[Effect, ...]
+    residual: FeatureShift
+    """shift that is left"""
+    runner_up: Effect | None
+    """corruption of another cause that would explain most in place of the last effect"""
 
 
 def diagnose_window(window: Window, classes_moved: bool) -> Cause:
     """Return the most likely cause; `classes_moved` says whether a chart of predicted classes is over its threshold."""
-    effects, residual = explain_greedily(window)
+    explanation = explain_greedily(window)
+    effects, residual = explanation.effects, explanation.residual
     explained = explained_share(window.feature_shift(), residual, window.feature_shift())
     if explained < MOSTLY_EXPLAINED_SHARE and has_outlier_subset(window) and has_unexplained_distance(window, residual):
         share = outlier_share(window)
         return Cause("new class", f"{share:.0%} of the images are unlike anything in the reference, the rest as usual")
     if effects:
-        return Cause(
-            effects[0].cause, f"{describe_effects(effects)} of how the images differ from the reference", effects
-        )
+        why = f"{describe_effects(effects)} of how the images differ from the reference"
+        why += describe_close_runner_up(explanation)
+        return Cause(effects[0].cause, why, effects, explanation.runner_up)
     if classes_moved and not is_significant(remove_label_shift(window)):
         return Cause("label shift", "the shares of the classes have changed; the images of each class look as before")
     return Cause("features", "no known cause explains how the images differ from the reference")
 
 
-def explain_greedily(window: Window) -> tuple[tuple[Effect, ...], FeatureShift]:
-    """Name causes that explain the shift, one after another; return them and the shift that is left."""
-    residual = window.feature_shift()
-    effects: list[Effect] = []
-    total = weighted_squared_norm(residual)
-    while (
-        is_significant(window)
-        and len(effects) < MAX_CAUSES
-        and weighted_squared_norm(residual) > (MIN_RESIDUAL_SHARE**2 if effects else 0) * total
-    ):
-        ranked = rank_effects(residual, window.profile.signatures)
-        best = next(effect for effect in ranked if effect.kind not in [named.kind for named in effects])
-        if best.explained < MIN_EXPLAINED_SHARE or (best.cause == "features" and effects):
+def explain_greedily(window: Window) -> ShiftExplanation:
+    """Name causes that explain the shift, one after another."""
+    total = window.feature_shift()
+    explanation = ShiftExplanation((), total, None)
+    while is_significant(window) and len(explanation.effects) < MAX_CAUSES:
+        residual, named = explanation.residual, explanation.effects
+        if named and weighted_squared_norm(residual) <= MIN_RESIDUAL_SHARE**2 * weighted_squared_norm(total):
             break
-        left = subtract_effect(residual, window.profile.signatures, best)
-        effects.append(replace(best, explained=explained_share(residual, left, window.feature_shift())))
-        residual = left
-    return tuple(effects), residual
+        ranked = rank_effects(residual, window.profile.signatures)
+        candidates = [effect for effect in ranked if effect.kind not in [other.kind for other in named]]
+        best = candidates[0]
+        if best.explained < MIN_EXPLAINED_SHARE or (best.cause == "features" and named):
+            break
+        best = share_of_total(window, residual, best)
+        if named and best.explained < MIN_FURTHER_SHARE:
+            break
+        others = (effect for effect in candidates if effect.cause not in (best.cause, "features"))
+        runner_up = next(others, None)
+        explanation = ShiftExplanation(
+            (*named, best),
+            subtract_effect(residual, window.profile.signatures, best),
+            share_of_total(window, residual, runner_up) if runner_up else None,
+        )
+    return explanation
+
+
+def share_of_total(window: Window, residual: FeatureShift, effect: Effect) -> Effect:
+    """Return an effect with the share that it accounts for of the window's whole shift, where `residual` was left."""
+    left = subtract_effect(residual, window.profile.signatures, effect)
+    return replace(effect, explained=explained_share(residual, left, window.feature_shift()))
 
 
 def weighted_squared_norm(feature_shift: FeatureShift) -> float:
@@ -84,12 +112,23 @@ def explained_share(before: FeatureShift, after: FeatureShift, total: FeatureShi
     return (weighted_squared_norm(before) - weighted_squared_norm(after)) / max(weighted_squared_norm(total), 1e-12)
 
 
+def describe_close_runner_up(explanation: ShiftExplanation) -> str:
+    """Describe the runner-up if it explains nearly as much as the cause named last; an empty string if it does not."""
+    runner_up = explanation.runner_up
+    if runner_up is None or runner_up.explained < CLOSE_RUNNER_UP_RATIO * explanation.effects[-1].explained:
+        return ""
+    size = describe_size(runner_up)
+    return f" ({runner_up.cause} {size} in its place would explain {format_share(runner_up.explained)})"
+
+
+def describe_size(effect: Effect) -> str:
+    """Describe the direction and size of an effect."""
+    return " ".join(part for part in (effect.detail, f"{format_number(effect.value)} {effect.unit}") if part)
+
+
 def describe_effects(effects: tuple[Effect, ...]) -> str:
     """Describe effects and what each explains; the first without its cause, which the verdict names before it."""
-    parts = [
-        " ".join(part for part in (effect.detail, f"{format_number(effect.value)} {effect.unit}") if part)
-        for effect in effects
-    ]
+    parts = [describe_size(effect) for effect in effects]
     further = [
         f", {effect.cause} {part} explains a further {format_share(effect.explained)}"
         for effect, part in zip(effects[1:], parts[1:], strict=True)
@@ -129,7 +168,7 @@ def remove_label_shift(window: Window) -> Window:
     Scores are relative to the predicted class, so a class that the model often gets wrong moves them by its share.
     """
     labelled = window.profile.labelled
-    shift = estimate_label_shift(labelled.confusion, np.maximum(labelled.prior, 1e-6), window.counts)
+    shift = estimate_label_shift(labelled.confusion, np.maximum(labelled.prior, 1e-6), window.class_counts)
     shares = shift.weights * labelled.prior
     shares = shares / max(shares.sum(), 1e-12)
     return Window(window.profile, window.counts, window.scores - shares @ labelled.scores, window.shifts)

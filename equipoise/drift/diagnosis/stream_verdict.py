@@ -1,12 +1,12 @@
 """Compute the verdict on one stream of requests: ok, drift or unknown, with the numbers behind it."""
 
-from dataclasses import asdict
 from datetime import UTC, datetime
 
 import numpy as np
 
-from equipoise.drift.charts.baseline import CHARTED_FEATURES
-from equipoise.drift.charts.cusum import MIN_STREAM_IMAGES
+from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES
+from equipoise.drift.charts.cusum import MIN_STREAM_IMAGES, smoothed_shares
+from equipoise.drift.charts.sums import sum_over_conditions
 from equipoise.drift.detector import (
     CHART_NAMES,
     CLASS_AND_FEATURE_CHARTS,
@@ -15,6 +15,7 @@ from equipoise.drift.detector import (
     chart_name,
 )
 from equipoise.drift.diagnosis.accuracy_estimate import estimate_accuracy
+from equipoise.drift.diagnosis.effects import Effect
 from equipoise.drift.diagnosis.root_cause import Cause, diagnose_window
 from equipoise.drift.diagnosis.verdict import (
     AlarmTime,
@@ -57,6 +58,7 @@ def compute_stream_verdict(detector: StreamDetector) -> StreamVerdict:
         "drift" if detector.alarm else "ok" if detector.observed_images >= MIN_STREAM_IMAGES else "unknown"
     )
     profile, estimate = detector.profile, None
+    shares = window.condition_shares if window else {}
     if window is not None and state != "unknown":
         estimate = estimate_accuracy(window, cause)
     return StreamVerdict(
@@ -66,6 +68,7 @@ def compute_stream_verdict(detector: StreamDetector) -> StreamVerdict:
         looked_at=detector.observed_images,
         cause=cause.name if cause else None,
         effects=list_corruption_effects(cause),
+        runner_up=find_runner_up(cause),
         since=describe_onset(detector, first) if detector.alarm else None,
         accuracy=estimate or "unknown",
         run_length=detector.run_length,
@@ -73,17 +76,27 @@ def compute_stream_verdict(detector: StreamDetector) -> StreamVerdict:
         reference_warning=describe_small_reference(profile.image_count, profile.verified, detector.run_length),
         runs=round(float(detector.charts.runs.mean_run_length()[0]), 2),
         evidence=BettingEvidence(value=detector.evidence.log_mean_wealth(), threshold=float(np.log(20))),
-        classes=name_counts(profile, window.counts) if window else {},
-        usual=name_counts(profile, profile.baseline.usual.counts),
+        classes=name_counts(profile, window.class_counts) if window else {},
+        usual=name_reference_counts(profile),
+        conditions=shares,
+        condition=most_frequent(shares),
         charts=tuple(describe_charts(detector, window)) if window else (),
     )
 
 
 def list_corruption_effects(cause: Cause | None) -> tuple[CorruptionEffect, ...]:
     """Return the corruptions behind a cause; none without a cause."""
-    names = CorruptionEffect.__struct_fields__
-    effects = cause.effects if cause else ()
-    return tuple(CorruptionEffect(**{name: getattr(effect, name) for name in names}) for effect in effects)
+    return tuple(map(build_corruption_effect, cause.effects)) if cause else ()
+
+
+def find_runner_up(cause: Cause | None) -> CorruptionEffect | None:
+    """Return the corruption that would explain most in place of the last one behind a cause; None if there is none."""
+    return build_corruption_effect(cause.runner_up) if cause and cause.runner_up else None
+
+
+def build_corruption_effect(effect: Effect) -> CorruptionEffect:
+    """Return an effect as a verdict reports it."""
+    return CorruptionEffect(**{name: getattr(effect, name) for name in CorruptionEffect.__struct_fields__})
 
 
 def name_counts(profile: ReferenceProfile, counts: FloatArray) -> dict[str, int]:
@@ -91,10 +104,31 @@ def name_counts(profile: ReferenceProfile, counts: FloatArray) -> dict[str, int]
     return dict(zip(profile.class_names, counts.astype(int).tolist(), strict=True))
 
 
+def name_reference_counts(profile: ReferenceProfile) -> dict[str, int]:
+    """Return the number of reference images by the name of their predicted class."""
+    return name_counts(profile, sum_over_conditions(profile.baseline.usual.counts, len(profile.class_names)))
+
+
+def most_frequent(shares: dict[str, float]) -> str | None:
+    """Return the name with the largest share; None without names."""
+    return max(shares, key=lambda name: shares[name], default=None)
+
+
 def describe_false_alarm_check(detector: StreamDetector) -> FalseAlarmRate | None:
     """Return how rare false alarms were at publication, counted on held-out images; None if they were not counted."""
     check = detector.profile.verified
-    return FalseAlarmRate(**asdict(check), realised=check.images_per_alarm) if check else None
+    if check is None:
+        return None
+    estimate = check.estimate
+    return FalseAlarmRate(
+        asked=check.asked,
+        pictures=check.pictures,
+        alarms=check.alarms,
+        held_out=check.held_out,
+        realised=estimate.value,
+        low=estimate.low,
+        high=estimate.high,
+    )
 
 
 def diagnose_alarm(detector: StreamDetector, window: Window | None) -> Cause | None:
@@ -182,7 +216,7 @@ def class_share_effect(detector: StreamDetector, window: Window, name: str) -> C
     if not name.startswith("class"):
         return None
     index = int(detector.charts.classes[0, CLASS_AND_FEATURE_CHARTS.index(name)].argmax())
-    share = float(window.counts[index] / max(window.image_count, 1))
+    share = float(window.class_counts[index] / max(window.image_count, 1))
     low, high = wilson_interval(share, window.image_count / float(detector.charts.runs.variance_factor()[0]))
     return ChartEffect(
         unit="of the images",
@@ -190,12 +224,14 @@ def class_share_effect(detector: StreamDetector, window: Window, name: str) -> C
         low=low,
         high=high,
         class_name=detector.profile.class_names[index],
-        reference=float(detector.charts.rules.class_shares[index]),
+        reference=float(smoothed_shares(window.reference_class_counts)[index]),
     )
 
 
 def chart_history(detector: StreamDetector) -> ChartHistory:
     """Return the height of each chart after each step, with the number of its last image and its Unix time."""
+    layout, names = detector.profile.baseline.layout, dict.fromkeys(detector.profile.condition_names)
+    steps = [detector.profile.share_by_name(counts) for counts in layout.read_condition_counts(detector.rows)]
     trace = detector.trace.astype(np.float64)
     heights = np.nan_to_num(trace, posinf=0, neginf=0).round(3)  # some charts are infinite in the first steps
     return ChartHistory(
@@ -203,4 +239,5 @@ def chart_history(detector: StreamDetector) -> ChartHistory:
         times=detector.times.round(3).tolist(),
         threshold=heights[:, -1].tolist(),
         charts={name: heights[:, index].tolist() for index, name in enumerate(CHART_NAMES)},
+        conditions={name: [round(shares[name], 3) for shares in steps] for name in names} if len(names) > 1 else {},
     )

@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 
 from equipoise.drift.diagnosis.accuracy_estimate import AccuracyEstimate
+from equipoise.formatting import format_share
 from equipoise.storage.json_decoding import decode_json_value
 from equipoise.type_aliases import JsonObject
 
@@ -75,6 +76,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """name of the cause of a drift; None without drift"""
     effects: tuple[CorruptionEffect, ...] = ()
     """corruptions that explain the drift, the strongest first"""
+    runner_up: CorruptionEffect | None = None
+    """best corruption of another cause in place of the last effect, with the share that it would explain"""
     accuracy: AccuracyEstimate | Literal["unknown"] = "unknown"
     """estimated accuracy on these images"""
     charts: tuple[ChartReading, ...] = ()
@@ -83,6 +86,10 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """number of images by predicted class"""
     usual: dict[str, Annotated[int, msgspec.Meta(ge=0)]] = {}
     """number of images of the reference by predicted class"""
+    conditions: dict[str, float] = {}
+    """share of the images in each known condition, by name; without drift in a stream, of all images remembered"""
+    condition: str | None = None
+    """name of the most frequent condition"""
     model: str | None = None
     """name of the model"""
     version: str | None = None
@@ -92,6 +99,12 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     def onset_seconds(self) -> float:
         """Seconds since 1970 at which the drift began; 0 if the verdict does not say."""
         return 0.0
+
+    def describe_condition(self) -> str | None:
+        """Return the most frequent condition with its share of the images; None where less than two are known."""
+        if self.condition is None or len(self.conditions) < 2:
+            return None
+        return f"{self.condition} ({format_share(self.conditions.get(self.condition))} of the images)"
 
     def to_json(self) -> JsonObject:
         """Return the verdict as JSON values, as files and HTTP replies hold it."""
@@ -148,7 +161,11 @@ class FalseAlarmRate(msgspec.Struct, frozen=True, kw_only=True):
     held_out: int
     """held-out images that the streams repeat"""
     realised: float
-    """counted images per false alarm"""
+    """images per false alarm that new images would give, estimated from the count"""
+    low: float
+    """lower end of its 95 % interval"""
+    high: float
+    """upper end of its 95 % interval"""
 
 
 class BettingEvidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -212,6 +229,8 @@ class ChartHistory(msgspec.Struct, frozen=True, kw_only=True):
     """height at which a chart raised an alarm, at each step"""
     charts: dict[str, list[float]] = {}
     """heights of each chart at each step, by its name"""
+    conditions: dict[str, list[float]] = {}
+    """share of each known condition in each step, by its name; empty if only one is known"""
 
 
 class ReferenceSupport(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from equipoise.drift.charts.baseline import CHARTED_FEATURES
-from equipoise.drift.charts.sums import FixedPointSums
+from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES
+from equipoise.drift.charts.sums import FixedPointSums, sum_over_classes, sum_over_conditions
 from equipoise.drift.detector import SCORE_CHART_COUNT, StreamDetector, chart_name
 from equipoise.drift.diagnosis.effects import FeatureShift, feature_weights
 from equipoise.drift.reference.profile import ReferenceProfile
@@ -16,11 +16,11 @@ CHANGE_SEARCH_ROUNDS = 3  # searches for the start of a change, each with a bett
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """Class counts and mean feature differences of consecutive images."""
+    """Counts and mean feature differences of consecutive images, each compared with the nearest known condition."""
 
     profile: ReferenceProfile
     counts: FloatArray
-    """(classes,) images by predicted class"""
+    """(cells,) images by condition and predicted class"""
     scores: FloatArray
     """(features,) mean differences in standard deviations, clipped"""
     shifts: FloatArray
@@ -32,15 +32,37 @@ class Window:
         return float(self.counts.sum())
 
     @property
+    def class_counts(self) -> FloatArray:
+        """Number of images by predicted class, (classes,)."""
+        return sum_over_conditions(self.counts, len(self.profile.class_names))
+
+    @property
+    def reference_class_counts(self) -> FloatArray:
+        """Number of reference images by predicted class, as many as there are in the window's mix of conditions."""
+        class_count = len(self.profile.class_names)
+        reference = self.profile.baseline.usual.counts.reshape(-1, class_count)
+        if len(reference) == 1:
+            return np.asarray(reference[0])
+        counts, reference_counts = sum_over_classes(self.counts, class_count), reference.sum(1)
+        shown = counts > 0
+        weights = counts / reference_counts * (reference_counts[shown] / counts[shown]).min(initial=np.inf)
+        return np.asarray(np.where(shown, weights, 0) @ reference)
+
+    @property
+    def condition_shares(self) -> dict[str, float]:
+        """Share of the images in each condition, by name."""
+        return self.profile.share_by_name(sum_over_classes(self.counts, len(self.profile.class_names)))
+
+    @property
     def effective_sample_size(self) -> float:
-        """Number of images that would tell as much if the reference's mean of each class were exact."""
+        """Number of images that would tell as much if the reference's mean of each cell were exact."""
         total = max(self.image_count, 1)
         reference_counts = np.maximum(self.profile.baseline.usual.counts, 1)
         return float(1 / (1 / total + ((self.counts / total) ** 2 / reference_counts).sum()))
 
     @property
     def scale(self) -> FloatArray:
-        """Standard deviation of each feature among the classes of the window, (features,)."""
+        """Standard deviation of each feature among the cells of the window, (features,)."""
         share = self.counts / max(self.image_count, 1)
         return np.sqrt(share @ self.profile.baseline.usual.scale**2)
 
@@ -52,7 +74,7 @@ class Window:
 def window_from_sums(profile: ReferenceProfile, sums: FixedPointSums) -> Window:
     """Build a window from the sums over its images."""
     layout = profile.baseline.layout
-    counts = layout.read_part(sums, "classes")
+    counts = layout.read_part(sums, "cells")
     total = max(counts.sum(), 1)
     return Window(profile, counts, layout.read_part(sums, "scores") / total, layout.read_part(sums, "shifts") / total)
 
@@ -75,7 +97,7 @@ def find_change_step(detector: StreamDetector) -> int:
         return int(np.searchsorted(detector.ends, detector.zero[highest_class_index(detector, chart)], "right"))
     start = min(int(np.searchsorted(detector.ends, detector.over, "right")), len(detector.ends) - 1)
     scores = detector.profile.baseline.layout.read_part(detector.rows[start:], "scores")
-    sizes = detector.profile.baseline.layout.read_part(detector.rows[start:], "classes").sum(1)
+    sizes = detector.profile.baseline.layout.read_part(detector.rows[start:], "cells").sum(1)
     zero = detector.zero[chart] if chart < SCORE_CHART_COUNT else max(detector.alarm.observed_images - 128, 0)
     first = min(max(int(np.searchsorted(detector.ends, zero, "right")) - start, 0), len(sizes) - 1)
     for _ in range(CHANGE_SEARCH_ROUNDS):

@@ -43,13 +43,16 @@ def measure_corruption_responses(
 def measure_mean_response(
     predict: Engine, pictures: Tensor, labels: NDArray[np.int64], baseline: Baseline
 ) -> tuple[FloatArray, FloatArray, float]:
-    """Return the mean scores, the mean shifts and the accuracy on some images."""
+    """Return the mean scores, the mean shifts and the accuracy on some images of the first condition.
+
+    They are compared with that condition even where their corruption makes them look like another one.
+    """
     parts = [
         tuple(output.numpy() for output in predict(batch.contiguous()))
         for batch in pictures.split(PROFILE_BATCH_IMAGES)
     ]
     logits, features = (np.concatenate([part[index] for part in parts]) for index in (0, 1))
-    image_features = baseline.extract_features(pictures.numpy(), logits, features)
+    image_features = baseline.extract_unassigned(pictures.numpy(), logits, features)
     scores, shifts = (
         differences(image_features).mean(0) for differences in (baseline.usual.scores, baseline.usual.shifts)
     )

@@ -7,14 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.drift.charts.baseline import CHARTED_FEATURES, Baseline, ClassStatistics
-from equipoise.drift.charts.sums import SumsLayout
+from equipoise.drift.charts.baseline import Baseline
+from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES, ClassStatistics
+from equipoise.drift.charts.conditions import PUBLISHED_CONDITION, ConditionRule
+from equipoise.drift.charts.sums import SumsLayout, sum_over_classes
 from equipoise.drift.features.random_fourier import RandomFourierFeatures
 from equipoise.drift.reference.false_alarms import FalseAlarmCheck
 from equipoise.drift.reference.signatures import Signatures
 from equipoise.drift.reference.thresholds import Calibration
 from equipoise.errors import EquipoiseError
-from equipoise.type_aliases import AnyArray
+from equipoise.type_aliases import AnyArray, FloatArray
 
 ARRAY_PREFIX = "drift."  # of array names in reference.npz, which holds other arrays too
 
@@ -34,6 +36,16 @@ class LabelStatistics:
 
 
 @dataclass(frozen=True, eq=False)
+class ConditionAccuracy:
+    """Labelled reference images of each condition, and how many of them the model is right about."""
+
+    labelled: NDArray[np.int64]
+    """(conditions,) number of labelled images"""
+    correct: NDArray[np.int64]
+    """(conditions,) number of those whose class the model predicts"""
+
+
+@dataclass(frozen=True, eq=False)
 class ReferenceProfile:
     """Everything that drift detection and diagnosis need of a reference."""
 
@@ -44,6 +56,10 @@ class ReferenceProfile:
     class_names: tuple[str, ...]
     verified: FalseAlarmCheck | None = None
     """false alarms counted on held-out images, if there were any"""
+    condition_names: tuple[str, ...] = (PUBLISHED_CONDITION,)
+    """names of the conditions; those of one name, such as two lights and what lies between, are reported as one"""
+    condition_accuracy: ConditionAccuracy | None = None
+    """accuracy by condition; None where one condition is known"""
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of the profile by name, to be stored in a file."""
@@ -57,23 +73,37 @@ class ReferenceProfile:
         }
         if self.verified:
             arrays["verified"] = np.array(astuple(self.verified))
+        if len(self.condition_names) > 1:
+            arrays["condition names"] = np.array(self.condition_names)
         for name, part in self.array_parts().items():
             arrays |= {f"{name}.{field.name}": getattr(part, field.name) for field in fields(part)}
         return {ARRAY_PREFIX + name: np.asarray(value) for name, value in arrays.items()}
 
     @property
     def image_count(self) -> int:
-        """Number of reference images."""
-        return int(self.baseline.usual.counts.sum())
+        """Number of reference images, of the condition that has the fewest."""
+        return int(sum_over_classes(self.baseline.usual.counts, len(self.class_names)).min())
+
+    def share_by_name(self, condition_counts: FloatArray) -> dict[str, float]:
+        """Return the share of each condition, by name, from counts (conditions,); empty if there are no images."""
+        total, shares = float(condition_counts.sum()), dict.fromkeys(self.condition_names, 0.0)
+        if total == 0:
+            return {}
+        for name, count in zip(self.condition_names, condition_counts.tolist(), strict=True):
+            shares[name] += count / total
+        return shares
 
     def array_parts(self) -> dict[str, Any]:
         """Return the parts that consist of arrays only, by name."""
-        return {
+        parts = {
             "usual": self.baseline.usual,
             "calibration": self.calibration,
             "signatures": self.signatures,
             "labelled": self.labelled,
+            "condition rule": self.baseline.condition_rule,
+            "condition accuracy": self.condition_accuracy,
         }
+        return {name: part for name, part in parts.items() if part is not None}
 
 
 @dataclass(frozen=True)
@@ -116,9 +146,12 @@ def profile_from_arrays(
                 "reference-unusable", "the reference was made by another version", "publish the bundle again"
             )
         statistics, calibration, signatures, labelled = (
-            part(**{field.name: stored[f"{name}.{field.name}"] for field in fields(part)})
-            for name, part in PROFILE_PARTS.items()
+            read_part(part, stored, name) for name, part in PROFILE_PARTS.items()
         )
+        names = tuple(stored.get("condition names", np.array([PUBLISHED_CONDITION])).tolist())
+        has_conditions = len(names) > 1
+        rule = read_part(ConditionRule, stored, "condition rule") if has_conditions else None
+        accuracy = read_part(ConditionAccuracy, stored, "condition accuracy") if has_conditions else None
         directions, ranked, temperature, margin = (
             stored[name] for name in ("directions", "ranked", "temperature", "wider")
         )
@@ -129,17 +162,40 @@ def profile_from_arrays(
             "publish the bundle again",
         ) from None
     width, class_count = directions.shape[0], len(class_names)
-    if width != feature_count or len(statistics.counts) != class_count:
+    stored_class_count = labelled.prior.shape[0]
+    if width != feature_count or stored_class_count != class_count:
         raise EquipoiseError(
             "reference-unusable",
-            f"the reference has {width} features and {len(statistics.counts)} classes, "
+            f"the reference has {width} features and {stored_class_count} classes, "
             f"the model {feature_count} features and {class_count} classes",
             "publish the bundle again",
         )
-    layout = SumsLayout(class_count, len(CHARTED_FEATURES), statistics.waves.shape[1])
-    base = Baseline(float(temperature), RandomFourierFeatures(directions), statistics, layout, ranked, float(margin))
+    require_matching_conditions(names, statistics, rule, class_count)
+    layout = SumsLayout(class_count, len(CHARTED_FEATURES), statistics.waves.shape[1], len(names))
+    random_fourier = RandomFourierFeatures(directions)
+    base = Baseline(float(temperature), random_fourier, statistics, layout, ranked, float(margin), rule)
     check = parse_false_alarm_check(stored.get("verified"))
-    return ReferenceProfile(base, calibration, signatures, labelled, tuple(class_names), check)
+    return ReferenceProfile(base, calibration, signatures, labelled, tuple(class_names), check, names, accuracy)
+
+
+def read_part(part: type[Any], stored: Mapping[str, NDArray[Any]], name: str) -> Any:
+    """Read a part of a profile that consists of arrays only."""
+    return part(**{field.name: stored[f"{name}.{field.name}"] for field in fields(part)})
+
+
+def require_matching_conditions(
+    names: tuple[str, ...], statistics: ClassStatistics, rule: ConditionRule | None, class_count: int
+) -> None:
+    """Refuse a profile whose statistics are of another number of conditions than it names."""
+    cell_count = len(names) * class_count
+    has_rule_for_each = rule is None or rule.mean.shape[:2] == (len(names), class_count)
+    if len(statistics.counts) != cell_count or not has_rule_for_each:
+        raise EquipoiseError(
+            "reference-unusable",
+            f"the reference names {len(names)} conditions of {class_count} classes, but has statistics of "
+            f"{len(statistics.counts)} pairs of a condition and a class",
+            "publish the bundle again",
+        )
 
 
 def parse_false_alarm_check(array: NDArray[Any] | None) -> FalseAlarmCheck | None:
@@ -150,7 +206,8 @@ def parse_false_alarm_check(array: NDArray[Any] | None) -> FalseAlarmCheck | Non
         raise EquipoiseError(
             "reference-unusable", "the reference was made by another version", "publish the bundle again"
         )
-    return FalseAlarmCheck(float(array[0]), *map(int, array[1:]))
+    asked, pictures, alarms, held_out, resampled_alarms, log_spread = array.tolist()
+    return FalseAlarmCheck(asked, int(pictures), int(alarms), int(held_out), int(resampled_alarms), log_spread)
 
 
 PROFILE_PARTS: dict[str, Any] = {

@@ -23,6 +23,7 @@ realised) has standard deviations of 0.52, 0.27, 0.21, 0.23, 0.06 at 2,000 reque
 references of 120, 250, 500, 1,000, 2,000 images; that is 1.65, 1.24, 1.37, 2.11, 0.83"""
 UNLUCKY_Z = float(ndtri(0.9))  # the rate that nine in ten references keep
 MAX_SHORTFALL_FACTOR = 3.0  # false alarms that come three times as often as asked for are worth a warning
+CLOSE_FACTOR = 1.5  # a rate within this factor of the one asked for is as good as it
 
 
 def describe_small_reference(
@@ -36,7 +37,21 @@ def describe_small_reference(
         f"the drift reference has {image_count:,} images, which support about one false alarm in"
         f" {format_rounded(run_length * math.exp(-shortfall))} requests where one in {run_length:,.0f} is asked for;"
         f" about {format_rounded(count_needed_images(image_count, shortfall))} are needed:"
-        " publish with more images in the reference split, or expect that many false alarms"
+        " train and publish with more images, of which the reference is a part, or expect that many false alarms"
+    )
+
+
+def describe_false_alarm_rate(
+    image_count: int, check: FalseAlarmCheck, run_length: float = DEFAULT_REQUESTS_PER_FALSE_ALARM
+) -> str:
+    """Return a sentence on the false alarms counted, and on the size of reference that keeps the rate asked for."""
+    rate = check.estimate
+    needed = count_needed_images(image_count, log_shortfall(image_count, None, run_length), CLOSE_FACTOR)
+    return (
+        f"false alarms, tried on held-out images with a setting of one in {check.asked:,.0f} requests: one in"
+        f" {format_rounded(rate.value)} ({format_rounded(rate.low)} to {format_rounded(rate.high)}); the reference has"
+        f" {image_count:,} images, and about {format_rounded(needed)} bring false alarms within a factor of"
+        f" {CLOSE_FACTOR:g} of the default setting of one in {run_length:,.0f}"
     )
 
 
@@ -54,6 +69,6 @@ def log_shortfall(image_count: int, check: FalseAlarmCheck | None, run_length: f
     return max(unlucky, counted * height / math.log(check.asked / MIN_STREAM_IMAGES))
 
 
-def count_needed_images(image_count: int, shortfall: float) -> int:
-    """Return how many images would bring the shortfall, which falls with the root of their number, to the maximum."""
-    return math.ceil(image_count * (shortfall / math.log(MAX_SHORTFALL_FACTOR)) ** 2)
+def count_needed_images(image_count: int, shortfall: float, factor: float = MAX_SHORTFALL_FACTOR) -> int:
+    """Return how many images would bring the shortfall, which falls with the root of their number, to a factor."""
+    return math.ceil(image_count * (shortfall / math.log(factor)) ** 2)

@@ -1,7 +1,8 @@
 """Alarm thresholds for a requested average run length: the mean number of images without drift per false alarm.
 
 Streams are drawn from the reference by the thousand, each compared with a reference drawn anew, so that thresholds
-account for the sampling error of the reference. The maxima of blocks of a stream have an exponential tail; a line
+account for the sampling error of the reference; where several conditions are known, streams of each alone and of all
+of them mixed count alike. The maxima of blocks of a stream have an exponential tail; a line
 through it gives the threshold for any run length, without simulating streams of that length. First each chart is
 brought to a common scale, the logarithm of its own run length; then the same is done for the largest of all charts.
 """
@@ -10,19 +11,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
-from equipoise.drift.charts.baseline import ClassStatistics, ImageFeatures, fit_class_statistics
-from equipoise.drift.charts.cusum import StepSums, build_cusum_parameters, initial_cusum_state
+from equipoise.drift.charts.cell_statistics import ClassStatistics, fit_cell_statistics
+from equipoise.drift.charts.cusum import FEATURE_MEMORY_IMAGES, build_cusum_parameters, initial_cusum_state
+from equipoise.drift.reference.simulated_streams import STREAM_COUNT, LabelledFeatures, SimulatedStreams
 from equipoise.type_aliases import AnyArray
 
 STEP_SIZES = (16.0, 64.0, 256.0)  # images per step for which thresholds are fitted; logarithmic interpolation between
 CLASS_RUN_LENGTHS = (1.0, 4.0, 20.0, 100.0)  # images of one class in a row, on average; interpolated alike
-STREAM_COUNT = 256
-REFERENCE_COUNT = 32  # bootstrap references, each for some of the streams
 BLOCK_IMAGES = 1024  # images in a block, of which the largest value counts
 BLOCKS_PER_STREAM = 4
 TAIL_SHARE = 0.3  # share of the block maxima that the line is fitted to
+CLASS_CHARTS = slice(-2 - len(FEATURE_MEMORY_IMAGES), -len(FEATURE_MEMORY_IMAGES))
+"""charts of predicted classes, among the values of all charts"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,17 +74,17 @@ def locate_in_grid(values: AnyArray, grid: tuple[float, ...]) -> tuple[AnyArray,
     return position - low, low
 
 
-def calibrate_thresholds(
-    image_features: ImageFeatures, labels: NDArray[np.int64], class_count: int, seed: int = 0
-) -> Calibration:
-    """Calibrate the thresholds of a reference, given the features and labels of its images."""
-    statistics = fit_class_statistics(image_features, class_count)
+def calibrate_thresholds(images: LabelledFeatures, class_count: int, seed: int = 0) -> Calibration:
+    """Calibrate the thresholds of a reference, given its images."""
+    statistics = fit_cell_statistics(images.features, class_count, images.condition_count)
     simulations = [
-        [simulate_charts(image_features, labels, statistics, int(size), length, seed) for length in CLASS_RUN_LENGTHS]
+        [simulate_charts(images, statistics, int(size), length, seed) for length in CLASS_RUN_LENGTHS]
         for size in STEP_SIZES
     ]
     tails = [[fit_exponential_tail(block_maxima(charts.values)) for charts in row] for row in simulations]
     offset, slope = (np.array([[tail[part] for tail in row] for row in tails]) for part in (0, 1))
+    if class_count == 1:
+        offset[..., CLASS_CHARTS] = 0  # they never move
     scales = Calibration(offset, slope, np.zeros((*offset.shape[:2], 1)), np.ones((*offset.shape[:2], 1)))
     joint_tails = [
         [fit_exponential_tail(block_maxima(charts.largest_scaled_values(scales))) for charts in row]
@@ -115,8 +116,7 @@ class SimulatedCharts:
 
 
 def simulate_charts(
-    image_features: ImageFeatures,
-    labels: NDArray[np.int64],
+    images: LabelledFeatures,
     class_statistics: ClassStatistics,
     step_size: int,
     class_run_length: float,
@@ -124,11 +124,11 @@ def simulate_charts(
 ) -> SimulatedCharts:
     """Simulate the charts of STREAM_COUNT streams without drift, at one step size and one class run length."""
     rng = np.random.Generator(np.random.Philox(key=seed))
-    streams = SimulatedStreams.from_bootstrap(image_features, labels, class_statistics, class_run_length, rng)
+    streams = SimulatedStreams.from_bootstrap(images, class_statistics, class_run_length, rng)
     state = initial_cusum_state(
-        build_cusum_parameters(class_statistics, streams.counts, streams.trace),
+        build_cusum_parameters(class_statistics, streams.counts, streams.trace, images.condition_count),
         streams.scores.shape[1],
-        image_features.fourier_features.shape[1],
+        images.features.fourier_features.shape[1],
         STREAM_COUNT,
     )
     values, runs = [], []
@@ -153,132 +153,3 @@ def fit_exponential_tail(maxima: AnyArray) -> tuple[AnyArray, AnyArray]:
     mean_excess = np.where(maxima > start, maxima - start, 0).sum(0) / np.maximum((maxima > start).sum(0), 1)
     slope = 1 / np.where(mean_excess > 0, mean_excess, 1.0)
     return np.log(BLOCK_IMAGES / -np.log1p(-TAIL_SHARE)) - slope * start, slope
-
-
-@dataclass(frozen=True, eq=False)
-class SimulatedStreams:
-    """Streams of images drawn from the reference without end, each compared with a bootstrap reference."""
-
-    labels: NDArray[np.int64]
-    """(images,) true classes: runs are of true classes, and a model errs in its own way on each"""
-    predicted_classes: NDArray[np.int64]
-    """(images,)"""
-    fourier_features: NDArray[np.float32]
-    """(images, Fourier features)"""
-    scores: NDArray[np.float32]
-    """(references x images, charted statistics)"""
-    class_fourier_means: NDArray[np.float32]
-    """(references, classes, Fourier features)"""
-    counts: NDArray[np.float64]
-    """(streams, classes) resampled number of reference images of each predicted class"""
-    trace: NDArray[np.float64]
-    """(streams, classes) mean squared residual of the Fourier features"""
-    reference_indices: NDArray[np.int64]
-    """(streams,) reference that each stream is compared with"""
-    class_run_length: float
-    """images of one class in a row, on average"""
-    last_images: NDArray[np.int64]
-    """(streams,) last image drawn for each stream"""
-
-    @classmethod
-    def from_bootstrap(
-        cls,
-        image_features: ImageFeatures,
-        labels: NDArray[np.int64],
-        class_statistics: ClassStatistics,
-        class_run_length: float,
-        rng: np.random.Generator,
-    ) -> "SimulatedStreams":
-        """Create streams compared with bootstrap references: images of each class drawn with replacement."""
-        references = [
-            fit_class_statistics(bootstrap_images(image_features, rng), len(class_statistics.counts))
-            for _ in range(REFERENCE_COUNT)
-        ]
-        counts = rng.multinomial(
-            len(image_features), class_statistics.counts / len(image_features), REFERENCE_COUNT
-        ).astype(np.float64)
-        return cls.from_references(references, counts, image_features, labels, class_run_length, rng)
-
-    @classmethod
-    def from_references(
-        cls,
-        references: list[ClassStatistics],
-        counts: AnyArray,
-        image_features: ImageFeatures,
-        labels: NDArray[np.int64],
-        class_run_length: float,
-        rng: np.random.Generator,
-    ) -> "SimulatedStreams":
-        """Create streams of the given images, compared with several references of `counts` (references, classes)."""
-        scores = np.concatenate([reference.scores(image_features) for reference in references]).astype(np.float32)
-        means = np.stack([reference.waves for reference in references]).astype(np.float32)
-        reference_indices = np.arange(STREAM_COUNT) % len(references)
-        last_images = rng.integers(0, len(image_features), STREAM_COUNT)
-        trace = np.stack([reference.trace for reference in references])
-        return cls(
-            labels,
-            image_features.predicted_classes,
-            image_features.fourier_features,
-            scores,
-            means,
-            counts[reference_indices],
-            trace[reference_indices],
-            reference_indices,
-            class_run_length,
-            last_images,
-        )
-
-    def draw_step_sums(self, step_size: int, rng: np.random.Generator) -> StepSums:
-        """Draw the next step of images of each stream and return its sums."""
-        count, classes = len(self.predicted_classes), self.class_fourier_means.shape[1]
-        indices = self.draw_image_indices(step_size, rng)
-        rows = np.arange(STREAM_COUNT)[:, None]
-        image_counts = np.bincount(
-            (rows * classes + self.predicted_classes[indices]).ravel(), minlength=STREAM_COUNT * classes
-        )
-        counts = image_counts.reshape(STREAM_COUNT, classes).astype(np.float64)
-        expected_sums = np.einsum("sc,scw->sw", counts, self.class_fourier_means[self.reference_indices])
-        scores = sum_table_rows(indices + self.reference_indices[:, None] * count, self.scores)
-        return StepSums(counts, scores, sum_table_rows(indices, self.fourier_features) - expected_sums)
-
-    def draw_image_indices(self, step_size: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw (streams, step size) image indices; while a run goes on, of the same class as the image before."""
-        indices = np.concatenate(
-            [self.last_images[:, None], rng.integers(0, len(self.predicted_classes), (STREAM_COUNT, step_size))], 1
-        )
-        starts = rng.random(indices.shape) < 1 / self.class_run_length
-        starts[:, 0] = True
-        start_of_run = np.maximum.accumulate(np.where(starts, np.arange(step_size + 1), 0), 1)
-        leader = np.take_along_axis(indices, start_of_run, 1)
-        members, firsts, counts = group_by_class(self.labels)
-        classes = self.labels[leader]
-        drawn = members[firsts[classes] + (rng.random(indices.shape) * counts[classes]).astype(np.int64)]
-        self.last_images[:] = drawn[:, -1]
-        return np.asarray(drawn[:, 1:])
-
-
-def group_by_class(classes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return image indices sorted by class, the start of each class among them, and its number of images."""
-    counts = np.bincount(classes)
-    return np.argsort(classes, kind="stable"), np.cumsum(counts) - counts, counts
-
-
-def sum_table_rows(row_indices: NDArray[np.int64], table: NDArray[np.float32]) -> AnyArray:
-    """Return for each row of indices the sum of those rows of a table."""
-    ends = np.arange(len(row_indices) + 1) * row_indices.shape[1]
-    incidence = csr_array(
-        (np.ones(row_indices.size, np.float32), row_indices.ravel(), ends), (len(row_indices), len(table))
-    )
-    return np.asarray(incidence @ table, np.float64)
-
-
-def bootstrap_images(image_features: ImageFeatures, rng: np.random.Generator) -> ImageFeatures:
-    """Draw images with replacement, as many of each predicted class as there are."""
-    members, firsts, counts = group_by_class(image_features.predicted_classes)
-    classes = np.repeat(np.arange(len(counts)), counts)
-    indices = members[firsts[classes] + (rng.random(len(members)) * counts[classes]).astype(np.int64)]
-    return ImageFeatures(
-        image_features.statistics[indices],
-        image_features.predicted_classes[indices],
-        image_features.fourier_features[indices],
-    )

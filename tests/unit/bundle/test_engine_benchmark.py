@@ -1,7 +1,9 @@
+import time
+
 import pytest
 import torch
 
-from equipoise.bundle.engine_benchmark import benchmark_engines, select_engine
+from equipoise.bundle.engine_benchmark import benchmark_engines, measure_seconds_per_call, select_engine
 from equipoise.bundle.manifest import EngineResult
 from tests.support.errors import raises_code
 
@@ -52,3 +54,15 @@ def test_fastest_agreeing_engine_that_is_never_slower_than_eager_is_selected():
 def test_export_that_disagrees_with_the_model_is_refused():
     with raises_code("export-failed"):
         select_engine([build_result("eager", 1.0, 1.0, agrees=False), build_result("a", 0.1, 0.1)])
+
+
+def test_seconds_per_call_are_the_mean_over_calls_of_the_engine():
+    sizes = []
+
+    def sleep(pictures):
+        sizes.append(len(pictures))
+        time.sleep(0.01)
+        return pictures, pictures
+
+    seconds = measure_seconds_per_call(sleep, torch.zeros(3, 1, 2, 2), 5)
+    assert sizes == [3] * 5 and seconds >= 0.01

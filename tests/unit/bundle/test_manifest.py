@@ -17,6 +17,7 @@ from equipoise.bundle.manifest import (
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.storage.atomic import read_json, write_json
+from tests.support.errors import raises_code
 from tests.support.manifests import build_manifest
 
 KEYS = [
@@ -59,6 +60,16 @@ def test_sides_of_an_input_are_limited(edit_manifest, side, is_valid):
     if is_valid:
         assert Manifest.read(folder / MANIFEST_FILE).input.shape[1:] == (side, side)
     else:
+        with pytest.raises(EquipoiseError):
+            Manifest.read(folder / MANIFEST_FILE)
+
+
+def test_channels_of_an_input_are_one_to_four(edit_manifest):
+    for channels in (1, 4):
+        folder = edit_manifest(lambda manifest, channels=channels: manifest["input"].update(channels=channels))
+        assert Manifest.read(folder / MANIFEST_FILE).input.channels == channels
+    for channels in (0, 5):
+        folder = edit_manifest(lambda manifest, channels=channels: manifest["input"].update(channels=channels))
         with pytest.raises(EquipoiseError):
             Manifest.read(folder / MANIFEST_FILE)
 
@@ -122,10 +133,17 @@ def test_missing_key_is_refused(edit_manifest, key):
 def test_bundle_of_a_version_with_other_options_is_served_but_not_adapted(edit_manifest):
     config = asdict(TrainConfig(workload="folder"))
     lacking = {name: value for name, value in config.items() if name != "lr"}
-    for other in (lacking, config | {"dropout": 0.1}, config | {"lr": "fast"}, config | {"lr": -1}, {}):
+    for other, reason in (
+        (lacking, "its config lacks lr"),
+        (config | {"dropout": 0.1}, "its config has the unknown option dropout"),
+        (config | {"lr": "fast"}, "lr"),
+        (config | {"lr": -1}, "lr"),
+        ({}, "lacks"),
+    ):
         manifest = verify_bundle(edit_manifest(lambda contents, other=other: contents.update(config=other, added=1)))
         assert manifest.classes == ["cat", "dog"]
-        assert error_code(manifest.decode_config) == "bundle-invalid"
+        with raises_code("bundle-invalid", reason):
+            manifest.decode_config()
     assert build_manifest(config=config).decode_config() == TrainConfig(workload="folder")
 
 

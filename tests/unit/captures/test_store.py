@@ -1,5 +1,6 @@
 """Sampling by many replicas: which requests a capture store keeps, and what it makes of damaged files."""
 
+import io
 import json
 import tempfile
 import threading
@@ -11,10 +12,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 from scipy.stats import chisquare
 
 from equipoise.captures.capture import CAPTURE_POOLS
-from equipoise.captures.store import KEY_REFRESH_SECONDS, CaptureNotFound, CaptureStore
+from equipoise.captures.store import CaptureNotFound, CaptureStore
+from equipoise.images.png import encode_png
 from tests.support.captures import CLASSES, build_request, decode_png, draw_keys, read_sources
 from tests.support.errors import raises_code
 
@@ -147,6 +151,57 @@ def test_concurrent_replicas_keep_what_one_replica_would(tmp_path):
     )
 
 
+def count_listings(store):
+    """Count from now on how often a store lists its location; return the list that grows by one each time."""
+    listings, list_files = [], store._directory.list_files
+    store._directory.list_files = lambda: listings.append(1) or list_files()
+    return listings
+
+
+def test_store_that_lists_rarely_keeps_the_same_requests(tmp_path, clock):
+    always = CaptureStore(str(tmp_path / "always"), 20, seed=1)
+    rarely = CaptureStore(str(tmp_path / "rarely"), 20, seed=1, clock=lambda: clock[0], listing_seconds=5.0)
+    listings = count_listings(rarely)
+    for position in range(300):
+        clock[0] += 0.1
+        request = build_request(0.9, source=str(position), pool=CAPTURE_POOLS[position % 2])
+        assert always.offer(request) == rarely.offer(request)
+        if position % 50 == 0:
+            assert read_sources(always) == read_sources(rarely)
+    assert read_sources(always) == read_sources(rarely) and len(read_sources(rarely)) == 20
+    assert len(list((tmp_path / "rarely").iterdir())) == 40
+    assert len(listings) < 25  # ours among them
+
+
+def test_captures_and_labels_of_others_are_noticed_at_the_next_listing(tmp_path, clock):
+    store = CaptureStore(str(tmp_path), 8, seed=1, clock=lambda: clock[0], listing_seconds=5.0)
+    for _ in range(4):
+        store.offer(build_request(1.0))
+    other = CaptureStore(str(tmp_path), 8, seed=2)
+    labelled = other.list_captures()[0]
+    other.label_capture(labelled.id, "bee", CLASSES)
+    for _ in range(20):
+        store.offer(build_request(1.0))  # makes room by what it knows, and cannot remove the labelled one
+    assert labelled.id in {capture.id for capture in other.list_captures()}
+    clock[0] += 5.0
+    while not store.offer(build_request(0.0)):
+        pass
+    kept = other.list_captures()
+    assert len(kept) == 4 and [capture.id for capture in kept if capture.label_given] == [labelled.id]
+
+
+def test_sent_png_of_the_same_pixels_is_kept_as_it_is_and_others_are_encoded(tmp_path):
+    image = np.random.default_rng(0).integers(0, 256, (3, 5, 7)).astype(np.uint8)
+    plain, commented, text = io.BytesIO(), io.BytesIO(), PngInfo()
+    text.add_text("Comment", "the shop at the corner")
+    Image.fromarray(image.transpose(1, 2, 0)).save(plain, "PNG", compress_level=0)
+    Image.fromarray(image.transpose(1, 2, 0)).save(commented, "PNG", pnginfo=text)
+    for index, encoded in enumerate((plain.getvalue(), commented.getvalue(), b"GIF89a", None)):
+        store = CaptureStore(str(tmp_path / str(index)))
+        store.offer(build_request(picture=image, encoded=encoded))
+        assert store.read_pngs() == [plain.getvalue() if index == 0 else encode_png(image)]
+
+
 def test_pools_do_not_use_each_others_room(tmp_path):
     store = CaptureStore(str(tmp_path), 7)
     for _ in range(20):
@@ -169,7 +224,7 @@ def test_too_small_key_accesses_no_files(tmp_path, clock):
     for key in upcoming_keys[: next(index for index, key in enumerate(upcoming_keys) if key > min_key) - 1]:
         assert key < min_key and not store.offer(build_request(1.0))
     assert not folder.exists()  # nothing was read or written
-    clock[0] += KEY_REFRESH_SECONDS
+    clock[0] += 600
     # An equally small key is kept now: the files are listed again, and the captures are gone.
     assert store.offer(build_request(1.0))
 

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from equipoise.captures.capture import CaptureName
-from equipoise.captures.store import CAPTURE_RETRY_SECONDS, CaptureStore
+from equipoise.captures.store import CaptureStore
 from equipoise.storage.directory import LocalDirectory, convert_to_os_error
 from tests.support.captures import CLASSES, build_request, draw_keys
 from tests.support.errors import raises_code
@@ -55,7 +55,7 @@ def test_file_in_place_of_the_folder_is_reported_and_retried_later(store_with_cl
     assert not store_with_clock.offer(build_request())
     assert store_with_clock.last_error == f"cannot write captures to {tmp_path}/kept: Not a directory; make it writable"
     (tmp_path / "kept").unlink()
-    clock[0] += CAPTURE_RETRY_SECONDS - 1
+    clock[0] += 29
     assert (
         not store_with_clock.offer(build_request()) and store_with_clock.last_error and not (tmp_path / "kept").exists()
     )
@@ -85,7 +85,7 @@ def test_full_disk_holds_no_incomplete_capture_and_is_retried(small_disk, clock,
     [last, *_] = small_disk.glob("*.json")
     last.unlink()
     last.with_suffix(".png").unlink()
-    clock[0] += CAPTURE_RETRY_SECONDS - 1
+    clock[0] += 29
     assert not store.offer(build_request(side=side)) and store.last_error
     clock[0] += 2
     assert store.offer(build_request(side=side)) and store.last_error is None

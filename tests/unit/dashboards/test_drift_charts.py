@@ -46,8 +46,8 @@ def build_chart_verdict(*values_and_thresholds):
 
 
 def marked_positions(figure):
-    """Return the position of each vertical line of a figure, by its label."""
-    return {label.text: line.x0 for label, line in zip(figure.layout.annotations, figure.layout.shapes, strict=True)}
+    """Return the position of each vertical line of a figure, by its entry in the legend."""
+    return {trace.name: trace.x[0] for trace in figure.data if trace.name in ("change began", "alarm")}
 
 
 def top_of_axis(threshold, *heights):
@@ -83,7 +83,9 @@ def test_chart_without_heights_is_drawn_last():
 def test_begin_of_the_change_and_alarm_are_marked_where_they_happened():
     figure = chart_history_figure(HISTORY, build_stream_verdict(onset_images=120, alarm_images=230))
     assert marked_positions(figure) == {"change began": 180, "alarm": 230}
-    assert {line.line.color for line in figure.layout.shapes} == {ORANGE}
+    began, alarm = figure.data[-2:]
+    assert began.line.color == alarm.line.color == NEUTRAL_COLOR  # the other colours are those of charts
+    assert len({began.line.dash, alarm.line.dash, "dash"}) == 3
     assert figure.layout.xaxis.title.text == "image number, from the first one answered"
 
 
@@ -114,18 +116,19 @@ def test_vertical_axis_ends_above_the_highest_chart_but_at_four_thresholds():
 
 
 def test_bars_are_orange_from_their_threshold_on():
-    bars, thresholds = chart_bars_figure(build_chart_verdict((2.0, 3.0), (3.0, 3.0), (5.0, 3.5))).data
-    assert list(bars.y) == list(thresholds.y) == ["0", "1", "2"]  # the last is drawn at the top
-    assert list(bars.x) == [2, 3, 5]
+    figure = chart_bars_figure(build_chart_verdict((2.0, 3.0), (3.0, 3.0), (5.0, 3.5)))
+    alarms, others, thresholds = figure.data
+    assert list(figure.layout.yaxis.categoryarray) == list(thresholds.y) == ["0", "1", "2"]  # the last is at the top
+    assert (list(alarms.y), list(alarms.x), list(others.y), list(others.x)) == (["1", "2"], [3, 5], ["0"], [2])
     assert list(thresholds.x) == [3, 3, 3.5]
-    assert list(bars.marker.color) == [BLUE, ORANGE, ORANGE]
-    assert (bars.orientation, bars.name, thresholds.name) == ("h", "value", "alarm threshold")
+    assert (alarms.marker.color, others.marker.color) == (ORANGE, BLUE)
+    assert [trace.name for trace in figure.data] == ["alarm", "below the threshold", "alarm threshold"]
     assert (thresholds.mode, thresholds.marker.symbol) == ("markers", "line-ns")
 
 
 def test_bars_are_ordered_by_their_distance_from_the_threshold():
-    bars, _ = chart_bars_figure(build_chart_verdict((9.0, 20.0), (4.0, 1.0), (1.0, 2.0))).data
-    assert list(bars.y) == ["0", "2", "1"]
+    layout = chart_bars_figure(build_chart_verdict((9.0, 20.0), (4.0, 1.0), (1.0, 2.0))).layout
+    assert list(layout.yaxis.categoryarray) == ["0", "2", "1"]
 
 
 def test_only_the_charts_closest_to_an_alarm_have_bars():

@@ -2,9 +2,10 @@
 
 import pytest
 
-from dashboards.page import ImageGallery, Page, render_html
+from dashboards.page import ImageGallery, Page, TimeCell, render_html
 from dashboards.panels.drift import (
     STATE_SENTENCES,
+    UNKNOWN_REMEDY,
     build_drift_sections,
     causes_table,
     charts_table,
@@ -50,7 +51,9 @@ STREAM = StreamVerdict(
     since=DriftOnset(at="2026-01-02T03:04:05+00:00", images_ago=1234),
     accuracy=AccuracyEstimate(0.804, 0.757, 0.852),
     run_length=2000.0,
-    verified=FalseAlarmRate(asked=2000.0, pictures=9000, alarms=8, realised=1097.4, held_out=180),
+    verified=FalseAlarmRate(
+        asked=2000.0, pictures=9000, alarms=8, realised=1097.4, held_out=180, low=540.0, high=2230.0
+    ),
     replicas=3,
     ticks=TickCounts(lost=2, late=7, twice=9),
 )
@@ -70,9 +73,10 @@ def test_facts_of_a_stream_say_when_the_change_began_and_how_often_alarms_are_fa
         "change began, UTC": "2026-01-02 03:04:05",
         "estimated accuracy, without labels": "80% (76% to 85%)",
         "false-alarm rate requested": "1 in 2,000 requests",
-        "false-alarm rate when published": "1 in 1,097 requests (1 in 2,000 requested),"
-        " drawn again and again from 180 held-out images",
-        "replicas": "3, 2 reports lost",
+        "false-alarm rate when published": (
+            "1 in 1,100 requests, 540 to 2,200 with 95 % probability (1 in 2,000 requested)"
+        ),
+        "replicas": "3 (2 reports lost)",
     }
 
 
@@ -94,20 +98,20 @@ def test_facts_of_a_folder_end_with_the_estimated_accuracy():
 
 def test_causes_are_listed_with_the_size_of_their_effect():
     table = causes_table(DatasetVerdict(state="drift", effects=EFFECTS))
-    assert table.columns == ["cause", "detail", "size", "low", "high", "unit", "share explained"]
+    assert table.columns == ["cause", "detail", "size", "share explained"]
     assert table.rows == [
-        ["colour", "bluer", 4010.0, 3900.0, 4100.0, "K", "88%"],
-        ["blur", "softer", 1.5, None, None, "", "-"],
+        ["colour", "bluer", "4,010 (3,900 to 4,100) K", "88%"],
+        ["blur", "softer", "1.5", "-"],
     ]
     assert causes_table(DatasetVerdict(state="ok")) is None
 
 
 def test_charts_are_listed_with_their_threshold_and_effect():
     table = charts_table(DatasetVerdict(state="ok", charts=CHARTS))
-    assert table.columns == ["chart", "value", "alarm threshold", "effect", "low", "high", "unit"]
+    assert table.columns == ["chart", "value", "alarm threshold", "effect"]
     assert table.rows == [
-        ["brightness", 7.5, 3.0, 1.2, 1.0, 1.4, "sd"],
-        ["sharpness", 0.5, 2.5, None, None, None, None],
+        ["brightness", 7.5, 3.0, "1.2 (1 to 1.4) sd"],
+        ["sharpness", 0.5, 2.5, None],
     ]
 
 
@@ -122,10 +126,10 @@ def test_sources_are_listed_with_their_own_state():
 
 def test_latest_event_comes_first():
     table = events_table(EVENTS)
-    assert table.columns == ["time", "event", "stream", "cause"]
+    assert table.columns == ["time, UTC", "event", "stream", "cause"]
     assert table.rows == [
-        ["1970-01-02 00:00:00", "alarm", "shop", "colour"],
-        ["1970-01-01 00:00:00", "replica lost", "", "3 reports"],
+        [TimeCell("1970-01-02 00:00:00"), "alarm", "shop", "colour"],
+        [TimeCell("1970-01-01 00:00:00"), "replica lost", "", "3 reports"],
     ]
     assert events_table([]) is None
 
@@ -142,23 +146,24 @@ def test_verdict_with_everything_has_a_section_for_each():
     )
     sections = build_drift_sections(verdict, history, EVENTS, [(b"a", "first")], [(b"b", "usual")], "shop-")
     assert [section.title for section in sections] == ["Verdict", "Charts", "Classes", "Images", "Events"]
-    assert sections[0].paragraphs == [STATE_SENTENCES["drift"], "images are bluer."]
-    assert [part.name for part in sections[0].parts] == ["shop-verdict", "causes", "sources"]
+    assert sections[0].paragraphs == [STATE_SENTENCES["drift"], "Images are bluer."]
+    assert [part.name for part in sections[0].parts] == ["shop-verdict", "shop-causes", "shop-sources"]
     parts = list_parts(sections)
     assert "over the images answered" in parts["shop-charts-panel"].caption
     assert parts["shop-charts-panel"].data_table.rows[0][:3] == ["brightness", 7.5, 3.0]
     assert [trace.name for trace in parts["shop-charts-panel"].figure.data] == ["brightness", "alarm threshold"]
     assert "predicted classes" in parts["shop-classes-panel"].caption
     assert [trace.name for trace in parts["shop-classes-panel"].figure.data] == ["reference", "now"]
+    assert parts["shop-charts-panel"].reading and parts["shop-classes-panel"].reading
     assert "most informative first" in parts["shop-moved"].caption and parts["shop-moved"].captioned_pngs[0][0] == b"a"
     assert "reference" in parts["shop-usual"].caption and parts["shop-usual"].captioned_pngs[0][0] == b"b"
-    assert len(parts["events"].rows) == 2
+    assert len(parts["shop-events"].rows) == 2
 
 
 def test_verdict_with_nothing_has_one_section():
     (section,) = build_drift_sections(StreamVerdict(state="unknown"))
     assert section.title == "Verdict"
-    assert section.paragraphs == [STATE_SENTENCES["unknown"]]
+    assert section.paragraphs == [STATE_SENTENCES["unknown"], UNKNOWN_REMEDY]
     assert [part.name for part in section.parts] == ["verdict"]
 
 
@@ -167,7 +172,7 @@ def test_charts_without_history_are_drawn_as_bars(history):
     parts = list_parts(build_drift_sections(StreamVerdict(state="ok", charts=CHARTS), history))
     panel = parts["charts-panel"]
     assert "orange" in panel.caption
-    assert [trace.type for trace in panel.figure.data] == ["bar", "scatter"]
+    assert [trace.type for trace in panel.figure.data] == ["bar", "bar", "scatter"]
     assert len(panel.data_table.rows) == 2
 
 
@@ -189,8 +194,8 @@ def test_sections_of_several_models_are_told_apart_by_their_title():
 def test_page_names_the_folder_the_bundle_and_the_state():
     verdict = DatasetVerdict(state="drift", folder="photos", bundle="bundles/shop", model="shop")
     page = drift_page(verdict, [(b"new", "")], [(b"old", "")])
-    assert page.title == "Drift: shop, drift"
-    assert page.lead == "photos compared with the reference of bundles/shop"
+    assert page.title == "shop: drift"
+    assert page.lead == "photos compared with the reference of shop."
     parts = list_parts(page.sections)
     assert parts["moved"].captioned_pngs == [(b"new", "")]
     assert parts["usual"].captioned_pngs == [(b"old", "")]
@@ -199,6 +204,6 @@ def test_page_names_the_folder_the_bundle_and_the_state():
 def test_page_of_requests_shows_their_history_and_events():
     history = ChartHistory(image_numbers=[1, 2], threshold=[3.0, 3.0], charts={"brightness": [1.0, 2.0]})
     page = drift_page(StreamVerdict(state="ok"), [], [], history, EVENTS)
-    assert page.title == "Drift: images, ok"
-    assert page.lead == "images compared with the reference of a bundle"
+    assert page.title == "Images: no drift"
+    assert page.lead == "Requests compared with the reference of a bundle."
     assert [section.title for section in page.sections] == ["Verdict", "Charts", "Events"]

@@ -7,6 +7,7 @@ import pytest
 
 from dashboards.build import build_index, is_page_stale, refresh_page
 from dashboards.experiments import (
+    NO_PLAN,
     Experiment,
     classify_folder,
     experiment_at,
@@ -21,6 +22,8 @@ from dashboards.experiments import (
     try_load,
 )
 from dashboards.metrics_snapshot import MetricsSnapshot
+from dashboards.page import INDEX_LINK_TEXT
+from dashboards.reports import write_pages
 from equipoise.storage.atomic import write_json
 from tests.support.errors import raises_code
 from tests.support.manifests import build_manifest
@@ -43,6 +46,21 @@ def write_plan(folder):
 def write_trial(folder):
     write_json(folder / "trial.json", {"workload": "digits"})
     return folder
+
+
+def test_pages_link_to_their_index_also_those_that_were_written_before_it(tmp_path):
+    run, deep = write_record(tmp_path / "run"), write_record(tmp_path / "a" / "b" / "run of 5 %")
+    write_pages(load_experiment(run))
+    assert "all experiments" not in (run / "run.html").read_text()
+    build_index(tmp_path, tmp_path / "index.html")
+    assert '<a href="../index.html">all experiments</a>' in (run / "run.html").read_text()
+    assert '<a href="../../../index.html">all experiments</a>' in (deep / "run.html").read_text()
+    write_pages(load_experiment(run))  # by a command that knows of no index
+    assert '<a href="../index.html">all experiments</a>' in (run / "run.html").read_text()
+    assert "all experiments</a>" not in (tmp_path / "index.html").read_text()
+    assert not is_page_stale(load_experiment(run))
+    elsewhere = build_index(tmp_path, tmp_path.with_name("elsewhere.html"))
+    assert elsewhere.exists() and "run/run.html" in elsewhere.read_text()
 
 
 def test_files_of_a_folder_decide_on_its_kind(tmp_path):
@@ -73,7 +91,7 @@ def test_sweep_in_progress_is_one_with_step_times(tmp_path):
     write_system_csv(tmp_path / "system.csv")
     experiment = load_experiment(tmp_path)
     assert experiment.kind == "sweep" and not experiment.problem
-    assert experiment.content.plan.warnings == ("this sweep has no plan yet",)
+    assert experiment.content.plan.warnings == (NO_PLAN,)
     assert experiment.content.trial == {"workload": "digits"}
     assert len(experiment.content.step_times) == 12
     (tmp_path / "trial.json").unlink()
@@ -183,12 +201,18 @@ def test_pages_are_named_relative_to_a_folder_above(tmp_path):
 def test_page_is_stale_if_it_is_missing_or_older_than_its_data(tmp_path):
     experiment = Experiment(kind="run", path=tmp_path, modified=100.0)
     assert is_page_stale(experiment)
-    (tmp_path / "run.html").write_text("")
+    (tmp_path / "run.html").write_text(INDEX_LINK_TEXT)
     for written, is_stale in ((99, True), (100, False), (101, False)):
         os.utime(tmp_path / "run.html", (written, written))
         assert is_page_stale(experiment) == is_stale
     os.utime(tmp_path / "run.html", (1, 1))
     assert not is_page_stale(replace(experiment, problem="damaged"))
+
+
+def test_page_without_a_link_to_an_index_is_stale(tmp_path):
+    (tmp_path / "run.html").write_text("a page")
+    os.utime(tmp_path / "run.html", (101, 101))
+    assert is_page_stale(Experiment(kind="run", path=tmp_path, modified=100.0))
 
 
 def test_page_is_written_only_on_request(tmp_path):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dashboards.experiments import Experiment, Sweep
-from dashboards.page import Link
+from dashboards.page import Link, NumberCell, TimeCell, render_html
 from dashboards.panels.experiment_index import (
     INDEX_COLUMNS,
     MAX_CURVE_POINTS,
@@ -55,13 +55,19 @@ def outcome_of(kind, content):
 def test_row_of_a_run():
     run = replace(record(), examples_to_target=450.0)
     assert row_cells(build_experiment("run", run)) == [
-        *("run", "1970-01-02 00:00", "digits", run.config.workers, run.config.batch_size, run.config.lr),
-        *("max_examples", pytest.approx(0.25), 450.0),
+        *("run", TimeCell("1970-01-02 00:00"), "digits", run.config.workers, run.config.batch_size),
+        *(
+            NumberCell(0.05, "0.05"),
+            "max examples",
+            NumberCell(pytest.approx(0.25), "250 ms"),
+            NumberCell(450.0, "450"),
+        ),
     ]
 
 
 def test_row_of_a_sweep_holds_its_plan():
-    row = ["sweep", "1970-01-02 00:00", "digits", 4, 8, 0.1, "plan, not confirmed", 20.0, 4000.0]
+    written, lr, time = TimeCell("1970-01-02 00:00"), NumberCell(0.1, "0.1"), NumberCell(20.0, "20 s, predicted")
+    row = ["sweep", written, "digits", 4, 8, lr, "plan, not confirmed", time, NumberCell(4000.0, "4,000")]
     assert row_cells(build_experiment("sweep", SWEEP)) == row
     assert row_cells(build_experiment("sweep", UNPLANNED))[2:] == ["", None, None, None, "no plan", None, None]
 
@@ -75,12 +81,21 @@ def test_row_of_a_check_holds_its_verdict():
 def test_row_of_a_bundle_holds_its_accuracy():
     bundle = outcome_of("bundle", build_manifest())
     assert (bundle["workload"], bundle["outcome"]) == ("pets", "published, accuracy 0.9000")
-    assert bundle["seconds"] is bundle["examples"] is None
+    assert bundle["training time"] is bundle["examples"] is None
 
 
 def test_row_of_an_unreadable_experiment_holds_the_begin_of_its_problem():
-    cells = row_cells(build_experiment("run", problem="x" * 61))
-    assert cells == ["run", "1970-01-02 00:00", "", None, None, None, "x" * 60, None, None]
+    cells = row_cells(build_experiment("run", problem="cannot read /runs/experiment/record.json: it is damaged"))
+    assert cells[2:] == ["", None, None, None, "cannot read record.json", None, None]
+
+
+def test_index_shows_no_path_of_the_machine():
+    experiment = build_experiment("run", problem="cannot read /runs/experiment/record.json: it is damaged")
+    page = build_index_page([experiment], ROOT, lambda _: None)
+    assert "/runs" not in render_html(page) and "experiment: cannot read record.json: it is damaged" in render_html(
+        page
+    )
+    assert comparison_entry(experiment)["facts"]["problem"] == "cannot read record.json: it is damaged"
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.0, "1970-01-01 00:00"), (1e20, ""), (float("nan"), "")])
@@ -142,7 +157,13 @@ def test_sweep_without_plan_has_no_curve():
 
 def test_comparison_of_other_kinds_has_the_cells_of_their_row():
     assert comparison_entry(build_experiment("check", DatasetVerdict(state="ok", images=70))) == {
-        "facts": {"kind": "check", "written": "1970-01-02 00:00", "workload": "", "outcome": "ok", "examples": "70"}
+        "facts": {
+            "kind": "check",
+            "written, UTC": "1970-01-02 00:00",
+            "workload": "",
+            "outcome": "ok",
+            "examples": "70",
+        }
     }
     assert comparison_entry(build_experiment("run", problem="damaged")) == {
         "facts": {"kind": "run", "problem": "damaged"}
@@ -155,7 +176,7 @@ def test_index_links_to_the_pages_that_exist():
         build_experiment("run", name="damaged", problem="cannot be read"),
     ]
     page = build_index_page(experiments, ROOT, lambda one: "a b/ü.html" if one.content else None)
-    assert page.title == "Experiments" and page.lead == "2 experiments below /runs"
+    assert page.title == "Experiments" and page.lead == "2 experiments below runs."
     everything, unreadable = page.sections
     counts, table = everything.parts
     assert counts.facts == {"runs": "2"}
@@ -177,7 +198,7 @@ def test_index_of_readable_experiments_has_one_section():
 def test_index_of_nothing_says_what_would_be_here():
     page = build_index_page([], ROOT, lambda _: None)
     ((note,),) = [section.parts for section in page.sections]
-    assert "no runs or sweeps below /runs" in note.text
+    assert "no runs or sweeps below runs yet" in note.text and "equipoise train" in note.text
 
 
 def test_links_are_relative_to_the_folder_of_the_index(tmp_path):

@@ -12,7 +12,7 @@ import pytest
 
 from dashboards.build import build_index, main
 from dashboards.experiments import experiment_at, find_experiments
-from dashboards.page import render_html
+from dashboards.page import INDEX_LINK_TEXT, render_html
 from dashboards.panels.experiment_index import build_index_page
 from equipoise.storage.atomic import write_json
 from tests.support.manifests import build_manifest
@@ -145,7 +145,7 @@ def test_damaged_plan_of_a_sweep_is_reported_by_its_name(root):
     write_json(folder / "plan.json", {"plan": None})
     assert main([str(root)]) == 0
     html = (root / "index.html").read_text()
-    assert f"swept: cannot read {folder / 'plan.json'}" in html and 'href="good/run.html"' in html
+    assert "swept: cannot read plan.json" in html and str(folder) not in html and 'href="good/run.html"' in html
 
 
 def test_trials_of_a_sweep_are_not_listed_as_experiments(tmp_path):
@@ -178,9 +178,9 @@ def test_experiment_at_agrees_with_find_experiments(root, tmp_path):
 def test_page_is_rebuilt_only_when_its_record_changes(root):
     build_index(root, root / "index.html")
     page = root / "good" / "run.html"
-    page.write_text("kept")
+    page.write_text(f"kept, {INDEX_LINK_TEXT}")
     build_index(root, root / "index.html")
-    assert page.read_text() == "kept"
+    assert page.read_text().startswith("kept")
 
 
 def test_links_are_relative_to_the_index(root, tmp_path):

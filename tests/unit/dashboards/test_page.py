@@ -6,6 +6,7 @@ import gzip
 import json
 import re
 import tracemalloc
+from dataclasses import replace
 
 import plotly.graph_objects as go
 import pytest
@@ -51,6 +52,16 @@ def test_page_loads_nothing_from_the_network():
     assert not re.search(r'(src|href)="(?!data:|there\.html)', html)
     assert "Plotly" in unpack_script(html, "drawing")
     assert len(html) < 3e6
+
+
+def test_page_without_figures_is_small_and_others_bring_what_draws_them():
+    page = build_page()
+    (section,) = page.sections
+    plain = replace(page, sections=[replace(section, parts=[part for part in section.parts if part.kind != "panel"])])
+    assert len(render_html(plain)) < 150_000 and "drawing" not in re.findall(r'id="(\w+)"', render_html(plain))
+    curve = {"curve": {"x": [1], "y": [2], "across": "", "up": ""}}
+    for drawn in (page, replace(plain, live_url="/live"), replace(plain, comparison_entries={"a": curve, "b": {}})):
+        assert "Plotly" in unpack_script(render_html(drawn), "drawing")
 
 
 def test_figures_are_embedded_unchanged():

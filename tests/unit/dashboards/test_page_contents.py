@@ -119,7 +119,7 @@ def test_rows_with_labels_can_be_chosen_for_comparison():
     table = Table(name="runs", columns=["run", "seconds"], rows=[["a", 12345.6], [Link("b", "b.html"), None]])
     plain = render_html(build_page(table))
     assert '<td class="number" data-value="12345.6">12,346</td>' in plain  # sorted by the exact value
-    assert '<a href="b.html">b</a>' in plain and "<td>-</td>" in plain
+    assert '<a href="b.html">b</a>' in plain and '<td class="number">-</td>' in plain
     assert 'class="pick"' not in plain
     labelled = Table(name="runs", columns=["run"], rows=[["a"], ["b"]], row_labels=["a", "b"])
     assert render_html(build_page(labelled)).count('class="pick"') == 2
@@ -136,8 +136,13 @@ def test_numbers_behind_a_panel_are_folded_below_it():
     table = Table(name="numbers", columns=["n"], rows=[[7]])
     panel = Panel(name="panel", figure=go.Figure(), caption="", data_table=table)
     html = render_html(build_page(panel))
-    assert "<details>" in html and 'data-value="7"' in html
-    assert "<details>" not in render_html(build_page(build_panel()))
+    assert '<details class="numbers">' in html and 'data-value="7"' in html
+    assert "<details" not in render_html(build_page(build_panel()))
+
+
+def test_commands_in_texts_are_set_as_code():
+    html = render_html(build_page(Note(name="n", text="run `equipoise train --out <folder>` & wait")))
+    assert "run <code>equipoise train --out &lt;folder&gt;</code> &amp; wait" in html
 
 
 def test_images_are_part_of_the_page():

@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 
-from dashboards.panels.pareto_front import build_deadline_slider, pareto_figure, time_heatmap_figure
+from dashboards.panels.pareto_front import (
+    build_deadline_slider,
+    choose_heatmap_unit,
+    pareto_figure,
+    time_heatmap_figure,
+)
 from dashboards.theme import AMBER, BLUE, NEUTRAL_COLOR, ORANGE
 from tests.support.plan_documents import build_document, build_option
 
@@ -41,8 +46,8 @@ def test_points_are_told_apart_by_colour_and_marker():
 def test_both_axes_are_logarithmic_with_ticks_around_the_plans():
     layout = pareto_figure(DOCUMENT).layout
     assert (layout.xaxis.type, layout.xaxis.title.text) == ("log", "seconds to the target")
-    assert (layout.yaxis.type, layout.yaxis.title.text) == ("log", "worker-seconds")
-    assert max(layout.xaxis.tickvals) == 500 and min(layout.yaxis.tickvals) == 10
+    assert (layout.yaxis.type, layout.yaxis.title.text) == ("log", "cost, worker-seconds")
+    assert max(layout.xaxis.tickvals) == 700 and min(layout.yaxis.tickvals) == 10
     assert 1.5 in [tick / 10 for tick in layout.yaxis.tickvals]  # from 30 to 80: more ticks
 
 
@@ -86,7 +91,9 @@ def test_cells_are_the_times_of_each_number_of_workers_and_batch():
     assert (list(heatmap.x), list(heatmap.y)) == (["16", "1,024"], ["1", "4"])
     assert np.array(heatmap.z, float).tolist()[0] == pytest.approx([2, 3])
     assert heatmap.z[1][1] == pytest.approx(1) and np.isnan(heatmap.z[1][0])
-    assert [list(row) for row in heatmap.text] == [["100 s", "16.7 min"], ["", "10 s"]]
+    assert [list(row) for row in heatmap.text] == [["100", "1,000"], ["", "10"]]  # all in the unit of the shortest
+    assert choose_heatmap_unit(build_document(options=options)) == (1.0, "s")
+    assert "%{text} s" in heatmap.hovertemplate
     assert (figure.layout.xaxis.type, figure.layout.yaxis.type) == ("category", "category")
     assert figure.layout.xaxis.title.text == "batch size per worker, examples"
     assert figure.layout.yaxis.title.text == "workers"
@@ -103,7 +110,7 @@ def test_fast_cells_are_blue():
 def test_cell_of_several_shapes_is_that_of_the_fewest_nodes():
     options = (build_option(nodes=2, seconds=20.0), build_option(nodes=1, seconds=10.0))
     (heatmap,) = time_heatmap_figure(build_document(options=options)).data
-    assert list(heatmap.text[0]) == ["10 s"]
+    assert list(heatmap.text[0]) == ["10"]
 
 
 def test_heatmap_grows_with_its_rows():

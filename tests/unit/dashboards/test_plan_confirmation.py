@@ -6,7 +6,7 @@ import pytest
 
 from dashboards.build import main as build_index
 from dashboards.experiments import load_experiment
-from dashboards.page import Table
+from dashboards.page import NumberCell, Table
 from dashboards.plan_confirmation import confirmation_tables, describe_plan_status
 from dashboards.reports import build_page
 from equipoise.planning.confirmation import find_run_of_plan
@@ -75,8 +75,9 @@ def test_table_has_a_row_for_each_run():
     assert isinstance(table, Table)
     rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
     assert [row["plan"] for row in rows] == ["refuted", "confirmed"]
-    assert [row["seconds"] for row in rows] == [None, 4.74]
-    assert (rows[1]["low"], rows[1]["predicted"], rows[1]["high"]) == (3.52, 4.51, 5.53)
+    assert [row["time"].value for row in rows] == [None, 4.74]
+    assert [row["time"].text for row in rows] == ["-", "4.74 s"]
+    assert rows[1]["predicted time"] == NumberCell(4.51, "4.5 s (3.5 to 5.5 s)")
     assert rows[0]["outcome"] == "max examples"
 
 

@@ -6,10 +6,11 @@ import pandas as pd
 import pytest
 
 from dashboards.experiments import Experiment, Sweep
-from dashboards.page import Note
+from dashboards.page import Note, NumberCell
 from dashboards.reports import (
     build_page,
     fit_fact_lists,
+    format_error,
     plan_fact_lists,
     plan_paragraphs,
     tradeoff_page,
@@ -42,8 +43,8 @@ def build_trials(count):
 def test_plan_is_described_by_its_status_interval_cost_and_reason():
     assert plan_paragraphs(build_document(plan=PLAN)) == [
         "Not confirmed: no training run has been made with this plan yet.",
-        "Train on 4 workers on 2 nodes with 32 examples each at a learning rate of 0.125: predicted 100 s to the target"
-        " (80 % interval: 80 s to 2 min), at a cost of 400 worker-seconds.",
+        "Train on 4 workers on 2 nodes with 32 examples each at a learning rate of 0.125: predicted 100 s (80 to 120 s)"
+        " to the target, at a cost of 400 worker-seconds. In brackets is the 80 % interval.",
         "Reason: it is the fastest.",
     ]
 
@@ -51,7 +52,7 @@ def test_plan_is_described_by_its_status_interval_cost_and_reason():
 def test_runner_up_follows_the_plan():
     runner_up = build_plan(nodes=2, workers=8, batch=64, seconds=110.0, lr=None)
     *_, last = plan_paragraphs(build_document(plan=PLAN, runner_up=runner_up))
-    assert last == "Runner-up: 8 workers on 2 nodes x 64, predicted 110 s to the target."
+    assert last == "Runner-up: 8 workers on 2 nodes with 64 examples each, predicted 110 s (88 to 130 s) to the target."
 
 
 def test_plan_without_learning_rate_names_none():
@@ -61,20 +62,19 @@ def test_plan_without_learning_rate_names_none():
 def test_warnings_are_notes_with_names_of_their_own():
     document = build_document(warnings=("measure more", "measure longer"))
     assert warning_notes(document) == [
-        Note(name="note-0", text="measure more"),
-        Note(name="note-1", text="measure longer"),
+        Note(name="note-0", text="Measure more"),
+        Note(name="note-1", text="Measure longer"),
     ]
     assert plan_paragraphs(document) == ["There is no plan: the notes below say what is missing."]
 
 
-def test_fits_are_given_with_their_interval_and_unknown_ones_are_dashes():
+def test_fits_are_given_with_their_interval_and_only_if_there_are_some():
     (fits,) = plan_fact_lists(build_document(statistical=build_examples()))
     assert fits.facts == {
         "critical batch": "100 (80 to 120) examples",
-        "minimum examples to the target": "5,000 (4,000 to 6,000)",
+        "fewest examples to the target": "5,000 (4,000 to 6,000) examples",
     }
-    (unknown,) = plan_fact_lists(build_document())
-    assert unknown.facts == {"critical batch": "-", "minimum examples to the target": "-"}
+    assert plan_fact_lists(build_document()) == []
 
 
 def test_parameters_of_a_step_are_times_but_for_the_overlap():
@@ -86,25 +86,28 @@ def test_parameters_of_a_step_are_times_but_for_the_overlap():
         "additional time per example": "100 us",
         "overlap exponent (1: no overlap)": "1.23",
         "new": "2 s",
-        "mean error": "3.4%",
+        "mean error of the fit": "3%",
     }
     assert missing == [
         Note(name="missing-0", text="To predict further, measure 2 nodes."),
         Note(name="missing-1", text="To predict further, measure 4 nodes."),
     ]
     assert fit_fact_lists(build_document()) == []
+    assert [format_error(share) for share in (0.009, 0.01, 0.256)] == ["below 1%", "1%", "26%"]
 
 
 def test_trials_are_listed_with_their_latest_metric():
     first, second = build_trials(2)
     first = replace(first, laps=[replace(lap, metric=lap.seen / 1000) for lap in first.laps])
     second = replace(second, laps=[], status="failed")
-    table = trials_table([first, second])
-    batch = first.config.global_batch
+    quick = replace(second, examples_to_target=300.0, status="reached_target")
+    table = trials_table([second, first, quick])
+    batch, lr = first.config.global_batch, NumberCell(0.05, "0.05")
     assert table.columns == ["global batch", "lr", "seed", "status", "examples", "metric"]
     assert table.rows == [
-        [batch, first.config.lr, 0, "max examples", 500, 0.5],
-        [batch, first.config.lr, 1, "failed", 0, None],
+        [batch, lr, "1", "reached target", 0, None],  # the best first
+        [batch, lr, "1", "failed", 0, None],
+        [batch, lr, "0", "max examples", 500, 0.5],
     ]
 
 
@@ -139,7 +142,7 @@ def test_page_of_a_sweep_has_a_section_for_each_panel():
         "Learning rates",
         "Trials so far",
     ]
-    assert [part.name for part in page.sections[0].parts] == ["note-0", "fit"]
+    assert [part.name for part in page.sections[0].parts] == ["note-0"]
     curves = next(page.iter_panels()).figure
     measured = next(trace for trace in curves.data if trace.mode == "markers")
     assert (measured.name, list(measured.y)) == ("4 workers", [pytest.approx(50)])
@@ -163,7 +166,7 @@ def test_page_is_that_of_the_contents(tmp_path):
         name: build_page(Experiment(kind=kind, path=tmp_path, content=content), name).title.partition(":")[0]
         for (kind, name), content in pages.items()
     }
-    assert titles == {"run": "digits", "curve": "Trade-off", "scaling": "Scaling", "drift": "Drift"}
+    assert titles == {"run": "digits", "curve": "Trade-off", "scaling": "Scaling", "drift": "Images"}
     assert build_page(Experiment(kind="sweep", path=tmp_path, content=build_sweep()), "curve").title.endswith(
         tmp_path.name
     )

@@ -14,7 +14,7 @@ from dashboards.panels.training_run import (
     run_facts,
 )
 from dashboards.reports import run_page
-from dashboards.theme import AMBER, BLUE, GREEN, NEUTRAL_COLOR, ORANGE, PURPLE
+from dashboards.theme import AMBER, BLUE, GREEN, NEUTRAL_COLOR, ORANGE, PURPLE, SKY
 from equipoise.hardware_facts import HardwareFacts
 from tests.unit.dashboards.test_training_run import record
 
@@ -56,7 +56,7 @@ def test_each_quantity_has_its_colour():
         "noise scale": AMBER,
     }
     assert {name: trace.marker.color for name, trace in traces.items() if trace.type == "bar"} == {
-        "compute": BLUE,
+        "compute": SKY,
         "exchange": ORANGE,
         "data": GREEN,
     }
@@ -79,20 +79,26 @@ def test_quantities_lie_below_each_other_and_the_metric_on_an_axis_of_its_own():
     assert bottoms == sorted(bottoms, reverse=True)
 
 
+def test_all_quantities_share_one_axis_of_the_examples_seen():
+    figure = laps_figure(laps_table(record()), 0.9)
+    assert {trace.xaxis for trace in figure.data} == {"x4"}  # zooming into one quantity zooms into all
+    assert [trace.name for trace in figure.data if trace.showlegend is False] == ["examples/s", "noise scale"]
+
+
 def test_axes_are_those_of_their_quantity():
     layout = laps_figure(laps_table(record()), 0.9).layout
     assert layout.yaxis2.range[0] == 0 and 1 <= layout.yaxis2.range[1] < 1.1  # a metric of 1 is seen
     assert layout.yaxis3.rangemode == "tozero"
     assert layout.yaxis5.type == "log"
-    assert layout.xaxis4.title.text == "examples seen" and layout.xaxis.title.text is None
-    assert layout.xaxis.matches == "x4"  # zooming into one quantity zooms into all
+    assert layout.xaxis4.title.text == "examples seen" and layout.xaxis4.showgrid
+    assert (layout.hovermode, layout.hoversubplots) == ("x unified", "axis")  # pointing at one shows all
     assert layout.barmode == "stack" and layout.bargap == 0
     assert layout.legend.traceorder == "normal"
 
 
 def test_target_is_a_line_on_the_axis_of_the_metric():
     (line,) = laps_figure(laps_table(record()), 0.75).layout.shapes
-    assert (line.y0, line.y1, line.yref) == (0.75, 0.75, "y2")
+    assert (line.y0, line.y1, line.xref, line.yref) == (0.75, 0.75, "x4 domain", "y2")
     assert (line.line.color, line.line.dash) == (BLUE, "dot")
 
 
@@ -156,7 +162,7 @@ def test_facts_of_a_run():
         "status": "max examples",
         "workers x batch": f"{run.config.workers} x {run.config.batch_size}",
         "learning rate": f"{run.config.lr:g}",
-        "examples to the target": "1,234",
+        "examples to the target": "1,230",
         "training time": "250 ms",
         "throughput": "2,000 examples/s",
         "test metric": "0.8",

@@ -17,7 +17,7 @@ from dashboards.panels.scaling import (
     step_time_breakdown_figure,
 )
 from dashboards.reports import scaling_page
-from dashboards.theme import BLUE, GREEN, NEUTRAL_COLOR, ORANGE, SERIES_COLORS
+from dashboards.theme import GREEN, NEUTRAL_COLOR, ORANGE, SERIES_COLORS, SKY
 from tests.support.plan_documents import build_document, build_plan, build_step_prediction, build_step_times
 
 COLUMNS = ["nodes", "workers", "batch", "seconds"]
@@ -88,6 +88,12 @@ def test_each_batch_size_has_a_colour_and_marker():
     assert (list(predicted.x), list(measured.x)) == ([], [4])
 
 
+def test_points_without_a_line_have_an_entry_in_the_legend():
+    _, *without_plan = speedup_figure(STEP_TIMES, build_document()).data
+    shown = [trace.name for trace in without_plan if len(trace.x) and trace.showlegend is not False]
+    assert shown == ["10 per worker", "1,000 per worker"]
+
+
 def test_plan_without_step_times_draws_its_measured_settings():
     _, predicted, measured = speedup_figure(None, DOCUMENT).data
     assert list(measured.x) == [1, 2] and list(predicted.x) == [1, 2, 8]
@@ -115,10 +121,10 @@ def test_axis_of_the_speedup_begins_at_one_where_fewer_workers_were_not_measured
 
 def test_of_many_batches_that_of_the_plan_has_a_line():
     batches = [1, 2, 4, 8, 16, 32, 64, 128, 256]
-    assert batches_to_draw(batches[:6], None) == batches[:6]
-    assert batches_to_draw(batches, None) == [1, 4, 16, 64, 256]
-    assert batches_to_draw(batches, build_plan(batch=32)) == [1, 4, 16, 32, 64, 256]
-    assert batches_to_draw(batches, build_plan(batch=48)) == [1, 4, 16, 64, 256]  # never predicted or measured
+    assert batches_to_draw(batches[:4], None) == batches[:4]
+    assert batches_to_draw(batches, None) == [1, 16, 256]
+    assert batches_to_draw(batches, build_plan(batch=32)) == [1, 16, 32, 256]
+    assert batches_to_draw(batches, build_plan(batch=48)) == [1, 16, 256]  # never predicted or measured
 
 
 def test_parts_are_medians_in_milliseconds():
@@ -144,14 +150,13 @@ def test_parts_are_stacked_in_a_panel_for_each_cluster_shape():
     figure = step_time_breakdown_figure(build_part_times())
     compute, exchange, data, *second_shape = figure.data
     assert [trace.name for trace in figure.data] == ["compute", "exchange", "data"] * 2
-    assert [trace.marker.color for trace in figure.data] == [BLUE, ORANGE, GREEN] * 2
+    assert [trace.marker.color for trace in figure.data] == [SKY, ORANGE, GREEN] * 2
     assert list(compute.x) == list(exchange.x) == list(data.x) == ["20", "1,000"]
     assert list(compute.y) == pytest.approx([280, 350])
     assert list(second_shape[1].y) == pytest.approx([300])
     assert [trace.showlegend for trace in figure.data] == [True] * 3 + [False] * 3
     assert all(trace.legendgroup == trace.name for trace in figure.data)
     assert {trace.yaxis for trace in second_shape} == {"y2"}
-    assert [title.text for title in figure.layout.annotations] == ["2 workers", "4 workers on 2 nodes"]
 
 
 def test_axes_of_the_parts():
@@ -159,7 +164,8 @@ def test_axes_of_the_parts():
     assert list(layout.xaxis.categoryarray) == ["20", "1,000"] and layout.xaxis.type == "category"
     assert layout.xaxis.categoryorder == "array"
     assert layout.xaxis2.title.text == "batch size per worker, examples" and layout.xaxis.title.text is None
-    assert layout.yaxis.title.text == layout.yaxis2.title.text == "ms per step"
+    titles = [layout.yaxis.title.text, layout.yaxis2.title.text]
+    assert titles == ["2 workers<br>ms per step", "4 workers on 2 nodes<br>ms per step"] and not layout.annotations
     assert layout.barmode == "stack"
     assert layout.xaxis.matches == "x2"
 
@@ -168,7 +174,7 @@ def test_panels_of_the_parts_do_not_touch_and_share_the_height():
     one_shape = step_time_breakdown_figure(build_part_times().query("workers == 2")).layout
     two_shapes = step_time_breakdown_figure(build_part_times()).layout
     assert two_shapes.height > one_shape.height + 100
-    assert two_shapes.yaxis.domain[0] - two_shapes.yaxis2.domain[1] == pytest.approx(0.125)
+    assert two_shapes.yaxis.domain[0] - two_shapes.yaxis2.domain[1] == pytest.approx(0.075)
 
 
 @pytest.mark.parametrize(
@@ -211,6 +217,6 @@ def test_page_has_a_section_for_each_panel():
     page = scaling_page_of(DOCUMENT, build_part_times())
     assert [section.title for section in page.sections] == ["Bottleneck", "Speed-up", "Time of a step"]
     speedup, parts = page.iter_panels()
-    assert "predicted" in speedup.caption and speedup.data_table.rows
+    assert "predicted" in speedup.reading and "overlaps" in parts.reading and speedup.data_table.rows
     assert "gradient exchange" in parts.caption
     assert (page.title, [link.href for link in page.links]) == ("Scaling: name", ["curve.html"])

@@ -48,7 +48,7 @@ def test_quantiles_are_interpolated_within_their_buckets():
 
 
 def test_batches_are_counted_by_size():
-    assert batch_size_counts(SNAPSHOTS) == {"1": 5, "2": 3, "3 to 4": 1, "over 4": 1}
+    assert batch_size_counts(SNAPSHOTS) == {"1": 5, "2": 3, "3-4": 1, "over 4": 1}
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])

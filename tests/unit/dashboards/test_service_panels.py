@@ -125,7 +125,7 @@ def test_quantile_of_no_buckets_and_of_empty_first_buckets():
 def test_batches_are_counted_since_the_service_started():
     batches = {"2.0": 4.0, "8.0": 9.0, "9.0": 10.0, "+Inf": 13.0}
     last = MetricsSnapshot(time=1, batches=batches)
-    assert batch_size_counts([MetricsSnapshot(time=0), last]) == {"1 to 2": 4, "3 to 8": 5, "9": 1, "over 9": 3}
+    assert batch_size_counts([MetricsSnapshot(time=0), last]) == {"1-2": 4, "3-8": 5, "9": 1, "over 9": 3}
     assert batch_size_counts([]) == {}
 
 
@@ -148,9 +148,13 @@ def test_request_rates_are_drawn_by_outcome():
 
 def test_latency_is_drawn_as_three_percentiles():
     figure = figure_of(build_snapshots(), "latency")
-    assert {trace.name: trace.line.color for trace in figure.data} == {"50%": BLUE, "90%": AMBER, "99%": ORANGE}
+    assert {trace.name: trace.line.color for trace in figure.data} == {
+        "median": BLUE,
+        "90th percentile": AMBER,
+        "99th percentile": ORANGE,
+    }
     assert [trace.y[0] for trace in figure.data] == pytest.approx([1.0, 1.8, 1.98])
-    assert figure.layout.yaxis.title.text == "ms"
+    assert figure.layout.yaxis.title.text == "latency, ms"
 
 
 def test_images_are_drawn_by_version():
@@ -201,14 +205,14 @@ def test_facts_count_requests_by_outcome_with_current_rate_and_latency():
         "refused": "21",
         "failed": "0",
         "current rate": "500 requests/s",
-        "recent p99 latency": "1.98 ms",  # of the last interval with predictions
+        "recent 99th percentile": "2 ms",  # of the last interval with predictions
     }
 
 
 def test_facts_of_a_service_that_has_answered_nothing():
     assert service_facts([]) == {"requests": "none yet"}
     assert service_facts([MetricsSnapshot(time=0)]) == {"answered": "0", "refused": "0", "failed": "0"}
-    assert service_facts([MetricsSnapshot(time=0), MetricsSnapshot(time=1)])["recent p99 latency"] == "-"
+    assert service_facts([MetricsSnapshot(time=0), MetricsSnapshot(time=1)])["recent 99th percentile"] == "-"
 
 
 def test_most_frequent_rejection_comes_first():
@@ -221,11 +225,18 @@ def test_models_are_listed_with_the_share_of_answers_of_each_bundle():
     table = models_table([MODEL, ModelStatus(name="yard", classes=[], share=0, current=MODEL.current)])
     assert table.columns == ["model", "role", "version", "engine", "share of answers", "bundle"]
     assert table.rows == [
-        ["shop", "current", "3", "onnxruntime", "100%", "bundles/3"],
-        ["shop", "canary", "4", "eager", "25%", "bundles/4"],
-        ["shop", "shadow", "5", "script", "0%", "bundles/5"],
-        ["yard", "current", "3", "onnxruntime", "100%", "bundles/3"],
+        ["shop", "current", "3", "onnxruntime", "75%", "3"],
+        ["shop", "canary", "4", "eager", "25%", "4"],
+        ["shop", "shadow", "5", "script", "0%", "5"],
+        ["yard", "current", "3", "onnxruntime", "100%", "3"],
     ]
+
+
+def test_service_without_requests_says_how_to_send_one():
+    for snapshots in ([], [MetricsSnapshot(time=0)], [MetricsSnapshot(time=0), MetricsSnapshot(time=1)]):
+        _, requests = build_service_sections(snapshots, [MODEL])
+        (note,) = requests.parts
+        assert "/predict" in note.text
 
 
 def test_page_has_a_section_of_rejections_only_if_there_are_some():
@@ -239,3 +250,4 @@ def test_page_has_a_section_of_rejections_only_if_there_are_some():
     assert [part.name for part in service.parts] == ["service", "models"]
     assert service.parts[0].facts["answered"] == "20" and len(service.parts[1].rows) == 3
     assert [panel.name for panel in requests.parts] == ["rate", "latency", "versions", "batches"]
+    assert all(len(panel.reading) > 100 for panel in requests.parts)

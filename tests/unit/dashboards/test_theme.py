@@ -10,9 +10,12 @@ from dashboards.theme import (
     SERIES_COLORS,
     SERIES_SYMBOLS,
     apply_theme,
+    count_justified_digits,
     format_interval,
     format_percent,
     format_seconds,
+    format_significant,
+    format_time_interval,
     format_utc,
     series_color,
     series_symbol,
@@ -68,10 +71,10 @@ def test_theme_shows_the_legend_above_the_figure():
 @pytest.mark.parametrize(
     ("highest", "steps"),
     [
-        (3.9, [1, 1.5, 2, 3, 4, 5, 7]),
-        (4.0, [1, 2, 5]),
-        (3000.0, [1, 2, 5]),
-        (3001.0, [1]),
+        (7.9, [1, 1.5, 2, 3, 4, 5, 7]),
+        (8.0, [1, 2, 5]),
+        (300.0, [1, 2, 5]),
+        (301.0, [1]),
     ],
 )
 def test_ticks_are_as_many_as_there_is_room_for(highest, steps):
@@ -79,9 +82,9 @@ def test_ticks_are_as_many_as_there_is_room_for(highest, steps):
 
 
 def test_ticks_reach_from_the_power_below_to_the_power_above():
-    ticks = log_ticks([0.03, 40.0])
-    assert min(ticks) == pytest.approx(0.01) and max(ticks) == pytest.approx(500)
-    assert [*ticks.values()][:4] == ["0.01", "0.02", "0.05", "0.1"]
+    ticks = log_ticks([0.3, 40.0])
+    assert min(ticks) == pytest.approx(0.1) and max(ticks) == pytest.approx(500)
+    assert [*ticks.values()][:4] == ["0.1", "0.2", "0.5", "1"]
     assert log_ticks([3e5, 4e5])[2e5] == "200,000"
 
 
@@ -104,6 +107,7 @@ def test_only_the_named_axis_becomes_logarithmic():
     [
         (0.0, "0 us"),
         (0.000999, "999 us"),
+        (0.00099996, "1,000 us"),
         (0.001, "1 ms"),
         (0.999, "999 ms"),
         (1.0, "1 s"),
@@ -127,6 +131,45 @@ def test_interval_is_given_with_its_unit():
     assert format_interval(estimate) == "5 (4 to 6.5)"
     assert format_interval(estimate, "s") == "5 (4 to 6.5) s"
     assert format_interval(None, "s") == "-"
+
+
+def test_estimates_have_the_digits_that_their_interval_justifies():
+    wide, narrow = (
+        IntervalEstimate(value=6392.0, low=5783.0, high=6876.0),
+        IntervalEstimate(value=0.9741, low=0.965, high=0.981),
+    )
+    assert format_interval(wide, "examples") == "6,400 (5,800 to 6,900) examples"
+    assert format_interval(narrow) == "0.974 (0.965 to 0.981)"
+    assert [count_justified_digits(estimate) for estimate in (wide, narrow)] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "text"),
+    [
+        (0.512, 0.338, 0.724, "510 ms (340 to 720 ms)"),
+        (3.11, 2.8, 3.5, "3.1 s (2.8 to 3.5 s)"),
+        (130.0, 66.0, 336.0, "2.2 min (1.1 to 5.6 min)"),
+        (100.0, 99.0, 101.4, "100 s (99 to 101 s)"),
+    ],
+)
+def test_time_and_its_interval_have_one_unit(value, low, high, text):
+    assert format_time_interval(IntervalEstimate(value=value, low=low, high=high)) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [
+        (11_934.0, 3, "11,900"),
+        (0.012345, 3, "0.0123"),
+        (98.44, 3, "98.4"),
+        (31.4, 2, "31"),
+        (4.56, 2, "4.6"),
+        (None, 3, "-"),
+        (math.inf, 3, "-"),
+    ],
+)
+def test_measured_numbers_are_rounded_to_their_digits(value, digits, text):
+    assert format_significant(value, digits) == text
 
 
 def test_fractions_and_times_of_day():

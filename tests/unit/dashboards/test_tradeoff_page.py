@@ -9,9 +9,10 @@ import pytest
 
 from dashboards.experiments import load_experiment
 from dashboards.page import render_html
+from dashboards.panels.learning_rates import lr_figure
 from dashboards.panels.pareto_front import build_deadline_slider, pareto_figure, time_heatmap_figure
 from dashboards.panels.scaling import measured_speedups, step_time_breakdown
-from dashboards.panels.tradeoff import MAX_PLOT_LINES, lr_figure, plans_table, shapes_to_draw, tradeoff_figure
+from dashboards.panels.tradeoff import MAX_PLOT_LINES, plans_table, shapes_to_draw, tradeoff_figure
 from dashboards.plan_tables import (
     candidate_plans,
     format_cluster_shape,

@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 
 from dashboards.experiments import load_experiment
-from dashboards.page import render_html
-from dashboards.panels.training_run import describe_result, laps_figure, laps_table
+from dashboards.page import NumberCell, render_html
+from dashboards.panels.training_run import describe_result, laps_figure, laps_table, run_facts
 from dashboards.reports import build_page, run_page
 from equipoise.config import TrainConfig
 from equipoise.hardware_facts import HardwareFacts
@@ -97,10 +97,19 @@ def test_page_shows_the_accuracy_by_class_and_images_that_are_wrong():
     misclassified = [MisclassifiedImage(index=2, label="dog", predicted="cat", png=b"\x89PNG")]
     section = run_page(replace(record(), test_classes=counts), misclassified).sections[1]
     table, gallery = section.parts
-    assert [*table.rows] == [("dog", 8, 4, "50.0%"), ("cat", 10, 9, "90.0%")]
+    assert [*table.rows] == [
+        ("dog", 8, 4, NumberCell(0.5, "50% (22% to 78%)")),  # 95 % Wilson intervals
+        ("cat", 10, 9, NumberCell(0.9, "90% (60% to 98%)")),
+    ]
     assert gallery.captioned_pngs == [(b"\x89PNG", "dog, taken for cat")] and "the first 1 of 5" in gallery.caption
     assert "dog, taken for cat" in render_html(run_page(replace(record(), test_classes=counts), misclassified))
     assert len(run_page(record()).sections) == 1  # nothing was measured
+
+
+def test_test_accuracy_has_the_interval_of_its_count():
+    counts = (ClassCount(name="cat", images=600, correct=584), ClassCount(name="dog", images=400, correct=390))
+    assert run_facts(replace(record(), test=0.974, test_classes=counts))["test metric"] == "0.974 (0.962 to 0.982)"
+    assert run_facts(replace(record(), test=0.974))["test metric"] == "0.974"  # another metric has no such interval
 
 
 def test_page_built_from_a_folder_shows_the_images_beside_the_record(tmp_path):

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from equipoise.drift.charts.baseline import CHARTED_FEATURES, rank_margin
-from equipoise.drift.charts.betting_test import JUMP_SHARE, BettingTest
-from equipoise.drift.charts.sums import FIXED_POINT_SCALE
+from equipoise.drift.charts.baseline import rank_margin
+from equipoise.drift.charts.betting_test import BettingTest
+from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES
 from tests.support.drift_data import extract_shape_features, render_shapes, shapes_profile
 
 POOL_IMAGES = 2500
@@ -40,7 +40,7 @@ def test_update_redistributes_the_wealth_and_multiplies_it_by_the_gains():
     np.testing.assert_allclose(np.exp(betting_test.wealth), [[0.5 / 3, 1 / 3, 1.5 / 3]])
     assert betting_test.log_mean_wealth() == pytest.approx(0)
     betting_test.update(np.log([0.5]), np.log([1.5]))
-    redistributed = (1 - JUMP_SHARE) * np.array([0.5, 1, 1.5]) / 3 + JUMP_SHARE / 3
+    redistributed = (1 - 0.01) * np.array([0.5, 1, 1.5]) / 3 + 0.01 / 3
     np.testing.assert_allclose(np.exp(betting_test.wealth), [redistributed * [0.5, 1, 1.5]])
 
 
@@ -72,7 +72,7 @@ def test_tied_scores_get_the_middle_of_their_ranks():
 def test_bets_on_fresh_images_gain_nothing_on_average(clean_gains):
     gains, _ = clean_gains
     assert np.exp(gains).mean(0).max() <= 1
-    assert np.abs(gains * FIXED_POINT_SCALE - np.rint(gains * FIXED_POINT_SCALE)).max() == 0
+    assert np.abs(gains * 2**24 - np.rint(gains * 2**24)).max() == 0
 
 
 @pytest.mark.parametrize("run_length", [1, 20])

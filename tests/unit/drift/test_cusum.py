@@ -1,19 +1,18 @@
 import numpy as np
 import pytest
 
-from equipoise.drift.charts.baseline import CHARTED_FEATURES, ClassStatistics
+from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES, ClassStatistics
 from equipoise.drift.charts.class_runs import ClassRunEstimator
 from equipoise.drift.charts.cusum import (
-    CHART_MEMORY_IMAGES,
-    FEATURE_MEMORY_IMAGES,
-    GONE_FACTOR,
-    MORE_FACTOR,
-    SHIFT_SIZES,
-    SLACK_STANDARD_ERRORS,
     StepSums,
     build_cusum_parameters,
     initial_cusum_state,
 )
+
+SHIFT_SIZES = (0.75, 1.5, 3.0)  # that score charts look for, in standard deviations
+SLACK_STANDARD_ERRORS, CHART_MEMORY_IMAGES = 2.0, 50.0
+FEATURE_MEMORY_IMAGES = (32.0, 128.0, 512.0)
+GONE_FACTOR, MORE_FACTOR = 0.1, 3.0  # on the share of a class that is gone, on the odds of a more frequent one
 
 REFERENCE_COUNTS = np.array([200.0, 100, 60, 40])  # reference images of each class
 STATISTIC_COUNT = 3
@@ -85,6 +84,27 @@ def test_class_charts_match_likelihood_ratios_in_a_plain_loop(changed_class, fac
         assert expected[int(factor > 1)].argmax() == changed_class and expected.max() > 1
 
 
+@pytest.mark.parametrize("missing_class", [None, 0])
+def test_class_charts_compare_with_the_shares_within_each_condition(missing_class):
+    by_condition = np.array([[100.0, 200, 50, 50], [100, 20, 180, 100]])
+    zeros = np.zeros((8, STATISTIC_COUNT))
+    statistics = ClassStatistics(by_condition.ravel(), zeros, zeros + 1, np.zeros((8, FOURIER_COUNT)), np.ones(8))
+    rules = build_cusum_parameters(statistics, condition_count=2)
+    for condition in (0, 1):  # a stream may show either alone
+        shares, state = by_condition[condition].copy(), initial_cusum_state(rules, STATISTIC_COUNT, FOURIER_COUNT)
+        if missing_class is not None:
+            shares[missing_class] = 0
+        highest = 0
+        for step in draw_steps(np.random.default_rng(6), 100, shares=shares):
+            counts = np.zeros((1, 2, 4))
+            counts[:, condition] = step.counts
+            state.update(StepSums(counts.reshape(1, 8), step.scores, step.rest))
+            highest = max(highest, state.classes.max())
+        assert (highest > 10) == (missing_class is not None)
+        if missing_class is not None:
+            assert state.classes[0, 0].argmax() == missing_class
+
+
 def test_feature_charts_match_decaying_sums_after_a_past_without_drift():
     state, steps = (
         initial_cusum_state(build_cusum_parameters(build_class_statistics()), STATISTIC_COUNT, FOURIER_COUNT),
@@ -133,6 +153,24 @@ def test_parallel_streams_are_charted_like_single_ones():
     np.testing.assert_allclose(
         parallel_state.values(), np.concatenate([state.values() for state in single_states]), rtol=1e-12
     )
+
+
+def test_reset_streams_are_charted_like_new_ones_and_others_go_on():
+    parameters = build_cusum_parameters(build_class_statistics())
+    state = initial_cusum_state(parameters, STATISTIC_COUNT, FOURIER_COUNT, 2)
+    new, other = (initial_cusum_state(parameters, STATISTIC_COUNT, FOURIER_COUNT) for _ in range(2))
+    fields = ("counts", "scores", "rest")
+
+    def update(*states):
+        for step in [*draw_steps(np.random.default_rng(len(states)), 20, shift=0.6)]:
+            state.update(StepSums(*(np.concatenate([getattr(step, name)] * 2) for name in fields)))
+            for single in states:
+                single.update(step)
+
+    update(other)
+    state.reset(np.array([0]))
+    update(new, other)
+    np.testing.assert_allclose(state.values(), np.concatenate([new.values(), other.values()]), rtol=1e-12)
 
 
 def test_limit_caps_high_charts_and_leaves_lower_ones():

@@ -8,7 +8,7 @@ import torch
 from PIL import Image, ImageEnhance, ImageFilter
 
 from dashboards.panels.drift import causes_table
-from equipoise.drift.charts.baseline import CHARTED_FEATURES
+from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES
 from equipoise.drift.corruptions import CAUSE_NAMES, all_corruptions, invert_corruption
 from equipoise.drift.diagnosis.effects import (
     FeatureShift,
@@ -267,7 +267,7 @@ def test_sentence_and_table_show_the_same_share_of_each_cause(cause_count):
     table = causes_table(DatasetVerdict(state="drift", effects=list_corruption_effects(cause)))
     shares = [row[list(table.columns).index("share explained")] for row in table.rows]
     assert re.findall(r"\d+%", cause.why) == shares
-    left = weighted_squared_norm(explain_greedily(window)[1])
+    left = weighted_squared_norm(explain_greedily(window).residual)
     total = weighted_squared_norm(window.feature_shift())
     assert sum(effect.explained for effect in cause.effects) == pytest.approx(1 - left / total)
 

@@ -3,7 +3,7 @@ import torch
 from scipy.special import softmax
 from torch import nn
 
-from equipoise.drift.adaptation.label_prior import MIN_CLASS_WEIGHT, label_shift_weights, shift_class_prior
+from equipoise.drift.adaptation.label_prior import label_shift_weights, shift_class_prior
 from tests.support.drift_data import shapes_profile
 from tests.support.errors import raises_code
 
@@ -20,7 +20,7 @@ def test_new_class_shares_are_estimated_from_predicted_classes():
 
 
 def test_class_that_seems_gone_keeps_a_small_weight():
-    assert label_shift_weights(shapes_profile(), count_predictions([0, 0.4, 0.3, 0.3]))[0] == MIN_CLASS_WEIGHT
+    assert label_shift_weights(shapes_profile(), count_predictions([0, 0.4, 0.3, 0.3]))[0] == 0.05
 
 
 def test_too_few_requests_are_refused():

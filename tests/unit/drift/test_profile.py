@@ -3,11 +3,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from equipoise.drift.charts.baseline import CHARTED_FEATURES
+from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES
 from equipoise.drift.detector import StreamDetector
 from equipoise.drift.diagnosis.stream_verdict import compute_stream_verdict
 from equipoise.drift.profiling.build_profile import build_profile_arrays, evenly_spaced_indices, fit_label_statistics
 from equipoise.drift.reference.profile import ARRAY_PREFIX, ReferenceProfile, profile_from_arrays
+from equipoise.drift.reference.simulated_streams import LabelledFeatures
 from tests.support.drift_data import (
     CLASSES,
     extract_shape_features,
@@ -137,7 +138,7 @@ def test_images_of_few_pixels_are_not_monitored(side):
 def test_label_statistics_are_by_true_label_where_predictions_differ():
     images, labels = render_shapes(300, 73)
     features, true_labels = extract_shape_features(images), (labels + (np.arange(300) % 10 == 0)) % CLASSES
-    statistics = fit_label_statistics(features, true_labels, shapes_profile().baseline.usual)
+    statistics = fit_label_statistics(LabelledFeatures(features, true_labels), shapes_profile().baseline.usual, CLASSES)
     np.testing.assert_allclose(statistics.prior, np.bincount(true_labels, minlength=CLASSES) / 300)
     np.testing.assert_allclose(statistics.confusion.sum(0), 1)
     assert statistics.confusion[0, 1] == pytest.approx(np.mean(features.predicted_classes[true_labels == 1] == 0))

@@ -12,14 +12,17 @@ from equipoise.drift.diagnosis.stream_verdict import compute_stream_verdict
 from equipoise.drift.diagnosis.verdict import StreamVerdict
 from equipoise.drift.reference.false_alarms import FalseAlarmCheck
 from equipoise.drift.reference.reference_size import (
+    CLOSE_FACTOR,
     MAX_SHORTFALL_FACTOR,
     count_needed_images,
+    describe_false_alarm_rate,
     describe_small_reference,
     log_shortfall,
 )
 from equipoise.errors import EquipoiseError
+from equipoise.formatting import capitalize_first
 from jobs.publishing.model_card import render_model_card
-from jobs.publishing.publish import find_reference_warning
+from jobs.publishing.reference_arrays import find_false_alarm_rate, find_reference_warning
 from tests.support.drift_data import shapes_profile
 from tests.support.manifests import build_manifest
 
@@ -27,7 +30,8 @@ CHECK_IMAGES = 262144
 
 
 def build_check(images_per_alarm, held_out):
-    return FalseAlarmCheck(2000.0, CHECK_IMAGES, round(CHECK_IMAGES / images_per_alarm), held_out)
+    alarms = round(CHECK_IMAGES / images_per_alarm)
+    return FalseAlarmCheck(2000.0, CHECK_IMAGES, alarms, held_out, alarms, 0.1)
 
 
 def test_sentence_says_how_many_images_there_are_what_they_support_and_how_many_are_needed():
@@ -72,13 +76,13 @@ def test_verdict_and_page_have_the_warning_for_the_run_length_that_the_service_a
         assert StreamVerdict.from_json(verdict.to_json()) == verdict
     assert verdict.reference_warning is not None
     notes = [part.text for part in build_drift_sections(verdict)[0].parts if part.kind == "note"]
-    assert notes == [f"{verdict.reference_warning}."]
+    assert notes == [f"{capitalize_first(verdict.reference_warning)}."]
 
 
 def test_publishing_finds_the_warning_in_the_arrays_of_the_bundle():
     arrays = {
         "drift.usual.counts": np.array([60.0, 60.0]),
-        "drift.verified": np.array([2000.0, CHECK_IMAGES, 600, 180]),
+        "drift.verified": np.array([2000.0, CHECK_IMAGES, 600, 180, 600, 0.1]),
     }
     assert find_reference_warning(arrays) == describe_small_reference(120, build_check(CHECK_IMAGES / 600, 180))
     assert find_reference_warning(shapes_profile().to_arrays()) == describe_small_reference(
@@ -89,6 +93,18 @@ def test_publishing_finds_the_warning_in_the_arrays_of_the_bundle():
     )
 
 
+def test_rate_is_given_with_its_interval_and_the_size_that_keeps_it_close():
+    check = build_check(CHECK_IMAGES / 600, 180)
+    sentence = describe_false_alarm_rate(120, check)
+    numbers = [float(text.replace(",", "")) for text in re.findall(r"\d[\d,.]*", sentence)]
+    asked, realised, low, high, count, needed, factor, run_length = numbers
+    assert (asked, run_length, factor, count) == (2000, 100_000, CLOSE_FACTOR, 120)
+    estimate = check.estimate
+    assert [realised, low, high] == pytest.approx([estimate.value, estimate.low, estimate.high], rel=0.05)
+    assert log_shortfall(round(needed), None, 1e5) == pytest.approx(math.log(CLOSE_FACTOR), rel=0.03)
+    assert find_false_alarm_rate({"drift.usual.counts": np.array([120.0])}) is None
+
+
 def test_check_of_another_version_is_refused():
     with pytest.raises(EquipoiseError) as error:
         find_reference_warning({"drift.usual.counts": np.ones(3), "drift.verified": np.array([2000.0, 100, 1])})
@@ -96,6 +112,6 @@ def test_check_of_another_version_is_refused():
 
 
 def test_model_card_ends_with_the_warning():
-    limits = render_model_card(build_manifest(), None, "the drift reference has 120 images").partition("## Limits")[2]
+    limits = render_model_card(build_manifest(), None, ["the drift reference has 120 images"]).partition("## Limits")[2]
     assert limits.endswith("\n\nThe drift reference has 120 images.\n")
     assert "reference has" not in render_model_card(build_manifest(), None)

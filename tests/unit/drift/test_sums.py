@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from equipoise.drift.charts.sums import FIXED_POINT_SCALE, SumsLayout, quantized_sum
+from equipoise.drift.charts.sums import SumsLayout, quantized_sum
 from tests.support.drift_data import extract_shape_features, render_shapes, shapes_profile
 
 LAYOUT = SumsLayout(class_count=3, statistic_count=2, fourier_count=4)
@@ -11,7 +11,7 @@ LAYOUT = SumsLayout(class_count=3, statistic_count=2, fourier_count=4)
 def pack_row(values, predicted_classes):
     """Pack a row of a few images, with the first two columns of `values` for every statistic."""
     parts = dict.fromkeys(("scores", "shifts", "low", "high"), values[:, :2])
-    counts = {"all": np.array([len(values)]), "classes": np.bincount(predicted_classes, minlength=3)}
+    counts = {"all": np.array([len(values)]), "cells": np.bincount(predicted_classes, minlength=3)}
     return LAYOUT.pack(**parts, **counts, waves=values)
 
 
@@ -19,7 +19,7 @@ def test_parts_of_a_row_are_read_as_packed_and_do_not_overlap():
     row = pack_row(np.array([[0.5, -2, 3, 0.25], [1.5, 0, -1, 0]]), np.array([2, 0]))
     assert row.dtype == np.int64 and len(row) == LAYOUT.row_length == 1 + 3 + 4 * 2 + 4
     assert row.tolist()[:4] == [2, 1, 0, 1]
-    np.testing.assert_array_equal(LAYOUT.read_part(row, "classes"), [1, 0, 1])
+    np.testing.assert_array_equal(LAYOUT.read_part(row, "cells"), [1, 0, 1])
     for name in ("scores", "shifts", "low", "high"):
         np.testing.assert_array_equal(LAYOUT.read_part(row, name), [2, -2])
     np.testing.assert_array_equal(
@@ -28,9 +28,9 @@ def test_parts_of_a_row_are_read_as_packed_and_do_not_overlap():
 
 
 def test_each_value_is_rounded_by_itself():
-    third = np.full((3, 1), 0.4 / FIXED_POINT_SCALE)
+    third = np.full((3, 1), 0.4 / 2**24)
     assert quantized_sum(third).tolist() == [0]  # if rounded after summing, it would be 1
-    assert quantized_sum(np.array([[0.6 / FIXED_POINT_SCALE], [-0.6 / FIXED_POINT_SCALE]])).tolist() == [0]
+    assert quantized_sum(np.array([[0.6 / 2**24], [-0.6 / 2**24]])).tolist() == [0]
 
 
 def test_unobserved_images_count_as_answered_and_as_nothing_else():

@@ -4,16 +4,17 @@ from functools import cache
 import numpy as np
 import pytest
 
-from equipoise.drift.charts.baseline import CHARTED_FEATURES, ImageFeatures, fit_baseline
+from equipoise.drift.charts.baseline import fit_baseline
+from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES, ImageFeatures
 from equipoise.drift.charts.cusum import SHIFT_SIZES, StepSums, build_cusum_parameters, initial_cusum_state
 from equipoise.drift.features.random_fourier import fit_random_features
 from equipoise.drift.profiling.build_profile import extract_features
-from equipoise.drift.reference.false_alarms import CHECK_RUN_LENGTH, count_false_alarms
+from equipoise.drift.reference.false_alarms import FalseAlarmCheck, count_false_alarms, log_spread_between
+from equipoise.drift.reference.simulated_streams import LabelledFeatures, SimulatedStreams
 from equipoise.drift.reference.thresholds import (
     BLOCK_IMAGES,
     CLASS_RUN_LENGTHS,
     STEP_SIZES,
-    SimulatedStreams,
     fit_exponential_tail,
     interpolate_table,
 )
@@ -149,7 +150,7 @@ def test_simulated_streams_have_the_requested_run_length_and_the_class_shares_of
     outputs = cached_label_shapes(600, 20)
     usual, rng, labels = score_against_reference(20)[0], np.random.default_rng(0), outputs.labels
     features = extract_features(outputs, fit_random_features(outputs.features), 1.0)
-    streams = SimulatedStreams.from_bootstrap(features, labels, usual, class_run_length, rng)
+    streams = SimulatedStreams.from_bootstrap(LabelledFeatures(features, labels), usual, class_run_length, rng)
     first, second = streams.draw_image_indices(300, rng), streams.draw_image_indices(300, rng)
     classes = labels[np.concatenate([first, second], 1)]
     shares = np.bincount(labels) / 600
@@ -164,16 +165,45 @@ def test_simulated_streams_have_the_requested_run_length_and_the_class_shares_of
 
 def test_false_alarms_are_counted_on_held_out_images():
     base, holdout = shapes_profile().baseline, cached_label_shapes(4000, 7)
-    check = count_false_alarms(
-        base.usual,
-        shapes_profile().calibration,
-        extract_features(holdout, base.random_fourier, 1.0),
-        holdout.labels,
-    )
-    assert 0.5 * CHECK_RUN_LENGTH < check.images_per_alarm < 2 * CHECK_RUN_LENGTH and check.alarms > 50
+    images = LabelledFeatures(extract_features(holdout, base.random_fourier, 1.0), holdout.labels)
+    check = count_false_alarms(base.usual, shapes_profile().calibration, images)
+    assert 1000 < check.images_per_alarm < 4000 and check.alarms > 50
     assert shapes_profile().verified is not None and shapes_profile().verified.alarms > check.alarms / 4
     loose = replace(shapes_profile().calibration, joint_offset=shapes_profile().calibration.joint_offset + 1)
-    loose_check = count_false_alarms(
-        base.usual, loose, extract_features(holdout, base.random_fourier, 1.0), holdout.labels
-    )
+    loose_check = count_false_alarms(base.usual, loose, images)
     assert loose_check.alarms > 1.8 * check.alarms  # these thresholds are for a run length less than half as long
+
+
+def test_rates_vary_by_what_counts_vary_beyond_chance():
+    rng = np.random.default_rng(0)
+    assert log_spread_between(rng.poisson(4.0, 10_000).astype(float)) < 0.05
+    rates = 4.0 * np.exp(rng.normal(0, 0.3, 10_000))
+    assert log_spread_between(rng.poisson(rates).astype(float)) == pytest.approx(0.3, abs=0.03)
+    assert log_spread_between(np.zeros(32)) == 0
+
+
+def test_new_images_are_expected_to_raise_as_many_fewer_alarms_as_samples_of_the_held_out_ones_raise_more():
+    check = FalseAlarmCheck(2000.0, 1_000_000, 1000, 200, 2000, 0.1)
+    assert check.estimate.value == pytest.approx(2000, rel=0.01) and check.images_per_alarm == 1000
+    assert check.estimate.high / check.estimate.low == pytest.approx(np.exp(2 * 1.96 * np.hypot(0.2, 0.067)), rel=0.01)
+    none = FalseAlarmCheck(2000.0, 1000, 0, 200, 0, 0.0).estimate
+    assert none.low < none.value < none.high < np.inf
+
+
+@pytest.mark.slow
+def test_interval_of_a_small_held_out_sample_holds_the_rate_of_a_large_one():
+    base, calibration = shapes_profile().baseline, shapes_profile().calibration
+
+    def count(image_count, seed):
+        holdout = cached_label_shapes(image_count, seed)
+        images = LabelledFeatures(extract_features(holdout, base.random_fourier, 1.0), holdout.labels)
+        return count_false_alarms(base.usual, calibration, images)
+
+    truth = count(8000, 50).images_per_alarm
+    estimates = [count(200, seed).estimate for seed in range(60, 80)]
+    held = sum(estimate.low <= truth <= estimate.high for estimate in estimates)
+    widths = [estimate.high / estimate.low for estimate in estimates]
+    print(f"{held} of 20 hold; high / low {min(widths):.1f} to {max(widths):.1f}")
+    assert held >= 16
+    assert np.median(widths) > 2 * count(8000, 50).estimate.high / count(8000, 50).estimate.low
+    assert truth / 2 < np.median([estimate.value for estimate in estimates]) < 2 * truth

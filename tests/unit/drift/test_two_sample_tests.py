@@ -154,6 +154,11 @@ def test_rare_classes_are_merged_until_five_of_each_are_expected():
     assert chi_squared_test(np.array([9, 1]), np.array([3, 0])).p_value == 1
 
 
+def test_chi_squared_merges_a_single_rare_class_with_the_next_rarest():
+    result = chi_squared_test(np.array([100, 110, 2]), np.array([50, 40, 1]))
+    assert result.p_value == pytest.approx(chi_squared_test(np.array([102, 110]), np.array([51, 40])).p_value)
+
+
 def test_chi_squared_rejects_unchanged_shares_as_often_as_requested():
     rng, prior = np.random.default_rng(0), np.array([0.5, 0.3, 0.1, 0.05, 0.03, 0.02])
     p_values = [

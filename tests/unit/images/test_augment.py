@@ -61,6 +61,14 @@ def test_dtype_and_shape_are_kept_and_the_default_changes_nothing():
     assert torch.equal(Augment()(images, 0, np.zeros(40, np.int64), np.arange(40)), images)
 
 
+def test_black_stays_black_and_white_becomes_no_whiter():
+    black = torch.zeros(40, 3, 4, 4, dtype=torch.uint8)
+    numbers, epochs = np.arange(40), np.zeros(40, np.int64)
+    assert Augment(brightness=0.5)(black, 0, epochs, numbers).max() == 0
+    brighter = Augment(brightness=0.5)(black + 255, 0, epochs, numbers).flatten(1)
+    assert brighter.max() == 255 and 0.3 < (brighter == 255).all(1).float().mean() < 0.7
+
+
 AUGMENTATIONS = {
     "shift": {"shift": 2},
     "flip": {"flip": True},

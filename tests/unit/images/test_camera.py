@@ -83,3 +83,12 @@ def test_noise_is_normal_and_depends_only_on_its_position():
     noise = sensor_noise(positions, like)
     assert abs(float(noise.mean())) < 0.02 and abs(float(noise.std()) - 1) < 0.02
     assert torch.equal(sensor_noise(positions[7:8], like[:1])[0], noise[7])
+
+
+@pytest.mark.parametrize("shape", [(3, 12), (12, 3), (2, 2)])
+def test_images_smaller_than_the_kernel_are_blurred_too(shape):
+    image = torch.rand(1, 1, *shape, generator=torch.manual_seed(0))
+    blurred = gaussian_blur(image, np.array([2.0]), 2.0)
+    assert blurred.shape == image.shape and blurred.std() < image.std()
+    flat = torch.full((1, 1, *shape), 7.0)
+    torch.testing.assert_close(gaussian_blur(flat, np.array([2.0]), 2.0), flat)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from equipoise.images.decode import EXIF_ORIENTATION_TAG, apply_exif_orientation
+from equipoise.images.decode import EXIF_ORIENTATION_TAG, apply_exif_orientation, load_image
+from tests.support.errors import raises_code
 
 
 def save_with_orientation(orientation):
@@ -26,3 +27,23 @@ def test_every_orientation_is_turned_upright(orientation):
         upright = np.asarray(apply_exif_orientation(image))
         np.testing.assert_array_equal(upright, np.asarray(ImageOps.exif_transpose(image)))
         assert upright.shape == ((48, 32) if orientation in (5, 6, 7, 8) else (32, 48))
+
+
+def test_photograph_of_more_than_80_million_pixels_is_refused_before_it_is_decoded():
+    for height, is_refused in ((8000, False), (8001, True)):
+        file = io.BytesIO()
+        Image.new("1", (10_000, height)).save(file, "PNG")
+        if is_refused:
+            with raises_code("image-undecodable", "10000x8001 pixels, more than 80000000"):
+                load_image(file, (1, 8, 8))
+        else:
+            assert load_image(file, (1, 8, 8)).shape == (1, 8, 8)
+
+
+@pytest.mark.parametrize(("shape", "values"), [((3, 6, 4), (10, 200, 90)), ((1, 4, 4), (128,))])
+def test_photograph_has_the_shape_that_a_model_takes(shape, values):
+    file = io.BytesIO()
+    Image.new("RGB", (30, 20), (10, 200, 90)).save(file, "PNG")
+    pixels = load_image(file, shape)
+    assert pixels.shape == shape and pixels.flatten(1).float().std(1).max() == 0
+    assert pixels[:, 0, 0].tolist() == pytest.approx(values, abs=3)

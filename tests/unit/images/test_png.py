@@ -1,10 +1,12 @@
 import io
+import struct
 
 import numpy as np
 import pytest
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
-from equipoise.images.png import encode_png, is_valid_png, jpeg_round_trip
+from equipoise.images.png import encode_png, is_plain_png, is_valid_png, jpeg_round_trip
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -17,3 +19,35 @@ def test_png_is_lossless_and_jpeg_nearly_so(channels):
     jpeg = jpeg_round_trip(image, 90)
     assert jpeg.shape == image.shape and jpeg.dtype == np.uint8
     assert np.abs(jpeg.astype(int) - image).max() < 16
+
+
+def save_image(image: Image.Image, kind: str = "PNG", **options) -> bytes:
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(("channels", "mode"), [(1, "L"), (3, "RGB")])
+def test_png_of_nothing_but_pixels_is_plain(channels, mode):
+    pixels = np.random.default_rng(0).integers(0, 256, (channels, 600, 400)).astype(np.uint8)  # several IDAT chunks
+    data = encode_png(pixels)
+    assert data.count(b"IDAT") > 1 and is_plain_png(data, (channels, 600, 400))
+    assert is_plain_png(save_image(Image.new(mode, (5, 4))), (channels, 4, 5))
+
+
+def test_png_with_metadata_of_another_shape_or_damaged_is_not_plain():
+    image, shape = Image.new("RGB", (5, 4)), (3, 4, 5)
+    text = PngInfo()
+    text.add_text("Author", "someone")
+    exif = Image.Exif()
+    exif[0x010E] = "the shop at the corner"
+    others = [save_image(image, pnginfo=text), save_image(image, exif=exif), save_image(image, dpi=(72, 72))]
+    others += [save_image(Image.new(mode, (5, 4))) for mode in ("L", "RGBA", "P", "I;16", "1")]
+    others += [save_image(image.resize((4, 5))), save_image(image, "JPEG"), b"", b"\x89PNG\r\n\x1a\n"]
+    plain = save_image(image)
+    others += [plain[:size] for size in range(len(plain))] + [plain + b"more", plain + plain[8:]]
+    hidden = b"the shop at the corner"
+    others.append(plain[:8] + struct.pack(">I", 13 + len(hidden)) + plain[12:29] + hidden + plain[29:])
+    others.append(plain[:-12] + struct.pack(">I", len(hidden)) + b"IEND" + hidden + plain[-4:])
+    assert not [data for data in others if is_plain_png(data, shape)] and is_plain_png(plain, shape)
+    assert not is_plain_png(plain, (4, 4, 5))  # no image of four channels is kept

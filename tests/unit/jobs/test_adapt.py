@@ -141,6 +141,17 @@ def test_dry_run_prints_what_adaptation_would_do(dry_run):
     assert status == 4 and "clean or focus the lens" in output.out
 
 
+def test_blur_is_adapted_to_only_where_it_is_there_to_stay(dry_run):
+    effect = {"cause": "blur", "detail": "", "value": 0.8}
+    verdict = DRIFT | {"cause": "blur", "effects": [effect]}
+    status, output = dry_run(verdict)
+    assert status == 4 and "--accept-blur" in output.out
+    status, output = dry_run(verdict, "--accept-blur")
+    assert status == 0 and "under blur 0.8 pixels" in output.out
+    status, output = dry_run(DRIFT | {"cause": "new class", "effects": []}, "--accept-blur")
+    assert status == 4 and "train with a class" in output.out
+
+
 def test_labels_from_before_the_drift_are_not_used(dry_run, tmp_path):
     store, picture = CaptureStore(str(tmp_path / "kept"), 100), np.zeros((1, 16, 16), np.uint8)
     capture = CapturedRequest(picture=picture, model="digits", version="1", label="7", scores={"7": 1.0})

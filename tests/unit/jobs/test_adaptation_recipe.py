@@ -19,7 +19,7 @@ from equipoise.drift.adaptation.workload import (
     apply_corruptions,
     read_recipe,
 )
-from equipoise.drift.charts.baseline import CHARTED_FEATURES
+from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES
 from equipoise.drift.diagnosis.verdict import parse_verdict
 from equipoise.drift.reference.profile import PROFILE_PARTS, profile_from_arrays
 from equipoise.workloads import load_workload

@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 from equipoise.bundle.manifest import REQUIRED_FILES, write_manifest
-from jobs.publishing.bundle_link import point_link, previous_target_file, read_previous_target, require_link
+from jobs.publishing.bundle_link import (
+    point_link,
+    previous_target_file,
+    read_previous_target,
+    require_existing_link,
+    require_link,
+)
 from tests.support.errors import raises_code
 from tests.support.manifests import build_manifest
 
@@ -36,6 +42,13 @@ def test_path_that_is_a_link_or_free_can_become_one(tmp_path):
         require_link(tmp_path / "folder")
     with raises_code("path-missing", tmp_path / "none"):
         require_link(tmp_path / "none" / "link")
+
+
+def test_missing_link_is_refused_with_the_command_that_makes_it(tmp_path):
+    (tmp_path / "dangling").symlink_to("none")
+    require_existing_link(tmp_path / "dangling")
+    with raises_code("path-missing", "there is no such link", f"ln -s BUNDLE {tmp_path / 'none'}"):
+        require_existing_link(tmp_path / "none")
 
 
 def test_new_link_has_no_previous_target(tmp_path, capsys):

@@ -11,7 +11,6 @@ from PIL import Image
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.runs.misclassified import (
-    MAX_MISCLASSIFIED,
     MISCLASSIFIED_FILE,
     MisclassifiedImage,
     read_misclassified,
@@ -44,8 +43,8 @@ def test_counts_and_images_are_those_of_the_model(training):
         training.model.eval()
         predictions = training.model(training.loader.normalize(split.pictures)).argmax(1)
     wrong = torch.nonzero(predictions != split.labels).flatten().tolist()
-    assert len(wrong) > MAX_MISCLASSIFIED
-    assert [image.index for image in errors.misclassified] == wrong[:MAX_MISCLASSIFIED]
+    assert len(wrong) > 12
+    assert [image.index for image in errors.misclassified] == wrong[:12]
     for image in errors.misclassified:
         names = (
             training.workload.classes[split.labels[image.index]],
@@ -88,7 +87,7 @@ def test_record_and_file_keep_what_was_found(training, tmp_path):
     assert [*Record.from_json(record.to_json()).test_classes] == errors.classes
     assert read_misclassified(tmp_path) == []
     write_misclassified(tmp_path, errors.misclassified)
-    assert read_misclassified(tmp_path) == errors.misclassified and len(errors.misclassified) == MAX_MISCLASSIFIED
+    assert read_misclassified(tmp_path) == errors.misclassified and len(errors.misclassified) == 12
 
 
 @pytest.mark.parametrize(

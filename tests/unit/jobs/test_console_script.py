@@ -94,6 +94,15 @@ def test_current_folder_comes_first(tmp_path):
     assert Path(call["file"]) == tmp_path / "echo_command.py"
 
 
+def test_folders_with_the_names_of_packages_do_not_hide_them(tmp_path):
+    for name in ("equipoise/runs", "jobs", "dashboards", "services"):  # as beside a clone, or of other programs
+        (tmp_path / name).mkdir(parents=True)
+    code = "import equipoise.runs.record, jobs.train, dashboards.page, services.limits"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
 def test_serve_becomes_the_command_of_ray_serve(tmp_path):
     python, serve = tmp_path / "python", tmp_path / "serve"
     python.symlink_to(sys.executable)

@@ -4,6 +4,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
+from equipoise.bundle.condition_entry import ConditionEntry
 from equipoise.bundle.evaluation import Evaluation
 from equipoise.bundle.manifest import EngineEntry
 from equipoise.config import TrainConfig
@@ -77,6 +78,23 @@ def test_card_gives_the_reason_of_the_plan_and_the_drift():
         f"The plan: {PLAN.why}",
         "",
         "Adapted to a drift of its requests: exposure darker -1.",
+    ]
+
+
+def test_card_lists_the_conditions_that_the_model_has_learned():
+    changes = asdict(DriftCondition((CorruptionAmount("exposure", "darker", -1.0),)))
+    conditions = (
+        ConditionEntry(name="warmer, 4,400 K", images=1000, real_share=0.834, changes=changes),
+        ConditionEntry(name="darker, -1 stops", images=300, real_share=0.0, changes=changes),
+    )
+    sections = read_sections(render_model_card(replace(MANIFEST, conditions=conditions), None))
+    assert [*sections] == ["", "Data", "Evaluation", "Training", "Known conditions", "Inference", "Limits"]
+    text = sections["Known conditions"]
+    assert "`as published`" in text
+    assert [line for line in text.splitlines() if line.startswith("| ")] == [
+        "| condition | images | share of requests |",
+        "| warmer, 4,400 K | 1,000 | 83% |",
+        "| darker, -1 stops | 300 | 0% |",
     ]
 
 

@@ -94,10 +94,10 @@ def test_plan_of_tables_fits_every_run(digits_plan, tmp_path):
     assert require_same_setup(tmp_path, config, load_workload(config)) is None
 
 
-def warn_of_plan(document, folder, capsys):
+def warn_of_plan(document, folder, capsys, run_has_ended=False):
     """Return what is printed about a plan when it is applied."""
     write_json(folder / PLAN_FILE, document.to_json())
-    require_same_setup(folder, DIGITS, load_workload(DIGITS))
+    require_same_setup(folder, DIGITS, load_workload(DIGITS), run_has_ended)
     return capsys.readouterr().err
 
 
@@ -117,6 +117,13 @@ def test_plan_that_a_run_refuted_is_warned_of(seconds, said, digits_plan, tmp_pa
     assert warning.startswith("warning: the plan at") and f"with its settings {said} where" in warning
     other = replace(run, workers=run.workers + 1)
     assert warn_of_plan(replace(document, confirmations=(other,)), tmp_path, capsys).startswith("note:")
+
+
+def test_run_of_the_plan_that_is_published_is_not_said_to_be_missing(digits_plan, tmp_path, capsys):
+    document = PlanDocument.read(digits_plan / PLAN_FILE)
+    assert warn_of_plan(document, tmp_path, capsys, run_has_ended=True) == ""
+    refuted = replace(document, confirmations=(build_refuting_run(document.plan, None),))
+    assert warn_of_plan(refuted, tmp_path, capsys, run_has_ended=True).startswith("warning: the plan at")
 
 
 def test_learning_rate_schedule_depends_on_the_most_examples(tmp_path):
@@ -157,7 +164,7 @@ def test_initial_weights_of_a_finished_run_may_be_gone(digits_plan, tmp_path):
     )
     with raises_code("pretrained-unavailable"):
         require_same_setup(tmp_path, tuned, load_workload(DIGITS))
-    assert require_same_setup(tmp_path, tuned, load_workload(DIGITS), compare_weights=False) == MACHINE
+    assert require_same_setup(tmp_path, tuned, load_workload(DIGITS), run_has_ended=True) == MACHINE
 
 
 def test_digests_depend_on_labels_and_names():

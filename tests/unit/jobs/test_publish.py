@@ -24,12 +24,14 @@ from jobs.publishing.publish import (
     PublishRequest,
     benchmark_bundle_engines,
     build_manifest,
-    build_reference_arrays,
     example_batch,
     load_model,
     load_publishable_record,
-    predict_split,
     publish_bundle,
+)
+from jobs.publishing.reference_arrays import (
+    build_reference_arrays,
+    predict_split,
     sample_images,
     sample_profile_outputs,
 )

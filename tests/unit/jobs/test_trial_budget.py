@@ -7,6 +7,7 @@ import pytest
 from equipoise.planning.step_time_fit import fit_step_time
 from equipoise.storage.atomic import write_json
 from jobs.ray_tune.trial_budget import (
+    describe_trials,
     describe_unaffordable_batches,
     find_affordable_batches,
     require_finished_trials,
@@ -78,9 +79,24 @@ def test_finished_trials_make_a_plan(tmp_path):
 def test_too_few_trials_are_refused_with_their_progress_and_a_budget(tmp_path, reached, said, status):
     stopped = replace(build_trial(0.3, 0.6), status=status)
     write_trials(tmp_path, stopped, build_trial(0.1), replace(build_trial(), status="failed"))
-    progress = "had reached a metric of 0.6 after 200 examples (target 0.9)"
+    progress = "the best trial reached a metric of 0.6 after 200 examples (target 0.9)"
     with raises_code("budget-too-small", said, "within 30 s", progress, "--budget-seconds 190"):
         require_finished_trials(table(*reached), tmp_path, 30.0, 2, time_is_up=True)
+
+
+def test_trials_that_end_without_the_target_are_told_with_what_to_change(tmp_path):
+    write_trials(tmp_path, *[replace(build_trial(0.3, metric), status="max_examples") for metric in (0.7, 0.5)])
+    assert describe_trials(table(0, 0), tmp_path) == (
+        "2 trials, 0 of them reached the target;"
+        " the best trial reached a metric of 0.7 after 200 examples (target 0.9);"
+        " give a lower --target, more --max-examples or other --lr"
+    )
+    assert describe_trials(table(1, 0), tmp_path) == "2 trials, 1 of them reached the target"
+    write_trials(tmp_path, replace(build_trial(0.2), status="cut_off"))
+    with raises_code("budget-too-small", "a metric of 0.5", "used up --max-examples (1): a lower --target"):
+        require_finished_trials(table(0, 0), tmp_path, 30.0, 2, time_is_up=True)
+    write_trials(tmp_path, build_trial(None))
+    assert "0.5" in describe_trials(table(0), tmp_path)
 
 
 def test_too_few_trials_with_time_left_need_more_settings(tmp_path):

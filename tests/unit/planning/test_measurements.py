@@ -58,6 +58,16 @@ def test_bad_cell_is_reported_with_file_row_and_column(tmp_path, old, new, messa
         read_step_times(path)
 
 
+def test_numbers_at_their_bounds_are_accepted(tmp_path):
+    path = tmp_path / "system.csv"
+    path.write_text(f"nodes,workers,batch,seconds\n1,1,1,1e-7\n1,2,{10**12},1e4\n")
+    assert read_step_times(path).batch.tolist() == [1, 10**12]
+    for cell, bad in (("1e-7", "0.99e-7"), ("1e4", "1.01e4"), (f"{10**12}", f"{10**12 + 1}")):
+        path.write_text(f"nodes,workers,batch,seconds\n1,1,1,1e-7\n1,2,{10**12},1e4\n".replace(cell, bad))
+        with raises_code("table-invalid", bad):
+            read_step_times(path)
+
+
 def test_optional_pace_sd_column_is_read_and_validated(tmp_path):
     path = tmp_path / "system.csv"
     header, *rows = STEP_TIMES_CSV.splitlines()
@@ -65,6 +75,9 @@ def test_optional_pace_sd_column_is_read_and_validated(tmp_path):
     assert read_step_times(path).pace_sd.tolist() == [0.05, 0.05]
     path.write_text("\n".join([header + ",pace_sd", rows[0] + ",-1", rows[1] + ",0"]))
     with raises_code("table-invalid", "row 2, column pace_sd", "'-1'"):
+        read_step_times(path)
+    path.write_text("\n".join([header + ",pace_sd", rows[0] + ",10", rows[1] + ",10.5"]))
+    with raises_code("table-invalid", "row 3, column pace_sd", "'10.5'", "from 0 to 10"):
         read_step_times(path)
 
 
@@ -159,3 +172,11 @@ def test_impossible_run_is_refused(tmp_path, row, column):
     path.write_text(f"global_batch,lr,seed,examples,reached\n16,0.1,0,500,1\n{row}\n")
     with raises_code("table-invalid", f"row 3, column {column}"):
         read_examples_to_target(path)
+
+
+def test_first_exchange_of_an_unknown_kind_is_named(read_exchanges_for_steps, tmp_path):
+    steps_csv = "nodes,workers,batch,seconds,gradient_bytes\n1,1,8,0.1,4000\n2,2,8,0.1,4000\n"
+    rows = "2,2,sum,500,0.1\n2,2,gather,500,0.1\n2,2,scatter,500,0.1\n"
+    (tmp_path / "exchange.csv").write_text("nodes,workers,kind,bytes,seconds\n" + rows)
+    with raises_code("table-invalid", "row 3, column kind", "'gather'"):
+        read_exchanges_for_steps(steps_csv)

@@ -296,6 +296,14 @@ def test_reason_compares_with_the_runner_up_or_says_what_would_tell():
     )
 
 
+def test_time_of_the_runner_up_is_relative_to_that_of_the_option():
+    template = enumerate_all_options()[0]
+    plan = replace(template, workers=2, batch=32, examples=640.0, step_seconds=0.4, seconds_draws=np.full(4, 4.0))
+    other = replace(plan, batch=64, step_seconds=1.2, seconds_draws=np.full(4, 6.0))
+    assert (plan.seconds, other.seconds) == (pytest.approx(4.0), pytest.approx(6.0))
+    assert "2 x 64, +50% in time" in compare_with_runner_up(plan, other)
+
+
 def test_reason_for_no_plan_names_refuted_settings_only_if_there_were_others_without_them():
     options, curve = enumerate_all_options(), build_curve()
     assert explain_no_plan(options, options, options, curve) == []

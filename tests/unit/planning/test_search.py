@@ -164,7 +164,7 @@ def test_search_ends_if_no_trial_reaches_the_target():
 
 
 def test_trial_beyond_2_5_times_the_best_is_pruned():
-    assert not should_prune(2.4, 1.0)
+    assert not should_prune(2.4, 1.0) and not should_prune(2.5, 1.0)
     assert should_prune(2.6, 1.0)
     assert not should_prune(1e9, np.inf)
 

@@ -5,10 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.planning.step_time_fit import (
-    INTERVAL_QUANTILES,
     bootstrap_parameters,
     fit_step_time,
     is_still_identifiable,
+    list_candidate_forms,
+    select_form,
 )
 from equipoise.planning.step_time_model import (
     StepSettings,
@@ -139,7 +140,7 @@ def test_intervals_cover_new_measurements():
     for seed in range(12):
         fit = fit_step_time(build_step_rows(FULL_FORM, [(1, 1), (1, 2), (1, 4)], noise=0.05, seed=seed))
         point = build_step_rows(FULL_FORM, [(1, 4)], batches=[100], noise=0.05, seed=1000 + seed)
-        low, high = np.quantile(fit.sample_seconds(StepSettings.from_table(point)), INTERVAL_QUANTILES, axis=0)
+        low, high = np.quantile(fit.sample_seconds(StepSettings.from_table(point)), (0.1, 0.9), axis=0)
         is_covered.append(bool((low <= point.seconds).all() and (point.seconds <= high).all()))
     assert 7 <= sum(is_covered) <= 12  # 80 % intervals: 9.6 expected
 
@@ -198,6 +199,37 @@ def test_timed_messages_identify_an_unusually_small_alpha():
 def test_form_has_no_exchange_unless_it_is_given():
     form = StepTimeForm()
     assert not form.two_rings and form.parameter_names == ["a", "c"]
+
+
+def test_overlap_is_a_candidate_where_two_timings_more_than_its_parameters_are_known():
+    rows = build_step_rows(FULL_FORM, [(1, 1), (1, 2)], batches=[8, 16, 32])
+    assert [form.has_overlap for form in list_candidate_forms(rows.iloc[:4])] == [False]
+    assert [form.has_overlap for form in list_candidate_forms(rows.iloc[:5])] == [False, True]
+
+
+def test_rings_inside_nodes_have_as_many_terms_as_sizes_of_them_were_timed():
+    for shapes, terms in (
+        ([(2, 2), (4, 4)], ()),
+        ([(2, 4), (4, 8)], ("volume",)),
+        ([(2, 4), (4, 16)], ALPHA_AND_VOLUME),
+    ):
+        forms = list_candidate_forms(build_step_rows(FULL_FORM, shapes))
+        assert {form.local_terms for form in forms if form.two_rings} == {terms}
+
+
+def test_timings_of_the_most_workers_judge_a_form_and_do_not_fit_it():
+    rows = build_step_rows(FULL_FORM, [(1, 1), (1, 2), (1, 3), (1, 4)], noise=0.02)
+    few, many = build_exchange_rows([(1, 2), (1, 3)]), build_exchange_rows([(1, 4)])
+    slow = many.assign(seconds=100 * many.seconds)
+    form, error = select_form(rows, pd.concat([few, many]))
+    assert select_form(rows, pd.concat([few, slow])) == (form, pytest.approx(error))
+    assert select_form(rows, pd.concat([slow.assign(workers=3), many]))[1] != pytest.approx(error)
+
+
+def test_overlap_exponent_is_at_most_ten():
+    shapes = [(1, 1), (1, 2), (1, 3), (1, 4)]
+    rows = build_step_rows(FULL_FORM, shapes, parameters=TRUE_PARAMETERS | {"g": 60.0, "local_volume": 0.08})
+    assert fit_step_time(rows).parameters["g"] == pytest.approx(10, rel=1e-3)
 
 
 def test_bootstrap_draws_whole_groups_of_rows_where_there_are_many():

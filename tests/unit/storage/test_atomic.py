@@ -1,11 +1,20 @@
 import errno
 import os
 import stat
+import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from equipoise.storage.atomic import atomic_folder, atomic_write, find_output_file, read_json, write_json
+from equipoise.storage.atomic import (
+    atomic_folder,
+    atomic_write,
+    find_output_file,
+    open_local_copy,
+    read_json,
+    write_json,
+)
 from tests.support.errors import raises_code
 from tests.support.small_disk import mount_small_disk
 
@@ -47,6 +56,37 @@ def test_damaged_file_is_named_in_the_error(folder):
     path.write_text('{"a": 1')
     with raises_code("file-damaged", "facts.json"):
         read_json(path)
+
+
+def test_unreadable_file_is_refused_before_it_is_given_to_a_library(shared_folder):
+    path = shared_folder / "weights.pt"
+    path.write_bytes(b"1")
+    path.chmod(0)
+    with without_root(), pytest.raises(PermissionError), open_local_copy(path):
+        raise AssertionError
+    path.chmod(0o644)
+    with without_root(), open_local_copy(path) as copy:
+        assert copy.read_bytes() == b"1"
+
+
+@pytest.fixture
+def shared_folder():
+    """Yield a temporary folder that other users can read."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@contextmanager
+def without_root():
+    """Run the block as nobody where the tests run as root, who can read any file."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
 
 
 def test_pipe_is_never_replaced(tmp_path):

@@ -11,7 +11,6 @@ from torch import nn
 
 from equipoise.config import TrainConfig
 from equipoise.training.finetune import (
-    DEFAULT_BODY_LR,
     PretrainedWeights,
     build_lr_scales,
     find_classifier_layer,
@@ -204,7 +203,7 @@ def test_body_learns_at_its_fraction_of_the_learning_rate():
 def test_pretrained_body_learns_slowly_by_default(tmp_path):
     model, config = build_lenet(0), replace(DIGITS, init_from=str(tmp_path))
     assert build_lr_scales(model, DIGITS, 10) == {}
-    assert build_lr_scales(model, config, 10)["body.0.weight"] == DEFAULT_BODY_LR
+    assert build_lr_scales(model, config, 10)["body.0.weight"] == 0.1
     assert build_lr_scales(model, config, 10)["head.bias"] == 1
     assert build_lr_scales(model, replace(config, body_lr_scale=1.0), 10) == {}
 

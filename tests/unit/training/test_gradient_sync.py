@@ -4,9 +4,6 @@ from torch import nn
 
 from equipoise.training.gradient_norms import GradientNorms
 from equipoise.training.gradient_sync import (
-    BUCKET_BYTES,
-    FIRST_BUCKET_BYTES,
-    MAX_ALL_TO_ALL_BYTES,
     GradientAllReduce,
     assign_buckets,
 )
@@ -19,7 +16,7 @@ def test_buckets_keep_parameter_order_and_stay_within_their_size():
     ]
     buckets = assign_buckets(parameters)
     assert [p for bucket in buckets for p in bucket] == parameters
-    for limit, bucket in zip([FIRST_BUCKET_BYTES] + [BUCKET_BYTES] * len(buckets), buckets, strict=False):
+    for limit, bucket in zip([1 << 20] + [25 << 20] * len(buckets), buckets, strict=False):
         assert len(bucket) == 1 or sum(4 * p.numel() for p in bucket) <= limit
 
 
@@ -39,7 +36,7 @@ def test_one_worker_exchanges_nothing():
 
 
 def test_one_worker_keeps_the_memory_of_large_gradients():
-    model = nn.Linear(3, FIRST_BUCKET_BYTES)
+    model = nn.Linear(3, 1 << 20)
     exchange = GradientAllReduce(list(model.parameters()), workers=1)
     addresses = []
     for step in range(2):
@@ -50,7 +47,7 @@ def test_one_worker_keeps_the_memory_of_large_gradients():
             model(torch.full((1, 3), step + 1.0)).sum().backward()
         exchange.launch_remaining()
         exchange.wait_for_sums()
-        assert torch.equal(model.weight.grad, torch.full((FIRST_BUCKET_BYTES, 3), 2 * (step + 1.0)))
+        assert torch.equal(model.weight.grad, torch.full((1 << 20, 3), 2 * (step + 1.0)))
         addresses.append(model.weight.grad.data_ptr())
     assert addresses[0] == addresses[1]
 
@@ -96,7 +93,7 @@ def sum_gradient_of_size(size):
     return parameter.grad.clone()
 
 
-@pytest.mark.parametrize("size", [1, MAX_ALL_TO_ALL_BYTES // 4 // 3, MAX_ALL_TO_ALL_BYTES // 4 // 3 + 1])
+@pytest.mark.parametrize("size", [1, (1 << 18) // 4 // 3, (1 << 18) // 4 // 3 + 1])
 def test_all_to_all_and_ring_give_equal_sums_on_every_worker(tmp_path, size):
     first, *others = run_with_gloo(3, tmp_path, sum_gradient_of_size, size)
     torch.testing.assert_close(first, torch.arange(size) * 0.3 + 3)

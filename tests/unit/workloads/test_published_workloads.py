@@ -76,6 +76,8 @@ def test_cifar10_has_its_published_test_set_and_three_parts_of_the_training_set(
     workload = build_cifar10_workload(TrainConfig(workload="cifar10", image_size=size, model="lenet"), *sets)
     check_splits(workload, 3, size or 32)
     assert workload.classes == names
+    assert workload.mean == pytest.approx((0.4914, 0.4822, 0.4465), abs=6e-4)  # of the published training images
+    assert workload.std == pytest.approx((0.2470, 0.2435, 0.2616), abs=6e-4)
     if size is None:
         assert torch.equal(workload.test.pictures[:], torch.from_numpy(parts[1][0]).permute(0, 3, 1, 2))
         assert workload.test.labels.tolist() == parts[1][1].tolist()

@@ -101,6 +101,26 @@ def test_scene_setting_out_of_range_is_refused(setting, value):
         Scene(**{setting: value})
 
 
+@pytest.mark.parametrize(
+    ("setting", "low", "high"),
+    [
+        ("kelvin", 1500, 25000),
+        ("exposure", -6, 6),
+        ("veil", 0, 1),
+        ("highlight", 0, 10),
+        ("blur", 0, 8),
+        ("noise", 0, 1),
+        ("jpeg", 1, 100),
+    ],
+)
+def test_scene_settings_are_limited(setting, low, high):
+    for value in (low, high):
+        assert getattr(Scene(**{setting: value}), setting) == value
+    for value in (low - 0.01, high + 0.01):
+        with raises_code("option-range", f"Scene.{setting} must be from {low} to {high}, got {value}"):
+            Scene(**{setting: value})
+
+
 def test_splits_are_disjoint_and_balanced():
     workload = load_workload(TrainConfig(workload="vending", batch_size=1))
     splits = [workload.train, workload.validation, workload.reference, workload.test]
@@ -111,6 +131,7 @@ def test_splits_are_disjoint_and_balanced():
     assert len(workload.train) == 300
 
 
-def test_image_size_out_of_range_is_refused():
-    with raises_code("option-range", "--image-size 8"):
-        load_workload(TrainConfig(workload="vending", image_size=8))
+@pytest.mark.parametrize("size", [8, 31, 513])
+def test_image_size_out_of_range_is_refused(size):
+    with raises_code("option-range", f"--image-size {size}"):
+        load_workload(TrainConfig(workload="vending", image_size=size))

@@ -13,7 +13,14 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from services.http.server import GracefulServer, HttpServer, bind_shared_socket, choose_high_fd, move_to_high_fd
+from services.http.server import (
+    GracefulServer,
+    HttpServer,
+    bind_shared_socket,
+    choose_high_fd,
+    move_to_high_fd,
+    require_unused_port,
+)
 from services.http.timeout_protocol import TimeoutHttpProtocol
 from tests.support.errors import raises_code
 from tests.support.http_connections import RawConnection
@@ -92,6 +99,15 @@ def test_port_of_another_program_is_refused():
         address = "{}:{}".format(*other.getsockname())
         with raises_code("port-in-use", address, os.strerror(errno.EADDRINUSE), "choose another"):
             bind_shared_socket(*other.getsockname())
+
+
+def test_port_of_a_service_that_would_share_it_is_refused_to_a_new_one():
+    with bind_shared_socket("127.0.0.1", 0) as first:
+        first.listen()
+        with raises_code("port-in-use", "choose another"):
+            require_unused_port(*first.getsockname())
+        host, port = first.getsockname()
+    require_unused_port(host, port)
 
 
 def test_address_of_another_machine_is_refused():

@@ -1,6 +1,7 @@
 """Images that are offered for labelling: how many of a batch, with which scores, and none while the store is slow."""
 
 import threading
+import time
 from collections import Counter
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from scipy.special import softmax
 
 from equipoise.captures.store import CaptureStore
+from equipoise.captures.traffic import TrafficSample
 from equipoise.drift.monitor.stream_key import StreamKey
 from services.monitoring.capture_sampler import CaptureSampler
 from tests.support.captures import CLASSES, decode_png
@@ -40,9 +42,17 @@ def build_batch(count, channels=3, seed=0):
     return images, rng.normal(0, 3, (count, len(CLASSES))).astype(np.float32)
 
 
-def offer_batch(sampler, count, is_drifting=False, channels=3, sources=None):
+def offer_batch(sampler, count, is_drifting=False, channels=3, sources=None, alarm_seconds=1000.0):
     images, logits = build_batch(count, channels)
-    sampler.offer_samples(STREAM, is_drifting, CLASSES, images, logits, sources or [None] * count)
+    sampler.offer_samples(
+        STREAM,
+        alarm_seconds if is_drifting else None,
+        CLASSES,
+        images,
+        logits,
+        sources or [None] * count,
+        [None] * count,
+    )
     return images, logits
 
 
@@ -53,7 +63,7 @@ def store(tmp_path):
 
 @pytest.fixture
 def sampler(store):
-    capture_sampler = CaptureSampler(store)
+    capture_sampler = CaptureSampler(store, usual_seconds=0.0)
     yield capture_sampler
     store.gate.set()
     capture_sampler.executor.shutdown()
@@ -92,9 +102,18 @@ def test_offered_request_is_the_answer_that_the_model_gave(sampler, store):
         np.testing.assert_allclose([*request.scores.values()], softmax(logits[index].astype(np.float64)), rtol=1e-12)
 
 
+def test_sent_images_are_offered_with_their_own_pixels(sampler, store):
+    images, logits = build_batch(8)
+    encoded = [bytes([index]) for index in range(8)]
+    sampler.offer_samples(STREAM, 1000.0, CLASSES, images, logits, [None] * 8, encoded)
+    sampler.executor.shutdown()
+    assert {int(request.picture[0, 0, 0]) for request in store.offered} == set(range(8))
+    assert all(request.encoded == bytes([int(request.picture[0, 0, 0])]) for request in store.offered)
+
+
 def test_sample_reaches_a_store_on_disk(tmp_path):
     store = CaptureStore(str(tmp_path / "kept"))
-    sampler = CaptureSampler(store)
+    sampler = CaptureSampler(store, usual_seconds=0.0)
     images, _ = offer_batch(sampler, 1)
     sampler.executor.shutdown()
     (capture,) = store.list_captures()
@@ -108,17 +127,49 @@ def test_only_grey_and_colour_images_are_offered(sampler, store, channels, expec
     assert len(store.offered) == expected
 
 
-def test_up_to_32_offers_wait_for_a_slow_store(tmp_path):
+def test_up_to_64_offers_wait_for_a_slow_store(tmp_path):
     store = SlowStore(str(tmp_path), is_open=False)
-    sampler = CaptureSampler(store)
+    sampler = CaptureSampler(store, usual_seconds=0.0)
     for _ in range(10):
         offer_batch(sampler, 8, is_drifting=True)
     store.gate.set()
     sampler.executor.submit(int).result()
-    assert len(store.offered) == 32
+    assert len(store.offered) == 64
     offer_batch(sampler, 8, is_drifting=True)
     sampler.executor.shutdown()
-    assert len(store.offered) == 40
+    assert len(store.offered) == 72
+
+
+def test_requests_since_an_alarm_are_sampled_uniformly_beside_those_for_labelling(tmp_path):
+    store = CaptureStore(str(tmp_path / "kept"))
+    sampler = CaptureSampler(store, usual_seconds=0.0)
+    offer_batch(sampler, 32)
+    sampler.executor.submit(int).result()
+    assert not list(tmp_path.glob("kept/traffic-*"))
+    now = time.time()
+    for _ in range(3):
+        offer_batch(sampler, 20, is_drifting=True, alarm_seconds=now)
+        sampler.executor.submit(int).result()
+    traffic = TrafficSample(store.location, "v1")
+    assert len(traffic.read_pngs(now - 1)) == 60
+    assert len(store.list_captures(pool="drift")) == 24
+    later = now + 3600
+    offer_batch(sampler, 5, is_drifting=True, alarm_seconds=later)
+    sampler.executor.shutdown()
+    assert len(traffic.read_pngs(0)) == 5  # those of the earlier alarm are forgotten
+
+
+def test_requests_without_an_alarm_have_a_uniform_sample_of_their_own(tmp_path):
+    store = CaptureStore(str(tmp_path / "kept"))
+    sampler = CaptureSampler(store, usual_seconds=0.0)
+    for number in range(6):
+        offer_batch(sampler, 20, is_drifting=number == 3, alarm_seconds=time.time())
+        sampler.executor.submit(int).result()
+    sampler.executor.shutdown()
+    usual = TrafficSample(store.location, "v1", since_alarm=False)
+    assert len(usual.read_pngs()) == 5  # one of each batch
+    assert len(TrafficSample(store.location, "v1").read_pngs()) == 20
+    assert {metadata.pool for metadata in usual.store.list_captures(limit=None)} == {"usual"}
 
 
 def test_requests_that_cannot_be_kept_leave_room_for_others(sampler, store):
@@ -128,3 +179,13 @@ def test_requests_that_cannot_be_kept_leave_room_for_others(sampler, store):
     offer_batch(sampler, 1)
     sampler.executor.shutdown()
     assert len(store.offered) == 41
+
+
+def test_usual_requests_are_offered_at_most_twice_a_second_and_those_since_an_alarm_always(store, monkeypatch):
+    sampler, now = CaptureSampler(store), [1000.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    for seconds, is_drifting in ((0.0, False), (0.4, False), (0.2, False), (0.0, False), (0.0, True), (0.5, False)):
+        now[0] += seconds
+        offer_batch(sampler, 1, is_drifting)
+    sampler.executor.shutdown()
+    assert [request.pool for request in store.offered] == ["usual", "usual", "drift", "usual"]

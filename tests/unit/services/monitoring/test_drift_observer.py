@@ -1,6 +1,8 @@
 """Sums of answered images that a replica reports: exact, by source, within its share of the time, and none twice."""
 
 import asyncio
+import dataclasses
+import threading
 import time
 
 import numpy as np
@@ -14,7 +16,7 @@ from services.monitoring.capture_sampler import CaptureSampler
 from services.monitoring.drift_observer import DriftObserver
 from services.monitoring.drift_replies import StreamState
 from services.monitoring.metrics import Metrics
-from services.serving.models import ComputedBatch
+from services.serving.inference import ComputedBatch
 from tests.support.drift_data import CLASSES, render_shapes, score_shapes
 from tests.support.local_monitor import LocalMonitor
 from tests.support.quick_profile import build_quick_profile, sum_image_statistics
@@ -43,17 +45,24 @@ def answer_images(version, count, seed=0, sources=None):
     """Return a batch as the model answered it."""
     images, _ = render_shapes(count, seed)
     logits, features = score_shapes(images)
-    return ComputedBatch(version, images, logits, features, sources or [None] * count)
+    return ComputedBatch(version, images, logits, features, sources or [None] * count, [None] * count)
 
 
 def count_observed(row):
     """Return how many images a row counts, and how many of them were observed."""
     layout = build_quick_profile().baseline.layout
-    return int(row[layout.slices["all"]].sum()), int(row[layout.slices["classes"]].sum())
+    return int(row[layout.slices["all"]].sum()), int(row[layout.slices["cells"]].sum())
 
 
 def report(observer, **options):
     asyncio.run(observer.send_report(**options))
+
+
+def observe(observer, batch):
+    """Let an observer see a batch, and wait for the passes that follow from it."""
+    observer.on_batch("shapes", batch)
+    while observer.is_pass_running:
+        time.sleep(0.001)
 
 
 def test_reported_sums_are_those_of_the_images_by_source(observer, monitor, version):
@@ -85,21 +94,42 @@ def test_batches_are_counted_in_the_metrics(observer, version):
 
 
 def test_images_are_observed_32_at_a_time(observer, version):
-    observer.on_batch("shapes", answer_images(version, 31))
+    observe(observer, answer_images(version, 31))
     assert not observer.stream_sums
-    observer.on_batch("shapes", answer_images(version, 1, 1))
+    observe(observer, answer_images(version, 1, 1))
     assert count_observed(observer.stream_sums[STREAM]) == (32, 32)
-    observer.on_batch("shapes", answer_images(version, 31))
+    observe(observer, answer_images(version, 31))
     assert count_observed(observer.stream_sums[STREAM]) == (32, 32)
 
 
-def test_large_images_are_observed_when_they_take_eight_mebibytes(observer, version):
-    for count in range(1, 9):
+def test_images_that_come_during_a_pass_wait_for_it_and_beyond_a_pass_are_only_counted(observer, monitor, version):
+    gate = threading.Event()
+    observer.executor.submit(gate.wait)
+    for count in (32, 32, 32, 8):
+        observer.on_batch("shapes", answer_images(version, count))
+    assert not observer.stream_sums
+    report(observer)  # 32 of them are in the pass that waits
+    gate.set()
+    while observer.is_pass_running:
+        time.sleep(0.001)
+    report(observer)
+    assert count_observed(monitor.sum_rows()[STREAM]) == (104, 64)
+
+
+def test_pass_that_fails_does_not_stop_the_next(observer, version):
+    broken = answer_images(version, 32)
+    observe(observer, dataclasses.replace(broken, logits=broken.logits[:3]))
+    observe(observer, answer_images(version, 32))
+    assert count_observed(observer.stream_sums[STREAM]) == (32, 32)
+
+
+def test_large_images_are_observed_when_they_take_400_kibibytes(observer, version):
+    for count in range(1, 8):
         assert not observer.stream_sums
-        large = torch.full((1, 1, 1024, 1024), 30 * count, dtype=torch.uint8)
-        batch = ComputedBatch(version, large, torch.zeros(1, CLASSES), torch.zeros(1, 9), [None])
-        observer.on_batch("shapes", batch)
-    assert count_observed(observer.stream_sums[STREAM]) == (8, 8)
+        large = torch.full((1, 1, 256, 256), 30 * count, dtype=torch.uint8)
+        batch = ComputedBatch(version, large, torch.zeros(1, CLASSES), torch.zeros(1, 9), [None], [None])
+        observe(observer, batch)
+    assert count_observed(observer.stream_sums[STREAM]) == (7, 7)
 
 
 def test_images_beyond_the_share_of_the_time_are_counted_but_not_observed(observer, monitor, version):
@@ -117,7 +147,7 @@ def test_images_beyond_the_share_of_the_time_are_counted_but_not_observed(observ
 @pytest.mark.parametrize(("credit", "is_observed"), [(-9.95, True), (-10.05, False)])
 def test_observer_gains_one_percent_of_the_time(observer, version, credit, is_observed):
     observer.credit_seconds, observer.credit_updated_at = credit, time.monotonic() - 1000.0
-    observer.on_batch("shapes", answer_images(version, 32))
+    observe(observer, answer_images(version, 32))
     assert bool(observer.stream_sums) == is_observed
     assert observer.credit_seconds == pytest.approx(credit + 10, abs=0.04)
     assert time.monotonic() - observer.credit_updated_at < 60
@@ -126,16 +156,17 @@ def test_observer_gains_one_percent_of_the_time(observer, version, credit, is_ob
 def test_new_or_idle_observer_has_saved_a_tenth_of_a_second(observer, version):
     assert observer.credit_seconds == 0.1
     observer.credit_updated_at -= 1e6
-    observer.on_batch("shapes", answer_images(version, 1))
+    observe(observer, answer_images(version, 1))
     assert observer.credit_seconds == 0.1
 
 
 def test_observing_costs_its_time(observer, version):
-    started_at = time.thread_time()
-    observer.on_batch("shapes", answer_images(version, 32))
-    assert 0 < 0.1 - observer.credit_seconds < time.thread_time() - started_at
+    batch = answer_images(version, 32)
+    started_at = time.process_time()
+    observe(observer, batch)
+    assert 0 < 0.1 - observer.credit_seconds < time.process_time() - started_at
     observer.credit_seconds = 0.0
-    observer.on_batch("shapes", answer_images(version, 1))
+    observe(observer, answer_images(version, 1))
     assert observer.pending_images  # a little time has passed
 
 
@@ -173,11 +204,11 @@ def test_drift_of_a_stream_is_shown_in_the_metrics_and_captured(monitor, version
     store = CaptureStore(str(tmp_path / "kept"))
     sampler = CaptureSampler(store)
     observer = DriftObserver(Metrics(), monitor, 1.0, sampler)
-    other = StreamState(drift=True, images=7, threshold=9.0, charts={}, lost=0)
+    other = StreamState(drift=True, alarm_seconds=9.0, images=7, threshold=9.0, charts={}, lost=0)
     for expected, states in (("usual", {STREAM._replace(version="v2"): other}), ("drift", {STREAM: other})):
         monitor.states = states
         report(observer)
-        observer.on_batch("shapes", answer_images(version, 32))
+        observe(observer, answer_images(version, 32))
         sampler.executor.submit(int).result()
         assert {capture.pool for capture in store.list_captures()} >= {expected}
         assert len(store.list_captures(pool="drift")) == (8 if expected == "drift" else 0)

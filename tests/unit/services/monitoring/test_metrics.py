@@ -125,6 +125,23 @@ def test_drift_gauges_show_the_latest_state_of_each_stream(metrics):
     assert read_samples(metrics, "equipoise_drift_lost_ticks") == {(): 2.0}
 
 
+def test_shares_of_known_conditions_are_gauges(metrics):
+    for share in (0.25, 0.75):
+        conditions = {"as published": 1 - share, "warmer, 4,400 K": share}
+        state = StreamState(drift=False, images=10, threshold=9.5, charts={}, conditions=conditions, lost=0)
+        metrics.set_drift_gauges({StreamKey("pets", "v1"): state})
+    assert read_samples(metrics, "equipoise_condition_share", "model", "version", "condition") == {
+        ("pets", "v1", "as published"): 0.25,
+        ("pets", "v1", "warmer, 4,400 K"): 0.75,
+    }
+
+
+def test_one_known_condition_has_no_gauge(metrics):
+    state = StreamState(drift=False, images=10, threshold=9.5, charts={}, lost=0)
+    metrics.set_drift_gauges({StreamKey("pets", "v1"): state})
+    assert read_samples(metrics, "equipoise_condition_share", "model", "version", "condition") == {}
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     path = tmp_path / "new" / "metrics"

@@ -1,0 +1,50 @@
+"""Refuse to go on with a sweep on other data or with another model than its trials and timings were made with."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+from equipoise.errors import EquipoiseError
+from equipoise.planning.document import PLAN_FILE, PlanDocument
+from equipoise.planning.training_setup import TrainingSetup
+from equipoise.storage.atomic import read_json, write_json
+from equipoise.storage.json_decoding import decode_json_value
+
+SETUP_FILE = "setup.json"  # in the folder of a sweep
+
+
+def require_same_sweep_setup(out: Path, setup: TrainingSetup) -> None:
+    """Refuse a folder of a sweep whose measurements have another setup than the sweep has now."""
+    measured = read_sweep_setup(out)
+    if measured and (differences := measured.differences(setup)):
+        raise EquipoiseError(
+            "run-mismatch",
+            f"cannot go on with the sweep in {out}: it was measured with {'; '.join(differences)}",
+            "give another --out",
+        )
+
+
+def read_sweep_setup(out: Path) -> TrainingSetup | None:
+    """Read what a sweep was measured with, from its plan if an earlier version has begun it; None if it has not begun.
+
+    The plan of a sweep that is damaged is written anew, and does not keep the sweep from going on.
+    """
+    path = out / SETUP_FILE
+    if path.exists():
+        return decode_json_value(
+            read_json(path),
+            TrainingSetup,
+            code="file-damaged",
+            problem=f"cannot read {path}",
+            remedy="remove it if the data are those of the trials",
+        )
+    if not (out / PLAN_FILE).exists():
+        return None
+    try:
+        return PlanDocument.read(out / PLAN_FILE).setup
+    except EquipoiseError:
+        return None
+
+
+def write_sweep_setup(out: Path, setup: TrainingSetup) -> None:
+    """Write what a sweep is measured with, so that it goes on with the same only."""
+    write_json(out / SETUP_FILE, asdict(setup))
