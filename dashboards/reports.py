@@ -58,13 +58,13 @@ DRIFT_TITLES = {"ok": "no drift", "drift": "drift", "unknown": "unknown whether 
 def run_page(record: Record, misclassified: Sequence[MisclassifiedImage] = ()) -> Page:
     """Build the page of one training run, with test images that its model classifies wrongly."""
     config = record.config
-    lead = f"Trained on {name_processor(record.machine)}; seed {config.seed}; target {record.target:g}."
+    lead = f"Trained on {name_processor(record.machine)}; seed {config.seed}; target {record.goal.describe()}."
     parts: list[SectionPart] = [FactList(name="facts", facts=run_facts(record))]
     if record.laps:
         parts += build_run_panels(record)
     else:
         parts.append(Note(name="nothing", text=NO_LAPS))
-    title = f"{config.workload}: {config.workers} x {config.batch_size}, lr {config.lr:g}"
+    title = f"{config.name}: {config.workers} x {config.batch_size}, lr {config.lr:g}"
     run_section = Section(title="Run", paragraphs=[describe_result(record)], parts=parts)
     return Page(title=title, lead=lead, sections=[run_section, *build_class_sections(record, misclassified)])
 

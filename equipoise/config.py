@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
+from equipoise.command_template import find_program_name
 from equipoise.errors import EquipoiseError
 from equipoise.number_bounds import MAX_LEARNING_RATE, MIN_LEARNING_RATE
 from equipoise.optimizer_registry import OPTIMIZERS
@@ -23,8 +24,16 @@ CHOICES = {"optimizer": OptimizerName, "schedule": ScheduleName, "precision": Pr
 class TrainConfig:
     """Options of a training run. Two runs with equal options are the same experiment."""
 
-    workload: str
+    workload: str | None = None
     """what to learn: digits, fashion-mnist, cifar10, folder, vending, vending-source, or your own module:attribute"""
+    command: str | None = None
+    """your own training program instead of a workload, such as "python train.py --batch-size {batch_size} --lr {lr}";
+    {seed}, {workers} and {out} are filled in too"""
+    metric_pattern: str | None = None
+    """regular expression whose first group is the metric in a line that --command prints, such as "val_loss=(\\S+)"; by
+    default the command reports with equipoise.report or as JSON lines"""
+    examples_pattern: str | None = None
+    """regular expression whose first group is the number of examples seen so far, in the same line or one before"""
     model: str | None = None
     """model to train: lenet or any torchvision classifier (resnet18, ...); by default the workload's own"""
     data: str = "data"
@@ -73,6 +82,8 @@ class TrainConfig:
     """CPU threads per worker"""
     target: float | None = None
     """validation metric at which training stops; by default the workload's own target"""
+    lower_is_better: bool = False
+    """take a lower metric for a better one, as with a loss; workloads of yours say so themselves"""
     max_examples: int | None = None
     """number of examples after which training stops; by default 50 epochs"""
     eval_every: int | None = None
@@ -120,6 +131,9 @@ class TrainConfig:
                     "option-choice", f"{name} must be one of {', '.join(get_args(choices))}, got {value!r}"
                 )
 
+        if (self.workload is None) == (self.command is None):
+            problem = "got both of --workload and --command" if self.command else "missing: --workload or --command"
+            raise EquipoiseError("option-missing", problem, "give one of the two")
         if self.target is not None and not math.isfinite(self.target):
             raise EquipoiseError("option-range", f"target must be a finite number, got {self.target}")
         if self.seed >= 1 << 63:
@@ -129,6 +143,11 @@ class TrainConfig:
         value = getattr(self, name)
         if value is not None and not minimum <= value < math.inf:
             raise EquipoiseError("option-range", f"{name} must be a finite number of at least {minimum}, got {value}")
+
+    @property
+    def name(self) -> str:
+        """Name of what is trained: the workload, or the program that --command runs."""
+        return self.workload or find_program_name(self.command or "")
 
     @property
     def num_micro_batches(self) -> int:

@@ -144,12 +144,12 @@ def format_summary(record: Record, out: Path) -> str:
     return "\n".join(
         make_printable(line)
         for line in [
-            f"{config.workload}: {pluralize(config.workers, 'worker')} "
+            f"{config.name}: {pluralize(config.workers, 'worker')} "
             f"x {config.batch_size} x {config.grad_accumulation}"
             f" = {config.global_batch} examples per step, lr {config.lr:g}, seed {config.seed}",
             f"  ended      {record.outcome} after {record.laps[-1].seen if record.laps else 0:,} examples"
             f" in {record.seconds:.1f} s of training ({record.examples_per_second:,.0f} examples/s)",
-            f"  target     {record.target:g} on validation: {target}",
+            f"  target     {record.goal.describe()} on validation: {target}",
             *describe_kept_weights(record),
             f"  test       {'not measured' if record.test is None else format(record.test, '.4f')}",
             f"  noise      {'not measurable' if noise is None else f'about {noise:,.0f} examples'}",

@@ -103,7 +103,7 @@ def outcome_cells(content: Any) -> list[Any]:
     if isinstance(content, Record):
         config = content.config
         return [
-            config.workload,
+            config.name,
             config.workers,
             config.batch_size,
             NumberCell(config.lr, format_number(config.lr)),

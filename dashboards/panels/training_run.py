@@ -50,13 +50,14 @@ def laps_table(record: Record) -> pd.DataFrame:
     return table
 
 
-def laps_figure(table: pd.DataFrame, target: float) -> go.Figure:
+def laps_figure(table: pd.DataFrame, target: float | None) -> go.Figure:
     """Draw the table of `laps_table` as four rows over the examples seen."""
     rows = make_subplots(rows=4, shared_xaxes=True, vertical_spacing=0.05, specs=[[{"secondary_y": True}], *[[{}]] * 3])
     evaluated = table.dropna(subset="metric")
     add_line(rows, 1, table.seen, table.loss, "loss, training", NEUTRAL_COLOR)
     add_line(rows, 1, evaluated.seen, evaluated.metric, "metric, validation", BLUE, secondary_y=True)
-    rows.add_hline(target, line_dash="dot", line_color=BLUE, row=1, col=1, secondary_y=True)
+    if target is not None:
+        rows.add_hline(target, line_dash="dot", line_color=BLUE, row=1, col=1, secondary_y=True)
     add_line(rows, 2, table.seen, table.examples / table.seconds, "examples/s", PURPLE)
     for part, color in STEP_PART_COLORS.items():
         milliseconds = table[f"{part}_seconds"] / table.steps * 1000
@@ -99,14 +100,18 @@ def describe_result(record: Record) -> str:
     if record.examples_to_target and laps:
         seconds = record.seconds * record.examples_to_target / laps[-1].seen
         result = (
-            f"Reached the target of {record.target:g} after {format_significant(record.examples_to_target)} examples,"
+            f"Reached the target of {record.goal.describe()} after {format_significant(record.examples_to_target)} examples,"
             f" in {format_seconds(seconds)} of training"
         )
     elif metrics:
-        result = f"Did not reach the target of {record.target:g}: the best metric was {max(metrics):.3g}"
+        result = (
+            f"Did not reach the target of {record.goal.describe()}: the best metric was {record.goal.best(metrics):.3g}"
+        )
     else:
         result = f"Ended before its first evaluation ({record.outcome})"
-    parts = {name: sum(getattr(lap, f"{name}_seconds") for lap in laps) for name in ("compute", "exchange", "data")}
+    parts = {
+        name: sum(getattr(lap, f"{name}_seconds") or 0.0 for lap in laps) for name in ("compute", "exchange", "data")
+    }
     if total := sum(parts.values()):
         shares = ", ".join(f"{STEP_PART_NAMES[name]} {part / total:.0%}" for name, part in parts.items() if part)
         result += f"; the time of a step: {shares}"
@@ -117,7 +122,7 @@ def run_facts(record: Record) -> dict[str, str]:
     """Return the settings and results of a run in words."""
     config, noise = record.config, mean_noise_scale(record.laps)
     return {
-        "workload": config.workload,
+        "workload": config.name,
         "status": record.outcome,
         "workers x batch": f"{config.workers} x {config.batch_size}"
         + (f" x {config.grad_accumulation}" * (config.grad_accumulation > 1)),

@@ -119,7 +119,7 @@ class Manifest:
     """options that the model was trained with: the fields of `TrainConfig`, decoded by `decode_config`"""
     parameters: int
     """number of weights"""
-    target: float
+    target: float | None
     """value of the validation metric at which training stops"""
     published: str
     """date and time of the publication"""

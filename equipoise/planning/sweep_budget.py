@@ -60,8 +60,18 @@ def estimate_trial_seconds(cut_off_trials: Sequence[Record]) -> float | None:
 
 def estimate_examples_to_target(trial: Record) -> float:
     """Estimate the examples to the target from the progress that an unfinished trial has made."""
+    return trial.laps[-1].seen * min(MAX_REMAINING_FACTOR, 1 / max(estimate_progress(trial), 1e-9) ** 2)
+
+
+def estimate_progress(trial: Record) -> float:
+    """Return the share of the way to its target that the best metric of a trial has come.
+
+    A metric that rises is taken to begin at 0, or at its lowest value if that is negative; one that falls, at its first
+    value, so that a single evaluation of it is no progress yet.
+    """
     metrics = [lap.metric for lap in trial.laps if lap.metric is not None]
-    seen = trial.laps[-1].seen
-    start = min(0.0, *metrics, trial.target) if metrics else 0.0
-    progress = (max(metrics) - start) / (trial.target - start) if metrics and trial.target > start else 0.0
-    return seen * min(MAX_REMAINING_FACTOR, 1 / max(progress, 1e-9) ** 2)
+    target = trial.target
+    if not metrics or target is None:
+        return 0.0
+    start = max(metrics) if trial.lower_is_better else min(0.0, *metrics, target)
+    return (trial.goal.best(metrics) - start) / (target - start) if target != start else 0.0

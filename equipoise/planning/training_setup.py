@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.number_bounds import Count, FiniteNumber
+from equipoise.runs.target import Target
 
 OptionValue = str | bool | FiniteNumber | None
 
@@ -32,24 +33,33 @@ MOST_EXAMPLES_FLAG = "--max-examples"  # compared for schedules that depend on i
 class TrainingSetup:
     """Data, model, options and device of the measurements that a plan rests on."""
 
-    workload: str
+    workload: str | None = None
     """name of the workload"""
-    data: str
+    command: str | None = None
+    """training program that was run instead of a workload; what it trains is its own affair"""
+    data: str | None = None
     """digest of the training and validation images and their labels"""
-    training_images: Count
+    training_images: Count | None = None
     """number of training images"""
-    image_size: str
+    image_size: str | None = None
     """channels x height x width"""
-    model: str
+    model: str | None = None
     """class of the model and number of its parameters"""
-    initial_weights: str | None
+    initial_weights: str | None = None
     """digest of the pretrained weights; None for random ones"""
-    target: FiniteNumber
+    target: FiniteNumber | None
     """validation metric at which training stops"""
+    lower_is_better: bool = False
+    """whether a lower metric is a better one"""
     options: dict[str, OptionValue]
     """options that change the time of a step or the examples to the target, those of `SETUP_OPTIONS`"""
     machine: HardwareFacts
     """hardware and software of the workers"""
+
+    @property
+    def goal(self) -> Target:
+        """Target with its direction."""
+        return Target(value=self.target, lower_is_better=self.lower_is_better)
 
     def differences(self, other: "TrainingSetup") -> list[str]:
         """Name what a run with another setup must not have; target, device and versions are compared elsewhere."""
@@ -68,6 +78,7 @@ class TrainingSetup:
     def _compared_values(self) -> dict[str, OptionValue]:
         names = {
             "workload": "workload",
+            "command": "command",
             "training_images": "number of training images",
             "data": "data with digest",
             "image_size": "image size",
@@ -80,11 +91,11 @@ class TrainingSetup:
 
 def describe_target_mismatch(planned: TrainingSetup, used: TrainingSetup) -> str | None:
     """Return a sentence if a plan was measured for another target than a run has; None if for the same."""
-    if planned.target == used.target:
+    if planned.goal == used.goal:
         return None
     return (
-        f"the plan was measured for a target of {planned.target:g} and this run has {used.target:g}: the predicted"
-        " examples and seconds do not hold"
+        f"the plan was measured for a target of {planned.goal.describe()} and this run has {used.goal.describe()}: the"
+        " predicted examples and seconds do not hold"
     )
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 import pandas as pd
 
+from equipoise.command_template import find_program_name
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.runs.record import RECORD_SCHEMA, RecordSchema
@@ -45,7 +46,8 @@ Int64 = Annotated[int, msgspec.Meta(ge=-MAX_INT64 - 1, le=MAX_INT64)]
 class ListedConfig(msgspec.Struct, frozen=True):
     """Options of a run that the table shows; the default where the release that wrote a record did not have one."""
 
-    workload: str
+    workload: str | None = None
+    command: str | None = None
     model: str | None = TrainConfig.model
     optimizer: str = TrainConfig.optimizer
     workers: Int64 = TrainConfig.workers
@@ -53,6 +55,11 @@ class ListedConfig(msgspec.Struct, frozen=True):
     grad_accumulation: Int64 = TrainConfig.grad_accumulation
     lr: float = TrainConfig.lr
     seed: Int64 = TrainConfig.seed
+
+    @property
+    def name(self) -> str:
+        """Name of what was trained: the workload, or the program that --command ran."""
+        return self.workload or find_program_name(self.command or "")
 
     @property
     def global_batch(self) -> int:
@@ -73,7 +80,7 @@ class ListedRecord(msgspec.Struct, frozen=True):
     config: ListedConfig
     laps: list[ListedLap]
     status: str
-    target: float
+    target: float | None
     examples_to_target: float | None
     test: float | None
     schema: RecordSchema
@@ -151,7 +158,7 @@ def record_to_table_row(path: str, record: ListedRecord) -> tuple[object, ...]:
         raise EquipoiseError("run-damaged", f"invalid global_batch: {config.global_batch}")
     return (
         path,
-        config.workload,
+        config.name,
         config.model,
         config.optimizer,
         config.workers,

@@ -9,6 +9,7 @@ from equipoise.errors import EquipoiseError
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.number_bounds import Count, FiniteNumber, NonNegativeCount, NonNegativeNumber, PositiveNumber
 from equipoise.runs.noise_scale import NoiseTerms, estimate_noise_terms, noise_scale_from_terms
+from equipoise.runs.target import Target
 from equipoise.storage.json_decoding import decode_json_value
 from equipoise.type_aliases import JsonObject
 
@@ -24,7 +25,7 @@ class Lap:
     """Stretch of steps timed as one. Times are those of the slowest worker, with the device synchronised.
 
     The clock stops during evaluation and noise scale measurements, so `examples / seconds` is the rate of training
-    alone.
+    alone. What a program does not report of its own loop is None.
     """
 
     step: Count
@@ -37,17 +38,17 @@ class Lap:
     """examples of the lap"""
     workers: Count
     """workers that took part: fewer than requested while an elastic run is short of them"""
-    lr: NonNegativeNumber
+    lr: NonNegativeNumber | None = None
     """learning rate at the last step of the lap"""
-    loss: FiniteNumber
+    loss: FiniteNumber | None = None
     """mean training loss over the examples of the lap"""
     seconds: PositiveNumber
     """seconds of the lap, without evaluation and noise scale measurements"""
-    data_seconds: NonNegativeNumber
+    data_seconds: NonNegativeNumber | None = None
     """seconds waiting for batches"""
-    compute_seconds: NonNegativeNumber
+    compute_seconds: NonNegativeNumber | None = None
     """seconds of the forward and backward pass and the optimizer"""
-    exchange_seconds: NonNegativeNumber
+    exchange_seconds: NonNegativeNumber | None = None
     """seconds waiting for the gradient exchange beyond the backward pass, including waits for slower workers"""
     local_norm: FiniteNumber | None = None
     """mean squared norm of a gradient over `local_batch` examples; None where it was not measured"""
@@ -109,18 +110,25 @@ class Record:
     """how the run ended: `reached_target`; `max_examples` without reaching the target; `stopped_early` because the
     metric no longer improved (--patience); `failed`; `pruned` as a trial that could no longer matter; `cut_off` as a
     trial of a sweep whose time was up; `running` if it has not ended"""
-    target: FiniteNumber
-    """value of the validation metric at which training stops"""
+    target: FiniteNumber | None
+    """value of the validation metric at which training stops; None if it ends at its number of examples"""
     examples_to_target: FiniteNumber | None
     """examples seen when the metric crossed the target, interpolated; None if it did not"""
     test: FiniteNumber | None
     """metric on the test split, evaluated once at the end; None where it was not"""
     test_classes: Sequence[ClassCount] | None = None
     """counts of each class that the test split shows; None where the metric is not the accuracy"""
+    lower_is_better: bool = False
+    """whether a lower metric is a better one, as with a loss"""
     reason: str | None = None
     """reason why the run failed or was stopped; None if it ended normally"""
     schema: RecordSchema = RECORD_SCHEMA
     """version of the format"""
+
+    @property
+    def goal(self) -> Target:
+        """Target with its direction."""
+        return Target(value=self.target, lower_is_better=self.lower_is_better)
 
     @property
     def reached(self) -> bool:
@@ -159,17 +167,17 @@ class Record:
         return decode_json_value(contents, cls, code="run-damaged", problem="it is damaged")
 
 
-def examples_at_target(laps: Iterable[Lap], target: float) -> float | None:
-    """Return the examples seen when the metric first crossed `target`, interpolated between two evaluations."""
+def examples_at_target(laps: Iterable[Lap], target: Target) -> float | None:
+    """Return the examples seen when the metric first reached `target`, interpolated between two evaluations."""
     previous: tuple[int, float] | None = None
     for lap in laps:
         if lap.metric is None:
             continue
-        if lap.metric >= target:
+        if target.value is not None and target.is_reached(lap.metric):
             if previous is None:
                 return float(lap.seen)
             seen, metric = previous
-            return seen + (lap.seen - seen) * (target - metric) / (lap.metric - metric)
+            return seen + (lap.seen - seen) * (target.value - metric) / (lap.metric - metric)
         previous = lap.seen, lap.metric
     return None
 

@@ -60,7 +60,7 @@ class Training:
         self.max_examples = self.workload.max_examples(config)
         self.eval_every = self.workload.eval_interval(config)
         self.warmup_examples = config.warmup * len(self.workload.train)
-        self.target = self.workload.target if config.target is None else config.target
+        self.target = self.workload.run_target(config)
         self.step = 0
         self.finished_laps: list[Lap] = []
         self.status: RunStatus | None = None
@@ -99,7 +99,7 @@ class Training:
             lap = self._run_lap(batches)
             if self.status is None:
                 self.finished_laps.append(lap)
-                if self.best_weights and find_best_lap(self.finished_laps) is lap:
+                if self.best_weights and find_best_lap(self.finished_laps, self.target) is lap:
                     self.best_weights.copy_from_model()
                 self._update_status()
                 yield lap

@@ -27,8 +27,8 @@ WORKLOADS: dict[str, Callable[[TrainConfig], Workload]] = {
 
 def load_workload(config: TrainConfig) -> Workload:
     """Build the workload that `config` names, and check that its parts fit each other and the config."""
-    factory = find_workload_factory(config.workload)
-    return validate_workload(call_user_code(config.workload, lambda: factory(config)), config)
+    factory = find_workload_factory(config.name)
+    return validate_workload(call_user_code(config.name, lambda: factory(config)), config)
 
 
 def find_workload_factory(name: str) -> Callable[[TrainConfig], Workload]:

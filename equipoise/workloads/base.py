@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from equipoise.config import TrainConfig
 from equipoise.images.augment import Augment
+from equipoise.runs.target import Target
 
 MAX_EPOCHS = 50  # default limit of a training run that does not reach its target
 
@@ -65,8 +66,8 @@ class Workload:
     """evaluated once, at the end"""
     model: Callable[[], nn.Module]
     """builds a new model with weights drawn from torch's default generator"""
-    target: float
-    """value of the metric on the validation split at which training stops"""
+    target: float | None
+    """value of the metric on the validation split at which training stops; None to train --max-examples"""
     mean: Sequence[float]
     """mean of each channel, as a fraction of 255"""
     std: Sequence[float]
@@ -76,9 +77,16 @@ class Workload:
     loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy
     """maps (logits, labels) to the mean loss of a batch"""
     metric: Callable[[Tensor, Tensor], Tensor] = top1_correct
-    """maps (logits, labels) to one value per example, whose mean is the metric; higher is better"""
+    """maps (logits, labels) to one value per example, whose mean is the metric"""
+    lower_is_better: bool = False
+    """whether a lower metric is a better one, as with an error"""
     false_alarm_split: Split | None = None
     """examples distributed as the reference, to count false drift alarms on; the validation split if not given"""
+
+    def run_target(self, config: TrainConfig) -> Target:
+        """Return the target of a run with these options."""
+        value = self.target if config.target is None else config.target
+        return Target(value=value, lower_is_better=self.lower_is_better or config.lower_is_better)
 
     def max_examples(self, config: TrainConfig) -> int:
         """Return the number of examples after which training stops without reaching the target."""

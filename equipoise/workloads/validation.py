@@ -41,7 +41,7 @@ def join_lines(text: str) -> str:
 
 def validate_workload(workload: object, config: TrainConfig) -> Workload:
     """Return `workload` if its parts fit each other and the config; refuse it otherwise."""
-    name = config.workload
+    name = config.name
     if not isinstance(workload, Workload):
         raise EquipoiseError(
             "workload-invalid",
@@ -61,9 +61,11 @@ def validate_workload(workload: object, config: TrainConfig) -> Workload:
             f"but the training split of {name} holds {len(workload.train)} examples",
             "choose a smaller --batch-size",
         )
-    if not isinstance(workload.target, int | float) or not math.isfinite(workload.target):
+    if workload.target is not None and not (
+        isinstance(workload.target, int | float) and math.isfinite(workload.target)
+    ):
         raise EquipoiseError(
-            "workload-invalid", f"{name}: its target is {workload.target!r}", "it must be a finite number"
+            "workload-invalid", f"{name}: its target is {workload.target!r}", "it must be a finite number or None"
         )
     call_user_code(f"{name}: its mean or std", lambda: check_normalization(name, workload))
     check_model(name, workload, config)

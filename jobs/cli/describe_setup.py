@@ -38,7 +38,8 @@ def describe_trained_setup(
         image_size=" x ".join(map(str, workload.train.pictures[0].shape)),
         model=f"{type(model).__name__} of {num_parameters:,} parameters",
         initial_weights=initial_weights,
-        target=workload.target if config.target is None else config.target,
+        target=workload.run_target(config).value,
+        lower_is_better=workload.run_target(config).lower_is_better,
         options=collect_setup_options(config, workload),
         machine=machine,
     )

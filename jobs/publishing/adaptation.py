@@ -48,7 +48,7 @@ def build_recipe(model: Bundle, verdict: Verdict, data: str | None) -> Adaptatio
     known = tuple(DriftCondition.from_json(entry.changes) for entry in model.manifest.conditions)
     changes = tuple(CorruptionAmount(effect.cause, effect.detail, effect.value) for effect in verdict.effects)
     return AdaptationRecipe(
-        workload=config.workload,
+        workload=config.name,
         data=str(Path(data or config.data).absolute()),
         drift=DriftCondition(changes, label_shift_by_class(model, verdict) if verdict.cause == "label shift" else None),
         before=replace(before, weights=latest.weights),

@@ -235,7 +235,7 @@ def build_manifest(
     kept_lap = find_kept_lap(record)
     return Manifest(
         name=name or workload.name,
-        workload=record.config.workload,
+        workload=record.config.name,
         classes=[str(name) for name in workload.classes],
         input=InputSpec(channels=channels, height=height, width=width),
         preprocessing=ImagePreprocessing(
@@ -266,7 +266,7 @@ def add_adaptation(manifest: Manifest, recipe: AdaptationRecipe, learned: Sequen
     config = recipe.original_config(manifest.decode_config())
     return replace(
         manifest,
-        workload=config.workload,
+        workload=config.name,
         config=asdict(config),
         remedy=asdict(recipe.combined_condition),
         conditions=condition_entries(learned),

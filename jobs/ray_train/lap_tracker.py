@@ -147,9 +147,16 @@ LAP_TRACKERS: dict[TrackerName, type[TensorBoardTracker | MlflowTracker | WandbT
 
 
 def lap_metrics(lap: Lap) -> dict[str, float]:
-    """Return the measurements of a lap for a tracker; the validation metric only where it was evaluated."""
-    metrics = {"loss": lap.loss, "lr": lap.lr, "examples_per_second": lap.examples / lap.seconds, "step": lap.step}
-    return metrics if lap.metric is None else metrics | {"metric": lap.metric}
+    """Return the measurements of a lap for a tracker; those that were measured."""
+    rate = lap.examples / lap.seconds
+    metrics = {
+        "loss": lap.loss,
+        "lr": lap.lr,
+        "examples_per_second": rate,
+        "step": lap.step,
+        "metric": lap.metric,
+    }
+    return {name: value for name, value in metrics.items() if value is not None}
 
 
 def record_metrics(record: Record) -> dict[str, float]:

@@ -4,6 +4,7 @@ Trials take seconds, so their processes are reused for the next trial and import
 Each trial writes its own record while it runs.
 """
 
+import math
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -67,9 +68,13 @@ class SingleWorkerTrial(tune.Trainable):
 def collect_trial_metrics(training: Training, train_seconds: float) -> TrialMetrics:
     """Return the metrics of a trial that has trained for `train_seconds` since its last report."""
     metric = next((lap.metric for lap in reversed(training.finished_laps) if lap.metric is not None), 0.0)
-    loss = training.finished_laps[-1].loss if training.finished_laps else float("nan")
+    loss = training.finished_laps[-1].loss if training.finished_laps else None
     return TrialMetrics(
-        seen=training.examples_seen, metric=metric, loss=loss, busy=train_seconds, done=training.status is not None
+        seen=training.examples_seen,
+        metric=metric,
+        loss=math.nan if loss is None else loss,
+        busy=train_seconds,
+        done=training.status is not None,
     )
 
 

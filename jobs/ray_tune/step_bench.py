@@ -30,9 +30,9 @@ class StepBench:
 
     def __init__(self, trial: TrainConfig, workload: Workload, device: torch.device, started_at: float) -> None:
         # with the smallest learning rate the weights hardly move and the loss stays finite
-        self.trial = replace(trial, lr=MIN_LEARNING_RATE, target=float(np.finfo(np.float64).max))
+        self.trial = replace(trial, lr=MIN_LEARNING_RATE, target=None)
         self.device = device
-        self.workload = workload
+        self.workload = replace(workload, target=None)  # steps are timed, whatever the metric
         self.started_at = started_at
         self._limit_evaluation(1)
         self.idle_training = self._build_training(1, 1)
@@ -101,7 +101,7 @@ class StepBench:
         evaluation_seconds = time.monotonic() - start - lap.seconds
         return StepProbe(
             step_seconds=self._max_seconds(lap.seconds / lap.steps),
-            exchange_seconds=self._max_seconds(min(lap.exchange_seconds, lap.seconds) / lap.steps),
+            exchange_seconds=self._max_seconds(min(lap.exchange_seconds or 0.0, lap.seconds) / lap.steps),
             evaluation_seconds=self._max_seconds(evaluation_seconds),
             setup_seconds=setup_seconds,
         )

@@ -141,5 +141,9 @@ def describe_best_progress(trials: list[Record]) -> str:
     progress = [(lap.metric, lap.seen, trial) for trial in trials for lap in trial.laps if lap.metric is not None]
     if not progress:
         return ""
-    metric, seen, trial = max(progress, key=lambda item: item[:2])
-    return f"; the best trial reached a metric of {metric:.3g} after {seen:,} examples (target {trial.target:.3g})"
+    best = progress[0]
+    for item in progress[1:]:
+        if item[2].goal.is_better(item[0], best[0]) or (item[0] == best[0] and item[1] > best[1]):
+            best = item
+    metric, seen, trial = best
+    return f"; the best trial reached a metric of {metric:.3g} after {seen:,} examples (target {trial.goal.describe()})"

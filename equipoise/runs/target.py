@@ -1,0 +1,30 @@
+"""The target of a run: the value of its metric at which training stops, and which direction is better."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """Value of a metric that a run aims for; None if it ends at its number of examples whatever the metric."""
+
+    value: float | None
+    lower_is_better: bool = False
+
+    def is_reached(self, metric: float) -> bool:
+        """Return whether a metric is as good as the target or better."""
+        return self.value is not None and not self.is_better(self.value, metric)
+
+    def is_better(self, metric: float, other: float) -> bool:
+        """Return whether a metric is better than another one."""
+        return metric < other if self.lower_is_better else metric > other
+
+    def best(self, metrics: Sequence[float]) -> float:
+        """Return the best of some metrics."""
+        return min(metrics) if self.lower_is_better else max(metrics)
+
+    def describe(self) -> str:
+        """Describe the target as it stands after a name of the metric, such as 'at least 0.95'."""
+        if self.value is None:
+            return "no target"
+        return f"{'at most' if self.lower_is_better else 'at least'} {self.value:g}"
