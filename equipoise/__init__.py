@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from equipoise.planning.document import PlanDocument
     from equipoise.planning.measurements import read_examples_to_target, read_step_times
     from equipoise.planning.plan import ClusterShape
+    from equipoise.reporting import report
     from equipoise.runs.record import Lap, Record
     from equipoise.training.loop import Training, laps
     from equipoise.workloads import Split, Workload, load_workload
@@ -46,6 +47,7 @@ __all__ = [
     "model_factory",
     "read_examples_to_target",
     "read_step_times",
+    "report",
     "stratified_split",
 ]
 
@@ -70,6 +72,7 @@ MODULE_BY_NAME = {
     "model_factory": "equipoise.workloads.models",
     "read_examples_to_target": "equipoise.planning.measurements",
     "read_step_times": "equipoise.planning.measurements",
+    "report": "equipoise.reporting",
     "stratified_split": "equipoise.workloads.base",
 }
 """module that defines each public name"""

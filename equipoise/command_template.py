@@ -9,7 +9,7 @@ from equipoise.errors import EquipoiseError
 
 PLACEHOLDERS = ("batch_size", "lr", "seed", "workers", "out")
 PLACEHOLDER = re.compile(r"\{(\w+)\}")
-INTERPRETERS = re.compile(r"(python|pypy)[\d.]*|torchrun|accelerate|launch|env|bash|sh|uv|run|nice|mpirun|deepspeed")
+SCRIPT_SUFFIXES = {".py", ".sh", ".jl", ".R", ".js", ".rb", ".pl"}
 
 
 def split_command(command: str) -> list[str]:
@@ -51,6 +51,8 @@ def fill_command(command: str, values: Mapping[str, object]) -> list[str]:
 
 def find_program_name(command: str) -> str:
     """Return the name of the program that a command runs: its script or module rather than the interpreter."""
-    names = [PurePath(argument).name for argument in command.split() if not argument.startswith("-")]
-    own = [name for name in names if not INTERPRETERS.fullmatch(name) and "=" not in name and not name.isdigit()]
-    return (own or names or [command])[0]
+    words = command.split() or [command]
+    if "-m" in words[:-1]:
+        return words[words.index("-m") + 1]
+    scripts = [word for word in words if PurePath(word).suffix in SCRIPT_SUFFIXES]
+    return PurePath((scripts or words)[0]).name

@@ -1,7 +1,7 @@
 """Options of a training run."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal, get_args
 
 from equipoise.command_template import find_program_name
@@ -18,6 +18,20 @@ Precision = Literal["fp32", "bf16", "fp64"]
 KeptWeights = Literal["last", "best"]
 CHOICES = {"optimizer": OptimizerName, "schedule": ScheduleName, "precision": Precision, "keep": KeptWeights}
 """types of the options that are one of several names"""
+COMMAND_OPTIONS = {"command", "metric_pattern", "examples_pattern"}
+"""options of a training command alone"""
+SHARED_OPTIONS = {
+    "workers",
+    "batch_size",
+    "lr",
+    "seed",
+    "threads",
+    "target",
+    "lower_is_better",
+    "max_examples",
+    "patience",
+}
+"""options that a training command has as well as a workload"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,13 +145,29 @@ class TrainConfig:
                     "option-choice", f"{name} must be one of {', '.join(get_args(choices))}, got {value!r}"
                 )
 
-        if (self.workload is None) == (self.command is None):
-            problem = "got both of --workload and --command" if self.command else "missing: --workload or --command"
-            raise EquipoiseError("option-missing", problem, "give one of the two")
+        self._require_workload_or_command()
         if self.target is not None and not math.isfinite(self.target):
             raise EquipoiseError("option-range", f"target must be a finite number, got {self.target}")
         if self.seed >= 1 << 63:
             raise EquipoiseError("option-range", f"seed must be below 2**63, got {self.seed}")
+
+    def _require_workload_or_command(self) -> None:
+        """Refuse both or none of a workload and a command, and options that the other of the two has."""
+        if (self.workload is None) == (self.command is None):
+            if self.command is None:
+                raise EquipoiseError("option-missing", "missing: --workload or --command", "give one of the two")
+            raise EquipoiseError("option-conflict", "got both --workload and --command", "give one of the two")
+        if (self.metric_pattern is None) != (self.examples_pattern is None):
+            raise EquipoiseError("option-missing", "--metric-pattern and --examples-pattern need each other")
+        for field in fields(self):
+            is_changed = getattr(self, field.name) != field.default
+            flag = f"--{field.name.replace('_', '-')}"
+            if self.command is None and field.name in COMMAND_OPTIONS and is_changed:
+                raise EquipoiseError("option-conflict", f"{flag} has no effect without --command")
+            if self.command is not None and is_changed and field.name not in COMMAND_OPTIONS | SHARED_OPTIONS:
+                raise EquipoiseError(
+                    "option-conflict", f"{flag} has no effect on a --command", "write it into the command itself"
+                )
 
     def _require_at_least(self, name: str, minimum: int) -> None:
         value = getattr(self, name)

@@ -60,6 +60,9 @@ ERROR_CODES = {
     "engine-unknown": "an inference engine that does not exist",
     "models-incompatible": "two models that differ in images or classes",
     "tls-invalid": "a certificate or key that cannot be used",
+    # a training program of the user's
+    "command-unusable": "a training command that cannot be run, or that a sweep cannot measure",
+    "report-invalid": "a report of a training command that cannot be used",
     # drift, captures and adaptation
     "reference-unusable": "a bundle without a reference profile that can be used",
     "verdict-invalid": "a drift verdict that cannot be read",

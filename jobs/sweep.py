@@ -17,10 +17,8 @@ import re
 import sys
 import time
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
-import pandas as pd
 import tyro
 from ray.tune import Callback
 
@@ -29,15 +27,9 @@ from dashboards.reports import write_pages
 from equipoise.command_line import STOPPED, command
 from equipoise.config import KeptWeights, TrainConfig
 from equipoise.errors import EquipoiseError
-from equipoise.formatting import make_printable
-from equipoise.hardware_facts import HardwareFacts
 from equipoise.planning.search import UNBOUNDED_LR, GridSearch, LrBounds, Search
-from equipoise.planning.step_time_fit import fit_step_time
 from equipoise.planning.sweep_budget import SweepBudget
 from equipoise.runs.folder import claim_run_folder, require_same_config, require_writable
-from equipoise.storage.atomic import atomic_write
-from equipoise.workloads import load_workload
-from jobs.cli.describe_setup import describe_training_setup
 from jobs.cli.option_parser import parse_options
 from jobs.cli.output_folder import require_no_other_results
 from jobs.cli.paths import PathOrUrl, validate_locations
@@ -52,19 +44,18 @@ from jobs.cluster.resources import (
     warn_if_temporary_folder,
 )
 from jobs.cluster.wait import wait_for_slots
-from jobs.ray_train.run import describe_initialization, require_usable_locations, resolve_trial_paths
+from jobs.ray_train.run import resolve_trial_paths
 from jobs.ray_train.stopping import RESUME_HINT
 from jobs.ray_train.trackers import TrackerName, build_tracker_callbacks
 from jobs.ray_tune.confirmation import CONFIRMATION_SEED_OFFSET, RunStopped, confirm_plan
 from jobs.ray_tune.fastest_workers import FastestWorkers
-from jobs.ray_tune.multi_worker_trial import release_placement_groups_of_job
 from jobs.ray_tune.pace_drift import add_pace_noise, estimate_pace_drift
-from jobs.ray_tune.single_worker_trial import depends_on_batch_split
-from jobs.ray_tune.step_timing import time_batch_ladders
-from jobs.ray_tune.timing_records import TimingTables, max_repeat_error
+from jobs.ray_tune.run_trials import run_trials
+from jobs.ray_tune.sweep_subject import DEFAULT_WORKERS, find_worker_counts, load_sweep_subject
+from jobs.ray_tune.timing_tables import fit_timings, write_csv, write_timings
 from jobs.ray_tune.trial_budget import describe_trials, leave_out_unaffordable_batches, require_finished_trials
 from jobs.ray_tune.trial_records import FINISHED_TRIAL_COLUMNS, load_finished_trials
-from jobs.ray_tune.tuner import PruneStopper, SearchAdapter, SweepTrials
+from jobs.ray_tune.tuner import SearchAdapter, SweepTrials
 
 T = TypeVar("T")
 
@@ -95,7 +86,7 @@ class SweepOptions:
     out: PathOrUrl
     """folder or URL for tables, records, plan.json and the confirmation run"""
     config: Annotated[SharedTrainConfig, tyro.conf.OmitArgPrefixes]
-    workers: tuple[int, ...] = (1, 2)
+    workers: tuple[int, ...] = DEFAULT_WORKERS
     """numbers of workers to choose from"""
     batch_size: str = "8:512"
     """batch sizes per worker to choose from, MIN:MAX, in steps of a factor of 2"""
@@ -127,16 +118,17 @@ class SweepOptions:
         smallest, largest = int(match[1]), int(match[2])
         return [smallest * 2**k for k in range(int(math.log2(largest / smallest)) + 1)]
 
-    def batches_by_workers(self, max_global_batch: int) -> dict[int, list[int]]:
-        """Return the batch sizes to time by number of workers, up to a global batch of `max_global_batch`."""
+    def batches_by_workers(self, num_examples: int | None) -> dict[int, list[int]]:
+        """Return the batch sizes to time by number of workers, up to a global batch of all examples."""
+        limit = num_examples or sys.maxsize
         batches_by_workers = {
-            n: [batch for batch in self.batches_per_worker() if n * batch <= max_global_batch]
-            for n in sorted(set(self.workers))
+            workers: [batch for batch in self.batches_per_worker() if workers * batch <= limit]
+            for workers in sorted(set(find_worker_counts(self.config.command, self.workers)))
         }
         if not any(batches_by_workers.values()):
             raise EquipoiseError(
                 "option-range",
-                f"no --batch-size of {self.batch_size} fits the {max_global_batch} training examples",
+                f"no --batch-size of {self.batch_size} fits the {limit} training examples",
                 "choose smaller ones",
             )
         return {workers: batches for workers, batches in batches_by_workers.items() if batches}
@@ -193,29 +185,25 @@ def run_sweep(options: SweepOptions) -> int:
     """Time steps, run trials, write the plan and confirm it; return the exit status."""
     base, out = options.base_config(), options.out.absolute()
     warn_if_temporary_folder(options.out)
-    require_usable_locations(base, out)
     require_no_other_results(out, "sweep")
-    workload = load_workload(base)
-    if initialization := describe_initialization(base, workload):
-        print(make_printable(initialization), flush=True)
-    batches_by_workers = options.batches_by_workers(len(workload.train))
+    subject = load_sweep_subject(base, out)
+    batches_by_workers = options.batches_by_workers(subject.num_examples)
     max_workers = max(batches_by_workers)
     callbacks = build_tracker_callbacks(options.track, out)
     require_writable(out)
     require_same_config(out, base)
-    require_same_sweep_setup(out, setup := describe_training_setup(base, workload, HardwareFacts()))
+    require_same_sweep_setup(out, subject.setup)
     load_finished_trials(out / "trials", base)  # refuses damaged files before waiting for a cluster
     connect_to_cluster()
-    _, gpu = require_slots(max(options.workers), base.threads)
+    _, gpu = require_slots(max_workers, base.threads)
     set_worker_group_timeout(elastic=False)
     with claim_run_folder(out, base):
-        write_sweep_setup(out, setup)
+        write_sweep_setup(out, subject.setup)
         wait_for_slots(max_workers, base.threads, gpu)  # once for all groups of workers, before the budget starts
         slots = max(max_workers, total_slots(base.threads, gpu))  # trials do not make the cluster grow further
-        timings = time_steps_and_exchanges(base, batches_by_workers, out, gpu, options.budget)
-        steps, exchanges = timings.steps, timings.exchanges
-        share = exchanges.bytes / steps.gradient_bytes.iloc[0]
-        step_time_fit = fit_step_time(steps, exchanges.assign(share=share))
+        timings = subject.time_steps(base, batches_by_workers, out / "system", gpu, options.budget.timing_seconds)
+        timings = write_timings(timings, out)
+        step_time_fit = fit_timings(timings)
         fastest = FastestWorkers(step_time_fit)
         trials = SweepTrials(
             base=base,
@@ -223,32 +211,17 @@ def run_sweep(options: SweepOptions) -> int:
             workers_by_batch=fastest.workers_by_batch,
             slots=slots,
             gpu=gpu,
-            real_workers=options.trials == "real",
-            max_unsplit_batch=0 if depends_on_batch_split(workload.model()) else int(steps.batch.max()),
+            real_workers=subject.runs_real_workers or options.trials == "real",
+            max_unsplit_batch=0 if subject.depends_on_batch_split else int(timings.steps.batch.max()),
             deadline=timings.started_at + options.budget.seconds,
         )
-        leave_out_unaffordable_batches(trials, fastest, step_time_fit, len(workload.train))
+        leave_out_unaffordable_batches(trials, fastest, step_time_fit, subject.num_examples)
         run_search(options, trials, fastest, callbacks)
         pace_drift = estimate_pace_drift(load_finished_trials(trials.folder, base))
-        write_csv(add_pace_noise(steps, pace_drift), out / "system.csv")
-        document = confirm_plan(base, out, replace(setup, machine=timings.machine), trials.deadline)
+        write_csv(add_pace_noise(timings.steps, pace_drift), out / "system.csv")
+        document = confirm_plan(base, out, replace(subject.setup, machine=timings.machine), trials.deadline)
         print(f"  pages      {', '.join(map(str, write_pages(load_experiment(out))))}")
         return 0 if document.status == "confirmed" else 1
-
-
-def time_steps_and_exchanges(
-    base: TrainConfig, batches_by_workers: dict[int, list[int]], out: Path, gpu: bool, budget: SweepBudget
-) -> TimingTables:
-    """Time steps and exchanges, and write them to system.csv and exchange.csv."""
-    timings = time_batch_ladders(base, batches_by_workers, out / "system", gpu, budget.timing_seconds)
-    rows = timings.steps
-    if (repeat_error := max_repeat_error(rows)) is not None:
-        print(f"two timings of the same setting differed by {repeat_error:.1%} at most", flush=True)
-    steps = rows[~rows["repeat"]].drop(columns="repeat")
-    write_csv(steps, out / "system.csv")
-    if len(timings.exchanges):
-        write_csv(timings.exchanges, out / "exchange.csv")
-    return timings._replace(steps=steps)
 
 
 def run_search(
@@ -268,11 +241,8 @@ def run_search(
     )
     with SweepStatus(sweep_trials.workers_by_batch, sweep_trials.deadline) as status:
         adapter = SearchAdapter(search, sweep_trials, status)
-        stopper = None if options.exhaustive else PruneStopper(adapter)
-        sweep_trials.build_tuner(adapter, stopper, callbacks).fit()
+        run_trials(adapter, callbacks, prune=not options.exhaustive)
         adapter.add_trials_that_ended_late()
-    if sweep_trials.real_workers:
-        release_placement_groups_of_job()
     trials = adapter.finished_trials.assign(seed=adapter.finished_trials.seed + sweep_trials.base.seed)
     trials = trials.sort_values(FINISHED_TRIAL_COLUMNS[:3])
     require_finished_trials(
@@ -288,12 +258,6 @@ def run_search(
         startup = f"{sweep_trials.startup_seconds:.0f} s to start processes"
         print(f"they took {overhead:.0%} longer than training and evaluation alone, including {startup}", flush=True)
     write_csv(trials, sweep_trials.folder.parent / "statistical.csv")
-
-
-def write_csv(rows: pd.DataFrame, path: Path) -> None:
-    """Write rows to a CSV file that is either complete or absent."""
-    with atomic_write(path) as temporary:
-        rows.to_csv(temporary, index=False)
 
 
 if __name__ == "__main__":

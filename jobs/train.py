@@ -26,7 +26,7 @@ from equipoise.formatting import make_printable, pluralize
 from equipoise.runs.folder import load_finished_run
 from equipoise.runs.record import Record, mean_noise_scale
 from equipoise.runs.run_end import find_kept_lap
-from equipoise.workloads import load_workload
+from equipoise.workloads import Workload, load_workload
 from jobs.cli.option_parser import parse_options
 from jobs.cli.output_folder import require_no_other_results
 from jobs.cli.paths import OptionalPathOrUrl, PathOrUrl, validate_locations
@@ -114,10 +114,11 @@ def main() -> int:
     if record := load_finished_run(out, config):
         print(f"{out} already holds this run, which has ended: nothing to do")
     else:
-        planned_machine = require_same_setup(options.plan, config, load_workload(config)) if options.plan else None
+        planned_machine = require_same_setup(options.plan, config, load_if_workload(config)) if options.plan else None
         record = train_on_cluster(config, out, options.min_workers, options.track, planned_machine)
     if record is None:
-        print(f"stopped; the same command resumes from the last checkpoint in {out}")
+        continuation = "runs the training command again" if config.command else "resumes from the last checkpoint"
+        print(f"stopped; the same command {continuation} in {out}")
         exit_at_once(STOPPED)  # the last checkpoint is complete; Ray would take seconds to end
     print(format_summary(record, out))
     try:
@@ -126,6 +127,11 @@ def main() -> int:
         reason = describe_os_error(error) if isinstance(error, OSError) else str(error)
         print(make_printable(f"note: cannot write the page of the run: {reason}"), file=sys.stderr)
     return 1 if record.failed else 0
+
+
+def load_if_workload(config: TrainConfig) -> Workload | None:
+    """Load the workload of a run; None for a run of a command."""
+    return None if config.command else load_workload(config)
 
 
 def describe_kept_weights(record: Record) -> list[str]:

@@ -100,8 +100,8 @@ def describe_result(record: Record) -> str:
     if record.examples_to_target and laps:
         seconds = record.seconds * record.examples_to_target / laps[-1].seen
         result = (
-            f"Reached the target of {record.goal.describe()} after {format_significant(record.examples_to_target)} examples,"
-            f" in {format_seconds(seconds)} of training"
+            f"Reached the target of {record.goal.describe()} after"
+            f" {format_significant(record.examples_to_target)} examples, in {format_seconds(seconds)} of training"
         )
     elif metrics:
         result = (

@@ -45,6 +45,18 @@ def describe_trained_setup(
     )
 
 
+def describe_command_setup(config: TrainConfig, machine: HardwareFacts) -> TrainingSetup:
+    """Describe the setup of a run of a user's command: what it trains is its own affair."""
+    names = ("threads", "metric_pattern", "examples_pattern")
+    return TrainingSetup(
+        command=config.command,
+        target=config.target,
+        lower_is_better=config.lower_is_better,
+        options={name: getattr(config, name) for name in names},
+        machine=machine,
+    )
+
+
 def collect_setup_options(config: TrainConfig, workload: Workload) -> dict[str, OptionValue]:
     """Return the options that a plan's predictions depend on, with their defaults filled in."""
     options = {name: getattr(config, name) for name in SETUP_OPTIONS}

@@ -9,16 +9,17 @@ from equipoise.hardware_facts import HardwareFacts
 from equipoise.planning.confirmation import ConfirmationResult, find_run_of_plan
 from equipoise.planning.training_setup import describe_target_mismatch
 from equipoise.workloads import Workload
-from jobs.cli.describe_setup import describe_trained_setup, describe_training_setup
+from jobs.cli.describe_setup import describe_command_setup, describe_trained_setup, describe_training_setup
 from jobs.cli.plan_options import read_recommended_plan
 
 
 def require_same_setup(
-    location: Path, config: TrainConfig, workload: Workload, run_has_ended: bool = False
+    location: Path, config: TrainConfig, workload: Workload | None, run_has_ended: bool = False
 ) -> HardwareFacts | None:
     """Refuse the plan at a location if its setup differs from that of a run; return the machine it was measured on.
 
-    Plans of tables alone have no setup. The initial weights of a run that has ended may be gone: they are not compared.
+    The workload is None for a run of a command. Plans of tables alone have no setup. The initial weights of a run that
+    has ended may be gone: they are not compared.
     A message says that a run has refuted the plan, or, before the first run with it, that none has been made yet.
     """
     document, plan = read_recommended_plan(location)
@@ -28,11 +29,12 @@ def require_same_setup(
     planned = document.setup
     if planned is None:
         return None
-    setup = (
-        describe_trained_setup(config, workload, HardwareFacts(), planned.initial_weights)
-        if run_has_ended
-        else describe_training_setup(config, workload, HardwareFacts())
-    )
+    if workload is None:
+        setup = describe_command_setup(config, HardwareFacts())
+    elif run_has_ended:
+        setup = describe_trained_setup(config, workload, HardwareFacts(), planned.initial_weights)
+    else:
+        setup = describe_training_setup(config, workload, HardwareFacts())
     if differences := planned.differences(setup):
         raise EquipoiseError(
             "plan-mismatch",

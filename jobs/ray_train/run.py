@@ -1,6 +1,5 @@
 """Train one trial on the cluster with Ray Train and leave its record, model and checkpoints in a folder or bucket."""
 
-import sys
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -13,7 +12,6 @@ from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import make_printable
 from equipoise.hardware_facts import HardwareFacts
-from equipoise.planning.training_setup import describe_device_mismatch, describe_version_mismatch
 from equipoise.runs.folder import claim_run_folder, require_writable, require_writable_url
 from equipoise.runs.misclassified import read_misclassified
 from equipoise.runs.record import Lap, Record
@@ -25,8 +23,9 @@ from jobs.cli.paths import validate_locations
 from jobs.cli.progress import follow_run
 from jobs.cluster.resources import connect_to_cluster, describe_cluster, require_slots, set_worker_group_timeout
 from jobs.cluster.wait import LostWorkersNotice, wait_for_slots
-from jobs.cluster.worker_hardware import find_worker_hardware
+from jobs.cluster.worker_hardware import find_worker_hardware, print_machine_notes
 from jobs.ray_train.checkpoints import CHECKPOINTS_FOLDER, find_last_lap
+from jobs.ray_train.command_training import train_command_on_cluster
 from jobs.ray_train.lap_tracker import LapTracker, open_lap_tracker
 from jobs.ray_train.run_channel import LAP_JOURNAL_FILE, STOP_FILE
 from jobs.ray_train.stopping import StopWhenStoreUnavailable, stop_on_signal
@@ -49,6 +48,8 @@ def train_on_cluster(
     Print a note if the workers are of another kind than `planned_machine`, on which the plan was measured, or have
     other versions of the software.
     """
+    if config.command:
+        return train_command_on_cluster(config, out, track, planned_machine)
     workload = load_workload(config)  # loaded here too, so that errors show at once
     if initialization := describe_initialization(config, workload):
         print(make_printable(initialization), flush=True)
@@ -77,13 +78,6 @@ def train_on_cluster(
             write_json(out / "record.json", record.to_json())
             tracker.log_record(record)
             return record
-
-
-def print_machine_notes(planned: HardwareFacts, used: HardwareFacts) -> None:
-    """Print notes if a plan was measured on another kind of device or with other versions than those used."""
-    for note in (describe_device_mismatch(planned, used), describe_version_mismatch(planned, used)):
-        if note:
-            print(make_printable(f"note: {note}"), file=sys.stderr, flush=True)
 
 
 def require_usable_locations(config: TrainConfig, out: Path) -> None:
@@ -130,6 +124,8 @@ def build_run_trainer(config: TrainConfig, out: Path, min_workers: int, gpu: boo
 
 def resolve_trial_paths(config: TrainConfig) -> TrainConfig:
     """Return the options with absolute paths, because workers have their own working directory."""
+    if config.command:
+        return config
     init_from = (
         config.init_from
         if config.init_from in (None, TORCHVISION_WEIGHTS)

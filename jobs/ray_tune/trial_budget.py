@@ -28,7 +28,7 @@ from jobs.ray_tune.tuner import SweepTrials
 
 
 def leave_out_unaffordable_batches(
-    sweep_trials: SweepTrials, fastest_workers: FastestWorkers, step_time_fit: StepTimeFit, num_examples: int
+    sweep_trials: SweepTrials, fastest_workers: FastestWorkers, step_time_fit: StepTimeFit, num_examples: int | None
 ) -> None:
     """Leave out the global batches of which the time left allows too few steps, unless their trials have ended."""
     step_seconds = dict(fastest_workers.seconds_by_batch)
@@ -58,7 +58,7 @@ def single_worker_step_seconds(step_time_fit: StepTimeFit, global_batches: list[
 def find_affordable_batches(
     step_seconds: dict[int, float],
     seconds_left: float,
-    num_examples: int,
+    num_examples: int | None,
     concurrent_trials: int,
     finished_batches: Collection[int] = (),
 ) -> list[int]:
@@ -74,7 +74,7 @@ def find_affordable_batches(
     if affordable:
         return affordable
     batch, seconds = min(step_seconds.items(), key=lambda item: item[1])
-    trial_seconds = max(ASSUMED_EPOCHS * num_examples / batch, MIN_TRIAL_STEPS) * seconds
+    trial_seconds = max(ASSUMED_EPOCHS * (num_examples or 0) / batch, MIN_TRIAL_STEPS) * seconds
     budget = suggest_budget(trials_seconds=count_trial_rounds(concurrent_trials) * trial_seconds)
     raise EquipoiseError(
         "budget-too-small",

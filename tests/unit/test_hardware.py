@@ -5,8 +5,8 @@ import msgspec
 import pytest
 import torch
 
-from equipoise.hardware import cpu_name, describe_hardware
-from equipoise.hardware_facts import HardwareFacts
+from equipoise.hardware import describe_hardware
+from equipoise.hardware_facts import HardwareFacts, cpu_name
 
 
 def test_facts_of_this_machine_survive_json():

@@ -1,0 +1,20 @@
+"""Run the trials of a search: a workload's through Ray Tune, those of a command on workers of their own."""
+
+from pathlib import Path
+
+from ray.tune import Callback
+
+from jobs.ray_tune.command_trials import CommandTrials
+from jobs.ray_tune.multi_worker_trial import release_placement_groups_of_job
+from jobs.ray_tune.tuner import PruneStopper, SearchAdapter
+
+
+def run_trials(adapter: SearchAdapter, callbacks: list[Callback], *, prune: bool) -> None:
+    """Run the trials that a search suggests until it has ended or the time is up."""
+    sweep_trials = adapter.sweep_trials
+    if sweep_trials.base.command:
+        CommandTrials(adapter, str(Path.cwd()), prune).run()
+        return
+    sweep_trials.build_tuner(adapter, PruneStopper(adapter) if prune else None, callbacks).fit()
+    if sweep_trials.real_workers:
+        release_placement_groups_of_job()

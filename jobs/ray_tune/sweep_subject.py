@@ -1,0 +1,91 @@
+"""What a sweep trains: a workload, or a training command of the user's own."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from equipoise.command_template import find_placeholders, require_placeholder
+from equipoise.config import TrainConfig
+from equipoise.errors import EquipoiseError
+from equipoise.formatting import make_printable
+from equipoise.hardware_facts import HardwareFacts
+from equipoise.planning.training_setup import TrainingSetup
+from equipoise.runs.reports import ReportReader
+from equipoise.workloads import load_workload
+from jobs.cli.describe_setup import describe_command_setup, describe_training_setup
+from jobs.ray_train.run import describe_initialization, require_usable_locations
+from jobs.ray_tune.command_timing_tables import time_command_ladders
+from jobs.ray_tune.single_worker_trial import depends_on_batch_split
+from jobs.ray_tune.step_timing import time_batch_ladders
+from jobs.ray_tune.timing_records import TimingTables
+
+DEFAULT_WORKERS = (1, 2)
+
+TimeSteps = Callable[[TrainConfig, dict[int, list[int]], Path, bool, float], TimingTables]
+"""times the steps of batch sizes by number of workers into a folder: base, batches, folder, gpu, seconds"""
+
+
+class SweepSubject(NamedTuple):
+    """What a sweep trains, as far as the sweep has to know."""
+
+    setup: TrainingSetup
+    num_examples: int | None
+    """training examples; None for a command, which alone knows"""
+    depends_on_batch_split: bool
+    """whether steps depend on how workers share a global batch"""
+    runs_real_workers: bool
+    """whether each trial must run on all of its workers"""
+    time_steps: TimeSteps
+
+
+def load_sweep_subject(base: TrainConfig, out: Path) -> SweepSubject:
+    """Load what a sweep trains, and print the pretrained weights it starts from; refuse what it cannot train."""
+    if base.command:
+        return describe_command_subject(base)
+    require_usable_locations(base, out)
+    workload = load_workload(base)
+    if initialization := describe_initialization(base, workload):
+        print(make_printable(initialization), flush=True)
+    return SweepSubject(
+        setup=describe_training_setup(base, workload, HardwareFacts()),
+        num_examples=len(workload.train),
+        depends_on_batch_split=depends_on_batch_split(workload.model()),
+        runs_real_workers=False,
+        time_steps=time_batch_ladders,
+    )
+
+
+def describe_command_subject(base: TrainConfig) -> SweepSubject:
+    """Describe a command as what a sweep trains; refuse one that a sweep cannot vary or judge."""
+    command = base.command or ""
+    for name in ("batch_size", "lr"):
+        require_placeholder(command, name)
+    ReportReader(base.metric_pattern, base.examples_pattern)  # refuses invalid patterns
+    if base.target is None:
+        raise EquipoiseError(
+            "option-missing", "missing: --target", "give the metric at which the command's training is good enough"
+        )
+    if "seed" not in find_placeholders(command):
+        print("note: the command has no {seed}: its runs differ by chance alone", file=sys.stderr)
+    return SweepSubject(
+        setup=describe_command_setup(base, HardwareFacts()),
+        num_examples=None,
+        depends_on_batch_split=True,
+        runs_real_workers=True,
+        time_steps=time_command_ladders,
+    )
+
+
+def find_worker_counts(command: str | None, workers: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the numbers of workers to choose from: one for a command that takes no number of workers."""
+    if command is None or "workers" in find_placeholders(command) or max(workers) == 1:
+        return workers
+    if workers != DEFAULT_WORKERS:
+        raise EquipoiseError(
+            "option-conflict",
+            f"cannot run the command on {max(workers)} workers: it has no {{workers}}",
+            "write {workers} where it takes their number, such as torchrun --nproc-per-node {workers}, or give"
+            " --workers 1",
+        )
+    return (1,)

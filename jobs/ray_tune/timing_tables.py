@@ -1,0 +1,35 @@
+"""Tables of a sweep's timings: written beside its plan, and fitted."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from equipoise.planning.step_time_fit import StepTimeFit, fit_step_time
+from equipoise.storage.atomic import atomic_write
+from jobs.ray_tune.timing_records import TimingTables, max_repeat_error
+
+
+def write_timings(timings: TimingTables, out: Path) -> TimingTables:
+    """Write the timings to system.csv and exchange.csv, and return them without the second timings of a setting."""
+    rows = timings.steps
+    if (repeat_error := max_repeat_error(rows)) is not None:
+        print(f"two timings of the same setting differed by {repeat_error:.1%} at most", flush=True)
+    steps = rows[~rows["repeat"]].drop(columns="repeat")
+    write_csv(steps, out / "system.csv")
+    if len(timings.exchanges):
+        write_csv(timings.exchanges, out / "exchange.csv")
+    return timings._replace(steps=steps)
+
+
+def fit_timings(timings: TimingTables) -> StepTimeFit:
+    """Fit the step times, with the exchanges that were timed alone, if any."""
+    if timings.exchanges.empty:
+        return fit_step_time(timings.steps)
+    share = timings.exchanges.bytes / timings.steps.gradient_bytes.iloc[0]
+    return fit_step_time(timings.steps, timings.exchanges.assign(share=share))
+
+
+def write_csv(rows: pd.DataFrame, path: Path) -> None:
+    """Write rows to a CSV file that is either complete or absent."""
+    with atomic_write(path) as temporary:
+        rows.to_csv(temporary, index=False)
