@@ -13,7 +13,9 @@ class Target:
 
     def is_reached(self, metric: float) -> bool:
         """Return whether a metric is as good as the target or better."""
-        return self.value is not None and not self.is_better(self.value, metric)
+        if self.value is None:
+            return False
+        return metric <= self.value if self.lower_is_better else metric >= self.value
 
     def is_better(self, metric: float, other: float) -> bool:
         """Return whether a metric is better than another one."""

@@ -71,12 +71,12 @@ def test_run_without_laps_has_a_page():
 def test_page_begins_with_the_result_of_the_run():
     missed = describe_result(record())
     assert missed == (
-        "Did not reach the target of 0.9: the best metric was 0.8;"
+        "Did not reach the target of at least 0.9: the best metric was 0.8;"
         " the time of a step: computing 67%, exchanging gradients 22%, loading data 11%."
     )
     assert missed in run_page(record()).sections[0].paragraphs
     reached = describe_result(replace(record(), examples_to_target=300.0))
-    assert reached.startswith("Reached the target of 0.9 after 300 examples, in 150 ms of training;")
+    assert reached.startswith("Reached the target of at least 0.9 after 300 examples, in 150 ms of training;")
 
 
 def test_run_without_evaluation_or_exchange_has_a_result():

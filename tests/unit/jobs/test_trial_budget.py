@@ -79,7 +79,7 @@ def test_finished_trials_make_a_plan(tmp_path):
 def test_too_few_trials_are_refused_with_their_progress_and_a_budget(tmp_path, reached, said, status):
     stopped = replace(build_trial(0.3, 0.6), status=status)
     write_trials(tmp_path, stopped, build_trial(0.1), replace(build_trial(), status="failed"))
-    progress = "the best trial reached a metric of 0.6 after 200 examples (target 0.9)"
+    progress = "the best trial reached a metric of 0.6 after 200 examples (target at least 0.9)"
     with raises_code("budget-too-small", said, "within 30 s", progress, "--budget-seconds 190"):
         require_finished_trials(table(*reached), tmp_path, 30.0, 2, time_is_up=True)
 
@@ -88,7 +88,7 @@ def test_trials_that_end_without_the_target_are_told_with_what_to_change(tmp_pat
     write_trials(tmp_path, *[replace(build_trial(0.3, metric), status="max_examples") for metric in (0.7, 0.5)])
     assert describe_trials(table(0, 0), tmp_path) == (
         "2 trials, 0 of them reached the target;"
-        " the best trial reached a metric of 0.7 after 200 examples (target 0.9);"
+        " the best trial reached a metric of 0.7 after 200 examples (target at least 0.9);"
         " give a lower --target, more --max-examples or other --lr"
     )
     assert describe_trials(table(1, 0), tmp_path) == "2 trials, 1 of them reached the target"
