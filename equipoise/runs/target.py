@@ -26,7 +26,7 @@ class Target:
         return min(metrics) if self.lower_is_better else max(metrics)
 
     def describe(self) -> str:
-        """Describe the target as it stands after a name of the metric, such as 'at least 0.95'."""
+        """Describe the target as it stands after the word, such as 'at least 0.95'; 'none' without one."""
         if self.value is None:
-            return "no target"
+            return "none"
         return f"{'at most' if self.lower_is_better else 'at least'} {self.value:g}"

@@ -44,4 +44,4 @@ def test_no_metric_reaches_no_target_and_a_metric_that_is_no_number_reaches_none
 def test_target_is_described_with_its_direction():
     assert Target(value=0.95).describe() == "at least 0.95"
     assert Target(value=0.2, lower_is_better=True).describe() == "at most 0.2"
-    assert Target(value=None).describe() == "no target"
+    assert Target(value=None).describe() == "none"
