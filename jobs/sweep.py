@@ -36,12 +36,11 @@ from equipoise.planning.step_time_fit import fit_step_time
 from equipoise.planning.sweep_budget import SweepBudget
 from equipoise.runs.folder import claim_run_folder, require_same_config, require_writable
 from equipoise.storage.atomic import atomic_write
-from equipoise.workloads import load_workload
 from jobs.cli.describe_setup import describe_training_setup
 from jobs.cli.option_parser import parse_options
 from jobs.cli.output_folder import require_no_other_results
 from jobs.cli.paths import PathOrUrl, validate_locations
-from jobs.cli.sweep_setup import require_same_sweep_setup, write_sweep_setup
+from jobs.cli.sweep_setup import load_workload_with_target, require_same_sweep_setup, write_sweep_setup
 from jobs.cli.sweep_status import SweepStatus
 from jobs.cluster.resources import (
     connect_to_cluster,
@@ -195,7 +194,7 @@ def run_sweep(options: SweepOptions) -> int:
     warn_if_temporary_folder(options.out)
     require_usable_locations(base, out)
     require_no_other_results(out, "sweep")
-    workload = load_workload(base)
+    workload = load_workload_with_target(base)
     if initialization := describe_initialization(base, workload):
         print(make_printable(initialization), flush=True)
     batches_by_workers = options.batches_by_workers(len(workload.train))

@@ -90,7 +90,7 @@ def laps_figure(table: pd.DataFrame, target: Target) -> go.Figure:
 def find_metric_range(metrics: Sequence[float], target: Target) -> list[float]:
     """Return the range of the axis of a metric: 0 to 1 for a share to be raised, else where values and target lie."""
     values = [*metrics, *([] if target.value is None else [target.value])]
-    if not values or (not target.lower_is_better and 0 <= min(values) and max(values) <= 1):
+    if not values or (not target.lower_is_better and min(values) >= 0 and max(values) <= 1):
         return [0, 1.02]  # a metric of 1 is seen
     low, high = min(values), max(values)
     margin = METRIC_AXIS_MARGIN * ((high - low) or abs(high) or 1.0)
