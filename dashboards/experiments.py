@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from equipoise.bundle.manifest import Manifest
+from equipoise.command_template import find_program_name
 from equipoise.drift.diagnosis.verdict import Verdict, parse_verdict
 from equipoise.errors import EquipoiseError
 from equipoise.planning.document import PLAN_FILE, PlanDocument
@@ -65,6 +66,12 @@ class Sweep:
     num_trials: int = 0
     unfinished_trials: Sequence[Record] = ()
     """trials of a sweep that has not written statistical.csv yet"""
+
+    @property
+    def trained_name(self) -> str:
+        """Name of what the trials train: a workload, or the program of a command; empty for tables alone."""
+        command = self.trial.get("command")
+        return str(self.trial.get("workload") or (find_program_name(command) if command else ""))
 
 
 # One experiment that cannot be read or shown must not take the index with it, so this is a wide net. It must cover what

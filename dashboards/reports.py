@@ -97,7 +97,7 @@ def tradeoff_page(sweep: Sweep, name: str) -> Page:
         if sweep.unfinished_trials
         else []
     )
-    workload = sweep.trial.get("workload", "measurements")
+    workload = sweep.trained_name or "measurements"
     trials = f", from {pluralize(sweep.num_trials, 'trial')}" if sweep.num_trials else ""
     links = [Link("how it scales", "scaling.html")]
     return Page(

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from equipoise.command_line import command
 from equipoise.formatting import make_printable
+from equipoise.runs.record import Record
 from jobs.cli.engine_report import format_engine_table
 from jobs.cli.option_parser import parse_options
 from jobs.cli.paths import OptionalPathOrUrl, PathOrUrl
@@ -65,12 +66,15 @@ def print_published(published: Published, out: Path) -> None:
         print(published.false_alarm_rate)
     if published.reference_warning:
         print(f"note: {published.reference_warning}", file=sys.stderr)
-    record = published.record
-    if not record.reached:
-        print(
-            make_printable(f"note: the run did not reach its target of {record.target:g} (status: {record.outcome})"),
-            file=sys.stderr,
-        )
+    if missed := describe_missed_target(published.record):
+        print(make_printable(f"note: {missed}"), file=sys.stderr)
+
+
+def describe_missed_target(record: Record) -> str:
+    """Return a sentence if a run has not reached its target; empty if it has, or if it has none."""
+    if record.target is None or record.reached:
+        return ""
+    return f"the run did not reach its target of {record.goal.describe()} (status: {record.outcome})"
 
 
 if __name__ == "__main__":

@@ -142,10 +142,18 @@ def describe_kept_weights(record: Record) -> list[str]:
     return [f"  kept       weights after {lap.seen:,} examples: {lap.metric:g} on validation"]
 
 
+def format_target_result(record: Record) -> str:
+    """Format the target of a run and when it was reached; the best metric of a run without a target."""
+    if record.target is None:
+        metrics = [lap.metric for lap in record.laps if lap.metric is not None]
+        return "none" + (f"; the best metric on validation was {record.goal.best(metrics):.4g}" if metrics else "")
+    reached = f"{record.examples_to_target:,.0f} examples" if record.examples_to_target else "not reached"
+    return f"{record.goal.describe()} on validation: {reached}"
+
+
 def format_summary(record: Record, out: Path) -> str:
     """Format the record as a few lines of text."""
     config = record.config
-    target = f"{record.examples_to_target:,.0f} examples" if record.examples_to_target else "not reached"
     noise = mean_noise_scale(record.laps)
     return "\n".join(
         make_printable(line)
@@ -155,7 +163,7 @@ def format_summary(record: Record, out: Path) -> str:
             f" = {config.global_batch} examples per step, lr {config.lr:g}, seed {config.seed}",
             f"  ended      {record.outcome} after {record.laps[-1].seen if record.laps else 0:,} examples"
             f" in {record.seconds:.1f} s of training ({record.examples_per_second:,.0f} examples/s)",
-            f"  target     {record.goal.describe()} on validation: {target}",
+            f"  target     {format_target_result(record)}",
             *describe_kept_weights(record),
             f"  test       {'not measured' if record.test is None else format(record.test, '.4f')}",
             f"  noise      {'not measurable' if noise is None else f'about {noise:,.0f} examples'}",

@@ -112,7 +112,7 @@ def outcome_cells(content: Any) -> list[Any]:
             round_examples(content.examples_to_target),
         ]
     if isinstance(content, Sweep):
-        workload, plan = content.trial.get("workload", ""), content.plan.plan
+        workload, plan = content.trained_name, content.plan.plan
         if not plan:
             return [workload, None, None, None, "no plan", None, None]
         outcome = f"plan, {content.plan.status}"
@@ -153,14 +153,15 @@ def metric_curve(record: Record) -> dict[str, Any] | None:
     if not laps:
         return None
     sampled = [laps[index] for index in evenly_spaced_indices(len(laps), MAX_CURVE_POINTS)]
-    points = {"x": [lap.seen for lap in sampled], "y": [round(lap.metric or 0.0, 5) for lap in sampled]}
-    return points | {"across": "examples seen", "up": "metric, validation"}
+    points = {"x": [lap.seen for lap in sampled], "y": [float(f"{lap.metric:.5g}") for lap in sampled]}
+    direction = " (lower is better)" if record.lower_is_better else ""
+    return points | {"across": "examples seen", "up": f"metric, validation{direction}"}
 
 
 def sweep_facts(sweep: Sweep) -> dict[str, str]:
     """Return the plan of a sweep in words."""
     plan = sweep.plan.plan
-    facts = {"workload": str(sweep.trial.get("workload", "-")), "trials": str(sweep.num_trials)}
+    facts = {"workload": sweep.trained_name or "-", "trials": str(sweep.num_trials)}
     if not plan:
         return facts | {"plan": "none"}
     return facts | {

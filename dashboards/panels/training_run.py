@@ -1,4 +1,7 @@
-"""Panels of one training run: loss and metric, throughput, time of a step, and gradient noise scale."""
+"""Panels of one training run: loss and metric, throughput, time of a step, and gradient noise scale.
+
+What a run has not measured, as one of a program that reports its metric alone, is left out.
+"""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -26,21 +29,26 @@ from equipoise.planning.interval import IntervalEstimate
 from equipoise.proportions import wilson_interval
 from equipoise.runs.misclassified import MisclassifiedImage
 from equipoise.runs.record import Lap, Record, mean_noise_scale
+from equipoise.runs.target import Target
 
 STEP_PART_NAMES = {"compute": "computing", "exchange": "exchanging gradients", "data": "loading data"}
 READING_OF_LAPS = (
-    "All rows share the examples seen below; each point is a lap, a stretch of steps that is timed as one. The dotted"
-    " line is the target of the metric, whose axis is on the right. Bars are the time of a step of the slowest worker:"
+    "All rows share the examples seen below; each point is a lap, a stretch of steps that is timed as one. The axis of"
+    " the metric is on the right; a dotted line is its target. Bars are the time of a step of the slowest worker:"
     " computing, what the gradient exchange adds to it, and waiting for data; evaluations are not in them. The noise"
     " scale is the number of examples beyond which a larger batch teaches little more per example; it is a mean over"
     " up to 20 laps, and missing where the noise of the measurement hides it."
 )
 LAPS_PER_NOISE_POINT = 20  # laps that a point of the noise scale averages over: single draws say little
+STEP_PARTS = ("compute", "exchange", "data")
+METRIC_AXIS_MARGIN = 0.05  # of the span of the values, above and below them
 
 
 def laps_table(record: Record) -> pd.DataFrame:
     """Return the laps as a table, with the noise scale averaged over up to `LAPS_PER_NOISE_POINT` laps."""
     table = pd.DataFrame([vars(lap) for lap in record.laps], columns=[field.name for field in fields(Lap)])
+    measured = ["loss", "metric", *(f"{part}_seconds" for part in STEP_PARTS)]
+    table[measured] = table[measured].astype(float)  # a column of nothing but None would be no numbers
     terms = pd.DataFrame(
         [(*lap.noise_terms(), lap.draws) if lap.noise_terms() else (0.0, 0.0, 0) for lap in record.laps],  # type: ignore[misc]
         columns=["signal", "variance", "draws"],
@@ -50,32 +58,43 @@ def laps_table(record: Record) -> pd.DataFrame:
     return table
 
 
-def laps_figure(table: pd.DataFrame, target: float | None) -> go.Figure:
+def laps_figure(table: pd.DataFrame, target: Target) -> go.Figure:
     """Draw the table of `laps_table` as four rows over the examples seen."""
     rows = make_subplots(rows=4, shared_xaxes=True, vertical_spacing=0.05, specs=[[{"secondary_y": True}], *[[{}]] * 3])
-    evaluated = table.dropna(subset="metric")
-    add_line(rows, 1, table.seen, table.loss, "loss, training", NEUTRAL_COLOR)
+    evaluated, with_loss = table.dropna(subset="metric"), table.dropna(subset="loss")
+    if len(with_loss):
+        add_line(rows, 1, with_loss.seen, with_loss.loss, "loss, training", NEUTRAL_COLOR)
     add_line(rows, 1, evaluated.seen, evaluated.metric, "metric, validation", BLUE, secondary_y=True)
-    if target is not None:
-        rows.add_hline(target, line_dash="dot", line_color=BLUE, row=1, col=1, secondary_y=True)
+    if target.value is not None:
+        rows.add_hline(target.value, line_dash="dot", line_color=BLUE, row=1, col=1, secondary_y=True)
     add_line(rows, 2, table.seen, table.examples / table.seconds, "examples/s", PURPLE)
     for part, color in STEP_PART_COLORS.items():
         milliseconds = table[f"{part}_seconds"] / table.steps * 1000
-        if not milliseconds.any():  # a single worker has no exchange
+        if not milliseconds.any():  # a single worker has no exchange, and a program may report no parts
             continue
         hover = "%{y:,.3~r} ms"
         marker = {"color": color, "line_width": 0}  # a border would be a stripe between narrow bars
         rows.add_bar(x=table.seen, y=milliseconds, name=part, marker=marker, hovertemplate=hover, row=3, col=1)
     add_line(rows, 4, table.seen, table.noise, "noise scale", AMBER)
-    rows.update_yaxes(title_text="loss", row=1, col=1, secondary_y=False)
-    axis = {"range": [0, 1.02], "dtick": 0.25, "tickmode": "auto"}
-    rows.update_yaxes(title_text="metric", showgrid=False, **axis, row=1, col=1, secondary_y=True)
+    rows.update_yaxes(title_text="loss", visible=len(with_loss) > 0, row=1, col=1, secondary_y=False)
+    metric_range = find_metric_range(evaluated.metric.tolist(), target)
+    rows.update_yaxes(title_text="metric", showgrid=False, range=metric_range, row=1, col=1, secondary_y=True)
     rows.update_yaxes(title_text="examples/s", rangemode="tozero", row=2, col=1)
     rows.update_yaxes(title_text="ms per step", row=3, col=1)
     set_log_axis(rows, "y", table.noise.dropna(), "noise scale, examples", row=4, col=1)
     rows.update_xaxes(title_text="examples seen", row=4, col=1)
     share_x_axis(rows, 4)
     return apply_theme(rows, 860).update_layout(barmode="stack", bargap=0, legend={"y": 1.02, "traceorder": "normal"})
+
+
+def find_metric_range(metrics: Sequence[float], target: Target) -> list[float]:
+    """Return the range of the axis of a metric: 0 to 1 for a share to be raised, else where values and target lie."""
+    values = [*metrics, *([] if target.value is None else [target.value])]
+    if not values or (not target.lower_is_better and min(values) >= 0 and max(values) <= 1):
+        return [0, 1.02]  # a metric of 1 is seen
+    low, high = min(values), max(values)
+    margin = METRIC_AXIS_MARGIN * ((high - low) or abs(high) or 1.0)
+    return [low - margin, high + margin]
 
 
 def add_line(
@@ -95,23 +114,22 @@ def add_line(
 
 def describe_result(record: Record) -> str:
     """Return in one sentence whether a run reached its target, when, and what slowed it down most."""
-    laps = record.laps
+    laps, target = record.laps, record.goal.describe()
     metrics = [lap.metric for lap in laps if lap.metric is not None]
+    best = f"the best metric was {record.goal.best(metrics):.3g}" if metrics else "it was not evaluated"
     if record.examples_to_target and laps:
         seconds = record.seconds * record.examples_to_target / laps[-1].seen
-        result = (
-            f"Reached the target of {record.goal.describe()} after"
-            f" {format_significant(record.examples_to_target)} examples, in {format_seconds(seconds)} of training"
-        )
+        examples = format_significant(record.examples_to_target)
+        result = f"Reached the target of {target} after {examples} examples, in {format_seconds(seconds)} of training"
+    elif laps and record.target is None:
+        ended = "Trained its" if record.status == "max_examples" else f"Ended ({record.outcome}) after"
+        seconds_text = format_seconds(record.seconds)
+        result = f"{ended} {laps[-1].seen:,} examples in {seconds_text}, without a target: {best}"
     elif metrics:
-        result = (
-            f"Did not reach the target of {record.goal.describe()}: the best metric was {record.goal.best(metrics):.3g}"
-        )
+        result = f"Did not reach the target of {target}: {best}"
     else:
         result = f"Ended before its first evaluation ({record.outcome})"
-    parts = {
-        name: sum(getattr(lap, f"{name}_seconds") or 0.0 for lap in laps) for name in ("compute", "exchange", "data")
-    }
+    parts = {name: sum(getattr(lap, f"{name}_seconds") or 0.0 for lap in laps) for name in STEP_PARTS}
     if total := sum(parts.values()):
         shares = ", ".join(f"{STEP_PART_NAMES[name]} {part / total:.0%}" for name, part in parts.items() if part)
         result += f"; the time of a step: {shares}"
@@ -156,7 +174,7 @@ def build_run_panels(record: Record) -> list[Panel]:
     columns = ["seen", "loss", "metric", "examples", "seconds", "compute_seconds", "exchange_seconds", "data_seconds"]
     rows = [[None if pd.isna(value) else value for value in row] for row in table[columns].itertuples(index=False)]
     data_table = Table(name="laps", columns=[name.replace("_", " ") for name in columns], rows=rows)
-    figure = laps_figure(table, record.target)
+    figure = laps_figure(table, record.goal)
     return [Panel(name="laps-panel", figure=figure, caption=caption, reading=READING_OF_LAPS, data_table=data_table)]
 
 

@@ -18,6 +18,7 @@ from equipoise.bundle.evaluation import Evaluation
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.hardware_facts import HardwareFacts
+from equipoise.runs.target import Target
 from equipoise.storage.atomic import read_json, write_json
 from equipoise.storage.json_decoding import decode_json_value
 from equipoise.type_aliases import JsonObject
@@ -120,7 +121,9 @@ class Manifest:
     parameters: int
     """number of weights"""
     target: float | None
-    """value of the validation metric at which training stops"""
+    """value of the validation metric at which training stops; None if it stops at its number of examples"""
+    lower_is_better: bool = False
+    """whether a lower metric is a better one; left out of the file if a higher one is"""
     published: str
     """date and time of the publication"""
     status: str
@@ -151,6 +154,11 @@ class Manifest:
             raise EquipoiseError("bundle-invalid", "the names of its conditions are not unique")
 
     @property
+    def goal(self) -> Target:
+        """Target of the training with its direction."""
+        return Target(value=self.target, lower_is_better=self.lower_is_better)
+
+    @property
     def version(self) -> str:
         """Version of the bundle, by which requests and verdicts name it."""
         return self.digest[:VERSION_DIGITS]
@@ -160,6 +168,7 @@ class Manifest:
         contents: JsonObject = msgspec.to_builtins(self, str_keys=True) | {"machine": self.machine.to_json()}
         absent = {"remedy"} if self.remedy is None else set()
         absent |= set() if self.conditions else {"conditions"}
+        absent |= set() if self.lower_is_better else {"lower_is_better"}
         return {key: value for key, value in contents.items() if key not in absent}
 
     @classmethod

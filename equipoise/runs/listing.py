@@ -56,6 +56,10 @@ class ListedConfig(msgspec.Struct, frozen=True):
     lr: float = TrainConfig.lr
     seed: Int64 = TrainConfig.seed
 
+    def __post_init__(self) -> None:
+        if (self.workload is None) == (self.command is None):
+            raise ValueError("it names neither a workload nor a command, or both")
+
     @property
     def name(self) -> str:
         """Name of what was trained: the workload, or the program that --command ran."""

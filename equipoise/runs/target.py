@@ -13,7 +13,9 @@ class Target:
 
     def is_reached(self, metric: float) -> bool:
         """Return whether a metric is as good as the target or better."""
-        return self.value is not None and not self.is_better(self.value, metric)
+        if self.value is None:
+            return False
+        return metric <= self.value if self.lower_is_better else metric >= self.value
 
     def is_better(self, metric: float, other: float) -> bool:
         """Return whether a metric is better than another one."""
@@ -24,7 +26,7 @@ class Target:
         return min(metrics) if self.lower_is_better else max(metrics)
 
     def describe(self) -> str:
-        """Describe the target as it stands after a name of the metric, such as 'at least 0.95'."""
+        """Describe the target as it stands after the word, such as 'at least 0.95'; 'none' without one."""
         if self.value is None:
-            return "no target"
+            return "none"
         return f"{'at most' if self.lower_is_better else 'at least'} {self.value:g}"

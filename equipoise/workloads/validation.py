@@ -61,15 +61,31 @@ def validate_workload(workload: object, config: TrainConfig) -> Workload:
             f"but the training split of {name} holds {len(workload.train)} examples",
             "choose a smaller --batch-size",
         )
-    if workload.target is not None and not (
-        isinstance(workload.target, int | float) and math.isfinite(workload.target)
-    ):
-        raise EquipoiseError(
-            "workload-invalid", f"{name}: its target is {workload.target!r}", "it must be a finite number or None"
-        )
+    check_target(name, workload, config)
     call_user_code(f"{name}: its mean or std", lambda: check_normalization(name, workload))
     check_model(name, workload, config)
     return workload
+
+
+def check_target(name: str, workload: Workload, config: TrainConfig) -> None:
+    """Refuse a target that is no number, and one of a workload for a metric in the other direction."""
+    target = workload.target
+    if target is not None and not (isinstance(target, int | float) and math.isfinite(target)):
+        raise EquipoiseError(
+            "workload-invalid", f"{name}: its target is {target!r}", "it must be a finite number or None"
+        )
+    if not isinstance(workload.lower_is_better, bool):
+        raise EquipoiseError(
+            "workload-invalid",
+            f"{name}: its lower_is_better is {workload.lower_is_better!r}",
+            "it must be True or False",
+        )
+    if config.lower_is_better and not workload.lower_is_better and target is not None and config.target is None:
+        raise EquipoiseError(
+            "option-conflict",
+            f"cannot apply --lower-is-better to {name}: its target of {target:g} is for a metric that rises",
+            "give --target, or set lower_is_better of the workload",
+        )
 
 
 def check_split(description: str, split: Split, class_count: int) -> None:

@@ -25,9 +25,12 @@ def ignore_lap(_: Lap) -> None:
 
 
 def follow_run(
-    journal: Path, max_examples: int, examples_seen: int = 0, log_lap: Callable[[Lap], None] = ignore_lap
+    journal: Path, max_examples: int | None, examples_seen: int = 0, log_lap: Callable[[Lap], None] = ignore_lap
 ) -> "RunProgress":
-    """Build the progress display of a run from its lap journal, local or behind a URL; `log_lap` gets each lap too."""
+    """Build the progress display of a run from its lap journal, local or behind a URL; `log_lap` gets each lap too.
+
+    Without `max_examples` it is not known how long the run takes at most.
+    """
     if isinstance(journal, RemotePath):
         return RemoteRunProgress(journal, max_examples, examples_seen, log_lap)
     return RunProgress(journal, max_examples, examples_seen, log_lap)
@@ -44,7 +47,11 @@ class RunProgress:
     """Progress display that follows the laps which a run writes to its journal."""
 
     def __init__(
-        self, journal: Path, max_examples: int, examples_seen: int = 0, log_lap: Callable[[Lap], None] = ignore_lap
+        self,
+        journal: Path,
+        max_examples: int | None,
+        examples_seen: int = 0,
+        log_lap: Callable[[Lap], None] = ignore_lap,
     ) -> None:
         self.journal = journal
         self.max_examples = max_examples
@@ -81,22 +88,22 @@ class RunProgress:
         for lap in self._read_new_laps():
             self.examples_seen, self.has_new_laps = lap.seen, True
             self.log_lap(lap)
-            metric = "" if lap.metric is None else f"  metric {lap.metric:.4f}"
             if self.bar is not None:
                 if not self.bar.n:  # the rate leaves out the cluster's start and the part before a resume
                     self.bar.reset()
                     self.bar.initial = self.bar.n = self.examples_seen - lap.examples
-                self.bar.set_postfix_str(f"loss {lap.loss:.3f}{metric}")
+                self.bar.set_postfix_str(format_lap_results(lap))
                 self.bar.update(self.examples_seen - self.bar.n)
             else:
-                rate = lap.examples / lap.seconds
-                seconds_left = max(0, self.max_examples - self.examples_seen) / rate
-                print(
-                    f"step {lap.step:>6}  examples {self.examples_seen:>9,}  "
-                    f"{rate:>9,.0f}/s  loss {lap.loss:.4f}{metric}"
-                    f"  {seconds_left:,.0f} s left at most",
-                    flush=True,
-                )
+                print(self._format_line(lap), flush=True)
+
+    def _format_line(self, lap: Lap) -> str:
+        """Format a lap as a line of text."""
+        rate = lap.examples / lap.seconds
+        parts = [f"step {lap.step:>6}  examples {lap.seen:>9,}  {rate:>9,.0f}/s", format_lap_results(lap)]
+        if self.max_examples is not None:
+            parts.append(f"{max(0, self.max_examples - lap.seen) / rate:,.0f} s left at most")
+        return "  ".join(filter(None, parts))
 
     def _read_new_laps(self) -> Iterator[Lap]:
         """Yield laps not yet shown.
@@ -116,6 +123,12 @@ class RunProgress:
                     yield lap
 
 
+def format_lap_results(lap: Lap) -> str:
+    """Format the loss and the metric of a lap, as far as they were measured."""
+    results = {"loss": lap.loss, "metric": lap.metric}
+    return "  ".join(f"{name} {value:.4f}" for name, value in results.items() if value is not None)
+
+
 def parse_journal_line(line: bytes, journal: Path) -> Lap:
     """Decode a line of a lap journal; refuse one that is not a lap."""
     return decode_json_bytes(line, Lap, code="run-damaged", problem=f"cannot read {journal}")
@@ -127,7 +140,7 @@ class RemoteRunProgress(RunProgress):
     def __init__(
         self,
         journal: RemotePath,
-        max_examples: int,
+        max_examples: int | None,
         examples_seen: int = 0,
         log_lap: Callable[[Lap], None] = ignore_lap,
     ) -> None:

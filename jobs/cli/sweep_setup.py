@@ -1,15 +1,33 @@
-"""Refuse to go on with a sweep on other data or with another model than its trials and timings were made with."""
+"""What a sweep is measured with: refuse one without a target, and to go on with other data or another model."""
 
 from dataclasses import asdict
 from pathlib import Path
 
+from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.planning.document import PLAN_FILE, PlanDocument
 from equipoise.planning.training_setup import TrainingSetup
+from equipoise.runs.target import Target
 from equipoise.storage.atomic import read_json, write_json
 from equipoise.storage.json_decoding import decode_json_value
+from equipoise.workloads import Workload, load_workload
 
 SETUP_FILE = "setup.json"  # in the folder of a sweep
+
+
+def load_workload_with_target(config: TrainConfig) -> Workload:
+    """Load the workload of a sweep; refuse one without a target, because a plan predicts the time to it."""
+    workload = load_workload(config)
+    require_target(workload.run_target(config), f"cannot sweep {config.name}")
+    return workload
+
+
+def require_target(target: Target, problem: str) -> None:
+    """Refuse to plan for training without a target; the message begins with `problem`."""
+    if target.value is None:
+        raise EquipoiseError(
+            "option-missing", f"{problem}: it has no target, and a plan predicts the time to one", "give --target"
+        )
 
 
 def require_same_sweep_setup(out: Path, setup: TrainingSetup) -> None:

@@ -137,7 +137,7 @@ def train_adapted_model(model: Bundle, recipe: AdaptationRecipe, work_folder: Pa
     save_file(weights, work_folder / "run" / "model.safetensors")
     hardware = describe_hardware(torch.device("cpu"))
     record = Record(
-        config=config, machine=hardware, laps=[], status="max_examples", target=1, examples_to_target=None, test=None
+        config=config, machine=hardware, laps=[], status="max_examples", target=None, examples_to_target=None, test=None
     )
     write_json(work_folder / "run" / "record.json", record.to_json())
     return True

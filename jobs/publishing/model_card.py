@@ -73,9 +73,11 @@ def format_split_sizes(examples: dict[str, int]) -> str:
 
 
 def format_end_reason(manifest: Manifest) -> str:
-    """Describe whether the run reached its target metric."""
+    """Describe whether the run reached its target metric; one without a target trains its number of examples."""
+    if manifest.target is None:
+        return "without a target"
     reached = manifest.status == "reached_target"
-    return f"its target of {manifest.target:g} on validation {'reached' if reached else 'not reached'}"
+    return f"its target of {manifest.goal.describe()} on validation {'reached' if reached else 'not reached'}"
 
 
 def format_initialization(config: TrainConfig) -> str:

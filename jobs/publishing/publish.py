@@ -248,6 +248,7 @@ def build_manifest(
         config=asdict(record.config),
         parameters=sum(value.numel() for value in workload.model().parameters()),
         target=record.target,
+        lower_is_better=record.lower_is_better,
         published=datetime.now(UTC).isoformat(timespec="seconds"),
         status=record.status,
         seen=kept_lap.seen if kept_lap else 0,

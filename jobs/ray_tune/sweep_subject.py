@@ -12,13 +12,14 @@ from equipoise.formatting import make_printable
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.planning.training_setup import TrainingSetup
 from equipoise.runs.reports import ReportReader
-from equipoise.workloads import load_workload
 from jobs.cli.describe_setup import describe_command_setup, describe_training_setup
+from jobs.cli.sweep_setup import load_workload_with_target, require_target
 from jobs.ray_train.run import describe_initialization, require_usable_locations
 from jobs.ray_tune.command_timing_tables import time_command_ladders
 from jobs.ray_tune.single_worker_trial import depends_on_batch_split
 from jobs.ray_tune.step_timing import time_batch_ladders
 from jobs.ray_tune.timing_records import TimingTables
+from jobs.user_command.command_run import command_target
 
 DEFAULT_WORKERS = (1, 2)
 
@@ -44,7 +45,7 @@ def load_sweep_subject(base: TrainConfig, out: Path) -> SweepSubject:
     if base.command:
         return describe_command_subject(base)
     require_usable_locations(base, out)
-    workload = load_workload(base)
+    workload = load_workload_with_target(base)
     if initialization := describe_initialization(base, workload):
         print(make_printable(initialization), flush=True)
     return SweepSubject(
@@ -62,10 +63,7 @@ def describe_command_subject(base: TrainConfig) -> SweepSubject:
     for name in ("batch_size", "lr"):
         require_placeholder(command, name)
     ReportReader(base.metric_pattern, base.examples_pattern)  # refuses invalid patterns
-    if base.target is None:
-        raise EquipoiseError(
-            "option-missing", "missing: --target", "give the metric at which the command's training is good enough"
-        )
+    require_target(command_target(base), "cannot sweep the command")
     if "seed" not in find_placeholders(command):
         print("note: the command has no {seed}: its runs differ by chance alone", file=sys.stderr)
     return SweepSubject(

@@ -118,7 +118,11 @@ def require_finished_trials(
         "budget-too-small",
         f"cannot plan yet: {ended} within {format_number(seconds_for_trials)} s{describe_best_progress(records)}",
         f"give --budget-seconds {budget}; the same command goes on from what was measured"
-        + (f"; trials used up --max-examples ({used_up}): a lower --target may be what is missing" if used_up else ""),
+        + (
+            f"; trials used up --max-examples ({used_up}): a --target that is easier to reach may be what is missing"
+            if used_up
+            else ""
+        ),
     )
 
 
@@ -133,17 +137,15 @@ def describe_trials(trials: pd.DataFrame, folder: Path) -> str:
     if trials.reached.any():
         return line
     progress = describe_best_progress(load_trials(folder))
-    return f"{line}{progress}; give a lower --target, more --max-examples or other --lr"
+    return f"{line}{progress}; give a --target that is easier to reach, more --max-examples or other --lr"
 
 
 def describe_best_progress(trials: list[Record]) -> str:
     """Return how far the best of some trials came, as the end of a sentence; empty without an evaluation."""
-    progress = [(lap.metric, lap.seen, trial) for trial in trials for lap in trial.laps if lap.metric is not None]
+    progress = [(lap.metric, lap.seen) for trial in trials for lap in trial.laps if lap.metric is not None]
     if not progress:
         return ""
-    best = progress[0]
-    for item in progress[1:]:
-        if item[2].goal.is_better(item[0], best[0]) or (item[0] == best[0] and item[1] > best[1]):
-            best = item
-    metric, seen, trial = best
-    return f"; the best trial reached a metric of {metric:.3g} after {seen:,} examples (target {trial.goal.describe()})"
+    target = trials[0].goal  # all trials of a sweep have one
+    best = target.best([metric for metric, _ in progress])
+    seen = min(seen for metric, seen in progress if metric == best)
+    return f"; the best trial reached a metric of {best:.3g} after {seen:,} examples (target {target.describe()})"

@@ -28,8 +28,8 @@ class TrialMetrics:
 
     seen: int = 0
     """examples seen"""
-    metric: float = 0.0
-    """last metric on the validation split"""
+    metric: float = math.nan
+    """last metric on the validation split; no number before the first evaluation"""
     loss: float = math.nan
     """mean training loss of the last lap"""
     busy: float = 0.0

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
+from equipoise.runs.target import Target
 from equipoise.workloads import Split, load_workload
 from equipoise.workloads.digits import digits
 from equipoise.workloads.validation import validate_workload
@@ -56,7 +57,9 @@ BROKEN_WORKLOADS = {
     "float images": (replace(WORKLOAD, test=Split(ONE_IMAGE.float(), torch.tensor([1]))), "must have images as uint8"),
     "two-channel mean for one channel": (replace(WORKLOAD, mean=(0.1, 0.2)), "mean is .*1 channels"),
     "standard deviation of zero": (replace(WORKLOAD, std=(0.0,)), "std is .*above 0"),
-    "target is None": (replace(WORKLOAD, target=None), "target is None"),
+    "target is a text": (replace(WORKLOAD, target="0.9"), "target is '0.9'"),
+    "target is infinite": (replace(WORKLOAD, target=float("inf")), "target is inf"),
+    "direction is a text": (replace(WORKLOAD, lower_is_better="yes"), "lower_is_better is 'yes'"),
     "model instance instead of factory": (
         replace(WORKLOAD, model=WORKLOAD.model()),
         r"its model is a LeNet, and each run needs a new one; .*model=lambda",
@@ -104,6 +107,24 @@ def test_broken_workload_is_refused_naming_the_problem(workload, message):
     with pytest.raises(EquipoiseError, match=f"^digits.*{message}") as raised:
         validate_workload(workload, CONFIG)
     assert raised.value.code == "workload-invalid"
+
+
+def test_workload_may_have_no_target():
+    assert validate_workload(replace(WORKLOAD, target=None), CONFIG).run_target(CONFIG) == Target(value=None)
+
+
+def test_target_of_a_workload_is_not_turned_around_by_an_option():
+    config = replace(CONFIG, lower_is_better=True)
+    with raises_code("option-conflict", "--lower-is-better", "target of 0.96", "--target"):
+        validate_workload(WORKLOAD, config)
+    with_target = replace(config, target=0.2)
+    assert validate_workload(WORKLOAD, with_target).run_target(with_target).describe() == "at most 0.2"
+    falling = replace(WORKLOAD, lower_is_better=True, target=0.3)
+    assert {validate_workload(falling, option).run_target(option).describe() for option in (CONFIG, config)} == {
+        "at most 0.3"
+    }
+    without_target = validate_workload(replace(WORKLOAD, target=None), config)
+    assert without_target.run_target(config) == Target(value=None, lower_is_better=True)
 
 
 def test_single_value_in_a_batch_norm_is_refused_before_training():

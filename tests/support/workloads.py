@@ -86,6 +86,20 @@ def with_little_memory(trial: TrainConfig) -> Workload:
     return replace(digits(trial), loss=loss)
 
 
+def with_falling_metric(trial: TrainConfig) -> Workload:
+    """Return digits whose metric is the cross-entropy, of which less is better."""
+
+    def cross_entropy_of_each(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return nn.functional.cross_entropy(logits.double(), labels, reduction="none")
+
+    return replace(digits(trial), metric=cross_entropy_of_each, lower_is_better=True, target=0.2)
+
+
+def without_target(trial: TrainConfig) -> Workload:
+    """Return digits without a target, which train their number of examples."""
+    return replace(digits(trial), target=None)
+
+
 def with_all_variations(trial: TrainConfig) -> Workload:
     """Return the vending workload with images of 32 pixels and every kind of augmentation."""
     return replace(vending(replace(trial, image_size=32)), augment=ALL_AUGMENTATIONS)

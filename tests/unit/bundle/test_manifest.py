@@ -16,6 +16,7 @@ from equipoise.bundle.manifest import (
 )
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
+from equipoise.runs.target import Target
 from equipoise.storage.atomic import read_json, write_json
 from tests.support.errors import raises_code
 from tests.support.manifests import build_manifest
@@ -99,10 +100,19 @@ def test_version_changes_with_every_value(write_bundle):
     assert verify_bundle(write_bundle(seen=641)).version != first
 
 
+def test_direction_of_the_metric_is_in_the_file_where_a_lower_one_is_better(write_bundle):
+    assert "lower_is_better" not in build_manifest().to_json()
+    assert build_manifest(lower_is_better=True).to_json()["lower_is_better"] is True
+    assert verify_bundle(write_bundle(target=0.2, lower_is_better=True)).goal == Target(value=0.2, lower_is_better=True)
+    assert verify_bundle(write_bundle(target=None)).goal == Target(value=None)
+
+
 @pytest.mark.parametrize(
     "changes",
     [
         {"name": 3},
+        {"target": "high"},
+        {"lower_is_better": None},
         {"classes": "abc"},
         {"classes": ["cat", "cat"]},
         {"classes": [1, 2]},

@@ -120,7 +120,7 @@ def test_curve_of_a_long_run_has_few_points_from_its_first_to_its_last():
     curve = metric_curve(replace(record(), laps=laps))
     assert len(curve["x"]) == len(curve["y"]) == MAX_CURVE_POINTS == 60
     assert (curve["x"][0], curve["x"][-1]) == (100, 19_900)
-    assert curve["y"][0] == 0.00033 and curve["y"][-1] == 0.06633
+    assert curve["y"][0] == 0.00033333 and curve["y"][-1] == 0.066333
 
 
 def test_run_without_evaluations_has_no_curve():
@@ -209,3 +209,19 @@ def test_links_are_relative_to_the_folder_of_the_index(tmp_path):
     (tmp_path / "run" / "run.html").write_text("")
     assert find_link(experiment) == "../run/run.html"
     assert experiment_name(experiment, tmp_path) == "run"
+
+
+def test_curves_of_metrics_in_two_directions_are_not_compared():
+    falling = metric_curve(replace(record(), lower_is_better=True))
+    assert falling["up"] == "metric, validation (lower is better)" != metric_curve(record())["up"]
+
+
+def test_small_metric_keeps_its_digits_in_a_curve():
+    laps = [replace(record().laps[0], metric=1.23456e-7)]
+    assert metric_curve(replace(record(), laps=laps))["y"] == [1.2346e-7]
+
+
+def test_sweep_of_a_command_has_the_name_of_its_program():
+    sweep = replace(SWEEP, trial={"workload": None, "command": "python train.py --lr {lr}"})
+    assert outcome_of("sweep", sweep)["workload"] == sweep_facts(sweep)["workload"] == "train.py"
+    assert sweep_facts(replace(SWEEP, trial={}))["workload"] == "-"

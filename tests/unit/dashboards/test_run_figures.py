@@ -16,12 +16,13 @@ from dashboards.panels.training_run import (
 from dashboards.reports import run_page
 from dashboards.theme import AMBER, BLUE, GREEN, NEUTRAL_COLOR, ORANGE, PURPLE, SKY
 from equipoise.hardware_facts import HardwareFacts
+from equipoise.runs.target import Target
 from tests.unit.dashboards.test_training_run import record
 
 
 def traces_of(run):
     """Return the traces of a run's figure by name."""
-    return {trace.name: trace for trace in laps_figure(laps_table(run), run.target).data}
+    return {trace.name: trace for trace in laps_figure(laps_table(run), run.goal).data}
 
 
 def with_laps(run, **changes):
@@ -63,7 +64,7 @@ def test_each_quantity_has_its_colour():
 
 
 def test_quantities_lie_below_each_other_and_the_metric_on_an_axis_of_its_own():
-    figure = laps_figure(laps_table(record()), 0.9)
+    figure = laps_figure(laps_table(record()), record().goal)
     titles = {trace.name: figure.layout[trace.yaxis.replace("y", "yaxis")].title.text for trace in figure.data}
     assert titles == {
         "loss, training": "loss",
@@ -80,13 +81,13 @@ def test_quantities_lie_below_each_other_and_the_metric_on_an_axis_of_its_own():
 
 
 def test_all_quantities_share_one_axis_of_the_examples_seen():
-    figure = laps_figure(laps_table(record()), 0.9)
+    figure = laps_figure(laps_table(record()), record().goal)
     assert {trace.xaxis for trace in figure.data} == {"x4"}  # zooming into one quantity zooms into all
     assert [trace.name for trace in figure.data if trace.showlegend is False] == ["examples/s", "noise scale"]
 
 
 def test_axes_are_those_of_their_quantity():
-    layout = laps_figure(laps_table(record()), 0.9).layout
+    layout = laps_figure(laps_table(record()), record().goal).layout
     assert layout.yaxis2.range[0] == 0 and 1 <= layout.yaxis2.range[1] < 1.1  # a metric of 1 is seen
     assert layout.yaxis3.rangemode == "tozero"
     assert layout.yaxis5.type == "log"
@@ -97,7 +98,7 @@ def test_axes_are_those_of_their_quantity():
 
 
 def test_target_is_a_line_on_the_axis_of_the_metric():
-    (line,) = laps_figure(laps_table(record()), 0.75).layout.shapes
+    (line,) = laps_figure(laps_table(record()), Target(value=0.75)).layout.shapes
     assert (line.y0, line.y1, line.xref, line.yref) == (0.75, 0.75, "x4 domain", "y2")
     assert (line.line.color, line.line.dash) == (BLUE, "dot")
 
@@ -198,7 +199,7 @@ def test_page_of_a_run_names_its_settings_and_machine():
     config = replace(run.config, workers=2, batch_size=16, lr=0.25, seed=7)
     page = run_page(replace(run, config=config, target=0.95))
     assert page.title == "digits: 2 x 16, lr 0.25"
-    assert page.lead == "Trained on NVIDIA H200; seed 7; target 0.95."
+    assert page.lead == "Trained on NVIDIA H200; seed 7; target at least 0.95."
     (section,) = page.sections
     assert [part.name for part in section.parts] == ["facts", "laps-panel"]
     assert section.parts[0].facts["learning rate"] == "0.25"
@@ -209,3 +210,73 @@ def test_page_of_a_run_without_laps_or_machine_says_so():
     assert page.lead.startswith("Trained on a machine;")
     assert [part.name for part in page.sections[0].parts] == ["facts", "nothing"]
     assert "before its first lap" in render_html(page)
+
+
+def with_metrics(*metrics, value, lower_is_better=False):
+    """Return a run with these metrics, one a lap, and this target."""
+    laps = [replace(lap, metric=metric) for lap, metric in zip(record().laps, metrics, strict=False)]
+    return replace(record(), laps=laps, target=value, lower_is_better=lower_is_better)
+
+
+@pytest.mark.parametrize(
+    ("run", "metric_range"),
+    [
+        (with_metrics(0.0, 1.0, value=0.9), [0, 1.02]),
+        (with_metrics(None, None, value=0.9), [0, 1.02]),
+        (with_metrics(0.2, 0.7, value=None), [0, 1.02]),
+        (with_metrics(None, value=None), [0, 1.02]),
+        (with_metrics(0.5, 0.7, value=2.5), [0.4, 2.6]),  # the target is out of reach, and in view
+        (with_metrics(-1.0, 0.6, value=0.9), [-1.095, 0.995]),
+        (with_metrics(3.0, 12.0, value=23.0), [2.0, 24.0]),
+        (with_metrics(2.2, 0.4, value=0.2, lower_is_better=True), [0.1, 2.3]),
+        (with_metrics(0.8, 0.4, value=0.6, lower_is_better=True), [0.38, 0.82]),  # a loss below 1
+        (with_metrics(20.0, value=None), [19.0, 21.0]),
+        (with_metrics(0.0, value=0.0, lower_is_better=True), [-0.05, 0.05]),
+    ],
+)
+def test_axis_of_the_metric_shows_all_values_and_the_target(run, metric_range):
+    layout = laps_figure(laps_table(run), run.goal).layout
+    assert layout.yaxis2.range == pytest.approx(metric_range)
+    assert [line.y0 for line in layout.shapes] == ([] if run.target is None else [run.target])
+
+
+def test_run_of_a_program_that_reports_its_metric_alone_is_drawn_without_the_rest():
+    unknown = dict.fromkeys(("lr", "loss", "data_seconds", "compute_seconds", "exchange_seconds", "local_norm"))
+    run = with_laps(record(), **unknown)
+    figure = laps_figure(laps_table(run), run.goal)
+    assert {trace.name for trace in figure.data} == {"metric, validation", "examples/s", "noise scale"}
+    assert not figure.layout.yaxis.visible  # an axis of a loss that nobody has measured
+    assert describe_result(run).endswith("the best metric was 0.8.")
+    (panel,) = build_run_panels(run)
+    assert panel.data_table.rows[1] == [200, None, 0.4, 100, 0.05, None, None, None]
+    assert "0.8" in render_html(run_page(run))
+
+
+def test_loss_that_was_measured_in_some_laps_is_drawn_there():
+    laps = list(record().laps)
+    laps[1] = replace(laps[1], loss=None)
+    trace = traces_of(replace(record(), laps=laps))["loss, training"]
+    assert list(trace.x) == [100, 300, 400, 500] and list(trace.y) == pytest.approx([2, 2 / 3, 0.5, 0.4])
+
+
+def test_result_of_a_run_whose_metric_falls():
+    missed = with_metrics(2.2, 0.4, 0.5, value=0.2, lower_is_better=True)
+    assert describe_result(missed).startswith(
+        "Did not reach the target of at most 0.2: the best metric was 0.4; the time of a step"
+    )
+    reached = replace(missed, target=0.45, examples_to_target=197.0, status="reached_target")
+    assert describe_result(reached).startswith("Reached the target of at most 0.45 after 197 examples, in ")
+    assert run_page(missed).lead.endswith("; target at most 0.2.")
+
+
+def test_result_of_a_run_without_a_target():
+    run = with_metrics(2.2, 0.4, 0.5, value=None, lower_is_better=True)
+    assert describe_result(run).startswith(
+        "Trained its 300 examples in 150 ms, without a target: the best metric was 0.4; the time of a step"
+    )
+    stopped = replace(run, status="failed", reason="the loss was nan")
+    assert describe_result(stopped).startswith(
+        "Ended (failed: the loss was nan) after 300 examples in 150 ms, without a target: the best metric was 0.4"
+    )
+    assert "without a target: it was not evaluated" in describe_result(with_metrics(None, value=None))
+    assert run_page(run).lead.endswith("; target none.")

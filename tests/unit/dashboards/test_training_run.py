@@ -10,6 +10,7 @@ from equipoise.config import TrainConfig
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.runs.misclassified import MisclassifiedImage, write_misclassified
 from equipoise.runs.record import ClassCount, Lap, Record
+from equipoise.runs.target import Target
 from equipoise.storage.atomic import write_json
 
 
@@ -48,7 +49,7 @@ def test_table_holds_each_lap_and_its_noise_scale():
 
 def test_figure_draws_the_values_of_the_table():
     table = laps_table(record())
-    traces = {trace.name: trace for trace in laps_figure(table, target=0.9).data}
+    traces = {trace.name: trace for trace in laps_figure(table, Target(value=0.9)).data}
     assert list(traces["metric, validation"].x) == [200, 400]
     assert list(traces["compute"].y) == pytest.approx([3] * 5)  # ms per step
     assert list(traces["noise scale"].y) == pytest.approx([20] * 5)
@@ -59,24 +60,24 @@ def test_laps_without_norms_have_no_noise_scale():
     laps = [Lap(**{**vars(lap), "draws": 0, "local_norm": None, "total_norm": None}) for lap in run.laps]
     table = laps_table(Record(**{**vars(run), "laps": laps}))
     assert table.noise.isna().all()
-    laps_figure(table, target=0.9)
+    laps_figure(table, Target(value=0.9))
 
 
 def test_run_without_laps_has_a_page():
     empty = replace(record(), laps=[])
     assert "nothing to draw" in render_html(run_page(empty))
-    laps_figure(laps_table(empty), 0.9)
+    laps_figure(laps_table(empty), Target(value=0.9))
 
 
 def test_page_begins_with_the_result_of_the_run():
     missed = describe_result(record())
     assert missed == (
-        "Did not reach the target of 0.9: the best metric was 0.8;"
+        "Did not reach the target of at least 0.9: the best metric was 0.8;"
         " the time of a step: computing 67%, exchanging gradients 22%, loading data 11%."
     )
     assert missed in run_page(record()).sections[0].paragraphs
     reached = describe_result(replace(record(), examples_to_target=300.0))
-    assert reached.startswith("Reached the target of 0.9 after 300 examples, in 150 ms of training;")
+    assert reached.startswith("Reached the target of at least 0.9 after 300 examples, in 150 ms of training;")
 
 
 def test_run_without_evaluation_or_exchange_has_a_result():
@@ -88,7 +89,7 @@ def test_run_without_evaluation_or_exchange_has_a_result():
 
 
 def test_lines_differ_in_colour():
-    lines = [trace for trace in laps_figure(laps_table(record()), target=0.9).data if trace.type == "scatter"]
+    lines = [trace for trace in laps_figure(laps_table(record()), Target(value=0.9)).data if trace.type == "scatter"]
     assert len({line.line.color for line in lines}) == len(lines) == 4
 
 

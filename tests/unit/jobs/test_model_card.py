@@ -60,7 +60,9 @@ def test_card_gives_the_accuracy_by_class_and_the_calibration(sections):
 def test_card_gives_the_options_of_training(sections):
     text = sections["Training"]
     assert "Model of the workload with 1,234,567 parameters, 2 x 24 x 3 examples per step" in text
-    assert "learning rate 0.125, seed 7, 6,400 examples seen (its target of 0.9 on validation reached)." in text
+    assert (
+        "learning rate 0.125, seed 7, 6,400 examples seen (its target of at least 0.9 on validation reached)." in text
+    )
     assert "Published 2026-11-23T15:31:11+00:00." in text and "It was trained without a plan." in text
     named = render_model_card(replace(MANIFEST, config=asdict(replace(CONFIG, model="resnet18"))), None)
     assert "Model resnet18 with" in named
@@ -108,7 +110,10 @@ def test_split_sizes_are_listed_in_their_order():
 )
 def test_end_of_the_run_is_told_by_its_status(status, verb):
     manifest = replace(MANIFEST, status=status, target=0.96)
-    assert format_end_reason(manifest) == f"its target of 0.96 on validation {verb}"
+    assert format_end_reason(manifest) == f"its target of at least 0.96 on validation {verb}"
+    falling = replace(manifest, target=0.2, lower_is_better=True)
+    assert format_end_reason(falling) == f"its target of at most 0.2 on validation {verb}"
+    assert format_end_reason(replace(manifest, target=None)) == "without a target"
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,12 @@ def test_help_is_printed_with_the_command_as_it_was_typed(monkeypatch, capsys):
 
 REQUIRED = ("--workload", "digits", "--out", "x")
 MISTAKES = [
-    ((), "missing: --workload, --out; equipoise train --help lists the options [option-missing]"),
+    ((), "missing: --out; equipoise train --help lists the options [option-missing]"),
+    (("--out", "x"), "missing: --workload or --command; give one of the two [option-missing]"),
+    (
+        (*REQUIRED, "--command", "python train.py"),
+        "got both of --workload and --command; give one of the two [option-missing]",
+    ),
     ((*REQUIRED, "--lr"), "--lr needs a value; equipoise train --help lists the options [option-missing]"),
     ((*REQUIRED, "--batch-size", "x"), "--batch-size must be a whole number, got 'x' [option-format]"),
     ((*REQUIRED, "--lr=fast"), "--lr must be a number, got 'fast' [option-format]"),

@@ -74,7 +74,15 @@ def test_note_tells_that_the_target_is_another(digits_plan, capsys):
     for target, is_noted in ((None, False), (0.96, False), (0.9, True)):
         config = replace(DIGITS, target=target)
         assert require_same_setup(digits_plan, config, load_workload(config)) == MACHINE
-        assert ("target of 0.96" in capsys.readouterr().err) == is_noted
+        assert ("target of at least 0.96" in capsys.readouterr().err) == is_noted
+
+
+def test_plan_is_not_applied_to_a_run_without_a_target(digits_plan, capsys):
+    workload = replace(load_workload(DIGITS), target=None)
+    with raises_code("option-missing", digits_plan, "cannot apply --plan", "--target"):
+        require_same_setup(digits_plan, DIGITS, workload)
+    assert require_same_setup(digits_plan, DIGITS, workload, run_has_ended=True) == MACHINE  # its model is published
+    assert "this run has none" in capsys.readouterr().err
 
 
 def test_plan_for_other_data_is_refused(tmp_path):

@@ -57,6 +57,23 @@ def test_lap_without_an_evaluation_has_no_metric(tmp_path, capsys):
     assert "metric" not in capsys.readouterr().out
 
 
+def test_lap_of_a_program_shows_what_it_has_reported(tmp_path, capsys):
+    show_journal(tmp_path / "laps.jsonl", format_laps(1200, loss=None, lr=None, metric=12.5), max_examples=None)
+    assert " ".join(capsys.readouterr().out.split()) == "step 10 examples 1,200 200/s metric 12.5000"
+    show_journal(tmp_path / "laps.jsonl", format_laps(100, loss=None), max_examples=200)
+    assert " ".join(capsys.readouterr().out.split()) == "step 10 examples 100 200/s 0 s left at most"
+
+
+def test_bar_of_a_run_of_unknown_length_counts_its_examples(tmp_path):
+    journal = tmp_path / "laps.jsonl"
+    with open_terminal("stderr") as read_output:
+        with RunProgress(journal, max_examples=None) as progress:
+            journal.write_text(format_laps(100, 200, loss=None))
+            progress.show_new_laps()
+            assert progress.bar.n == 200 and progress.bar.total is None
+        assert "200" in read_output()
+
+
 @pytest.mark.parametrize("seen", [100, 120])
 def test_nothing_is_left_of_a_slow_run_at_its_end(tmp_path, capsys, seen):
     show_journal(tmp_path / "laps.jsonl", format_laps(seen, examples=1, seconds=100.0), max_examples=100)

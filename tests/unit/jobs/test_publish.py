@@ -20,6 +20,7 @@ from equipoise.hardware_facts import HardwareFacts
 from equipoise.runs.record import Lap, Record
 from equipoise.storage.atomic import write_json
 from equipoise.workloads import Split, Workload
+from jobs.publish import describe_missed_target
 from jobs.publishing.publish import (
     PublishRequest,
     benchmark_bundle_engines,
@@ -254,6 +255,16 @@ def test_manifest_describes_the_run(manifest_of):
     best = replace(RECORD, config=replace(RECORD.config, keep="best"))
     assert manifest_of(record=best).seen == 64
     assert manifest_of(record=replace(RECORD, laps=[])).seen == 0
+    assert not manifest.lower_is_better
+    falling = manifest_of(record=replace(RECORD, target=None, lower_is_better=True))
+    assert (falling.target, falling.lower_is_better) == (None, True)
+
+
+def test_run_that_missed_its_target_is_published_with_a_note():
+    assert describe_missed_target(RECORD) == "the run did not reach its target of at least 0.75 (status: max examples)"
+    assert "at most 0.2 " in describe_missed_target(replace(RECORD, target=0.2, lower_is_better=True))
+    assert describe_missed_target(replace(RECORD, status="reached_target")) == ""
+    assert describe_missed_target(replace(RECORD, target=None)) == ""
 
 
 def test_manifest_has_the_time_and_the_versions(manifest_of):

@@ -4,8 +4,15 @@ from dataclasses import replace
 
 import pytest
 
+from equipoise.config import TrainConfig
 from equipoise.hardware_facts import HardwareFacts
-from jobs.cli.sweep_setup import SETUP_FILE, read_sweep_setup, require_same_sweep_setup, write_sweep_setup
+from jobs.cli.sweep_setup import (
+    SETUP_FILE,
+    load_workload_with_target,
+    read_sweep_setup,
+    require_same_sweep_setup,
+    write_sweep_setup,
+)
 from tests.support.errors import raises_code
 from tests.support.sweep_folders import SETUP, write_sweep_folder
 
@@ -43,6 +50,14 @@ def test_setup_of_an_earlier_version_is_that_of_its_plan(tmp_path):
         require_same_sweep_setup(tmp_path / "sweep", replace(SETUP, data="0" * 12))
     (tmp_path / "sweep" / "plan.json").write_text("{")
     assert read_sweep_setup(tmp_path / "sweep") is None
+
+
+def test_sweep_without_a_target_is_refused():
+    config = TrainConfig(workload="tests.support.workloads:without_target")
+    with raises_code("option-missing", "cannot sweep tests.support.workloads:without_target", "--target"):
+        load_workload_with_target(config)
+    assert load_workload_with_target(replace(config, target=0.9)).target is None
+    assert load_workload_with_target(TrainConfig(workload="digits")).target == 0.96
 
 
 def test_damaged_setup_is_refused(tmp_path):

@@ -7,6 +7,7 @@ import pytest
 from equipoise.planning.step_time_fit import fit_step_time
 from equipoise.storage.atomic import write_json
 from jobs.ray_tune.trial_budget import (
+    describe_best_progress,
     describe_trials,
     describe_unaffordable_batches,
     find_affordable_batches,
@@ -14,7 +15,7 @@ from jobs.ray_tune.trial_budget import (
     single_worker_step_seconds,
 )
 from tests.support.errors import raises_code
-from tests.unit.planning.test_sweep_budget import build_trial
+from tests.unit.planning.test_sweep_budget import build_falling_trial, build_trial
 
 
 def test_trial_computes_the_whole_global_batch_on_one_worker():
@@ -79,7 +80,7 @@ def test_finished_trials_make_a_plan(tmp_path):
 def test_too_few_trials_are_refused_with_their_progress_and_a_budget(tmp_path, reached, said, status):
     stopped = replace(build_trial(0.3, 0.6), status=status)
     write_trials(tmp_path, stopped, build_trial(0.1), replace(build_trial(), status="failed"))
-    progress = "the best trial reached a metric of 0.6 after 200 examples (target 0.9)"
+    progress = "the best trial reached a metric of 0.6 after 200 examples (target at least 0.9)"
     with raises_code("budget-too-small", said, "within 30 s", progress, "--budget-seconds 190"):
         require_finished_trials(table(*reached), tmp_path, 30.0, 2, time_is_up=True)
 
@@ -88,15 +89,23 @@ def test_trials_that_end_without_the_target_are_told_with_what_to_change(tmp_pat
     write_trials(tmp_path, *[replace(build_trial(0.3, metric), status="max_examples") for metric in (0.7, 0.5)])
     assert describe_trials(table(0, 0), tmp_path) == (
         "2 trials, 0 of them reached the target;"
-        " the best trial reached a metric of 0.7 after 200 examples (target 0.9);"
-        " give a lower --target, more --max-examples or other --lr"
+        " the best trial reached a metric of 0.7 after 200 examples (target at least 0.9);"
+        " give a --target that is easier to reach, more --max-examples or other --lr"
     )
     assert describe_trials(table(1, 0), tmp_path) == "2 trials, 1 of them reached the target"
     write_trials(tmp_path, replace(build_trial(0.2), status="cut_off"))
-    with raises_code("budget-too-small", "a metric of 0.5", "used up --max-examples (1): a lower --target"):
+    with raises_code("budget-too-small", "a metric of 0.5", "used up --max-examples (1): a --target that is easier"):
         require_finished_trials(table(0, 0), tmp_path, 30.0, 2, time_is_up=True)
     write_trials(tmp_path, build_trial(None))
     assert "0.5" in describe_trials(table(0), tmp_path)
+
+
+def test_best_progress_is_the_best_metric_in_its_direction():
+    assert describe_best_progress([]) == describe_best_progress([build_trial(None)]) == ""
+    rising = describe_best_progress([build_trial(0.3, 0.6, 0.5), build_trial(0.4, None, 0.6)])
+    assert rising == "; the best trial reached a metric of 0.6 after 200 examples (target at least 0.9)"
+    falling = describe_best_progress([build_falling_trial(2.2, 0.5, 0.7), build_falling_trial(2.5)])
+    assert falling == "; the best trial reached a metric of 0.5 after 200 examples (target at most 0.2)"
 
 
 def test_too_few_trials_with_time_left_need_more_settings(tmp_path):

@@ -8,13 +8,14 @@ from equipoise.hardware_facts import HardwareFacts
 from equipoise.planning.sweep_budget import (
     SweepBudget,
     estimate_examples_to_target,
+    estimate_progress,
     estimate_trial_seconds,
     suggest_budget,
 )
 from equipoise.runs.record import Lap, Record
 
 
-def build_trial(*metrics, target=0.9, lap_seconds=2.0):
+def build_trial(*metrics, target=0.9, lap_seconds=2.0, lower_is_better=False):
     """Build the record of an unfinished trial with an evaluation after every 100 examples."""
     laps = [
         Lap(step=i, steps=1, seen=100 * i, examples=100, workers=1, lr=0.1, loss=1.0, seconds=lap_seconds,
@@ -22,7 +23,7 @@ def build_trial(*metrics, target=0.9, lap_seconds=2.0):
         for i, metric in enumerate(metrics, 1)
     ]  # fmt: skip
     return Record(config=TrainConfig(workload="digits"), machine=HardwareFacts(), laps=laps, status="cut_off",
-                  target=target, examples_to_target=None, test=None)  # fmt: skip
+                  target=target, lower_is_better=lower_is_better, examples_to_target=None, test=None)  # fmt: skip
 
 
 def test_timing_takes_at_most_two_fifths_of_the_budget():
@@ -48,6 +49,33 @@ def test_examples_to_the_target_are_guessed_from_the_progress():
 
 def test_metrics_below_zero_count_from_the_lowest():
     assert estimate_examples_to_target(build_trial(-4.0, -2.0, target=-1.0)) == pytest.approx(200 * (3 / 2) ** 2)
+
+
+def build_falling_trial(*metrics, target=0.2):
+    """Build the record of an unfinished trial whose metric is better the lower it is."""
+    return build_trial(*metrics, target=target, lower_is_better=True)
+
+
+def test_progress_of_a_falling_metric_counts_from_its_highest_value():
+    assert estimate_progress(build_falling_trial(2.2, 1.2)) == pytest.approx(0.5)
+    assert estimate_progress(build_falling_trial(2.2, 1.2, 2.0)) == pytest.approx(0.5)  # the best counts
+    assert estimate_progress(build_falling_trial(1.2, 2.2)) == pytest.approx(0.5)
+    assert estimate_examples_to_target(build_falling_trial(2.2, 1.2)) == pytest.approx(200 * 4)
+    assert estimate_progress(build_falling_trial(-1.0, -3.0, target=-5.0)) == pytest.approx(0.5)
+
+
+def test_progress_of_a_rising_metric_counts_from_zero_or_below():
+    assert estimate_progress(build_trial(0.3, 0.45)) == pytest.approx(0.5)
+    assert estimate_progress(build_trial(0.45, 0.3)) == pytest.approx(0.5)
+    assert estimate_progress(build_trial(-4.0, -2.0, target=-1.0)) == pytest.approx(2 / 3)
+
+
+def test_no_progress_without_a_target_an_evaluation_or_a_second_value_of_a_falling_metric():
+    assert estimate_progress(build_trial(None, None)) == 0
+    assert estimate_progress(build_trial(0.3, target=None)) == 0
+    assert estimate_progress(build_falling_trial(2.2)) == 0
+    assert estimate_progress(build_trial(0.0, target=0.0)) == 0
+    assert estimate_examples_to_target(build_falling_trial(2.2)) == 2000  # not reached at once
 
 
 def test_trials_that_come_first_set_the_time():

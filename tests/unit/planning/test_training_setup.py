@@ -47,7 +47,9 @@ def test_all_differences_are_named():
 def test_other_target_gets_a_note():
     assert describe_target_mismatch(SETUP, SETUP) is None
     note = describe_target_mismatch(SETUP, replace(SETUP, target=0.95))
-    assert "target of 0.9 " in note and "has 0.95" in note
+    assert "target of at least 0.9 " in note and "has at least 0.95" in note
+    note = describe_target_mismatch(SETUP, replace(SETUP, lower_is_better=True))
+    assert "target of at least 0.9 " in note and "has at most 0.9:" in note
 
 
 @pytest.mark.parametrize(

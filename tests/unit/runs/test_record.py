@@ -1,5 +1,6 @@
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -7,6 +8,7 @@ from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.runs.record import Lap, Record, examples_at_target, mean_noise_scale
+from equipoise.runs.target import Target
 
 
 def build_lap(seen, metric=None, **fields):
@@ -27,23 +29,37 @@ def build_lap(seen, metric=None, **fields):
 
 def test_crossing_is_interpolated_between_two_evaluations():
     laps = [build_lap(100, 0.5), build_lap(200), build_lap(300, 0.9), build_lap(400, 0.95)]
-    assert examples_at_target(laps, 0.8) == pytest.approx(250)
-    assert examples_at_target(laps, 0.9) == pytest.approx(300)
+    assert examples_at_target(laps, Target(value=0.8)) == pytest.approx(250)
+    assert examples_at_target(laps, Target(value=0.9)) == pytest.approx(300)
+
+
+def test_crossing_of_a_falling_metric_is_interpolated_too():
+    laps = [build_lap(100, 2.0), build_lap(200, 2.5), build_lap(300, 0.5), build_lap(400, 3.0)]
+    target = Target(value=1.0, lower_is_better=True)
+    assert examples_at_target(laps, target) == pytest.approx(275)  # not at the first evaluation
+    assert examples_at_target(laps, Target(value=0.5, lower_is_better=True)) == pytest.approx(300)
+    assert examples_at_target(laps, Target(value=0.4, lower_is_better=True)) is None
+    assert examples_at_target([build_lap(100, 0.9)], target) == 100
 
 
 def test_first_crossing_counts():
-    assert examples_at_target(
-        [build_lap(100, 0.0), build_lap(200, 0.8), build_lap(300, 0.1), build_lap(400, 0.9)], 0.8
-    ) == pytest.approx(200)
+    laps = [build_lap(100, 0.0), build_lap(200, 0.8), build_lap(300, 0.1), build_lap(400, 0.9)]
+    assert examples_at_target(laps, Target(value=0.8)) == pytest.approx(200)
 
 
 def test_target_met_at_the_first_evaluation_counts_from_there():
-    assert examples_at_target([build_lap(100, 0.9)], 0.8) == 100
+    assert examples_at_target([build_lap(100, 0.9)], Target(value=0.8)) == 100
 
 
 def test_no_crossing_without_an_evaluation_at_the_target():
-    assert examples_at_target([], 0.8) is None
-    assert examples_at_target([build_lap(100), build_lap(200, 0.79)], 0.8) is None
+    assert examples_at_target([], Target(value=0.8)) is None
+    assert examples_at_target([build_lap(100), build_lap(200, 0.79)], Target(value=0.8)) is None
+
+
+@pytest.mark.parametrize("lower_is_better", [False, True])
+def test_no_metric_reaches_a_target_that_is_not_there(lower_is_better):
+    laps = [build_lap(100, -1e300), build_lap(200, 1e300), build_lap(300, 0.0)]
+    assert examples_at_target(laps, Target(value=None, lower_is_better=lower_is_better)) is None
 
 
 def test_noise_scale_averages_terms_by_draws_and_divides_last():
@@ -76,6 +92,21 @@ def test_record_survives_json():
     assert record.examples_per_second == 200
 
 
+def test_record_has_the_direction_of_its_metric():
+    record = replace(build_record(), target=0.3, lower_is_better=True)
+    assert Record.from_json(record.to_json()).goal == Target(value=0.3, lower_is_better=True)
+    older = build_record().to_json()
+    del older["lower_is_better"]  # of a release before it had one
+    assert Record.from_json(older).goal == Target(value=0.8)
+
+
+def test_record_may_lack_a_target_and_what_a_program_does_not_report():
+    unknown = dict.fromkeys(("lr", "loss", "data_seconds", "compute_seconds", "exchange_seconds"))
+    laps = [replace(lap, **unknown) for lap in build_record().laps]
+    record = replace(build_record(), target=None, examples_to_target=None, status="max_examples", laps=laps)
+    assert Record.from_json(json.loads(json.dumps(record.to_json()))) == record
+
+
 def test_decoded_record_is_written_as_it_was():
     text = json.dumps(build_record().to_json())
     assert json.dumps(Record.from_json(json.loads(text)).to_json()) == text
@@ -98,8 +129,9 @@ def test_decoded_record_is_written_as_it_was():
         {"status": "done"},
         {"status": "\ud800"},
         {"reason": 3},
-        {"target": None},
         {"target": True},
+        {"target": math.nan},
+        {"lower_is_better": "yes"},
         {"test": math.nan},
         {"examples_to_target": math.inf},
     ],
@@ -127,7 +159,8 @@ def test_contents_without_a_schema_are_refused(contents):
         {"loss": math.nan},
         {"loss": 10**400},
         {"seconds": 0},
-        {"data_seconds": None},
+        {"data_seconds": -1},
+        {"lr": "0.1"},
         {"draws": -1},
         {"metric": "0.5"},
         {"local_batch": 16.0},

@@ -9,12 +9,14 @@ from safetensors.torch import load, save
 
 from equipoise.config import TrainConfig
 from equipoise.runs.run_end import find_best_lap
+from equipoise.runs.target import Target
 from equipoise.training.loop import Training
 from tests.support.gloo import run_with_gloo
 
 # a learning rate at which the metric is best at the 7th of 12 evaluations, and nearly that of chance at the last
 UNSTABLE = TrainConfig(workload="digits", lr=0.2, target=2.0, max_examples=3000, precision="fp64", keep="best")
 BEST_LAP_INDEX = 6
+TARGET = Target(value=UNSTABLE.target)
 
 
 def copy_weights(training):
@@ -39,7 +41,7 @@ def undisturbed():
 
 def test_kept_weights_are_those_of_the_best_evaluation(undisturbed):
     training, weights_by_lap = undisturbed
-    best = find_best_lap(training.finished_laps)
+    best = find_best_lap(training.finished_laps, training.target)
     assert best is training.finished_laps[BEST_LAP_INDEX] and len(weights_by_lap) == 12
     training.load_kept_weights()
     assert are_equal(copy_weights(training), weights_by_lap[BEST_LAP_INDEX])
@@ -85,11 +87,11 @@ def test_elastic_restart_with_fewer_workers_keeps_the_best_weights(tmp_path):
     config = replace(UNSTABLE, workers=2, batch_size=16)
     states = run_with_gloo(2, tmp_path, train_until_interrupted, config, 10)
     state, finished_laps = states[0]
-    assert find_best_lap(finished_laps).step < finished_laps[-1].step
+    assert find_best_lap(finished_laps, TARGET).step < finished_laps[-1].step
     assert are_equal(load(state), load(states[1][0]))  # whichever worker is the first after a restart has them
     alone = resume(config, state, finished_laps)
     train_to_end(alone)
-    assert find_best_lap(alone.finished_laps) == find_best_lap(finished_laps)
+    assert find_best_lap(alone.finished_laps, TARGET) == find_best_lap(finished_laps, TARGET)
     alone.load_kept_weights()
     best_weights = {name: value for name, value in load(state).items() if name.startswith("best.")}
     assert are_equal({f"best.{name}": value for name, value in copy_weights(alone).items()}, best_weights)
