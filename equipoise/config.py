@@ -159,7 +159,7 @@ class TrainConfig:
             raise EquipoiseError("option-conflict", "got both --workload and --command", "give one of the two")
         if (self.metric_pattern is None) != (self.examples_pattern is None):
             raise EquipoiseError("option-missing", "--metric-pattern and --examples-pattern need each other")
-        for field in fields(self):
+        for field in fields(TrainConfig):
             is_changed = getattr(self, field.name) != field.default
             flag = f"--{field.name.replace('_', '-')}"
             if self.command is None and field.name in COMMAND_OPTIONS and is_changed:

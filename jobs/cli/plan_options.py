@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.planning.document import PLAN_FILE, PlanDocument, PlanEntry, is_plan
-from equipoise.planning.training_setup import format_flag
+from equipoise.planning.training_setup import TrainingSetup, format_flag
 from equipoise.storage.atomic import read_json
 
 OptionsT = TypeVar("OptionsT")
@@ -40,7 +40,8 @@ def apply_plan(options: OptionsT, arguments: list[str] | None = None) -> Options
         return options
     tokens = sys.argv[1:] if arguments is None else arguments
     flags = {token.partition("=")[0].replace("_", "-") for token in tokens if token.startswith("--")}  # as parsed
-    settings = list_plan_settings(read_recommended_plan(path).plan)
+    document, plan = read_recommended_plan(path)
+    settings = list_plan_settings(plan)
     for name, value in settings.items():
         if format_flag(name) in flags and (other := getattr(options, name)) != value:
             raise EquipoiseError(
@@ -50,7 +51,15 @@ def apply_plan(options: OptionsT, arguments: list[str] | None = None) -> Options
                 "leave out one of the two",
             )
     changes = {name: value for name, value in settings.items() if format_flag(name) not in flags}
-    return replace(options, **changes)  # type: ignore[type-var] # options are dataclasses
+    options = replace(options, **changes)  # type: ignore[type-var] # options are dataclasses
+    return take_target_of_command(options, document.setup)
+
+
+def take_target_of_command(options: OptionsT, planned: TrainingSetup | None) -> OptionsT:
+    """Return the options of a command without --target with that of its plan: unlike a workload it has none itself."""
+    if planned is None or getattr(options, "command", None) is None or getattr(options, "target", None) is not None:
+        return options
+    return replace(options, target=planned.target, lower_is_better=planned.lower_is_better)  # type: ignore[type-var]
 
 
 def list_plan_settings(plan: PlanEntry) -> dict[str, int | float]:

@@ -9,7 +9,12 @@ from equipoise.hardware_facts import HardwareFacts
 from equipoise.planning.confirmation import ConfirmationResult, find_run_of_plan
 from equipoise.planning.training_setup import describe_target_mismatch
 from equipoise.workloads import Workload
-from jobs.cli.describe_setup import describe_command_setup, describe_trained_setup, describe_training_setup
+from jobs.cli.describe_setup import (
+    command_target,
+    describe_command_setup,
+    describe_trained_setup,
+    describe_training_setup,
+)
 from jobs.cli.plan_options import read_recommended_plan
 from jobs.cli.sweep_setup import require_target
 
@@ -24,7 +29,8 @@ def require_same_setup(
     A message says that a run has refuted the plan, or, before the first run with it, that none has been made yet.
     """
     if not run_has_ended:
-        require_target(workload.run_target(config), f"cannot apply --plan {location} to {config.name}")
+        target = command_target(config) if workload is None else workload.run_target(config)
+        require_target(target, f"cannot apply --plan {location} to {config.name}")
     document, plan = read_recommended_plan(location)
     planned_run = find_run_of_plan(plan, document.confirmations)
     if document.status != "confirmed" and not (run_has_ended and planned_run is None):

@@ -12,14 +12,13 @@ from equipoise.formatting import make_printable
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.planning.training_setup import TrainingSetup
 from equipoise.runs.reports import ReportReader
-from jobs.cli.describe_setup import describe_command_setup, describe_training_setup
+from jobs.cli.describe_setup import command_target, describe_command_setup, describe_training_setup
 from jobs.cli.sweep_setup import load_workload_with_target, require_target
 from jobs.ray_train.run import describe_initialization, require_usable_locations
 from jobs.ray_tune.command_timing_tables import time_command_ladders
 from jobs.ray_tune.single_worker_trial import depends_on_batch_split
 from jobs.ray_tune.step_timing import time_batch_ladders
 from jobs.ray_tune.timing_records import TimingTables
-from jobs.user_command.command_run import command_target
 
 DEFAULT_WORKERS = (1, 2)
 

@@ -10,7 +10,7 @@ from equipoise.hardware_facts import HardwareFacts
 from equipoise.runs.record import Lap, Record, RunStatus, examples_at_target
 from equipoise.runs.reports import LapBuilder, Report, ReportReader
 from equipoise.runs.run_end import find_run_end
-from equipoise.runs.target import Target
+from jobs.cli.describe_setup import command_target
 from jobs.user_command.command_process import CommandProcess
 
 UNLIMITED_EXAMPLES = 10**12  # of a command without --max-examples: it trains as long as it likes
@@ -113,8 +113,3 @@ class CommandRun:
             examples_to_target=examples_at_target(laps, self.target),
             test=None,
         )
-
-
-def command_target(config: TrainConfig) -> Target:
-    """Return the target of a command's run: --target, which may be missing outside of a sweep."""
-    return Target(value=config.target, lower_is_better=config.lower_is_better)
