@@ -120,6 +120,8 @@ class LapBuilder:
     """examples of the last lap's end"""
     clock: float = 0.0
     """seconds since the start of the program at that end"""
+    pending: tuple[int, float] | None = None
+    """examples and clock of a report that has not ended a lap"""
     training_has_begun: bool = False
     """whether the clock of the first lap leaves out the start of the program"""
 
@@ -128,39 +130,55 @@ class LapBuilder:
         clock = elapsed_seconds if report.seconds is None else report.seconds
         if report.metric is not None and not math.isfinite(report.metric):
             raise EquipoiseError("report-invalid", f"the metric was {report.metric} after {report.examples:,} examples")
-        if report.examples < self.seen or not math.isfinite(clock) or clock < self.clock:
-            was, now = (self.seen, report.examples) if report.examples < self.seen else (self.clock, clock)
-            unit = "examples" if report.examples < self.seen else "seconds"
-            raise EquipoiseError(
-                "report-invalid", f"it reported {now:,g} {unit} after {was:,g}", f"count all {unit} since the start"
-            )
+        last_examples, last_clock = self.pending or (self.seen, self.clock)
+        require_progress("examples", report.examples, last_examples)
+        require_progress("seconds", clock, last_clock)
         if report.examples == 0:
             self.clock, self.training_has_begun = clock, True
         elif report.examples == self.seen:
-            self.laps[-1] = replace(
-                self.laps[-1], metric=self.laps[-1].metric if report.metric is None else report.metric
-            )
+            metric = self.laps[-1].metric if report.metric is None else report.metric
+            self.laps[-1] = replace(self.laps[-1], metric=metric)
             self.clock = clock  # what lay between the two was the evaluation
         elif report.metric is not None or clock - self.clock >= MIN_LAP_SECONDS:
-            self.laps.append(self._build_lap(report, clock))
-            self.seen, self.clock = report.examples, clock
+            self._add_lap(report.examples, clock, report.metric)
+        else:
+            self.pending = report.examples, clock
 
-    def _build_lap(self, report: Report, clock: float) -> Lap:
-        step = max(len(self.laps) + 1, round(report.examples / self.global_batch))
+    def finish(self) -> None:
+        """Add what was reported last, however short the lap."""
+        if self.pending:
+            self._add_lap(*self.pending, metric=None)
+
+    def _add_lap(self, examples: int, clock: float, metric: float | None) -> None:
+        self.laps.append(self._build_lap(examples, clock, metric))
+        self.seen, self.clock, self.pending = examples, clock, None
+
+    def _build_lap(self, examples: int, clock: float, metric: float | None) -> Lap:
+        step = max(len(self.laps) + 1, round(examples / self.global_batch))
         return Lap(
             step=step,
             steps=max(1, step - (self.laps[-1].step if self.laps else 0)),
-            seen=report.examples,
-            examples=report.examples - self.seen,
+            seen=examples,
+            examples=examples - self.seen,
             workers=self.workers,
             lr=self.lr,
             seconds=max(1e-6, clock - self.clock),
-            metric=report.metric,
+            metric=metric,
         )
 
     def finished_laps(self) -> list[Lap]:
         """Return the laps; the start of the program is left out of the first once a second tells the pace."""
         return self.laps if self.training_has_begun else leave_out_startup(self.laps)
+
+
+def require_progress(unit: str, value: float, last_value: float) -> None:
+    """Refuse a report that goes backwards, or is no number."""
+    if not last_value <= value < math.inf:
+        raise EquipoiseError(
+            "report-invalid",
+            f"it reported {value:,.6g} {unit} after {last_value:,.6g}",
+            f"count all {unit} since the start of training",
+        )
 
 
 def leave_out_startup(laps: Sequence[Lap]) -> list[Lap]:

@@ -69,11 +69,12 @@ class CommandProcess:
             reader.start()
 
     def _read_lines(self, stream: BinaryIO) -> None:
-        for line in split_lines(stream):
-            seconds = time.monotonic() - self.started_at
-            text = line.decode(errors="replace")
-            self.last_lines.append(text)
-            self.lines.put(OutputLine(text, seconds))
+        with stream:
+            for line in split_lines(stream):
+                seconds = time.monotonic() - self.started_at
+                text = line.decode(errors="replace")
+                self.last_lines.append(text)
+                self.lines.put(OutputLine(text, seconds))
 
     def read_lines(self, seconds: float) -> Iterator[OutputLine]:
         """Yield the lines that come within `seconds`, until the program has ended and all its lines are read."""
@@ -108,6 +109,8 @@ class CommandProcess:
                     self.process.wait(seconds)
         self.ended_at = self.ended_at or time.monotonic()
         reaper.kill_marked_processes(self.mark)
+        for reader in self.readers:
+            reader.join(OUTPUT_END_SECONDS)
         return self.process.wait()
 
     def describe_end(self) -> str:

@@ -83,6 +83,7 @@ class CommandRun:
     def _end_with_process(self, process: CommandProcess) -> None:
         """Set the status of a run whose command has ended before it reached its target."""
         status = process.stop()  # with all that it has left running
+        self.lap_builder.finish()
         if status != 0:
             self._fail(process.describe_end())
         elif not self.lap_builder.laps:
