@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from dashboards.panels.drift import build_drift_sections
 from equipoise.drift.detector import StreamDetector
@@ -13,6 +14,7 @@ from equipoise.drift.diagnosis.verdict import StreamVerdict
 from equipoise.drift.reference.false_alarms import FalseAlarmCheck
 from equipoise.drift.reference.reference_size import (
     CLOSE_FACTOR,
+    LOG_RUN_LENGTH_SPREAD,
     MAX_SHORTFALL_FACTOR,
     count_needed_images,
     describe_false_alarm_rate,
@@ -60,6 +62,27 @@ def test_few_held_out_images_are_blamed_for_their_share_of_the_offset():
     assert shortfalls == sorted(shortfalls)
     # all of the offset is that of the reference: the height of the threshold is as much higher as its logarithm is
     assert shortfalls[-1] == pytest.approx(math.log(2000 / 421) * math.log(1e5 / 64) / math.log(2000 / 64), rel=0.01)
+
+
+@pytest.mark.parametrize(("image_count", "run_length"), [(120, 1e5), (2000, 1e6)])
+def test_nine_in_ten_references_keep_the_rate(image_count, run_length):
+    spread = LOG_RUN_LENGTH_SPREAD * math.log(run_length / 64) / math.sqrt(image_count)  # of log(asked / realised)
+    assert norm.cdf(log_shortfall(image_count, None, run_length) / spread) == pytest.approx(0.9)
+
+
+def test_spread_is_that_measured_over_references_of_several_sizes():
+    counts, images = np.array([20, 8, 5, 5, 5]), (120, 250, 500, 1000, 2000)
+    measured = np.array([0.52, 0.27, 0.21, 0.23, 0.06])  # standard deviations of log(asked / realised) at 2,000
+    predicted = np.array([log_shortfall(count, None, 2000.0) for count in images]) / norm.ppf(0.9)
+    assert np.average((measured / predicted) ** 2, weights=counts) == pytest.approx(1, abs=0.1)
+
+
+def test_warning_begins_above_three_times_the_false_alarms_asked_for():
+    held_out = 10**9  # so that all of the offset counted is that of the reference
+    offset = math.log(3) * math.log(2000 / 64) / math.log(1e5 / 64)
+    for factor, is_warned in ((0.99, False), (1.01, True)):
+        check = FalseAlarmCheck(2000.0, 1_000_000, round(500 * math.exp(offset * factor)), held_out, 500, 0.1)
+        assert (describe_small_reference(100_000, check) is not None) == is_warned
 
 
 def test_shortfall_grows_with_the_run_length_and_falls_with_the_root_of_the_size():

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from equipoise.images.augment import Augment, homography_matrices, shift_images, warp_images
+from equipoise.images.augment import AUGMENT_DRAW_NAMES, Augment, homography_matrices, shift_images, warp_images
 from equipoise.rng import example_uniforms
 from tests.support.errors import raises_code
 
@@ -67,6 +67,22 @@ def test_black_stays_black_and_white_becomes_no_whiter():
     assert Augment(brightness=0.5)(black, 0, epochs, numbers).max() == 0
     brighter = Augment(brightness=0.5)(black + 255, 0, epochs, numbers).flatten(1)
     assert brighter.max() == 255 and 0.3 < (brighter == 255).all(1).float().mean() < 0.7
+
+
+def test_white_is_as_white_however_bright_before_noise_is_added():
+    white, epochs, numbers = torch.full((40, 3, 8, 8), 255, dtype=torch.uint8), np.zeros(40, np.int64), np.arange(40)
+    noisy = Augment(noise=0.1)(white, 0, epochs, numbers)
+    brighter = Augment(noise=0.1, brightness=0.5)(white, 0, epochs, numbers)
+    is_brighter = example_uniforms(0, epochs, numbers, 25)[:, AUGMENT_DRAW_NAMES.index("brightness")] >= 0.5
+    assert 10 < is_brighter.sum() < 30 and torch.equal(noisy[is_brighter], brighter[is_brighter])
+    assert noisy.min() > 100  # above white it is not taken for black
+
+
+def test_noise_has_its_standard_deviation_as_a_fraction_of_255():
+    grey, epochs, numbers = torch.full((60, 3, 64, 64), 128, dtype=torch.uint8), np.zeros(60, np.int64), np.arange(60)
+    noise = Augment(noise=0.08)(grey, 0, epochs, numbers).double() - 128
+    shares = example_uniforms(0, epochs, numbers, 25)[:, AUGMENT_DRAW_NAMES.index("noise")]
+    assert float((noise**2).mean()) == pytest.approx((0.08 * 255) ** 2 * np.mean(shares**2) + 1 / 12, rel=0.005)
 
 
 AUGMENTATIONS = {

@@ -2,7 +2,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from equipoise.planning.critical_batch import RunArrays, fit_hyperbola, log_examples, negative_log_likelihood
+from equipoise.planning.critical_batch import (
+    RunArrays,
+    bootstrap_runs,
+    fit_hyperbola,
+    log_examples,
+    negative_log_likelihood,
+)
 
 MIN_EXAMPLES, CRITICAL_BATCH, SEED_NOISE = 20_000.0, 300.0, 0.05
 BATCHES = np.array([32.0, 128.0, 512.0, 2048.0])
@@ -40,3 +46,25 @@ def test_fit_is_a_likelihood_maximum():
     stacked = RunArrays.stack([runs] * 7)
     costs = negative_log_likelihood(stacked, SEED_NOISE, np.vstack([best, neighbours]))
     assert costs[0] <= costs[1:].min() + 1e-9
+
+
+def draw_bootstrap_logs(batches, logs, seed_noise, lack_of_fit_sd, reached=None):
+    """Return the log examples of 2,000 bootstrap draws, one row per draw."""
+    reached = np.ones(len(batches), bool) if reached is None else np.array(reached)
+    runs = RunArrays(np.array(batches, float), np.array(logs, float), reached)
+    draws = [bootstrap_runs(runs, seed_noise, lack_of_fit_sd, index) for index in range(2000)]
+    assert all(np.array_equal(draw.batch, runs.batch) for draw in draws)
+    return np.stack([draw.log_examples for draw in draws])
+
+
+def test_three_runs_of_a_batch_are_resampled_and_two_are_moved_by_the_seed_noise():
+    logs = draw_bootstrap_logs([1, 1, 1, 8, 8], [1, 2, 3, 5, 7], SEED_NOISE, 0.0)
+    assert set(logs[:, :3].flat) == {1.0, 2.0, 3.0}
+    np.testing.assert_allclose(logs[:, 3:].mean(0), [5, 7], atol=4 * SEED_NOISE / np.sqrt(2000))
+    np.testing.assert_allclose(np.cov(logs[:, 3:].T), SEED_NOISE**2 * np.eye(2), atol=0.1 * SEED_NOISE**2)
+
+
+def test_lack_of_fit_shifts_all_runs_of_a_batch_together_but_none_that_was_cut_off():
+    logs = draw_bootstrap_logs([4, 4, 8, 8, 8, 8], [1, 1, 5, 5, 5, 5], 0.0, 0.3, [True, False, True, True, True, True])
+    assert (logs[:, 1] == 1).all() and (logs[:, 2:] == logs[:, 2:3]).all()
+    np.testing.assert_allclose(np.cov(logs[:, [0, 2]].T), 0.3**2 * np.eye(2), atol=0.1 * 0.3**2)

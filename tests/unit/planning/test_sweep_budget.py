@@ -7,6 +7,7 @@ from equipoise.config import TrainConfig
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.planning.sweep_budget import (
     SweepBudget,
+    count_trial_rounds,
     estimate_examples_to_target,
     estimate_progress,
     estimate_trial_seconds,
@@ -49,6 +50,11 @@ def test_examples_to_the_target_are_guessed_from_the_progress():
 
 def test_metrics_below_zero_count_from_the_lowest():
     assert estimate_examples_to_target(build_trial(-4.0, -2.0, target=-1.0)) == pytest.approx(200 * (3 / 2) ** 2)
+    assert estimate_examples_to_target(build_trial(None, 0.5, target=0.0)) == 4000  # no progress can be told
+
+
+def test_plan_waits_for_two_trials():
+    assert [count_trial_rounds(concurrent) for concurrent in (1, 2, 3)] == [2, 1, 1]
 
 
 def build_falling_trial(*metrics, target=0.2):

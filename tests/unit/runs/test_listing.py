@@ -62,6 +62,19 @@ def test_long_record_is_listed_and_numbers_beyond_int64_are_damaged(root):
     assert "invalid global_batch" in str(listing.damaged_files)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"workers": 7, "batch_size": (2**63 - 1) // 7}, {"seed": 2**63 - 1}, {"seed": -(2**63)}],  # 2**63 - 1 has factor 7
+)
+def test_largest_numbers_of_64_bits_are_listed(tmp_path, options):
+    options = {"workload": "digits"} | options
+    write_json(tmp_path / "record.json", record().to_json() | {"config": options})
+    listing = list_records(tmp_path)
+    assert not listing.damaged_files
+    assert {name: listing.rows[name].item() for name in options} == options
+    assert listing.rows.global_batch.item() == options.get("workers", 1) * options.get("batch_size", 32)
+
+
 def test_files_outside_runs_and_trials_are_not_listed(root):
     for name in ("tune/record.json", "checkpoints/record.json", ".hidden/record.json", "swept/system.json"):
         write_record(root / name)
@@ -88,7 +101,9 @@ def test_record_without_laps_and_record_of_an_older_release_are_listed(tmp_path)
         {"config": {"workload": 3}},
         {"config": {"workload": "digits", "batch_size": "32"}},
         {"config": {"workload": "digits", "batch_size": 1 << 40, "workers": 1 << 40}},
+        {"config": {"workload": "digits", "batch_size": 1 << 32, "workers": 1 << 31}},
         {"config": {"workload": "digits", "seed": 1 << 63}},
+        {"config": {"workload": "digits", "seed": -(1 << 63) - 1}},
         {"config": {}},
         {"laps": 3},
         {"laps": [{}]},

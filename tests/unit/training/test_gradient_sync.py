@@ -81,6 +81,29 @@ def test_gradients_are_summed_over_workers_and_micro_steps(tmp_path):
     assert [local_norm for _, (local_norm, _, _) in results] == [6 * 2**2 + 2 * 6**2, 6 * 4**2 + 2 * 12**2]
 
 
+def sum_two_steps_with_unused_parameters():
+    """Return the gradients after each of two steps; the first step uses no parameter but the first of each dtype."""
+    parameters = [nn.Parameter(torch.ones(2, dtype=dtype)) for dtype in 2 * [torch.float32] + 2 * [torch.float64]]
+    exchange, gradients = GradientAllReduce(parameters, workers=2), []
+    for used in (parameters[::2], parameters):
+        for last in (False, True):
+            if last:
+                exchange.begin_last_micro_batch(None)
+            sum((torch.distributed.get_rank() + 1) * parameter.double().sum() for parameter in used).backward()
+        exchange.launch_remaining()
+        exchange.wait_for_sums()
+        gradients.append([parameter.grad.clone() for parameter in parameters])
+        for parameter in parameters:
+            parameter.grad = None
+    return gradients
+
+
+def test_step_after_one_with_unused_parameters_sums_all_its_micro_steps(tmp_path):
+    for first, second in run_with_gloo(2, tmp_path, sum_two_steps_with_unused_parameters):
+        assert [gradient.tolist() for gradient in first] == [[6.0, 6.0], [0.0, 0.0]] * 2  # 2 * (1 + 2)
+        assert [gradient.tolist() for gradient in second] == [[6.0, 6.0]] * 4
+
+
 def sum_gradient_of_size(size):
     """Return a gradient of `size` numbers summed over workers; a worker's own is its rank plus a ramp."""
     parameter = nn.Parameter(torch.zeros(size))
