@@ -3,9 +3,9 @@
     equipoise sweep --command "python examples/sklearn_program.py --batch-size {batch_size} --lr {lr} --seed {seed}" \
         --target 0.92 --batch-size 8:512 --budget-seconds 60 --out runs/sklearn
 
-`partial_fit` takes the examples of a batch one after the other, so a larger batch saves calls and needs no more examples:
-its curve is flat, and the plan takes a large batch. A program in any other language only has to print lines such as
-{"examples": 1024, "metric": 0.9}.
+`partial_fit` takes the examples of a batch one after the other, so a larger batch saves calls and needs no more
+examples: its curve is flat, and the plan takes a large batch. A program in any other language only has to print lines
+such as {"examples": 1024, "metric": 0.9}.
 """
 
 import argparse

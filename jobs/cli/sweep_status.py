@@ -1,4 +1,4 @@
-"""Status of a sweep: a table updated in place on a terminal, elsewhere a line for each finished trial."""
+"""Status of a sweep: a table updated in place on a terminal, elsewhere a line when the best setting changes."""
 
 import sys
 import time
@@ -11,6 +11,8 @@ from rich.table import Table
 from equipoise.formatting import pluralize
 from equipoise.planning.search import SettingResult
 
+MIN_LINE_SECONDS = 5.0  # between two lines with the same best setting
+
 
 class SweepStatus:
     """Status display of a sweep, as a context manager around its trials."""
@@ -18,6 +20,7 @@ class SweepStatus:
     def __init__(self, workers_by_batch: dict[int, int], deadline: float) -> None:
         self.workers_by_batch, self.deadline = workers_by_batch, deadline
         self.live = Live(auto_refresh=False) if sys.stdout.isatty() else None
+        self.printed_best, self.printed_at = "", 0.0
 
     def __enter__(self) -> "SweepStatus":
         if self.live:
@@ -45,7 +48,8 @@ class SweepStatus:
             facts["left"] = f"{max(0.0, self.deadline - time.time()):.0f} s"
         if self.live:
             self.live.update(build_key_value_table(facts), refresh=True)
-        else:
+        elif facts["best so far"] != self.printed_best or time.monotonic() > self.printed_at + MIN_LINE_SECONDS:
+            self.printed_best, self.printed_at = facts["best so far"], time.monotonic()
             print("; ".join(f"{name} {fact}" for name, fact in facts.items() if fact), flush=True)
 
     def format_setting(self, result: SettingResult) -> str:

@@ -1,0 +1,94 @@
+"""A user's own command on a real cluster: swept, trained with its plan, stopped, and refused where it is no good."""
+
+import json
+import signal
+import sys
+
+import psutil
+import pytest
+
+from jobs.cluster.processes import wait_until
+from tests.support import reporting_programs as programs
+from tests.support.ray_cluster import ROOT
+
+KNOWN_CURVE = f"{sys.executable} {ROOT}/tests/support/known_curve_program.py"
+KNOWN_CURVE += " --batch-size {batch_size} --lr {lr} --seed {seed}"
+
+
+def build_command(job, command, out, *flags):
+    arguments = ["--command", command, "--out", out, *flags]
+    return [sys.executable, "-m", f"jobs.{job}", *map(str, arguments)]
+
+
+def list_processes(text):
+    """Return the processes that have a text in their command line."""
+    found = []
+    for process in psutil.process_iter(["cmdline", "status"]):
+        if text in " ".join(process.info["cmdline"] or []) and process.info["status"] != psutil.STATUS_ZOMBIE:
+            found.append(process)
+    return found
+
+
+@pytest.fixture(scope="module")
+def sweep(cluster, tmp_path_factory):
+    """Folder of a sweep of the program with known curves."""
+    out = tmp_path_factory.mktemp("command") / "sweep"
+    flags = ("--target", 1, "--batch-size", "8:256", "--budget-seconds", 15)
+    result = cluster.run(*build_command("sweep", KNOWN_CURVE, out, *flags))
+    assert result.returncode in (0, 1), result.stdout + result.stderr  # 1: on a busy machine runs refute their plans
+    return out
+
+
+def test_sweep_finds_the_batch_that_is_known_to_be_best(sweep):
+    plan = json.loads((sweep / "plan.json").read_text())
+    assert plan["plan"]["batch"] in (32, 64, 128)  # the best one is 57
+    assert plan["setup"]["command"] == KNOWN_CURVE and plan["confirmations"]
+    assert (sweep / "curve.html").exists()
+    assert not list_processes("known_curve_program.py")
+
+
+def test_trials_are_records_as_those_of_a_workload(sweep):
+    trials = [json.loads(path.read_text()) for path in (sweep / "trials").glob("*.json")]
+    assert {trial["status"] for trial in trials} <= {"reached_target", "pruned", "cut_off"}
+    for trial in trials:
+        assert trial["config"]["command"] == KNOWN_CURVE and trial["target"] == 1
+        assert sum(lap["examples"] for lap in trial["laps"]) == trial["laps"][-1]["seen"]
+
+
+def test_training_takes_settings_and_target_of_the_plan(cluster, sweep, tmp_path):
+    out = tmp_path / "run"
+    result = cluster.run(*build_command("train", KNOWN_CURVE, out, "--plan", sweep))
+    assert result.returncode == 0, result.stdout + result.stderr
+    plan, record = (json.loads(path.read_text()) for path in (sweep / "plan.json", out / "record.json"))
+    assert record["config"]["batch_size"] == plan["plan"]["batch"] and record["config"]["lr"] == plan["plan"]["lr"]
+    assert (record["status"], record["target"]) == ("reached_target", 1)
+    assert len((out / "laps.jsonl").read_text().splitlines()) == len(record["laps"])
+    again = cluster.run(*build_command("train", KNOWN_CURVE, out, "--plan", sweep))
+    assert "nothing to do" in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (programs.FAILING, "status 3; its last lines: loading"),
+        (programs.ENDLESS, "reported no examples within"),
+    ],
+)
+def test_sweep_of_a_command_without_reports_is_refused(cluster, tmp_path, code, words):
+    command = programs.build_command(code)
+    flags = ("--target", 1, "--budget-seconds", 5)
+    result = cluster.run(*build_command("sweep", command, tmp_path / "sweep", *flags))
+    assert result.returncode == 2, result.stdout + result.stderr
+    (line,) = result.stderr.splitlines()
+    assert words in line and "[command-unusable]" in line
+    assert not list_processes(code)
+
+
+def test_sigterm_ends_the_command_with_the_run(cluster, tmp_path):
+    process = cluster.start(*build_command("train", programs.build_command(programs.ENDLESS), tmp_path / "run"))
+    wait_until(lambda: list_processes(programs.ENDLESS + " 32") or process.poll() is not None)
+    process.send_signal(signal.SIGTERM)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 143, stdout + stderr
+    assert "runs the training command again" in stdout
+    wait_until(lambda: not list_processes(programs.ENDLESS), 30)
