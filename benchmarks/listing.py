@@ -88,11 +88,11 @@ def count_one_by_one(root: Path) -> int:
 def build_row(path: Path, record: Record) -> tuple[object, ...]:
     """Build the table row of one record."""
     config = record.config
-    options = (config.workload, config.model, config.optimizer, config.workers, config.batch_size)
+    options = (config.name, config.model, config.optimizer, config.workers, config.batch_size)
     setting = (config.grad_accumulation, config.global_batch, config.lr, config.seed)
     last_seen = record.laps[-1].seen
-    outcome = (record.status, record.target, record.examples_to_target, last_seen, record.seconds, record.test)
-    return (str(path), *options, *setting, *outcome)
+    target = (record.target, record.lower_is_better, record.examples_to_target)
+    return (str(path), *options, *setting, record.status, *target, last_seen, record.seconds, record.test)
 
 
 def time_listing(list_all: Callable[[Path], int], root: Path, count: int) -> tuple[float, float]:

@@ -32,12 +32,16 @@ RECORD_COLUMNS = {
     "seed": "int64",
     "status": "str",
     "target": "float64",
+    "lower_is_better": "bool",
     "examples_to_target": "float64",
     "examples": "int64",
     "seconds": "float64",
     "test": "float64",
 }
-"""columns in order, with their types; `examples` counts all examples seen, `seconds` the time spent training"""
+"""columns in order, with their types
+
+`target` is NaN without one; `examples` counts all examples seen, `seconds` the time spent training.
+"""
 READ_CHUNK_BYTES = 1 << 16  # bytes per read call
 MAX_INT64 = (1 << 63) - 1
 Int64 = Annotated[int, msgspec.Meta(ge=-MAX_INT64 - 1, le=MAX_INT64)]
@@ -88,6 +92,7 @@ class ListedRecord(msgspec.Struct, frozen=True):
     examples_to_target: float | None
     test: float | None
     schema: RecordSchema
+    lower_is_better: bool = False
 
 
 RECORD_DECODER = msgspec.json.Decoder(ListedRecord)
@@ -173,6 +178,7 @@ def record_to_table_row(path: str, record: ListedRecord) -> tuple[object, ...]:
         config.seed,
         record.status,
         record.target,
+        record.lower_is_better,
         record.examples_to_target,
         laps[-1].seen if laps else 0,
         sum([lap.seconds for lap in laps]),

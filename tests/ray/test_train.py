@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import sys
 
@@ -62,6 +63,17 @@ def test_elastic_run_uses_the_free_workers_and_ends_with_the_same_weights(cluste
     assert all(
         torch.allclose(elastic_weights[name], single_weights[name], rtol=1e-10, atol=1e-12) for name in elastic_weights
     )
+
+
+def test_run_without_a_target_trains_its_examples(cluster, tmp_path):
+    workload = "tests.support.workloads:without_target"
+    flags = ("--workload", workload, "--max-examples", "1280", "--keep", "best", "--out", str(tmp_path / "run"))
+    result = cluster.run(sys.executable, "-m", "jobs.train", *flags)
+    assert result.returncode == 0, result.stderr
+    record = read_record(tmp_path / "run")
+    assert (record.status, record.target, record.laps[-1].seen) == ("max_examples", None, 1280)
+    assert re.search(r"^  target     none; the best metric on validation was 0\.\d+$", result.stdout, re.MULTILINE)
+    assert "without a target" in (tmp_path / "run" / "run.html").read_text()
 
 
 def test_finished_run_has_record_and_model_and_is_not_repeated(cluster, tmp_path):

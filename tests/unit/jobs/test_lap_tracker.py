@@ -103,6 +103,12 @@ def test_wandb_continues_the_same_run(tmp_path, monkeypatch):
     assert sum(file.stat().st_size for folder in folders for file in folder.glob("*.wandb")) > 1000
 
 
+def test_tracker_gets_only_what_was_measured():
+    lap = replace(build_tracker_data(num_laps=1)[0][0], loss=None, lr=None, metric=None)
+    assert lap_metrics(lap) == {"examples_per_second": lap.examples / lap.seconds, "step": lap.step}
+    assert lap_metrics(replace(lap, metric=0.0, loss=0.0)).keys() == LAP_METRICS - {"lr"}  # zero is a value
+
+
 def test_run_without_a_tracker_writes_nothing(tmp_path):
     with open_lap_tracker(None, tmp_path, CONFIG) as tracker:
         assert type(tracker) is LapTracker

@@ -104,7 +104,7 @@ def test_bar_counts_from_where_the_run_was_resumed(tmp_path):
             progress.show_new_laps()
             assert (progress.bar.initial, progress.bar.n, progress.bar.start_t) == (200, 400, first_lap_at)
         output = read_output()
-    assert "loss 1.250  metric 0.7500" in output and " examples" in output and "1.00k" in output
+    assert "loss 1.2500  metric 0.7500" in output and " examples" in output and "1.00k" in output
     assert output.endswith("\n")  # what is printed next begins on a line of its own
 
 

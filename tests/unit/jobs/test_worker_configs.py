@@ -42,7 +42,7 @@ def test_metrics_are_selected_from_a_result_of_tune():
 def test_trial_without_a_report_has_seen_nothing():
     metrics = TrialMetrics.from_result({})
     assert (metrics.seen, metrics.busy, metrics.fresh, metrics.places) == (0, 0.0, False, "")
-    assert math.isnan(metrics.loss)
+    assert math.isnan(metrics.loss) and math.isnan(metrics.metric)  # 0 would be the best of losses
 
 
 def test_paths_become_absolute_except_the_name_of_published_weights(tmp_path, monkeypatch):

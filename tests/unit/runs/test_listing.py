@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from equipoise.config import TrainConfig
 from equipoise.runs.listing import READ_CHUNK_BYTES, RECORD_COLUMNS, list_records
 from equipoise.storage.atomic import write_json
 from jobs import records
@@ -48,6 +49,24 @@ def test_row_holds_the_values_of_its_record(root):
     assert (row.status, row.target, row.test) == (expected.status, expected.target, expected.test)
     assert row.seconds == pytest.approx(expected.seconds) and row.examples == expected.laps[-1].seen
     assert pd.isna(row.examples_to_target) and pd.isna(row.model)
+
+
+def test_direction_and_lack_of_a_target_are_in_the_table(tmp_path):
+    falling = replace(record(), target=0.2, lower_is_better=True)
+    older = {name: value for name, value in record().to_json().items() if name != "lower_is_better"}
+    for name, content in (("a", falling.to_json()), ("b", replace(record(), target=None).to_json()), ("c", older)):
+        write_json(tmp_path / name / "record.json", content)
+    rows = list_records(tmp_path).rows
+    assert rows.lower_is_better.tolist() == [True, False, False]
+    assert rows.target.isna().tolist() == [False, True, False] and rows.target[0] == 0.2
+
+
+def test_run_of_a_command_has_the_name_of_its_program(tmp_path):
+    config = TrainConfig(command="python train.py --lr {lr}")
+    laps = [replace(lap, loss=None, lr=None, data_seconds=None) for lap in record().laps]
+    write_json(tmp_path / "record.json", replace(record(), config=config, laps=laps).to_json())
+    listing = list_records(tmp_path)
+    assert not listing.damaged_files and listing.rows.workload.tolist() == ["train.py"]
 
 
 def test_long_record_is_listed_and_numbers_beyond_int64_are_damaged(root):

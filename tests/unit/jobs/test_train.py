@@ -1,0 +1,34 @@
+"""Summary of a run on the terminal, in both directions of its metric and without a target."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from equipoise.config import TrainConfig
+from jobs.train import format_summary, format_target_result
+from tests.unit.dashboards.test_training_run import record
+
+
+def test_target_is_shown_with_its_direction_and_when_it_was_reached():
+    missed = record()
+    assert format_target_result(missed) == "at least 0.9 on validation: not reached"
+    reached = replace(missed, target=0.2, lower_is_better=True, examples_to_target=1234.4, status="reached_target")
+    assert format_target_result(reached) == "at most 0.2 on validation: 1,234 examples"
+
+
+def test_run_without_a_target_shows_its_best_metric():
+    rising = replace(record(), target=None)  # metrics of 0.4 and 0.8
+    assert format_target_result(rising) == "none; the best metric on validation was 0.8"
+    assert format_target_result(replace(rising, lower_is_better=True)) == "none; the best metric on validation was 0.4"
+    assert format_target_result(replace(rising, laps=[])) == "none"
+
+
+def test_summary_of_a_run_of_a_command_names_its_program_and_what_was_not_measured():
+    unknown = dict.fromkeys(("lr", "loss", "data_seconds", "compute_seconds", "exchange_seconds", "local_norm"))
+    laps = [replace(lap, **unknown) for lap in record().laps]
+    config = TrainConfig(command="python train.py --lr {lr}", keep="best")
+    lines = format_summary(replace(record(), config=config, laps=laps, target=None, test=None), Path("x")).splitlines()
+    assert lines[0].startswith("train.py: 1 worker x 32 x 1 = 32 examples per step")
+    facts = {line.split()[0]: " ".join(line.split()[1:]) for line in lines[1:]}
+    assert facts["target"] == "none; the best metric on validation was 0.8"
+    assert facts["kept"] == "weights after 400 examples: 0.8 on validation"
+    assert facts["test"] == "not measured" and facts["noise"] == "not measurable"
