@@ -20,7 +20,8 @@ class SweepStatus:
     def __init__(self, workers_by_batch: dict[int, int], deadline: float) -> None:
         self.workers_by_batch, self.deadline = workers_by_batch, deadline
         self.live = Live(auto_refresh=False) if sys.stdout.isatty() else None
-        self.printed_best, self.printed_at = "", 0.0
+        self.printed_best: tuple[int, float] | None = None
+        self.printed_at = -MIN_LINE_SECONDS
 
     def __enter__(self) -> "SweepStatus":
         if self.live:
@@ -48,8 +49,14 @@ class SweepStatus:
             facts["left"] = f"{max(0.0, self.deadline - time.time()):.0f} s"
         if self.live:
             self.live.update(build_key_value_table(facts), refresh=True)
-        elif facts["best so far"] != self.printed_best or time.monotonic() > self.printed_at + MIN_LINE_SECONDS:
-            self.printed_best, self.printed_at = facts["best so far"], time.monotonic()
+            return
+        best = setting_results[0][:2] if setting_results else None
+        if (
+            self.printed_at is None
+            or best != self.printed_best
+            or time.monotonic() > self.printed_at + MIN_LINE_SECONDS
+        ):
+            self.printed_best, self.printed_at = best, time.monotonic()
             print("; ".join(f"{name} {fact}" for name, fact in facts.items() if fact), flush=True)
 
     def format_setting(self, result: SettingResult) -> str:

@@ -91,3 +91,10 @@ def test_facts_are_aligned_beside_their_names():
         "trials       2 done",
         "best so far  none yet",
     ]
+
+
+def test_lines_without_a_terminal_come_when_the_best_setting_changes(capsys):
+    status = SweepStatus(WORKERS_BY_BATCH, NO_DEADLINE)
+    for results in ([BEST], [BEST._replace(num_seeds=3)], [SECOND, BEST], [SECOND]):
+        status.show(TWO_TRIALS, 1, results)
+    assert capsys.readouterr().out.count("\n") == 2
