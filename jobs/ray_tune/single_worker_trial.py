@@ -67,7 +67,7 @@ class SingleWorkerTrial(tune.Trainable):
 
 def collect_trial_metrics(training: Training, train_seconds: float) -> TrialMetrics:
     """Return the metrics of a trial that has trained for `train_seconds` since its last report."""
-    metric = next((lap.metric for lap in reversed(training.finished_laps) if lap.metric is not None), 0.0)
+    metric = next((lap.metric for lap in reversed(training.finished_laps) if lap.metric is not None), math.nan)
     loss = training.finished_laps[-1].loss if training.finished_laps else None
     return TrialMetrics(
         seen=training.examples_seen,

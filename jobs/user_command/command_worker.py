@@ -1,6 +1,5 @@
 """Worker on the cluster that runs a user's training command, with the CPUs and GPUs of all its workers."""
 
-import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +41,7 @@ class CommandWorker:
 
     def __init__(self) -> None:
         self.mark = uuid4().hex
-        self.reaper: subprocess.Popen[bytes] = start_reaper(self.mark)
+        self.pipe_to_reaper = start_reaper(self.mark)
         self.machine: HardwareFacts = describe_machine()
         self.run: CommandRun | None = None
 

@@ -3,6 +3,7 @@
 Run as a program with a mark, it does so once its standard input ends: when the process that started it is gone.
 """
 
+import os
 import sys
 from contextlib import suppress
 
@@ -40,5 +41,8 @@ def has_mark(process: psutil.Process, mark: str) -> bool:
 
 
 if __name__ == "__main__":
+    if os.fork():  # Ray kills the children of a worker that ends, but not their children
+        os._exit(0)
+    os.setsid()
     sys.stdin.read()
     kill_marked_processes(sys.argv[1])

@@ -84,6 +84,16 @@ def test_sweep_of_a_command_without_reports_is_refused(cluster, tmp_path, code, 
     assert not list_processes(code)
 
 
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGKILL])
+def test_processes_of_a_command_end_with_the_run_whoever_their_parent_is(cluster, tmp_path, signal_number):
+    code = programs.FORKING.replace("os.wait()", f"time.sleep(100{int(signal_number)})")
+    process = cluster.start(*build_command("train", programs.build_command(code), tmp_path / "run"))
+    wait_until(lambda: len(list_processes(code)) == 2 or process.poll() is not None)  # the command, and its grandchild
+    process.send_signal(signal_number)
+    process.communicate(timeout=60)
+    wait_until(lambda: not list_processes(code), 60)
+
+
 def test_sigterm_ends_the_command_with_the_run(cluster, tmp_path):
     process = cluster.start(*build_command("train", programs.build_command(programs.ENDLESS), tmp_path / "run"))
     wait_until(lambda: list_processes(programs.ENDLESS + " 32") or process.poll() is not None)
