@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from equipoise.config import TrainConfig
+
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
@@ -30,3 +32,8 @@ class Target:
         if self.value is None:
             return "none"
         return f"{'at most' if self.lower_is_better else 'at least'} {self.value:g}"
+
+
+def command_target(config: TrainConfig) -> Target:
+    """Return the target of a run of a user's command: --target, which may be missing outside of a sweep."""
+    return Target(value=config.target, lower_is_better=config.lower_is_better)

@@ -10,7 +10,6 @@ from torch import Tensor
 from equipoise.config import TrainConfig
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.planning.training_setup import SETUP_OPTIONS, OptionValue, TrainingSetup
-from equipoise.runs.target import Target
 from equipoise.spacing import evenly_spaced_indices
 from equipoise.training.finetune import effective_body_lr_scale, load_pretrained
 from equipoise.workloads import Split, Workload
@@ -44,11 +43,6 @@ def describe_trained_setup(
         options=collect_setup_options(config, workload),
         machine=machine,
     )
-
-
-def command_target(config: TrainConfig) -> Target:
-    """Return the target of a run of a user's command: --target, which may be missing outside of a sweep."""
-    return Target(value=config.target, lower_is_better=config.lower_is_better)
 
 
 def describe_command_setup(config: TrainConfig, machine: HardwareFacts) -> TrainingSetup:

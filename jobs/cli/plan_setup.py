@@ -8,9 +8,9 @@ from equipoise.errors import EquipoiseError
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.planning.confirmation import ConfirmationResult, find_run_of_plan
 from equipoise.planning.training_setup import describe_target_mismatch
+from equipoise.runs.target import command_target
 from equipoise.workloads import Workload
 from jobs.cli.describe_setup import (
-    command_target,
     describe_command_setup,
     describe_trained_setup,
     describe_training_setup,

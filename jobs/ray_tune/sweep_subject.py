@@ -12,7 +12,8 @@ from equipoise.formatting import make_printable
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.planning.training_setup import TrainingSetup
 from equipoise.runs.reports import ReportReader
-from jobs.cli.describe_setup import command_target, describe_command_setup, describe_training_setup
+from equipoise.runs.target import command_target
+from jobs.cli.describe_setup import describe_command_setup, describe_training_setup
 from jobs.cli.sweep_setup import load_workload_with_target, require_target
 from jobs.ray_train.run import describe_initialization, require_usable_locations
 from jobs.ray_tune.command_timing_tables import time_command_ladders

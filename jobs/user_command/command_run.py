@@ -10,7 +10,7 @@ from equipoise.hardware_facts import HardwareFacts
 from equipoise.runs.record import Lap, Record, RunStatus, examples_at_target
 from equipoise.runs.reports import LapBuilder, Report, ReportReader
 from equipoise.runs.run_end import find_run_end
-from jobs.cli.describe_setup import command_target
+from equipoise.runs.target import command_target
 from jobs.user_command.command_process import CommandProcess
 
 UNLIMITED_EXAMPLES = 10**12  # of a command without --max-examples: it trains as long as it likes
