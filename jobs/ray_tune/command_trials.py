@@ -59,7 +59,10 @@ class CommandTrials:
     def _start_trials(self) -> bool:
         """Start the trials that free slots have room for; return False once the search suggests no more."""
         while True:
-            if self.pending is None:
+            busy = sum(trial.config.trial.workers for trial in self.running.values())
+            if busy >= self.sweep_trials.slots:
+                return True
+            if self.pending is None:  # not before there is a free slot: each result may change the next suggestion
                 trial_id = next(self.trial_ids)
                 suggestion = self.adapter.suggest(trial_id)
                 if suggestion == Searcher.FINISHED:
@@ -68,7 +71,6 @@ class CommandTrials:
                     return True
                 self.pending = trial_id, TrialWorkerConfig.from_dict(suggestion)
             trial_id, config = self.pending
-            busy = sum(trial.config.trial.workers for trial in self.running.values())
             if busy and busy + config.trial.workers > self.sweep_trials.slots:
                 return True
             self.pending = None
