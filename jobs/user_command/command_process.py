@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import BinaryIO, NamedTuple
 from uuid import uuid4
 
 import equipoise
@@ -160,13 +160,11 @@ def mask_secrets(text: str, environment: Mapping[str, str]) -> str:
     return text
 
 
-def start_reaper(mark: str) -> BinaryIO:
+def start_reaper(mark: str) -> subprocess.Popen[bytes]:
     """Start a process that kills all processes with a mark as soon as this one has ended, however it ends.
 
-    It waits for the end of the pipe that is returned.
+    It waits for the end of its standard input.
     """
-    starter = subprocess.Popen(  # noqa: S603 - our own module
+    return subprocess.Popen(  # noqa: S603 - our own module
         [sys.executable, str(Path(reaper.__file__)), mark], stdin=subprocess.PIPE
     )
-    starter.wait()
-    return cast(BinaryIO, starter.stdin)

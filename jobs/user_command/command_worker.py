@@ -41,7 +41,7 @@ class CommandWorker:
 
     def __init__(self) -> None:
         self.mark = uuid4().hex
-        self.pipe_to_reaper = start_reaper(self.mark)
+        self.reaper = start_reaper(self.mark)
         self.machine: HardwareFacts = describe_machine()
         self.run: CommandRun | None = None
 

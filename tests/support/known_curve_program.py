@@ -12,14 +12,31 @@ import time
 import equipoise
 
 TARGET = 1.0
-BEST_LR = 0.05  # at a batch of 32, growing with its square root
+MIN_EXAMPLES = 2000
+CRITICAL_BATCH = 64
+LR_OF_32 = 0.05  # the best learning rate at a batch of 32; it grows with the square root of the batch
+
+
+def best_lr(batch_size: int) -> float:
+    """Return the learning rate that needs the fewest examples."""
+    return LR_OF_32 * math.sqrt(batch_size / 32)
+
+
+def mean_examples_to_target(batch_size: int, lr: float) -> float:
+    """Return the examples that a run needs, without the noise between seeds."""
+    octaves = math.log2(lr / best_lr(batch_size))
+    return MIN_EXAMPLES * (1 + batch_size / CRITICAL_BATCH) * 1.15 ** (octaves**2)
+
+
+def step_seconds(batch_size: int) -> float:
+    """Return the seconds of a step."""
+    return 1e-3 + 20e-6 * batch_size
 
 
 def examples_to_target(batch_size: int, lr: float, seed: int) -> float:
     """Return the examples that a run needs, which its seed scatters."""
-    octaves = math.log2(lr / (BEST_LR * math.sqrt(batch_size / 32)))
     noise = math.exp(0.1 * random.Random(f"{batch_size} {lr} {seed}").gauss(0, 1))  # noqa: S311 - no secret
-    return 2000 * (1 + batch_size / 64) * 1.15 ** (octaves**2) * noise
+    return mean_examples_to_target(batch_size, lr) * noise
 
 
 def main() -> None:
@@ -35,9 +52,8 @@ def main() -> None:
     while seen < 3 * needed:
         for _ in range(max(1, 256 // options.batch_size)):
             seen += options.batch_size
-            time.sleep(
-                max(0.0, start + seen / options.batch_size * (1e-3 + 20e-6 * options.batch_size) - time.monotonic())
-            )
+            due = start + seen / options.batch_size * step_seconds(options.batch_size)
+            time.sleep(max(0.0, due - time.monotonic()))
         equipoise.report(examples=seen, metric=TARGET * seen / needed)
 
 
