@@ -31,6 +31,7 @@ from equipoise.observation.loop_setup import (
 from equipoise.observation.norm_probe import NormProbe
 from equipoise.observation.observed_run import ObservedRun
 from equipoise.observation.step_clock import StepClock
+from equipoise.observation.summary import format_observation
 from equipoise.observation.worker_group import WorkerGroup
 from equipoise.observation.worker_lap import NO_DRAW, WorkerLap, build_lap, count_hosts
 from equipoise.runs.record import Lap, Record, RunStatus, examples_at_target, mean_noise_scale
@@ -133,6 +134,11 @@ class Observer:
     def noise_scale(self) -> float | None:
         """Gradient noise scale in examples over all laps; None where it was not measured or noise hides it."""
         return mean_noise_scale(self.laps)
+
+    @property
+    def summary(self) -> str:
+        """Two lines of text: where the time of a step went, and the noise scale or why there is none."""
+        return format_observation(self.laps, self.noise_scale_reason)
 
     def report(self, metric: float | Tensor) -> None:
         """Record a metric of the weights as they are, such as a validation accuracy; on every worker."""
