@@ -25,7 +25,10 @@ class LoopHooks:
         follow_forward: bool,
     ) -> None:
         self.clock, self.probe, self.on_step = clock, probe, on_step
-        self.watch = BackwardWatch(probe.begin_backward, clock.end_computing, self._end_backward)
+        self.watch = BackwardWatch(
+            probe.begin_backward, clock.end_computing if clock.has_exchange else None, self._end_backward
+        )
+        self.is_training_pass = False
         self.unseen_steps = 0
         """steps of the optimizer before which the model was not called"""
         self.handles = [optimizer.register_step_post_hook(self._end_step)]
@@ -48,13 +51,15 @@ class LoopHooks:
         self.probe.stop_measuring()
 
     def _begin_forward(self, model: nn.Module, _: Any) -> None:
-        if is_training_pass(model):
+        self.is_training_pass = is_training_pass(model)
+        if self.is_training_pass:
             self.begin_forward()
         elif current_backward_id() is None:
             self.clock.pause()
 
     def _end_forward(self, model: nn.Module, _: Any, output: Any) -> None:
-        if is_training_pass(model):
+        if self.is_training_pass:
+            self.is_training_pass = False
             self.watch.watch_output(output)
 
     def _end_backward(self) -> None:

@@ -25,14 +25,8 @@ class SpanTimer:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.spans: list[tuple[str, TimeMark, TimeMark]] = []
-
-    def mark(self) -> TimeMark:
-        """Return the current moment: of the clock on a CPU, of the device's stream on a GPU."""
-        if self.device.type != "cuda":
-            return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
+        self.mark: Callable[[], TimeMark] = record_event if device.type == "cuda" else time.perf_counter
+        """function that returns the current moment: of the clock on a CPU, of the device's stream on a GPU"""
 
     def record_span(self, name: str, start: TimeMark) -> TimeMark:
         """Record the time since mark `start` under `name`, and return the mark that ends it."""
@@ -105,6 +99,13 @@ class StepTimer(SpanTimer):
             small, big = self.config.batch_size / float((1 / shares).mean()), self.config.global_batch
         local, total = (norms.mean(0) / draws).tolist()
         return replace(lap, local_norm=local, total_norm=total, local_batch=small, total_batch=big, draws=draws)
+
+
+def record_event() -> torch.cuda.Event:
+    """Return an event at the end of what the current stream has been given to do."""
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
 
 
 def elapsed_seconds(start: TimeMark, end: TimeMark) -> float:
