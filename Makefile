@@ -4,7 +4,7 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-slow mutants test-docs test-object-store test-end-to-end test-cluster test-examples
-.PHONY: test-wheel lint wheel docs docs-reference bench bench-drift serve cluster
+.PHONY: test-wheel test-frameworks lint wheel docs docs-reference bench bench-drift serve cluster
 
 help: ## list the targets with what they do
 	@awk -F ':.* ## ' '/^[a-z-]+:.* ## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -41,6 +41,9 @@ test-examples: .venv/ready ## run every program of examples/ and check what it p
 
 test-wheel: .venv/ready ## build the wheel, install it elsewhere, and train with it outside of the checkout
 	$(BIN)/python -m pytest tests/wheel
+
+test-frameworks: .venv/frameworks/ready ## observe the trainers of Lightning, transformers and Accelerate, and run their examples
+	OMP_NUM_THREADS=1 .venv/frameworks/bin/python -m pytest tests/unit/callbacks tests/examples/test_library_examples.py -k "callbacks or framework"
 
 mutants: .venv/ready ## plant 100 faults in the library and 100 in the pure parts of the rest, and count those that tests catch; SEEDS="1 2 3" draws three samples
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation --count 100 --seeds $(or $(SEEDS),1)
@@ -96,6 +99,13 @@ cluster: .venv/ready ## an autoscaling cluster on this machine; Ctrl-C ends it
 .venv/browser/ready: .venv/ready
 	command -v chromium > /dev/null || apt-get install --yes --no-install-recommends chromium > /dev/null || echo 'chromium is not available: browser tests will be skipped'
 	npm install --silent --prefix .venv/browser axe-core@4.14.1 || echo 'npm is not available: axe-core checks will be skipped'
+	touch $@
+
+# frameworks whose trainers are observed; torch, pytest and the rest are the project's own
+.venv/frameworks/ready: .venv/ready
+	$(PYTHON) -m venv .venv/frameworks
+	$(BIN)/python -c 'import os, site; print(site.getsitepackages()[0], os.getcwd(), sep="\n")' > $$(.venv/frameworks/bin/python -c 'import site; print(site.getsitepackages()[0])')/project.pth
+	.venv/frameworks/bin/python -m pip install --quiet lightning==2.6.6 transformers==5.24.0 accelerate==1.15.0 timm==1.0.31
 	touch $@
 
 .venv/servers/ready: .venv/ready

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from equipoise.config import TrainConfig
     from equipoise.errors import EquipoiseError
     from equipoise.images.augment import Augment
+    from equipoise.observation.observer import Observer, observe
     from equipoise.planning.build_document import PlanRequest, build_plan_document
     from equipoise.planning.document import PlanDocument
     from equipoise.planning.measurements import read_examples_to_target, read_step_times
@@ -31,6 +32,7 @@ __all__ = [
     "ClusterShape",
     "EquipoiseError",
     "Lap",
+    "Observer",
     "PlanDocument",
     "PlanRequest",
     "Prediction",
@@ -45,6 +47,7 @@ __all__ = [
     "load_bundle",
     "load_workload",
     "model_factory",
+    "observe",
     "read_examples_to_target",
     "read_step_times",
     "report",
@@ -57,6 +60,7 @@ MODULE_BY_NAME = {
     "ClusterShape": "equipoise.planning.plan",
     "EquipoiseError": "equipoise.errors",
     "Lap": "equipoise.runs.record",
+    "Observer": "equipoise.observation.observer",
     "PlanDocument": "equipoise.planning.document",
     "PlanRequest": "equipoise.planning.build_document",
     "Prediction": "equipoise.bundle.bundle",
@@ -70,6 +74,7 @@ MODULE_BY_NAME = {
     "load_bundle": "equipoise.bundle.bundle",
     "load_workload": "equipoise.workloads",
     "model_factory": "equipoise.workloads.models",
+    "observe": "equipoise.observation.observer",
     "read_examples_to_target": "equipoise.planning.measurements",
     "read_step_times": "equipoise.planning.measurements",
     "report": "equipoise.reporting",

@@ -140,7 +140,7 @@ def run_facts(record: Record) -> dict[str, str]:
     """Return the settings and results of a run in words."""
     config, noise = record.config, mean_noise_scale(record.laps)
     return {
-        "workload": config.name,
+        "command" if config.command else "workload": config.command or config.name,
         "status": record.outcome,
         "workers x batch": f"{config.workers} x {config.batch_size}"
         + (f" x {config.grad_accumulation}" * (config.grad_accumulation > 1)),

@@ -32,7 +32,7 @@ class FileText:
 TEXTS = {
     "record.json": FileText(
         "record.json",
-        "`train`, `sweep`",
+        "`train`, `sweep`, `observe`",
         "The record of one training run: its options, every lap, and how it ended. `equipoise train` writes it to"
         " `--out` when the run ends, `equipoise sweep` for each trial as `trials/batch-B-lr-R-seed-S.json` and for"
         " the run that confirms a plan. It is never changed afterwards, except that a trial writes it anew as it goes"
@@ -40,13 +40,13 @@ TEXTS = {
     ),
     "trial.json": FileText(
         "trial.json",
-        "`train`, `sweep`",
+        "`train`, `sweep`, `observe`",
         "The options of a run or sweep, written to its folder before anything else, so that the same command can resume"
         " it and another one is refused. The keys are the fields of [`TrainConfig`](python-api.md#trainconfig).",
     ),
     "laps.jsonl": FileText(
         "laps.jsonl",
-        "`train`",
+        "`train`, `observe`",
         "The laps of a run in progress, one line of JSON each, for pages and trackers. While the run goes on, the last"
         " line may be incomplete. The keys are those of [`Lap`](#lap).",
     ),
@@ -58,9 +58,10 @@ TEXTS = {
     ),
     "system.csv": FileText(
         "system.csv",
-        "you, or `sweep`",
+        "you, `sweep`, or `observe`",
         "Step times for `equipoise plan --system`: a row for each number of workers and batch size, without gradient"
-        " accumulation. A sweep writes it again whenever it has timed more. Other columns are kept and not read.",
+        " accumulation. A sweep writes it again whenever it has timed more; `equipoise.observe` writes the one row of its"
+        " run. Other columns are kept and not read.",
     ),
     "exchange.csv": FileText(
         "exchange.csv",

@@ -27,6 +27,8 @@ PUBLIC_NAMES = {
     "load_workload": "equipoise.workloads",
     "laps": "equipoise.training.loop",
     "Lap": "equipoise.runs.record",
+    "observe": "equipoise.observation.observer",
+    "Observer": "equipoise.observation.observer",
     "load_bundle": "equipoise.bundle.bundle",
     "Bundle": "equipoise.bundle.bundle",
     "Prediction": "equipoise.bundle.bundle",
@@ -41,6 +43,7 @@ trains in the process that calls it.
 | to | take |
 |---|---|
 | train in a notebook, a test or under `torchrun` | [`TrainConfig`](#trainconfig), [`laps`](#laps) |
+| watch a training loop of your own | [`observe`](#observe), [`Observer`](#observer) |
 | train on your own data | [`Workload`](#workload), [`Split`](#split), [`Augment`](#augment) |
 | predict with a published model | [`load_bundle`](#load_bundle), [`Bundle`](#bundle), [`Prediction`](#prediction) |
 | read a plan | [`PlanDocument`](#plandocument) |

@@ -16,30 +16,42 @@ from equipoise.training.sampler import rank_micro_batches
 TimeMark = float | torch.cuda.Event
 
 
-class StepTimer:
-    """Timer of a worker's steps by the device's clock, not by when work was queued, and holder of its gradient norms.
+class SpanTimer:
+    """Timer by the device's clock, not by when work was queued.
 
     Marks are cheap; the spans between them are summed by name and read once per lap.
     """
 
-    def __init__(self, config: TrainConfig, rank: int, workers: int, device: torch.device) -> None:
-        self.config, self.rank, self.workers, self.device = config, rank, workers, device
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
         self.spans: list[tuple[str, TimeMark, TimeMark]] = []
-        self.gradient_norms = GradientNorms()
-
-    def mark(self) -> TimeMark:
-        """Return the current moment: of the clock on a CPU, of the device's stream on a GPU."""
-        if self.device.type != "cuda":
-            return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
+        self.mark: Callable[[], TimeMark] = record_event if device.type == "cuda" else time.perf_counter
+        """function that returns the current moment: of the clock on a CPU, of the device's stream on a GPU"""
 
     def record_span(self, name: str, start: TimeMark) -> TimeMark:
         """Record the time since mark `start` under `name`, and return the mark that ends it."""
         end = self.mark()
         self.spans.append((name, start, end))
         return end
+
+    def pop_seconds(self) -> dict[str, float]:
+        """Return the seconds by span name since the last call, after the device has finished its work."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        seconds: dict[str, float] = defaultdict(float)
+        for name, start, end in self.spans:
+            seconds[name] += elapsed_seconds(start, end)
+        self.spans.clear()
+        return seconds
+
+
+class StepTimer(SpanTimer):
+    """Timer of a worker's steps, and holder of its gradient norms."""
+
+    def __init__(self, config: TrainConfig, rank: int, workers: int, device: torch.device) -> None:
+        super().__init__(device)
+        self.config, self.rank, self.workers = config, rank, workers
+        self.gradient_norms = GradientNorms()
 
     def finish_lap(
         self, losses: Tensor, step: int, lr: float, all_reduce_sum: Callable[[Tensor], Tensor]
@@ -48,7 +60,7 @@ class StepTimer:
 
         `losses` are this worker's parts of these means; `all_reduce_sum` sums a tensor over all workers.
         """
-        seconds_by_span = self._pop_seconds()
+        seconds_by_span = self.pop_seconds()
         local, total, draws = self.gradient_norms.pop_sums()
         lap_seconds = seconds_by_span["lap"] - seconds_by_span["probe"]
         columns = [lap_seconds, *(seconds_by_span[name] for name in ("data", "compute", "exchange")), local, total]
@@ -72,16 +84,6 @@ class StepTimer:
         )
         return self._add_gradient_norms(lap, table[:, 4:], draws) if draws else lap, losses
 
-    def _pop_seconds(self) -> dict[str, float]:
-        """Return the seconds by span name since the last call, after the device has finished its work."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        seconds: dict[str, float] = defaultdict(float)
-        for name, start, end in self.spans:
-            seconds[name] += elapsed_seconds(start, end)
-        self.spans.clear()
-        return seconds
-
     def _add_gradient_norms(self, lap: Lap, norms: Tensor, draws: int) -> Lap:
         """Return the lap with the means of each worker's sums of local and total norms, if they are finite."""
         if not norms.isfinite().all():
@@ -97,6 +99,13 @@ class StepTimer:
             small, big = self.config.batch_size / float((1 / shares).mean()), self.config.global_batch
         local, total = (norms.mean(0) / draws).tolist()
         return replace(lap, local_norm=local, total_norm=total, local_batch=small, total_batch=big, draws=draws)
+
+
+def record_event() -> torch.cuda.Event:
+    """Return an event at the end of what the current stream has been given to do."""
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
 
 
 def elapsed_seconds(start: TimeMark, end: TimeMark) -> float:

@@ -7,28 +7,20 @@ from pathlib import Path
 import ray
 
 from equipoise.config import TrainConfig
-from equipoise.errors import EquipoiseError
-from equipoise.formatting import pluralize
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.runs.folder import claim_run_folder, require_writable
 from equipoise.runs.record import Record
 from equipoise.runs.reports import ReportReader
 from equipoise.storage.atomic import write_json
 from jobs.cli.progress import follow_run
-from jobs.cluster.resources import (
-    connect_to_cluster,
-    describe_cluster,
-    node_resources,
-    require_slots,
-    slots_on_node,
-)
+from jobs.cluster.resources import connect_to_cluster, describe_cluster, require_slots
 from jobs.cluster.wait import wait_for_slots
 from jobs.cluster.worker_hardware import print_machine_notes
 from jobs.ray_train.lap_tracker import open_lap_tracker
 from jobs.ray_train.run_channel import LAP_JOURNAL_FILE, format_journal_line
 from jobs.ray_train.trackers import TrackerName
 from jobs.user_command.command_run import CommandFolders
-from jobs.user_command.command_worker import CommandProgress, create_command_worker, get_result
+from jobs.user_command.command_worker import CommandProgress, create_command_worker, get_result, require_one_node
 
 FOLLOW_SECONDS = 0.5
 FILES_FOLDER = "files"  # in the run's folder: {out} of the command
@@ -42,7 +34,7 @@ def train_command_on_cluster(
     require_writable(out)
     connect_to_cluster()
     _, gpu = require_slots(config.workers, config.threads)
-    require_one_node(config, gpu)
+    require_one_node(config.workers, config.threads, gpu)
     with claim_run_folder(out, config):
         print(f"{describe_cluster()}: starting the command, once its slots are free", flush=True)
         wait_for_slots(config.workers, config.threads, gpu)
@@ -50,18 +42,6 @@ def train_command_on_cluster(
         if record is not None:
             write_json(out / "record.json", record.to_json())
         return record
-
-
-def require_one_node(config: TrainConfig, gpu: bool) -> None:
-    """Refuse more workers than one node holds: a command starts its workers itself, beside each other."""
-    largest = max((slots_on_node(node, config.threads, gpu) for node in node_resources()), default=0)
-    if largest < config.workers:
-        raise EquipoiseError(
-            "cluster-too-small",
-            f"cannot run a command on {pluralize(config.workers, 'worker')}: they share one node, and the largest"
-            f" holds {largest}",
-            "choose fewer workers",
-        )
 
 
 def follow_command(

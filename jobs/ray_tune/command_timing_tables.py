@@ -12,12 +12,14 @@ from equipoise.hardware_facts import describe_machine
 from jobs.cluster.wait import wait_for_slots
 from jobs.ray_tune.timing_records import ExchangeTiming, TimingTables
 from jobs.user_command.command_timing import CommandTimer, time_settings
+from jobs.user_command.command_worker import require_one_node
 
 
 def time_command_ladders(
     base: TrainConfig, batches_by_workers: dict[int, list[int]], folder: Path, gpu: bool, max_seconds: float
 ) -> TimingTables:
     """Time a command at the batch sizes that there is time for, on each number of workers."""
+    require_one_node(max(batches_by_workers), base.threads, gpu)
     wait_for_slots(max(batches_by_workers), base.threads, gpu)
     folder.mkdir(parents=True, exist_ok=True)
     limit = f", for at most {format_number(max_seconds)} s" if max_seconds < float("inf") else ""

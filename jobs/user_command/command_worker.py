@@ -10,11 +10,13 @@ import ray
 from ray.exceptions import RayTaskError
 
 from equipoise.config import TrainConfig
+from equipoise.errors import EquipoiseError
+from equipoise.formatting import pluralize
 from equipoise.hardware_facts import HardwareFacts, describe_machine
 from equipoise.runs.record import Record
 from equipoise.storage.atomic import write_json
 from equipoise.storage.object_store import RemotePath, parse_location
-from jobs.cluster.resources import worker_resources
+from jobs.cluster.resources import autoscaler_node_types, node_resources, slots_on_node, worker_resources
 from jobs.user_command.command_process import start_reaper
 from jobs.user_command.command_run import CommandFolders, CommandRun
 
@@ -86,6 +88,19 @@ def get_result(reference: Any) -> Any:
         return ray.get(reference)
     except RayTaskError as error:
         raise error.cause from None
+
+
+def require_one_node(workers: int, threads: int, gpu: bool) -> None:
+    """Refuse more workers than one node holds: a command starts its workers itself, beside each other."""
+    nodes = [*node_resources(), *(node for node, _ in autoscaler_node_types())]
+    largest = max((slots_on_node(node, threads, gpu) for node in nodes), default=0)
+    if largest < workers:
+        raise EquipoiseError(
+            "cluster-too-small",
+            f"cannot run a command on {pluralize(workers, 'worker')}: they share one node, and the largest holds"
+            f" {largest}",
+            "choose fewer workers",
+        )
 
 
 def create_command_worker(workers: int, threads: int, gpu: bool) -> Any:

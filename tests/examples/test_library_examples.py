@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import nbformat
 import pytest
@@ -90,3 +91,24 @@ def test_notebook_is_stored_as_run_from_top_to_bottom_and_small():
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
     assert all(output["output_type"] == "execute_result" for cell in code for output in cell.outputs)
     assert NOTEBOOK.stat().st_size < MAX_NOTEBOOK_BYTES
+
+
+def read_observation(printed):
+    """Return the steps and the noise scale that an example has printed of what it observed."""
+    steps = int(re.search(r"^(\d+) steps of \d+ examples: compute [\d.]+ ms, exchange", printed, re.MULTILINE)[1])
+    return steps, float(re.search(r"^noise scale: about ([\d,]+) examples$", printed, re.MULTILINE)[1].replace(",", ""))
+
+
+def test_loop_on_two_workers_is_observed(tmp_path):
+    launcher = (str(ENVIRONMENT_BIN / "torchrun"), "--standalone", "--nproc-per-node", "2")
+    steps, noise = read_observation(run_example("observe_ddp.py", "--out", tmp_path / "run", launcher=launcher))
+    assert steps == 138 and 1 < noise < 10_000
+    assert (tmp_path / "run" / "system.csv").read_text().count("\n") == 2
+
+
+@pytest.mark.parametrize(("framework", "steps"), [("lightning", 184), ("transformers", 96)])
+def test_trainer_of_a_framework_is_observed(framework, steps, tmp_path):
+    if find_spec(framework) is None:
+        pytest.skip(f"{framework} is not installed: make test-frameworks")
+    observed_steps, noise = read_observation(run_example(f"{framework}_callback.py", "--out", tmp_path / "run"))
+    assert observed_steps == steps and 1 < noise < 10_000

@@ -1,0 +1,89 @@
+"""Squared gradient norms of the noise scale, from the gradients of a loop that somebody else wrote.
+
+Two batch sizes are compared at the same weights: the gradient of each backward pass on each worker, and the gradient
+with which the optimizer steps. Where a step has a single backward pass on a single worker, the two are the same and
+nothing is measured. Gradients are read as they arrive, before they are exchanged, and at the end of each pass: what
+clips them before the step does not matter.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from equipoise.training.gradient_norms import GradientNorms
+
+
+class NormProbe:
+    """Measures the two norms at every so many steps; in between it costs nothing."""
+
+    def __init__(self, parameters: Sequence[nn.Parameter], workers: int, every: int) -> None:
+        self.parameters, self.workers, self.every = parameters, workers, every
+        self.norms = GradientNorms()
+        self.handles: list[RemovableHandle] = []
+        self.pass_norms: list[Tensor] = []  # of the parameters' gradients in the backward pass that goes on
+        self.local_norms: list[Tensor] = []
+        self.total_norm: Tensor | None = None
+        self.initial_norm: Tensor | None = None
+        self.steps = self.micro_batches = 0
+        """micro-batches behind each step; 0 before the first step"""
+
+    def begin_forward(self) -> None:
+        """Start to measure at the first forward pass of a step, if it is one of those that are measured."""
+        is_comparable = self.workers > 1 or self.micro_batches > 1
+        if self.handles or not is_comparable or not self.every or self.steps % self.every:
+            return
+        self.local_norms, self.total_norm, self.initial_norm = [], None, None
+        self.handles = [p.register_hook(self._read_gradient) for p in self.parameters if p.requires_grad]
+
+    def begin_backward(self) -> None:
+        """Note what the gradients hold before the first backward pass of a step: zeros, or what was not zeroed."""
+        if not self.handles:
+            return
+        self.pass_norms = []
+        if not self.local_norms:
+            self.initial_norm = sum_squared_norms([p.grad for p in self.parameters if p.grad is not None])
+
+    def end_backward(self) -> None:
+        """Take the norm of the gradient that this worker has computed, and of the one that it holds now."""
+        if self.handles and self.pass_norms:
+            self.local_norms.append(torch.stack(self.pass_norms).sum())
+            self.total_norm = sum_squared_norms([p.grad for p in self.parameters if p.grad is not None])
+
+    def end_step(self, micro_batches: int) -> None:
+        """Add the norms of the step, if it was measured and its gradients can be compared."""
+        is_usual = self.micro_batches in (0, micro_batches)  # the last step of an epoch may accumulate fewer
+        self.micro_batches = self.micro_batches or micro_batches
+        self.steps += 1
+        if not self.handles:
+            return
+        self.stop_measuring()
+        if is_usual and len(self.local_norms) == micro_batches and self.total_norm is not None:
+            local = torch.stack(self.local_norms).mean() * micro_batches**2
+            if self.initial_norm is not None:  # gradients that are not zeroed are those of several steps
+                local = torch.where(self.initial_norm > 0, torch.nan, local)
+            self.norms.add_draw(local, self.total_norm)
+
+    def stop_measuring(self) -> None:
+        """Remove the hooks from the parameters."""
+        for handle in self.handles:
+            handle.remove()
+        self.handles = []
+
+    def _read_gradient(self, gradient: Tensor) -> None:
+        self.pass_norms.append(squared_norm(gradient))
+
+
+def squared_norm(gradient: Tensor) -> Tensor:
+    """Return the squared norm of a gradient, summed in float32 at least; NaN for one that is sparse or sharded."""
+    if type(gradient) is not Tensor or gradient.layout != torch.strided:
+        return torch.tensor(torch.nan, device=gradient.device)
+    dtype = torch.promote_types(gradient.dtype, torch.float32)
+    norm: Tensor = torch.linalg.vector_norm(gradient.detach(), dtype=dtype)
+    return norm.square()
+
+
+def sum_squared_norms(gradients: Sequence[Tensor]) -> Tensor | None:
+    """Return the squared norm of all gradients together; None without any."""
+    return torch.stack([squared_norm(gradient) for gradient in gradients]).sum() if gradients else None

@@ -1,0 +1,99 @@
+"""Folder of an observed run: its options, its laps as they end, its record, and its row of system.csv."""
+
+import csv
+import json
+import math
+import statistics
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+
+from equipoise.config import TrainConfig
+from equipoise.errors import EquipoiseError
+from equipoise.runs.folder import claim_run_folder, require_writable
+from equipoise.runs.record import Lap, Record
+from equipoise.storage.atomic import atomic_write, write_json
+from equipoise.storage.path_errors import report_path_errors
+
+RECORD_FILE, LAPS_FILE, SYSTEM_FILE = "record.json", "laps.jsonl", "system.csv"
+SYSTEM_HEADER = (
+    *("nodes", "workers", "batch", "seconds", "data_seconds", "exchange_seconds", "pace_sd", "gradient_bytes"),
+    "repeat",
+)
+
+
+class ObservedRun:
+    """Folder of an observed run, claimed until `release`; only the first worker has one."""
+
+    def __init__(self, out: Path, config: TrainConfig) -> None:
+        require_writable(out)
+        if (out / RECORD_FILE).exists():
+            raise EquipoiseError(
+                "path-exists",
+                f"cannot observe into {out}: it holds the record of a run",
+                "give another out, or remove it",
+            )
+        self.out, self.claim = out, ExitStack()
+        self.claim.enter_context(claim_run_folder(out, config))
+        (out / LAPS_FILE).unlink(missing_ok=True)  # of a run that ended without a record
+
+    def append_lap(self, lap: Lap) -> None:
+        """Append a lap to the journal; a failure to write is a warning, since it must not end the training."""
+
+        def append_line() -> None:
+            with (self.out / LAPS_FILE).open("a", encoding="utf-8") as file:
+                file.write(format_lap_line(lap))
+
+        warn_of_failure(append_line)
+
+    def rewrite_laps(self, laps: Sequence[Lap], config: TrainConfig) -> None:
+        """Write the journal and the options again, after the last lap or the options have changed."""
+
+        def write_files() -> None:
+            with atomic_write(self.out / LAPS_FILE) as temporary:
+                temporary.write_text("".join(map(format_lap_line, laps)), encoding="utf-8")
+            write_json(self.out / "trial.json", asdict(config))
+
+        warn_of_failure(write_files)
+
+    def write_results(self, record: Record, nodes: int, gradient_bytes: int) -> None:
+        """Write the record, and the row of system.csv where steps are comparable with those of a sweep."""
+        with report_path_errors(f"cannot write to {self.out}"):
+            self.rewrite_laps(record.laps, record.config)
+            write_json(self.out / RECORD_FILE, record.to_json())
+            if record.laps and record.config.grad_accumulation == 1:
+                write_step_time(self.out / SYSTEM_FILE, record, nodes, gradient_bytes)
+
+    def release(self) -> None:
+        """Let other commands write to the folder."""
+        self.claim.close()
+
+
+def format_lap_line(lap: Lap) -> str:
+    """Format a lap as one line of JSON."""
+    return json.dumps(asdict(lap)) + "\n"
+
+
+def warn_of_failure(write_files: Callable[[], None]) -> None:
+    """Call a function that writes files, and warn if it cannot."""
+    try:
+        write_files()
+    except (OSError, EquipoiseError) as error:
+        warnings.warn(f"equipoise.observe: cannot write the laps of the run: {error}", RuntimeWarning, stacklevel=4)
+
+
+def write_step_time(path: Path, record: Record, nodes: int, gradient_bytes: int) -> None:
+    """Write system.csv with one row: medians over the laps, without the first one if there are others."""
+    laps = record.laps[1:] or record.laps
+    seconds, data, exchange = (
+        [(getattr(lap, name) or 0.0) / lap.steps for lap in laps]
+        for name in ("seconds", "data_seconds", "exchange_seconds")
+    )
+    pace_sd = statistics.stdev(map(math.log, seconds)) if len(seconds) > 1 else 0.0
+    config, medians = record.config, [statistics.median(values) for values in (seconds, data, exchange)]
+    with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(SYSTEM_HEADER)
+        writer.writerow([nodes, config.workers, config.batch_size, *medians, pace_sd, gradient_bytes, False])

@@ -1,0 +1,72 @@
+"""Time of optimizer steps by part, from the events of a loop that somebody else wrote.
+
+    ... step | data | forward, backward | exchange | data | forward, backward | exchange | clipping, step | data ...
+
+What follows a backward pass is computing if the optimizer steps next, and waiting for data if a forward pass comes
+next, as with gradient accumulation. All that lies between a step and the next forward pass is waiting for data, unless
+the clock was paused there, by an evaluation for example: then it is not counted.
+"""
+
+from typing import Literal
+
+import torch
+
+from equipoise.training.step_timer import SpanTimer, TimeMark
+
+
+class StepClock:
+    """Clock of the steps of one worker; `has_exchange` says whether backward passes end in an exchange of gradients."""
+
+    def __init__(self, device: torch.device, has_exchange: bool) -> None:
+        self.timer, self.has_exchange = SpanTimer(device), has_exchange
+        self.state: Literal["paused", "waiting", "computing"] = "paused"
+        self.last_mark: TimeMark = 0.0
+        self.forwards = self.backwards = self.num_finished_spans = 0
+
+    def begin_forward(self) -> None:
+        """Note that a forward pass starts: what lies since the last backward pass or step was waiting for data."""
+        if self.state == "waiting":
+            self.last_mark = self.timer.record_span("data", self.last_mark)
+        elif self.state == "paused":
+            self.last_mark = self.timer.mark()
+        self.state = "computing"
+        self.forwards += 1
+
+    def end_computing(self) -> None:
+        """Note that a backward pass has computed the gradients of this worker."""
+        if self.state == "computing":
+            self.last_mark = self.timer.record_span("compute", self.last_mark)
+
+    def end_backward(self) -> None:
+        """Note that a backward pass ends, after the exchange of gradients if there is one."""
+        if self.state == "computing":
+            name = "exchange" if self.has_exchange else "compute"
+            self.last_mark = self.timer.record_span(name, self.last_mark)
+            self.backwards += 1
+            self.state = "waiting"
+
+    def end_step(self) -> int:
+        """Note that the optimizer has stepped, and return the micro-batches behind the step; 0 if none was seen."""
+        # several passes through the model before one backward pass are one micro-batch, and so is one with two losses
+        micro_batches = min(self.forwards, self.backwards or self.forwards)
+        if micro_batches and self.state != "paused":
+            self.last_mark = self.timer.record_span("compute", self.last_mark)
+        self.forwards = self.backwards = 0
+        self.num_finished_spans = len(self.timer.spans)
+        self.state = "waiting" if micro_batches else "paused"
+        return micro_batches
+
+    def pop_seconds(self) -> dict[str, float]:
+        """Return the seconds of the steps since the last call by part, without those of a step that has not ended."""
+        del self.timer.spans[self.num_finished_spans :]
+        self.num_finished_spans = 0
+        return self.timer.pop_seconds()
+
+    def pause(self) -> None:
+        """Stop the clock until the next forward pass, and do not count what lies since the last step either."""
+        if self.state == "waiting":
+            self.state = "paused"
+
+    def skip_to_now(self) -> None:
+        """Do not count the time since the last event."""
+        self.last_mark = self.timer.mark()
