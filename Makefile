@@ -102,10 +102,10 @@ cluster: .venv/ready ## an autoscaling cluster on this machine; Ctrl-C ends it
 	touch $@
 
 # frameworks whose trainers are observed; torch, pytest and the rest are the project's own
-.venv/frameworks/ready: .venv/ready
+.venv/frameworks/ready: .venv/ready requirements.lock
 	$(PYTHON) -m venv .venv/frameworks
 	$(BIN)/python -c 'import os, site; print(site.getsitepackages()[0], os.getcwd(), sep="\n")' > $$(.venv/frameworks/bin/python -c 'import site; print(site.getsitepackages()[0])')/project.pth
-	.venv/frameworks/bin/python -m pip install --quiet lightning==2.6.6 transformers==5.24.0 accelerate==1.15.0 timm==1.0.31
+	.venv/frameworks/bin/python -m pip install --quiet --constraint requirements.lock accelerate lightning timm transformers
 	touch $@
 
 .venv/servers/ready: .venv/ready

@@ -29,7 +29,7 @@ from equipoise import observe
 from equipoise.runs.record import Lap, mean_noise_scale
 from equipoise.training.loop import Training
 
-WARMUP_STEPS = 20
+WARMUP_STEPS = 10
 PARTS = ("data", "compute", "exchange")
 
 
@@ -224,16 +224,9 @@ def measure_ddp_exchange(network: nn.Module) -> float:
 
 
 def compare_with_own_loop(case: TrainingCase) -> dict[str, float]:
-    """Return the observer's figures beside those of our own loop, which it watches on one worker; on two DDP does."""
+    """Return the observer's figures on DDP beside those of our own loop, with the same weights and batches."""
     training = Training(case.build_config(read_world_size()))
     with tempfile.TemporaryDirectory() as folder:
-        if read_world_size() == 1:
-            observer = observe(
-                training.model, training.optimizer.optimizer, batch_size=case.batch, out=Path(folder, "run")
-            )
-            own = list(training.laps())
-            observer.close()
-            return {part: ratio_of_parts(observer.laps, own, part) for part in PARTS[:2]}
         own = list(training.laps())
         training = Training(case.build_config(read_world_size()))
         model = DistributedDataParallel(training.model, forward_sync_buffers=False)
@@ -259,11 +252,6 @@ def mean_part(laps: list[Lap], part: str) -> float:
     return sum(getattr(lap, f"{part}_seconds") for lap in laps[1:]) / sum(lap.steps for lap in laps[1:])
 
 
-def ratio_of_parts(observed: list[Lap], own: list[Lap], part: str) -> float:
-    """Return the ratio of a part of a step."""
-    return mean_part(observed, part) / mean_part(own, part)
-
-
 def main() -> None:
     """Measure what was asked for, and print it on the first worker as one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -284,6 +272,8 @@ def main() -> None:
         "marks": lambda: compare_with_marks(case),
         "own-loop": lambda: compare_with_own_loop(case),
     }
+    if options.what == "own-loop" and read_world_size() < 2:
+        parser.error("own-loop compares the gradients of several workers: start two")
     result = measure[options.what]()
     if read_rank() == 0:
         print(json.dumps({**vars(options), "workers": read_world_size(), **result}), flush=True)

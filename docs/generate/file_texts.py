@@ -60,8 +60,8 @@ TEXTS = {
         "system.csv",
         "you, `sweep`, or `observe`",
         "Step times for `equipoise plan --system`: a row for each number of workers and batch size, without gradient"
-        " accumulation. A sweep writes it again whenever it has timed more; `equipoise.observe` writes the one row of"
-        " its run. Other columns are kept and not read.",
+        " accumulation. A sweep writes it again whenever it has timed more; `equipoise.observe` writes the row of its"
+        " run. Other columns are kept and not read.",
     ),
     "exchange.csv": FileText(
         "exchange.csv",

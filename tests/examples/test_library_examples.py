@@ -106,9 +106,12 @@ def test_loop_on_two_workers_is_observed(tmp_path):
     assert (tmp_path / "run" / "system.csv").read_text().count("\n") == 2
 
 
-@pytest.mark.parametrize(("framework", "steps"), [("lightning", 184), ("transformers", 96)])
-def test_trainer_of_a_framework_is_observed(framework, steps, tmp_path):
+@pytest.mark.parametrize(
+    ("program", "framework", "steps"),
+    [("lightning_callback.py", "lightning", 184), ("transformers_callback.py", "transformers", 96)],
+)
+def test_trainer_of_a_framework_is_observed(program, framework, steps, tmp_path):
     if find_spec(framework) is None:
         pytest.skip(f"{framework} is not installed: make test-frameworks")
-    observed_steps, noise = read_observation(run_example(f"{framework}_callback.py", "--out", tmp_path / "run"))
+    observed_steps, noise = read_observation(run_example(program, "--out", tmp_path / "run"))
     assert observed_steps == steps and 1 < noise < 10_000
