@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from equipoise.planning.document import PlanDocument
     from equipoise.planning.measurements import read_examples_to_target, read_step_times
     from equipoise.planning.plan import ClusterShape
-    from equipoise.reporting import report
     from equipoise.runs.record import Lap, Record
+    from equipoise.runs.reporting import report
     from equipoise.training.loop import Training, laps
     from equipoise.workloads import Split, Workload, load_workload
     from equipoise.workloads.base import stratified_split
@@ -77,7 +77,7 @@ MODULE_BY_NAME = {
     "observe": "equipoise.observation.observer",
     "read_examples_to_target": "equipoise.planning.measurements",
     "read_step_times": "equipoise.planning.measurements",
-    "report": "equipoise.reporting",
+    "report": "equipoise.runs.reporting",
     "stratified_split": "equipoise.workloads.base",
 }
 """module that defines each public name"""

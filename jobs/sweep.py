@@ -52,10 +52,10 @@ from jobs.ray_tune.fastest_workers import FastestWorkers
 from jobs.ray_tune.pace_drift import add_pace_noise, estimate_pace_drift
 from jobs.ray_tune.run_trials import run_trials
 from jobs.ray_tune.sweep_subject import DEFAULT_WORKERS, find_worker_counts, load_sweep_subject
-from jobs.ray_tune.timing_tables import fit_timings, write_csv, write_timings
 from jobs.ray_tune.trial_budget import describe_trials, leave_out_unaffordable_batches, require_finished_trials
 from jobs.ray_tune.trial_records import FINISHED_TRIAL_COLUMNS, load_finished_trials
 from jobs.ray_tune.tuner import SearchAdapter, SweepTrials
+from jobs.timing.timing_tables import fit_timings, write_csv, write_timings
 
 T = TypeVar("T")
 

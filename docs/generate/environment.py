@@ -30,7 +30,15 @@ GROUPS: dict[str, tuple[str, list[EnvironmentVariable]]] = {
                 "EQUIPOISE_STORE_RETRY_SECONDS",
                 f"{DEFAULT_RETRY_SECONDS:g}",
                 "Seconds for which a command retries while an object store does not answer; 0 gives up at once.",
-            )
+            ),
+            EnvironmentVariable(
+                "EQUIPOISE_COMMAND_ID",
+                "",
+                "Set for a training command by `--command`, and inherited by all that it starts, which ends with it.",
+            ),
+            EnvironmentVariable(
+                "RANK", "0", "Number of a process of training, as torchrun sets it: only 0 prints reports of progress."
+            ),
         ],
     ),
     "Object stores": (

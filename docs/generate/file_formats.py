@@ -29,7 +29,7 @@ from equipoise.planning.measurements import (
 )
 from equipoise.runs.misclassified import MisclassifiedImage
 from equipoise.runs.record import RECORD_SCHEMA, Lap, Record
-from jobs.ray_tune.timing_records import ExchangeTiming, StepTiming
+from jobs.timing.timing_records import ExchangeTiming, StepTiming
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,10 +16,10 @@ from equipoise.runs.target import command_target
 from jobs.cli.describe_setup import describe_command_setup, describe_training_setup
 from jobs.cli.sweep_setup import load_workload_with_target, require_target
 from jobs.ray_train.run import describe_initialization, require_usable_locations
-from jobs.ray_tune.command_timing_tables import time_command_ladders
 from jobs.ray_tune.single_worker_trial import depends_on_batch_split
-from jobs.ray_tune.step_timing import time_batch_ladders
-from jobs.ray_tune.timing_records import TimingTables
+from jobs.timing.command_timing_tables import time_command_ladders
+from jobs.timing.step_timing import time_batch_ladders
+from jobs.timing.timing_records import TimingTables
 
 DEFAULT_WORKERS = (1, 2)
 

@@ -24,7 +24,7 @@ from jobs.user_command.command_worker import CommandProgress, create_command_wor
 MIN_TIMED_LAPS = 3  # after the first, which may begin with the start of the program
 MIN_TIMED_SECONDS = 0.5  # of these laps together
 MIN_STRETCH_SECONDS = 0.15  # of laps that count as one measurement
-FOLLOW_SECONDS = 0.1
+POLL_SECONDS = 0.1  # between two looks at what was reported
 MIN_BATCH_SIZES = 2  # they identify the fixed time of a step and that of each example
 
 
@@ -79,7 +79,7 @@ class CommandTimer:
         get_result(self.worker.start.remote(config, CommandFolders(self.working, str(files))))
         started_at = time.monotonic()
         while True:
-            progress: CommandProgress = get_result(self.worker.follow.remote(FOLLOW_SECONDS))
+            progress: CommandProgress = get_result(self.worker.follow.remote(POLL_SECONDS))
             is_late = time.monotonic() - started_at > max_seconds
             if progress.has_ended or has_enough_laps(progress.record.laps) or is_late:
                 break

@@ -25,8 +25,8 @@ from equipoise.workloads import load_workload
 from jobs.cli.main import COMMAND_MODULES
 from jobs.cli.option_parser import list_option_names
 from jobs.publishing.reference_arrays import build_reference_arrays
-from jobs.ray_tune.timing_records import ExchangeTiming, StepTiming
 from jobs.ray_tune.trial_records import FINISHED_TRIAL_COLUMNS
+from jobs.timing.timing_records import ExchangeTiming, StepTiming
 from services.app import AppSettings
 from services.http.errors import RequestRejected
 from services.http.openapi import OPERATIONS

@@ -12,6 +12,7 @@ from nbclient import NotebookClient
 
 from equipoise import TrainConfig, load_workload
 from equipoise.drift.corruptions import adjust_exposure
+from equipoise.runs.reports import parse_json_report
 from jobs.cluster.private_ray import ENVIRONMENT_BIN
 from tests.support.example_programs import EXAMPLES, build_environment, run_example, write_png_files
 from tests.support.ray_cluster import ROOT
@@ -115,3 +116,10 @@ def test_trainer_of_a_framework_is_observed(program, framework, steps, tmp_path)
         pytest.skip(f"{framework} is not installed: make test-frameworks")
     observed_steps, noise = read_observation(run_example(program, "--out", tmp_path / "run"))
     assert observed_steps == steps and 1 < noise < 10_000
+
+
+def test_sklearn_program_reports_what_a_sweep_reads():
+    reports = [parse_json_report(line) for line in run_example("sklearn_program.py", "--batch-size", 64).splitlines()]
+    assert reports[0].examples == 0 and all(report.metric is not None for report in reports[1:])
+    assert [report.examples for report in reports] == sorted(report.examples for report in reports)
+    assert max(report.metric for report in reports[1:]) > 0.92

@@ -60,7 +60,7 @@ MISTAKES = [
     (("--out", "x"), "missing: --workload or --command; give one of the two [option-missing]"),
     (
         (*REQUIRED, "--command", "python train.py"),
-        "got both of --workload and --command; give one of the two [option-missing]",
+        "got both --workload and --command; give one of the two [option-conflict]",
     ),
     ((*REQUIRED, "--lr"), "--lr needs a value; equipoise train --help lists the options [option-missing]"),
     ((*REQUIRED, "--batch-size", "x"), "--batch-size must be a whole number, got 'x' [option-format]"),

@@ -5,7 +5,7 @@ import os
 import torch
 import torch.distributed as dist
 
-from jobs.ray_tune.process_groups import ShrinkingProcessGroup
+from jobs.timing.process_groups import ShrinkingProcessGroup
 from tests.support.gloo import run_with_gloo
 
 

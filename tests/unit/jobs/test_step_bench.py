@@ -8,7 +8,7 @@ import torch
 
 from equipoise.config import TrainConfig
 from equipoise.workloads import load_workload
-from jobs.ray_tune.step_bench import StepBench
+from jobs.timing.step_bench import StepBench
 
 DIGITS = TrainConfig(workload="digits")
 FALLING = TrainConfig(workload="tests.support.workloads:with_falling_metric")

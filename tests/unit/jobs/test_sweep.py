@@ -10,7 +10,7 @@ import pytest
 import tyro
 from ray import tune
 
-from equipoise.config import TrainConfig
+from equipoise.config import COMMAND_OPTIONS, TrainConfig
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.planning.search import GridSearch, Suggestion
 from equipoise.planning.step_time_fit import fit_step_time
@@ -19,10 +19,10 @@ from equipoise.storage.atomic import write_json
 from jobs.cli.sweep_status import SweepStatus
 from jobs.ray_tune.fastest_workers import FastestWorkers
 from jobs.ray_tune.pace_drift import add_pace_noise, estimate_pace_drift
-from jobs.ray_tune.timing_records import ExchangeTiming, StepTiming, WorkerCountTimings, load_timings, max_repeat_error
 from jobs.ray_tune.trial_records import load_finished_trials
 from jobs.ray_tune.tuner import DeadlineScheduler, DropMetricHistory, SearchAdapter, SweepTrials
 from jobs.sweep import SharedTrainConfig, SweepOptions
+from jobs.timing.timing_records import ExchangeTiming, StepTiming, WorkerCountTimings, load_timings, max_repeat_error
 from tests.support.errors import raises_code
 
 LEFT_OUT_OPTIONS = {"workers", "batch_size", "lr", "grad_accumulation", "keep", "patience"}
@@ -34,7 +34,7 @@ def build_options(**values):
 
 
 def parse_options(*arguments):
-    trained = [] if "--command" in arguments else ["--workload", "digits"]  # one of the two
+    trained = [] if "--command" in arguments else ["--workload", "digits"]
     return tyro.cli(SweepOptions, args=[*trained, "--out", "x", *arguments])
 
 
@@ -59,7 +59,7 @@ def format_arguments(name, value):
 
 @pytest.mark.parametrize(
     "field",
-    [field for field in fields(TrainConfig) if field.name not in LEFT_OUT_OPTIONS],
+    [field for field in fields(TrainConfig) if field.name not in {*LEFT_OUT_OPTIONS, *COMMAND_OPTIONS}],
     ids=lambda field: field.name,
 )
 def test_every_other_option_of_training_reaches_a_trial(field):
@@ -72,8 +72,21 @@ def test_every_other_option_of_training_reaches_a_trial(field):
         str(Path("other").absolute()) if field.name in ("data", "init_from") else value
     )
     changed = {name for name, other in asdict(trial).items() if other != getattr(parse_options().base_config(), name)}
-    replaced = {"workload"} if field.name == "command" else set()
-    assert changed <= {field.name, "batch_size", "lr", "grad_accumulation"} | replaced
+    assert changed <= {field.name, "batch_size", "lr", "grad_accumulation"}
+
+
+def test_a_command_and_its_patterns_reach_a_trial_on_all_of_its_workers():
+    arguments = ("--command", "train {lr}", "--metric-pattern", "(a)", "--examples-pattern", "(b)")
+    sweep_trials = SweepTrials(
+        base=parse_options(*arguments).base_config(),
+        folder=Path("x"),
+        workers_by_batch={64: 2},
+        slots=2,
+        real_workers=True,
+    )
+    trial = sweep_trials.build_trial(Suggestion(global_batch=64, lr=0.1, seed=3))
+    assert (trial.command, trial.metric_pattern, trial.examples_pattern) == ("train {lr}", "(a)", "(b)")
+    assert (trial.workers, trial.batch_size, trial.grad_accumulation, trial.seed) == (2, 32, 1, 3)
 
 
 def test_options_of_training_that_a_sweep_leaves_out_are_its_ranges_or_refused(capsys):

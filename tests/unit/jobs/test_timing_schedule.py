@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from jobs.ray_tune.timing_schedule import (
+from jobs.timing.timing_schedule import (
     MIN_TIMING_ROUNDS,
     StepProbe,
     choose_batches,

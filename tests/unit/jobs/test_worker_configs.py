@@ -10,9 +10,9 @@ from equipoise.config import TrainConfig
 from jobs.cluster.resources import worker_resources
 from jobs.ray_train.run import resolve_trial_paths
 from jobs.ray_train.worker import TrainWorkerConfig
-from jobs.ray_tune.step_timing import TimingWorkerConfig
 from jobs.ray_tune.trial_messages import TrialMetrics, TrialWorkerConfig
 from jobs.ray_tune.trial_records import strip_trial_setting
+from jobs.timing.step_timing import TimingWorkerConfig
 
 CONFIG = TrainConfig(workload="digits", lr=np.float64(0.1), target=0.9, init_from="torchvision")
 

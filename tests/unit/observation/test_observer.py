@@ -17,7 +17,7 @@ from dashboards.reports import run_page
 from equipoise.observation.observer import NO_FORWARD, NO_STEP
 from equipoise.runs.folder import read_record
 from equipoise.runs.record import Lap
-from jobs.ray_tune.timing_records import StepTiming
+from jobs.timing.timing_records import StepTiming
 from tests.support.errors import raises_code
 from tests.support.observed_loops import BATCH, INPUTS, build_small_model, draw_batches, take_steps
 from tests.support.ray_cluster import ROOT

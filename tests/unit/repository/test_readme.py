@@ -37,6 +37,7 @@ OPTION_CLASSES = (
 OTHER_OPTIONS = {  # of Ray, pip, curl and other tools
     *("--working-dir", "--submission-id", "--no-wait", "--runtime-env-json", "--metadata-json", "--head", "--generate"),
     *("--help", "--constraint", "--editable", "--silent", "--form"),
+    *("--standalone", "--nproc-per-node", "--bs"),
 }
 MAX_LINES, MAX_COLUMNS = 200, 100
 WRITTEN_PAGES = [page for page in list_pages() if page.parent not in HISTORY and page.parent.name != "reference"]

@@ -15,8 +15,8 @@ from equipoise.training.comm_benchmark import MESSAGE_BYTES, time_all_reduces, t
 from equipoise.training.gradient_sync import uses_all_to_all
 from equipoise.training.loop import Training
 from equipoise.workloads import Workload
-from jobs.ray_tune.timing_records import ExchangeTiming, StepTiming
-from jobs.ray_tune.timing_schedule import MIN_STRETCH_SECONDS, StepProbe
+from jobs.timing.timing_records import ExchangeTiming, StepTiming
+from jobs.timing.timing_schedule import MIN_STRETCH_SECONDS, StepProbe
 
 EVALUATED_EXAMPLES = 256  # evaluated between laps as in training, which leaves the caches in the same state
 MAX_EVALUATION_SECONDS = 0.05  # fewer examples are evaluated where they take longer: the caches are full anyway

@@ -28,9 +28,9 @@ from equipoise.type_aliases import JsonObject
 from equipoise.workloads import load_workload
 from jobs.cluster.wait import wait_for_slots
 from jobs.ray_train.trainer import LeanTorchTrainer, build_trainer
-from jobs.ray_tune.process_groups import ShrinkingProcessGroup
-from jobs.ray_tune.step_bench import StepBench, summarize_stretches
-from jobs.ray_tune.timing_records import (
+from jobs.timing.process_groups import ShrinkingProcessGroup
+from jobs.timing.step_bench import StepBench, summarize_stretches
+from jobs.timing.timing_records import (
     StepTiming,
     TimingTables,
     UntimedBatch,
@@ -38,7 +38,7 @@ from jobs.ray_tune.timing_records import (
     build_timing_tables,
     load_timings,
 )
-from jobs.ray_tune.timing_schedule import MAX_TIMING_ROUNDS, MIN_TIMING_ROUNDS, choose_batches
+from jobs.timing.timing_schedule import MAX_TIMING_ROUNDS, MIN_TIMING_ROUNDS, choose_batches
 
 MAX_EXCHANGE_SHARE = 0.15  # of the time of a group of workers that its exchanges alone may take
 MIN_BATCH_SIZES = 2  # they identify the fixed time of a step and that of each example

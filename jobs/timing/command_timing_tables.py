@@ -10,7 +10,7 @@ from equipoise.config import TrainConfig
 from equipoise.formatting import format_number
 from equipoise.hardware_facts import describe_machine
 from jobs.cluster.wait import wait_for_slots
-from jobs.ray_tune.timing_records import ExchangeTiming, TimingTables
+from jobs.timing.timing_records import ExchangeTiming, TimingTables
 from jobs.user_command.command_timing import CommandTimer, time_settings
 from jobs.user_command.command_worker import require_one_node
 

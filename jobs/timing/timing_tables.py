@@ -6,7 +6,7 @@ import pandas as pd
 
 from equipoise.planning.step_time_fit import StepTimeFit, fit_step_time
 from equipoise.storage.atomic import atomic_write
-from jobs.ray_tune.timing_records import TimingTables, max_repeat_error
+from jobs.timing.timing_records import TimingTables, max_repeat_error
 
 
 def write_timings(timings: TimingTables, out: Path) -> TimingTables:
