@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -46,6 +46,16 @@ class ScaledClassifier(nn.Module):
         return {"loss": F.cross_entropy(scores, labels), "logits": scores}
 
 
+class StepMarks(NamedTuple):
+    """Moments of a step: its start, its batch is there, its last gradient, its backward pass returns, its end."""
+
+    start: float
+    loaded: float
+    gradient: float
+    backward: float
+    end: float
+
+
 class HandWrittenLoop:
     """Loop over tensors in memory, with DDP where there are several workers, and its own marks of time."""
 
@@ -57,7 +67,8 @@ class HandWrittenLoop:
         self.optimizer = torch.optim.SGD(network.parameters(), lr=LR, momentum=MOMENTUM)
         self.images, self.labels = get_examples(workload)
         self.batches = iterate_batches(len(self.labels), case.batch, torch.device("cpu"))
-        self.marks: list[tuple[float, float, float]] = []
+        self.marks: list[StepMarks] = []
+        self.last_gradient = 0.0
 
     def load_batch(self) -> tuple[Tensor, Tensor]:
         """Return the next batch of this worker."""
@@ -73,9 +84,14 @@ class HandWrittenLoop:
             self.optimizer.zero_grad()
             loaded = time.perf_counter()
             self.network(inputs, labels)["loss"].backward()
+            backward = time.perf_counter()
             self.optimizer.step()
             end = time.perf_counter()
-            self.marks.append((start, loaded, end))
+            self.marks.append(StepMarks(start, loaded, self.last_gradient, backward, end))
+
+    def mark_gradient(self, _: Tensor) -> None:
+        """Note when the latest gradient of this worker was computed."""
+        self.last_gradient = time.perf_counter()
 
     def run_block(self, folder: Path | None) -> tuple[float, float]:
         """Return wall-clock and CPU seconds of a step, observed if there is a folder."""
@@ -193,34 +209,32 @@ def quartiles(values: list[float]) -> list[float]:
 
 
 def compare_with_marks(case: TrainingCase) -> dict[str, float]:
-    """Return the observer's parts of a step over those between marks placed by hand, in the same steps."""
+    """Return milliseconds of a step and its parts by the observer and by marks placed by hand, in the same steps."""
     loop = HandWrittenLoop(case)
+    for parameter in loop.network.parameters():
+        parameter.register_post_accumulate_grad_hook(loop.mark_gradient)
     loop.take_steps(WARMUP_STEPS)
     with tempfile.TemporaryDirectory() as folder:
         observer = observe(loop.network, loop.optimizer, batch_size=case.batch, out=Path(folder, "run"))
-        loop.take_steps(1)  # the first wait for data is not counted
         loop.marks.clear()
         loop.take_steps(case.steps)
         observer.close()
-    data = sum(loaded - start for start, loaded, _ in loop.marks)
-    rest = sum(end - loaded for _, loaded, end in loop.marks)
-    seconds = {part: sum(getattr(lap, f"{part}_seconds") for lap in observer.laps) for part in PARTS}
-    share = case.steps / (case.steps + 1)
-    return {
-        "data": seconds["data"] / data,
-        "compute_and_exchange": (seconds["compute"] + seconds["exchange"]) * share / rest,
-        "exchange_ms": 1000 * seconds["exchange"] / (case.steps + 1),
-        "exchange_ms_of_ddp": measure_ddp_exchange(loop.network),
-    }
-
-
-def measure_ddp_exchange(network: nn.Module) -> float:
-    """Return milliseconds of the exchange that DDP itself finds beyond the computation of the backward pass."""
-    if not isinstance(network, DistributedDataParallel):
-        return 0.0
-    data = network._get_ddp_logging_data()
-    overlap = data["avg_backward_compute_comm_overlap_time"]
-    return float(data["avg_backward_comm_time"] - overlap) / 1e6
+    marks = loop.marks
+    by_hand = torch.tensor(
+        [
+            sum(mark.loaded - mark.start for mark in marks[1:]),  # the first wait for data is not observed
+            sum(mark.backward - mark.gradient for mark in marks) if read_world_size() > 1 else 0.0,
+            sum(mark.end - mark.start for mark in marks) - (marks[0].loaded - marks[0].start),
+        ],
+        dtype=torch.float64,
+    )
+    dist.all_reduce(by_hand, dist.ReduceOp.MAX)  # of the slowest worker, as in a lap
+    results = {}
+    for name, expected in zip(("data_seconds", "exchange_seconds", "seconds"), by_hand.tolist(), strict=True):
+        observed = sum(getattr(lap, name) for lap in observer.laps)
+        part = name.replace("_seconds", "").replace("seconds", "step")
+        results |= {f"{part}_ms": 1000 * observed / case.steps, f"{part}_ms_by_hand": 1000 * expected / case.steps}
+    return results
 
 
 def compare_with_own_loop(case: TrainingCase) -> dict[str, float]:

@@ -4,6 +4,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -25,7 +26,9 @@ class SpanTimer:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.spans: list[tuple[str, TimeMark, TimeMark]] = []
-        self.mark: Callable[[], TimeMark] = record_event if device.type == "cuda" else time.perf_counter
+        self.mark: Callable[[], TimeMark] = (
+            partial(record_event, device) if device.type == "cuda" else time.perf_counter
+        )
         """function that returns the current moment: of the clock on a CPU, of the device's stream on a GPU"""
 
     def record_span(self, name: str, start: TimeMark) -> TimeMark:
@@ -101,10 +104,10 @@ class StepTimer(SpanTimer):
         return replace(lap, local_norm=local, total_norm=total, local_batch=small, total_batch=big, draws=draws)
 
 
-def record_event() -> torch.cuda.Event:
-    """Return an event at the end of what the current stream has been given to do."""
+def record_event(device: torch.device) -> torch.cuda.Event:
+    """Return an event at the end of what the current stream of a GPU has been given to do."""
     event = torch.cuda.Event(enable_timing=True)
-    event.record()
+    event.record(torch.cuda.current_stream(device))
     return event
 
 
