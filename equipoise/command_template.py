@@ -28,11 +28,16 @@ def find_placeholders(command: str) -> set[str]:
     return {name for name in PLACEHOLDER.findall(command) if name in PLACEHOLDERS}
 
 
+def find_unknown_placeholders(command: str) -> list[str]:
+    """Return the words in braces that are no placeholders and stay as they are; one may be a typing error."""
+    return sorted({name for name in PLACEHOLDER.findall(command) if name not in PLACEHOLDERS})
+
+
 def require_placeholder(command: str, name: str) -> None:
     """Refuse a command without a placeholder that a sweep has to vary."""
     if name in find_placeholders(command):
         return
-    unknown = [other for other in PLACEHOLDER.findall(command) if other not in PLACEHOLDERS]
+    unknown = find_unknown_placeholders(command)
     has_instead = f", it has {{{unknown[0]}}}" if unknown else ""
     raise EquipoiseError(
         "option-format",

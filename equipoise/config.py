@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal, get_args
 
-from equipoise.command_template import find_program_name
+from equipoise.command_template import find_program_name, split_command
 from equipoise.errors import EquipoiseError
 from equipoise.number_bounds import MAX_LEARNING_RATE, MIN_LEARNING_RATE
 from equipoise.optimizer_registry import OPTIMIZERS
@@ -157,6 +157,8 @@ class TrainConfig:
             if self.command is None:
                 raise EquipoiseError("option-missing", "missing: --workload or --command", "give one of the two")
             raise EquipoiseError("option-conflict", "got both --workload and --command", "give one of the two")
+        if self.command is not None:
+            split_command(self.command)  # refuses an empty one, and an open quote
         if (self.metric_pattern is None) != (self.examples_pattern is None):
             raise EquipoiseError("option-missing", "--metric-pattern and --examples-pattern need each other")
         for field in fields(TrainConfig):

@@ -33,7 +33,7 @@ from equipoise.runs.folder import claim_run_folder, require_same_config, require
 from jobs.cli.option_parser import parse_options
 from jobs.cli.output_folder import require_no_other_results
 from jobs.cli.paths import PathOrUrl, validate_locations
-from jobs.cli.sweep_setup import require_same_sweep_setup, write_sweep_setup
+from jobs.cli.sweep_setup import forget_empty_sweep, require_same_sweep_setup, write_sweep_setup
 from jobs.cli.sweep_status import SweepStatus
 from jobs.cluster.resources import (
     connect_to_cluster,
@@ -201,7 +201,8 @@ def run_sweep(options: SweepOptions) -> int:
         write_sweep_setup(out, subject.setup)
         wait_for_slots(max_workers, base.threads, gpu)  # once for all groups of workers, before the budget starts
         slots = max(max_workers, total_slots(base.threads, gpu))  # trials do not make the cluster grow further
-        timings = subject.time_steps(base, batches_by_workers, out / "system", gpu, options.budget.timing_seconds)
+        with forget_empty_sweep(out):
+            timings = subject.time_steps(base, batches_by_workers, out / "system", gpu, options.budget.timing_seconds)
         timings = write_timings(timings, out)
         step_time_fit = fit_timings(timings)
         fastest = FastestWorkers(step_time_fit)

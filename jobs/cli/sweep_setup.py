@@ -1,5 +1,7 @@
 """What a sweep is measured with: refuse one without a target, and to go on with other data or another model."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -66,3 +68,15 @@ def read_sweep_setup(out: Path) -> TrainingSetup | None:
 def write_sweep_setup(out: Path, setup: TrainingSetup) -> None:
     """Write what a sweep is measured with, so that it goes on with the same only."""
     write_json(out / SETUP_FILE, asdict(setup))
+
+
+@contextmanager
+def forget_empty_sweep(out: Path) -> Iterator[None]:
+    """Remove the setup of a sweep that is refused before anything was measured, so that it can change."""
+    try:
+        yield
+    except EquipoiseError:
+        if not any((out / "system").glob("*.json")) and not any((out / "trials").glob("*.json")):
+            for name in (SETUP_FILE, "trial.json"):
+                (out / name).unlink(missing_ok=True)
+        raise

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from equipoise.command_template import find_placeholders, require_placeholder
+from equipoise.command_template import find_placeholders, find_unknown_placeholders, require_placeholder
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import make_printable
@@ -64,6 +64,8 @@ def describe_command_subject(base: TrainConfig) -> SweepSubject:
         require_placeholder(command, name)
     ReportReader(base.metric_pattern, base.examples_pattern)  # refuses invalid patterns
     require_target(command_target(base), "cannot sweep the command")
+    if unknown := find_unknown_placeholders(command):
+        print(f"note: the command keeps {{{unknown[0]}}} as it is: no such setting is filled in", file=sys.stderr)
     if "seed" not in find_placeholders(command):
         print("note: the command has no {seed}: its runs differ by chance alone", file=sys.stderr)
     return SweepSubject(

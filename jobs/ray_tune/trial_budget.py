@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from equipoise.errors import EquipoiseError
-from equipoise.formatting import format_number
+from equipoise.formatting import format_number, make_printable
 from equipoise.planning.step_time_fit import StepTimeFit
 from equipoise.planning.step_time_model import StepSettings
 from equipoise.planning.sweep_budget import (
@@ -119,7 +119,7 @@ def require_finished_trials(
         f"cannot plan yet: {ended} within {format_number(seconds_for_trials)} s{describe_best_progress(records)}",
         f"give --budget-seconds {budget}; the same command goes on from what was measured"
         + (
-            f"; trials used up --max-examples ({used_up}): a --target that is easier to reach may be what is missing"
+            f"; trials came to the end of their examples ({used_up}): a --target that is easier to reach may be missing"
             if used_up
             else ""
         ),
@@ -133,10 +133,14 @@ def load_trials(folder: Path) -> list[Record]:
 
 def describe_trials(trials: pd.DataFrame, folder: Path) -> str:
     """Describe in one line how many trials reached the target and, where none did, what to change."""
+    records = load_trials(folder)
+    failed = [record for record in records if record.failed]
     line = f"{len(trials)} trials, {int(trials.reached.sum())} of them reached the target"
+    if failed:
+        line += f", {len(failed)} failed, one because {make_printable(failed[0].reason or 'its process died')}"
     if trials.reached.any():
         return line
-    progress = describe_best_progress(load_trials(folder))
+    progress = describe_best_progress(records)
     return f"{line}{progress}; give a --target that is easier to reach, more --max-examples or other --lr"
 
 

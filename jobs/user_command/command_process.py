@@ -24,9 +24,11 @@ KILL_SECONDS = 10.0  # for a killed process to disappear
 OUTPUT_END_SECONDS = 1.0  # for the rest of the output of a program that has ended, whoever else holds its pipes
 MAX_LINE_BYTES = 1 << 16  # longer lines are cut: a program may print anything
 LAST_LINES = 20
+MAX_SHOWN_LINES, MAX_SHOWN = 5, 300  # lines and characters of them in a message
 CHECKOUT = Path(equipoise.__file__).parents[1]
 LINE_END = re.compile(rb"[\r\n]+")  # progress bars end their lines with a carriage return
 SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+URL_PASSWORD = re.compile(r"://[^:/@\s]*:([^@/\s]+)@")
 MIN_SECRET_LENGTH = 6
 
 
@@ -42,6 +44,7 @@ class CommandProcess:
 
     def __init__(self, arguments: Sequence[str], threads: int, folder: Path, mark: str | None = None) -> None:
         self.mark = mark or uuid4().hex
+        self.secrets = find_secrets(os.environ)
         self.started_at, self.ended_at = time.monotonic(), 0.0
         try:
             self.process = subprocess.Popen(  # noqa: S603 - the user's own command
@@ -72,7 +75,7 @@ class CommandProcess:
         with stream:
             for line in split_lines(stream):
                 seconds = time.monotonic() - self.started_at
-                text = line.decode(errors="replace")
+                text = mask_secrets(line.decode(errors="replace"), self.secrets)
                 self.last_lines.append(text)
                 self.lines.put(OutputLine(text, seconds))
 
@@ -123,8 +126,8 @@ class CommandProcess:
 
     def describe_output(self) -> str:
         """Return the last lines of a program, without secrets, on one line."""
-        lines = [mask_secrets(line.strip(), os.environ) for line in self.last_lines if line.strip()]
-        return f"its last lines: {' | '.join(lines[-5:])[-500:]}" if lines else "it printed nothing"
+        lines = [line.strip() for line in self.last_lines if line.strip()]
+        return f"its last lines: {' | '.join(lines[-MAX_SHOWN_LINES:])[-MAX_SHOWN:]}" if lines else "it printed nothing"
 
 
 def build_environment(mark: str, threads: int) -> dict[str, str]:
@@ -152,11 +155,19 @@ def split_lines(stream: BinaryIO) -> Iterator[bytes]:
         yield rest
 
 
-def mask_secrets(text: str, environment: Mapping[str, str]) -> str:
-    """Return a text with the values of variables that are named like secrets hidden."""
+def find_secrets(environment: Mapping[str, str]) -> list[str]:
+    """Return values of variables named like secrets, line by line, and passwords in URLs; the longest first."""
+    secrets = set()
     for name, value in environment.items():
-        if SECRET_NAME.search(name) and len(value) >= MIN_SECRET_LENGTH:
-            text = text.replace(value, "***")
+        parts = value.splitlines() if SECRET_NAME.search(name) else URL_PASSWORD.findall(value)
+        secrets |= {part.strip() for part in parts if len(part.strip()) >= MIN_SECRET_LENGTH}
+    return sorted(secrets, key=lambda secret: (-len(secret), secret))
+
+
+def mask_secrets(text: str, secrets: Sequence[str]) -> str:
+    """Return a text with these secrets hidden."""
+    for secret in secrets:
+        text = text.replace(secret, "***")
     return text
 
 

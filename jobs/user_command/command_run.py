@@ -88,9 +88,10 @@ class CommandRun:
             self._fail(process.describe_end())
         elif not self.lap_builder.laps:
             self._fail(f"it reported no examples: {process.describe_end()}")
+        elif self.target.value is not None and all(lap.metric is None for lap in self.lap_builder.laps):
+            self._fail(f"it reported examples and no metric; {process.describe_output()}")
         else:
-            self.status = "max_examples"
-            self.reason = f"the command ended after {self.lap_builder.seen:,} examples"
+            self.status, self.reason = "max_examples", "the command ended by itself"
 
     def _fail(self, reason: str) -> None:
         self.status, self.reason = "failed", reason

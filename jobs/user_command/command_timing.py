@@ -17,6 +17,7 @@ from equipoise.formatting import format_number, pluralize
 from equipoise.planning.sweep_budget import suggest_budget
 from equipoise.runs.folder import read_record
 from equipoise.runs.record import Lap, Record
+from equipoise.runs.target import Target, command_target
 from equipoise.storage.atomic import write_json
 from jobs.user_command.command_run import CommandFolders
 from jobs.user_command.command_worker import CommandProgress, create_command_worker, get_result
@@ -24,6 +25,7 @@ from jobs.user_command.command_worker import CommandProgress, create_command_wor
 MIN_TIMED_LAPS = 3  # after the first, which may begin with the start of the program
 MIN_TIMED_SECONDS = 0.5  # of these laps together
 MIN_STRETCH_SECONDS = 0.15  # of laps that count as one measurement
+ANSWER_SECONDS = 10.0  # for a worker to answer beyond the time that it has: a pattern may take for ever on a line
 POLL_SECONDS = 0.1  # between two looks at what was reported
 MIN_BATCH_SIZES = 2  # they identify the fixed time of a step and that of each example
 
@@ -52,6 +54,7 @@ class CommandTimer:
         self.base, self.folder, self.working, self.gpu = base, folder, working, gpu
         self.worker: Any = None
         self.worker_count = 0  # workers of the command that `worker` has room for
+        self.has_timed = False
 
     def time_setting(self, workers: int, batch: int, max_seconds: float) -> CommandTiming:
         """Return the timing that an earlier sweep has left of a setting, or time it."""
@@ -79,12 +82,17 @@ class CommandTimer:
         get_result(self.worker.start.remote(config, CommandFolders(self.working, str(files))))
         started_at = time.monotonic()
         while True:
-            progress: CommandProgress = get_result(self.worker.follow.remote(POLL_SECONDS))
+            progress: CommandProgress = get_result(
+                self.worker.follow.remote(POLL_SECONDS), max_seconds + ANSWER_SECONDS
+            )
             is_late = time.monotonic() - started_at > max_seconds
             if progress.has_ended or has_enough_laps(progress.record.laps) or is_late:
                 break
         get_result(self.worker.stop.remote())
         require_timed_laps(progress.record, max_seconds, get_result(self.worker.describe_output.remote()))
+        if not self.has_timed:
+            require_distant_target(progress.record.laps, command_target(self.base))
+        self.has_timed = True
         return progress.record
 
     def close(self) -> None:
@@ -100,8 +108,8 @@ def has_enough_laps(laps: Sequence[Lap]) -> bool:
 
 
 def require_timed_laps(record: Record, max_seconds: float, last_lines: str) -> None:
-    """Refuse a command that failed or reported nothing while it was timed."""
-    if record.laps:
+    """Refuse a command that reported nothing while it was timed, or failed before it had reported enough."""
+    if has_enough_laps(record.laps) or (record.laps and not record.failed):
         return
     config = record.config
     setting = f"{pluralize(config.workers, 'worker')} x {config.batch_size}"
@@ -109,8 +117,27 @@ def require_timed_laps(record: Record, max_seconds: float, last_lines: str) -> N
     raise EquipoiseError(
         "command-unusable",
         f"cannot time the command at {setting}: {reason}",
-        "" if record.reason else "let it call equipoise.report, print JSON lines, or give --metric-pattern",
+        "" if record.reason else suggest_reports(config),
     )
+
+
+def suggest_reports(config: TrainConfig) -> str:
+    """Suggest how a command that reported nothing could report."""
+    if config.examples_pattern:
+        return f"--examples-pattern {config.examples_pattern!r} matched none of its lines"
+    return "let it call equipoise.report, print JSON lines, or give --examples-pattern and --metric-pattern"
+
+
+def require_distant_target(laps: Sequence[Lap], target: Target) -> None:
+    """Refuse a target that the first metric has reached already: all settings would seem equally good."""
+    first = next((lap.metric for lap in laps if lap.metric is not None), None)
+    if first is not None and target.is_reached(first):
+        raise EquipoiseError(
+            "command-unusable",
+            f"cannot sweep the command: its first metric, {first:g}, has reached the target of {target.describe()}",
+            "let it report more often or give a target that is harder to reach"
+            + ("" if target.lower_is_better else "; if a lower metric is better, as with a loss, --lower-is-better"),
+        )
 
 
 def summarize_laps(record: Record, elapsed_seconds: float) -> CommandTiming:

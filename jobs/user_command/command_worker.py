@@ -7,7 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 import ray
-from ray.exceptions import RayTaskError
+from ray.exceptions import GetTimeoutError, RayTaskError
 
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
@@ -19,6 +19,7 @@ from equipoise.storage.object_store import RemotePath, parse_location
 from jobs.cluster.resources import autoscaler_node_types, node_resources, slots_on_node, worker_resources
 from jobs.user_command.command_process import start_reaper
 from jobs.user_command.command_run import CommandFolders, CommandRun
+from jobs.user_command.reaper import adopt_orphans, kill_children
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +45,8 @@ class CommandWorker:
     def __init__(self) -> None:
         self.mark = uuid4().hex
         self.reaper = start_reaper(self.mark)
+        self.reaper.wait()
+        adopt_orphans()
         self.machine: HardwareFacts = describe_machine()
         self.run: CommandRun | None = None
 
@@ -80,14 +83,24 @@ class CommandWorker:
         """End the command and all that it has started."""
         if self.run is not None:
             self.run.stop()
+            kill_children()
 
 
-def get_result(reference: Any) -> Any:
-    """Return what a method of a worker returned, or raise its error as it was raised there."""
+def get_result(reference: Any, timeout: float | None = None) -> Any:
+    """Return what a method of a worker returned, or raise its error as it was raised there.
+
+    Refuse a command whose output keeps the worker from answering within `timeout` seconds.
+    """
     try:
-        return ray.get(reference)
+        return ray.get(reference, timeout=timeout)
     except RayTaskError as error:
         raise error.cause from None
+    except GetTimeoutError:
+        raise EquipoiseError(
+            "command-unusable",
+            f"reading the output of the command took longer than {timeout:.0f} s",
+            "give simpler patterns: some expressions take for ever on some lines",
+        ) from None
 
 
 def require_one_node(workers: int, threads: int, gpu: bool) -> None:

@@ -3,6 +3,7 @@
 Run as a program with a mark, it does so once its standard input ends: when the process that started it is gone.
 """
 
+import ctypes
 import os
 import sys
 from contextlib import suppress
@@ -10,6 +11,7 @@ from contextlib import suppress
 import psutil
 
 MARK_VARIABLE = "EQUIPOISE_COMMAND_ID"
+PR_SET_CHILD_SUBREAPER = 36  # of Linux
 
 
 def kill_marked_processes(mark: str) -> None:
@@ -19,6 +21,23 @@ def kill_marked_processes(mark: str) -> None:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         psutil.wait_procs(marked, timeout=1)
+
+
+def adopt_orphans() -> None:
+    """Make processes whose parent ends children of this one, on Linux, so that it finds those that lost their mark."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def kill_children() -> None:
+    """Kill all children of this process, and theirs, and forget them."""
+    while children := psutil.Process().children(recursive=True):
+        for process in children:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        for process in children:
+            with suppress(ChildProcessError):  # a grandchild: it becomes a child when its parent is gone
+                os.waitpid(process.pid, 0)
 
 
 def find_marked_processes(mark: str) -> list[psutil.Process]:

@@ -8,7 +8,7 @@ import pytest
 from equipoise.config import TrainConfig
 from equipoise.hardware_facts import HardwareFacts
 from jobs.cluster.processes import wait_until
-from jobs.user_command.command_process import mask_secrets
+from jobs.user_command.command_process import find_secrets, mask_secrets
 from jobs.user_command.command_run import CommandFolders, CommandRun
 from jobs.user_command.reaper import find_marked_processes
 from tests.support import reporting_programs as programs
@@ -65,7 +65,7 @@ def test_a_command_that_fails_or_reports_badly_is_a_failed_run_with_the_reason(t
 
 def test_a_command_that_ends_before_its_target_says_so(tmp_path):
     record = follow_to_end(start_run(programs.ENDS_EARLY, tmp_path, target=1.0))
-    assert (record.status, record.reason) == ("max_examples", "the command ended after 10 examples")
+    assert (record.status, record.reason) == ("max_examples", "the command ended by itself")
 
 
 @pytest.mark.parametrize("code", [programs.ENDLESS, programs.DEAF])
@@ -100,6 +100,26 @@ def test_secrets_of_the_environment_are_not_in_the_record(tmp_path, monkeypatch)
     assert "s3cret-value" not in str(record.to_json())
 
 
-def test_short_values_and_other_variables_are_no_secrets():
-    environment = {"KEY": "abc", "HOME": "/home/me/abcdef", "DB_PASSWORD": "hunter22"}
-    assert mask_secrets("abc /home/me/abcdef hunter22", environment) == "abc /home/me/abcdef ***"
+@pytest.mark.parametrize("report", ['{"examples": "s3cret-value"}', '{"examples": 10, "metric": "s3cret-value"}'])
+def test_secrets_in_a_report_are_not_in_the_record(tmp_path, monkeypatch, report):
+    monkeypatch.setenv("MY_API_KEY", "s3cret-value")
+    record = follow_to_end(start_run(f"print({report!r})", tmp_path))
+    assert record.status == "failed" and "***" in record.reason and "s3cret-value" not in record.reason
+
+
+def test_a_command_without_any_metric_is_a_failed_run(tmp_path):
+    record = follow_to_end(start_run("print('{\"examples\": 10}')", tmp_path, target=1.0))
+    assert record.status == "failed" and "no metric" in record.reason
+
+
+def test_secrets_are_values_of_variables_named_so_line_by_line_and_passwords_in_urls():
+    environment = {
+        "KEY": "abc",
+        "HOME": "/home/me/abcdef",
+        "DB_PASSWORD": "hunter22",
+        "TLS_KEY": "first-line\nsecond-line\n",
+        "DATABASE_URL": "postgres://me:pa55word@host/x",
+    }
+    assert find_secrets(environment) == ["second-line", "first-line", "hunter22", "pa55word"]
+    text = "abc /home/me/abcdef hunter22 second-line me:pa55word@host"
+    assert mask_secrets(text, find_secrets(environment)) == "abc /home/me/abcdef *** *** me:***@host"

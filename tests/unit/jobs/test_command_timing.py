@@ -1,5 +1,7 @@
 """Which settings of a command are timed, and what its laps say of a step."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,10 +10,13 @@ from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.runs.record import Lap, Record
+from equipoise.runs.target import Target
 from jobs.user_command.command_timing import (
     CommandTiming,
     group_into_stretches,
     order_by_worth,
+    require_distant_target,
+    require_timed_laps,
     summarize_laps,
     time_batches,
     time_settings,
@@ -38,6 +43,39 @@ def build_record(*laps, workers=1, batch_size=10):
 
 def fake_timing(workers, batch, elapsed_seconds=0.0):
     return CommandTiming(workers, batch, 0.001 * batch, 0.0, elapsed_seconds)
+
+
+@pytest.mark.parametrize(
+    ("metric", "target", "is_refused"),
+    [
+        (0.9, Target(value=0.1), True),
+        (0.05, Target(value=0.1), False),
+        (0.9, Target(value=0.1, lower_is_better=True), False),
+        (0.05, Target(value=0.1, lower_is_better=True), True),
+        (None, Target(value=0.1), False),
+    ],
+)
+def test_a_target_that_the_first_metric_has_reached_is_refused(metric, target, is_refused):
+    laps = [replace(build_lap(10, 1.0), metric=metric), replace(build_lap(20, 1.0), metric=0.5)]
+    if metric is None:
+        laps = laps[:1]
+    if not is_refused:
+        require_distant_target(laps, target)
+        return
+    with pytest.raises(EquipoiseError) as refusal:
+        require_distant_target(laps, target)
+    assert ("--lower-is-better" in str(refusal.value)) == (not target.lower_is_better)
+
+
+def test_a_command_that_fails_before_it_has_reported_enough_is_refused():
+    record = build_record(*[build_lap(10, 1.0)] * 4)
+    require_timed_laps(record, 5.0, "")
+    failed = replace(record, status="failed", reason="it went backwards")
+    require_timed_laps(failed, 5.0, "")  # enough to time a step
+    with pytest.raises(EquipoiseError, match="at 1 worker x 10: it went backwards"):
+        require_timed_laps(replace(failed, laps=failed.laps[:2]), 5.0, "")
+    with pytest.raises(EquipoiseError, match="no examples within 5 s; it printed nothing"):
+        require_timed_laps(replace(record, laps=[]), 5.0, "it printed nothing")
 
 
 def test_ends_come_first_then_the_widest_gaps():

@@ -5,9 +5,11 @@ from dataclasses import replace
 import pytest
 
 from equipoise.config import TrainConfig
+from equipoise.errors import EquipoiseError
 from equipoise.hardware_facts import HardwareFacts
 from jobs.cli.sweep_setup import (
     SETUP_FILE,
+    forget_empty_sweep,
     load_workload_with_target,
     read_sweep_setup,
     require_same_sweep_setup,
@@ -64,3 +66,20 @@ def test_damaged_setup_is_refused(tmp_path):
     (tmp_path / SETUP_FILE).write_text("{}")
     with raises_code("file-damaged", SETUP_FILE):
         read_sweep_setup(tmp_path)
+
+
+def test_setup_of_a_sweep_that_is_refused_before_anything_was_measured_is_forgotten(tmp_path):
+    write_sweep_setup(tmp_path, SETUP)
+    (tmp_path / "trial.json").write_text("{}")
+    with pytest.raises(EquipoiseError), forget_empty_sweep(tmp_path):
+        raise EquipoiseError("command-unusable", "no such program")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_setup_of_a_sweep_with_measurements_stays(tmp_path):
+    write_sweep_setup(tmp_path, SETUP)
+    (tmp_path / "system").mkdir()
+    (tmp_path / "system" / "1x8.json").write_text("{}")
+    with pytest.raises(EquipoiseError), forget_empty_sweep(tmp_path):
+        raise EquipoiseError("budget-too-small", "no time")
+    assert read_sweep_setup(tmp_path) == SETUP

@@ -94,7 +94,7 @@ def test_trials_that_end_without_the_target_are_told_with_what_to_change(tmp_pat
     )
     assert describe_trials(table(1, 0), tmp_path) == "2 trials, 1 of them reached the target"
     write_trials(tmp_path, replace(build_trial(0.2), status="cut_off"))
-    with raises_code("budget-too-small", "a metric of 0.5", "used up --max-examples (1): a --target that is easier"):
+    with raises_code("budget-too-small", "a metric of 0.5", "the end of their examples (1): a --target that is easier"):
         require_finished_trials(table(0, 0), tmp_path, 30.0, 2, time_is_up=True)
     write_trials(tmp_path, build_trial(None))
     assert "0.5" in describe_trials(table(0), tmp_path)
@@ -116,3 +116,9 @@ def test_too_few_trials_with_time_left_need_more_settings(tmp_path):
 def test_budget_that_was_over_before_a_trial_began_is_refused_with_a_larger_one(tmp_path):
     with raises_code("budget-too-small", "no trial ended within 18 s", "--budget-seconds 130"):
         require_finished_trials(table(), tmp_path, 18.0, 2, time_is_up=True)
+
+
+def test_failed_trials_are_named_with_the_first_reason(tmp_path):
+    write_trials(tmp_path, replace(build_trial(0.5), status="failed", reason="the metric was nan"))
+    line = describe_trials(table(0, 1), tmp_path)
+    assert line == "2 trials, 1 of them reached the target, 1 failed, one because the metric was nan"

@@ -146,7 +146,7 @@ def test_full_disk_is_reported_with_the_file_that_was_asked_for(tmp_path):
 
 
 def test_error_never_names_the_temporary_file(tmp_path):
-    path = tmp_path / ("x" * 250)  # with what is added to the temporary name it is too long
+    path = tmp_path / ("x" * 254)  # with what is added to the temporary name it is too long
     with pytest.raises(OSError, match="too long") as raised:
         write_json(path, 1)
     assert raised.value.filename == str(path)
