@@ -131,8 +131,12 @@ class CommandProcess:
 
 
 def build_environment(mark: str, threads: int) -> dict[str, str]:
-    """Return the variables of a command: those of this process, its threads, and where `equipoise` is."""
+    """Return the variables of a command: those of this process, its threads, and where Python and `equipoise` are."""
     variables = dict(os.environ)
+    if (
+        "VIRTUAL_ENV" not in variables
+    ):  # `python` is then the one of this process, as on a node whose Ray was started so
+        variables["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), variables.get("PATH", os.defpath)])
     if (CHECKOUT / "pyproject.toml").exists():  # else it is installed
         variables["PYTHONPATH"] = os.pathsep.join(filter(None, [variables.get("PYTHONPATH"), str(CHECKOUT)]))
     return variables | {

@@ -39,8 +39,9 @@ def shell(cluster, tmp_path_factory):
     for index, image in enumerate(images[:NUM_PHOTOS]):
         Image.fromarray(image[0].numpy()).save(folder / "photos" / f"{index:03}.png")
     (folder / "examples").mkdir()
-    for name in ("examples/digit.png", "digit.png"):
-        shutil.copy(ROOT / "examples" / "digit.png", folder / name)
+    shutil.copy(ROOT / "examples" / "digit.png", folder)
+    for name in ("digit.png", "sklearn_program.py"):
+        shutil.copy(ROOT / "examples" / name, folder / "examples")
     return DocShell(folder, cluster)
 
 

@@ -1,6 +1,8 @@
 """Runs of real training commands: how each ends, and that nothing is left running."""
 
+import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -8,7 +10,7 @@ import pytest
 from equipoise.config import TrainConfig
 from equipoise.hardware_facts import HardwareFacts
 from jobs.cluster.processes import wait_until
-from jobs.user_command.command_process import find_secrets, mask_secrets
+from jobs.user_command.command_process import build_environment, find_secrets, mask_secrets
 from jobs.user_command.command_run import CommandFolders, CommandRun
 from jobs.user_command.reaper import find_marked_processes
 from tests.support import reporting_programs as programs
@@ -110,6 +112,18 @@ def test_secrets_in_a_report_are_not_in_the_record(tmp_path, monkeypatch, report
 def test_a_command_without_any_metric_is_a_failed_run(tmp_path):
     record = follow_to_end(start_run("print('{\"examples\": 10}')", tmp_path, target=1.0))
     assert record.status == "failed" and "no metric" in record.reason
+
+
+@pytest.mark.parametrize(("activated", "is_first"), [(None, True), ("/opt/other", False)])
+def test_python_is_that_of_this_process_unless_another_environment_is_active(monkeypatch, activated, is_first):
+    monkeypatch.setenv("PATH", "/usr/bin")
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+    if activated:
+        monkeypatch.setenv("VIRTUAL_ENV", activated)
+    variables = build_environment("mark", 3)
+    assert variables["PATH"].startswith(str(Path(sys.executable).parent)) == is_first
+    assert variables["PATH"].endswith("/usr/bin")
+    assert (variables["OMP_NUM_THREADS"], variables["EQUIPOISE_COMMAND_ID"]) == ("3", "mark")
 
 
 def test_secrets_are_values_of_variables_named_so_line_by_line_and_passwords_in_urls():
