@@ -51,7 +51,9 @@ class LastGradientWatch:
         self.handles = []
 
     def _watch_all(self) -> None:
-        self.handles = [p.register_post_accumulate_grad_hook(self._note_gradient) for p in self.parameters]
+        self.handles = [
+            p.register_post_accumulate_grad_hook(self._note_gradient) for p in self.parameters if p.requires_grad
+        ]
 
     def _note_gradient(self, parameter: Tensor) -> None:
         self.latest = parameter
