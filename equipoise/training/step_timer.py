@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -43,7 +44,7 @@ class SpanTimer:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         seconds: dict[str, float] = defaultdict(float)
-        elapsed = elapsed_event_seconds if self.device.type == "cuda" else operator.sub
+        elapsed: Callable[[Any, Any], float] = elapsed_event_seconds if self.device.type == "cuda" else operator.sub
         for name, start, end in self.spans:
             seconds[name] += elapsed(end, start)
         self.spans.clear()
