@@ -61,7 +61,7 @@ class EquipoiseCallback(Callback):
     def on_before_backward(self, trainer: Any, pl_module: nn.Module, loss: Tensor) -> None:
         """Follow the backward pass, and keep the loss for the mean of the lap."""
         if self.observer:
-            self.observer.hooks.watch.watch_output(loss)
+            self.observer.hooks.watch_output(loss)
             self.observer.add_loss(loss.detach() * trainer.accumulate_grad_batches)
 
     def on_validation_start(self, trainer: Any, pl_module: nn.Module) -> None:

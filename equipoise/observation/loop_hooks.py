@@ -5,15 +5,22 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from equipoise.observation.backward_watch import BackwardWatch, current_backward_id
+from equipoise.observation.backward_watch import BackwardWatch, current_backward_id, queue_backward_callback
+from equipoise.observation.last_gradient import LastGradientWatch
 from equipoise.observation.norm_probe import NormProbe
 from equipoise.observation.step_clock import StepClock
 
 
 class LoopHooks:
-    """Hooks on a model and its optimizer; `on_step` gets the number of micro-batches behind each optimizer step."""
+    """Hooks on a model and its optimizer; `on_step` gets the number of micro-batches behind each optimizer step.
+
+    A backward pass is followed by hooks on the output of the model, which are set anew for each pass, as long as the
+    parameter whose gradient comes last is not known, and where norms are measured. In all other passes a hook on that
+    parameter does: it costs less, and it stays.
+    """
 
     def __init__(
         self,
@@ -26,7 +33,10 @@ class LoopHooks:
     ) -> None:
         self.clock, self.probe, self.on_step = clock, probe, on_step
         self.watch = BackwardWatch(
-            probe.begin_backward, clock.end_computing if clock.has_exchange else None, self._end_backward
+            probe.begin_backward, clock.end_unseen_computing if clock.has_exchange else None, self._end_backward
+        )
+        self.gradients = LastGradientWatch(
+            probe.parameters, clock.end_computing, self._handle_last_gradient, not finds_unused_parameters(model)
         )
         self.is_training_pass = False
         self.unseen_steps = 0
@@ -40,14 +50,21 @@ class LoopHooks:
 
     def begin_forward(self) -> None:
         """Note that a forward pass in training mode starts."""
-        self.probe.begin_forward()
         self.clock.begin_forward()
+        if self.probe.begin_forward():
+            self.clock.skip_to_now()
+
+    def watch_output(self, output: Any) -> None:
+        """Follow the backward pass through an output of the model, or a loss, if no hook on a parameter does."""
+        if self.probe.handles or not self.gradients.is_known:
+            self.watch.watch_output(output)
 
     def remove(self) -> None:
         """Remove all hooks from the model and the optimizer."""
         for handle in self.handles:
             handle.remove()
         self.handles = []
+        self.gradients.remove()
         self.probe.stop_measuring()
 
     def _begin_forward(self, model: nn.Module, _: Any) -> None:
@@ -60,20 +77,43 @@ class LoopHooks:
     def _end_forward(self, model: nn.Module, _: Any, output: Any) -> None:
         if self.is_training_pass:
             self.is_training_pass = False
-            self.watch.watch_output(output)
+            self.watch_output(output)
+
+    def _handle_last_gradient(self, _: Any) -> None:
+        """End computing where an exchange follows until the pass ends; without one this is the end of the pass."""
+        if not self.clock.has_exchange:
+            self.clock.end_backward()
+            return
+        self.clock.end_computing()
+        if not self.probe.handles:
+            queue_backward_callback(self._queue_end)
+
+    def _queue_end(self) -> None:
+        queue_backward_callback(self._end_backward)  # behind the callback in which DDP waits for the exchange
 
     def _end_backward(self) -> None:
         self.clock.end_backward()
+        if not self.gradients.is_known:
+            self.gradients.end_pass()
         if self.probe.handles:
             self.probe.end_backward()
             self.clock.skip_to_now()  # a measurement is not part of the step
 
     def _end_step(self, *_: Any) -> None:
-        if micro_batches := self.clock.end_step():
-            self.probe.end_step(micro_batches)
+        clock = self.clock
+        if self.gradients.is_known and clock.forwards and not clock.backwards:
+            self.gradients.forget_order()
+        if micro_batches := clock.end_step():
+            if self.probe.end_step(micro_batches):
+                clock.skip_to_now()
             self.on_step(micro_batches)
         else:
             self.unseen_steps += 1
+
+
+def finds_unused_parameters(model: nn.Module) -> bool:
+    """Return whether a DistributedDataParallel expects backward passes that do not reach all parameters."""
+    return isinstance(model, DistributedDataParallel) and model.find_unused_parameters
 
 
 def is_training_pass(model: nn.Module) -> bool:

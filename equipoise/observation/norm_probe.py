@@ -29,13 +29,14 @@ class NormProbe:
         self.steps = self.micro_batches = 0
         """micro-batches behind each step; 0 before the first step"""
 
-    def begin_forward(self) -> None:
-        """Start to measure at the first forward pass of a step, if it is one of those that are measured."""
+    def begin_forward(self) -> bool:
+        """Start to measure at the first forward pass of a step that is measured, and return whether this is one."""
         is_comparable = self.workers > 1 or self.micro_batches > 1
         if self.handles or not is_comparable or not self.every or self.steps % self.every:
-            return
+            return False
         self.local_norms, self.total_norm, self.initial_norm = [], None, None
         self.handles = [p.register_hook(self._read_gradient) for p in self.parameters if p.requires_grad]
+        return True
 
     def begin_backward(self) -> None:
         """Note what the gradients hold before the first backward pass of a step: zeros, or what was not zeroed."""
@@ -51,19 +52,20 @@ class NormProbe:
             self.local_norms.append(torch.stack(self.pass_norms).sum())
             self.total_norm = sum_squared_norms([p.grad for p in self.parameters if p.grad is not None])
 
-    def end_step(self, micro_batches: int) -> None:
-        """Add the norms of the step, if it was measured and its gradients can be compared."""
+    def end_step(self, micro_batches: int) -> bool:
+        """Add the norms of the step, if its gradients can be compared, and return whether it was measured."""
         is_usual = self.micro_batches in (0, micro_batches)  # the last step of an epoch may accumulate fewer
         self.micro_batches = self.micro_batches or micro_batches
         self.steps += 1
         if not self.handles:
-            return
+            return False
         self.stop_measuring()
         if is_usual and len(self.local_norms) == micro_batches and self.total_norm is not None:
             local = torch.stack(self.local_norms).mean() * micro_batches**2
             if self.initial_norm is not None:  # gradients that are not zeroed are those of several steps
                 local = torch.where(self.initial_norm > 0, torch.nan, local)
             self.norms.add_draw(local, self.total_norm)
+        return True
 
     def stop_measuring(self) -> None:
         """Remove the hooks from the parameters."""

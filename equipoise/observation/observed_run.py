@@ -73,7 +73,7 @@ class ObservedRun:
 
 def format_lap_line(lap: Lap) -> str:
     """Format a lap as one line of JSON."""
-    return json.dumps(asdict(lap)) + "\n"
+    return json.dumps(vars(lap)) + "\n"
 
 
 def warn_of_failure(write_files: Callable[[], None]) -> None:

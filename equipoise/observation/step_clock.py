@@ -21,6 +21,8 @@ class StepClock:
         self.timer, self.has_exchange = SpanTimer(device), has_exchange
         self.state: Literal["paused", "waiting", "computing"] = "paused"
         self.last_mark: TimeMark = 0.0
+        self.computed_mark: TimeMark | None = None
+        """latest gradient of the backward pass that goes on"""
         self.forwards = self.backwards = self.num_finished_spans = 0
 
     def begin_forward(self) -> None:
@@ -33,17 +35,25 @@ class StepClock:
         self.forwards += 1
 
     def end_computing(self) -> None:
-        """Note that a backward pass has computed the gradients of this worker."""
-        if self.state == "computing":
-            self.last_mark = self.timer.record_span("compute", self.last_mark)
+        """Note that a backward pass has computed a gradient of this worker; the last call in a pass counts."""
+        self.computed_mark = self.timer.mark()
+
+    def end_unseen_computing(self) -> None:
+        """Note that a backward pass has computed the gradients of this worker, if none of them was noted."""
+        if self.computed_mark is None:
+            self.end_computing()
 
     def end_backward(self) -> None:
         """Note that a backward pass ends, after the exchange of gradients if there is one."""
         if self.state == "computing":
-            name = "exchange" if self.has_exchange else "compute"
-            self.last_mark = self.timer.record_span(name, self.last_mark)
+            if self.has_exchange and self.computed_mark is not None:
+                self.timer.spans.append(("compute", self.last_mark, self.computed_mark))
+                self.last_mark = self.timer.record_span("exchange", self.computed_mark)
+            else:
+                self.last_mark = self.timer.record_span("compute", self.last_mark)
             self.backwards += 1
             self.state = "waiting"
+        self.computed_mark = None
 
     def end_step(self) -> int:
         """Note that the optimizer has stepped, and return the micro-batches behind the step; 0 if none was seen."""

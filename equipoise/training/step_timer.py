@@ -1,10 +1,12 @@
 """Measurements of a worker while it trains, combined over all workers into a lap."""
 
+import operator
 import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -42,8 +44,9 @@ class SpanTimer:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         seconds: dict[str, float] = defaultdict(float)
+        elapsed: Callable[[Any, Any], float] = elapsed_event_seconds if self.device.type == "cuda" else operator.sub
         for name, start, end in self.spans:
-            seconds[name] += elapsed_seconds(start, end)
+            seconds[name] += elapsed(end, start)
         self.spans.clear()
         return seconds
 
@@ -111,8 +114,6 @@ def record_event(device: torch.device) -> torch.cuda.Event:
     return event
 
 
-def elapsed_seconds(start: TimeMark, end: TimeMark) -> float:
-    """Return the seconds between two marks of the same timer."""
-    if isinstance(start, torch.cuda.Event) and isinstance(end, torch.cuda.Event):
-        return float(start.elapsed_time(end)) / 1000
-    return float(end) - float(start)  # type: ignore[arg-type]
+def elapsed_event_seconds(end: torch.cuda.Event, start: torch.cuda.Event) -> float:
+    """Return the seconds between two events of a GPU."""
+    return float(start.elapsed_time(end)) / 1000

@@ -104,3 +104,14 @@ def test_step_that_has_not_ended_is_not_counted_and_its_time_not_either(clock):
     seconds = clock.pop_seconds()
     assert sum(seconds.values()) == pytest.approx(sum(end - start for _, start, end in spans))
     assert clock.pop_seconds() == {}
+
+
+def test_exchange_starts_at_the_last_gradient_that_was_noted(clock):
+    clock.begin_forward()
+    for _ in range(3):
+        clock.end_computing()
+    last = clock.computed_mark
+    clock.end_unseen_computing()
+    clock.end_backward()
+    (_, _, computed), (name, start, _) = clock.timer.spans
+    assert name == "exchange" and start == computed == last
