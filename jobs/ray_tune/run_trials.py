@@ -1,5 +1,6 @@
 """Run the trials of a search: a workload's through Ray Tune, those of a command on workers of their own."""
 
+import sys
 from pathlib import Path
 
 from ray.tune import Callback
@@ -13,6 +14,8 @@ def run_trials(adapter: SearchAdapter, callbacks: list[Callback], *, prune: bool
     """Run the trials that a search suggests until it has ended or the time is up."""
     sweep_trials = adapter.sweep_trials
     if sweep_trials.base.command:
+        if callbacks:
+            print("note: --track does not show the trials of a command; their records have the same", file=sys.stderr)
         CommandTrials(adapter, str(Path.cwd()), prune).run()
         return
     sweep_trials.build_tuner(adapter, PruneStopper(adapter) if prune else None, callbacks).fit()
