@@ -86,8 +86,10 @@ class CommandProcess:
             try:
                 yield self.lines.get(timeout=max(0.0, min(0.02, deadline - time.monotonic())))
             except queue.Empty:
-                if time.monotonic() >= deadline or self.has_ended():
+                if self.has_ended():
                     return
+            if time.monotonic() >= deadline:  # also where a program prints without a pause
+                return
 
     def run_seconds(self) -> float:
         """Return how long the program has run, until now or until its end."""
@@ -133,9 +135,7 @@ class CommandProcess:
 def build_environment(mark: str, threads: int) -> dict[str, str]:
     """Return the variables of a command: those of this process, its threads, and where Python and `equipoise` are."""
     variables = dict(os.environ)
-    if (
-        "VIRTUAL_ENV" not in variables
-    ):  # `python` is then the one of this process, as on a node whose Ray was started so
+    if "VIRTUAL_ENV" not in variables:  # then `python` is that of this process, whatever started its Ray
         variables["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), variables.get("PATH", os.defpath)])
     if (CHECKOUT / "pyproject.toml").exists():  # else it is installed
         variables["PYTHONPATH"] = os.pathsep.join(filter(None, [variables.get("PYTHONPATH"), str(CHECKOUT)]))

@@ -25,6 +25,7 @@ os.wait()
 print('{"examples": 10, "metric": 0.5}')
 """
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(1000)"
+FLOODING = "while True: print('a line that reports nothing')"
 ENDS_EARLY = 'print(\'{"examples": 10, "metric": 0.5}\')'
 
 

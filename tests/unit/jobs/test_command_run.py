@@ -70,7 +70,7 @@ def test_a_command_that_ends_before_its_target_says_so(tmp_path):
     assert (record.status, record.reason) == ("max_examples", "the command ended by itself")
 
 
-@pytest.mark.parametrize("code", [programs.ENDLESS, programs.DEAF])
+@pytest.mark.parametrize("code", [programs.ENDLESS, programs.DEAF, programs.FLOODING])
 def test_a_command_that_never_ends_is_stopped(tmp_path, code):
     run = start_run(code, tmp_path)
     wait_until(lambda: run.process.last_lines)
