@@ -22,22 +22,24 @@ def test_every_index_is_taken_once(size):
     np.testing.assert_array_equal(np.sort(indices), np.arange(size))
 
 
-def permute_by_definition(key, size, half_bits, index):
+def permute_by_definition(key, size, rows, columns, index):
     """Walk one index on Python integers until it is below `size`."""
-    mask = 2**half_bits - 1
     while True:
-        left, right = divmod(index, 2**half_bits)
-        for round_index in range(6):
-            left, right = right, left ^ (splitmix64(right, splitmix64(key, round_index)) & mask)
-        index = left * 2**half_bits + right
+        row, column = divmod(index, columns)
+        for round_index in range(0, 6, 2):
+            row = (row + (splitmix64(column, splitmix64(key, round_index)) >> 32) * rows // 2**32) % rows
+            column = (column + (splitmix64(row, splitmix64(key, round_index + 1)) >> 32) * columns // 2**32) % columns
+        index = row * columns + column
         if index < size:
             return index
 
 
-@pytest.mark.parametrize(("size", "half_bits"), [(2**20 + 1, 11), (BILLION, 15), (2**40, 20)])
-def test_permutation_follows_its_definition(size, half_bits):
+@pytest.mark.parametrize(
+    ("size", "rows", "columns"), [(2**20 + 1, 1024, 1025), (BILLION, 31_623, 31_623), (2**40, 2**20, 2**20)]
+)
+def test_permutation_follows_its_definition(size, rows, columns):
     start = size - 50
-    expected = [permute_by_definition(99, size, half_bits, index) for index in range(start, size)]
+    expected = [permute_by_definition(99, size, rows, columns, index) for index in range(start, size)]
     assert FeistelPermutation(99, size).take(start, 50).tolist() == expected
 
 
@@ -71,7 +73,7 @@ def shuffled_million():
     return FeistelPermutation(11, 2**20 + 1).take(0, 2**20 + 1)
 
 
-@pytest.mark.parametrize("distance", [1, 2, 1024, 2048, 4096])  # the halves of the network have 11 bits
+@pytest.mark.parametrize("distance", [1, 2, 1024, 1025, 2050])  # the network has 1025 columns
 def test_indices_some_places_apart_are_independent(shuffled_million, distance):
     bins = shuffled_million * 64 // len(shuffled_million)
     pair_counts = np.bincount(bins[:-distance] * 64 + bins[distance:], minlength=64 * 64)
