@@ -11,10 +11,10 @@ from equipoise.errors import EquipoiseError
 from equipoise.number_bounds import MAX_LEARNING_RATE, MIN_LEARNING_RATE
 from equipoise.optimizer_registry import OPTIMIZERS
 
-T = TypeVar("T")
+Value = TypeVar("Value")
 if TYPE_CHECKING:
     OptimizerName = str
-    WorkloadDefault: TypeAlias = Annotated[T, "None until `with_defaults` fills it in"]
+    WorkloadDefault: TypeAlias = Annotated[Value, "None until `with_defaults` fills it in"]
 else:
     OptimizerName = Literal[tuple(OPTIMIZERS)]  # the choices in --help
     WorkloadDefault = Optional

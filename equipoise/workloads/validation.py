@@ -19,14 +19,14 @@ from equipoise.workloads.image_validation import check_image_split, check_normal
 from equipoise.workloads.image_workload import ImageWorkload
 
 WORKLOAD_SPLITS = ("train", "validation", "reference", "test")
-T = TypeVar("T")
+Result = TypeVar("Result")
 STREAM_REMEDY = (
     "give a data set with __len__ and __getitem__: the examples of a step must not depend on the number of workers, and"
     " a stream has no example by its number"
 )
 
 
-def call_user_code(description: str, function: Callable[[], T]) -> T:
+def call_user_code(description: str, function: Callable[[], Result]) -> Result:
     """Return the result of a user's function; turn any exception into an EquipoiseError with a one-line message."""
     try:
         return function()
