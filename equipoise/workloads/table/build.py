@@ -70,5 +70,7 @@ def inputs_to_tensors(inputs: TableInputs) -> Batch:
 def table_name(location: Path) -> str:
     """Return the name of a file without its suffix, or of a folder, as the name of a served model may be."""
     path = location.resolve()
-    suffix = next((suffix for suffix in sorted(TABLE_SUFFIXES, key=len, reverse=True) if path.name.endswith(suffix)), "")
+    suffix = next(
+        (suffix for suffix in sorted(TABLE_SUFFIXES, key=len, reverse=True) if path.name.endswith(suffix)), ""
+    )
     return folder_name(path.with_name(path.name.removesuffix(suffix) or "table"))
