@@ -56,7 +56,8 @@ class TrainConfig:
     """Options of a training run. Two runs with equal options are the same experiment."""
 
     workload: str | None = None
-    """what to learn: digits, fashion-mnist, cifar10, folder, table, vending, vending-source, or your own module:attribute"""
+    """what to learn: digits, fashion-mnist, cifar10, folder, table, vending, vending-source, or your own
+    module:attribute"""
     command: str | None = None
     """your own training program instead of a workload, such as "python train.py --batch-size {batch_size} --lr {lr}";
     {seed}, {workers} and {out} are filled in too"""

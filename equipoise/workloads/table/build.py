@@ -1,6 +1,7 @@
 """The workload of a table: its rows in four splits, and how they are encoded, learned and scored."""
 
 import logging
+import re
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +19,11 @@ from equipoise.workloads.table.label_fit import fit_label, read_label, require_l
 from equipoise.workloads.table.models import table_model_factory
 from equipoise.workloads.table.regression import r2_score, residuals_and_targets, squared_error
 from equipoise.workloads.table.series_values import read_series
-from equipoise.workloads.table.table_files import TABLE_SUFFIXES, read_table
+from equipoise.workloads.table.table_files import read_table
 from equipoise.workloads.table.workload import TableWorkload
 
 SPLIT_FRACTIONS = (0.15, 0.1, 0.15)  # validation, reference and test; the rest is for training
+TABLE_SUFFIX = re.compile(r"\.(csv|csv\.gz|parquet)$", re.IGNORECASE)
 TABLE_DEFAULTS = {"optimizer": "adamw", "lr": 3e-3, "weight_decay": 1e-4}
 
 logger = logging.getLogger(__name__)  # commands configure no handler: Python then prints warnings to stderr as they are
@@ -70,7 +72,4 @@ def inputs_to_tensors(inputs: TableInputs) -> Batch:
 def table_name(location: Path) -> str:
     """Return the name of a file without its suffix, or of a folder, as the name of a served model may be."""
     path = location.resolve()
-    suffix = next(
-        (suffix for suffix in sorted(TABLE_SUFFIXES, key=len, reverse=True) if path.name.endswith(suffix)), ""
-    )
-    return folder_name(path.with_name(path.name.removesuffix(suffix) or "table"))
+    return folder_name(path.with_name(TABLE_SUFFIX.sub("", path.name) or "table"))

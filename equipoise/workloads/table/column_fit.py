@@ -11,9 +11,7 @@ from equipoise.tables.columns import ColumnKind, ColumnValues, TableColumn
 from equipoise.type_aliases import FloatArray
 from equipoise.workloads.table.table_files import TableData
 
-MIN_CATEGORY_ROWS = (
-    2  # of the training split; a rarer text is taken for an unknown one, and trains what stands for those
-)
+MIN_CATEGORY_ROWS = 2  # of the training split; a rarer text counts as unknown, and trains the code of unknown texts
 MAX_CATEGORIES = 10_000  # the most frequent ones
 MIN_DISTINCT_NUMBERS = 20  # fewer texts that read as numbers may be categories: '1', '2', '3', '4 or more'
 MIN_NUMBER_SHARE = 0.9  # of the distinct texts of a column that is one of numbers with a few texts in it

@@ -11,7 +11,7 @@ def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def residuals_and_targets(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Return the error and the target of each row (rows, 2), from which `r2_score` is exact on any number of workers."""
+    """Return the error and the target of each row (rows, 2), from which any number of workers gets the same R2."""
     return torch.stack([targets.double() - outputs.double(), targets.double()], dim=1)
 
 
