@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from equipoise.errors import EquipoiseError
 from equipoise.number_bounds import FiniteNumber, PositiveNumber
@@ -60,13 +61,16 @@ class TableColumn:
         features = np.where(is_missing, 0.0, standardized)
         return np.stack([features, is_missing], axis=1) if self.has_missing else features[:, None]
 
-    def encode_categories(self, values: ColumnValues) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def encode_categories(self, values: ColumnValues) -> NDArray[np.int64]:
         """Return the codes of a column of texts."""
         codes = {category: code for code, category in enumerate(self.categories, start=1)}
+        column = np.zeros(len(values), np.int64)
         for row, value in enumerate(values):
-            if not (isinstance(value, str) or value is None):
+            if isinstance(value, str):
+                column[row] = codes.get(value, 0)
+            elif value is not None:
                 raise unusable_value(row, self.name, value, "a text")
-        return np.fromiter((codes.get(value, 0) for value in values), np.int64, len(values))  # type: ignore[call-overload]
+        return column
 
 
 def parse_numbers(name: str, kind: ColumnKind, values: ColumnValues) -> FloatArray:

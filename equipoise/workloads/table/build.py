@@ -24,7 +24,7 @@ from equipoise.workloads.table.workload import TableWorkload
 
 SPLIT_FRACTIONS = (0.15, 0.1, 0.15)  # validation, reference and test; the rest is for training
 TABLE_SUFFIX = re.compile(r"\.(csv|csv\.gz|parquet)$", re.IGNORECASE)
-TABLE_DEFAULTS = {"optimizer": "adamw", "lr": 3e-3, "weight_decay": 1e-4}
+TABLE_DEFAULTS = {"optimizer": "adamw", "lr": 1e-3, "weight_decay": 1e-2}
 
 logger = logging.getLogger(__name__)  # commands configure no handler: Python then prints warnings to stderr as they are
 

@@ -23,6 +23,8 @@ class TableModel(nn.Module):
     for each class, or the standardized number (rows,).
     """
 
+    first_codes: Tensor  # of each category column among the rows of the embedding
+
     def __init__(self, spec: TableSpec, layers: int = DEFAULT_LAYERS, width: int = DEFAULT_WIDTH) -> None:
         super().__init__()
         sizes = spec.category_sizes

@@ -3,6 +3,7 @@
 import re
 from datetime import date
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,24 +16,24 @@ from equipoise.type_aliases import FloatArray
 ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]|$)")
 
 
-def read_series(series: "pd.Series[object]") -> tuple[ColumnKind, ColumnValues]:
+def read_series(series: "pd.Series[Any]") -> tuple[ColumnKind, ColumnValues]:
     """Return the kind of a column and its values: numbers with NaN, or texts with None, where one is missing."""
     if types.is_bool_dtype(series.dtype):
-        return "boolean", series.to_numpy(np.float64, na_value=np.nan)
+        return "boolean", np.asarray(series.to_numpy(np.float64, na_value=np.nan), np.float64)
     if types.is_numeric_dtype(series.dtype) and not types.is_complex_dtype(series.dtype):
-        return "number", series.to_numpy(np.float64, na_value=np.nan)
+        return "number", np.asarray(series.to_numpy(np.float64, na_value=np.nan), np.float64)
     if types.is_datetime64_any_dtype(series.dtype):
         return "date", count_days(series)
     return read_objects(str(series.name), series)
 
 
-def count_days(series: "pd.Series[object]") -> FloatArray:
+def count_days(series: "pd.Series[Any]") -> FloatArray:
     """Return times as numbers of days since 1970, NaN for missing ones; without a time zone they are in UTC."""
     moments = pd.to_datetime(series, utc=True)
-    return ((moments - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)).to_numpy(np.float64)
+    return np.asarray((moments - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1), np.float64)
 
 
-def read_objects(name: str, series: "pd.Series[object]") -> tuple[ColumnKind, ColumnValues]:
+def read_objects(name: str, series: "pd.Series[Any]") -> tuple[ColumnKind, ColumnValues]:
     """Return the kind and the values of a column of Python objects; refuse a mixture and what no model can take."""
     is_missing = series.isna().to_numpy()
     values = [None if missing else value for value, missing in zip(series.array, is_missing, strict=True)]
