@@ -89,7 +89,7 @@ def parse_numbers(name: str, kind: ColumnKind, values: ColumnValues) -> FloatArr
 
 def parse_number(value: object) -> float:
     """Return a number as a float."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | Decimal | np.number):
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | Decimal | np.integer | np.floating):
         raise TypeError
     return float(value)
 

@@ -5,7 +5,7 @@ import pandas as pd
 
 
 def friedman_table(rows, seed=0):
-    """Return Friedman's first problem (1991): five of ten columns count, and noise of variance 1 cannot be predicted."""
+    """Return Friedman's first problem (1991): five of ten columns count, and the noise has variance 1."""
     rng = np.random.default_rng(seed)
     x = rng.random((rows, 10))
     signal = 10 * np.sin(np.pi * x[:, 0] * x[:, 1]) + 20 * (x[:, 2] - 0.5) ** 2 + 10 * x[:, 3] + 5 * x[:, 4]

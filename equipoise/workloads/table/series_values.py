@@ -43,7 +43,7 @@ def read_objects(name: str, series: "pd.Series[Any]") -> tuple[ColumnKind, Colum
         return ("date", parse_numbers(name, "date", values)) if are_dates(texts) else ("category", values)
     if kinds <= {bool, np.bool_}:
         return "boolean", parse_numbers(name, "boolean", values)
-    if all(issubclass(kind, int | float | Decimal | np.number) for kind in kinds) and bool not in kinds:
+    if all(issubclass(kind, int | float | Decimal | np.integer | np.floating) for kind in kinds) and bool not in kinds:
         return "number", parse_numbers(name, "number", values)
     if all(issubclass(kind, date) for kind in kinds):
         return "date", parse_numbers(name, "date", values)

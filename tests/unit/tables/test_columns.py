@@ -65,7 +65,7 @@ def test_booleans_are_zero_and_one():
         ("1970-01-01T12:00", 0.5),
         ("1970-01-01 12:00:00Z", 0.5),
         (datetime(1970, 1, 1, 6, tzinfo=UTC), 0.25),
-        (datetime(1970, 1, 1, 6), 0.25),  # noqa: DTZ001 # taken for UTC
+        (datetime(1970, 1, 1, 6), 0.25),  # taken for UTC
         (datetime(1970, 1, 1, 6, tzinfo=timezone(timedelta(hours=6))), 0),
         ("2026-11-25", 20782),
     ],

@@ -29,7 +29,9 @@ def test_rows_become_numbers_and_codes():
     assert SPEC.category_sizes == [3]
 
 
-@pytest.mark.parametrize(("columns", "dtype", "shape"), [((AGE, PAID), np.float32, (1, 3)), ((CITY,), np.int64, (1, 1))])
+@pytest.mark.parametrize(
+    ("columns", "dtype", "shape"), [((AGE, PAID), np.float32, (1, 3)), ((CITY,), np.int64, (1, 1))]
+)
 def test_inputs_are_one_array_where_all_columns_are_of_one_kind(columns, dtype, shape):
     inputs = TableSpec(columns=columns, label=LABEL).encode_rows([select_values(columns)])
     assert inputs.dtype == dtype and inputs.shape == shape
@@ -68,7 +70,11 @@ def test_json_gives_the_same_specification():
 
 @pytest.mark.parametrize(
     "change",
-    [{"columns": [{"name": "x", "kind": "picture"}]}, {"columns": [{"name": "x", "kind": "number", "scale": 0}]}, {"label": 1}],
+    [
+        {"columns": [{"name": "x", "kind": "picture"}]},
+        {"columns": [{"name": "x", "kind": "number", "scale": 0}]},
+        {"label": 1},
+    ],
 )
 def test_a_damaged_specification_is_refused(change):
     with raises_code("bundle-invalid"):
