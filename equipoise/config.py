@@ -56,7 +56,8 @@ class TrainConfig:
     """Options of a training run. Two runs with equal options are the same experiment."""
 
     workload: str | None = None
-    """what to learn: digits, fashion-mnist, cifar10, folder, vending, vending-source, or your own module:attribute"""
+    """what to learn: digits, fashion-mnist, cifar10, folder, table, vending, vending-source, or your own
+    module:attribute"""
     command: str | None = None
     """your own training program instead of a workload, such as "python train.py --batch-size {batch_size} --lr {lr}";
     {seed}, {workers} and {out} are filled in too"""
@@ -68,7 +69,9 @@ class TrainConfig:
     model: str | None = None
     """model to train: lenet or any torchvision classifier (resnet18, ...); by default the workload's own"""
     data: str = "data"
-    """folder that contains the data set, or that it is downloaded to"""
+    """folder that contains the data set, or that it is downloaded to; for a table, its file or a folder of its files"""
+    label: str | None = None
+    """column of a table to predict"""
     image_size: int | None = None
     """side in pixels that images are resized to; by default the workload's own size"""
     init_from: str | None = None
