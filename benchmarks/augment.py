@@ -61,7 +61,7 @@ def time_augmentations(
     ours, theirs = [], []
     for epoch in range(-1, ROUNDS):
         our_seconds = measure_cpu_seconds(
-            lambda epoch=epoch: augment(images, 0, np.full_like(examples, max(epoch, 0)), examples)
+            lambda epoch=epoch: augment.augment_images(images, 0, np.full_like(examples, max(epoch, 0)), examples)
         )
         their_seconds = measure_cpu_seconds(lambda: torch.stack([transform(image) for image in images]))
         if epoch >= 0:  # round -1 is the warm-up

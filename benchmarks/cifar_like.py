@@ -3,11 +3,11 @@
 import torch
 
 from equipoise.config import TrainConfig
-from equipoise.workloads import Split, Workload
+from equipoise.workloads import ImageWorkload, Split
 from equipoise.workloads.models import model_factory
 
 
-def build_cifar_like_workload(config: TrainConfig) -> Workload:
+def build_cifar_like_workload(config: TrainConfig) -> ImageWorkload:
     """Build a workload of 2,048 random images, 3x32x32, of ten classes; always the same ones."""
     generator = torch.Generator().manual_seed(0)
 
@@ -15,7 +15,7 @@ def build_cifar_like_workload(config: TrainConfig) -> Workload:
         images = torch.randint(0, 256, (examples, 3, 32, 32), dtype=torch.uint8, generator=generator)
         return Split(images, torch.randint(0, 10, (examples,), generator=generator))
 
-    return Workload(
+    return ImageWorkload(
         name="cifar-like",
         classes=[str(label) for label in range(10)],
         train=draw_split(2048),

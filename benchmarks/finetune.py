@@ -20,7 +20,7 @@ from scipy import stats
 from equipoise.config import TrainConfig
 from equipoise.hardware import describe_hardware
 from equipoise.training.loop import Training
-from equipoise.workloads import Split, Workload, load_workload
+from equipoise.workloads import ImageWorkload, Split, load_workload
 from equipoise.workloads.vending.products import MACHINE_PRODUCTS, SHARED_PRODUCTS
 
 LEARNING_RATES = (0.003, 0.01, 0.03, 0.1)
@@ -138,7 +138,7 @@ def build_config(name: str, examples: int, **changes: Any) -> TrainConfig:
     )
 
 
-def measure_validation_accuracy(config: TrainConfig, workload: Workload) -> float:
+def measure_validation_accuracy(config: TrainConfig, workload: ImageWorkload) -> float:
     """Return the mean validation accuracy of the last five laps of a run."""
     training = Training(config, workload)
     for _ in training.laps():
@@ -146,16 +146,16 @@ def measure_validation_accuracy(config: TrainConfig, workload: Workload) -> floa
     return statistics.mean(lap.metric for lap in training.finished_laps[-5:] if lap.metric is not None)
 
 
-def measure_accuracy_curve(config: TrainConfig, workload: Workload, counts: tuple[int, ...]) -> AccuracyCurve:
+def measure_accuracy_curve(config: TrainConfig, workload: ImageWorkload, counts: tuple[int, ...]) -> AccuracyCurve:
     """Return the accuracy on the test split after each number of examples seen."""
     tiny_validation = Split(
-        workload.validation.pictures[:10], workload.validation.labels[:10]
+        workload.validation.inputs[:10], workload.validation.targets[:10]
     )  # laps end often and are not evaluated here
     training = Training(replace(config, eval_every=counts[0]), replace(workload, validation=tiny_validation))
     shared_indices = [MACHINE_PRODUCTS.index(product) for product in SHARED_PRODUCTS]
-    is_shared = torch.isin(workload.test.labels, torch.tensor(shared_indices))
-    assert isinstance(workload.test.pictures, torch.Tensor)
-    shared_test = Split(workload.test.pictures[is_shared], workload.test.labels[is_shared])
+    is_shared = torch.isin(workload.test.targets, torch.tensor(shared_indices))
+    assert isinstance(workload.test.inputs, torch.Tensor)
+    shared_test = Split(workload.test.inputs[is_shared], workload.test.targets[is_shared])
     all_classes, shared_classes = [], []
     for lap in training.laps():
         if len(all_classes) < len(counts) and lap.seen >= counts[len(all_classes)]:

@@ -4,16 +4,16 @@ import torch
 from torch import nn
 
 from equipoise.config import TrainConfig
-from equipoise.workloads import Split, Workload
+from equipoise.workloads import ImageWorkload, Split
 
 
-def build_instant_workload(config: TrainConfig) -> Workload:
+def build_instant_workload(config: TrainConfig) -> ImageWorkload:
     """Build a workload of 64 images of 2x2, two classes, one layer, and a target that any model reaches."""
 
     def draw_split(examples: int) -> Split:
         return Split(torch.zeros(examples, 1, 2, 2, dtype=torch.uint8), torch.arange(examples) % 2)
 
-    return Workload(
+    return ImageWorkload(
         name="nothing",
         classes=["even", "odd"],
         train=draw_split(64),

@@ -5,17 +5,17 @@ from dataclasses import replace
 import torch
 
 from equipoise.config import TrainConfig
-from equipoise.workloads import Split, Workload
+from equipoise.workloads import ImageWorkload, Split
 from equipoise.workloads.digits import digits
 from equipoise.workloads.models import model_factory
 
 
-def lenet(config: TrainConfig) -> Workload:
+def lenet(config: TrainConfig) -> ImageWorkload:
     """Build the digits workload at the image size of MNIST, 28x28."""
     return replace(digits(replace(config, image_size=28)), name="lenet")
 
 
-def mobilenet(config: TrainConfig) -> Workload:
+def mobilenet(config: TrainConfig) -> ImageWorkload:
     """Build a workload of ten classes of noise, each tinted with its own colour."""
     generator = torch.Generator().manual_seed(0)
 
@@ -25,7 +25,7 @@ def mobilenet(config: TrainConfig) -> Workload:
         noise[:, 0] += labels[:, None, None] * 10
         return Split(noise.to(torch.uint8), labels)
 
-    return Workload(
+    return ImageWorkload(
         name="mobilenet",
         classes=[str(label) for label in range(10)],
         train=draw_split(64),

@@ -16,13 +16,13 @@ from torchvision import transforms
 
 from benchmarks.timing import StepClock
 from benchmarks.training_case import LR, MOMENTUM, SEED, build_model, get_examples, parse_case
-from equipoise.workloads import Workload
+from equipoise.workloads import ImageWorkload
 
 
 class ImageDataset(Dataset[tuple[Tensor, int]]):
     """Images as torchvision's data sets return them: an array turned into a PIL image, then transformed."""
 
-    def __init__(self, workload: Workload) -> None:
+    def __init__(self, workload: ImageWorkload) -> None:
         images, labels = get_examples(workload)
         self.data = images.permute(0, 2, 3, 1).squeeze(-1).contiguous().numpy()
         self.targets = labels.tolist()

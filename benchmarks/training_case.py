@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from equipoise.config import TrainConfig
-from equipoise.workloads import Workload, load_workload
+from equipoise.workloads import ImageWorkload, load_workload
 
 LR, MOMENTUM, SEED = 0.01, 0.9, 0
 WORKLOADS = {"lenet": "digits", "resnet18": "benchmarks.cifar_like:build_cifar_like_workload"}
@@ -49,25 +49,25 @@ class TrainingCase:
             noise_scale_every=min(TrainConfig.noise_scale_every, self.steps),
         )
 
-    def load_workload(self) -> Workload:
+    def load_workload(self) -> ImageWorkload:
         """Load the data and the model that all contestants share."""
         return load_workload(self.build_config(workers=1))
 
 
-def build_model(workload: Workload) -> nn.Module:
+def build_model(workload: ImageWorkload) -> nn.Module:
     """Build the workload's model with the weights of the seed, in training mode."""
     torch.manual_seed(SEED)
     return workload.model().train()
 
 
-def get_examples(workload: Workload) -> tuple[Tensor, Tensor]:
+def get_examples(workload: ImageWorkload) -> tuple[Tensor, Tensor]:
     """Return the training images, as uint8 in memory, and their labels."""
-    images = workload.train.pictures
+    images = workload.train.inputs
     assert isinstance(images, Tensor)
-    return images, workload.train.labels
+    return images, workload.train.targets
 
 
-def compute_scale(workload: Workload) -> tuple[Tensor, Tensor]:
+def compute_scale(workload: ImageWorkload) -> tuple[Tensor, Tensor]:
     """Return the gain and offset that turn uint8 images into (uint8 / 255 - mean) / std."""
     mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (workload.mean, workload.std))
     return 1 / (255 * std), -mean / std

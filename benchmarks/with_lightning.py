@@ -8,13 +8,13 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.timing import StepClock, read_world_size
 from benchmarks.training_case import LR, MOMENTUM, build_model, compute_scale, get_examples, parse_case
-from equipoise.workloads import Workload
+from equipoise.workloads import ImageWorkload
 
 
 class LightningClassifier(lightning.LightningModule):
     """The model with its loss; images are normalized a batch at a time."""
 
-    def __init__(self, workload: Workload, clock: StepClock) -> None:
+    def __init__(self, workload: ImageWorkload, clock: StepClock) -> None:
         super().__init__()
         self.model = build_model(workload)
         self.gain, self.offset = compute_scale(workload)  # not buffers: DDP would send those every step

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from equipoise.runs.record import Lap, Record
     from equipoise.runs.reporting import report
     from equipoise.training.loop import Training, laps
-    from equipoise.workloads import Split, Workload, load_workload
+    from equipoise.workloads import ImageWorkload, Split, Unit, Workload, load_workload
     from equipoise.workloads.base import stratified_split
     from equipoise.workloads.models import model_factory
 
@@ -31,6 +31,7 @@ __all__ = [
     "Bundle",
     "ClusterShape",
     "EquipoiseError",
+    "ImageWorkload",
     "Lap",
     "Observer",
     "PlanDocument",
@@ -40,6 +41,7 @@ __all__ = [
     "Split",
     "TrainConfig",
     "Training",
+    "Unit",
     "Workload",
     "__version__",
     "build_plan_document",
@@ -59,6 +61,7 @@ MODULE_BY_NAME = {
     "Bundle": "equipoise.bundle.bundle",
     "ClusterShape": "equipoise.planning.plan",
     "EquipoiseError": "equipoise.errors",
+    "ImageWorkload": "equipoise.workloads",
     "Lap": "equipoise.runs.record",
     "Observer": "equipoise.observation.observer",
     "PlanDocument": "equipoise.planning.document",
@@ -68,6 +71,7 @@ MODULE_BY_NAME = {
     "Split": "equipoise.workloads",
     "TrainConfig": "equipoise.config",
     "Training": "equipoise.training.loop",
+    "Unit": "equipoise.workloads",
     "Workload": "equipoise.workloads",
     "build_plan_document": "equipoise.planning.build_document",
     "laps": "equipoise.training.loop",

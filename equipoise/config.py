@@ -1,23 +1,40 @@
 """Options of a training run."""
 
 import math
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Literal, get_args
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, TypeAlias, TypeVar, get_args
 
 from equipoise.command_template import find_program_name, split_command
 from equipoise.errors import EquipoiseError
 from equipoise.number_bounds import MAX_LEARNING_RATE, MIN_LEARNING_RATE
 from equipoise.optimizer_registry import OPTIMIZERS
 
+T = TypeVar("T")
 if TYPE_CHECKING:
     OptimizerName = str
+    WorkloadDefault: TypeAlias = Annotated[T, "None until `with_defaults` fills it in"]
 else:
     OptimizerName = Literal[tuple(OPTIMIZERS)]  # the choices in --help
+    WorkloadDefault = Optional
+FROM_WORKLOAD: Any = None
 ScheduleName = Literal["constant", "cosine", "one-cycle"]
 Precision = Literal["fp32", "bf16", "fp64"]
 KeptWeights = Literal["last", "best"]
 CHOICES = {"optimizer": OptimizerName, "schedule": ScheduleName, "precision": Precision, "keep": KeptWeights}
 """types of the options that are one of several names"""
+OPTION_DEFAULTS: dict[str, Any] = {
+    "optimizer": "sgd",
+    "lr": 0.05,
+    "weight_decay": 0.0,
+    "decay_matrices_only": False,
+    "beta2": 0.999,
+    "clip_norm": 0.0,
+    "schedule": "constant",
+    "warmup": 1.0,
+}
+"""values of options that neither the user nor the workload gives"""
 COMMAND_OPTIONS = {"command", "metric_pattern", "examples_pattern"}
 """options of a training command alone"""
 SHARED_OPTIONS = {
@@ -68,22 +85,30 @@ class TrainConfig:
     """examples per worker and micro-step"""
     grad_accumulation: int = 1
     """micro-steps whose gradients are accumulated before they are exchanged"""
-    lr: float = 0.05
-    """learning rate after warm-up"""
+    lr: WorkloadDefault[float] = FROM_WORKLOAD
+    """learning rate after warm-up; by default 0.05, or what suits the workload, as with all options like it"""
     seed: int = 0
     """seed of the initial weights, the order of examples, augmentation and dropout"""
-    optimizer: OptimizerName = "sgd"
-    """optimizer of the weights"""
+    optimizer: WorkloadDefault[OptimizerName] = FROM_WORKLOAD
+    """optimizer of the weights; by default sgd, or what suits the workload"""
     momentum: float = 0.9
-    """momentum of SGD; AdamW keeps its default betas"""
+    """momentum of SGD"""
+    beta2: WorkloadDefault[float] = FROM_WORKLOAD
+    """decay of AdamW's mean squared gradient; by default 0.999, or what suits the workload"""
     epsilon: float = 1e-8
     """what AdamW adds to the root of the mean squared gradient"""
-    weight_decay: float = 0.0
-    """weight decay of the optimizer"""
-    schedule: ScheduleName = "constant"
-    """schedule of the learning rate after warm-up"""
-    warmup: float = 1.0
-    """epochs over which the learning rate rises from 0 to --lr"""
+    weight_decay: WorkloadDefault[float] = FROM_WORKLOAD
+    """weight decay of the optimizer; by default 0, or what suits the workload"""
+    decay_matrices_only: WorkloadDefault[bool] = FROM_WORKLOAD
+    """apply weight decay to weights of two or more dimensions only, not to biases and norms; by default to all"""
+    clip_norm: WorkloadDefault[float] = FROM_WORKLOAD
+    """norm that the gradient of a step is scaled down to where it is larger; 0, the default, for never"""
+    schedule: WorkloadDefault[ScheduleName] = FROM_WORKLOAD
+    """schedule of the learning rate after warm-up; by default constant, or what suits the workload"""
+    warmup: WorkloadDefault[float] = FROM_WORKLOAD
+    """epochs over which the learning rate rises from 0 to --lr; by default 1, or what suits the workload"""
+    warmup_examples: int | None = None
+    """examples over which the learning rate rises, in place of --warmup"""
     precision: Precision = "fp32"
     """number format of training; bf16 is autocast: weights and sums stay in fp32"""
     compile: bool = False
@@ -127,20 +152,25 @@ class TrainConfig:
             "momentum",
             "epsilon",
             "weight_decay",
+            "clip_norm",
             "warmup",
+            "warmup_examples",
             "freeze_stages",
             "body_lr_scale",
         ):
             self._require_at_least(name, minimum=0)
         if not self.momentum < 1:  # the sum of past gradients would grow without bound
             raise EquipoiseError("option-range", f"momentum must be below 1, got {self.momentum}")
-        if not MIN_LEARNING_RATE <= self.lr <= MAX_LEARNING_RATE:
+        if self.beta2 is not None and not 0 <= self.beta2 < 1:
+            raise EquipoiseError("option-range", f"beta2 must be at least 0 and below 1, got {self.beta2}")
+        if self.lr is not None and not MIN_LEARNING_RATE <= self.lr <= MAX_LEARNING_RATE:
             raise EquipoiseError(
                 "option-range",
                 f"lr must be a number from {MIN_LEARNING_RATE:g} to {MAX_LEARNING_RATE:g}, got {self.lr}",
             )
         for name, choices in CHOICES.items():
-            if (value := getattr(self, name)) not in get_args(choices):
+            value = getattr(self, name)
+            if value not in get_args(choices) and not (value is None and name in OPTION_DEFAULTS):
                 raise EquipoiseError(
                     "option-choice", f"{name} must be one of {', '.join(get_args(choices))}, got {value!r}"
                 )
@@ -151,6 +181,13 @@ class TrainConfig:
         if self.seed >= 1 << 63:
             raise EquipoiseError("option-range", f"seed must be below 2**63, got {self.seed}")
 
+    def with_defaults(self, workload_defaults: Mapping[str, Any] = MappingProxyType({})) -> "TrainConfig":
+        """Return the options with values for those that were not given: of the workload, or else the general ones."""
+        values = OPTION_DEFAULTS | dict(workload_defaults)
+        if self.warmup is not None:
+            values.pop("warmup_examples", None)  # else it would replace the warm-up that was asked for
+        return replace(self, **{name: value for name, value in values.items() if getattr(self, name) is None})
+
     def _require_workload_or_command(self) -> None:
         """Refuse both or none of a workload and a command, and options that the other of the two has."""
         if (self.workload is None) == (self.command is None):
@@ -159,6 +196,8 @@ class TrainConfig:
             raise EquipoiseError("option-conflict", "got both --workload and --command", "give one of the two")
         if self.command is not None:
             split_command(self.command)  # refuses an empty one, and an open quote
+            if self.lr is None:
+                object.__setattr__(self, "lr", OPTION_DEFAULTS["lr"])  # a command has no further defaults
         if (self.metric_pattern is None) != (self.examples_pattern is None):
             raise EquipoiseError("option-missing", "--metric-pattern and --examples-pattern need each other")
         for field in fields(TrainConfig):

@@ -24,7 +24,8 @@ OPTIMIZERS = {
         "equipoise.training.fused_optimizers:FusedSGD", {"momentum": "momentum", "weight_decay": "weight_decay"}
     ),
     "adamw": OptimizerEntry(
-        "equipoise.training.fused_optimizers:FusedAdamW", {"eps": "epsilon", "weight_decay": "weight_decay"}
+        "equipoise.training.fused_optimizers:FusedAdamW",
+        {"beta2": "beta2", "eps": "epsilon", "weight_decay": "weight_decay"},
     ),
     "adafactor": OptimizerEntry("torch.optim:Adafactor", {"weight_decay": "weight_decay"}),
 }

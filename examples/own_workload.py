@@ -1,7 +1,7 @@
 """Define a workload of your own (data, model, target) and train it, here without Ray.
 
-A workload is a function from a `TrainConfig` to a `Workload`: four splits, a model, and the metric at which training
-stops. This one draws discs and rings, and learns to tell them apart.
+A workload is a function from a `TrainConfig` to a `Workload`, here an `ImageWorkload`: four splits, a model, and the
+metric at which training stops. This one draws discs and rings, and learns to tell them apart.
 
     python examples/own_workload.py
 
@@ -13,17 +13,17 @@ From the same folder, every command takes it by name, on as many workers as you 
 import torch
 from torch import nn
 
-from equipoise import Augment, Split, TrainConfig, Training, Workload
+from equipoise import Augment, ImageWorkload, Split, TrainConfig, Training
 
 SIDE = 24  # pixels
 SMALLEST_RADIUS, LARGEST_RADIUS = 5, 9  # pixels
 RING_WIDTH = 2.5  # pixels
 
 
-def discs_or_rings(config: TrainConfig) -> Workload:
+def discs_or_rings(config: TrainConfig) -> ImageWorkload:
     """Build the workload; `config` has the options of the command line, such as config.image_size."""
     generator = torch.Generator().manual_seed(0)  # the same data whatever config.seed is
-    return Workload(
+    return ImageWorkload(
         name="discs-or-rings",
         classes=["disc", "ring"],
         train=draw_shapes(600, generator),

@@ -28,7 +28,8 @@ from equipoise.images.augment import Augment
 from equipoise.spacing import evenly_spaced_indices
 from equipoise.storage.atomic import atomic_write, find_output_file
 from equipoise.storage.user_paths import require_local_paths
-from equipoise.workloads import Workload, load_workload
+from equipoise.workloads import load_workload
+from equipoise.workloads.image_workload import require_image_workload
 from equipoise.workloads.vending.products import MACHINE_PRODUCTS, SOURCE_PRODUCTS
 from equipoise.workloads.vending.renderer import Scene, render_images
 from jobs.cli.option_parser import parse_options
@@ -100,14 +101,15 @@ def main() -> int:
 
 def render_augmented_grid(options: ContactSheetOptions) -> Tensor:
     """Return training images, each followed by its variations: (rows, columns, channels, height, width)."""
-    workload: Workload = load_workload(
-        TrainConfig(workload=options.workload, data=options.data, image_size=options.image_size, batch_size=2)
-    )
+    config = TrainConfig(workload=options.workload, data=options.data, image_size=options.image_size, batch_size=2)
+    workload = require_image_workload(load_workload(config), "draw a contact sheet")
     indices = evenly_spaced_indices(len(workload.train), options.rows)
-    images = torch.stack([workload.train.pictures[int(index)] for index in indices])
+    images = torch.stack([workload.train.inputs[int(index)] for index in indices])
     augment = options.augment if has_augmentation(options.augment) else workload.augment
-    epochs = range(options.columns - 1) if augment else []
-    varied = [augment(images, options.seed, np.full_like(indices, epoch), indices) for epoch in epochs if augment]
+    varied = []
+    if isinstance(augment, Augment):  # others may need the targets
+        epochs = [np.full_like(indices, epoch) for epoch in range(options.columns - 1)]
+        varied = [augment.augment_images(images, options.seed, epoch, indices) for epoch in epochs]
     return torch.stack([images, *varied], 1)
 
 

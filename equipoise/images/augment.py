@@ -87,7 +87,15 @@ class Augment:
                 "augment-invalid", f"Augment.kelvin must be two temperatures from 1500 to 25000, got {self.kelvin}"
             )
 
-    def __call__(self, images: Tensor, seed: int, epochs: NDArray[np.int64], examples: NDArray[np.int64]) -> Tensor:
+    def __call__(
+        self, images: Tensor, labels: Tensor, seed: int, epochs: NDArray[np.int64], examples: NDArray[np.int64]
+    ) -> tuple[Tensor, Tensor]:
+        """Augment the images of a batch, and leave the labels as they are."""
+        return self.augment_images(images, seed, epochs, examples), labels
+
+    def augment_images(
+        self, images: Tensor, seed: int, epochs: NDArray[np.int64], examples: NDArray[np.int64]
+    ) -> Tensor:
         """Augment uint8 images (n, channels, height, width), each by the draws of its example in its epoch."""
         chunk = max(CHUNK_BYTES // max(images[:1].numel(), 1), 1) if images.device.type == "cpu" else len(images)
         if len(images) <= chunk:

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from equipoise.training.torch_state import collect_weights, load_weights
+
 
 class BestWeights:
     """Weights and buffers of a model at its best evaluation; empty before the first.
@@ -17,10 +19,10 @@ class BestWeights:
     def copy_from_model(self) -> None:
         """Replace the copy by the model's weights as they are now."""
         self.tensors = {
-            name: value.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
-            for name, value in self.model.state_dict().items()
+            name: value.to("cpu", copy=True, memory_format=torch.contiguous_format)
+            for name, value in collect_weights(self.model).items()
         }
 
     def load_into_model(self) -> None:
         """Give the model the weights of the copy."""
-        self.model.load_state_dict(self.tensors)
+        load_weights(self.model, self.tensors)

@@ -4,13 +4,14 @@ from torch import Tensor, nn
 
 from equipoise.training.best_weights import BestWeights
 from equipoise.training.optimizers import RunOptimizer
+from equipoise.training.torch_state import collect_weights, load_weights
 
 
 def collect_training_state(
     model: nn.Module, optimizer: RunOptimizer, best_weights: BestWeights | None
 ) -> dict[str, Tensor]:
     """Return weights as `model.NAME`, the optimizer's state as `optimizer.NAME.KEY` and best weights as `best.NAME`."""
-    named = {f"model.{name}": value for name, value in model.state_dict().items()}
+    named = {f"model.{name}": value for name, value in collect_weights(model).items()}
     named |= {f"optimizer.{name}": value for name, value in optimizer.state_dict().items()}
     if best_weights:
         named |= {f"best.{name}": value for name, value in best_weights.tensors.items()}
@@ -25,7 +26,7 @@ def load_training_state(
     for name, value in tensors.items():
         kind, _, rest = name.partition(".")
         parts[kind][rest] = value
-    model.load_state_dict(parts["model"])
+    load_weights(model, parts["model"])
     optimizer.load_state_dict(parts["optimizer"])
     if best_weights:
         best_weights.tensors = parts["best"]

@@ -1,4 +1,4 @@
-"""Batches as the model takes them: on its device, in its dtype, normalized, and augmented for training."""
+"""Batches as the model takes them: on its device, in its dtype, and augmented for training."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,28 +10,28 @@ from torch import Tensor
 from equipoise.config import TrainConfig
 from equipoise.training.sampler import MicroBatch, group_micro_batches, iterate_micro_batches, read_batches
 from equipoise.workloads import Split, Workload
+from equipoise.workloads.base import cast_floats
+from equipoise.workloads.batch import Batch, list_tensors, map_tensors, split_batch
 
 PARAMETER_DTYPES = {"fp32": torch.float32, "bf16": torch.float32, "fp64": torch.float64}  # also of sums
-EVAL_BATCH_SIZE = 256
-PREFETCH_BYTES = 1 << 20  # images prepared at a time, so that they fit a processor's cache
+PREFETCH_BYTES = 1 << 20  # inputs prepared at a time, so that they fit a processor's cache
+
+InputsAndTargets = tuple[Batch, Batch]
 
 
 class BatchLoader:
-    """Loader of the images and labels of one worker."""
+    """Loader of the inputs and targets of one worker."""
 
     def __init__(self, config: TrainConfig, workload: Workload, device: torch.device) -> None:
         self.config = config
         self.device = device
+        self.dtype = PARAMETER_DTYPES[config.precision]
         self.train_split = split_to_device(workload.train, device)
         self.augment = workload.augment if config.augment else None
-        mean, std = (
-            torch.tensor(values, dtype=torch.float64).view(-1, 1, 1) for values in (workload.mean, workload.std)
-        )
-        self.scale = (1 / (255 * std)).to(device, PARAMETER_DTYPES[config.precision])
-        self.offset = (-mean / std).to(device, PARAMETER_DTYPES[config.precision])
+        self.transform = workload.input_transform(device, self.dtype)
 
-    def train_batches(self, micro_indices: range, step: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield augmented images and labels of this worker's micro-batches from `step` on, without end.
+    def train_batches(self, micro_indices: range, step: int) -> Iterator[InputsAndTargets]:
+        """Yield augmented inputs and targets of this worker's micro-batches from `step` on, without end.
 
         Small micro-batches of several steps are prepared at once, because the calls cost more than the work. The
         grouping does not depend on `step`, so a resumed run computes the same as an uninterrupted one.
@@ -46,50 +46,62 @@ class BatchLoader:
             micro_indices,
             step - skipped_steps,
         )
-        batches = self._make_batches(micros, steps_per_group * len(micro_indices))
-        return islice(batches, skipped_steps * len(micro_indices), None)
+        # examples that are read one by one may be padded, which must not depend on other micro-batches
+        group_size = steps_per_group * len(micro_indices) if self.train_split.is_in_memory else 1
+        return islice(self._make_batches(micros, group_size), skipped_steps * len(micro_indices), None)
 
     def _prefetch_steps(self, num_micro_batches: int) -> int:
         """Return the number of steps whose examples are prepared at a time."""
-        pictures = self.train_split.pictures
-        if not isinstance(pictures, Tensor):
+        if not self.train_split.is_in_memory:
             return 1
-        image_bytes = pictures[0].numel() * self.scale.element_size()
-        return max(1, PREFETCH_BYTES // (image_bytes * self.config.batch_size * num_micro_batches))
+        tensors = list_tensors(self.train_split.read_examples([0])[0])
+        example_bytes = sum(tensor.numel() * max(tensor.element_size(), self.dtype.itemsize) for tensor in tensors)
+        return max(1, PREFETCH_BYTES // max(1, example_bytes * self.config.batch_size * num_micro_batches))
 
-    def _make_batches(self, micros: Iterator[MicroBatch], group_size: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield images and labels of each micro-batch, preparing `group_size` of them at a time."""
+    def _make_batches(self, micros: Iterator[MicroBatch], group_size: int) -> Iterator[InputsAndTargets]:
+        """Yield inputs and targets of each micro-batch, preparing `group_size` of them at a time."""
         config = self.config
         groups, groups_to_read = tee(group_micro_batches(micros, group_size))
         loaded = read_batches(self.train_split, (examples for _, examples in groups_to_read), config.threads)
-        for (epochs, examples), (pictures, labels) in zip(groups, loaded, strict=True):
-            pictures, labels = self._to_device(pictures, labels)
+        for (epochs, examples), (inputs, targets) in zip(groups, loaded, strict=True):
+            inputs, targets = self._to_device(inputs), self._to_device(targets)
             if self.augment:
-                pictures = self.augment(pictures, config.seed, epochs, examples)
-            yield from zip(
-                self.normalize(pictures).split(config.batch_size), labels.split(config.batch_size), strict=True
-            )
+                inputs, targets = self.augment(inputs, targets, config.seed, epochs, examples)
+            inputs, targets = self.prepare_inputs(inputs), self.prepare_targets(targets)
+            if group_size == 1:
+                yield inputs, targets
+            else:
+                yield from zip(
+                    split_batch(inputs, config.batch_size), split_batch(targets, config.batch_size), strict=True
+                )
 
-    def eval_batches(self, split: Split, rank: int, workers: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield images and labels of a split without augmentation: every batch that falls to worker `rank`."""
-        batches = torch.arange(len(split)).split(EVAL_BATCH_SIZE)[rank::workers]
-        for pictures, labels in read_batches(split, (batch.numpy() for batch in batches), self.config.threads):
-            pictures, labels = self._to_device(pictures, labels)
-            yield self.normalize(pictures), labels
+    def eval_batches(self, split: Split, rank: int, workers: int, size: int) -> Iterator[InputsAndTargets]:
+        """Yield inputs and targets of a split without augmentation: every batch of `size` that falls to `rank`."""
+        batches = torch.arange(len(split)).split(size)[rank::workers]
+        for inputs, targets in read_batches(split, (batch.numpy() for batch in batches), self.config.threads):
+            yield self.prepare_inputs(self._to_device(inputs)), self.prepare_targets(self._to_device(targets))
 
-    def normalize(self, pictures: Tensor) -> Tensor:
-        """Return (uint8 / 255 - mean) / std, in the memory format that the options ask for."""
-        images = pictures.to(self.scale.dtype).mul_(self.scale).add_(self.offset)
-        return images.contiguous(memory_format=torch.channels_last) if self.config.channels_last else images
+    def prepare_inputs(self, inputs: Batch) -> Batch:
+        """Return inputs as the model takes them, images in the memory format that the options ask for."""
+        inputs = self.transform(inputs)
+        return map_tensors(inputs, to_channels_last) if self.config.channels_last else inputs
 
-    def _to_device(self, pictures: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        if pictures.device == self.device:
-            return pictures, labels
-        return pictures.to(self.device, non_blocking=True), labels.to(self.device, non_blocking=True)
+    def prepare_targets(self, targets: Batch) -> Batch:
+        """Return targets with floating-point numbers in the dtype of the model."""
+        return map_tensors(targets, lambda tensor: cast_floats(tensor, self.dtype))
+
+    def _to_device(self, batch: Batch) -> Batch:
+        return map_tensors(batch, lambda tensor: tensor.to(self.device, non_blocking=True))
+
+
+def to_channels_last(tensor: Tensor) -> Tensor:
+    """Return a batch of images in channels-last memory format, and any other tensor as it is."""
+    return tensor.contiguous(memory_format=torch.channels_last) if tensor.ndim == 4 else tensor
 
 
 def split_to_device(split: Split, device: torch.device) -> Split:
-    """Return the split on `device` if its images are held in memory, else the split itself."""
-    if not isinstance(split.pictures, Tensor):
+    """Return the split on `device` if its examples are held in memory, else the split itself."""
+    if not split.is_in_memory:
         return split
-    return replace(split, pictures=split.pictures.to(device), labels=split.labels.to(device))
+    inputs, targets = (map_tensors(batch, lambda tensor: tensor.to(device)) for batch in (split.inputs, split.targets))
+    return replace(split, inputs=inputs, targets=targets)

@@ -16,6 +16,7 @@ from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line
 from equipoise.storage.atomic import open_local_copy
 from equipoise.storage.object_store import parse_location
+from equipoise.training.torch_state import collect_weights
 
 TORCHVISION_WEIGHTS = "torchvision"
 BUNDLE_WEIGHTS_FILE = "weights.safetensors"
@@ -107,7 +108,7 @@ def initialize_from_pretrained(
 
     Classes are matched by name. Rows of other classes keep their random initialization.
     """
-    head, weights = find_classifier_layer(model, len(classes)), model.state_dict()
+    head, weights = find_classifier_layer(model, len(classes)), collect_weights(model)
     rows = {name: value for name, value in weights.items() if name.rpartition(".")[0] == head}
     with torch.no_grad():
         for name in (name for name in weights if name not in rows):

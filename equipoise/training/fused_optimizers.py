@@ -10,15 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-ADAMW_BETA1, ADAMW_BETA2 = 0.9, 0.999  # the usual defaults
+ADAMW_BETA1 = 0.9  # the usual default
 
 
 class FusedSGD:
     """SGD with the interface of `torch.optim`; every parameter must have a gradient."""
 
     def __init__(self, groups: Sequence[dict[str, Any]], lr: float, momentum: float, weight_decay: float) -> None:
-        self.momentum, self.weight_decay = momentum, weight_decay
-        self.param_groups = [{**group, "lr": lr} for group in groups]
+        self.momentum = momentum
+        self.param_groups = [{"weight_decay": weight_decay, **group, "lr": lr} for group in groups]
         self.moments = [create_moments(group["params"], ["momentum"] if momentum else []) for group in groups]
         self.state = collect_parameter_states(self.param_groups, self.moments)
 
@@ -31,7 +31,7 @@ class FusedSGD:
                 moments.get("momentum", []),
                 lr=group["lr"],
                 momentum=self.momentum,
-                weight_decay=self.weight_decay,
+                weight_decay=group["weight_decay"],
                 dampening=0.0,
                 nesterov=False,
                 maximize=False,
@@ -42,9 +42,11 @@ class FusedSGD:
 class FusedAdamW:
     """AdamW with the interface of `torch.optim`; every parameter must have a gradient."""
 
-    def __init__(self, groups: Sequence[dict[str, Any]], lr: float, eps: float, weight_decay: float) -> None:
-        self.eps, self.weight_decay = eps, weight_decay
-        self.param_groups = [{**group, "lr": lr} for group in groups]
+    def __init__(
+        self, groups: Sequence[dict[str, Any]], lr: float, beta2: float, eps: float, weight_decay: float
+    ) -> None:
+        self.beta2, self.eps = beta2, eps
+        self.param_groups = [{"weight_decay": weight_decay, **group, "lr": lr} for group in groups]
         self.moments = [
             create_moments(group["params"], ["mean", "square"])
             | {"steps": [torch.zeros((), device=parameter.device) for parameter in group["params"]]}
@@ -65,8 +67,8 @@ class FusedAdamW:
                 moments["steps"],
                 lr=group["lr"],
                 beta1=ADAMW_BETA1,
-                beta2=ADAMW_BETA2,
-                weight_decay=self.weight_decay,
+                beta2=self.beta2,
+                weight_decay=group["weight_decay"],
                 eps=self.eps,
                 amsgrad=False,
                 maximize=False,

@@ -1,10 +1,14 @@
 """Squared gradient norms at two batch sizes, from which the gradient noise scale is estimated."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+
+from equipoise.workloads.batch import Batch, count_examples, split_batch
 
 
 class GradientNorms:
@@ -32,7 +36,7 @@ class GradientNorms:
 
 
 def half_batch_norms(
-    model: nn.Module, loss_function: Callable[[Tensor, Tensor], Tensor], images: Tensor, labels: Tensor
+    model: nn.Module, loss_function: Callable[[Any, Any], Tensor], inputs: Batch, targets: Batch
 ) -> tuple[Tensor, Tensor]:
     """Return the mean squared norm of the gradients of a batch's two halves, and the squared norm of their mean.
 
@@ -42,10 +46,12 @@ def half_batch_norms(
     """
     parameters = [p for p in model.parameters() if p.requires_grad]
     buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
-    half = len(labels) // 2
+    half = count_examples(inputs) // 2
     halves = []
-    for part in (slice(0, half), slice(half, 2 * half)):
-        loss = loss_function(functional_call(model, buffers, images[part]), labels[part])
+    for part_inputs, part_targets in list(zip(split_batch(inputs, half), split_batch(targets, half), strict=True))[:2]:
+        call = partial(functional_call, model, buffers)
+        outputs = call((), dict(part_inputs)) if isinstance(part_inputs, Mapping) else call(part_inputs)
+        loss = loss_function(outputs, part_targets)
         gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
         halves.append(torch.cat([g.flatten() for g in gradients if g is not None]))
     first, second = halves

@@ -23,7 +23,8 @@ from equipoise.runs.record import Lap, RunStatus, examples_at_target
 from equipoise.runs.run_end import find_best_lap, find_run_end
 from equipoise.training.best_weights import BestWeights
 from equipoise.training.checkpoint import collect_training_state, load_training_state
-from equipoise.training.dataloader import PARAMETER_DTYPES, BatchLoader
+from equipoise.training.dataloader import PARAMETER_DTYPES, BatchLoader, InputsAndTargets
+from equipoise.training.evaluation import Evaluator
 from equipoise.training.finetune import build_lr_scales, freeze_stages, initialize_from_pretrained, load_pretrained
 from equipoise.training.gradient_norms import half_batch_norms
 from equipoise.training.gradient_sync import GradientAllReduce
@@ -33,6 +34,7 @@ from equipoise.training.sampler import rank_micro_batches
 from equipoise.training.step_timer import StepTimer
 from equipoise.training.torch_state import flush_denormals, get_dropout_generator
 from equipoise.workloads import Split, Workload, load_workload
+from equipoise.workloads.batch import Batch, call_model
 
 MAX_LAP_STEPS = 100  # upper bound, so that progress shows even when evaluations are far apart
 
@@ -53,19 +55,20 @@ class Training:
     ) -> None:
         has_group = dist.is_available() and dist.is_initialized()
         self.rank, self.workers = (dist.get_rank(), dist.get_world_size()) if has_group else (0, 1)
-        self.config = config
         self.device = device or torch.device("cpu")
         self.workload = workload or load_workload(config)
+        self.config = config = config.with_defaults(self.workload.defaults)
         self.micro_indices = rank_micro_batches(config.num_micro_batches, self.rank, self.workers)
         self.max_examples = self.workload.max_examples(config)
         self.eval_every = self.workload.eval_interval(config)
-        self.warmup_examples = config.warmup * len(self.workload.train)
+        self.warmup_examples = self.workload.warmup_examples(config)
         self.target = self.workload.run_target(config)
         self.step = 0
         self.finished_laps: list[Lap] = []
         self.status: RunStatus | None = None
         self.reason: str | None = None
         self.loader = BatchLoader(config, self.workload, self.device)
+        self.evaluator = Evaluator(self.workload, self.loader, self.rank, self.workers)
         self.reused_classes: list[str] = []  # classes whose rows of the classifier are pretrained
         self.model = self._build_model()
         self.best_weights = BestWeights(self.model) if config.keep == "best" else None
@@ -83,7 +86,7 @@ class Training:
         )
         self.timer = StepTimer(config, self.rank, self.workers, self.device)
         self.dropout_generator = get_dropout_generator(self.device)
-        self.prefetched_batch: tuple[Tensor, Tensor] | None = None  # the next micro-batch, if already loaded
+        self.prefetched_batch: InputsAndTargets | None = None  # the next micro-batch, if already loaded
 
     @property
     def examples_seen(self) -> int:
@@ -106,14 +109,10 @@ class Training:
 
     def evaluate(self, split: Split) -> float:
         """Return the workload's metric on a split, computed by all workers together."""
-        total = torch.zeros((), dtype=torch.float64, device=self.device)
         self.model.eval()
-        with torch.no_grad():
-            for images, labels in self.loader.eval_batches(split, self.rank, self.workers):
-                with self.autocast():
-                    total += self.workload.metric(self.model(images), labels).sum()
+        value = self.evaluator.evaluate(self.model, split, self.autocast, self._all_reduce_sum)
         self._set_train_mode()
-        return float(self._all_reduce_sum(total)) / len(split)
+        return value
 
     def load_kept_weights(self) -> None:
         """Give the model of a run that ended the weights that --keep names."""
@@ -122,9 +121,9 @@ class Training:
 
     def fits_in_memory(self) -> bool:
         """Return whether a micro-batch fits every worker's memory; without an exchange, which could wait forever."""
-        images, labels = next(self.loader.train_batches(self.micro_indices, self.step))
+        inputs, targets = next(self.loader.train_batches(self.micro_indices, self.step))
         try:
-            self._run_backward(images, labels, self.micro_indices[0])
+            self._run_backward(inputs, targets, self.micro_indices[0])
             out_of_memory = 0
         except torch.OutOfMemoryError:
             out_of_memory = 1
@@ -180,7 +179,7 @@ class Training:
         for module in self.frozen_modules:
             module.eval()
 
-    def _run_lap(self, batches: Iterator[tuple[Tensor, Tensor]]) -> Lap:
+    def _run_lap(self, batches: Iterator[InputsAndTargets]) -> Lap:
         start = self.timer.mark()
         steps = self._steps_in_lap()
         with flush_denormals():
@@ -207,7 +206,7 @@ class Training:
         end = min((self.examples_seen // self.eval_every + 1) * self.eval_every, self.max_examples)
         return min(MAX_LAP_STEPS, math.ceil((end - self.examples_seen) / self.config.global_batch))
 
-    def run_step(self, batches: Iterator[tuple[Tensor, Tensor]]) -> list[Tensor]:
+    def run_step(self, batches: Iterator[InputsAndTargets]) -> list[Tensor]:
         """Take one optimizer step and return the mean loss of each of this worker's micro-batches."""
         timer, is_probe_step = self.timer, self._is_probe_step()
         mark = timer.mark()
@@ -215,17 +214,17 @@ class Training:
             parameter.grad = None
         losses = []
         for micro_index in self.micro_indices:
-            images, labels = self.prefetched_batch or next(batches)
+            inputs, targets = self.prefetched_batch or next(batches)
             self.prefetched_batch = None
             mark = timer.record_span("data", mark)
             if is_probe_step and micro_index == self.micro_indices[0]:
-                self._record_half_batch_norms(images, labels)
+                self._record_half_batch_norms(inputs, targets)
                 mark = timer.record_span("probe", mark)
             if micro_index == self.micro_indices[-1]:
                 self.gradient_sync.begin_last_micro_batch(
                     timer.gradient_norms if self.config.noise_scale_every else None
                 )
-            losses.append(self._run_backward(images, labels, micro_index))
+            losses.append(self._run_backward(inputs, targets, micro_index))
             mark = timer.record_span("compute", mark)
         self.gradient_sync.launch_remaining()
         if self.workers > 1:
@@ -234,15 +233,17 @@ class Training:
             mark = timer.record_span("data", mark)
             self.gradient_sync.wait_for_sums()
             mark = timer.record_span("exchange", mark)
+        if self.config.clip_norm:  # of the summed gradient, so that n workers clip as one does
+            nn.utils.clip_grad_norm_(self.trainable_parameters, self.config.clip_norm)
         self.step += 1
         self.optimizer.step(self._lr_at(self.step))
         timer.record_span("compute", mark)
         return losses
 
-    def _run_backward(self, images: Tensor, labels: Tensor, micro_index: int) -> Tensor:
+    def _run_backward(self, inputs: Batch, targets: Batch, micro_index: int) -> Tensor:
         self.dropout_generator.manual_seed(derive_seed(self.config.seed, self.step, micro_index))
         with self.autocast():
-            loss = self.workload.loss(self.forward_model(images), labels)
+            loss = self.workload.loss(call_model(self.forward_model, inputs), targets)
         # scaled here, because `backward` validates a gradient argument: the first time with half a second of imports
         (loss if self.config.num_micro_batches == 1 else loss * self.loss_weight.to(loss.dtype)).backward()
         return loss.detach()
@@ -257,10 +258,10 @@ class Training:
             and self.step % config.noise_scale_every == 0
         )
 
-    def _record_half_batch_norms(self, images: Tensor, labels: Tensor) -> None:
+    def _record_half_batch_norms(self, inputs: Batch, targets: Batch) -> None:
         self.dropout_generator.manual_seed(derive_seed(self.config.seed, self.step, self.config.num_micro_batches))
         with self.autocast():
-            local, total = half_batch_norms(self.model, self.workload.loss, images, labels)
+            local, total = half_batch_norms(self.model, self.workload.loss, inputs, targets)
         self.timer.gradient_norms.add_draw(local, total)
 
     def _lr_at(self, step: int) -> float:

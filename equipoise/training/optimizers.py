@@ -16,13 +16,18 @@ class RunOptimizer:
     def __init__(
         self, config: TrainConfig, named_parameters: dict[str, nn.Parameter], lr_scales: dict[str, float] | None = None
     ) -> None:
-        """Group parameters by `lr_scales`, their fractions of the learning rate; 1 for parameters not in it."""
-        groups: dict[float, list[nn.Parameter]] = {}
+        """Group parameters by `lr_scales`, their fractions of the learning rate (by default 1), and by weight decay."""
+        groups: dict[tuple[float, float], list[nn.Parameter]] = {}
         for name, parameter in named_parameters.items():
-            groups.setdefault((lr_scales or {}).get(name, 1.0), []).append(parameter)
+            decays = parameter.ndim > 1 or not config.decay_matrices_only
+            key = (lr_scales or {}).get(name, 1.0), config.weight_decay if decays else 0.0
+            groups.setdefault(key, []).append(parameter)
         self.named_parameters = named_parameters
-        self.optimizer = build_optimizer(config, [{"params": parameters} for parameters in groups.values()])
-        self.scaled_groups = list(zip(groups, self.optimizer.param_groups, strict=True))
+        self.optimizer = build_optimizer(
+            config, [{"params": group, "weight_decay": decay} for (_, decay), group in groups.items()]
+        )
+        scales = [scale for scale, _ in groups]
+        self.scaled_groups = list(zip(scales, self.optimizer.param_groups, strict=True))
 
     @torch.no_grad()
     def step(self, lr: float) -> None:

@@ -7,12 +7,12 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from equipoise.errors import EquipoiseError
 from equipoise.rng import epoch_permutation
 from equipoise.workloads import Split
+from equipoise.workloads.batch import Batch, select_examples
 
 
 class MicroBatch(NamedTuple):
@@ -68,31 +68,42 @@ def group_micro_batches(
         yield np.concatenate([micro.epochs for micro in group]), np.concatenate([micro.examples for micro in group])
 
 
-class _BatchDataset(Dataset[tuple[Tensor, Tensor] | EquipoiseError]):
-    """Dataset whose items are whole batches, so that the worker processes of a DataLoader decode them in parallel."""
+class _BatchDataset(Dataset[tuple[Batch, Batch] | EquipoiseError]):
+    """Dataset whose items are whole batches, so that the worker processes of a DataLoader read them in parallel."""
 
     def __init__(self, split: Split) -> None:
         self.split = split
 
-    def __getitem__(self, examples: NDArray[np.int64]) -> tuple[Tensor, Tensor] | EquipoiseError:
+    def __getitem__(self, examples: NDArray[np.int64]) -> tuple[Batch, Batch] | EquipoiseError:
         try:
-            pictures = [self.split.pictures[int(index)] for index in examples]
+            return self.split.read_examples(examples)
         except EquipoiseError as error:  # returned, since DataLoader would raise it as a RuntimeError
             return error
-        return torch.stack(pictures), self.split.labels[torch.from_numpy(examples)]
+
+
+def keep_structure(batch: Batch) -> Batch:
+    """Return a batch as it is, instead of DataLoader's conversion of tuples to lists."""
+    return batch
 
 
 def read_batches(
     split: Split, index_arrays: Iterable[NDArray[np.int64]], num_readers: int
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield images and labels of each index array: indexed in memory, or decoded ahead by `num_readers` processes."""
-    if not isinstance(split.pictures, Tensor):
+) -> Iterator[tuple[Batch, Batch]]:
+    """Yield inputs and targets of each index array: taken from memory, or read ahead by `num_readers` processes."""
+    if not split.is_in_memory:
         # with batch_size None each value of the sampler is one index, which here stands for a whole batch
-        for batch in DataLoader(_BatchDataset(split), sampler=index_arrays, batch_size=None, num_workers=num_readers):
+        loader = DataLoader(
+            _BatchDataset(split),
+            sampler=index_arrays,
+            batch_size=None,
+            num_workers=num_readers,
+            collate_fn=keep_structure,
+        )
+        for batch in loader:
             if isinstance(batch, EquipoiseError):
                 raise batch
             yield batch
         return
     for examples in index_arrays:
-        indices = torch.from_numpy(examples).to(split.labels.device)
-        yield split.pictures.index_select(0, indices), split.labels.index_select(0, indices)
+        indices = torch.from_numpy(examples)
+        yield select_examples(split.inputs, indices), select_examples(split.targets, indices)

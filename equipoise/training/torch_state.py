@@ -1,10 +1,11 @@
-"""State of torch that belongs to a thread or a device: handling of denormals, and the generator of dropout."""
+"""State of torch: denormals of a thread, the generator of dropout, and the weights of a model."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor, nn
 
 
 @contextmanager
@@ -28,3 +29,23 @@ def get_dropout_generator(device: torch.device) -> torch.Generator:
         torch.cuda.init()
         return torch.cuda.default_generators[device.index or 0]
     return torch.default_generator
+
+
+def collect_weights(model: nn.Module) -> dict[str, Tensor]:
+    """Return the weights and buffers of a model by name; a tensor that has two names (tied weights) under its first.
+
+    File formats without references, such as safetensors, take no tensor twice.
+    """
+    names_by_tensor: dict[int, str] = {}
+    tensors = model.state_dict(keep_vars=True)
+    for name, tensor in tensors.items():
+        names_by_tensor.setdefault(id(tensor), name)
+    return {name: tensors[name].detach() for name in names_by_tensor.values()}
+
+
+def load_weights(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Load the tensors of `collect_weights` into a model of the same kind."""
+    tied_names = set(model.state_dict()) - set(collect_weights(model))
+    missing, unexpected = model.load_state_dict(tensors, strict=False)
+    if unexpected or not set(missing) <= tied_names:
+        model.load_state_dict(tensors)  # raises the error that names them

@@ -5,15 +5,16 @@ from collections.abc import Callable
 
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
-from equipoise.workloads.base import Split, Workload
+from equipoise.workloads.base import Split, Unit, Workload
 from equipoise.workloads.cifar10 import cifar10
 from equipoise.workloads.digits import digits
 from equipoise.workloads.fashion_mnist import fashion_mnist
 from equipoise.workloads.image_folder import image_folder
+from equipoise.workloads.image_workload import ImageWorkload
 from equipoise.workloads.validation import call_user_code, validate_workload
 from equipoise.workloads.vending import vending, vending_source
 
-__all__ = ["WORKLOADS", "Split", "Workload", "load_workload"]
+__all__ = ["WORKLOADS", "ImageWorkload", "Split", "Unit", "Workload", "load_workload"]
 
 WORKLOADS: dict[str, Callable[[TrainConfig], Workload]] = {
     "digits": digits,

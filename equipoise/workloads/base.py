@@ -1,61 +1,94 @@
-"""Definition of a workload: data in four splits, a model, a loss, a metric and a target."""
+"""Definition of a workload: data in four splits, a model, a loss, a metric and a target, for any kind of data."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.utils.data import Subset
 
 from equipoise.config import TrainConfig
-from equipoise.images.augment import Augment
 from equipoise.runs.target import Target
+from equipoise.workloads.batch import Batch, count_examples, map_tensors, select_examples, stack_examples
 
 MAX_EPOCHS = 50  # default limit of a training run that does not reach its target
 
 
-class ImageSequence(Protocol):
-    """Sequence of images that are read on access."""
+@dataclass(frozen=True)
+class Split:
+    """Examples of one split of the data: inputs of the model, and targets of the loss.
 
-    def __len__(self) -> int: ...
+    Both are batches of all examples in memory (see `equipoise.workloads.batch`), or the inputs are a data set with
+    `__len__` and `__getitem__`, whose examples are read when they are needed.
+    """
 
-    def __getitem__(self, index: int, /) -> Tensor:
-        """Return one image: uint8 (channels, height, width)."""
+    inputs: Any
+    """inputs of all examples, or a data set"""
+    targets: Any = None
+    """targets of all examples; None if the data set returns pairs of inputs and targets"""
+    collate: Callable[[list[Any]], Batch] = stack_examples
+    """makes a batch of what the data set returns for several examples, for example by padding"""
+
+    def __len__(self) -> int:
+        return len(self.inputs) if self.targets is None else count_examples(self.targets)
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether all examples are held in memory."""
+        return self.targets is not None and isinstance(self.inputs, Tensor | tuple | list | Mapping)
+
+    def read_examples(self, indices: Sequence[int] | NDArray[np.int64]) -> tuple[Batch, Batch]:
+        """Return the inputs and targets of the examples at `indices`."""
+        rows = torch.as_tensor(np.asarray(indices, np.int64))
+        if self.is_in_memory:
+            return select_examples(self.inputs, rows), select_examples(self.targets, rows)
+        items = self.collate([self.inputs[index] for index in rows.tolist()])
+        if self.targets is not None:
+            return items, select_examples(self.targets, rows)
+        inputs, targets = items
+        return inputs, targets
+
+    def take_first(self, count: int) -> "Split":
+        """Return a split of the first `count` examples."""
+        rows = torch.arange(min(count, len(self)))
+        targets = None if self.targets is None else select_examples(self.targets, rows)
+        if self.is_in_memory:
+            return replace(self, inputs=select_examples(self.inputs, rows), targets=targets)
+        return replace(self, inputs=Subset(self.inputs, rows.tolist()), targets=targets)
 
 
 @dataclass(frozen=True)
-class Split:
-    """Images and labels of one split of the data."""
+class Unit:
+    """Unit in which people count what a model learns from, such as tokens, besides examples."""
 
-    pictures: Tensor | ImageSequence
-    """images as uint8 (examples, channels, height, width), or a sequence that reads one at a time"""
-    labels: Tensor
-    """index of the class of each example, int64 (examples,)"""
-
-    def __len__(self) -> int:
-        return len(self.labels)
+    name: str = "examples"
+    """name of the unit, in the plural"""
+    per_example: int = 1
+    """units in an example"""
 
 
-def top1_correct(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return 1 for each example whose highest score is its label's, else 0; the mean is the top-1 accuracy."""
-    return (logits.argmax(1) == labels).double()
+class Augmentation(Protocol):
+    """Random changes of training examples, a function of the seed, the epoch and the index of each."""
+
+    def __call__(
+        self, inputs: Any, targets: Any, seed: int, epochs: NDArray[np.int64], examples: NDArray[np.int64], /
+    ) -> tuple[Any, Any]:
+        """Return the inputs and targets of a batch, changed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """Learning task: splits, model, loss, metric, target, augmentation.
+    """Learning task: splits, model, loss, metric, target.
 
-    A workload of your own is a function that takes a `TrainConfig` and returns a `Workload`; `--workload` names it as
-    module:attribute. Images reach the model as (uint8 / 255 - mean) / std, channel by channel.
+    A workload of your own is a function that takes a `TrainConfig` and returns a `Workload`, or an `ImageWorkload` for
+    labelled images; `--workload` names it as module:attribute.
     """
 
     name: str
     """name of the workload, and of its published model"""
-    classes: Sequence[str]
-    """class names in the order of the labels"""
     train: Split
     """what the model learns from"""
     validation: Split
@@ -68,20 +101,26 @@ class Workload:
     """builds a new model with weights drawn from torch's default generator"""
     target: float | None
     """value of the metric on the validation split at which training stops; None to train --max-examples"""
-    mean: Sequence[float]
-    """mean of each channel, as a fraction of 255"""
-    std: Sequence[float]
-    """standard deviation of each channel, as a fraction of 255"""
-    augment: Augment | None = None
-    """random changes of training images; None for none"""
-    loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy
-    """maps (logits, labels) to the mean loss of a batch"""
-    metric: Callable[[Tensor, Tensor], Tensor] = top1_correct
-    """maps (logits, labels) to one value per example, whose mean is the metric"""
+    loss: Callable[[Any, Any], Tensor]
+    """maps (outputs of the model, targets) to the mean loss of a batch"""
+    metric: Callable[[Any, Any], Tensor]
+    """maps (outputs of the model, targets) to one value, or one row of values, per example"""
+    score: Callable[[Tensor], float] | None = None
+    """maps the metric's rows of all examples of a split, in their order, to the metric; by default their mean"""
     lower_is_better: bool = False
     """whether a lower metric is a better one, as with an error"""
-    false_alarm_split: Split | None = None
-    """examples distributed as the reference, to count false drift alarms on; the validation split if not given"""
+    unit: Unit = Unit()
+    """unit in which people count examples of this kind"""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """options of `TrainConfig` that suit this workload, such as the optimizer; for those that are not given"""
+    augment: Augmentation | None = None
+    """random changes of training examples; None for none"""
+    classes: Sequence[str] = ()
+    """class names in the order of the labels; empty if the model does not classify"""
+
+    def input_transform(self, device: torch.device, dtype: torch.dtype) -> Callable[[Batch], Batch]:
+        """Return what turns inputs as they are stored into what the model takes; here a cast of floats to `dtype`."""
+        return lambda inputs: map_tensors(inputs, lambda tensor: cast_floats(tensor, dtype))
 
     def run_target(self, config: TrainConfig) -> Target:
         """Return the target of a run with these options."""
@@ -95,6 +134,15 @@ class Workload:
     def eval_interval(self, config: TrainConfig) -> int:
         """Return the number of examples between evaluations; by default a quarter of an epoch."""
         return config.eval_every or max(1, len(self.train) // 4)
+
+    def warmup_examples(self, config: TrainConfig) -> float:
+        """Return the number of examples over which the learning rate rises."""
+        return config.warmup * len(self.train) if config.warmup_examples is None else config.warmup_examples
+
+
+def cast_floats(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a tensor in `dtype` if it holds floating-point numbers, else the tensor itself."""
+    return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
 
 def stratified_split(labels: NDArray[np.int64], fractions: Sequence[float], seed: int = 0) -> list[NDArray[np.int64]]:
@@ -114,7 +162,7 @@ def stratified_split(labels: NDArray[np.int64], fractions: Sequence[float], seed
     return [np.sort(np.concatenate(part)) for part in parts]
 
 
-def select_examples(pictures: Tensor, labels: Tensor, indices: NDArray[np.int64]) -> Split:
+def select_split(inputs: Batch, targets: Batch, indices: NDArray[np.int64]) -> Split:
     """Return the examples at `indices` as an in-memory split."""
-    selected = torch.from_numpy(indices)
-    return Split(pictures[selected], labels[selected])
+    rows = torch.from_numpy(indices)
+    return Split(select_examples(inputs, rows), select_examples(targets, rows))

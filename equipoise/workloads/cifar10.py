@@ -7,30 +7,31 @@ import torch
 
 from equipoise.config import TrainConfig
 from equipoise.images.augment import Augment
-from equipoise.workloads.base import Split, Workload, select_examples, stratified_split
+from equipoise.workloads.base import Split, select_split, stratified_split
 from equipoise.workloads.download import load_torchvision_dataset, resize_images
+from equipoise.workloads.image_workload import ImageWorkload
 from equipoise.workloads.models import model_factory
 
 CIFAR10_FILES = ["cifar-10-python.tar.gz"]
 
 
-def cifar10(config: TrainConfig) -> Workload:
+def cifar10(config: TrainConfig) -> ImageWorkload:
     """Build the CIFAR-10 workload: the published test set is the test split, the others share the training set."""
     return build_cifar10_workload(config, *load_torchvision_dataset("CIFAR10", Path(config.data), CIFAR10_FILES))
 
 
-def build_cifar10_workload(config: TrainConfig, train_set: Any, test_set: Any) -> Workload:
+def build_cifar10_workload(config: TrainConfig, train_set: Any, test_set: Any) -> ImageWorkload:
     """Build the workload from torchvision's data sets, whose `data` are uint8 images (examples, height, width, 3)."""
     size = config.image_size or train_set.data.shape[1]
     pictures, labels = dataset_to_tensors(train_set, size)
     test_pictures, test_labels = dataset_to_tensors(test_set, size)
     train, validation, reference = stratified_split(labels.numpy(), (0.1, 0.1))
-    return Workload(
+    return ImageWorkload(
         name="cifar10",
         classes=train_set.classes,
-        train=select_examples(pictures, labels, train),
-        validation=select_examples(pictures, labels, validation),
-        reference=select_examples(pictures, labels, reference),
+        train=select_split(pictures, labels, train),
+        validation=select_split(pictures, labels, validation),
+        reference=select_split(pictures, labels, reference),
         test=Split(test_pictures, test_labels),
         model=model_factory(config.model or "resnet18", num_classes=10, in_channels=3, image_size=size),
         target=0.75,

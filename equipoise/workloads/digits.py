@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.images.augment import Augment
-from equipoise.workloads.base import Workload, select_examples, stratified_split
+from equipoise.workloads.base import select_split, stratified_split
+from equipoise.workloads.image_workload import ImageWorkload
 from equipoise.workloads.models import model_factory
 
 
-def digits(config: TrainConfig) -> Workload:
+def digits(config: TrainConfig) -> ImageWorkload:
     """Build the digits workload, enlarged to 16x16; LeNet reaches 0.96 on validation within about ten epochs."""
     size = config.image_size or 16  # twice the original 8: LeNet needs at least 12
     images, classes = read_sklearn_digits()
@@ -22,13 +23,13 @@ def digits(config: TrainConfig) -> Workload:
     pictures = torch.nn.functional.interpolate(small, size, mode="bilinear").round().to(torch.uint8)
     labels = torch.from_numpy(classes).long()
     train, validation, reference, test = stratified_split(classes, (0.15, 0.1, 0.15))
-    return Workload(
+    return ImageWorkload(
         name="digits",
         classes=[str(digit) for digit in range(10)],
-        train=select_examples(pictures, labels, train),
-        validation=select_examples(pictures, labels, validation),
-        reference=select_examples(pictures, labels, reference),
-        test=select_examples(pictures, labels, test),
+        train=select_split(pictures, labels, train),
+        validation=select_split(pictures, labels, validation),
+        reference=select_split(pictures, labels, reference),
+        test=select_split(pictures, labels, test),
         model=model_factory(config.model or "lenet", num_classes=10, in_channels=1, image_size=size),
         target=0.96,
         mean=(0.3,),

@@ -18,7 +18,8 @@ from equipoise.errors import EquipoiseError
 from equipoise.images.augment import Augment
 from equipoise.images.decode import load_image
 from equipoise.images.png import PILLOW_ERRORS
-from equipoise.workloads.base import Split, Workload, select_examples, stratified_split
+from equipoise.workloads.base import Split, select_split, stratified_split
+from equipoise.workloads.image_workload import ImageWorkload
 from equipoise.workloads.models import IMAGENET_MEAN, IMAGENET_STD, model_factory
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
@@ -27,7 +28,7 @@ MAX_IN_MEMORY_BYTES = 2 << 30  # decoded size; larger folders are read while tra
 logger = logging.getLogger(__name__)  # commands configure no handler: Python then prints warnings to stderr as they are
 
 
-def image_folder(config: TrainConfig) -> Workload:
+def image_folder(config: TrainConfig) -> ImageWorkload:
     """Build the workload of --data, whose folders are the classes; report corrupt images and leave them out."""
     root, size = Path(config.data), config.image_size or 64
     classes, paths, labels = find_labelled_images(root)
@@ -39,12 +40,12 @@ def image_folder(config: TrainConfig) -> Workload:
     label_tensor = torch.from_numpy(labels)
     parts = stratified_split(labels, (0.15, 0.1, 0.15))
     train, validation, reference, test = (
-        select_examples(pictures, label_tensor, part)
+        select_split(pictures, label_tensor, part)
         if isinstance(pictures, Tensor)
         else Split(LazyImages([pictures[i] for i in part], size), label_tensor[torch.from_numpy(part)])
         for part in parts
     )
-    return Workload(
+    return ImageWorkload(
         name=folder_name(root),
         classes=classes,
         train=train,

@@ -2,21 +2,31 @@
 
 import math
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import fields
 from functools import partial
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from equipoise.config import TrainConfig
+from equipoise.config import OPTION_DEFAULTS, TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line
 from equipoise.workloads.base import Split, Workload
+from equipoise.workloads.batch import Batch, call_model, count_examples, list_tensors, map_tensors
+from equipoise.workloads.image_validation import check_image_split, check_normalization, check_scores
+from equipoise.workloads.image_workload import ImageWorkload
 
 WORKLOAD_SPLITS = ("train", "validation", "reference", "test")
+T = TypeVar("T")
+STREAM_REMEDY = (
+    "give a data set with __len__ and __getitem__: the examples of a step must not depend on the number of workers, and"
+    " a stream has no example by its number"
+)
 
 
-def call_user_code(description: str, function: Callable[[], object]) -> object:
+def call_user_code(description: str, function: Callable[[], T]) -> T:
     """Return the result of a user's function; turn any exception into an EquipoiseError with a one-line message."""
     try:
         return function()
@@ -46,13 +56,13 @@ def validate_workload(workload: object, config: TrainConfig) -> Workload:
         raise EquipoiseError(
             "workload-invalid",
             f"{name} returned a {type(workload).__name__}",
-            "it must return an equipoise.workloads.Workload",
+            "it must return an equipoise.Workload, such as an equipoise.ImageWorkload",
         )
     call_user_code(f"{name}: its classes", lambda: len(workload.classes))
     for part in WORKLOAD_SPLITS:
         description = f"{name}: its {part} split"
         split = getattr(workload, part)
-        call_user_code(description, partial(check_split, description, split, len(workload.classes)))
+        call_user_code(description, partial(check_split, description, split, workload))
     if config.global_batch > len(workload.train):
         raise EquipoiseError(
             "workload-invalid",
@@ -62,7 +72,9 @@ def validate_workload(workload: object, config: TrainConfig) -> Workload:
             "choose a smaller --batch-size",
         )
     check_target(name, workload, config)
-    call_user_code(f"{name}: its mean or std", lambda: check_normalization(name, workload))
+    check_defaults(name, workload)
+    if isinstance(workload, ImageWorkload):
+        call_user_code(f"{name}: its mean or std", partial(check_normalization, name, workload))
     check_model(name, workload, config)
     return workload
 
@@ -88,60 +100,74 @@ def check_target(name: str, workload: Workload, config: TrainConfig) -> None:
         )
 
 
-def check_split(description: str, split: Split, class_count: int) -> None:
-    """Refuse a split whose labels do not fit its images or the classes."""
-    labels = split.labels
-    if not isinstance(labels, Tensor) or labels.dtype != torch.int64 or labels.ndim != 1:
-        raise EquipoiseError(
-            "workload-invalid", f"{description} must have labels as a tensor of int64, one number per image"
-        )
-    if len(split.pictures) != len(labels):
+def check_defaults(name: str, workload: Workload) -> None:
+    """Refuse defaults that are no options of training, or whose values these do not take."""
+    known = {field.name for field in fields(TrainConfig)} & {*OPTION_DEFAULTS, "warmup_examples"}
+    defaults = call_user_code(f"{name}: its defaults", lambda: dict(workload.defaults))
+    if unknown := sorted(set(defaults) - known):
         raise EquipoiseError(
             "workload-invalid",
-            f"{description} has {len(split.pictures)} images and {len(labels)} labels",
-            "give one label per image",
+            f"{name}: its defaults have {unknown[0]!r}",
+            f"choose among {', '.join(sorted(known))}",
         )
-    if not len(labels):
-        raise EquipoiseError("workload-invalid", f"{description} is empty", "every split needs at least one image")
-    low, high = int(labels.min()), int(labels.max())
-    if low < 0 or high >= class_count:
-        raise EquipoiseError(
-            "workload-invalid",
-            f"{description} has labels from {low} to {high}, but there are "
-            f"{class_count} classes: 0 to {class_count - 1}",
-        )
-    picture = split.pictures[0]
-    if picture.dtype != torch.uint8 or picture.ndim != 3:
-        raise EquipoiseError(
-            "workload-invalid",
-            f"{description} must have images as uint8 (channels, height, "
-            f"width), got {picture.dtype} {tuple(picture.shape)}",
-        )
+    call_user_code(f"{name}: its defaults", lambda: TrainConfig(workload=name, **defaults))
 
 
-def check_normalization(name: str, workload: Workload) -> None:
-    """Refuse a mean or standard deviation that does not fit the channels."""
-    channels = workload.train.pictures[0].shape[0]
-    for values, quantity in ((workload.mean, "mean"), (workload.std, "std")):
-        if len(values) not in (1, channels) or not all(math.isfinite(value) for value in values):
-            raise EquipoiseError(
-                "workload-invalid",
-                f"{name}: its {quantity} is {values}",
-                f"it needs one finite number, or one per channel: the images have {channels} channels",
-            )
-    if any(value <= 0 for value in workload.std):
-        raise EquipoiseError("workload-invalid", f"{name}: its std is {workload.std}", "every number must be above 0")
+def check_split(description: str, split: Split, workload: Workload) -> None:
+    """Refuse a split without examples, with parts of different lengths or numbers that are not finite, or a stream."""
+    if not split.is_in_memory and not (hasattr(split.inputs, "__len__") and hasattr(split.inputs, "__getitem__")):
+        raise EquipoiseError(
+            "workload-invalid",
+            f"{description} is a {type(split.inputs).__name__}, which cannot be read at any place",
+            STREAM_REMEDY,
+        )
+    if not len(split):
+        raise EquipoiseError("workload-invalid", f"{description} is empty", "every split needs at least one example")
+    if isinstance(workload, ImageWorkload):
+        check_image_split(description, split, len(workload.classes))
+    lengths = {"targets": len(split), "inputs": len(split) if split.targets is None else len_of_inputs(split)}
+    if lengths["inputs"] != lengths["targets"]:
+        raise EquipoiseError(
+            "workload-invalid",
+            f"{description} has {lengths['inputs']} inputs and {lengths['targets']} targets",
+            "give one target for each input",
+        )
+    if split.is_in_memory:
+        for kind, batch in (("inputs", split.inputs), ("targets", split.targets)):
+            for tensor in list_tensors(batch):
+                check_rows(f"{description} has {kind}", tensor, len(split))
+
+
+def len_of_inputs(split: Split) -> int:
+    """Return the number of inputs of a split that has targets beside them."""
+    return count_examples(split.inputs) if split.is_in_memory else len(split.inputs)
+
+
+def check_rows(description: str, tensor: Tensor, count: int) -> None:
+    """Refuse a tensor without one row for each example, or with a number that is not finite."""
+    if tensor.ndim == 0 or (len(tensor) != count):
+        raise EquipoiseError(
+            "workload-invalid",
+            f"{description} as a tensor of {tuple(tensor.shape)}",
+            f"its first dimension must be the {count} examples",
+        )
+    if tensor.is_floating_point() and not (finite := tensor.isfinite().flatten(1 - (tensor.ndim == 1))).all():
+        row = int(torch.nonzero(~finite)[0, 0])
+        raise EquipoiseError(
+            "workload-invalid",
+            f"{description} that are not finite numbers: the first is in example {row}",
+            "replace or leave out such examples",
+        )
 
 
 def check_model(name: str, workload: Workload, config: TrainConfig) -> None:
-    """Refuse a model, loss or metric that does not fit the images, the labels or the batch size."""
+    """Refuse a model, loss or metric that does not fit the examples or the batch size."""
     if isinstance(workload.model, nn.Module):  # calling it would run the model
         raise EquipoiseError(
             "workload-invalid",
             f"{name}: its model is a {type(workload.model).__name__}, and each run needs a new one",
             "give a function that builds it, such as model=lambda: MyModel(), or the class MyModel itself",
         )
-    labels = torch.stack([workload.train.labels.min(), workload.train.labels.max()])
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         model = call_user_code(f"{name}: its model()", workload.model)
         if not isinstance(model, nn.Module):
@@ -156,45 +182,69 @@ def check_model(name: str, workload: Workload, config: TrainConfig) -> None:
                 f"{name}: its model has no trainable parameters",
                 "give it some that require a gradient",
             )
-        shapes = {tuple(getattr(workload, part).pictures[0].shape) for part in WORKLOAD_SPLITS[1:]}
-        for shape in [*shapes, tuple(workload.train.pictures[0].shape)]:
-            logits = call_user_code(f"{name}: its model on images of {shape}", partial(probe_model, model, shape))
+        for part in reversed(WORKLOAD_SPLITS):
+            description = f"{name}: its {part} split"
+            examples = call_user_code(description, partial(read_two_examples, workload, getattr(workload, part)))
+            check_outputs(name, workload, model, *examples)
         if config.batch_size == 1 and config.freeze_stages == 0:  # frozen layers normalize by constants
-            call_user_code(f"{name}: its model in training on one image", partial(check_batch_norm, model, shape))
-        if not isinstance(logits, Tensor) or len(logits) != 2:
-            raise EquipoiseError("workload-invalid", f"{name}: its model must return one row of scores per image")
-        loss = call_user_code(
-            f"{name}: its loss on scores of {tuple(logits.shape)}", lambda: workload.loss(logits, labels)
+            inputs = map_tensors(examples[0], lambda tensor: tensor[:1])
+            call_user_code(f"{name}: its model in training on one example", partial(check_batch_norm, model, inputs))
+
+
+def read_two_examples(workload: Workload, split: Split) -> tuple[Batch, Batch]:
+    """Return two examples as the model and the loss take them, with the lowest and highest label if they have some."""
+    inputs, targets = split.read_examples([0, min(1, len(split) - 1)])
+    labels = split.targets
+    if isinstance(labels, Tensor) and labels.dtype == torch.int64 and labels.ndim == 1:
+        targets = torch.stack([labels.min(), labels.max()])
+    return workload.input_transform(torch.device("cpu"), torch.float32)(inputs), targets
+
+
+def check_outputs(name: str, workload: Workload, model: nn.Module, inputs: Batch, targets: Batch) -> None:
+    """Refuse a model that does not take two examples, and a loss or metric that does not take its outputs."""
+    shapes = describe_shapes(inputs)
+    outputs = call_user_code(f"{name}: its model on inputs of {shapes}", lambda: call_model(model.eval(), inputs))
+    if isinstance(workload, ImageWorkload):
+        check_scores(name, outputs)
+    shapes = describe_shapes(outputs)
+    loss = call_user_code(f"{name}: its loss on outputs of {shapes}", lambda: workload.loss(outputs, targets))
+    if not isinstance(loss, Tensor) or loss.ndim:
+        raise EquipoiseError("workload-invalid", f"{name}: its loss must be one number, the mean over the batch")
+    rows = call_user_code(f"{name}: its metric on outputs of {shapes}", lambda: workload.metric(outputs, targets))
+    if not isinstance(rows, Tensor) or rows.shape[:1] != (2,) or rows.ndim > 2 or not rows.isfinite().all():
+        found = f"shape {tuple(rows.shape)}: {rows}" if isinstance(rows, Tensor) else f"a {type(rows).__name__}"
+        raise EquipoiseError(
+            "workload-invalid",
+            f"{name}: its metric must be one finite number per example, got {found} for two examples",
+            "return a tensor of (examples,), or of (examples, values) with a score",
         )
-        if not isinstance(loss, Tensor) or loss.ndim:
-            raise EquipoiseError("workload-invalid", f"{name}: its loss must be one number, the mean over the batch")
-        metric = call_user_code(
-            f"{name}: its metric on scores of {tuple(logits.shape)}", lambda: workload.metric(logits, labels)
+    if rows.ndim == 2 and workload.score is None:
+        raise EquipoiseError(
+            "workload-invalid",
+            f"{name}: its metric has {rows.shape[1]} values per example and it has no score",
+            "give score, which makes one number of the rows of all examples",
         )
-        if not isinstance(metric, Tensor) or metric.shape != (2,) or not metric.isfinite().all():
-            raise EquipoiseError(
-                "workload-invalid", f"{name}: its metric must be one finite number per image, got {metric}"
-            )
 
 
-def probe_model(model: nn.Module, shape: Sequence[int]) -> object:
-    """Run a model in evaluation mode on two random images of a shape."""
-    return model.eval()(torch.rand(2, *shape))
+def describe_shapes(batch: Any) -> str:
+    """Describe the shape of one example: of a tensor as (3, 32, 32), of several tensors one after another."""
+    shapes = [str(tuple(tensor.shape[1:])) for tensor in list_tensors(batch)]
+    return " and ".join(shapes) or f"a {type(batch).__name__}"
 
 
-def check_batch_norm(model: nn.Module, shape: Sequence[int]) -> None:
-    """Refuse a model that normalizes a single value per channel when it trains on one image of a shape."""
+def check_batch_norm(model: nn.Module, inputs: Batch) -> None:
+    """Refuse a model that normalizes a single value per channel when it trains on one example."""
 
-    def require_two_values(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        if inputs[0].numel() == inputs[0].shape[1]:
+    def require_two_values(layer: nn.Module, layer_inputs: tuple[Tensor, ...]) -> None:
+        if layer_inputs[0].numel() == layer_inputs[0].shape[1]:
             raise EquipoiseError(
                 "model-invalid",
-                f"the model cannot train with --batch-size 1 on images of {tuple(shape)}: a batch norm of it gets one"
-                " value per channel, which has no variance",
+                f"the model cannot train with --batch-size 1 on inputs of {describe_shapes(inputs)}: a batch norm of it"
+                " gets one value per channel, which has no variance",
                 "give a larger --batch-size or --image-size",
             )
 
     for layer in model.modules():
         if isinstance(layer, nn.modules.batchnorm._BatchNorm):
             layer.register_forward_pre_hook(require_two_values)
-    model.train()(torch.rand(1, *shape))
+    call_model(model.train(), inputs)

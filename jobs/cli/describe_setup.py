@@ -13,9 +13,10 @@ from equipoise.planning.training_setup import SETUP_OPTIONS, OptionValue, Traini
 from equipoise.spacing import evenly_spaced_indices
 from equipoise.training.finetune import effective_body_lr_scale, load_pretrained
 from equipoise.workloads import Split, Workload
+from equipoise.workloads.batch import Batch, list_tensors
 
 DIGEST_LENGTH = 12  # hexadecimal digits
-DIGEST_IMAGES = 64  # read from each split, evenly spaced: decoding all of a large folder takes minutes
+DIGEST_EXAMPLES = 64  # read from each split, evenly spaced: decoding all of a large folder takes minutes
 
 
 def describe_training_setup(config: TrainConfig, workload: Workload, machine: HardwareFacts) -> TrainingSetup:
@@ -35,7 +36,7 @@ def describe_trained_setup(
         workload=config.workload,
         data=digest_data(workload),
         training_images=len(workload.train),
-        image_size=" x ".join(map(str, workload.train.pictures[0].shape)),
+        image_size=describe_input(workload.train),
         model=f"{type(model).__name__} of {num_parameters:,} parameters",
         initial_weights=initial_weights,
         target=workload.run_target(config).value,
@@ -59,6 +60,7 @@ def describe_command_setup(config: TrainConfig, machine: HardwareFacts) -> Train
 
 def collect_setup_options(config: TrainConfig, workload: Workload) -> dict[str, OptionValue]:
     """Return the options that a plan's predictions depend on, with their defaults filled in."""
+    config = config.with_defaults(workload.defaults)
     options = {name: getattr(config, name) for name in SETUP_OPTIONS}
     options["body_lr_scale"] = effective_body_lr_scale(config)
     if config.schedule != "constant":  # then the learning rate at each step depends on it
@@ -67,18 +69,34 @@ def collect_setup_options(config: TrainConfig, workload: Workload) -> dict[str, 
 
 
 def digest_data(workload: Workload) -> str:
-    """Return a digest of the classes, all labels and some images of the training and validation splits."""
+    """Return a digest of the classes, all targets and some examples of the training and validation splits."""
     digest = hashlib.sha256("\0".join(workload.classes).encode())
     for split in (workload.train, workload.validation):
-        digest.update(split.labels.numpy().tobytes())
-        for picture in sample_pictures(split):
-            digest.update(np.ascontiguousarray(picture.numpy()).tobytes())
+        if split.targets is not None:
+            update_digest(digest, split.targets)
+        for example in sample_examples(split):
+            update_digest(digest, example)
     return digest.hexdigest()[:DIGEST_LENGTH]
 
 
-def sample_pictures(split: Split) -> list[Tensor]:
-    """Return evenly spaced images of a split, the first and the last among them."""
-    return [split.pictures[index] for index in evenly_spaced_indices(len(split), DIGEST_IMAGES).tolist()]
+def sample_examples(split: Split) -> list[tuple[Batch, Batch]]:
+    """Return evenly spaced examples of a split, the first and the last among them, each as a batch of one."""
+    return [split.read_examples([index]) for index in evenly_spaced_indices(len(split), DIGEST_EXAMPLES).tolist()]
+
+
+def describe_input(split: Split) -> str:
+    """Describe the shape of the first input, such as 3 x 32 x 32; of several tensors one after another."""
+    tensors = list_tensors(split.read_examples([0])[0])
+    return ", ".join(" x ".join(map(str, tensor.shape[1:])) or "1" for tensor in tensors)
+
+
+def update_digest(digest: "hashlib._Hash", batch: Batch) -> None:
+    """Add the tensors of a batch to a digest, and the text of what is no tensor."""
+    tensors = list_tensors(batch)
+    if not tensors:
+        digest.update(repr(batch).encode())
+    for tensor in tensors:
+        digest.update(np.ascontiguousarray(tensor.numpy()).tobytes())
 
 
 def digest_tensors(tensors: Mapping[str, Tensor]) -> str:

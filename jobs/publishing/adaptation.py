@@ -33,6 +33,7 @@ from equipoise.planning.document import PlanDocument
 from equipoise.runs.record import Record
 from equipoise.storage.atomic import write_json
 from equipoise.training.finetune import find_classifier_layer, initialize_from_pretrained, load_from_run_or_bundle
+from equipoise.training.torch_state import collect_weights
 from equipoise.workloads import load_workload
 from jobs.publishing.known_conditions import find_condition
 from jobs.ray_train.run import train_on_cluster
@@ -116,7 +117,7 @@ def prepare_recipe(
     images, labels = load_labelled_images(work_folder / LABELLED_FOLDER, base)
     if len(labels) >= MIN_DRIFTED_IMAGES and recipe.drift.changes:
         clean_images = apply_corruptions(load_images(base.validation), recipe.before.changes)
-        fit = CorruptionFit(clean_images, base.validation.labels.numpy(), images, labels.numpy())
+        fit = CorruptionFit(clean_images, base.validation.targets.numpy(), images, labels.numpy())
         recipe = replace(recipe, drift=DriftCondition(tuple(fit_corruption_amounts(recipe.drift.changes, fit))))
         print(describe_condition(recipe.drift, len(labels)))
     recipe.write(work_folder)
@@ -133,7 +134,7 @@ def train_adapted_model(model: Bundle, recipe: AdaptationRecipe, work_folder: Pa
     head = net.get_submodule(find_classifier_layer(net, len(model.classes)))
     shift_class_prior(head, model.temperature, np.array([recipe.drift.weights[name] for name in model.classes]))
     (work_folder / "run").mkdir()
-    weights = {name: value.contiguous() for name, value in net.state_dict().items()}
+    weights = {name: value.contiguous() for name, value in collect_weights(net).items()}
     save_file(weights, work_folder / "run" / "model.safetensors")
     hardware = describe_hardware(torch.device("cpu"))
     record = Record(

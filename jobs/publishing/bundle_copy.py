@@ -20,7 +20,8 @@ from equipoise.drift.reference.profile import ARRAY_PREFIX
 from equipoise.errors import EquipoiseError
 from equipoise.planning.document import PlanDocument
 from equipoise.storage.atomic import atomic_folder
-from equipoise.workloads import Workload, load_workload
+from equipoise.workloads import ImageWorkload, load_workload
+from equipoise.workloads.image_workload import require_image_workload
 from jobs.publishing.known_conditions import LearnedCondition, condition_arrays, read_remedy
 from jobs.publishing.model_card import render_model_card
 from jobs.publishing.reference_arrays import (
@@ -57,12 +58,13 @@ def publish_copy(
     return warning
 
 
-def load_reference_workload(model: Bundle, data: str | None) -> Workload:
+def load_reference_workload(model: Bundle, data: str | None) -> ImageWorkload:
     """Load the workload that a model learned first, its reference with the class shares that the model expects now."""
     config = model.manifest.decode_config()
     config = replace(config, data=str(Path(data or config.data).absolute()), init_from=None)
-    workload, weights = load_workload(config), read_remedy(model.manifest).weights
-    shape = tuple(workload.reference.pictures[0].shape)
+    workload = require_image_workload(load_workload(config), "rebuild the reference")
+    weights = read_remedy(model.manifest).weights
+    shape = tuple(workload.reference.inputs[0].shape)
     if [str(name) for name in workload.classes] != model.classes or shape != tuple(model.shape):
         raise EquipoiseError(
             "workload-invalid",
@@ -79,7 +81,9 @@ def load_reference_workload(model: Bundle, data: str | None) -> Workload:
     )
 
 
-def rebuild_reference_arrays(model: Bundle, workload: Workload, learned: Sequence[LearnedCondition]) -> dict[str, Any]:
+def rebuild_reference_arrays(
+    model: Bundle, workload: ImageWorkload, learned: Sequence[LearnedCondition]
+) -> dict[str, Any]:
     """Build the arrays of reference.npz anew, without the images of conditions; a drift profile only if there is one.
 
     The temperature stays that of the bundle, so that its scores do too.

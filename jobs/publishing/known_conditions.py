@@ -40,7 +40,7 @@ from equipoise.errors import EquipoiseError
 from equipoise.formatting import format_number
 from equipoise.images.decode import load_image
 from equipoise.spacing import evenly_spaced_indices
-from equipoise.workloads import Split, Workload
+from equipoise.workloads import ImageWorkload, Split
 
 MIN_CONDITION_IMAGES = 300  # with fewer requests of a condition, simulated images are added
 MAX_CONDITION_BYTES = 64 << 20  # of the images of one condition in a bundle
@@ -66,7 +66,7 @@ class LearnedCondition:
 
 
 def learn_condition(
-    model: Bundle, recipe: AdaptationRecipe, verdict: Verdict, capture_dir: str | None, base: Workload
+    model: Bundle, recipe: AdaptationRecipe, verdict: Verdict, capture_dir: str | None, base: ImageWorkload
 ) -> LearnedCondition | None:
     """Collect images of the condition that a model is adapted to; None for new class shares, or without any images."""
     if recipe.drift.weights is not None:
@@ -103,7 +103,7 @@ def load_pngs(model: Bundle, pngs: Sequence[bytes]) -> Tensor:
     return torch.stack(images) if images else torch.zeros((0, *model.shape), dtype=torch.uint8)
 
 
-def select_images_of_condition(model: Bundle, traffic: Tensor, simulated: Tensor, base: Workload) -> Tensor:
+def select_images_of_condition(model: Bundle, traffic: Tensor, simulated: Tensor, base: ImageWorkload) -> Tensor:
     """Return the requests of a new condition: all of them, unless some show conditions that the model knows already.
 
     Conditions overlap, so that some images of a new one look like a known one. Only where more of the requests do so
@@ -163,7 +163,7 @@ def build_known_conditions(
         known.append(KnownCondition(condition.name, predict_images(predict, condition.images), has_labels=False))
         if changes := condition.condition.changes:
             between = apply_corruptions(load_images(reference), changes, BETWEEN_SHARE)
-            known.append(KnownCondition(condition.name, predict_images(predict, between, reference.labels)))
+            known.append(KnownCondition(condition.name, predict_images(predict, between, reference.targets)))
     return known
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from equipoise.bundle.bundle import Bundle
 from equipoise.drift.adaptation.workload import (
@@ -83,7 +84,8 @@ def measure_accuracy(model: Bundle, split: Split) -> float:
     """Return the top-1 accuracy of a bundle on a split."""
     images = load_images(split)
     predicted = torch.cat([model.run_engine(batch)[0].argmax(1) for batch in images.split(64)])
-    return float((predicted == split.labels).double().mean())
+    labels: Tensor = split.targets
+    return float((predicted == labels).double().mean())
 
 
 def label_shift_rejection_reason(

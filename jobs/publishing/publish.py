@@ -40,8 +40,10 @@ from equipoise.runs.run_end import find_kept_lap
 from equipoise.storage.atomic import atomic_folder, open_local_copy
 from equipoise.storage.retry import StoreUnavailable
 from equipoise.training.finetune import find_classifier_layer
+from equipoise.training.torch_state import load_weights
 from equipoise.version import find_version
-from equipoise.workloads import Split, Workload, load_workload
+from equipoise.workloads import ImageWorkload, Split, Workload, load_workload
+from equipoise.workloads.image_workload import require_image_workload
 from jobs.cli.output_folder import require_outside_bundles
 from jobs.cli.paths import validate_locations
 from jobs.cli.plan_options import read_recommended_plan, require_planned_settings
@@ -123,7 +125,7 @@ def publish_bundle(
     if request.plan and recommended:
         require_planned_settings(request.plan, recommended.plan, request.run, record.config)
     with atomic_folder(request.out.absolute(), last_file=MANIFEST_FILE) as folder:
-        workload = load_workload(record.config)
+        workload = require_image_workload(load_workload(record.config), f"publish --run {request.run}")
         if request.plan:
             require_same_setup(request.plan, record.config, workload, run_has_ended=True)
         model = InferenceModule(*load_model(request.run, workload), workload.mean, workload.std).eval()
@@ -186,7 +188,7 @@ def load_model(run_folder: Path, workload: Workload) -> tuple[nn.Module, str | N
     model = workload.model()
     try:
         with open_local_copy(run_folder / "model.safetensors") as file:
-            model.load_state_dict(load_file(file))
+            load_weights(model, load_file(file))
     except StoreUnavailable:
         raise
     except (RuntimeError, ValueError, OSError, SafetensorError) as error:
@@ -228,10 +230,10 @@ def benchmark_bundle_engines(
 
 
 def build_manifest(
-    name: str | None, record: Record, workload: Workload, evaluation: Evaluation, engine: EngineEntry
+    name: str | None, record: Record, workload: ImageWorkload, evaluation: Evaluation, engine: EngineEntry
 ) -> Manifest:
     """Build the manifest of a model that was trained without a plan and never adapted."""
-    channels, height, width = workload.test.pictures[0].shape
+    channels, height, width = workload.test.inputs[0].shape
     kept_lap = find_kept_lap(record)
     return Manifest(
         name=name or workload.name,

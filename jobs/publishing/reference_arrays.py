@@ -12,7 +12,7 @@ from equipoise.drift.profiling.build_profile import LabelledOutputs, build_profi
 from equipoise.drift.reference.profile import ARRAY_PREFIX, parse_false_alarm_check
 from equipoise.drift.reference.reference_size import describe_false_alarm_rate, describe_small_reference
 from equipoise.spacing import evenly_spaced_indices
-from equipoise.workloads import Split, Workload
+from equipoise.workloads import ImageWorkload, Split
 from jobs.publishing.known_conditions import LearnedCondition, build_known_conditions
 
 MAX_PROFILE_IMAGES = 20_000  # images of the reference that the drift profile is built from
@@ -21,20 +21,20 @@ MAX_REFERENCE_IMAGES = 200  # images of the reference kept in the bundle, to be 
 
 def sample_images(split: Split, max_count: int) -> Tensor:
     """Return up to `max_count` images, evenly spaced over a split."""
-    return torch.stack([split.pictures[int(index)] for index in evenly_spaced_indices(len(split), max_count)])
+    return torch.stack([split.inputs[int(index)] for index in evenly_spaced_indices(len(split), max_count)])
 
 
 def predict_split(engine: Engine, split: Split) -> tuple[Any, Any, Any]:
     """Return an engine's logits and features of a split, and the split's labels."""
     parts = [
-        engine(torch.stack([split.pictures[int(index)] for index in batch]))
+        engine(torch.stack([split.inputs[int(index)] for index in batch]))
         for batch in torch.arange(len(split)).split(64)
     ]
     logits, features = (torch.cat([part[index] for part in parts]).numpy() for index in (0, 1))
-    return logits, features, split.labels.numpy()
+    return logits, features, split.targets.numpy()
 
 
-def build_reference_arrays(workload: Workload, outputs: tuple[Any, Any, Any]) -> dict[str, Any]:
+def build_reference_arrays(workload: ImageWorkload, outputs: tuple[Any, Any, Any]) -> dict[str, Any]:
     """Build the arrays of reference.npz: the model's outputs on the reference split, which it was not trained on."""
     logits, features, labels = outputs
     return {
@@ -46,14 +46,14 @@ def build_reference_arrays(workload: Workload, outputs: tuple[Any, Any, Any]) ->
     }
 
 
-def find_false_alarm_split(workload: Workload) -> Split:
+def find_false_alarm_split(workload: ImageWorkload) -> Split:
     """Return the split on which false alarms are counted, which is like the reference."""
     return workload.false_alarm_split or workload.validation
 
 
 def build_drift_arrays(
     predict: Engine,
-    workload: Workload,
+    workload: ImageWorkload,
     outputs: Mapping[str, tuple[Any, Any, Any]],
     temperature: float,
     learned: Sequence[LearnedCondition],
@@ -68,7 +68,7 @@ def build_drift_arrays(
 def sample_profile_outputs(split: Split, logits: Any, features: Any, labels: Any) -> LabelledOutputs:
     """Return up to MAX_PROFILE_IMAGES images of a split with the model's outputs for them."""
     indices = evenly_spaced_indices(len(split), MAX_PROFILE_IMAGES)
-    images = torch.stack([split.pictures[int(index)] for index in indices])
+    images = torch.stack([split.inputs[int(index)] for index in indices])
     return LabelledOutputs(images, logits[indices], features[indices], labels[indices])
 
 

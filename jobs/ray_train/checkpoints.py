@@ -16,6 +16,7 @@ from equipoise.runs.record import Lap
 from equipoise.storage.atomic import open_local_copy, read_json
 from equipoise.storage.json_decoding import decode_json_value
 from equipoise.storage.retry import StoreUnavailable
+from equipoise.training.torch_state import collect_weights
 from equipoise.type_aliases import JsonObject
 
 CHECKPOINTS_FOLDER = "checkpoints"
@@ -83,7 +84,7 @@ def require_matching_weights(path: Path, model: nn.Module) -> None:
     """Refuse a file that is damaged or holds the weights of another model."""
     with open_local_copy(path) as file, safe_open(file, "pt") as stored:
         shapes = {name: stored.get_slice(name).get_shape() for name in stored.keys()}  # noqa: SIM118  # not a mapping
-    for name, value in model.state_dict().items():
+    for name, value in collect_weights(model).items():
         if shapes.get(f"model.{name}") != list(value.shape):
             raise EquipoiseError(
                 "run-mismatch",

@@ -10,8 +10,9 @@ from equipoise.images.png import encode_png
 from equipoise.images.thumbnails import make_thumbnail
 from equipoise.runs.misclassified import MAX_MISCLASSIFIED, MisclassifiedImage
 from equipoise.runs.record import ClassCount
+from equipoise.training.evaluation import MAX_EVAL_BATCH
 from equipoise.training.loop import Training
-from equipoise.workloads.base import top1_correct
+from equipoise.workloads.image_workload import ImageWorkload, top1_correct
 
 DRAWABLE_CHANNELS = (1, 3)  # of an image that a PNG can show
 
@@ -30,9 +31,9 @@ def find_class_errors(training: Training) -> ClassErrors | None:
     One worker computes them alone, after the run: it needs no exchange, and the others have nothing left to do.
     """
     workload = training.workload
-    if workload.metric is not top1_correct:
+    if workload.metric is not top1_correct or not isinstance(workload, ImageWorkload):
         return None
-    predictions, labels = predict_test_split(training), workload.test.labels.cpu()
+    predictions, labels = predict_test_split(training), workload.test.targets.cpu()
     return ClassErrors(
         classes=count_by_class(predictions, labels, workload.classes),
         misclassified=collect_misclassified(training, predictions),
@@ -43,7 +44,7 @@ def predict_test_split(training: Training) -> Tensor:
     """Return the predicted class of each test image."""
     training.model.eval()
     with torch.no_grad(), training.autocast():
-        batches = training.loader.eval_batches(training.workload.test, 0, 1)
+        batches = training.loader.eval_batches(training.workload.test, 0, 1, MAX_EVAL_BATCH)
         return torch.cat([training.model(images).argmax(1).cpu() for images, _ in batches])
 
 
@@ -61,15 +62,15 @@ def count_by_class(predictions: Tensor, labels: Tensor, class_names: Sequence[st
 def collect_misclassified(training: Training, predictions: Tensor) -> list[MisclassifiedImage]:
     """Return the first wrongly classified test images as thumbnails; none of images that a PNG cannot show."""
     split, names = training.workload.test, training.workload.classes
-    if split.pictures[0].shape[0] not in DRAWABLE_CHANNELS:
+    if split.inputs[0].shape[0] not in DRAWABLE_CHANNELS:
         return []
-    wrong = torch.nonzero(predictions != split.labels.cpu()).flatten()[:MAX_MISCLASSIFIED].tolist()
+    wrong = torch.nonzero(predictions != split.targets.cpu()).flatten()[:MAX_MISCLASSIFIED].tolist()
     return [
         MisclassifiedImage(
             index=index,
-            label=str(names[int(split.labels[index])]),
+            label=str(names[int(split.targets[index])]),
             predicted=str(names[int(predictions[index])]),
-            png=make_thumbnail(encode_png(split.pictures[index].cpu())),
+            png=make_thumbnail(encode_png(split.inputs[index].cpu())),
         )
         for index in wrong
     ]

@@ -17,6 +17,7 @@ from equipoise.storage.atomic import atomic_write, write_json
 from equipoise.storage.object_store import parse_location
 from equipoise.training.loop import Training
 from equipoise.training.run_record import build_run_record
+from equipoise.training.torch_state import collect_weights
 from equipoise.type_aliases import JsonObject
 from jobs.ray_train.checkpoints import LAPS_FILE, TRAINING_STATE_FILE, CheckpointPacer, load_laps
 from jobs.ray_train.class_errors import find_class_errors
@@ -66,7 +67,7 @@ def train_worker(loop_config: JsonObject) -> Record | None:
                     training.all_reduce_max(CONTINUE_TRAINING)
             if action == STOP_TRAINING and training.status is None:
                 return None
-    return replace(finish_run(training, out), config=worker_config.config)
+    return replace(finish_run(training, out), config=worker_config.config.with_defaults(training.workload.defaults))
 
 
 def finish_run(training: Training, out: Path) -> Record:
@@ -79,7 +80,7 @@ def finish_run(training: Training, out: Path) -> Record:
         training.load_kept_weights()
         test = training.evaluate(training.workload.test)
     if training.rank == 0 and not failed:
-        weights = {name: value.cpu().contiguous() for name, value in training.model.state_dict().items()}
+        weights = {name: value.cpu().contiguous() for name, value in collect_weights(training.model).items()}
         with atomic_write(out / "model.safetensors") as temporary:
             metadata = {"classes": json.dumps(list(training.workload.classes))}
             temporary.write_bytes(save(weights, metadata))  # save_file would make it readable by its owner only

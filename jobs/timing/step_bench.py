@@ -114,10 +114,7 @@ class StepBench:
     def _limit_evaluation(self, examples: int) -> None:
         """Evaluate this many examples between laps, within bounds."""
         examples = max(self.trial.workers, min(EVALUATED_EXAMPLES, examples))
-        validation = self.workload.validation
-        self.evaluated_workload = replace(
-            self.workload, validation=replace(validation, labels=validation.labels[:examples])
-        )
+        self.evaluated_workload = replace(self.workload, validation=self.workload.validation.take_first(examples))
 
     def _max_seconds(self, seconds: float) -> float:
         """Return the longest time of any worker, at least a microsecond."""

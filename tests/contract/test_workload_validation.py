@@ -17,11 +17,11 @@ from tests.support.errors import raises_code
 
 CONFIG = TrainConfig(workload="digits")
 WORKLOAD = digits(CONFIG)
-ONE_IMAGE = WORKLOAD.train.pictures[:1]
+ONE_IMAGE = WORKLOAD.train.inputs[:1]
 
 
 def with_validation_labels(labels):
-    return replace(WORKLOAD, validation=Split(WORKLOAD.validation.pictures, labels))
+    return replace(WORKLOAD, validation=Split(WORKLOAD.validation.inputs, labels))
 
 
 def raise_key_error(*_):
@@ -42,14 +42,14 @@ class UnreadableImages:
 
 BROKEN_WORKLOADS = {
     "labels beyond the classes": (
-        with_validation_labels(WORKLOAD.validation.labels + 3),
+        with_validation_labels(WORKLOAD.validation.targets + 3),
         "validation split has labels from 3 to 12",
     ),
     "labels of the wrong dtype": (
-        with_validation_labels(WORKLOAD.validation.labels.float()),
+        with_validation_labels(WORKLOAD.validation.targets.float()),
         "labels as a tensor of int64",
     ),
-    "fewer labels than images": (with_validation_labels(WORKLOAD.validation.labels[1:]), "images and .* labels"),
+    "fewer labels than images": (with_validation_labels(WORKLOAD.validation.targets[1:]), "images and .* labels"),
     "empty validation split": (
         replace(WORKLOAD, validation=Split(ONE_IMAGE[:0], torch.empty(0, dtype=torch.int64))),
         "split is empty",
@@ -67,7 +67,7 @@ BROKEN_WORKLOADS = {
     "model factory returns None": (replace(WORKLOAD, model=lambda: None), r"model\(\) returned a NoneType"),
     "model that does not take the images": (
         replace(WORKLOAD, model=lambda: nn.Linear(3, 2)),
-        r"model on images of \(1, 16, 16\) raised",
+        r"model on inputs of \(1, 16, 16\) raised",
     ),
     "one score per image": (
         replace(WORKLOAD, model=lambda: nn.Sequential(nn.Linear(16, 1), nn.Flatten(0))),
@@ -81,11 +81,11 @@ BROKEN_WORKLOADS = {
     "no trainable parameters": (replace(WORKLOAD, model=nn.Flatten), "has no trainable parameters"),
     "fewer scores than classes": (
         replace(WORKLOAD, model=lambda: nn.Sequential(nn.Flatten(), nn.Linear(256, 9))),
-        "loss on scores of .* raised IndexError",
+        "loss on outputs of .* raised IndexError",
     ),
     "color images in one split": (
         replace(WORKLOAD, test=Split(ONE_IMAGE.repeat(1, 3, 1, 1), torch.tensor([1]))),
-        r"model on images of \(3, 16, 16\) raised RuntimeError",
+        r"model on inputs of \(3, 16, 16\) raised RuntimeError",
     ),
     "split is None": (replace(WORKLOAD, train=None), "train split raised AttributeError"),
     "classes is None": (replace(WORKLOAD, classes=None), "classes raised TypeError"),

@@ -72,23 +72,23 @@ def test_images_labels_and_scores_fit_together(config):
     workload = load_workload(config)
     for split in (workload.train, workload.validation, workload.reference, workload.test):
         assert len(split) > 0
-        assert split.pictures.dtype == torch.uint8
-        assert split.pictures.shape[0] == len(split.labels) == len(split)
-        assert split.labels.dtype == torch.int64
-        assert set(split.labels.tolist()) == set(range(len(workload.classes)))
+        assert split.inputs.dtype == torch.uint8
+        assert split.inputs.shape[0] == len(split.targets) == len(split)
+        assert split.targets.dtype == torch.int64
+        assert set(split.targets.tolist()) == set(range(len(workload.classes)))
     assert len(workload.train) > 2 * max(len(workload.validation), len(workload.reference))
-    assert len(workload.mean) == len(workload.std) == workload.train.pictures.shape[1]
-    images = workload.train.pictures[:4].float() / 255
+    assert len(workload.mean) == len(workload.std) == workload.train.inputs.shape[1]
+    images = workload.train.inputs[:4].float() / 255
     scores = workload.model()(images)
     assert scores.shape == (4, len(workload.classes))
-    assert workload.loss(scores, workload.train.labels[:4]).ndim == 0
-    assert workload.metric(scores, workload.train.labels[:4]).shape == (4,)
+    assert workload.loss(scores, workload.train.targets[:4]).ndim == 0
+    assert workload.metric(scores, workload.train.targets[:4]).shape == (4,)
 
 
 def test_splits_are_equal_on_every_load(config):
     first, second = load_workload(config), load_workload(config)
     for name in ("train", "validation", "reference", "test"):
-        assert torch.equal(getattr(first, name).pictures, getattr(second, name).pictures)
+        assert torch.equal(getattr(first, name).inputs, getattr(second, name).inputs)
 
 
 def test_every_workload_trains(config):
@@ -116,7 +116,7 @@ def test_digits_splits_have_the_expected_sizes_and_pixel_range():
     workload = load_workload(TrainConfig(workload="digits"))
     splits = workload.train, workload.validation, workload.reference, workload.test
     assert [len(split) for split in splits] == [1078, 269, 181, 269]
-    assert workload.train.pictures.max() == 255
+    assert workload.train.inputs.max() == 255
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ class TestImageFolder:
         config = self.build_config(data_folder / "photos", batch_size=4, max_examples=96, target=2.0, threads=2)
         in_memory = list(laps(config))
         monkeypatch.setattr(sys.modules["equipoise.workloads.image_folder"], "MAX_IN_MEMORY_BYTES", 0)
-        assert not isinstance(load_workload(config).train.pictures, torch.Tensor)
+        assert not isinstance(load_workload(config).train.inputs, torch.Tensor)
         streamed = list(laps(config))
         assert [lap.loss for lap in streamed] == [lap.loss for lap in in_memory]
 

@@ -35,7 +35,7 @@ def shell(cluster, tmp_path_factory):
     for name in ("system.csv", "statistical.csv"):
         shutil.copy(ROOT / "tests" / "data" / "digits" / name, folder)
     (folder / "photos").mkdir()
-    images = load_workload(TrainConfig(workload="digits")).validation.pictures
+    images = load_workload(TrainConfig(workload="digits")).validation.inputs
     for index, image in enumerate(images[:NUM_PHOTOS]):
         Image.fromarray(image[0].numpy()).save(folder / "photos" / f"{index:03}.png")
     (folder / "examples").mkdir()

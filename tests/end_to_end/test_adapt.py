@@ -42,7 +42,7 @@ def reweighted_digits(monitored_digits, new_class_shares, tmp_path_factory):
 
 def test_label_shift_changes_only_the_class_weights(monitored_digits, reweighted_digits, new_class_shares):
     old, new = load_bundle(monitored_digits), load_bundle(reweighted_digits)
-    images = load_workload(TrainConfig(workload="digits")).test.pictures
+    images = load_workload(TrainConfig(workload="digits")).test.inputs
     before, after = (bundle.run_engine(images)[0].numpy() for bundle in (old, new))
     weights = np.array([new.manifest.remedy["weights"][name] for name in old.classes])
     frequent = new_class_shares > 0.1

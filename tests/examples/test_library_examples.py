@@ -56,7 +56,7 @@ def test_plan_is_made_of_two_tables():
 
 
 def test_worst_of_three_folders_gives_the_status(monitored_digits, tmp_path):
-    images = load_workload(TrainConfig(workload="digits")).test.pictures[:120]
+    images = load_workload(TrainConfig(workload="digits")).test.inputs[:120]
     folders = {"monday": images, "tuesday": adjust_exposure(images, -1.5), "wednesday": images[:8]}
     for name, pictures in folders.items():
         write_png_files(pictures, tmp_path / name)

@@ -19,7 +19,7 @@ STOPS = -1.5  # the light of the drift
 @pytest.fixture(scope="module")
 def digit_images():
     workload = load_workload(TrainConfig(workload="digits"))
-    return torch.cat([workload.test.pictures, workload.validation.pictures])
+    return torch.cat([workload.test.inputs, workload.validation.inputs])
 
 
 @pytest.fixture(scope="module")

@@ -193,7 +193,7 @@ def predict_with_service(cluster):
     """Serve the bundle, send it a test image, and return the status of the reply and the version that answered."""
     test = load_workload(TrainConfig(workload="digits")).test
     image = BytesIO()
-    Image.fromarray(test.pictures[0][0].numpy()).save(image, "PNG")
+    Image.fromarray(test.inputs[0][0].numpy()).save(image, "PNG")
     (port,) = find_free_ports(1)
     process = cluster.start(
         SERVE, "run", "services.app:build", "bundle=s3://bucket/bundles/digits", f"port={port}", "drift=false"

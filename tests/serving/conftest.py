@@ -68,7 +68,7 @@ def bundles(tmp_path_factory):
 def digit_images():
     """Images that are neither in the training data nor in the reference."""
     workload = load_workload(TrainConfig(workload="digits"))
-    return torch.cat([workload.test.pictures, workload.validation.pictures])
+    return torch.cat([workload.test.inputs, workload.validation.inputs])
 
 
 class ServiceSlot:

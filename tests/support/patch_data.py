@@ -1,17 +1,17 @@
-"""Workload of real photographs without a download: from which of two photographs, and which band of it, is a patch?"""
+"""ImageWorkload of real photographs without a download: from which of two photographs, and which band of it, is a patch?"""
 
 import numpy as np
 import torch
 
 from equipoise.config import TrainConfig
-from equipoise.workloads import Workload
-from equipoise.workloads.base import select_examples, stratified_split
+from equipoise.workloads import ImageWorkload
+from equipoise.workloads.base import select_split, stratified_split
 from equipoise.workloads.models import model_factory
 
 PATCH_PIXELS, BANDS = 16, 3
 
 
-def load_photo_patches(trial: TrainConfig) -> Workload:
+def load_photo_patches(trial: TrainConfig) -> ImageWorkload:
     """Load 2,106 colour patches, in six classes, of the two photographs that come with scikit-learn."""
     from sklearn.datasets import load_sample_images
 
@@ -26,13 +26,13 @@ def load_photo_patches(trial: TrainConfig) -> Workload:
     images = torch.from_numpy(np.stack(patches)).permute(0, 3, 1, 2).contiguous()
     classes, targets = np.array(labels), torch.tensor(labels)
     train, validation, reference, test = stratified_split(classes, (0.15, 0.1, 0.15))
-    return Workload(
+    return ImageWorkload(
         name="patches",
         classes=[f"{name}, {band}" for name in ("china", "flower") for band in ("top", "middle", "bottom")],
-        train=select_examples(images, targets, train),
-        validation=select_examples(images, targets, validation),
-        reference=select_examples(images, targets, reference),
-        test=select_examples(images, targets, test),
+        train=select_split(images, targets, train),
+        validation=select_split(images, targets, validation),
+        reference=select_split(images, targets, reference),
+        test=select_split(images, targets, test),
         model=model_factory(trial.model or "lenet", num_classes=2 * BANDS, in_channels=3, image_size=PATCH_PIXELS),
         target=0.8,
         mean=(0.4, 0.4, 0.4),

@@ -22,7 +22,8 @@ from equipoise.images.png import PILLOW_ERRORS
 from equipoise.number_bounds import FiniteNumber
 from equipoise.storage.atomic import read_json, write_json
 from equipoise.storage.json_decoding import decode_json_value
-from equipoise.workloads import Split, Workload, load_workload
+from equipoise.workloads import ImageWorkload, Split, load_workload
+from equipoise.workloads.image_workload import require_image_workload
 
 ADAPTED_WORKLOAD = "equipoise.drift.adaptation.workload:adapted_workload"
 RECIPE_FILE, LABELLED_FOLDER = "recipe.json", "labelled"
@@ -156,12 +157,13 @@ def read_recipe(folder: Path) -> AdaptationRecipe:
     )
 
 
-def load_base_workload(recipe: AdaptationRecipe, config: TrainConfig) -> Workload:
+def load_base_workload(recipe: AdaptationRecipe, config: TrainConfig) -> ImageWorkload:
     """Load the workload that the model learned first, with the options of a training."""
-    return load_workload(replace(recipe.original_config(config), init_from=None))
+    workload = load_workload(replace(recipe.original_config(config), init_from=None))
+    return require_image_workload(workload, "adapt to a drift")
 
 
-def adapted_workload(config: TrainConfig) -> Workload:
+def adapted_workload(config: TrainConfig) -> ImageWorkload:
     """Build the workload of a recipe, with training and evaluation data both with and without its drift."""
     folder = Path(config.data)
     recipe = read_recipe(folder)
@@ -190,9 +192,9 @@ def concat_conditions(split: Split, recipe: AdaptationRecipe) -> Split:
     return concat_splits(split, *(apply_condition(split, condition) for condition in conditions))
 
 
-def load_labelled_images(folder: Path, base_workload: Workload) -> tuple[Tensor, Tensor]:
+def load_labelled_images(folder: Path, base_workload: ImageWorkload) -> tuple[Tensor, Tensor]:
     """Load labelled images of the drift and their labels, in a random order that is always the same."""
-    shape = tuple(base_workload.train.pictures[0].shape)
+    shape = tuple(base_workload.train.inputs[0].shape)
     files = [
         (path, label)
         for label, name in enumerate(base_workload.classes)
@@ -212,7 +214,7 @@ def load_labelled_images(folder: Path, base_workload: Workload) -> tuple[Tensor,
 
 def apply_condition(split: Split, condition: DriftCondition) -> Split:
     """Return a split as requests come under a condition: corrupted, with its class shares."""
-    corrupted = Split(apply_corruptions(load_images(split), condition.changes), split.labels)
+    corrupted = Split(apply_corruptions(load_images(split), condition.changes), split.targets)
     return corrupted if condition.weights is None else resample_classes(corrupted, list(condition.weights.values()))
 
 
@@ -221,14 +223,14 @@ def resample_classes(split: Split, weights: list[float]) -> Split:
 
     Images repeat only where fewer than min(MIN_REFERENCE_IMAGES, len(split)) would be left.
     """
-    labels, rng = split.labels.numpy(), np.random.Generator(np.random.Philox(key=0))
+    labels, rng = split.targets.numpy(), np.random.Generator(np.random.Philox(key=0))
     members = [rng.permutation(np.flatnonzero(labels == label)) for label in range(len(weights))]
     counts = np.array([len(indices) for indices in members])
     shares = counts * weights / (counts @ weights)
     total = max((counts[counts > 0] / shares[counts > 0]).min(), min(MIN_REFERENCE_IMAGES, len(split)))
     kept = [np.resize(indices, math.ceil(total * share)) for indices, share in zip(members, shares, strict=True)]
     selected = torch.from_numpy(np.concatenate(kept).astype(np.int64)).sort().values
-    return Split(load_images(split)[selected], split.labels[selected])
+    return Split(load_images(split)[selected], split.targets[selected])
 
 
 def apply_corruptions(pictures: Tensor, amounts: Sequence[CorruptionAmount], share: float = 1.0) -> Tensor:
@@ -242,7 +244,7 @@ def clean_copies(split: Split, recipe: AdaptationRecipe) -> list[Split]:
     """Return copies without the new drift: original ones in turn with ones under each earlier condition."""
     images = load_images(split) if recipe.earlier_conditions else None
     earlier = [
-        Split(apply_corruptions(images, condition.changes), split.labels)
+        Split(apply_corruptions(images, condition.changes), split.targets)
         for condition in recipe.earlier_conditions
         if images is not None
     ]
@@ -256,7 +258,7 @@ def corrupted_copies(split: Split, recipe: AdaptationRecipe) -> list[Split]:
         return []
     before_drift = apply_corruptions(load_images(split), recipe.before.changes)
     shares = np.linspace(*AMOUNT_SHARE_RANGE, COPIES_PER_IMAGE).tolist()
-    return [Split(apply_corruptions(before_drift, recipe.drift.changes, share), split.labels) for share in shares]
+    return [Split(apply_corruptions(before_drift, recipe.drift.changes, share), split.targets) for share in shares]
 
 
 def repeat_labelled_images(pictures: Tensor, labels: Tensor) -> Split:
@@ -266,10 +268,10 @@ def repeat_labelled_images(pictures: Tensor, labels: Tensor) -> Split:
 
 def concat_splits(*splits: Split) -> Split:
     """Concatenate splits into one in-memory split."""
-    return Split(torch.cat([load_images(part) for part in splits]), torch.cat([part.labels for part in splits]))
+    return Split(torch.cat([load_images(part) for part in splits]), torch.cat([part.targets for part in splits]))
 
 
 def load_images(split: Split) -> Tensor:
     """Load the images of a split into one tensor."""
-    images = split.pictures
+    images = split.inputs
     return images if isinstance(images, Tensor) else torch.stack([images[index] for index in range(len(split))])

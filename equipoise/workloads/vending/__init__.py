@@ -7,7 +7,8 @@ import numpy as np
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.images.augment import Augment
-from equipoise.workloads.base import Split, Workload
+from equipoise.workloads.base import Split
+from equipoise.workloads.image_workload import ImageWorkload
 from equipoise.workloads.models import IMAGENET_MEAN, IMAGENET_STD, model_factory
 from equipoise.workloads.vending.products import MACHINE_PRODUCTS, SOURCE_PRODUCTS, Product
 from equipoise.workloads.vending.renderer import render_images
@@ -20,14 +21,14 @@ MACHINE_EXAMPLES_PER_CLASS = {"train": 30, "validation": 30, "reference": 100, "
 """images of each of ten classes, by split: few to train on"""
 
 
-def vending_source(config: TrainConfig) -> Workload:
+def vending_source(config: TrainConfig) -> ImageWorkload:
     """Build the source workload: 24 classes with many images, to pre-train a model for a machine."""
     return render_workload(
         "vending-source", SOURCE_PRODUCTS, SOURCE_EXAMPLES_PER_CLASS, config, target=0.9, seed=RENDER_SEED
     )
 
 
-def vending(config: TrainConfig) -> Workload:
+def vending(config: TrainConfig) -> ImageWorkload:
     """Build one machine's workload: ten classes, seven of them not in the source, 30 training images each."""
     return render_workload(
         "vending", MACHINE_PRODUCTS, MACHINE_EXAMPLES_PER_CLASS, config, target=0.9, seed=RENDER_SEED + 1
@@ -41,7 +42,7 @@ def render_workload(
     config: TrainConfig,
     target: float,
     seed: int,
-) -> Workload:
+) -> ImageWorkload:
     """Render a workload from products; the splits are consecutive ranges of image indices under one seed."""
     size = config.image_size or 64
     if not IMAGE_SIZE_BOUNDS_PIXELS[0] <= size <= IMAGE_SIZE_BOUNDS_PIXELS[1]:
@@ -55,7 +56,7 @@ def render_workload(
         split: Split(*render_images(products, np.arange(first, last), seed, size))
         for split, first, last in zip(examples_per_class, ends[:-1], ends[1:], strict=True)
     }
-    return Workload(
+    return ImageWorkload(
         name=name,
         classes=[product.name for product in products],
         train=splits["train"],

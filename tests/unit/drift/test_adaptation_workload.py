@@ -66,10 +66,10 @@ def test_adapted_workload_has_data_with_and_without_the_drift(recipe_folder):
     adapted = load_workload(TrainConfig(workload=ADAPTED_WORKLOAD, data=str(recipe_folder)))
     assert len(adapted.train) == 8 * len(base.train)
     assert len(adapted.test) == 2 * len(base.test)
-    assert torch.equal(adapted.test.pictures[: len(base.test)], base.test.pictures)
-    darker = adapted.test.pictures[len(base.test) :]
-    assert darker.float().mean() < 0.8 * base.test.pictures.float().mean()
-    assert torch.equal(adapted.reference.pictures, base.reference.pictures)  # as published, the first known condition
+    assert torch.equal(adapted.test.inputs[: len(base.test)], base.test.inputs)
+    darker = adapted.test.inputs[len(base.test) :]
+    assert darker.float().mean() < 0.8 * base.test.inputs.float().mean()
+    assert torch.equal(adapted.reference.inputs, base.reference.inputs)  # as published, the first known condition
 
 
 def test_recipe_is_read_as_it_was_written(tmp_path):
@@ -103,10 +103,10 @@ def test_second_adaptation_trains_with_the_earlier_drift_and_without_any(tmp_pat
     base, adapted = (
         load_workload(TrainConfig(workload=name, data=str(tmp_path))) for name in ("digits", ADAPTED_WORKLOAD)
     )
-    copies = adapted.train.pictures.split(len(base.train))
+    copies = adapted.train.inputs.split(len(base.train))
     assert len(copies) == 8
-    assert torch.equal(copies[0], base.train.pictures) and torch.equal(copies[2], copies[0])
-    assert torch.equal(copies[1], apply_corruptions(base.train.pictures, (darker,)))
+    assert torch.equal(copies[0], base.train.inputs) and torch.equal(copies[2], copies[0])
+    assert torch.equal(copies[1], apply_corruptions(base.train.inputs, (darker,)))
 
 
 def test_labelled_training_images_are_repeated_and_held_out_ones_are_not_used(recipe_folder):
@@ -115,7 +115,7 @@ def test_labelled_training_images_are_repeated_and_held_out_ones_are_not_used(re
         Image.fromarray(np.full((16, 16), 10 * index, np.uint8)).save(recipe_folder / "labelled" / "3" / f"{index}.png")
     replace(read_recipe(recipe_folder), train=7).write(recipe_folder)
     adapted = load_workload(TrainConfig(workload=ADAPTED_WORKLOAD, data=str(recipe_folder)))
-    labelled_images = adapted.train.pictures[-7 * 6 :]
+    labelled_images = adapted.train.inputs[-7 * 6 :]
     assert set(adapted.train.labels[-7 * 6 :].tolist()) == {3}
     assert len({image.numpy().tobytes() for image in labelled_images}) == 7
 

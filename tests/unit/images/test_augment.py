@@ -24,9 +24,11 @@ def test_shift_is_a_crop_of_the_padded_image():
 def test_image_is_augmented_the_same_in_any_batch():
     images, augment = generate_images(), Augment(shift=2, flip=True)
     epochs, examples = np.full(40, 3), np.arange(40)
-    augmented = augment(images, 5, epochs, examples)
+    augmented = augment.augment_images(images, 5, epochs, examples)
     for i in range(40):
-        assert torch.equal(augmented[i], augment(images[i : i + 1], 5, epochs[i : i + 1], examples[i : i + 1])[0])
+        assert torch.equal(
+            augmented[i], augment.augment_images(images[i : i + 1], 5, epochs[i : i + 1], examples[i : i + 1])[0]
+        )
 
 
 def test_images_that_fill_several_chunks_are_all_augmented():
@@ -106,14 +108,15 @@ AUGMENTATIONS["all"] = {name: value for ranges in AUGMENTATIONS.values() for nam
 def test_augmentation_keeps_dtype_and_shape_and_depends_only_on_its_key(name):
     augment, images = Augment(**AUGMENTATIONS[name]), generate_images(24, 3, 20)
     epochs, examples = np.full(24, 2), np.arange(24) * 7
-    augmented = augment(images.clone(), 1, epochs, examples)
+    augmented = augment.augment_images(images.clone(), 1, epochs, examples)
     assert augmented.dtype == torch.uint8 and augmented.shape == images.shape
-    assert torch.equal(augmented, augment(images.clone(), 1, epochs, examples))
+    assert torch.equal(augmented, augment.augment_images(images.clone(), 1, epochs, examples))
     for i in (0, 11, 23):
         assert torch.equal(
-            augmented[i], augment(images[i : i + 1].clone(), 1, epochs[i : i + 1], examples[i : i + 1])[0]
+            augmented[i],
+            augment.augment_images(images[i : i + 1].clone(), 1, epochs[i : i + 1], examples[i : i + 1])[0],
         )
-    assert not torch.equal(augmented, augment(images.clone(), 1, epochs + 1, examples))
+    assert not torch.equal(augmented, augment.augment_images(images.clone(), 1, epochs + 1, examples))
     assert not torch.equal(augmented, images)
 
 

@@ -170,7 +170,7 @@ def label_digits(location, pictures, labels):
 @pytest.mark.parametrize(("count", "train"), [(1, 1), (10, 7), (25, 17)])
 def test_three_tenths_of_the_labelled_images_are_held_out(tmp_path, count, train):
     split = load_workload(CONFIG).test
-    location = label_digits(tmp_path / "captures", split.pictures[:count], split.labels[:count])
+    location = label_digits(tmp_path / "captures", split.inputs[:count], split.targets[:count])
     recipe = AdaptationRecipe("digits", "photos", DriftCondition())
     model = build_model([str(digit) for digit in range(10)])
     prepared = prepare_recipe(location, model, recipe, build_verdict(), tmp_path)
@@ -190,8 +190,8 @@ def test_corruptions_are_fitted_to_thirty_labelled_images(tmp_path, capsys, coun
     split = load_workload(CONFIG).test
     before = DriftCondition((CorruptionAmount("contrast", "lower", 0.6),))
     recipe = AdaptationRecipe("digits", "photos", DriftCondition((replace(DARKER, value=-0.4),)), before)
-    pictures = apply_corruptions(split.pictures[:count], (*before.changes, DARKER))
-    location = label_digits(tmp_path / "captures", pictures, split.labels[:count])
+    pictures = apply_corruptions(split.inputs[:count], (*before.changes, DARKER))
+    location = label_digits(tmp_path / "captures", pictures, split.targets[:count])
     model = build_model([str(digit) for digit in range(10)])
     prepared = prepare_recipe(location, model, recipe, build_verdict(), tmp_path)
     assert prepared == read_recipe(tmp_path) and prepared.before == before

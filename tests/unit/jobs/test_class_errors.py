@@ -38,20 +38,20 @@ def test_counts_and_images_are_those_of_the_model(training):
     errors, split = find_class_errors(training), training.workload.test
     correct = sum(count.correct for count in errors.classes)
     assert correct / len(split) == pytest.approx(training.evaluate(split))
-    assert [count.images for count in errors.classes] == torch.bincount(split.labels).tolist()
+    assert [count.images for count in errors.classes] == torch.bincount(split.targets).tolist()
     with torch.no_grad():
         training.model.eval()
-        predictions = training.model(training.loader.normalize(split.pictures)).argmax(1)
-    wrong = torch.nonzero(predictions != split.labels).flatten().tolist()
+        predictions = training.model(training.loader.normalize(split.inputs)).argmax(1)
+    wrong = torch.nonzero(predictions != split.targets).flatten().tolist()
     assert len(wrong) > 12
     assert [image.index for image in errors.misclassified] == wrong[:12]
     for image in errors.misclassified:
         names = (
-            training.workload.classes[split.labels[image.index]],
+            training.workload.classes[split.targets[image.index]],
             training.workload.classes[predictions[image.index]],
         )
         assert (image.label, image.predicted) == names
-        np.testing.assert_array_equal(np.array(Image.open(io.BytesIO(image.png))), split.pictures[image.index][0])
+        np.testing.assert_array_equal(np.array(Image.open(io.BytesIO(image.png))), split.inputs[image.index][0])
 
 
 def test_finding_errors_leaves_the_weights_as_they_were(training):
@@ -73,7 +73,7 @@ def test_class_without_test_images_is_left_out():
 
 def test_images_that_no_png_can_show_are_counted_only(training):
     split = training.workload.test
-    pairs = Split(split.pictures[:20].expand(-1, 2, -1, -1), split.labels[:20])
+    pairs = Split(split.inputs[:20].expand(-1, 2, -1, -1), split.targets[:20])
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(512, 10))
     names = ("train", "validation", "test", "reference")
     workload = replace(training.workload, model=lambda: model, mean=(0, 0), std=(1, 1), **dict.fromkeys(names, pairs))

@@ -32,7 +32,7 @@ def run_adapt(*arguments):
 
 
 def build_learned(name, condition):
-    images = apply_corruptions(load_workload(CONFIG).reference.pictures[:150], condition.changes)
+    images = apply_corruptions(load_workload(CONFIG).reference.inputs[:150], condition.changes)
     return LearnedCondition(name, condition, images, 0.5)
 
 
@@ -158,10 +158,10 @@ def test_reference_keeps_the_class_shares_that_the_model_expects():
     weights = {digit: 3.0 if digit == "7" else 1.0 for digit in DIGITS}
     manifest = build_manifest(classes=DIGITS, config=asdict(CONFIG), remedy=asdict(DriftCondition((), weights)))
     model = SimpleNamespace(folder="bundle", classes=DIGITS, manifest=manifest, shape=(1, 16, 16))
-    shape = load_workload(CONFIG).reference.pictures[0].shape
+    shape = load_workload(CONFIG).reference.inputs[0].shape
     workload = load_reference_workload(SimpleNamespace(**vars(model) | {"shape": shape}), None)
     for split in (workload.reference, workload.false_alarm_split):
-        counts = np.bincount(split.labels, minlength=10)
+        counts = np.bincount(split.targets, minlength=10)
         assert counts[7] / np.delete(counts, 7).mean() == pytest.approx(3.0, rel=0.15)
     with raises_code("workload-invalid"):
         load_reference_workload(SimpleNamespace(**vars(model) | {"shape": (3, 1, 1)}), None)

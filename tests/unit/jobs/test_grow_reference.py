@@ -42,7 +42,7 @@ def build_condition(name, images, condition=DARKER, real_share=0.5):
 
 @pytest.fixture(scope="module")
 def images():
-    return load_workload(TrainConfig(workload="digits")).test.pictures[:150]
+    return load_workload(TrainConfig(workload="digits")).test.inputs[:150]
 
 
 @pytest.fixture(scope="module")

@@ -143,7 +143,7 @@ def test_few_requests_are_filled_up_with_simulated_images(base, tmp_path, capsys
     assert len(condition.images) == MIN_CONDITION_IMAGES
     assert condition.real_share == pytest.approx(20 / MIN_CONDITION_IMAGES)
     assert share_of_images_in(condition.images, requests) == pytest.approx(condition.real_share)
-    simulated = apply_corruptions(base.reference.pictures, [DARKER])
+    simulated = apply_corruptions(base.reference.inputs, [DARKER])
     assert share_of_images_in(condition.images, simulated) == pytest.approx(1 - condition.real_share)
     assert "darker, -1 stops: learned from 300 images, 7% of them requests" in capsys.readouterr().out
 
@@ -289,9 +289,9 @@ def test_profile_knows_each_condition_and_what_lies_halfway_to_it(base):
         ("darker", True, 400),
         ("change of today", False, 110),
     ]
-    halfway = apply_corruptions(base.reference.pictures, [replace(DARKER, value=-0.5)])
+    halfway = apply_corruptions(base.reference.inputs, [replace(DARKER, value=-0.5)])
     assert torch.equal(known[1].outputs.pictures, halfway)
-    np.testing.assert_array_equal(known[1].outputs.labels, base.reference.labels)
+    np.testing.assert_array_equal(known[1].outputs.labels, base.reference.targets)
     np.testing.assert_array_equal(known[0].outputs.labels, score_shapes(learned[0].images)[0].argmax(1))
 
 

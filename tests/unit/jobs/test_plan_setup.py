@@ -177,9 +177,9 @@ def test_initial_weights_of_a_finished_run_may_be_gone(digits_plan, tmp_path):
 
 def test_digests_depend_on_labels_and_names():
     workload = load_workload(DIGITS)
-    labels = workload.validation.labels.roll(1)
+    labels = workload.validation.targets.roll(1)
     assert digest_data(workload) != digest_data(
-        replace(workload, validation=replace(workload.validation, labels=labels))
+        replace(workload, validation=replace(workload.validation, targets=labels))
     )
     weights = workload.model().state_dict()
     assert digest_tensors(weights) == digest_tensors(dict(reversed(weights.items())))

@@ -100,7 +100,7 @@ class KnownImages:
         self.labels = {
             bytes(picture.numpy()): int(label)
             for split in splits
-            for picture, label in zip(split.pictures, split.labels, strict=True)
+            for picture, label in zip(split.inputs, split.targets, strict=True)
         }
         for picture in wrong:
             del self.labels[bytes(picture.numpy())]
@@ -136,17 +136,17 @@ def test_accuracy_is_that_of_the_highest_scores(splits):
     model = KnownImages(splits.clean)
     assert measure_accuracy(model, splits.clean) == 1.0
     assert sum(model.batch_sizes) == len(splits.clean) and max(model.batch_sizes) == 64
-    zeros = int((splits.clean.labels == 0).sum())
+    zeros = int((splits.clean.targets == 0).sum())
     assert measure_accuracy(KnownImages(), splits.clean) == pytest.approx(zeros / len(splits.clean))
-    part = Split(splits.clean.pictures[:70], splits.clean.labels[:70])
-    assert measure_accuracy(model, replace(part, labels=(part.labels + 1) % 10)) == 0.0
+    part = Split(splits.clean.inputs[:70], splits.clean.targets[:70])
+    assert measure_accuracy(model, replace(part, targets=(part.targets + 1) % 10)) == 0.0
 
 
 def test_model_that_learned_the_drift_passes(splits, tmp_path, capsys):
     old, new = KnownImages(splits.clean), KnownImages(splits.clean, splits.darker)
     assert passes_gate(old, new, RECIPE, tmp_path)
     rows, others = list_rows(capsys)
-    zeros = 100 * float((splits.clean.labels == 0).double().mean())
+    zeros = 100 * float((splits.clean.targets == 0).double().mean())
     assert rows == {"clean": (100.0, 100.0), "drifted": (pytest.approx(zeros, abs=0.01), 100.0)} and others == []
     assert not passes_gate(new, old, RECIPE, tmp_path)
     assert "accuracy lost on drifted images" in list_rows(capsys)[1][0]
@@ -166,7 +166,7 @@ def test_only_labelled_images_that_were_held_out_are_measured(splits, tmp_path, 
     chosen = (splits.darker.labels == 7).nonzero()[:3, 0]
     folder = tmp_path / LABELLED_FOLDER / "7"
     folder.mkdir(parents=True)
-    pictures = 255 - splits.darker.pictures[chosen]
+    pictures = 255 - splits.darker.inputs[chosen]
     for index, picture in enumerate(pictures):
         Image.fromarray(picture[0].numpy()).save(folder / f"{index}.png")
     images, labels = load_labelled_images(folder.parent, load_workload(CONFIG))
@@ -190,8 +190,8 @@ def test_without_a_known_drift_labelled_images_are_needed(splits, tmp_path, caps
 def test_label_shift_is_judged_by_its_own_rule(splits, tmp_path):
     weights = {str(digit): 8.0 if digit == 3 else 1.0 for digit in range(10)}
     recipe = replace(RECIPE, drift=DriftCondition((), weights))
-    threes = splits.clean.pictures[splits.clean.labels == 3]
-    ones = splits.clean.pictures[splits.clean.labels == 1]
+    threes = splits.clean.inputs[splits.clean.targets == 3]
+    ones = splits.clean.inputs[splits.clean.targets == 1]
     old = KnownImages(splits.clean, wrong=threes[:10])
     new = KnownImages(splits.clean, wrong=ones[:12])  # loses 2 images in 270, and gains most where 3 is frequent
     assert passes_gate(old, new, recipe, tmp_path)

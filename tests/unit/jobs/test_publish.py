@@ -19,7 +19,7 @@ from equipoise.config import TrainConfig
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.runs.record import Lap, Record
 from equipoise.storage.atomic import write_json
-from equipoise.workloads import Split, Workload
+from equipoise.workloads import ImageWorkload, Split
 from jobs.publish import describe_missed_target
 from jobs.publishing.publish import (
     PublishRequest,
@@ -84,7 +84,7 @@ def build_workload(**changes):
         "mean": (0.25,),
         "std": (0.5,),
     }
-    return Workload(**fields | changes)
+    return ImageWorkload(**fields | changes)
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_sampled_images_are_spread_over_the_split():
     split = build_split(101)
     assert sample_images(split, 3).flatten().tolist() == [0, 50, 100]
     assert sample_images(split, 1).flatten().tolist() == [0]
-    assert torch.equal(sample_images(split, 500), split.pictures)
+    assert torch.equal(sample_images(split, 500), split.inputs)
     assert example_batch(split).flatten().tolist() == [0, 100]
 
 
@@ -197,7 +197,7 @@ def test_reference_keeps_at_most_200_images():
 def test_profile_is_built_from_at_most_20000_images_with_their_outputs(count, used):
     split = build_split(count)
     logits, features = np.arange(count)[:, None], -np.arange(count)[:, None]
-    outputs = sample_profile_outputs(split, logits, features, split.labels.numpy())
+    outputs = sample_profile_outputs(split, logits, features, split.targets.numpy())
     assert len(outputs.labels) == used and outputs.labels[[0, -1]].tolist() == [0, count - 1]
     assert np.array_equal(outputs.labels, outputs.logits[:, 0]) and np.array_equal(
         outputs.labels, -outputs.features[:, 0]

@@ -18,6 +18,6 @@ def test_workload_is_as_recorded(name):
         "channels": [*workload.mean, *workload.std],
         "examples": [workload.max_examples(config), workload.eval_interval(config), *map(len, splits.values())],
     }
-    values |= {f"{part} labels": split.labels.numpy() for part, split in splits.items()}
-    values |= {f"{part} means": split.pictures.float().mean((1, 2, 3)).numpy() for part, split in splits.items()}
+    values |= {f"{part} labels": split.targets.numpy() for part, split in splits.items()}
+    values |= {f"{part} means": split.inputs.float().mean((1, 2, 3)).numpy() for part, split in splits.items()}
     assert_as_recorded(f"workload-{name}", values, atol=0.1)

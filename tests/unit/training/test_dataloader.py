@@ -26,9 +26,11 @@ def test_loader_yields_the_micro_batches_of_the_sampler(batch):
     micros = iterate_micro_batches(config.seed, examples, batch, config.num_micro_batches, micro_indices, 5)
     for micro, (images, labels) in zip(micros, load_batches(config, micro_indices, 5, 70), strict=False):
         indices = torch.from_numpy(micro.examples)
-        augmented = workload.augment(workload.train.pictures[indices], config.seed, micro.epochs, micro.examples)
+        augmented = workload.augment.augment_images(
+            workload.train.inputs[indices], config.seed, micro.epochs, micro.examples
+        )
         torch.testing.assert_close(images, loader.normalize(augmented), rtol=0, atol=0)
-        assert torch.equal(labels, workload.train.labels[indices])
+        assert torch.equal(labels, workload.train.targets[indices])
 
 
 @pytest.mark.parametrize("step", [1, 16, 33])

@@ -34,7 +34,7 @@ def compute_exact_terms(training):
 
     |G|^2 is the mean product of the gradients of two different examples.
     """
-    images = training.loader.normalize(training.loader.train_split.pictures)
+    images = training.loader.prepare_inputs(training.loader.train_split.inputs)
     parameters = {name: value.detach() for name, value in training.model.named_parameters()}
 
     def loss(parameters, image, label):

@@ -47,9 +47,9 @@ def check_splits(workload, channels, side):
     splits = (workload.train, workload.validation, workload.reference)
     assert [len(split) for split in splits] == [800, 100, 100]
     assert len(workload.test) == 1000
-    assert all(split.pictures[:].shape[1:] == (channels, side, side) for split in (*splits, workload.test))
+    assert all(split.inputs[:].shape[1:] == (channels, side, side) for split in (*splits, workload.test))
     for split in splits:
-        assert torch.bincount(split.labels, minlength=CLASSES).tolist() == [len(split) // CLASSES] * CLASSES
+        assert torch.bincount(split.targets, minlength=CLASSES).tolist() == [len(split) // CLASSES] * CLASSES
     outputs = workload.model()(torch.zeros(2, channels, side, side))
     assert outputs.shape == (2, CLASSES)
 
@@ -62,8 +62,8 @@ def test_fashion_mnist_has_its_published_test_set_and_three_parts_of_the_trainin
     check_splits(workload, 1, size or 28)
     assert workload.name == "fashion-mnist" and len(workload.classes) == CLASSES
     if size is None:
-        trained = [split.pictures[:] for split in (workload.train, workload.validation, workload.reference)]
-        for seed, images in enumerate((torch.cat(trained), workload.test.pictures[:])):
+        trained = [split.inputs[:] for split in (workload.train, workload.validation, workload.reference)]
+        for seed, images in enumerate((torch.cat(trained), workload.test.inputs[:])):
             published = torch.from_numpy(draw_images(28, 1, seed)[0])
             assert sorted(images.flatten(1).sum(1).tolist()) == sorted(published.flatten(1).sum(1).tolist())
 
@@ -79,5 +79,5 @@ def test_cifar10_has_its_published_test_set_and_three_parts_of_the_training_set(
     assert workload.mean == pytest.approx((0.4914, 0.4822, 0.4465), abs=6e-4)  # of the published training images
     assert workload.std == pytest.approx((0.2470, 0.2435, 0.2616), abs=6e-4)
     if size is None:
-        assert torch.equal(workload.test.pictures[:], torch.from_numpy(parts[1][0]).permute(0, 3, 1, 2))
-        assert workload.test.labels.tolist() == parts[1][1].tolist()
+        assert torch.equal(workload.test.inputs[:], torch.from_numpy(parts[1][0]).permute(0, 3, 1, 2))
+        assert workload.test.targets.tolist() == parts[1][1].tolist()

@@ -124,10 +124,10 @@ def test_scene_settings_are_limited(setting, low, high):
 def test_splits_are_disjoint_and_balanced():
     workload = load_workload(TrainConfig(workload="vending", batch_size=1))
     splits = [workload.train, workload.validation, workload.reference, workload.test]
-    unique_images = {split.pictures[i].numpy().tobytes() for split in splits for i in range(len(split))}
+    unique_images = {split.inputs[i].numpy().tobytes() for split in splits for i in range(len(split))}
     assert len(unique_images) == sum(map(len, splits))
     for split in splits:
-        assert len(set(torch.bincount(split.labels).tolist())) == 1
+        assert len(set(torch.bincount(split.targets).tolist())) == 1
     assert len(workload.train) == 300
 
 

@@ -1,0 +1,67 @@
+"""Evaluation of a model on a split, by all workers together."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import torch
+from torch import Tensor, nn
+
+from equipoise.training.dataloader import BatchLoader
+from equipoise.workloads import Split, Workload
+from equipoise.workloads.batch import Batch, call_model, list_tensors
+
+MAX_EVAL_BATCH = 256  # examples
+MAX_OUTPUT_BYTES = 1 << 26  # of a batch; the outputs of 256 sequences over a large vocabulary would take gigabytes
+
+
+class Evaluator:
+    """Evaluator of a workload's metric; every worker takes some of the batches."""
+
+    def __init__(self, workload: Workload, loader: BatchLoader, rank: int, workers: int) -> None:
+        self.workload, self.loader, self.rank, self.workers = workload, loader, rank, workers
+        self.batch_size = 0  # these two are known once the model has been run
+        self.row_shape = torch.Size()
+
+    def evaluate(
+        self,
+        model: nn.Module,
+        split: Split,
+        autocast: Callable[[], AbstractContextManager[object]],
+        all_reduce_sum: Callable[[Tensor], Tensor],
+    ) -> float:
+        """Return the metric of a model in evaluation mode: the mean of its rows, or the workload's score of them."""
+        if not self.batch_size:
+            self._try_one_example(model, split)
+        total, rows = torch.zeros((), dtype=torch.float64, device=self.loader.device), []
+        with torch.no_grad():
+            for inputs, targets in self.loader.eval_batches(split, self.rank, self.workers, self.batch_size):
+                with autocast():
+                    values = self.workload.metric(call_model(model, inputs), targets)
+                if self.workload.score is None:
+                    total += values.sum()
+                else:
+                    rows.append(values.double())
+        if self.workload.score is None:
+            return float(all_reduce_sum(total)) / len(split)
+        return float(self.workload.score(self._gather_rows(rows, len(split), all_reduce_sum).cpu()))
+
+    def _try_one_example(self, model: nn.Module, split: Split) -> None:
+        """Set the shape of a row, and the batch size: at most 256 examples, whose outputs are not too large."""
+        inputs, targets = next(self.loader.eval_batches(split, 0, 1, 1))
+        with torch.no_grad():
+            outputs = call_model(model, inputs)
+            self.row_shape = self.workload.metric(outputs, targets).shape[1:]
+        self.batch_size = max(1, min(MAX_EVAL_BATCH, MAX_OUTPUT_BYTES // max(1, sum_tensor_bytes(outputs))))
+
+    def _gather_rows(self, rows: list[Tensor], count: int, all_reduce_sum: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return the rows of all workers in the order of the split; each adds its own to zeros, which is exact."""
+        gathered = torch.zeros(count, *self.row_shape, dtype=torch.float64, device=self.loader.device)
+        for index, values in enumerate(rows):
+            start = (self.rank + index * self.workers) * self.batch_size
+            gathered[start : start + len(values)] = values
+        return all_reduce_sum(gathered)
+
+
+def sum_tensor_bytes(outputs: Batch) -> int:
+    """Return the size of all tensors of a model's outputs in bytes."""
+    return sum(tensor.nbytes for tensor in list_tensors(outputs))
