@@ -25,7 +25,7 @@ from ray.tune import Callback
 from dashboards.experiments import load_experiment
 from dashboards.reports import write_pages
 from equipoise.command_line import STOPPED, command
-from equipoise.config import KeptWeights, TrainConfig
+from equipoise.config import FROM_WORKLOAD, KeptWeights, TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.planning.search import UNBOUNDED_LR, GridSearch, LrBounds, Search
 from equipoise.planning.sweep_budget import SweepBudget
@@ -73,7 +73,7 @@ class SharedTrainConfig(TrainConfig):
     """seed of the first trial of each setting; further trials use the following seeds"""
     workers: LeftOut[int] = 1  # a range of the sweep, as are batch size and learning rate
     batch_size: LeftOut[int] = 32
-    lr: LeftOut[float] = 0.05
+    lr: LeftOut[float] = FROM_WORKLOAD
     grad_accumulation: LeftOut[int] = 1  # lets one worker stand for all of them
     keep: LeftOut[KeptWeights] = "last"  # trials keep no weights, and the confirmation run stops at its target
     patience: LeftOut[int | None] = None  # the search ends hopeless trials, and step timing has no metric to improve
@@ -90,8 +90,9 @@ class SweepOptions:
     """numbers of workers to choose from"""
     batch_size: str = "8:512"
     """batch sizes per worker to choose from, MIN:MAX, in steps of a factor of 2"""
-    lr: str = "0.05"
-    """learning rate at a batch size of 32 to start the search from, or MIN:MAX to stay in, such as 0.01:0.5"""
+    lr: str | None = None
+    """learning rate at a batch size of 32 to start the search from, or MIN:MAX to stay in, such as 0.01:0.5; by default
+    0.05, or what suits the workload"""
     budget_seconds: float = 120.0
     """seconds for timing steps (40 % at most) and for trials; then running trials are stopped, and the finished ones
     make the plan"""
@@ -106,8 +107,7 @@ class SweepOptions:
 
     def base_config(self) -> TrainConfig:
         """Build the options that all trials share; each trial replaces batch size, learning rate and seed."""
-        initial_lr, _ = self.initial_lr_and_bounds()
-        trial = TrainConfig(**asdict(self.config) | {"lr": initial_lr})
+        trial = TrainConfig(**asdict(self.config) | {"lr": self.initial_lr_and_bounds()[0]})
         return resolve_trial_paths(trial)
 
     def batches_per_worker(self) -> list[int]:
@@ -133,8 +133,10 @@ class SweepOptions:
             )
         return {workers: batches for workers, batches in batches_by_workers.items() if batches}
 
-    def initial_lr_and_bounds(self) -> tuple[float, LrBounds]:
-        """Return the learning rate to start from, and the bounds of the search."""
+    def initial_lr_and_bounds(self) -> tuple[float | None, LrBounds]:
+        """Return the learning rate to start from, None if it is not given, and the bounds of the search."""
+        if self.lr is None:
+            return None, UNBOUNDED_LR
         try:
             numbers = [float(part) for part in self.lr.split(":")]
         except ValueError:
@@ -187,6 +189,7 @@ def run_sweep(options: SweepOptions) -> int:
     warn_if_temporary_folder(options.out)
     require_no_other_results(out, "sweep")
     subject = load_sweep_subject(base, out)
+    base = subject.base
     batches_by_workers = options.batches_by_workers(subject.num_examples)
     max_workers = max(batches_by_workers)
     callbacks = build_tracker_callbacks(options.track, out)
@@ -232,8 +235,8 @@ def run_search(
     sweep_trials.folder.mkdir(exist_ok=True)
     seconds_for_trials = sweep_trials.deadline - time.time()
     batches = sorted(fastest_workers.seconds_by_batch)
-    initial_lr, bounds = options.initial_lr_and_bounds()
-    initial_lr *= math.sqrt(batches[0] / 32)
+    _, bounds = options.initial_lr_and_bounds()
+    initial_lr = sweep_trials.base.lr * math.sqrt(batches[0] / 32)
     step_seconds = fastest_workers.step_seconds
     search = (
         GridSearch(batches, initial_lr, step_seconds, options.seeds, bounds)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import torch
 from ray import tune
-from torch import nn
 
 from equipoise.config import TrainConfig
 from equipoise.storage.atomic import write_json
@@ -81,16 +80,6 @@ def collect_trial_metrics(training: Training, train_seconds: float) -> TrialMetr
 def write_trial_record(training: Training, path: Path) -> None:
     """Write the record of what the trial has measured so far."""
     write_json(path, build_run_record(training).to_json())
-
-
-def depends_on_batch_split(model: nn.Module) -> bool:
-    """Return whether the steps of a model depend on how a global batch is split over workers.
-
-    They do with layers that mix the examples of a batch (batch normalization) or draw random numbers for a
-    worker's part of the batch (dropout).
-    """
-    kinds = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
-    return any(isinstance(module, kinds) for module in model.modules())
 
 
 def build_trial_config(

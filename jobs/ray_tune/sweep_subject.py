@@ -13,10 +13,10 @@ from equipoise.hardware_facts import HardwareFacts
 from equipoise.planning.training_setup import TrainingSetup
 from equipoise.runs.reports import ReportReader
 from equipoise.runs.target import command_target
+from equipoise.training.batch_split import depends_on_batch_split
 from jobs.cli.describe_setup import describe_command_setup, describe_training_setup
 from jobs.cli.sweep_setup import load_workload_with_target, require_target
 from jobs.ray_train.run import describe_initialization, require_usable_locations
-from jobs.ray_tune.single_worker_trial import depends_on_batch_split
 from jobs.timing.command_timing_tables import time_command_ladders
 from jobs.timing.step_timing import time_batch_ladders
 from jobs.timing.timing_records import TimingTables
@@ -30,6 +30,8 @@ TimeSteps = Callable[[TrainConfig, dict[int, list[int]], Path, bool, float], Tim
 class SweepSubject(NamedTuple):
     """What a sweep trains, as far as the sweep has to know."""
 
+    base: TrainConfig
+    """options that all trials share, with the defaults of the workload"""
     setup: TrainingSetup
     num_examples: int | None
     """training examples; None for a command, which alone knows"""
@@ -49,9 +51,10 @@ def load_sweep_subject(base: TrainConfig, out: Path) -> SweepSubject:
     if initialization := describe_initialization(base, workload):
         print(make_printable(initialization), flush=True)
     return SweepSubject(
+        base=base.with_defaults(workload.defaults),
         setup=describe_training_setup(base, workload, HardwareFacts()),
         num_examples=len(workload.train),
-        depends_on_batch_split=depends_on_batch_split(workload.model()),
+        depends_on_batch_split=depends_on_batch_split(workload),
         runs_real_workers=False,
         time_steps=time_batch_ladders,
     )
@@ -69,6 +72,7 @@ def describe_command_subject(base: TrainConfig) -> SweepSubject:
     if "seed" not in find_placeholders(command):
         print("note: the command has no {seed}: its runs differ by chance alone", file=sys.stderr)
     return SweepSubject(
+        base=base,
         setup=describe_command_setup(base, HardwareFacts()),
         num_examples=None,
         depends_on_batch_split=True,

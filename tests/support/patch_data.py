@@ -1,4 +1,4 @@
-"""ImageWorkload of real photographs without a download: from which of two photographs, and which band of it, is a patch?"""
+"""Workload of real photographs without a download: from which of two photographs, and which band of it, is a patch?"""
 
 import numpy as np
 import torch

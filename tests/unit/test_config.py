@@ -1,10 +1,10 @@
 import subprocess
 import sys
-from typing import get_args, get_type_hints
+from typing import get_args
 
 import pytest
 
-from equipoise.config import TrainConfig
+from equipoise.config import OptimizerName, TrainConfig
 from equipoise.optimizer_registry import OPTIMIZERS
 from tests.support.errors import raises_code
 
@@ -51,7 +51,7 @@ def test_unknown_choice_is_refused_with_the_valid_ones(name):
 
 
 def test_optimizers_to_choose_from_are_those_of_the_registry():
-    assert get_args(get_type_hints(TrainConfig)["optimizer"]) == tuple(OPTIMIZERS)
+    assert get_args(OptimizerName) == tuple(OPTIMIZERS)
     assert all(hasattr(TrainConfig, option) for entry in OPTIMIZERS.values() for option in
                entry.option_by_argument.values())  # fmt: skip
 

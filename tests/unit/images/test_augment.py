@@ -34,20 +34,21 @@ def test_image_is_augmented_the_same_in_any_batch():
 def test_images_that_fill_several_chunks_are_all_augmented():
     images = generate_images(7, channels=3, size=256)  # two of these fill a chunk
     numbers = np.arange(7)
-    augmented = Augment(shift=2, flip=True)(images, 5, np.zeros(7, np.int64), numbers)
+    augmented = Augment(shift=2, flip=True).augment_images(images, 5, np.zeros(7, np.int64), numbers)
     alone = [
-        Augment(shift=2, flip=True)(images[i : i + 1], 5, np.zeros(1, np.int64), numbers[i : i + 1]) for i in numbers
+        Augment(shift=2, flip=True).augment_images(images[i : i + 1], 5, np.zeros(1, np.int64), numbers[i : i + 1])
+        for i in numbers
     ]
     assert torch.equal(augmented, torch.cat(alone))
 
 
 def test_half_of_the_images_are_flipped_and_different_ones_in_each_epoch():
     images = generate_images(400)
-    flipped = Augment(flip=True)(images, 0, np.zeros(400, np.int64), np.arange(400))
+    flipped = Augment(flip=True).augment_images(images, 0, np.zeros(400, np.int64), np.arange(400))
     is_flipped = (flipped != images).flatten(1).any(1)
     assert torch.equal(flipped[is_flipped], images[is_flipped].flip(-1))
     assert 150 < int(is_flipped.sum()) < 250
-    next_epoch = Augment(flip=True)(images, 0, np.ones(400, np.int64), np.arange(400))
+    next_epoch = Augment(flip=True).augment_images(images, 0, np.ones(400, np.int64), np.arange(400))
     assert not torch.equal(flipped, next_epoch)
 
 
@@ -58,23 +59,23 @@ def test_every_shift_occurs():
 
 def test_dtype_and_shape_are_kept_and_the_default_changes_nothing():
     images = generate_images()
-    augmented = Augment(shift=1, flip=True)(images, 0, np.zeros(40, np.int64), np.arange(40))
+    augmented = Augment(shift=1, flip=True).augment_images(images, 0, np.zeros(40, np.int64), np.arange(40))
     assert augmented.dtype == images.dtype and augmented.shape == images.shape
-    assert torch.equal(Augment()(images, 0, np.zeros(40, np.int64), np.arange(40)), images)
+    assert torch.equal(Augment().augment_images(images, 0, np.zeros(40, np.int64), np.arange(40)), images)
 
 
 def test_black_stays_black_and_white_becomes_no_whiter():
     black = torch.zeros(40, 3, 4, 4, dtype=torch.uint8)
     numbers, epochs = np.arange(40), np.zeros(40, np.int64)
-    assert Augment(brightness=0.5)(black, 0, epochs, numbers).max() == 0
-    brighter = Augment(brightness=0.5)(black + 255, 0, epochs, numbers).flatten(1)
+    assert Augment(brightness=0.5).augment_images(black, 0, epochs, numbers).max() == 0
+    brighter = Augment(brightness=0.5).augment_images(black + 255, 0, epochs, numbers).flatten(1)
     assert brighter.max() == 255 and 0.3 < (brighter == 255).all(1).float().mean() < 0.7
 
 
 def test_white_is_as_white_however_bright_before_noise_is_added():
     white, epochs, numbers = torch.full((40, 3, 8, 8), 255, dtype=torch.uint8), np.zeros(40, np.int64), np.arange(40)
-    noisy = Augment(noise=0.1)(white, 0, epochs, numbers)
-    brighter = Augment(noise=0.1, brightness=0.5)(white, 0, epochs, numbers)
+    noisy = Augment(noise=0.1).augment_images(white, 0, epochs, numbers)
+    brighter = Augment(noise=0.1, brightness=0.5).augment_images(white, 0, epochs, numbers)
     is_brighter = example_uniforms(0, epochs, numbers, 25)[:, AUGMENT_DRAW_NAMES.index("brightness")] >= 0.5
     assert 10 < is_brighter.sum() < 30 and torch.equal(noisy[is_brighter], brighter[is_brighter])
     assert noisy.min() > 100  # above white it is not taken for black
@@ -82,7 +83,7 @@ def test_white_is_as_white_however_bright_before_noise_is_added():
 
 def test_noise_has_its_standard_deviation_as_a_fraction_of_255():
     grey, epochs, numbers = torch.full((60, 3, 64, 64), 128, dtype=torch.uint8), np.zeros(60, np.int64), np.arange(60)
-    noise = Augment(noise=0.08)(grey, 0, epochs, numbers).double() - 128
+    noise = Augment(noise=0.08).augment_images(grey, 0, epochs, numbers).double() - 128
     shares = example_uniforms(0, epochs, numbers, 25)[:, AUGMENT_DRAW_NAMES.index("noise")]
     assert float((noise**2).mean()) == pytest.approx((0.08 * 255) ** 2 * np.mean(shares**2) + 1 / 12, rel=0.005)
 
@@ -123,18 +124,21 @@ def test_augmentation_keeps_dtype_and_shape_and_depends_only_on_its_key(name):
 @pytest.mark.parametrize("name", sorted(set(AUGMENTATIONS) - {"saturation", "hue", "kelvin", "reflection", "all"}))
 def test_grey_images_are_augmented(name):
     images = generate_images(8, 1, 20)
-    assert Augment(**AUGMENTATIONS[name])(images, 1, np.zeros(8, np.int64), np.arange(8)).shape == images.shape
+    assert (
+        Augment(**AUGMENTATIONS[name]).augment_images(images, 1, np.zeros(8, np.int64), np.arange(8)).shape
+        == images.shape
+    )
 
 
 @pytest.mark.parametrize("name", ["kelvin", "reflection"])
 def test_relighting_grey_images_is_refused(name):
     with raises_code("augment-invalid", "kelvin", 1):
-        Augment(**AUGMENTATIONS[name])(generate_images(8, 1), 0, np.zeros(8, np.int64), np.arange(8))
+        Augment(**AUGMENTATIONS[name]).augment_images(generate_images(8, 1), 0, np.zeros(8, np.int64), np.arange(8))
 
 
 def test_crop_enlarges_a_part_of_the_image():
     gradient = torch.linspace(0, 255, 64).view(1, 1, 64, 1).expand(200, 3, 64, 64).round().to(torch.uint8)
-    cropped = Augment(crop=0.08)(gradient, 0, np.zeros(200, np.int64), np.arange(200)).float()
+    cropped = Augment(crop=0.08).augment_images(gradient, 0, np.zeros(200, np.int64), np.arange(200)).float()
     span = cropped[:, 0, -2, 32] - cropped[:, 0, 1, 32]
     assert float(span.min()) > 255 * 0.24 * 0.85  # height at least sqrt(.08 * 3 / 4)
     assert float(span.max()) < 256
@@ -150,9 +154,9 @@ def test_unmoved_corners_change_nothing():
 
 def test_flip_with_crop_mirrors_the_cropped_area():
     images, epochs = generate_images(40, 3, 16), np.zeros(40, np.int64)
-    mirrored_crop = Augment(crop=0.3)(images.flip(-1), 0, epochs, np.arange(40))
-    augmented = Augment(crop=0.3, flip=True)(images, 0, epochs, np.arange(40))
-    plain_crop = Augment(crop=0.3)(images, 0, epochs, np.arange(40))
+    mirrored_crop = Augment(crop=0.3).augment_images(images.flip(-1), 0, epochs, np.arange(40))
+    augmented = Augment(crop=0.3, flip=True).augment_images(images, 0, epochs, np.arange(40))
+    plain_crop = Augment(crop=0.3).augment_images(images, 0, epochs, np.arange(40))
     is_mirrored = (augmented.int() - mirrored_crop.int()).abs().amax((1, 2, 3)) <= 1
     assert torch.equal(augmented[~is_mirrored], plain_crop[~is_mirrored])
     assert 10 < int(is_mirrored.sum()) < 30

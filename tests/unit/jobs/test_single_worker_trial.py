@@ -1,8 +1,5 @@
-import pytest
-from torch import nn
-
 from equipoise.config import TrainConfig
-from jobs.ray_tune.single_worker_trial import build_trial_config, depends_on_batch_split
+from jobs.ray_tune.single_worker_trial import build_trial_config
 
 BASE = TrainConfig(workload="digits")
 
@@ -18,9 +15,3 @@ def test_trial_has_the_same_global_batch_on_real_workers_and_on_one():
 def test_single_worker_splits_a_batch_that_is_too_large_to_take_at_once():
     assert build_trial_config(BASE, (96, 0.1, 0), 3, False, 95).grad_accumulation == 3
     assert build_trial_config(BASE, (96, 0.1, 0), 3, False, 96).batch_size == 96
-
-
-@pytest.mark.parametrize("layer", [nn.BatchNorm2d(4), nn.Dropout(0.1)])
-def test_batch_norm_and_dropout_depend_on_the_batch_split(layer):
-    assert depends_on_batch_split(nn.Sequential(nn.Linear(2, 2), layer))
-    assert not depends_on_batch_split(nn.Sequential(nn.Linear(2, 2), nn.ReLU()))

@@ -29,7 +29,7 @@ def test_loader_yields_the_micro_batches_of_the_sampler(batch):
         augmented = workload.augment.augment_images(
             workload.train.inputs[indices], config.seed, micro.epochs, micro.examples
         )
-        torch.testing.assert_close(images, loader.normalize(augmented), rtol=0, atol=0)
+        torch.testing.assert_close(images, loader.prepare_inputs(augmented), rtol=0, atol=0)
         assert torch.equal(labels, workload.train.targets[indices])
 
 

@@ -40,7 +40,7 @@ def compute_exact_terms(training):
     def loss(parameters, image, label):
         return F.cross_entropy(functional_call(training.model, parameters, image[None]), label[None])
 
-    gradients = vmap(grad(loss), (None, 0, 0))(parameters, images, training.loader.train_split.labels)
+    gradients = vmap(grad(loss), (None, 0, 0))(parameters, images, training.loader.train_split.targets)
     rows = torch.cat([value.flatten(1) for value in gradients.values()], 1).double()
     count, mean = len(rows), rows.mean(0)
     variance = ((rows - mean) ** 2).sum() / (count - 1)

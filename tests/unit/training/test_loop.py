@@ -247,7 +247,7 @@ def test_laps_are_plain_data():
 
 def decay_momentum():
     parameter = torch.nn.Parameter(torch.ones(16))
-    optimizer = RunOptimizer(DIGITS, {"weight": parameter})
+    optimizer = RunOptimizer(DIGITS.with_defaults(), {"weight": parameter})
     parameter.grad = torch.ones(16)
     for _ in range(1000):
         optimizer.step(0.01)

@@ -52,7 +52,9 @@ def take_steps(model, optimizer, steps, lr=0.01):
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_steps_equal_those_of_the_torch_optimizer(name, momentum):
-    config = TrainConfig(workload="digits", optimizer=name, lr=0.01, momentum=momentum, weight_decay=0.1, epsilon=1e-3)
+    config = TrainConfig(
+        workload="digits", optimizer=name, lr=0.01, momentum=momentum, weight_decay=0.1, epsilon=1e-3
+    ).with_defaults()
     model, reference_model = build_model(), build_model()
     optimizer, reference_optimizer = (
         RunOptimizer(config, dict(model.named_parameters())),
@@ -90,20 +92,20 @@ def require_bit_equal_resumption(config, dtype=torch.float64):
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_resumed_optimizer_continues_bit_equal(name):
-    require_bit_equal_resumption(TrainConfig(workload="digits", optimizer=name, lr=0.01))
+    require_bit_equal_resumption(TrainConfig(workload="digits", optimizer=name, lr=0.01).with_defaults())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", OTHER_TORCH_OPTIMIZERS)
 def test_every_optimizer_of_torch_could_be_added_to_the_registry(name, dtype, monkeypatch):
     monkeypatch.setitem(OPTIMIZERS, "sgd", OptimizerEntry(f"torch.optim:{name}", {}))
-    require_bit_equal_resumption(TrainConfig(workload="digits", lr=0.01), dtype)
+    require_bit_equal_resumption(TrainConfig(workload="digits", lr=0.01).with_defaults(), dtype)
 
 
 def test_state_that_is_no_tensor_is_reported_as_a_bug(monkeypatch):
     monkeypatch.setitem(OPTIMIZERS, "sgd", OptimizerEntry("torch.optim:SGD", {}))
     layer = nn.Linear(2, 1)
-    optimizer = RunOptimizer(TrainConfig(workload="digits"), dict(layer.named_parameters()))
+    optimizer = RunOptimizer(TrainConfig(workload="digits").with_defaults(), dict(layer.named_parameters()))
     optimizer.optimizer.state[layer.weight]["count"] = 3
     with pytest.raises(TypeError, match="whose count is a int"):
         optimizer.state_dict()
@@ -114,7 +116,7 @@ def test_learning_rate_of_a_group_is_its_fraction_of_the_given_one():
     before = {name: value.detach().clone() for name, value in layer.named_parameters()}
     for parameter in layer.parameters():
         parameter.grad = torch.ones_like(parameter)
-    config = TrainConfig(workload="digits", momentum=0.0)
+    config = TrainConfig(workload="digits", momentum=0.0).with_defaults()
     RunOptimizer(config, dict(layer.named_parameters()), {"weight": 0.1}).step(0.5)
     torch.testing.assert_close(layer.weight.detach(), before["weight"] - 0.05)
     torch.testing.assert_close(layer.bias.detach(), before["bias"] - 0.5)
@@ -124,6 +126,6 @@ def test_learning_rate_of_a_group_is_its_fraction_of_the_given_one():
 def test_a_parameter_without_gradient_only_decays(name):
     layer = nn.Linear(2, 1, bias=False)
     before = layer.weight.detach().clone()
-    config = TrainConfig(workload="digits", optimizer=name, weight_decay=0.5)
+    config = TrainConfig(workload="digits", optimizer=name, weight_decay=0.5).with_defaults()
     RunOptimizer(config, {"weight": layer.weight}).step(0.1)
     torch.testing.assert_close(layer.weight.detach(), before * (1 - 0.1 * 0.5))
