@@ -54,7 +54,7 @@ def write_photographs(folder, color, count, rng):
         Image.new("RGB", (width, height), color).save(folder / f"{i}.{('jpg', 'png', 'webp')[i % 3]}")
 
 
-CONFIGS = [
+IMAGE_CONFIGS = [
     TrainConfig(workload="digits"),
     TrainConfig(workload="fashion-mnist"),
     TrainConfig(workload="folder", model="lenet", image_size=32, batch_size=8),
@@ -62,14 +62,39 @@ CONFIGS = [
 ]
 
 
-@pytest.fixture(params=CONFIGS, ids=lambda config: config.workload)
+EMBEDDED_CONFIGS = [TrainConfig(workload="text")]
+
+
+def place_data(config, data_folder):
+    folder = data_folder / "photos" if config.workload == "folder" else data_folder
+    return config if config in EMBEDDED_CONFIGS else replace(config, data=str(folder))
+
+
+@pytest.fixture(params=IMAGE_CONFIGS, ids=lambda config: config.workload)
+def image_config(request, data_folder):
+    return place_data(request.param, data_folder)
+
+
+@pytest.fixture(params=IMAGE_CONFIGS + EMBEDDED_CONFIGS, ids=lambda config: config.workload)
 def config(request, data_folder):
-    folder = data_folder / "photos" if request.param.workload == "folder" else data_folder
-    return TrainConfig(**{**vars(request.param), "data": str(folder)})
+    return place_data(request.param, data_folder)
 
 
-def test_images_labels_and_scores_fit_together(config):
+def test_inputs_outputs_and_targets_fit_together(config):
     workload = load_workload(config)
+    transform = workload.input_transform(torch.device("cpu"), torch.float32)
+    model = workload.model().eval()
+    for split in (workload.train, workload.validation, workload.reference, workload.test):
+        inputs, targets = split.read_examples([0, len(split) - 1])
+        outputs = model(transform(inputs))
+        rows = workload.metric(outputs, targets)
+        assert rows.shape == (2,) and rows.isfinite().all()
+        assert workload.loss(outputs, targets).ndim == 0
+    assert workload.unit.per_example >= 1
+
+
+def test_images_labels_and_scores_fit_together(image_config):
+    workload = load_workload(image_config)
     for split in (workload.train, workload.validation, workload.reference, workload.test):
         assert len(split) > 0
         assert split.inputs.dtype == torch.uint8

@@ -1,0 +1,71 @@
+"""Workload text: learn to predict the next character of plays of Shakespeare, or of your own text files."""
+
+from pathlib import Path
+from types import MappingProxyType
+
+from equipoise.config import TrainConfig
+from equipoise.errors import EquipoiseError
+from equipoise.workloads.base import Split, Unit, Workload
+from equipoise.workloads.image_folder import folder_name
+from equipoise.workloads.text.corpus import Corpus, load_shakespeare
+from equipoise.workloads.text.models import language_model_factory
+from equipoise.workloads.text.nats import mean_token_nats, window_nats
+from equipoise.workloads.text.text_files import read_text_corpus
+from equipoise.workloads.text.vocabulary import Vocabulary, build_vocabulary
+from equipoise.workloads.text.windows import count_windows, cut_windows
+
+WINDOW_LENGTH = 64  # characters that the model sees at most
+TARGET_NATS = 2.4  # about what the last two characters tell; 2.2 takes twice as long
+TRAIN_DEFAULTS = MappingProxyType(
+    {
+        "optimizer": "adamw",
+        "lr": 3e-3,
+        "beta2": 0.95,
+        "weight_decay": 0.1,
+        "decay_matrices_only": True,
+        "clip_norm": 1.0,
+        "warmup_examples": 1000,
+    }
+)
+
+
+def text(config: TrainConfig) -> Workload:
+    """Build a character language model of eleven plays of Shakespeare, or of the text in --data if it is given."""
+    name, corpus = read_corpus(config)
+    vocabulary = build_vocabulary(corpus.train)
+    return Workload(
+        name=name,
+        train=make_split(corpus.train, vocabulary),
+        validation=make_split(corpus.validation, vocabulary),
+        reference=make_split(corpus.reference, vocabulary),
+        test=make_split(corpus.test, vocabulary),
+        model=language_model_factory(config.model or "gpt", len(vocabulary), WINDOW_LENGTH),
+        target=TARGET_NATS,
+        loss=mean_token_nats,
+        metric=window_nats,
+        lower_is_better=True,
+        unit=Unit("tokens", per_example=WINDOW_LENGTH),
+        defaults=TRAIN_DEFAULTS,
+    )
+
+
+def read_corpus(config: TrainConfig) -> tuple[str, Corpus]:
+    """Return the name and the text of the corpus; refuse one that is too short for a window in every split."""
+    if config.data == TrainConfig.data:
+        return "text", load_shakespeare()
+    path = Path(config.data)
+    corpus = read_text_corpus(path)
+    for split, part in vars(corpus).items():
+        if not count_windows(len(part), WINDOW_LENGTH):
+            raise EquipoiseError(
+                "dataset-invalid",
+                f"cannot train on --data {path}: its {split} split has {len(part)} characters, and a window takes"
+                f" {WINDOW_LENGTH + 1}",
+                "give more text",
+            )
+    return folder_name(path), corpus
+
+
+def make_split(part: str, vocabulary: Vocabulary) -> Split:
+    """Return the windows of a text as a split, without what is left after the last whole one."""
+    return Split(*cut_windows(vocabulary.encode(part), WINDOW_LENGTH))
