@@ -58,6 +58,7 @@ ERROR_CODES = {
     "bundle-version": "a bundle of another schema version",
     "bundle-changed": "a bundle whose files are not as published",
     "bundle-invalid": "a bundle whose manifest or program cannot be used",
+    "inputs-invalid": "tensors that are not those that a bundle's program takes",
     "export-failed": "a model that cannot be exported",
     "engine-unknown": "an inference engine that does not exist",
     "models-incompatible": "two models that differ in images or classes",
