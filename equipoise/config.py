@@ -51,7 +51,7 @@ class TrainConfig:
     model: str | None = None
     """model to train: lenet or any torchvision classifier (resnet18, ...); by default the workload's own"""
     data: str = "data"
-    """folder that contains the data set, or that it is downloaded to"""
+    """folder that contains the data set, or that it is downloaded to; or its URL, copied once to each machine"""
     image_size: int | None = None
     """side in pixels that images are resized to; by default the workload's own size"""
     init_from: str | None = None

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line
+from equipoise.storage.retry import StoreUnavailable
 from equipoise.workloads.base import Split, Workload
 
 WORKLOAD_SPLITS = ("train", "validation", "reference", "test")
@@ -22,6 +23,8 @@ def call_user_code(description: str, function: Callable[[], object]) -> object:
         return function()
     except EquipoiseError as error:
         raise EquipoiseError(error.code, join_lines(error.problem), join_lines(error.remedy)) from error
+    except StoreUnavailable:  # no mistake of the function
+        raise
     except (Exception, SystemExit) as error:
         if isinstance(error, ValueError) and (message := join_lines(str(error))):  # the user's own sentence
             raise EquipoiseError("workload-invalid", message) from error

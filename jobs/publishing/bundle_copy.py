@@ -20,6 +20,7 @@ from equipoise.drift.reference.profile import ARRAY_PREFIX
 from equipoise.errors import EquipoiseError
 from equipoise.planning.document import PlanDocument
 from equipoise.storage.atomic import atomic_folder
+from equipoise.storage.user_paths import make_absolute
 from equipoise.workloads import Workload, load_workload
 from jobs.publishing.known_conditions import LearnedCondition, condition_arrays, read_remedy
 from jobs.publishing.model_card import render_model_card
@@ -60,7 +61,7 @@ def publish_copy(
 def load_reference_workload(model: Bundle, data: str | None) -> Workload:
     """Load the workload that a model learned first, its reference with the class shares that the model expects now."""
     config = model.manifest.decode_config()
-    config = replace(config, data=str(Path(data or config.data).absolute()), init_from=None)
+    config = replace(config, data=make_absolute(data or config.data), init_from=None)
     workload, weights = load_workload(config), read_remedy(model.manifest).weights
     shape = tuple(workload.reference.pictures[0].shape)
     if [str(name) for name in workload.classes] != model.classes or shape != tuple(model.shape):
