@@ -55,17 +55,18 @@ def list_objects(url: str) -> ObjectListing:
     options = LISTING_OPTIONS.get(url.partition("://")[0], {})
     with report_path_errors(f"cannot read {url}"):
         entries = retry_while_unavailable(lambda: filesystem.find(key, detail=True, **options), url)
-    names = {name: name.strip("/")[len(key.strip("/")) :].removeprefix("/") for name in entries}
-    files = [name for name in sorted(entries) if not name.endswith("/")]  # such a name is the mark of an empty folder
-    if files and not names[files[0]]:
-        raise EquipoiseError("path-kind", f"cannot read {url}: it is a single object", "give the URL of its folder")
-    if not files:
+    entry_by_name = {
+        path.strip("/")[len(key.strip("/")) :].removeprefix("/"): entry
+        for path, entry in sorted(entries.items())
+        if not path.endswith("/") and entry["type"] != "directory"  # the mark of an empty folder
+    }
+    if not entry_by_name:
         raise EquipoiseError("path-missing", f"cannot read {url}: there is no object below it")
-    objects = tuple(
-        StoredObject(names[name], int(entries[name]["size"]), find_version(entries[name])) for name in files
+    require_copyable(url, entry_by_name)
+    return ObjectListing(
+        url,
+        tuple(StoredObject(name, int(entry["size"]), find_version(entry)) for name, entry in entry_by_name.items()),
     )
-    require_distinct_files(url, [item.name for item in objects])
-    return ObjectListing(url, objects)
 
 
 def find_version(entry: Mapping[str, Any]) -> str:
@@ -73,13 +74,18 @@ def find_version(entry: Mapping[str, Any]) -> str:
     return next((str(entry[key]) for key in VERSION_KEYS if entry.get(key)), "")
 
 
-def require_distinct_files(url: str, names: list[str]) -> None:
-    """Refuse names that would leave the folder that they are copied to, and a name that is a folder of others."""
-    folders = set(chain.from_iterable(PurePosixPath(name).parents for name in names))
-    for name in names:
-        has_odd_part = any(part in ("", ".", "..") for part in name.split("/")) or "\0" in name
-        if has_odd_part or PurePosixPath(name) in folders:
-            reason = "it has no place in a folder" if has_odd_part else "other objects have it as their folder"
-            raise EquipoiseError(
-                "dataset-invalid", f"cannot copy {url}: {reason}: the object {name!a}", "remove or rename it"
-            )
+def require_copyable(url: str, entry_by_name: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuse a single object, links, names that would leave the copy, and a name that is the folder of others."""
+    if "" in entry_by_name:
+        raise EquipoiseError("path-kind", f"cannot read {url}: it is a single object", "give the URL of its folder")
+    folders = set(chain.from_iterable(PurePosixPath(name).parents for name in entry_by_name))
+    for name, entry in entry_by_name.items():
+        if entry["type"] != "file":
+            reason = "is a link, or no regular file"
+        elif any(part in ("", ".", "..") for part in name.split("/")) or "\0" in name:
+            reason = "cannot be the name of a file"
+        elif PurePosixPath(name) in folders:
+            reason = "has others below it"
+        else:
+            continue
+        raise EquipoiseError("dataset-invalid", f"cannot copy {url}: {name!a} {reason}", "remove or rename it")
