@@ -56,6 +56,8 @@ INVALID_COMMANDS = [
     (("contact_sheet", "--workload", "digits", "--out", "http://host/x"), "http://... is a URL"),
     (("contact_sheet", "--workload", "digits", "--out", SECRET_URL), "has a password in it"),
     (("contact_sheet", "--workload", "digits", "--out", "x", "--data", ""), "empty string"),
+    (("contact_sheet", "--workload", "digits", "--out", "x", "--data", SECRET_URL), "has a password in it"),
+    (("adapt", "--bundle", "x", "--verdict", "x", "--data", SECRET_URL), "has a password in it"),
     (("captures", "--capture-dir", ".", "--out", ""), "--out: got an empty string"),
     (("records", ""), "empty string"),
     (("records", ".", "--out", ""), "empty string"),
