@@ -9,6 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from equipoise.config import TrainConfig
+from equipoise.storage.node_cache import fetch_data
 from equipoise.tables.spec import TableInputs, TableSpec
 from equipoise.workloads.base import select_split, stratified_split
 from equipoise.workloads.batch import Batch
