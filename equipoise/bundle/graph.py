@@ -46,7 +46,8 @@ def choose_dynamic_shapes(examples: list[Tensor]) -> ShapesCollection:
     """Return the dimensions that may differ from those of the examples: the batch and the length of sequences.
 
     The batch comes first in every input; one whose first size is another holds something else, such as positions.
-    Inputs of integers with two or more dimensions and of floats with three are sequences; uint8 are pictures.
+    Inputs of integers with two or more dimensions and of floats with three are sequences, unless their length is 1;
+    uint8 are pictures.
     """
     shapes, batch = ShapesCollection(), Dim("batch", min=1)
     for tensor in (tensor for tensor in examples if tensor.ndim):
@@ -55,7 +56,7 @@ def choose_dynamic_shapes(examples: list[Tensor]) -> ShapesCollection:
             is_sequence = tensor.ndim == 3
         else:
             is_sequence = tensor.ndim > 1 and tensor.dtype != torch.uint8
-        shapes[tensor] = dimensions | ({1: Dim.AUTO} if is_sequence else {})
+        shapes[tensor] = dimensions | ({1: Dim.AUTO} if is_sequence and tensor.shape[1] > 1 else {})
     return shapes
 
 

@@ -3,28 +3,37 @@
 import logging
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import save
-from torch import Tensor
+from torch import Tensor, nn
 
-from equipoise.bundle.engines import Engine, InferenceModule
+from equipoise.bundle.engines import Engine
+from equipoise.bundle.folder import ONNX_FILE, PROGRAM_FILE, WEIGHTS_FILE
 from equipoise.bundle.graph import collect_weights, export_model, serialize_graph
-from equipoise.bundle.manifest import ONNX_FILE, PROGRAM_FILE, WEIGHTS_FILE
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line, make_printable
 from equipoise.storage.atomic import write_json
 from equipoise.storage.path_errors import DISK_FULL_ERRNOS
 
 
-def export_programs(inference_module: InferenceModule, example_images: Tensor, folder: Path) -> None:
-    """Write the model's programs and weights to a folder; a model that ONNX cannot express goes without it."""
+def export_programs(
+    module: nn.Module,
+    inputs: Sequence[Tensor],
+    folder: Path,
+    input_names: Sequence[str],
+    output_names: Sequence[str],
+) -> None:
+    """Write the model's programs and weights to a folder; a model that ONNX cannot express goes without it.
+
+    `inputs` are those of two examples.
+    """
     try:
-        program = export_model(inference_module, example_images)
+        program = export_model(module, inputs)
     except Exception as error:
         reason = f"{type(error).__name__}: {first_error_line(error, 'no message')}"
         raise EquipoiseError("export-failed", f"cannot export the model: {reason}") from error
@@ -39,8 +48,8 @@ def export_programs(inference_module: InferenceModule, example_images: Tensor, f
                 None,
                 dynamo=True,
                 verbose=False,
-                input_names=["images"],
-                output_names=["logits", "features"],
+                input_names=[*input_names],
+                output_names=[*output_names],
             )
             onnx.save(str(folder / ONNX_FILE))
         except Exception as error:  # the exporter may raise anything; the other engines work without it
@@ -64,17 +73,16 @@ def silence_exporters() -> Iterator[None]:
         yield
 
 
-def compile_aotinductor(inference_module: InferenceModule, example_images: Tensor, scratch: Path) -> Engine:
+def compile_aotinductor(module: nn.Module, inputs: Sequence[Tensor], scratch: Path) -> Engine:
     """Compile the model to native code with AOTInductor and return it as an engine, for comparison only."""
     with silence_exporters():
         path = torch._inductor.aoti_compile_and_package(
-            export_model(inference_module, example_images[:2]), package_path=str(scratch / "model.pt2")
+            export_model(module, [tensor[:2] for tensor in inputs]), package_path=str(scratch / "model.pt2")
         )
         run = torch._inductor.aoti_load_package(path)
 
-    def engine(batch: Tensor) -> tuple[Tensor, Tensor]:
+    def engine(*batch: Tensor) -> tuple[Tensor, ...]:
         with torch.inference_mode():
-            logits, features = run(batch)
-        return logits, features
+            return tuple(run(*batch))
 
     return engine

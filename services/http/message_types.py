@@ -36,8 +36,22 @@ class ImageBody:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RowBody:
+    """One row of a table in JSON."""
+
+    row: Annotated[dict[str, Any], Meta(description="value of each column by its name; null for one that is not known")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextBody:
+    """One text in JSON."""
+
+    text: Annotated[str, Meta(min_length=1, description="text that the model continues")]
+
+
+@dataclass(frozen=True, kw_only=True)
 class PredictionReply:
-    """Predicted label and calibrated scores of one image."""
+    """Predicted label and calibrated scores of one image, or of one row of a table."""
 
     model: Annotated[str, Meta(description="name of the model")]
     version: Annotated[str, Meta(description="version of the bundle that answered")]
@@ -48,12 +62,48 @@ class PredictionReply:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NumberReply:
+    """Predicted number of one row of a table, with an interval."""
+
+    model: Annotated[str, Meta(description="name of the model")]
+    version: Annotated[str, Meta(description="version of the bundle that answered")]
+    id: Annotated[str, Meta(description="id of the request: its x-request-id, or a generated one")]
+    value: Annotated[float, Meta(description="predicted number, in the unit of the label")]
+    low: Annotated[float | None, Meta(description="lower end of the 90 % interval; null if the model has none")]
+    high: Annotated[float | None, Meta(description="upper end of the 90 % interval; null if the model has none")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextTokenReply:
+    """Character that may come next in a text."""
+
+    character: Annotated[str, Meta(description="the character; U+FFFD stands for all that the model does not know")]
+    probability: Annotated[float, Meta(ge=0, le=1, description="its probability")]
+    nats: Annotated[float, Meta(description="negative natural logarithm of its probability")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextReply:
+    """Characters that may come next in a text, and how well the model predicts the text itself."""
+
+    model: Annotated[str, Meta(description="name of the model")]
+    version: Annotated[str, Meta(description="version of the bundle that answered")]
+    id: Annotated[str, Meta(description="id of the request: its x-request-id, or a generated one")]
+    next: Annotated[list[NextTokenReply], Meta(description="most likely next characters, the most likely one first")]
+    nats_per_token: Annotated[
+        float | None, Meta(description="mean nats of the characters after the first; null for a single one")
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
 class InputTensor:
     """Tensor in a request of the Open Inference Protocol."""
 
     name: Annotated[str, Meta(description="name of an input of the model")]
-    datatype: Annotated[str, Meta(description="UINT8 for images, BYTES for encoded image files")]
-    shape: Annotated[list[int], Meta(description="size of each dimension; the first is the number of images")]
+    datatype: Annotated[
+        str, Meta(description="UINT8 for images, BYTES for encoded image files, FP32 and INT64 for rows and texts")
+    ]
+    shape: Annotated[list[int], Meta(description="size of each dimension; the first is the number of examples")]
     data: Annotated[list[Any] | UnsetType, Meta(description="values, flat or nested; left out for binary data")] = UNSET
     parameters: Annotated[
         JsonObject | UnsetType, Meta(description="`binary_data_size`: bytes of this tensor after the JSON")
@@ -75,7 +125,7 @@ class InferenceBody:
     parameters: Annotated[
         JsonObject | UnsetType, Meta(description="`binary_data_output`: true for outputs as binary data")
     ] = UNSET
-    inputs: Annotated[list[InputTensor], Meta(min_length=1, description="the one input with the images")]
+    inputs: Annotated[list[InputTensor], Meta(min_length=1, description="the inputs that the model takes")]
     outputs: Annotated[
         list[RequestedOutput] | UnsetType, Meta(description="outputs to return; all of them if left out")
     ] = UNSET
@@ -197,7 +247,7 @@ class RepositoryEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class TensorMetadata:
-    """Input or output of a model; -1 in the shape is the number of images."""
+    """Input or output of a model; -1 in the shape is the number of examples."""
 
     name: Annotated[str, Meta(description="name of the input or output")]
     datatype: Annotated[str, Meta(description="type of its values")]
@@ -211,7 +261,9 @@ class ModelMetadata:
     name: Annotated[str, Meta(description="name of the model")]
     versions: Annotated[list[str], Meta(description="version of its current bundle")]
     platform: Annotated[str, Meta(description="`equipoise`")]
-    inputs: Annotated[list[TensorMetadata], Meta(description="inputs, of which a request has one")]
+    inputs: Annotated[
+        list[TensorMetadata], Meta(description="inputs; of those of a model of images, a request has one")
+    ]
     outputs: Annotated[list[TensorMetadata], Meta(description="outputs of a reply")]
 
 
@@ -230,7 +282,7 @@ class ModelConfigReply:
     name: Annotated[str, Meta(description="name of the model")]
     platform: Annotated[str, Meta(description="`equipoise`")]
     backend: Annotated[str, Meta(description="engine that computes")]
-    max_batch_size: Annotated[int, Meta(description="images that one request may hold")]
+    max_batch_size: Annotated[int, Meta(description="examples that one request may hold")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,8 +290,8 @@ class OutputTensor:
     """Tensor in a reply of the Open Inference Protocol; binary data follow the JSON instead of `data`."""
 
     name: Annotated[str, Meta(description="name of the output")]
-    datatype: Annotated[str, Meta(description="BYTES for labels, FP32 for scores")]
-    shape: Annotated[list[int], Meta(description="size of each dimension; the first is the number of images")]
+    datatype: Annotated[str, Meta(description="BYTES for labels, FP32 for scores, FP64 for numbers")]
+    shape: Annotated[list[int], Meta(description="size of each dimension; the first is the number of examples")]
     data: Annotated[list[Any] | UnsetType, Meta(description="values, flat; left out for binary data")] = UNSET
     parameters: Annotated[
         JsonObject | UnsetType, Meta(description="`binary_data_size`: bytes of this tensor after the JSON")
@@ -254,4 +306,4 @@ class InferenceReply:
     model_version: Annotated[str, Meta(description="version of the bundle that answered")]
     id: Annotated[str | UnsetType, Meta(description="id of the request, if it had one")] = UNSET
     parameters: Annotated[JsonObject | UnsetType, Meta(description="parameters of the reply, if any")] = UNSET
-    outputs: Annotated[list[OutputTensor], Meta(description="labels and scores")]
+    outputs: Annotated[list[OutputTensor], Meta(description="outputs of the model")]

@@ -31,17 +31,23 @@ from services.http.message_types import (
     ModelMetadata,
     ModelReadinessReply,
     ModelsReply,
+    NumberReply,
     PredictionReply,
     ReadinessReply,
     RepositoryEntry,
     ResetReply,
+    RowBody,
     ServerMetadata,
+    TextBody,
+    TextReply,
 )
 from services.limits import DEFAULT_LISTED_CAPTURES, MAX_LISTED_CAPTURES, Limits
 
 JSON = "application/json"
 IMAGE_FILES = {f"image/{kind}": BinaryText for kind in ("png", "jpeg", "webp")}
-IMAGE_CONTENT = IMAGE_FILES | {"multipart/form-data": ImageForm, JSON: ImageBody}
+EXAMPLE_CONTENT = IMAGE_FILES | {"multipart/form-data": ImageForm, JSON: (ImageBody, RowBody, TextBody)}
+PREDICTION_TEXT = "the label and the scores of all classes; a number with its interval; or the next characters"
+PREDICTION_REPLIES = PredictionReply, NumberReply, TextReply
 
 
 @dataclass(frozen=True)
@@ -50,14 +56,14 @@ class ApiOperation:
 
     summary: str
     reply: Any
-    """type of the reply to a request that is not rejected"""
+    """type of the reply to a request that is not rejected, or several of them"""
     returns: str
     """what the reply holds"""
     _: KW_ONLY
     media_type: str = JSON
     """media type of the reply"""
     body: Mapping[str, Any] = field(default_factory=dict)
-    """type of the request's body by media type; empty if there is none"""
+    """type of the request's body by media type, or several of them; empty if there is none"""
     rejections: tuple[int, ...] = ()
     """statuses with which it may be rejected; any of them if it has a body"""
     query: tuple[str, ...] = ()
@@ -66,20 +72,21 @@ class ApiOperation:
 
 OPERATIONS = {
     "POST /predict": ApiOperation(
-        "Predict the label of one image, if a single model is served",
-        PredictionReply,
-        "the label, and the scores of all classes",
-        body=IMAGE_CONTENT,
+        "Predict for one image, row or text, if a single model is served",
+        PREDICTION_REPLIES,
+        PREDICTION_TEXT,
+        body=EXAMPLE_CONTENT,
     ),
     "POST /models/{name}/predict": ApiOperation(
-        "Predict the label of one image",
-        PredictionReply,
-        "the label, and the scores of all classes",
-        body=IMAGE_CONTENT,
+        "Predict for one image, row or text, by the kind of the model",
+        PREDICTION_REPLIES,
+        PREDICTION_TEXT,
+        body=EXAMPLE_CONTENT,
     ),
     "GET /models": ApiOperation(
         "List every model and the bundles that answer for it",
         ModelsReply,
+        NumberReply,
         "the models, each with its bundles by role",
     ),
     "GET /models/{name}/compared": ApiOperation(
@@ -112,6 +119,7 @@ OPERATIONS = {
     "POST /drift/reset": ApiOperation(
         "Reset the drift charts, once a change is known or fixed",
         ResetReply,
+        RowBody,
         "the model and version whose charts start anew",
         rejections=(403, 404, 503),
         query=("model",),
@@ -160,6 +168,8 @@ OPERATIONS = {
     "GET /v2": ApiOperation(
         "Open Inference Protocol: return name, version and extensions of the server",
         ServerMetadata,
+        TextBody,
+        TextReply,
         "name, version of this API, and extensions",
     ),
     "GET /v2/health/live": ApiOperation(
@@ -189,13 +199,13 @@ OPERATIONS = {
     "GET /v2/models/{name}/config": ApiOperation(
         "Open Inference Protocol: return a model's engine and largest batch",
         ModelConfigReply,
-        "the engine, and how many images one request may hold",
+        "the engine, and how many examples one request may hold",
         rejections=(404,),
     ),
     "POST /v2/models/{name}/infer": ApiOperation(
-        "Open Inference Protocol: predict the labels and scores of a batch of images",
+        "Open Inference Protocol: predict for a batch of images, rows or texts",
         InferenceReply,
-        "the labels and scores as tensors",
+        "the outputs of the model as tensors",
         body={JSON: InferenceBody},
     ),
 }
@@ -207,9 +217,21 @@ def build_schemas() -> tuple[dict[Any, JsonObject], JsonObject]:
     """Return the schema of each type of body, and the named schemas that these refer to."""
     kinds: dict[Any, None] = {ErrorReply: None}
     for operation in OPERATIONS.values():
-        kinds |= dict.fromkeys((operation.reply, *operation.body.values()))
+        for kind in (operation.reply, *operation.body.values()):
+            kinds |= dict.fromkeys(list_types(kind))
     schemas, components = msgspec.json.schema_components([*kinds], ref_template="#/components/schemas/{name}")
     return dict(zip(kinds, schemas, strict=True)), components
+
+
+def list_types(kind: Any) -> tuple[Any, ...]:
+    """Return the types that a body may have."""
+    return kind if isinstance(kind, tuple) else (kind,)
+
+
+def find_schema(kind: Any, schema_by_type: Mapping[Any, JsonObject]) -> JsonObject:
+    """Return the schema of a body of a type, or of one of several."""
+    schemas = [schema_by_type[body_type] for body_type in list_types(kind)]
+    return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
 
 
 def build_openapi_document(requires_key: bool, limits: Limits, model_names: list[str]) -> JsonObject:
@@ -226,7 +248,7 @@ def build_openapi_document(requires_key: bool, limits: Limits, model_names: list
         "info": {
             "title": "Equipoise",
             "version": find_version(),
-            "description": "Image classification: images in, labels out."
+            "description": "Images, rows of tables or texts in, predictions out."
             f" A request may have {limits.body_bytes} bytes, an image {limits.pixels} pixels.",
         },
         "paths": paths,
@@ -240,12 +262,12 @@ def build_openapi_document(requires_key: bool, limits: Limits, model_names: list
 
 def describe_operation(operation: ApiOperation, schema_by_type: Mapping[Any, JsonObject]) -> JsonObject:
     """Describe the summary, body and replies of an operation."""
-    body = {media_type: {"schema": schema_by_type[kind]} for media_type, kind in operation.body.items()}
+    body = {media_type: {"schema": find_schema(kind, schema_by_type)} for media_type, kind in operation.body.items()}
     error_content = {JSON: {"schema": schema_by_type[ErrorReply]}}
     responses: JsonObject = {
         "200": {
             "description": operation.returns,
-            "content": {operation.media_type: {"schema": schema_by_type[operation.reply]}},
+            "content": {operation.media_type: {"schema": find_schema(operation.reply, schema_by_type)}},
         }
     }
     for status in REJECTION_DESCRIPTIONS if body else operation.rejections:

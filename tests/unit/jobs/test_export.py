@@ -3,19 +3,23 @@
 import logging
 import stat
 import warnings
+from types import SimpleNamespace
 
 import onnxruntime
 import pytest
 import torch
 from torch import nn
 
-from equipoise.bundle.engines import ENGINES, EagerEngine, InferenceModule
+from equipoise.bundle.engines import ENGINES, EagerEngine
+from equipoise.bundle.kinds.inference_module import InferenceModule
 from equipoise.workloads import Split
 from jobs.publishing.export import export_programs, silence_exporters
+from jobs.publishing.kinds.image_publication import ImagePublication
 from jobs.publishing.publish import benchmark_bundle_engines
 from tests.support.errors import raises_code
 
 IMAGES = torch.arange(36, dtype=torch.uint8).view(3, 2, 2, 3)
+NAMES = ["images"], ["logits", "features"]
 
 
 class PoolingModel(nn.Module):
@@ -41,7 +45,7 @@ class EagerOnlyModel(nn.Module):
 
 def test_model_that_onnx_cannot_express_goes_without_it(tmp_path, capsys):
     module = InferenceModule(PoolingModel(), "head", (0.25, 0.5), (0.5, 0.25)).eval()
-    export_programs(module, IMAGES[:2], tmp_path)
+    export_programs(module, [IMAGES[:2]], tmp_path, *NAMES)
     assert {path.name for path in tmp_path.iterdir()} == {"program.json", "weights.safetensors"}
     assert stat.S_IMODE((tmp_path / "weights.safetensors").stat().st_mode) == 0o644
     output = capsys.readouterr()
@@ -55,13 +59,13 @@ def test_model_that_onnx_cannot_express_goes_without_it(tmp_path, capsys):
 
 def test_model_that_cannot_be_traced_is_refused_in_one_sentence(tmp_path):
     with raises_code("export-failed", "TypeError: this model runs eagerly only") as raised:
-        export_programs(EagerOnlyModel(), IMAGES[:2], tmp_path)
+        export_programs(EagerOnlyModel(), [IMAGES[:2]], tmp_path, *NAMES)
     assert "\n" not in str(raised.value) and not [*tmp_path.iterdir()]
 
 
 def test_native_code_is_timed_on_request(tmp_path):
-    split = Split(IMAGES, torch.zeros(3, dtype=torch.int64))
-    results = benchmark_bundle_engines(EagerOnlyModel(), split, tmp_path, include_native=True)
+    workload = SimpleNamespace(test=Split(IMAGES, torch.zeros(3, dtype=torch.int64)))
+    results = benchmark_bundle_engines(ImagePublication(workload), EagerOnlyModel(), tmp_path, include_native=True)
     assert [result.engine for result in results] == [*ENGINES, "aotinductor"]
     assert "this model runs eagerly only" in results[-1].why_not
 
@@ -79,7 +83,7 @@ def test_exporters_are_silent_only_inside_the_block():
 
 def test_inputs_and_outputs_of_onnx_are_named(tmp_path):
     model = nn.Sequential(nn.Flatten(), nn.Linear(12, 2))
-    export_programs(InferenceModule(model, "1", (0.5,), (0.5,)).eval(), IMAGES[:2], tmp_path)
+    export_programs(InferenceModule(model, "1", (0.5,), (0.5,)).eval(), [IMAGES[:2]], tmp_path, *NAMES)
     session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
     assert [value.name for value in session.get_inputs()] == ["images"]
     assert [value.name for value in session.get_outputs()] == ["logits", "features"]
