@@ -21,9 +21,10 @@ from docs.generate.http_texts import (
 )
 from docs.generate.markdown import build_page, format_code, format_table, make_anchor, start_sentence
 from services.http import errors, message_types
+from services.http.api_operations import OPERATIONS, ApiOperation
 from services.http.errors import REJECTION_DESCRIPTIONS
-from services.http.message_types import BinaryText
-from services.http.openapi import OPERATIONS, ApiOperation, build_openapi_document
+from services.http.openapi import build_openapi_document
+from services.http.prediction_types import BinaryText
 from services.limits import Limits
 
 REJECTION_DOC = re.compile(r"Build the (\d{3}) for (.*)", re.DOTALL)

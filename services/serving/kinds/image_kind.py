@@ -15,7 +15,8 @@ from equipoise.images.png import read_png_pixels
 from equipoise.type_aliases import AnyArray
 from services.http.errors import RequestRejected, too_many_pictures
 from services.http.image_decoding import decode_image
-from services.http.message_types import PredictionReply, TensorMetadata
+from services.http.message_types import TensorMetadata
+from services.http.prediction_types import PredictionReply
 from services.http.request_body import extract_image
 from services.http.tensor_codec import InferenceTensors, datatype_name
 from services.serving.inference import ComparedOutputs, ComputedBatch, InferenceRequest, ModelOutput

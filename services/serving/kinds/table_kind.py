@@ -16,7 +16,8 @@ from equipoise.bundle.kinds.table_bundle import TableBundle
 from equipoise.errors import EquipoiseError
 from equipoise.type_aliases import AnyArray
 from services.http.errors import RequestRejected, too_many_rows
-from services.http.message_types import NumberReply, PredictionReply, TensorMetadata
+from services.http.message_types import TensorMetadata
+from services.http.prediction_types import NumberReply, PredictionReply
 from services.http.tensor_codec import InferenceTensors, require_object
 from services.serving.inference import InferenceRequest, UnwatchedBatch
 from services.serving.kinds.image_kind import LABELS_OUTPUT, SCORES_OUTPUT, build_prediction_reply

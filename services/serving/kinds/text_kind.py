@@ -14,7 +14,8 @@ from equipoise.bundle.kinds.text_bundle import DEFAULT_NEXT_TOKENS, TextBundle
 from equipoise.errors import EquipoiseError
 from equipoise.type_aliases import AnyArray
 from services.http.errors import RequestRejected, text_is_too_long, too_many_rows
-from services.http.message_types import NextTokenReply, TensorMetadata, TextReply
+from services.http.message_types import TensorMetadata
+from services.http.prediction_types import NextTokenReply, TextReply
 from services.http.tensor_codec import InferenceTensors
 from services.serving.inference import InferenceRequest, UnwatchedBatch
 from services.serving.kinds.served_kind import RawTensor, ServedKind, parse_json_field, require_tensors
