@@ -101,7 +101,7 @@ def read_csv(path: Path) -> pd.DataFrame:
 
 
 def read_parquet(path: Path) -> pd.DataFrame:
-    """Read a parquet file."""
+    """Read a parquet file without its index."""
     try:
         frame = pd.read_parquet(path).reset_index(drop=True)
     except ImportError as error:
