@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from equipoise.config import OPTION_DEFAULTS, TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line
+from equipoise.storage.retry import StoreUnavailable
 from equipoise.workloads.base import Split, Workload
 from equipoise.workloads.batch import Batch, call_model, count_examples, list_tensors, map_tensors
 from equipoise.workloads.image_validation import check_image_split, check_normalization, check_scores
@@ -32,6 +33,8 @@ def call_user_code(description: str, function: Callable[[], Result]) -> Result:
         return function()
     except EquipoiseError as error:
         raise EquipoiseError(error.code, join_lines(error.problem), join_lines(error.remedy)) from error
+    except StoreUnavailable:  # no mistake of the function
+        raise
     except (Exception, SystemExit) as error:
         if isinstance(error, ValueError) and (message := join_lines(str(error))):  # the user's own sentence
             raise EquipoiseError("workload-invalid", message) from error
