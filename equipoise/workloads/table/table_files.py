@@ -13,7 +13,7 @@ from equipoise.formatting import first_error_line, make_printable
 from equipoise.storage.node_cache import fetch_data
 
 TABLE_SUFFIXES = (".csv", ".csv.gz", ".parquet")
-UNREADABLE_ERRORS = (ValueError, OSError, EOFError, zlib.error, pd.errors.ParserWarning)
+UNREADABLE_ERRORS = (ValueError, OSError, EOFError, zlib.error)
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,12 @@ def read_table_file(path: Path, location: str) -> pd.DataFrame:
     """Read a CSV or parquet file, its columns named by texts; messages name `location`."""
     try:
         frame = read_parquet(path) if path.suffix.lower() == ".parquet" else read_csv(path)
+    except pd.errors.ParserWarning as error:
+        raise EquipoiseError(
+            "dataset-invalid",
+            f"cannot read {location}: a row has more cells than the header",
+            "put values with commas in quotes",
+        ) from error
     except UNREADABLE_ERRORS as error:
         raise EquipoiseError(
             "dataset-invalid", f"cannot read {location}: {make_printable(first_error_line(error))}"
