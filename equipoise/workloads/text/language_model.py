@@ -1,10 +1,10 @@
 """Workload text: learn to predict the next character of plays of Shakespeare, or of your own text files."""
 
-from pathlib import Path
 from types import MappingProxyType
 
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
+from equipoise.storage.node_cache import fetch_data
 from equipoise.workloads.base import Split, Unit, Workload
 from equipoise.workloads.image_folder import folder_name
 from equipoise.workloads.text.corpus import Corpus, load_shakespeare
@@ -53,7 +53,7 @@ def read_corpus(config: TrainConfig) -> tuple[str, Corpus]:
     """Return the name and the text of the corpus; refuse one that is too short for a window in every split."""
     if config.data == TrainConfig.data:
         return "text", load_shakespeare()
-    path = Path(config.data)
+    path = fetch_data(config.data)
     corpus = read_text_corpus(path)
     for split, part in vars(corpus).items():
         if not count_windows(len(part), WINDOW_LENGTH):
