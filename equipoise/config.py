@@ -69,8 +69,8 @@ class TrainConfig:
     model: str | None = None
     """model to train: lenet or any torchvision classifier (resnet18, ...); by default the workload's own"""
     data: str = "data"
-    """folder that contains the data set, or that it is downloaded to, or its URL, copied once to each machine; tables and
-    texts may be a single file"""
+    """folder that contains the data set, or that it is downloaded to, or its URL, copied once to each machine; also the
+    file of a table or a text"""
     label: str | None = None
     """column of a table to predict"""
     image_size: int | None = None
