@@ -58,6 +58,16 @@ def test_own_text_gives_name_and_vocabulary(tmp_path):
     assert [len(split) for split in (workload.train, workload.validation, workload.reference)] == [30, 7, 5]
 
 
+def test_default_folder_holds_a_corpus_only_where_it_has_text_files(tmp_path):
+    assert load_own_text(tmp_path / "data").name == "text"
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "images.gz").write_bytes(b"\x1f\x8b")
+    assert load_own_text(tmp_path / "data").name == "text"
+    (tmp_path / "data" / "book.txt").write_text("abc" * 1000)
+    workload = load_own_text(tmp_path / "data")
+    assert workload.name == "data" and workload.train.inputs.max() == 2
+
+
 def test_text_too_short_for_its_splits_is_refused(tmp_path):
     (tmp_path / "note.txt").write_text("x" * 640)
     with raises_code("dataset-invalid", "note.txt", "reference", 65):
