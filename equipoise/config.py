@@ -11,10 +11,10 @@ from equipoise.errors import EquipoiseError
 from equipoise.number_bounds import MAX_LEARNING_RATE, MIN_LEARNING_RATE
 from equipoise.optimizer_registry import OPTIMIZERS
 
-T = TypeVar("T")
+Value = TypeVar("Value")
 if TYPE_CHECKING:
     OptimizerName = str
-    WorkloadDefault: TypeAlias = Annotated[T, "None until `with_defaults` fills it in"]
+    WorkloadDefault: TypeAlias = Annotated[Value, "None until `with_defaults` fills it in"]
 else:
     OptimizerName = Literal[tuple(OPTIMIZERS)]  # the choices in --help
     WorkloadDefault = Optional
@@ -56,7 +56,8 @@ class TrainConfig:
     """Options of a training run. Two runs with equal options are the same experiment."""
 
     workload: str | None = None
-    """what to learn: digits, fashion-mnist, cifar10, folder, vending, vending-source, or your own module:attribute"""
+    """what to learn: digits, fashion-mnist, cifar10, folder, table, vending, vending-source, or your own
+    module:attribute"""
     command: str | None = None
     """your own training program instead of a workload, such as "python train.py --batch-size {batch_size} --lr {lr}";
     {seed}, {workers} and {out} are filled in too"""
@@ -68,7 +69,10 @@ class TrainConfig:
     model: str | None = None
     """model to train: lenet or any torchvision classifier (resnet18, ...); by default the workload's own"""
     data: str = "data"
-    """folder that contains the data set, or that it is downloaded to"""
+    """folder that contains the data set, or that it is downloaded to, or its URL, copied once to each machine; for a table
+    or a text, its file or a folder of its files"""
+    label: str | None = None
+    """column of a table to predict"""
     image_size: int | None = None
     """side in pixels that images are resized to; by default the workload's own size"""
     init_from: str | None = None

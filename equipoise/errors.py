@@ -38,6 +38,7 @@ ERROR_CODES = {
     "augment-invalid": "augmentation options out of range or unusable for the images",
     "images-invalid": "a batch of images of the wrong type or shape",
     "image-undecodable": "an image file that cannot be decoded",
+    "row-invalid": "a row of a table that the model cannot take",
     # runs, sweeps and plans
     "run-mismatch": "a folder that holds another run than the options ask for",
     "run-damaged": "a record or checkpoint that is damaged or of another version",
@@ -57,6 +58,7 @@ ERROR_CODES = {
     "bundle-version": "a bundle of another schema version",
     "bundle-changed": "a bundle whose files are not as published",
     "bundle-invalid": "a bundle whose manifest or program cannot be used",
+    "inputs-invalid": "tensors that are not those that a bundle's program takes",
     "export-failed": "a model that cannot be exported",
     "engine-unknown": "an inference engine that does not exist",
     "models-incompatible": "two models that differ in images or classes",

@@ -1,8 +1,8 @@
 """Optimizers by name: the class of each, and the options of training that it takes.
 
 A class is named by module:attribute, so that options are read and validated without importing torch. Any optimizer of
-torch.optim whose `step` needs no closure can be added as an entry here; `equipoise.training.optimizers` builds it and
-saves its state.
+torch.optim whose `step` needs no closure can be added as an entry here; `equipoise.optimizers.run_optimizer` builds it
+and saves its state.
 """
 
 from collections.abc import Mapping
@@ -21,10 +21,10 @@ class OptimizerEntry:
 
 OPTIMIZERS = {
     "sgd": OptimizerEntry(
-        "equipoise.training.fused_optimizers:FusedSGD", {"momentum": "momentum", "weight_decay": "weight_decay"}
+        "equipoise.optimizers.fused_optimizers:FusedSGD", {"momentum": "momentum", "weight_decay": "weight_decay"}
     ),
     "adamw": OptimizerEntry(
-        "equipoise.training.fused_optimizers:FusedAdamW",
+        "equipoise.optimizers.fused_optimizers:FusedAdamW",
         {"beta2": "beta2", "eps": "epsilon", "weight_decay": "weight_decay"},
     ),
     "adafactor": OptimizerEntry("torch.optim:Adafactor", {"weight_decay": "weight_decay"}),

@@ -77,7 +77,7 @@ class AdaptOptions:
     capture_dir: str | None = None
     """folder or URL of the captured requests, of which the labelled ones are used"""
     data: str | None = None
-    """folder of the workload's files; the one the model was trained with if not given"""
+    """folder of the workload's files, or its URL; the one the model was trained with if not given"""
     link: OptionalLocalPath = None
     """symbolic link to the bundle that the service watches; pointed to the new bundle if the gate lets it pass"""
     key: OptionalLocalPath = None
@@ -104,9 +104,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
     options = parse_options(AdaptOptions, arguments)
     require_local_paths(
-        {"--out": options.out, "--verdict": options.verdict, "--data": options.data, "--link": options.link}
-        | {"--key": options.key}
+        {"--out": options.out, "--verdict": options.verdict, "--link": options.link, "--key": options.key}
     )
+    validate_locations(options.data)
     if options.forget is not None:
         return forget_condition(options, options.forget)
     if options.grow_reference:

@@ -33,7 +33,7 @@ from equipoise.workloads.image_workload import require_image_workload
 from equipoise.workloads.vending.products import MACHINE_PRODUCTS, SOURCE_PRODUCTS
 from equipoise.workloads.vending.renderer import Scene, render_images
 from jobs.cli.option_parser import parse_options
-from jobs.cli.paths import LocalPath
+from jobs.cli.paths import LocalPath, validate_locations
 
 GAP_PIXELS = 2  # pixels between images
 SCENE_SETTING_VALUES: dict[str, list[Any]] = {
@@ -67,13 +67,14 @@ class ContactSheetOptions:
     seed: int = 0
     """seed of the augmentation, or of the rendered scenes"""
     data: str = "data"
-    """folder of the workload's files"""
+    """folder of the workload's files, or its URL"""
     image_size: int | None = None
     """pixels per side of an image; the workload's own if not given"""
 
     def validate(self) -> None:
         """Refuse values that are out of range, and an --out that cannot be a file."""
-        require_local_paths({"--out": self.out, "--data": self.data})
+        require_local_paths({"--out": self.out})
+        validate_locations(self.data)
         if not self.out.name:
             raise EquipoiseError(
                 "path-kind", f"cannot write --out {self.out}: it is a folder", "give a file such as sheet.png"

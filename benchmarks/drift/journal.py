@@ -13,15 +13,15 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES
 from equipoise.drift.charts.sums import SumsLayout
+from equipoise.drift.features.image_schema import IMAGE_SCHEMA
 from equipoise.drift.features.random_fourier import DIRECTION_COUNT
 from equipoise.drift.monitor.entries import ReportEntry, TickEntry
 from equipoise.drift.monitor.journal import Journal
 from equipoise.drift.monitor.monitor import ENTRIES_PER_SNAPSHOT
 
 ROUNDS = 30
-ROW = SumsLayout(10, len(CHARTED_FEATURES), 2 * DIRECTION_COUNT).empty_row()
+ROW = SumsLayout(10, len(IMAGE_SCHEMA), 2 * DIRECTION_COUNT).empty_row()
 
 
 def build_entry(number: int) -> ReportEntry:

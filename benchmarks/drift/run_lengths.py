@@ -12,13 +12,13 @@ from scipy.sparse import csr_array
 
 from benchmarks.drift.image_pool import PROCESS_COUNT, ImagePool
 from equipoise.drift.charts.cell_statistics import (
-    CHARTED_FEATURES,
     ClassStatistics,
     ImageFeatures,
     fit_class_statistics,
 )
+from equipoise.drift.charts.chart_names import ChartNames
 from equipoise.drift.charts.cusum import StepSums, build_cusum_parameters, initial_cusum_state
-from equipoise.drift.detector import chart_name
+from equipoise.drift.features.image_schema import IMAGE_SCHEMA
 from equipoise.drift.features.random_fourier import fit_random_features
 from equipoise.drift.reference.false_alarms import find_and_reset_alarms
 from equipoise.drift.reference.simulated_streams import LabelledFeatures
@@ -57,6 +57,7 @@ class SimulatedReference:
 
 def build_table(pool: ImagePool, references: int, cases: list[tuple[float, float, int, int]]) -> list[str]:
     """Return a row for each (run length, class run length, step size, false alarms expected over all references)."""
+    names = ChartNames(IMAGE_SCHEMA.names)
     lines = [
         "| asked | in a row of one class | pictures a step | realised / asked | least, most of a reference | alarms |",
         "|--:|--:|--:|--:|--:|--:|",
@@ -73,7 +74,7 @@ def build_table(pool: ImagePool, references: int, cases: list[tuple[float, float
             f"| {run_length:,.0f} | {class_run:.0f} | {step_size} | {ratio:.2f} | {min(ratios):.2f}, {max(ratios):.2f}"
             f" | {total} |"
         )
-        frequent = Counter(chart_name(chart) for alarms in alarms_by_reference for chart in alarms).most_common(5)
+        frequent = Counter(names.name_of(chart) for alarms in alarms_by_reference for chart in alarms).most_common(5)
         print(lines[-1], frequent, flush=True)
     return lines
 
@@ -98,7 +99,7 @@ def simulate_alarms(case: RunLengthCase) -> list[int]:
     reference = draw_reference(SHARED_POOL[0], case, rng)
     state = initial_cusum_state(
         build_cusum_parameters(reference.class_statistics),
-        len(CHARTED_FEATURES),
+        len(IMAGE_SCHEMA),
         reference.image_features.fourier_features.shape[1],
         STREAM_COUNT,
     )

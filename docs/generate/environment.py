@@ -7,7 +7,7 @@ from equipoise.storage.retry import DEFAULT_RETRY_SECONDS
 from jobs.ray_tune.tuner import STOP_SECONDS
 
 VARIABLES_INTRODUCTION = """\
-Equipoise has one variable of its own. All others belong to Ray, to the stores and to the libraries below it. Variables
+Equipoise has two variables of its own. All others belong to Ray, to the stores and to the libraries below it. Variables
 are read on the machine on which a process runs: on a cluster, set them on every node."""
 
 
@@ -30,6 +30,14 @@ GROUPS: dict[str, tuple[str, list[EnvironmentVariable]]] = {
                 "EQUIPOISE_STORE_RETRY_SECONDS",
                 f"{DEFAULT_RETRY_SECONDS:g}",
                 "Seconds for which a command retries while an object store does not answer; 0 gives up at once.",
+            ),
+            EnvironmentVariable(
+                "EQUIPOISE_CACHE_DIR",
+                "~/.cache/equipoise",
+                "Folder on each machine for copies of data behind a URL. A copy may be removed while no run reads it.",
+            ),
+            EnvironmentVariable(
+                "XDG_CACHE_HOME", "~/.cache", "Folder of the user's caches, in which the one above lies by default."
             ),
             EnvironmentVariable(
                 "EQUIPOISE_COMMAND_ID",

@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from equipoise.bundle.graph import load_program
 from equipoise.bundle.manifest import ONNX_FILE, PROGRAM_FILE, WEIGHTS_FILE
+from equipoise.bundle.program import load_program
 from equipoise.storage.atomic import read_json
 
 Engine = Callable[[Tensor], tuple[Tensor, Tensor]]

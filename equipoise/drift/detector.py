@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.drift.charts.betting_test import BettingTest
-from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES
+from equipoise.drift.charts.chart_names import ChartNames
 from equipoise.drift.charts.cusum import (
     MIN_STEP_IMAGES,
     MIN_STREAM_IMAGES,
-    SHIFT_SIZES,
     CusumState,
     StepSums,
     build_cusum_parameters,
@@ -29,19 +28,6 @@ from equipoise.type_aliases import FloatArray
 MAX_REMEMBERED_STEPS = 512  # latest steps that are kept one by one, to locate the change
 RECENT_IMAGES = 256  # latest observed images, in whole steps, of which the shares of conditions are a gauge
 CLEAR_MARGIN = np.log(10)  # by which charts must fall below their threshold before an alarm is over
-SCORE_CHART_COUNT = 2 * len(SHIFT_SIZES) * len(CHARTED_FEATURES)
-CLASS_AND_FEATURE_CHARTS = ("class gone", "class more often", *("features",) * 3)
-CHART_NAMES = tuple(dict.fromkeys((*CHARTED_FEATURES, *CLASS_AND_FEATURE_CHARTS)))
-"""names of charts; several charts may share one"""
-
-
-def chart_name(chart_index: int) -> str:
-    """Return the name of a chart, given its index among the values."""
-    return (
-        CHARTED_FEATURES[chart_index % len(CHARTED_FEATURES)]
-        if chart_index < SCORE_CHART_COUNT
-        else CLASS_AND_FEATURE_CHARTS[chart_index - SCORE_CHART_COUNT]
-    )
 
 
 @dataclass(frozen=True)
@@ -96,8 +82,13 @@ class StreamDetector:
         rows = np.zeros((0, layout.slices["waves"].start), np.int64)
         zero = np.zeros(state.scores.size + state.classes.size, np.int64)
         evidence = BettingTest.initial(layout.statistic_count)
-        trace = np.zeros((0, len(CHART_NAMES) + 1), np.float32)
+        trace = np.zeros((0, len(ChartNames(profile.schema.names).unique) + 1), np.float32)
         return cls(profile, run_length, state, evidence, layout.empty_row(), none, none, np.zeros(0), rows, zero, trace)
+
+    @property
+    def chart_names(self) -> ChartNames:
+        """Names of the charts."""
+        return ChartNames(self.profile.schema.names)
 
     @property
     def observed_images(self) -> int:
@@ -148,7 +139,7 @@ class StreamDetector:
         highest = values.max()
         self.charts.limit(2 * self._chart_thresholds())  # or a chart that rose for an hour would take an hour to fall
         limited = self.values() if highest > threshold else values
-        self.trace = np.concatenate([self.trace, build_trace_row(limited, threshold)])[-MAX_REMEMBERED_STEPS:]
+        self.trace = np.concatenate([self.trace, self._build_trace_row(limited, threshold)])[-MAX_REMEMBERED_STEPS:]
         if self.alarm is not None and highest < threshold - CLEAR_MARGIN:
             self.alarm, self.over = None, self.observed_images
         if self.alarm is not None or highest < threshold or self.observed_images < MIN_STREAM_IMAGES:
@@ -156,6 +147,9 @@ class StreamDetector:
         chart_index = int(values.argmax())
         self.alarm = Alarm(self.observed_images, self.answered_images_in_steps, unix_seconds, chart_index)
         return True
+
+    def _build_trace_row(self, values: FloatArray, threshold: float) -> NDArray[np.float32]:
+        return np.append(self.chart_names.highest_by_name(values), threshold)[None].astype(np.float32)
 
     def values(self) -> FloatArray:
         """Return (charts,): each chart as the logarithm of its own run length, in images without drift."""
@@ -165,7 +159,8 @@ class StreamDetector:
 
     def highest_by_name(self) -> dict[str, float]:
         """Return the highest value among the charts of each name."""
-        return dict(zip(CHART_NAMES, highest_by_chart_name(self.values()).tolist(), strict=True))
+        names = self.chart_names
+        return dict(zip(names.unique, names.highest_by_name(self.values()).tolist(), strict=True))
 
     def recent_condition_shares(self) -> dict[str, float]:
         """Return the share of each known condition in the latest images, by name; empty if only one is known."""
@@ -214,23 +209,6 @@ class StreamDetector:
 
     def _saved_chart_fields(self) -> list[Any]:
         return [field for field in fields(self.charts) if field.name not in ("rules", "streams", "runs")]
-
-
-def highest_by_chart_name(values: FloatArray) -> FloatArray:
-    """Return the highest value among the charts of each name, in the order of CHART_NAMES."""
-    highest = np.concatenate(
-        [
-            values[:SCORE_CHART_COUNT].reshape(-1, len(CHARTED_FEATURES)).max(0),
-            np.full(len(CHART_NAMES) - len(CHARTED_FEATURES), -np.inf),
-        ]
-    )
-    np.maximum.at(highest, [CHART_NAMES.index(name) for name in CLASS_AND_FEATURE_CHARTS], values[SCORE_CHART_COUNT:])
-    return highest
-
-
-def build_trace_row(values: FloatArray, threshold: float) -> NDArray[np.float32]:
-    """Build a row of the trace: the highest value of each chart name, then the threshold."""
-    return np.append(highest_by_chart_name(values), threshold)[None].astype(np.float32)
 
 
 def validate_state_array(array: NDArray[Any], expected: NDArray[Any]) -> NDArray[Any]:

@@ -19,6 +19,11 @@ def parse_path_or_url(text: str) -> Path:
     return parse_location(text)
 
 
+def make_absolute(location: str) -> str:
+    """Return a path as an absolute one, for processes with another working directory; a URL as it is."""
+    return location if "://" in location else str(Path(location).absolute())
+
+
 def require_text(text: str) -> None:
     """Refuse an empty path or URL."""
     if not text.strip():

@@ -2,8 +2,8 @@
 
 from torch import Tensor, nn
 
+from equipoise.optimizers.run_optimizer import RunOptimizer
 from equipoise.training.best_weights import BestWeights
-from equipoise.training.optimizers import RunOptimizer
 from equipoise.training.torch_state import collect_weights, load_weights
 
 

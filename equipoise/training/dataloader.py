@@ -45,6 +45,7 @@ class BatchLoader:
             config.num_micro_batches,
             micro_indices,
             step - skipped_steps,
+            getattr(self.train_split.inputs, "shard_sizes", None),
         )
         # examples that are read one by one may be padded, which must not depend on other micro-batches
         group_size = steps_per_group * len(micro_indices) if self.train_split.is_in_memory else 1

@@ -15,6 +15,7 @@ from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line
 from equipoise.storage.atomic import open_local_copy
+from equipoise.storage.node_cache import find_cache_folder, is_url
 from equipoise.storage.object_store import parse_location
 from equipoise.training.torch_state import collect_weights
 
@@ -86,7 +87,7 @@ def load_torchvision_weights(config: TrainConfig) -> PretrainedWeights:
         weights = models.get_model_weights(config.model).DEFAULT
     except ValueError as error:  # torchvision's, for a model that it does not have
         raise EquipoiseError("model-unknown", f"cannot use --init-from {TORCHVISION_WEIGHTS}: {error}") from None
-    path = Path(config.data) / "weights" / weights.url.rpartition("/")[2]
+    path = find_weights_folder(config.data) / weights.url.rpartition("/")[2]
     try:
         tensors = torch.hub.load_state_dict_from_url(
             weights.url, str(path.parent), progress=False, check_hash=True, weights_only=True
@@ -99,6 +100,11 @@ def load_torchvision_weights(config: TrainConfig) -> PretrainedWeights:
             f"put {weights.url} there",
         ) from error
     return PretrainedWeights(f"{TORCHVISION_WEIGHTS}'s {config.model}", tensors, list(weights.meta["categories"]))
+
+
+def find_weights_folder(data: str) -> Path:
+    """Return the folder that torchvision's weights are downloaded to; that of this machine for data behind a URL."""
+    return (find_cache_folder() if is_url(data) else Path(data)) / "weights"
 
 
 def initialize_from_pretrained(

@@ -18,6 +18,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from equipoise.config import TrainConfig
+from equipoise.optimizers.lr_schedules import lr_scale
+from equipoise.optimizers.run_optimizer import RunOptimizer
 from equipoise.rng import derive_seed
 from equipoise.runs.record import Lap, RunStatus, examples_at_target
 from equipoise.runs.run_end import find_best_lap, find_run_end
@@ -28,8 +30,6 @@ from equipoise.training.evaluation import Evaluator
 from equipoise.training.finetune import build_lr_scales, freeze_stages, initialize_from_pretrained, load_pretrained
 from equipoise.training.gradient_norms import half_batch_norms
 from equipoise.training.gradient_sync import GradientAllReduce
-from equipoise.training.lr_schedules import lr_scale
-from equipoise.training.optimizers import RunOptimizer
 from equipoise.training.sampler import rank_micro_batches
 from equipoise.training.step_timer import StepTimer
 from equipoise.training.torch_state import flush_denormals, get_dropout_generator

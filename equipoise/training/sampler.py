@@ -1,6 +1,6 @@
 """Order of examples: which ones a worker sees at each step."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
 from equipoise.errors import EquipoiseError
-from equipoise.rng import epoch_permutation
+from equipoise.order import example_order
 from equipoise.workloads import Split
 from equipoise.workloads.batch import Batch, select_examples
 
@@ -34,28 +34,35 @@ def rank_micro_batches(num_micro_batches: int, rank: int, workers: int) -> range
 
 
 def iterate_micro_batches(
-    seed: int, num_examples: int, batch_size: int, num_micro_batches: int, micro_indices: range, step: int
+    seed: int,
+    num_examples: int,
+    batch_size: int,
+    num_micro_batches: int,
+    micro_indices: range,
+    step: int,
+    shard_sizes: Sequence[int] | None = None,
 ) -> Iterator[MicroBatch]:
     """Yield micro-batches from `step` on, without end, for the worker that computes those in `micro_indices`.
 
     The shuffled examples of one epoch after another form one sequence, cut into global batches
     and these into micro-batches. So nothing is dropped or padded at the end of an epoch, and
-    the sequence is the same for any number of workers.
+    the sequence is the same for any number of workers. With `shard_sizes`, the examples of a shard follow each other.
     """
-    epoch, order = -1, np.empty(0, np.int64)
+    epoch = step * num_micro_batches * batch_size // num_examples
+    order = example_order(seed, epoch, num_examples, shard_sizes)
     while True:
         for micro_index in micro_indices:
             start = (step * num_micro_batches + micro_index) * batch_size
             start_epoch, offset = divmod(start, num_examples)
             if start_epoch != epoch:
-                epoch, order = start_epoch, epoch_permutation(seed, start_epoch, num_examples)
-            examples = order[offset : offset + batch_size]
+                epoch, order = start_epoch, example_order(seed, start_epoch, num_examples, shard_sizes)
+            examples = order.take(offset, batch_size)
             epochs = np.empty(batch_size, np.int64)
             epochs.fill(epoch)  # np.full takes five times as long
             while (missing := batch_size - len(examples)) > 0:
                 epochs[len(examples) :] += 1
-                epoch, order = epoch + 1, epoch_permutation(seed, epoch + 1, num_examples)
-                examples = np.concatenate([examples, order[:missing]])
+                epoch, order = epoch + 1, example_order(seed, epoch + 1, num_examples, shard_sizes)
+                examples = np.concatenate([examples, order.take(0, missing)])
             yield MicroBatch(step, micro_index, epochs, examples)
         step += 1
 

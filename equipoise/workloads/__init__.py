@@ -11,6 +11,7 @@ from equipoise.workloads.digits import digits
 from equipoise.workloads.fashion_mnist import fashion_mnist
 from equipoise.workloads.image_folder import image_folder
 from equipoise.workloads.image_workload import ImageWorkload
+from equipoise.workloads.table import table
 from equipoise.workloads.text.language_model import text
 from equipoise.workloads.validation import call_user_code, validate_workload
 from equipoise.workloads.vending import vending, vending_source
@@ -22,6 +23,7 @@ WORKLOADS: dict[str, Callable[[TrainConfig], Workload]] = {
     "fashion-mnist": fashion_mnist,
     "cifar10": cifar10,
     "folder": image_folder,
+    "table": table,
     "text": text,
     "vending": vending,
     "vending-source": vending_source,

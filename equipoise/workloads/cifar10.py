@@ -1,6 +1,5 @@
 """Workload cifar10: CIFAR-10, 60,000 photographs in ten classes, 32x32 (Krizhevsky, 2009)."""
 
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,7 +16,7 @@ CIFAR10_FILES = ["cifar-10-python.tar.gz"]
 
 def cifar10(config: TrainConfig) -> ImageWorkload:
     """Build the CIFAR-10 workload: the published test set is the test split, the others share the training set."""
-    return build_cifar10_workload(config, *load_torchvision_dataset("CIFAR10", Path(config.data), CIFAR10_FILES))
+    return build_cifar10_workload(config, *load_torchvision_dataset("CIFAR10", config.data, CIFAR10_FILES))
 
 
 def build_cifar10_workload(config: TrainConfig, train_set: Any, test_set: Any) -> ImageWorkload:

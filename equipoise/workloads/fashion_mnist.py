@@ -1,7 +1,5 @@
 """Workload fashion-mnist: 70,000 grey images of clothing, 28x28 (Xiao et al., 2017)."""
 
-from pathlib import Path
-
 from equipoise.config import TrainConfig
 from equipoise.images.augment import Augment
 from equipoise.workloads.base import select_split, stratified_split
@@ -22,7 +20,7 @@ FASHION_MNIST_FILES = [
 
 def fashion_mnist(config: TrainConfig) -> ImageWorkload:
     """Build the Fashion-MNIST workload: the published test set is the test split, the others share the training set."""
-    train_set, test_set = load_torchvision_dataset("FashionMNIST", Path(config.data), FASHION_MNIST_FILES)
+    train_set, test_set = load_torchvision_dataset("FashionMNIST", config.data, FASHION_MNIST_FILES)
     size = config.image_size or train_set.data.shape[1]
     train, validation, reference = stratified_split(train_set.targets.numpy(), (0.1, 0.1))
     pictures, labels = resize_images(train_set.data[:, None], size), train_set.targets

@@ -18,6 +18,8 @@ from equipoise.errors import EquipoiseError
 from equipoise.images.augment import Augment
 from equipoise.images.decode import load_image
 from equipoise.images.png import PILLOW_ERRORS
+from equipoise.storage.node_cache import fetch_data
+from equipoise.storage.object_store import parse_location
 from equipoise.workloads.base import Split, select_split, stratified_split
 from equipoise.workloads.image_workload import ImageWorkload
 from equipoise.workloads.models import IMAGENET_MEAN, IMAGENET_STD, model_factory
@@ -30,13 +32,13 @@ logger = logging.getLogger(__name__)  # commands configure no handler: Python th
 
 def image_folder(config: TrainConfig) -> ImageWorkload:
     """Build the workload of --data, whose folders are the classes; report corrupt images and leave them out."""
-    root, size = Path(config.data), config.image_size or 64
-    classes, paths, labels = find_labelled_images(root)
+    root, size = fetch_data(config.data), config.image_size or 64
+    classes, paths, labels = find_labelled_images(root, config.data)
     is_streamed = len(paths) * 3 * size * size > MAX_IN_MEMORY_BYTES
     readable, pictures = check_headers(paths, size) if is_streamed else decode_images(paths, size)
     warn_unreadable([path for path, is_readable in zip(paths, readable, strict=True) if not is_readable], len(paths))
     labels = labels[readable]
-    require_examples_per_class(root, classes, labels)
+    require_examples_per_class(config.data, classes, labels)
     label_tensor = torch.from_numpy(labels)
     parts = stratified_split(labels, (0.15, 0.1, 0.15))
     train, validation, reference, test = (
@@ -46,7 +48,7 @@ def image_folder(config: TrainConfig) -> ImageWorkload:
         for part in parts
     )
     return ImageWorkload(
-        name=folder_name(root),
+        name=folder_name(parse_location(config.data)),
         classes=classes,
         train=train,
         validation=validation,
@@ -86,11 +88,12 @@ class LazyImages:
         )
 
 
-def find_labelled_images(root: Path) -> tuple[list[str], list[Path], NDArray[np.int64]]:
-    """Return the class names, the path of each image, and the index of its class."""
+def find_labelled_images(root: Path, location: str = "") -> tuple[list[str], list[Path], NDArray[np.int64]]:
+    """Return the class names, the path of each image, and the index of its class; messages name `location`, if any."""
+    location = location or str(root)
     if not root.is_dir():
         raise EquipoiseError(
-            "path-kind", f"--data {root} is not a folder", "give one that holds a folder of images for each class"
+            "path-kind", f"--data {location} is not a folder", "give one that holds a folder of images for each class"
         )
     classes = sorted(
         entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith((".", "__"))
@@ -99,7 +102,7 @@ def find_labelled_images(root: Path) -> tuple[list[str], list[Path], NDArray[np.
         content = f"only one folder ({classes[0]})" if classes else "no folder"
         raise EquipoiseError(
             "dataset-invalid",
-            f"--data {root} holds {content}: it needs one folder of images per class, for at least two classes",
+            f"--data {location} holds {content}: it needs one folder of images per class, for at least two classes",
         )
     labelled = [(path, label) for label, name in enumerate(classes) for path in list_image_files(root / name)]
     return classes, [path for path, _ in labelled], np.array([label for _, label in labelled], np.int64)
@@ -149,13 +152,13 @@ def warn_unreadable(corrupt: Sequence[Path], total: int) -> None:
         logger.warning("left out %d of %d images that cannot be read: %s", len(corrupt), total, names)
 
 
-def require_examples_per_class(root: Path, classes: Sequence[str], labels: NDArray[np.int64]) -> None:
+def require_examples_per_class(location: str, classes: Sequence[str], labels: NDArray[np.int64]) -> None:
     """Refuse classes with fewer than 8 images, which cannot be split into four parts."""
     counts = np.bincount(labels, minlength=len(classes))
     small = [f"{name} ({count})" for name, count in zip(classes, counts, strict=True) if count < 8]
     if small:
         raise EquipoiseError(
             "dataset-invalid",
-            f"--data {root} has classes with fewer than 8 readable images: {', '.join(small)}",
+            f"--data {location} has classes with fewer than 8 readable images: {', '.join(small)}",
             "add images to them",
         )

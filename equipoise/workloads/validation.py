@@ -13,25 +13,28 @@ from torch import Tensor, nn
 from equipoise.config import OPTION_DEFAULTS, TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line
+from equipoise.storage.retry import StoreUnavailable
 from equipoise.workloads.base import Split, Workload
 from equipoise.workloads.batch import Batch, call_model, count_examples, list_tensors, map_tensors
 from equipoise.workloads.image_validation import check_image_split, check_normalization, check_scores
 from equipoise.workloads.image_workload import ImageWorkload
 
 WORKLOAD_SPLITS = ("train", "validation", "reference", "test")
-T = TypeVar("T")
+Result = TypeVar("Result")
 STREAM_REMEDY = (
     "give a data set with __len__ and __getitem__: the examples of a step must not depend on the number of workers, and"
     " a stream has no example by its number"
 )
 
 
-def call_user_code(description: str, function: Callable[[], T]) -> T:
+def call_user_code(description: str, function: Callable[[], Result]) -> Result:
     """Return the result of a user's function; turn any exception into an EquipoiseError with a one-line message."""
     try:
         return function()
     except EquipoiseError as error:
         raise EquipoiseError(error.code, join_lines(error.problem), join_lines(error.remedy)) from error
+    except StoreUnavailable:  # no mistake of the function
+        raise
     except (Exception, SystemExit) as error:
         if isinstance(error, ValueError) and (message := join_lines(str(error))):  # the user's own sentence
             raise EquipoiseError("workload-invalid", message) from error

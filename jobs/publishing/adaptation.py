@@ -32,6 +32,7 @@ from equipoise.hardware import describe_hardware
 from equipoise.planning.document import PlanDocument
 from equipoise.runs.record import Record
 from equipoise.storage.atomic import write_json
+from equipoise.storage.user_paths import make_absolute
 from equipoise.training.finetune import find_classifier_layer, initialize_from_pretrained, load_from_run_or_bundle
 from equipoise.training.torch_state import collect_weights
 from equipoise.workloads import load_workload
@@ -50,7 +51,7 @@ def build_recipe(model: Bundle, verdict: Verdict, data: str | None) -> Adaptatio
     changes = tuple(CorruptionAmount(effect.cause, effect.detail, effect.value) for effect in verdict.effects)
     return AdaptationRecipe(
         workload=config.name,
-        data=str(Path(data or config.data).absolute()),
+        data=make_absolute(data or config.data),
         drift=DriftCondition(changes, label_shift_by_class(model, verdict) if verdict.cause == "label shift" else None),
         before=replace(before, weights=latest.weights),
         known=tuple(condition for condition in known if condition not in (before, DriftCondition())),

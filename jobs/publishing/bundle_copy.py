@@ -20,6 +20,7 @@ from equipoise.drift.reference.profile import ARRAY_PREFIX
 from equipoise.errors import EquipoiseError
 from equipoise.planning.document import PlanDocument
 from equipoise.storage.atomic import atomic_folder
+from equipoise.storage.user_paths import make_absolute
 from equipoise.workloads import ImageWorkload, load_workload
 from equipoise.workloads.image_workload import require_image_workload
 from jobs.publishing.known_conditions import LearnedCondition, condition_arrays, read_remedy
@@ -61,7 +62,7 @@ def publish_copy(
 def load_reference_workload(model: Bundle, data: str | None) -> ImageWorkload:
     """Load the workload that a model learned first, its reference with the class shares that the model expects now."""
     config = model.manifest.decode_config()
-    config = replace(config, data=str(Path(data or config.data).absolute()), init_from=None)
+    config = replace(config, data=make_absolute(data or config.data), init_from=None)
     workload = require_image_workload(load_workload(config), "rebuild the reference")
     weights = read_remedy(model.manifest).weights
     shape = tuple(workload.reference.inputs[0].shape)

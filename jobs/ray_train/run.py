@@ -9,7 +9,6 @@ import ray.train
 from dashboards.page import write_page
 from dashboards.reports import run_page
 from equipoise.config import TrainConfig
-from equipoise.errors import EquipoiseError
 from equipoise.formatting import make_printable
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.runs.folder import claim_run_folder, require_writable, require_writable_url
@@ -17,6 +16,7 @@ from equipoise.runs.misclassified import read_misclassified
 from equipoise.runs.record import Lap, Record
 from equipoise.storage.atomic import write_json
 from equipoise.storage.object_store import RemotePath, parse_location
+from equipoise.storage.user_paths import make_absolute
 from equipoise.training.finetune import TORCHVISION_WEIGHTS, freeze_stages, initialize_from_pretrained, load_pretrained
 from equipoise.workloads import Workload, load_workload
 from jobs.cli.paths import validate_locations
@@ -81,14 +81,8 @@ def train_on_cluster(
 
 
 def require_usable_locations(config: TrainConfig, out: Path) -> None:
-    """Refuse URLs that contain secrets, a URL as --data, and an --out that cannot be written."""
+    """Refuse URLs that contain secrets, and an --out that cannot be written."""
     validate_locations(config.init_from, config.data, out)
-    if isinstance(parse_location(config.data), RemotePath):
-        raise EquipoiseError(
-            "path-kind",
-            f"--data takes a folder, {config.data} is a URL",
-            "copy its files to a folder that all nodes can read",
-        )
     if isinstance(out, RemotePath):
         require_writable_url(out)
 
@@ -131,7 +125,7 @@ def resolve_trial_paths(config: TrainConfig) -> TrainConfig:
         if config.init_from in (None, TORCHVISION_WEIGHTS)
         else str(parse_location(config.init_from).absolute())
     )
-    return replace(config, data=str(Path(config.data).absolute()), init_from=init_from)
+    return replace(config, data=make_absolute(config.data), init_from=init_from)
 
 
 def fit_with_progress(

@@ -10,9 +10,10 @@ import torch
 
 from equipoise.drift.charts.baseline import fit_baseline
 from equipoise.drift.charts.betting_test import BettingTest
-from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES, ImageFeatures
+from equipoise.drift.charts.cell_statistics import ImageFeatures
 from equipoise.drift.detector import StreamDetector
 from equipoise.drift.diagnosis.dataset_verdict import ALPHA, compute_dataset_verdict
+from equipoise.drift.features.image_schema import IMAGE_SCHEMA
 from equipoise.drift.features.random_fourier import fit_random_features
 from equipoise.drift.profiling.build_profile import LabelledOutputs, extract_features
 from equipoise.drift.reference.profile import ReferenceProfile
@@ -99,7 +100,7 @@ def run_stream_detector(seed, transform, window):
 
 def run_betting_test(seed, transform, window):
     profile = build_reference(transform)[1]
-    betting_test, score, layout = BettingTest.initial(len(CHARTED_FEATURES)), -np.inf, profile.baseline.layout
+    betting_test, score, layout = BettingTest.initial(len(IMAGE_SCHEMA)), -np.inf, profile.baseline.layout
     for sums in iterate_step_sums(profile, window):
         betting_test.update(layout.read_part(sums, "low"), layout.read_part(sums, "high"))
         score = max(score, betting_test.log_mean_wealth())

@@ -2,11 +2,14 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -29,6 +32,7 @@ class ObjectStore:
     process: subprocess.Popen[bytes]
     address: str
     client: Any
+    log: Path
 
     def list_names(self, folder: str) -> list[str]:
         """Return the names of all objects below a folder, relative to it."""
@@ -38,6 +42,16 @@ class ObjectStore:
     def read_bytes(self, name: str) -> bytes:
         content: bytes = self.client.get_object(Bucket=BUCKET, Key=name)["Body"].read()
         return content
+
+    def write_folder(self, name: str, folder: Path) -> None:
+        """Write all files below a local folder."""
+        for path in folder.rglob("*"):
+            if path.is_file():
+                self.client.upload_file(str(path), BUCKET, f"{name}/{path.relative_to(folder)}")
+
+    def count_reads(self, folder: str) -> Counter[str]:
+        """Count how often each object below a folder was read."""
+        return Counter(re.findall(rf'"GET /{BUCKET}/{folder}/(\S+) HTTP/[\d.]+" 20', self.log.read_text()))
 
     def read_json(self, name: str) -> Any:
         return json.loads(self.read_bytes(name))
@@ -56,7 +70,7 @@ class ObjectStore:
 
 
 @pytest.fixture(scope="session")
-def store_environment():
+def store_environment(tmp_path_factory):
     """Environment variables with the address of the store and the credentials for it."""
     (port,) = find_free_ports(1)
     return {
@@ -65,6 +79,7 @@ def store_environment():
         "AWS_SECRET_ACCESS_KEY": "not-to-be-seen",
         "AWS_DEFAULT_REGION": "us-east-1",
         "EQUIPOISE_STORE_RETRY_SECONDS": STORE_RETRY_SECONDS,
+        "EQUIPOISE_CACHE_DIR": str(tmp_path_factory.mktemp("cache")),
     }
 
 
@@ -86,7 +101,7 @@ def store(store_environment, tmp_path_factory):
         wait_until(lambda: process.poll() is not None or "Running on" in log.read_text(), 60, "the store's start")
         assert process.poll() is None, log.read_text()
         client.create_bucket(Bucket=BUCKET)
-        yield ObjectStore(process, address, client)
+        yield ObjectStore(process, address, client, log)
     finally:
         client.close()
         process.kill()

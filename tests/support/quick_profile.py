@@ -6,9 +6,9 @@ import numpy as np
 from torch import Tensor
 
 from equipoise.drift.charts.baseline import fit_baseline
-from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES
 from equipoise.drift.charts.cusum import build_cusum_parameters, initial_cusum_state
 from equipoise.drift.charts.sums import FixedPointSums
+from equipoise.drift.features.image_schema import IMAGE_SCHEMA
 from equipoise.drift.features.random_fourier import fit_random_features
 from equipoise.drift.profiling.build_profile import extract_features, fit_label_statistics
 from equipoise.drift.reference.profile import ReferenceProfile
@@ -26,9 +26,9 @@ def build_quick_profile(temperature: float = 1.0) -> ReferenceProfile:
     features = extract_features(reference, random_fourier, temperature)
     baseline = fit_baseline(features, CLASSES, random_fourier, temperature)
     fourier_count = baseline.layout.fourier_count
-    charts = initial_cusum_state(build_cusum_parameters(baseline.usual), len(CHARTED_FEATURES), fourier_count)
+    charts = initial_cusum_state(build_cusum_parameters(baseline.usual), len(IMAGE_SCHEMA), fourier_count)
     tables = np.zeros((len(STEP_SIZES), len(CLASS_RUN_LENGTHS), charts.values().shape[1]))
-    no_rows = np.zeros((0, len(CHARTED_FEATURES)))
+    no_rows = np.zeros((0, len(IMAGE_SCHEMA)))
     nothing, no_kinds = np.zeros(0), np.zeros(0, np.int64)
     signatures = Signatures(
         kind=no_kinds,

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from equipoise.drift.adaptation.workload import CorruptionAmount, apply_corruptions
 from equipoise.drift.corruptions import Corruption, all_corruptions
-from equipoise.drift.diagnosis.effects import feature_weights
-from equipoise.drift.features.image_stats import STATISTIC_NAMES, image_statistics
+from equipoise.drift.features.image_schema import IMAGE_SCHEMA
+from equipoise.drift.features.image_stats import image_statistics
 from equipoise.spacing import evenly_spaced_indices
 from equipoise.type_aliases import AnyArray
 
@@ -36,7 +36,7 @@ class CorruptionFit:
         self.shared_classes = np.intersect1d(self.reference_labels, drifted_labels)
         self.target_means = mean_by_class(image_statistics(drifted_images.numpy()), drifted_labels, self.shared_classes)
         self.scale = np.maximum(image_statistics(self.reference_images.numpy()).std(0), 0.01)
-        self.weights = feature_weights()[: len(STATISTIC_NAMES)]
+        self.weights = IMAGE_SCHEMA.cause_weights[: IMAGE_SCHEMA.input_count]
 
     def squared_distance(self, amounts: list[CorruptionAmount]) -> float:
         """Return the squared distance of the mean image statistics after corruption, in standard deviations.

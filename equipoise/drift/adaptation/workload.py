@@ -22,6 +22,7 @@ from equipoise.images.png import PILLOW_ERRORS
 from equipoise.number_bounds import FiniteNumber
 from equipoise.storage.atomic import read_json, write_json
 from equipoise.storage.json_decoding import decode_json_value
+from equipoise.storage.node_cache import fetch_data
 from equipoise.workloads import ImageWorkload, Split, load_workload
 from equipoise.workloads.image_workload import require_image_workload
 
@@ -165,7 +166,7 @@ def load_base_workload(recipe: AdaptationRecipe, config: TrainConfig) -> ImageWo
 
 def adapted_workload(config: TrainConfig) -> ImageWorkload:
     """Build the workload of a recipe, with training and evaluation data both with and without its drift."""
-    folder = Path(config.data)
+    folder = fetch_data(config.data)
     recipe = read_recipe(folder)
     base = load_base_workload(recipe, config)
     labelled, labels = load_labelled_images(folder / LABELLED_FOLDER, base)

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.drift.charts.cell_statistics import (
-    CHARTED_FEATURES,
     MAX_ABS_SCORE,
     SHRINKAGE_IMAGES,
     ClassStatistics,
@@ -18,8 +17,10 @@ from equipoise.drift.charts.cell_statistics import (
 from equipoise.drift.charts.conditions import PUBLISHED_CONDITION, ConditionRule
 from equipoise.drift.charts.sums import FixedPointSums, SumsLayout
 from equipoise.drift.features.confidence import confidence_statistics
-from equipoise.drift.features.image_stats import STATISTIC_NAMES, image_statistics
+from equipoise.drift.features.image_schema import IMAGE_SCHEMA
+from equipoise.drift.features.image_stats import image_statistics
 from equipoise.drift.features.random_fourier import RandomFourierFeatures
+from equipoise.drift.features.statistic_schema import OUTLIER_COLUMN, StatisticSchema
 from equipoise.errors import EquipoiseError
 from equipoise.type_aliases import AnyArray
 
@@ -42,6 +43,8 @@ class Baseline:
     """how far the sampling error of the reference may move a mean rank"""
     condition_rule: ConditionRule | None = None
     """assigns images to conditions; None where one is known"""
+    schema: StatisticSchema = IMAGE_SCHEMA
+    """charted statistics"""
 
     def extract_features(self, pictures: NDArray[np.uint8], logits: AnyArray, features: AnyArray) -> ImageFeatures:
         """Extract what charts need of images from the pixels, logits and features, and assign their conditions."""
@@ -76,7 +79,7 @@ class Baseline:
         """Return the logarithmic gains of bets on low and on high ranks."""
         rank = self.ranks(scores) - 0.5
         # a binary statistic: its rank would reveal the class, and runs of one class would win bets
-        rank[:, CHARTED_FEATURES.index("strange")] = 0
+        rank[:, OUTLIER_COLUMN] = 0
         return np.log1p(-rank - self.rank_margin), np.log1p(rank - self.rank_margin)
 
     def ranks(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -100,6 +103,7 @@ def fit_baseline(
     random_fourier: RandomFourierFeatures,
     temperature: float,
     condition_names: Sequence[str] = (PUBLISHED_CONDITION,),
+    schema: StatisticSchema = IMAGE_SCHEMA,
 ) -> Baseline:
     """Fit the baseline to the features of reference images, whose `conditions` say which condition each comes from.
 
@@ -110,7 +114,7 @@ def fit_baseline(
     origin_counts = count_by_condition(image_features, condition_count)
     if origin_counts.min() < MIN_REFERENCE_IMAGES:
         refuse_few_images(condition_names, origin_counts, "has")
-    rule = fit_condition_rule(image_features, class_count, condition_count) if condition_count > 1 else None
+    rule = fit_condition_rule(image_features, class_count, condition_count, schema) if condition_count > 1 else None
     assigned = apply_condition_rule(rule, image_features, class_count)
     assigned_counts = count_by_condition(assigned, condition_count)
     if assigned_counts.min() < MIN_REFERENCE_IMAGES:
@@ -118,19 +122,19 @@ def fit_baseline(
     statistics = fit_cell_statistics(assigned, class_count, condition_count)
     ranked = np.sort(statistics.scores(assigned).astype(np.float32), 0).T
     min_cell_images = max(statistics.counts[statistics.counts > 0].min(), SHRINKAGE_IMAGES)
-    layout = SumsLayout(class_count, len(CHARTED_FEATURES), image_features.fourier_features.shape[1], condition_count)
+    layout = SumsLayout(class_count, len(schema), image_features.fourier_features.shape[1], condition_count)
     margin = rank_margin(min_cell_images)
-    return Baseline(temperature, random_fourier, statistics, layout, np.ascontiguousarray(ranked), margin, rule)
+    return Baseline(temperature, random_fourier, statistics, layout, np.ascontiguousarray(ranked), margin, rule, schema)
 
 
-def fit_condition_rule(image_features: ImageFeatures, class_count: int, condition_count: int) -> ConditionRule:
+def fit_condition_rule(
+    image_features: ImageFeatures, class_count: int, condition_count: int, schema: StatisticSchema
+) -> ConditionRule:
     """Fit the rule that assigns images to conditions, given the condition that each reference image comes from."""
     statistics = fit_cell_statistics(image_features, class_count, condition_count)
-    shape = condition_count, class_count, len(STATISTIC_NAMES)
-    return ConditionRule(
-        statistics.mean[:, : len(STATISTIC_NAMES)].reshape(shape),
-        statistics.scale[:, : len(STATISTIC_NAMES)].reshape(shape),
-    )
+    shape = condition_count, class_count, schema.input_count
+    mean, scale = (table[:, : schema.input_count].reshape(shape) for table in (statistics.mean, statistics.scale))
+    return ConditionRule(mean, scale, schema.condition_weights)
 
 
 def count_by_condition(image_features: ImageFeatures, condition_count: int) -> NDArray[np.int64]:

@@ -11,17 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.drift.features.confidence import CONFIDENCE_STATISTICS
-from equipoise.drift.features.image_stats import STATISTIC_NAMES
+from equipoise.drift.features.statistic_schema import DISTANCE_COLUMN
 from equipoise.type_aliases import AnyArray
 
 MAX_ABS_SCORE = 4.0  # standard deviations: one odd image alone is not drift
 MIN_SCALE = 0.01  # smallest standard deviation, for statistics that are constant in the reference
 SHRINKAGE_IMAGES = 5.0  # weight of the mean over all classes in each class mean, in images
-CHARTED_FEATURES = (*STATISTIC_NAMES, *CONFIDENCE_STATISTICS, "distance", "strange")
-"""charted statistics of each image; the last two are the squared distance of its features from the mean of their class,
-and whether that distance is an outlier: content that the model has never seen"""
 MIN_OUTLIER_SCORE = 3.0  # standard deviations above the mean distance of the class
+"""from it on a distance is an outlier: content that the model has never seen"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,8 +92,8 @@ class ClassStatistics:
     def distance_statistics(self, image_features: ImageFeatures) -> NDArray[np.float64]:
         """Return (n, 2): squared distances of features from the mean of their cell, and whether they are outliers."""
         distance = squared_cell_distances(image_features, self.waves)
-        index = CHARTED_FEATURES.index("distance")
-        score = (distance - self.mean[image_features.cells, index]) / self.scale[image_features.cells, index]
+        cells = image_features.cells
+        score = (distance - self.mean[cells, DISTANCE_COLUMN]) / self.scale[cells, DISTANCE_COLUMN]
         return np.stack([distance, score > MIN_OUTLIER_SCORE], 1)
 
 

@@ -10,34 +10,32 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.drift.features.image_stats import STATISTIC_NAMES
 from equipoise.type_aliases import AnyArray
 
 PUBLISHED_CONDITION = "as published"
 """name of the condition of the reference split"""
-STATISTIC_WEIGHTS = np.array([0.25 if name.startswith("cell") else 1.0 for name in STATISTIC_NAMES])
-"""weight of each image statistic in the choice; the luminances of the cells of an image are many and move together:
-of toy images in two lights, 2.3 % and 0.9 % are assigned wrongly with equal weights, 0.6 % and 0.2 % with these"""
 MAX_ABS_DEVIATION = 4.0  # standard deviations: one odd statistic alone does not choose the condition
 
 
 @dataclass(frozen=True, eq=False)
 class ConditionRule:
-    """Normal distributions of the image statistics of each condition and class, by which images are assigned."""
+    """Normal distributions of the input statistics of each condition and class, by which examples are assigned."""
 
     mean: NDArray[np.float64]
-    """(conditions, classes, image statistics)"""
+    """(conditions, classes, statistics of the input)"""
     scale: NDArray[np.float64]
-    """(conditions, classes, image statistics) standard deviations"""
+    """(conditions, classes, statistics of the input) standard deviations"""
+    weights: NDArray[np.float64]
+    """(statistics of the input,) weight of each in the choice"""
 
     def assign(self, statistics: AnyArray, predicted_classes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return (n,) the index of the most likely condition of each image, given its statistics and class.
 
-        Statistics count as independent, each with its weight; columns after the image statistics are ignored.
+        Statistics count as independent, each with its weight; columns after those of the input are ignored.
         """
-        values, distances = statistics[:, : len(STATISTIC_NAMES)], []
+        values, distances = statistics[:, : len(self.weights)], []
         for mean, scale in zip(self.mean, self.scale, strict=True):
             deviations = (values - mean[predicted_classes]) / scale[predicted_classes]
-            squares = (STATISTIC_WEIGHTS * np.minimum(deviations**2, MAX_ABS_DEVIATION**2)).sum(1)
-            distances.append(squares + 2 * (STATISTIC_WEIGHTS * np.log(scale)).sum(1)[predicted_classes])
+            squares = (self.weights * np.minimum(deviations**2, MAX_ABS_DEVIATION**2)).sum(1)
+            distances.append(squares + 2 * (self.weights * np.log(scale)).sum(1)[predicted_classes])
         return np.asarray(np.argmin(distances, 0), np.int64)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES
 from equipoise.drift.charts.sums import sum_over_classes
 from equipoise.drift.diagnosis.effects import Effect
 from equipoise.drift.diagnosis.root_cause import MOSTLY_EXPLAINED_SHARE, Cause
@@ -20,7 +19,6 @@ from equipoise.type_aliases import FloatArray
 MAX_LOG_ODDS_DIFFERENCE = 0.35  # standard deviations by which mean log odds may differ from those of the signature
 LOSS_ERROR_SHARE = 0.15  # error of the predicted accuracy loss, as a share of it, measured on held-out corruptions
 MIN_CONDITION_SHARE = 0.02  # smaller shares of a condition in a window are images that were assigned to it by chance
-LOG_ODDS_INDEX = CHARTED_FEATURES.index("log odds")
 
 
 @dataclass(frozen=True)
@@ -75,13 +73,13 @@ def estimate_accuracy(window: Window, cause: Cause | None) -> AccuracyEstimate |
 
 def matches_signature(window: Window, effect: Effect) -> bool:
     """Return whether an effect lies within the sizes tried and the model is as confident as it was then."""
-    signatures = window.profile.signatures
+    signatures, column = window.profile.signatures, window.profile.schema.names.index("log odds")
     rows = np.flatnonzero(signatures.kind == effect.kind)
     if effect.place >= len(rows) and len(rows) > 1:  # at the end of the path the true size may be larger still
         return False
-    odds = interpolate_response(signatures.scores[rows, LOG_ODDS_INDEX], 0.0, effect.place)
+    odds = interpolate_response(signatures.scores[rows, column], 0.0, effect.place)
     return bool(
-        abs(float(window.scores[LOG_ODDS_INDEX]) - odds)
+        abs(float(window.scores[column]) - odds)
         < MAX_LOG_ODDS_DIFFERENCE + Z_95 / np.sqrt(window.effective_sample_size)
     )
 

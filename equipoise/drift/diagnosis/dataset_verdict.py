@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES, ImageFeatures, shrunk_class_means
+from equipoise.drift.charts.cell_statistics import ImageFeatures, shrunk_class_means
 from equipoise.drift.diagnosis.accuracy_estimate import estimate_accuracy
 from equipoise.drift.diagnosis.root_cause import Cause, diagnose_window
 from equipoise.drift.diagnosis.stream_verdict import (
@@ -157,22 +157,19 @@ def statistic_charts(window: Window) -> list[ChartReading]:
     """Test the mean of each charted feature against what is usual for the predicted classes."""
     z = window.scores * np.sqrt(window.effective_sample_size)
     neg_log_p = -(np.log(2) + norm.logsf(np.abs(z))) / np.log(10)
-    threshold = float(-np.log10(ALPHA / TEST_FAMILY_COUNT / len(CHARTED_FEATURES)))
-    return [
-        feature_reading(window, index, float(max(neg_log_p[index], 0)), threshold)
-        for index in range(len(CHARTED_FEATURES))
-    ]
+    threshold = float(-np.log10(ALPHA / TEST_FAMILY_COUNT / len(neg_log_p)))
+    return [feature_reading(window, index, float(max(value, 0)), threshold) for index, value in enumerate(neg_log_p)]
 
 
 def distribution_chart(profile: ReferenceProfile, image_features: ImageFeatures) -> ChartReading:
     """Test the distribution of each charted feature, which may differ where the mean does not; chart the worst."""
     tested = [
-        index for index, name in enumerate(CHARTED_FEATURES) if name != "strange"
+        index for index, name in enumerate(profile.schema.names) if name != "strange"
     ]  # it is 0 or 1: its score only tells the class
     scores = profile.baseline.usual.scores(image_features)[:, tested].astype(np.float32)
     test = ks_test_by_column(profile.baseline.ranked[tested].T, scores)
     column = int(test.p_value.argmin())
-    unit = f"largest gap between the distributions of {CHARTED_FEATURES[tested[column]]}"
+    unit = f"largest gap between the distributions of {profile.schema.names[tested[column]]}"
     effect = ChartEffect(unit=unit, value=float(test.statistic[column]), low=None, high=None)
     threshold = float(-np.log10(ALPHA / TEST_FAMILY_COUNT / len(tested)))
     value = neg_log10_p(float(test.p_value[column]))

@@ -3,23 +3,20 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES
-from equipoise.drift.features.image_stats import GLOBAL_STATISTICS, STATISTIC_NAMES
+from equipoise.drift.features.image_schema import IMAGE_SCHEMA
+from equipoise.drift.features.statistic_schema import StatisticSchema
 from equipoise.drift.reference.signatures import Signatures
 from equipoise.proportions import Z_95
 from equipoise.type_aliases import FloatArray
 
 MIN_EXPLAINED_SHARE = 0.5  # share of the squared shift that a cause must explain to be named
-CELL_WEIGHT = 0.5  # of a cell's score: there are many cells, and they move together
 DIRECTLY_MEASURED_CAUSES = {
-    "colour temperature": CHARTED_FEATURES.index("red over blue"),
-    "tint": CHARTED_FEATURES.index("green"),
-    "exposure": CHARTED_FEATURES.index("luminance"),
+    "colour temperature": "red over blue",
+    "tint": "green",
+    "exposure": "luminance",
 }
 """causes whose size follows from one charted feature alone"""
-GRAIN_WEIGHT = 0.4  # of roughness: whether grain grows with the light differs by camera
 
 
 @dataclass(frozen=True)
@@ -40,14 +37,6 @@ class Effect:
     """position along the sizes tried, between two of them if fractional: 0 is no change, 1 the first size"""
 
 
-def feature_weights() -> NDArray[np.float64]:
-    """Return the weight of each charted feature: image statistics count, the model's own outputs follow from them."""
-    weights = np.zeros(len(CHARTED_FEATURES))
-    weights[: len(GLOBAL_STATISTICS)], weights[len(GLOBAL_STATISTICS) : len(STATISTIC_NAMES)] = 1, CELL_WEIGHT
-    weights[CHARTED_FEATURES.index("roughness")] = GRAIN_WEIGHT
-    return weights
-
-
 def rank_effects(feature_shift: "FeatureShift", signatures: Signatures) -> list[Effect]:
     """Fit every corruption to a shift, sorted by the share that it explains, largest first."""
     effects = [fit_effect(feature_shift, signatures, kind) for kind in range(len(signatures.names))]
@@ -65,6 +54,7 @@ def subtract_effect(feature_shift: "FeatureShift", signatures: Signatures, effec
         feature_shift.scores - scores,
         feature_shift.shifts - shifts,
         feature_shift.scale,
+        feature_shift.schema,
     )
 
 
@@ -85,17 +75,25 @@ class FeatureShift:
     """(features,) in each feature's own unit"""
     scale: FloatArray
     """(features,) one standard deviation in each feature's own unit"""
+    schema: StatisticSchema = IMAGE_SCHEMA
+    """charted features"""
+
+    @property
+    def weighted_scores(self) -> FloatArray:
+        """Scores, each weighted as in the search for a cause, (features,)."""
+        return np.asarray(self.scores * self.schema.cause_weights)
 
 
 def fit_effect(feature_shift: FeatureShift, signatures: Signatures, kind: int) -> Effect:
     """Fit the size of one corruption to a shift, and measure how much of the shift it explains."""
     rows = np.flatnonzero(signatures.kind == kind)
-    target = feature_shift.scores * feature_weights()
-    path = prepend_zero_row(signatures.scores[rows]) * feature_weights()
+    target = feature_shift.weighted_scores
+    path = prepend_zero_row(signatures.scores[rows]) * feature_shift.schema.cause_weights
     position, missed, step = project_on_path(target, path)
     error = 1 / np.sqrt(step * max(feature_shift.effective_sample_size, 1))  # scores have a standard deviation of one
     cause, detail, unit = (str(word) for word in signatures.names[kind])
-    if (feature_index := DIRECTLY_MEASURED_CAUSES.get(cause)) is not None:
+    if (name := DIRECTLY_MEASURED_CAUSES.get(cause)) is not None:
+        feature_index = feature_shift.schema.names.index(name)
         line = prepend_zero_row(signatures.shifts[rows])[:, feature_index]
         position, error = invert_line(
             line,

@@ -4,16 +4,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES
 from equipoise.drift.diagnosis.effects import (
     MIN_EXPLAINED_SHARE,
     Effect,
     FeatureShift,
-    feature_weights,
     rank_effects,
     subtract_effect,
 )
 from equipoise.drift.diagnosis.window import Window
+from equipoise.drift.features.statistic_schema import DISTANCE_COLUMN, OUTLIER_COLUMN
 from equipoise.drift.stats.label_shift import estimate_label_shift
 from equipoise.formatting import format_number, format_share
 
@@ -27,7 +26,6 @@ OUTLIER_SHARE_RANGE = (0.02, 0.6)  # share of outlier images at which a new clas
 MAX_DISTANCE_PER_OUTLIER_SHARE = 8.0  # mean distance over the share of outliers, for a new class: the rest is as usual
 MIN_SURPLUS_DISTANCE = 0.15  # standard deviations by which features must be farther off than the causes explain
 MIN_SURPLUS_SHARE = 1 / 3  # share of the mean distance that the causes must leave unexplained
-DISTANCE_INDEX, OUTLIER_INDEX = CHARTED_FEATURES.index("distance"), CHARTED_FEATURES.index("strange")
 
 
 @dataclass(frozen=True)
@@ -104,7 +102,7 @@ def share_of_total(window: Window, residual: FeatureShift, effect: Effect) -> Ef
 
 def weighted_squared_norm(feature_shift: FeatureShift) -> float:
     """Return the squared length of a shift, each feature weighted as in the diagnosis."""
-    return float(((feature_shift.scores * feature_weights()) ** 2).sum())
+    return float((feature_shift.weighted_scores**2).sum())
 
 
 def explained_share(before: FeatureShift, after: FeatureShift, total: FeatureShift) -> float:
@@ -138,7 +136,7 @@ def describe_effects(effects: tuple[Effect, ...]) -> str:
 
 def has_unexplained_distance(window: Window, residual: FeatureShift) -> bool:
     """Return whether the features are farther from those of the reference than the causes explain."""
-    distance, surplus = float(window.scores[DISTANCE_INDEX]), float(residual.scores[DISTANCE_INDEX])
+    distance, surplus = float(window.scores[DISTANCE_COLUMN]), float(residual.scores[DISTANCE_COLUMN])
     return bool(
         surplus > max(MIN_SURPLUS_DISTANCE + 3 / np.sqrt(window.effective_sample_size), MIN_SURPLUS_SHARE * distance)
     )
@@ -152,12 +150,12 @@ def is_significant(window: Window) -> bool:
 def outlier_share(window: Window) -> float:
     """Return the share of images whose features are unlike those of any reference image."""
     shares = window.counts / max(window.image_count, 1)
-    return float(window.shifts[OUTLIER_INDEX] + shares @ window.profile.baseline.usual.mean[:, OUTLIER_INDEX])
+    return float(window.shifts[OUTLIER_COLUMN] + shares @ window.profile.baseline.usual.mean[:, OUTLIER_COLUMN])
 
 
 def has_outlier_subset(window: Window) -> bool:
     """Return whether some images are far from the reference and the others as usual, as with a new class."""
-    share, distance = outlier_share(window), float(window.scores[DISTANCE_INDEX])
+    share, distance = outlier_share(window), float(window.scores[DISTANCE_COLUMN])
     low, high = OUTLIER_SHARE_RANGE
     return low < share < high and 0 < distance < MAX_DISTANCE_PER_OUTLIER_SHARE * share
 

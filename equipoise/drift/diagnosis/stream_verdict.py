@@ -4,16 +4,10 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES
+from equipoise.drift.charts.chart_names import CLASS_AND_FEATURE_CHARTS
 from equipoise.drift.charts.cusum import MIN_STREAM_IMAGES, smoothed_shares
 from equipoise.drift.charts.sums import sum_over_conditions
-from equipoise.drift.detector import (
-    CHART_NAMES,
-    CLASS_AND_FEATURE_CHARTS,
-    SCORE_CHART_COUNT,
-    StreamDetector,
-    chart_name,
-)
+from equipoise.drift.detector import StreamDetector
 from equipoise.drift.diagnosis.accuracy_estimate import estimate_accuracy
 from equipoise.drift.diagnosis.effects import Effect
 from equipoise.drift.diagnosis.root_cause import Cause, diagnose_window
@@ -34,19 +28,6 @@ from equipoise.drift.reference.profile import ReferenceProfile
 from equipoise.drift.reference.reference_size import describe_small_reference
 from equipoise.proportions import Z_95, wilson_interval
 from equipoise.type_aliases import FloatArray
-
-LOG_LIGHT_STATISTICS = ("red over blue", "green", "luminance")
-POSITION_STATISTICS = ("height", "side")
-EFFECT_UNITS = {
-    **dict.fromkeys(LOG_LIGHT_STATISTICS, ("stops", 1 / np.log(2))),
-    **{name: ("stops", 1 / np.log(2)) for name in CHARTED_FEATURES if name.startswith("cell")},
-    **dict.fromkeys(POSITION_STATISTICS, ("of half the image", 1.0)),
-    "log odds": ("nats", 1.0),
-    "energy": ("nats", 1.0),
-    "distance": ("of at most 2", 1.0),
-    "strange": ("of the images", 1.0),
-}
-"""unit of a charted feature's effect, and the factor that converts to it; effects of other features are ratios"""
 
 
 def compute_stream_verdict(detector: StreamDetector) -> StreamVerdict:
@@ -136,16 +117,19 @@ def diagnose_alarm(detector: StreamDetector, window: Window | None) -> Cause | N
     if detector.alarm is None or window is None:
         return None
     values, threshold = detector.values(), detector.threshold()
-    return diagnose_window(window, bool((values[SCORE_CHART_COUNT : SCORE_CHART_COUNT + 2] >= threshold).any()))
+    first = detector.chart_names.score_chart_count
+    return diagnose_window(window, bool((values[first : first + 2] >= threshold).any()))
 
 
 def explain_state(detector: StreamDetector, state: str, cause: Cause | None) -> str:
     """Explain the verdict in one sentence."""
+    examples = detector.profile.schema.example_name
     if state == "unknown":
-        return f"{detector.observed_images} images were observed; at least {MIN_STREAM_IMAGES} are needed"
+        return f"{detector.observed_images} {examples} were observed; at least {MIN_STREAM_IMAGES} are needed"
     if cause is None or detector.alarm is None:
-        return f"{detector.observed_images} images look like the reference"
-    return f"{cause.name}: {cause.why}; the first chart over its threshold was {chart_name(detector.alarm.chart_index)}"
+        return f"{detector.observed_images} {examples} look like the reference"
+    chart = detector.chart_names.name_of(detector.alarm.chart_index)
+    return f"{cause.name}: {cause.why}; the first chart over its threshold was {chart}"
 
 
 def describe_onset(detector: StreamDetector, first_step: int) -> DriftOnset:
@@ -167,7 +151,7 @@ def describe_alarm(detector: StreamDetector) -> AlarmTime | None:
     return AlarmTime(
         image_number=alarm.answered_images,
         at=format_utc_seconds(alarm.unix_seconds),
-        chart=chart_name(alarm.chart_index),
+        chart=detector.chart_names.name_of(alarm.chart_index),
     )
 
 
@@ -181,14 +165,12 @@ def describe_charts(detector: StreamDetector, window: Window) -> list[ChartReadi
 
     A value is the logarithm of how many images without drift it takes, on average, for the chart to be as high.
     """
-    values, threshold = detector.values(), detector.threshold()
-    by_feature = values[:SCORE_CHART_COUNT].reshape(-1, len(CHARTED_FEATURES)).max(0)
-    charts = [
-        feature_reading(window, index, float(by_feature[index]), threshold) for index in range(len(CHARTED_FEATURES))
-    ]
+    values, threshold, names = detector.values(), detector.threshold(), detector.chart_names
+    by_feature = names.highest_by_statistic(values)
+    charts = [feature_reading(window, index, float(value), threshold) for index, value in enumerate(by_feature)]
     for name in dict.fromkeys(CLASS_AND_FEATURE_CHARTS):
         height = max(
-            float(values[SCORE_CHART_COUNT + index])
+            float(values[names.score_chart_count + index])
             for index, chart in enumerate(CLASS_AND_FEATURE_CHARTS)
             if chart == name
         )
@@ -199,7 +181,8 @@ def describe_charts(detector: StreamDetector, window: Window) -> list[ChartReadi
 
 def feature_reading(window: Window, feature_index: int, value: float, threshold: float) -> ChartReading:
     """Describe the chart of one feature, with the window's difference in the feature's own unit as its effect."""
-    unit, factor = EFFECT_UNITS.get(CHARTED_FEATURES[feature_index], ("times", 1.0))
+    statistic = window.profile.schema.statistics[feature_index]
+    unit, factor = statistic.unit, statistic.unit_factor
     middle, reach = (
         window.shifts[feature_index],
         Z_95 * window.scale[feature_index] / np.sqrt(window.effective_sample_size),
@@ -208,7 +191,7 @@ def feature_reading(window: Window, feature_index: int, value: float, threshold:
     if unit == "times":
         ends = [float(np.exp(end)) for end in ends]
     effect = ChartEffect(unit=unit, value=ends[0], low=ends[1], high=ends[2])
-    return ChartReading(name=CHARTED_FEATURES[feature_index], value=value, threshold=threshold, effect=effect)
+    return ChartReading(name=statistic.name, value=value, threshold=threshold, effect=effect)
 
 
 def class_share_effect(detector: StreamDetector, window: Window, name: str) -> ChartEffect | None:
@@ -238,6 +221,6 @@ def chart_history(detector: StreamDetector) -> ChartHistory:
         image_numbers=detector.asked.tolist(),
         times=detector.times.round(3).tolist(),
         threshold=heights[:, -1].tolist(),
-        charts={name: heights[:, index].tolist() for index, name in enumerate(CHART_NAMES)},
+        charts={name: heights[:, index].tolist() for index, name in enumerate(detector.chart_names.unique)},
         conditions={name: [round(shares[name], 3) for shares in steps] for name in names} if len(names) > 1 else {},
     )

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES
 from equipoise.drift.charts.sums import FixedPointSums, sum_over_classes, sum_over_conditions
-from equipoise.drift.detector import SCORE_CHART_COUNT, StreamDetector, chart_name
-from equipoise.drift.diagnosis.effects import FeatureShift, feature_weights
+from equipoise.drift.detector import StreamDetector
+from equipoise.drift.diagnosis.effects import FeatureShift
 from equipoise.drift.reference.profile import ReferenceProfile
 from equipoise.type_aliases import FloatArray
 
@@ -68,7 +67,7 @@ class Window:
 
     def feature_shift(self) -> FeatureShift:
         """Return the mean feature differences that a diagnosis explains."""
-        return FeatureShift(self.effective_sample_size, self.scores, self.shifts, self.scale)
+        return FeatureShift(self.effective_sample_size, self.scores, self.shifts, self.scale, self.profile.schema)
 
 
 def window_from_sums(profile: ReferenceProfile, sums: FixedPointSums) -> Window:
@@ -92,34 +91,31 @@ def find_change_step(detector: StreamDetector) -> int:
     """
     if detector.alarm is None:
         return 0
-    chart = detector.alarm.chart_index
-    if chart >= SCORE_CHART_COUNT and chart_name(chart).startswith("class"):
+    chart, names = detector.alarm.chart_index, detector.chart_names
+    if chart >= names.score_chart_count and names.name_of(chart).startswith("class"):
         return int(np.searchsorted(detector.ends, detector.zero[highest_class_index(detector, chart)], "right"))
     start = min(int(np.searchsorted(detector.ends, detector.over, "right")), len(detector.ends) - 1)
     scores = detector.profile.baseline.layout.read_part(detector.rows[start:], "scores")
     sizes = detector.profile.baseline.layout.read_part(detector.rows[start:], "cells").sum(1)
-    zero = detector.zero[chart] if chart < SCORE_CHART_COUNT else max(detector.alarm.observed_images - 128, 0)
+    zero = detector.zero[chart] if chart < names.score_chart_count else max(detector.alarm.observed_images - 128, 0)
     first = min(max(int(np.searchsorted(detector.ends, zero, "right")) - start, 0), len(sizes) - 1)
     for _ in range(CHANGE_SEARCH_ROUNDS):
-        first = most_likely_change_step(scores, sizes, first)
+        first = most_likely_change_step(scores, sizes, first, detector.profile.schema.onset_weights)
     return start + first
 
 
 def highest_class_index(detector: StreamDetector, chart_index: int) -> int:
     """Return the index, in `detector.zero`, of the class whose sum is highest in a chart of classes."""
-    side = chart_index - SCORE_CHART_COUNT
+    first = detector.chart_names.score_chart_count
+    side = chart_index - first
     class_count = detector.charts.classes.shape[2]
-    return SCORE_CHART_COUNT + int(side * class_count + detector.charts.classes[0, side].argmax())
+    return first + int(side * class_count + detector.charts.classes[0, side].argmax())
 
 
-def most_likely_change_step(scores: FloatArray, step_sizes: FloatArray, first_step: int) -> int:
+def most_likely_change_step(scores: FloatArray, step_sizes: FloatArray, first_step: int, weights: FloatArray) -> int:
     """Return the step from which on scores lie farthest along the direction of their mean since `first_step`."""
-    direction = scores[first_step:].sum(0) * (feature_weights() + MODEL_FEATURE_WEIGHTS)
+    direction = scores[first_step:].sum(0) * weights
     along = scores @ (direction / max(float(np.linalg.norm(direction)), 1e-12))
     sums, counts = np.cumsum(along[::-1])[::-1], np.cumsum(step_sizes[::-1])[::-1]
     heights: FloatArray = np.maximum(sums, 0) ** 2 / counts
     return int(np.argmax(heights))
-
-
-MODEL_FEATURE_WEIGHTS = np.isin(CHARTED_FEATURES, ("distance", "strange", "log odds")).astype(float)
-"""(features,) 1 for those of the model that also move where the image statistics do not, as with a new class"""

@@ -8,10 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.drift.charts.baseline import Baseline
-from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES, ClassStatistics
+from equipoise.drift.charts.cell_statistics import ClassStatistics
 from equipoise.drift.charts.conditions import PUBLISHED_CONDITION, ConditionRule
 from equipoise.drift.charts.sums import SumsLayout, sum_over_classes
+from equipoise.drift.features.image_schema import IMAGE_SCHEMA
 from equipoise.drift.features.random_fourier import RandomFourierFeatures
+from equipoise.drift.features.statistic_schema import StatisticSchema
 from equipoise.drift.reference.false_alarms import FalseAlarmCheck
 from equipoise.drift.reference.signatures import Signatures
 from equipoise.drift.reference.thresholds import Calibration
@@ -19,6 +21,7 @@ from equipoise.errors import EquipoiseError
 from equipoise.type_aliases import AnyArray, FloatArray
 
 ARRAY_PREFIX = "drift."  # of array names in reference.npz, which holds other arrays too
+SCHEMA_PREFIX = "schema."
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +67,9 @@ class ReferenceProfile:
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of the profile by name, to be stored in a file."""
         base = self.baseline
+        schema = self.schema.to_arrays()
         arrays: dict[str, AnyArray | float] = {
-            "figures": np.array(CHARTED_FEATURES),
+            "figures": schema.pop("name"),
             "temperature": base.temperature,
             "directions": base.random_fourier.directions,
             "ranked": base.ranked,
@@ -75,9 +79,15 @@ class ReferenceProfile:
             arrays["verified"] = np.array(astuple(self.verified))
         if len(self.condition_names) > 1:
             arrays["condition names"] = np.array(self.condition_names)
+        arrays |= {f"{SCHEMA_PREFIX}{name}": value for name, value in schema.items()}
         for name, part in self.array_parts().items():
             arrays |= {f"{name}.{field.name}": getattr(part, field.name) for field in fields(part)}
         return {ARRAY_PREFIX + name: np.asarray(value) for name, value in arrays.items()}
+
+    @property
+    def schema(self) -> StatisticSchema:
+        """Charted statistics, and the kind of the examples."""
+        return self.baseline.schema
 
     @property
     def image_count(self) -> int:
@@ -141,10 +151,7 @@ def profile_from_arrays(
     if "why not" in stored:
         raise EquipoiseError("reference-unusable", str(stored["why not"]))
     try:
-        if stored["figures"].tolist() != list(CHARTED_FEATURES):
-            raise EquipoiseError(
-                "reference-unusable", "the reference was made by another version", "publish the bundle again"
-            )
+        schema = read_schema(stored)
         statistics, calibration, signatures, labelled = (
             read_part(part, stored, name) for name, part in PROFILE_PARTS.items()
         )
@@ -171,11 +178,25 @@ def profile_from_arrays(
             "publish the bundle again",
         )
     require_matching_conditions(names, statistics, rule, class_count)
-    layout = SumsLayout(class_count, len(CHARTED_FEATURES), statistics.waves.shape[1], len(names))
+    layout = SumsLayout(class_count, len(schema), statistics.waves.shape[1], len(names))
     random_fourier = RandomFourierFeatures(directions)
-    base = Baseline(float(temperature), random_fourier, statistics, layout, ranked, float(margin), rule)
+    base = Baseline(float(temperature), random_fourier, statistics, layout, ranked, float(margin), rule, schema)
     check = parse_false_alarm_check(stored.get("verified"))
     return ReferenceProfile(base, calibration, signatures, labelled, tuple(class_names), check, names, accuracy)
+
+
+def read_schema(stored: Mapping[str, NDArray[Any]]) -> StatisticSchema:
+    """Read the schema of a profile; refuse one of images whose statistics are not those of this version."""
+    names = stored["figures"]
+    parts = {
+        name.removeprefix(SCHEMA_PREFIX): value for name, value in stored.items() if name.startswith(SCHEMA_PREFIX)
+    }
+    is_current = names.tolist() == list(IMAGE_SCHEMA.names) or str(parts.get("kind", "image")) != "image"
+    if not is_current or len(names) != len(stored["ranked"]):
+        raise EquipoiseError(
+            "reference-unusable", "the reference was made by another version", "publish the bundle again"
+        )
+    return StatisticSchema.from_arrays(parts | {"name": names})
 
 
 def read_part(part: type[Any], stored: Mapping[str, NDArray[Any]], name: str) -> Any:

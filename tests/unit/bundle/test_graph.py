@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from equipoise.bundle.engines import InferenceModule
-from equipoise.bundle.graph import collect_weights, export_model, load_program, serialize_graph
+from equipoise.bundle.graph import collect_weights, export_model, serialize_graph
+from equipoise.bundle.program import load_program
 from equipoise.training.finetune import find_classifier_layer
 from equipoise.workloads.models import model_factory
 from tests.support.errors import raises_code

@@ -3,7 +3,7 @@ import pytest
 
 from equipoise.drift.charts.baseline import rank_margin
 from equipoise.drift.charts.betting_test import BettingTest
-from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES
+from equipoise.drift.features.image_schema import IMAGE_SCHEMA
 from tests.support.drift_data import extract_shape_features, render_shapes, shapes_profile
 
 POOL_IMAGES = 2500
@@ -21,7 +21,7 @@ def compute_betting_gains(seed=7, transform=None):
 
 def find_max_log_wealth(gains, indices):
     """Return the highest logarithm of the mean wealth that a stream of the images at `indices` ever reaches."""
-    betting_test, highest = BettingTest.initial(len(CHARTED_FEATURES)), -np.inf
+    betting_test, highest = BettingTest.initial(len(IMAGE_SCHEMA)), -np.inf
     for step in gains[indices].reshape(STEPS_PER_STREAM, IMAGES_PER_STEP, 2, -1).sum(1):
         betting_test.update(*step)
         highest = max(highest, betting_test.log_mean_wealth())
@@ -61,10 +61,10 @@ def test_bets_gain_nothing_on_average_while_ranks_are_uniform():
 
 def test_tied_scores_get_the_middle_of_their_ranks():
     base = shapes_profile().baseline
-    index = CHARTED_FEATURES.index("strange")  # binary: one score per class, and another for its outliers
+    index = IMAGE_SCHEMA.names.index("strange")  # binary: one score per class, and another for its outliers
     lowest_score = base.ranked[index, 0]
     tied_share = (base.ranked[index] == lowest_score).mean()
-    scores = np.zeros((1, len(CHARTED_FEATURES)))
+    scores = np.zeros((1, len(IMAGE_SCHEMA)))
     scores[0, index] = lowest_score
     assert tied_share > 0.1 and base.ranks(scores)[0, index] == pytest.approx(tied_share / 2)
 

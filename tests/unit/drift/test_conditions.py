@@ -84,7 +84,7 @@ def test_images_belong_to_the_condition_that_they_come_from():
 def test_rule_chooses_the_largest_likelihood_with_clipped_deviations():
     rng = np.random.default_rng(0)
     count, weights = len(STATISTIC_NAMES), np.where(np.char.startswith(STATISTIC_NAMES, "cell"), 0.25, 1)
-    rule = ConditionRule(rng.normal(0, 0.3, (3, 2, count)), rng.uniform(0.5, 1, (3, 2, count)))
+    rule = ConditionRule(rng.normal(0, 0.3, (3, 2, count)), rng.uniform(0.5, 1, (3, 2, count)), weights)
     statistics, classes = rng.normal(0, 1, (200, count + 2)).astype(np.float32), rng.integers(0, 2, 200)
     expected = []
     for row, label in zip(statistics[:, :count].astype(float), classes, strict=True):

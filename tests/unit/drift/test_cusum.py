@@ -1,13 +1,14 @@
 import numpy as np
 import pytest
 
-from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES, ClassStatistics
+from equipoise.drift.charts.cell_statistics import ClassStatistics
 from equipoise.drift.charts.class_runs import ClassRunEstimator
 from equipoise.drift.charts.cusum import (
     StepSums,
     build_cusum_parameters,
     initial_cusum_state,
 )
+from equipoise.drift.features.image_schema import IMAGE_SCHEMA
 
 SHIFT_SIZES = (0.75, 1.5, 3.0)  # that score charts look for, in standard deviations
 SLACK_STANDARD_ERRORS, CHART_MEMORY_IMAGES = 2.0, 50.0
@@ -243,8 +244,6 @@ def test_run_length_does_not_depend_on_order_within_a_step():
 
 
 def test_initial_charts_are_zero_and_have_the_documented_shape():
-    state = initial_cusum_state(
-        build_cusum_parameters(build_class_statistics()), len(CHARTED_FEATURES), FOURIER_COUNT, 2
-    )
-    assert state.values().shape == (2, 2 * len(SHIFT_SIZES) * len(CHARTED_FEATURES) + 2 + len(FEATURE_MEMORY_IMAGES))
+    state = initial_cusum_state(build_cusum_parameters(build_class_statistics()), len(IMAGE_SCHEMA), FOURIER_COUNT, 2)
+    assert state.values().shape == (2, 2 * len(SHIFT_SIZES) * len(IMAGE_SCHEMA) + 2 + len(FEATURE_MEMORY_IMAGES))
     assert not state.values().any()

@@ -7,13 +7,13 @@ import torch
 from msgspec import structs
 from PIL import Image, ImageEnhance, ImageFilter
 
-from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES
 from equipoise.drift.diagnosis.dataset_verdict import (
     ALPHA,
     PERMUTATION_COUNT,
     compute_dataset_verdict,
 )
 from equipoise.drift.diagnosis.verdict import DatasetVerdict
+from equipoise.drift.features.image_schema import IMAGE_SCHEMA
 from equipoise.images.camera import blackbody_gain, linear_to_srgb8, srgb8_to_linear
 from tests.support.drift_data import CLASSES, extract_shape_features, render_shapes, score_shapes, shapes_profile
 
@@ -127,7 +127,7 @@ def test_images_like_the_reference_give_verdict_ok_and_the_right_accuracy(refere
     verdict = compute_checked_verdict(render_clean_images(), reference_outputs)
     assert verdict.state == "ok" and verdict.cause is None and not verdict.effects and verdict.support is None
     assert verdict.accuracy.low < 0.998 < verdict.accuracy.high
-    assert {chart.name for chart in verdict.charts} == {*CHARTED_FEATURES, "shape", "classes", "features"}
+    assert {chart.name for chart in verdict.charts} == {*IMAGE_SCHEMA.names, "shape", "classes", "features"}
     assert all(chart.value < chart.threshold for chart in verdict.charts)
 
 

@@ -6,15 +6,11 @@ import pytest
 import torch
 
 from dashboards.panels.drift import chart_history_figure, verdict_facts
-from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES
-from equipoise.drift.detector import (
-    CLASS_AND_FEATURE_CHARTS,
-    SCORE_CHART_COUNT,
-    StreamDetector,
-    chart_name,
-)
+from equipoise.drift.charts.chart_names import CLASS_AND_FEATURE_CHARTS, ChartNames
+from equipoise.drift.detector import StreamDetector
 from equipoise.drift.diagnosis.stream_verdict import chart_history, compute_stream_verdict
 from equipoise.drift.diagnosis.verdict import ChartHistory, StreamVerdict
+from equipoise.drift.features.image_schema import IMAGE_SCHEMA
 from equipoise.images.camera import blackbody_gain, linear_to_srgb8, srgb8_to_linear
 from tests.support.drift_data import CLASSES, COLOURS, extract_shape_features, render_shapes, shapes_profile
 from tests.support.errors import raises_code
@@ -85,7 +81,7 @@ def test_images_like_the_reference_give_verdict_ok():
     assert verdict.cause is None and verdict.since is None and not verdict.effects
     assert verdict.accuracy.low < 0.998 < verdict.accuracy.high
     names = [chart.name for chart in verdict.charts]
-    assert sorted(names) == sorted({*CHARTED_FEATURES, *CLASS_AND_FEATURE_CHARTS})
+    assert sorted(names) == sorted({*IMAGE_SCHEMA.names, *CLASS_AND_FEATURE_CHARTS})
     assert all(chart.value < chart.threshold for chart in verdict.charts)
 
 
@@ -167,7 +163,10 @@ def test_charts_rise_to_twice_their_threshold_and_no_further():
     detector = run_detector(render_clean_images(320), apply_warm_light(render_clean_images(320, 44)))
     earlier_maximum = detector.values().max()
     feed_steps(detector, sum_by_step(apply_warm_light(render_clean_images(1600, 47))), 60.0)
-    assert detector.values()[:SCORE_CHART_COUNT].max() <= 2.2 * detector.threshold() + earlier_maximum
+    assert (
+        detector.values()[: detector.chart_names.score_chart_count].max()
+        <= 2.2 * detector.threshold() + earlier_maximum
+    )
 
 
 @pytest.mark.parametrize("missing_class", [0, 2])
@@ -277,8 +276,9 @@ def test_images_too_few_for_a_step_count_once_the_step_is_full():
 
 
 def test_chart_is_named_after_what_it_measures():
-    assert chart_name(0) == chart_name(len(CHARTED_FEATURES)) == CHARTED_FEATURES[0]
-    assert [chart_name(SCORE_CHART_COUNT + index) for index in range(3)] == [
+    names = ChartNames(IMAGE_SCHEMA.names)
+    assert names.name_of(0) == names.name_of(len(IMAGE_SCHEMA)) == IMAGE_SCHEMA.names[0]
+    assert [names.name_of(names.score_chart_count + index) for index in range(3)] == [
         "class gone",
         "class more often",
         "features",
@@ -286,7 +286,7 @@ def test_chart_is_named_after_what_it_measures():
     detector = run_detector(render_clean_images(160))
     highest = detector.highest_by_name()
     assert (
-        set(highest) == {*CHARTED_FEATURES, *CLASS_AND_FEATURE_CHARTS}
+        set(highest) == {*IMAGE_SCHEMA.names, *CLASS_AND_FEATURE_CHARTS}
         and max(highest.values()) == detector.values().max()
     )
 

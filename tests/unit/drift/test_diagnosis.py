@@ -8,11 +8,9 @@ import torch
 from PIL import Image, ImageEnhance, ImageFilter
 
 from dashboards.panels.drift import causes_table
-from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES
 from equipoise.drift.corruptions import CAUSE_NAMES, all_corruptions, invert_corruption
 from equipoise.drift.diagnosis.effects import (
     FeatureShift,
-    feature_weights,
     invert_line,
     project_on_path,
     rank_effects,
@@ -27,6 +25,7 @@ from equipoise.drift.diagnosis.root_cause import (
 from equipoise.drift.diagnosis.stream_verdict import list_corruption_effects
 from equipoise.drift.diagnosis.verdict import DatasetVerdict
 from equipoise.drift.diagnosis.window import Window, window_from_sums
+from equipoise.drift.features.image_schema import IMAGE_SCHEMA
 from equipoise.images.camera import blackbody_gain, linear_to_srgb8, srgb8_to_linear
 from tests.support.drift_data import extract_shape_features, render_shapes, shapes_profile
 
@@ -217,9 +216,9 @@ def test_inverting_the_cause_restores_the_features(cause):
     effect = diagnose_images(corrupted).effects[0]
     restored = invert_corruption(corrupted, cause, effect.detail, effect.value)
     before, after = (
-        float(((build_window(images).scores * feature_weights()) ** 2).sum() ** 0.5) for images in (corrupted, restored)
+        float(np.linalg.norm(build_window(images).feature_shift().weighted_scores)) for images in (corrupted, restored)
     )
-    clean = float(((build_window(render_clean_images()).scores * feature_weights()) ** 2).sum() ** 0.5)
+    clean = float(np.linalg.norm(build_window(render_clean_images()).feature_shift().weighted_scores))
     assert after < 0.5 * before and after < clean + 0.4
     assert diagnose_images(restored).effects == ()
 
@@ -292,7 +291,7 @@ def test_shift_equal_to_a_signature_is_fully_explained_by_it():
         for row in range(len(signatures.size))
         if signatures.names[signatures.kind[row]][0] == "blur" and signatures.size[row] == 1
     )
-    shift = FeatureShift(1e6, signatures.scores[row], signatures.shifts[row], np.ones(len(CHARTED_FEATURES)))
+    shift = FeatureShift(1e6, signatures.scores[row], signatures.shifts[row], np.ones(len(IMAGE_SCHEMA)))
     effect = rank_effects(shift, signatures)[0]
     assert effect.cause == "blur" and effect.value == pytest.approx(1) and effect.explained == pytest.approx(1)
     np.testing.assert_allclose(subtract_effect(shift, signatures, effect).scores, 0, atol=1e-9)

@@ -3,9 +3,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES
 from equipoise.drift.detector import StreamDetector
 from equipoise.drift.diagnosis.stream_verdict import compute_stream_verdict
+from equipoise.drift.features.image_schema import IMAGE_SCHEMA
 from equipoise.drift.profiling.build_profile import build_profile_arrays, evenly_spaced_indices, fit_label_statistics
 from equipoise.drift.reference.profile import ARRAY_PREFIX, ReferenceProfile, profile_from_arrays
 from equipoise.drift.reference.simulated_streams import LabelledFeatures
@@ -97,7 +97,7 @@ def test_stored_profile_is_smaller_than_2_mib(stored_arrays):
             "no reference to compare with (directions is missing); publish the bundle again",
         ),
         (
-            lambda arrays: arrays | {"drift.figures": np.array([*CHARTED_FEATURES, "new"])},
+            lambda arrays: arrays | {"drift.figures": np.array([*IMAGE_SCHEMA.names, "new"])},
             "made by another version; publish the bundle again",
         ),
         (

@@ -6,16 +6,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES
 from equipoise.drift.diagnosis.root_cause import (
-    DISTANCE_INDEX,
-    OUTLIER_INDEX,
     has_outlier_subset,
     has_unexplained_distance,
     is_significant,
     outlier_share,
 )
 from equipoise.drift.diagnosis.window import Window
+from equipoise.drift.features.image_schema import IMAGE_SCHEMA
+from equipoise.drift.features.statistic_schema import DISTANCE_COLUMN, OUTLIER_COLUMN
 from tests.support.drift_data import shapes_profile
 
 CLASS_SHARES = np.array([0.4, 0.3, 0.2, 0.1])
@@ -24,9 +23,9 @@ CLASS_SHARES = np.array([0.4, 0.3, 0.2, 0.1])
 def build_window(distance=0.0, share=0.0, images=200):
     """Build a window with a mean distance in standard deviations and a share of images unlike the reference."""
     profile = shapes_profile()
-    scores, shifts = np.zeros(len(CHARTED_FEATURES)), np.zeros(len(CHARTED_FEATURES))
-    scores[DISTANCE_INDEX] = distance
-    shifts[OUTLIER_INDEX] = share - CLASS_SHARES @ profile.baseline.usual.mean[:, OUTLIER_INDEX]
+    scores, shifts = np.zeros(len(IMAGE_SCHEMA)), np.zeros(len(IMAGE_SCHEMA))
+    scores[DISTANCE_COLUMN] = distance
+    shifts[OUTLIER_COLUMN] = share - CLASS_SHARES @ profile.baseline.usual.mean[:, OUTLIER_COLUMN]
     return Window(profile, images * CLASS_SHARES, scores, shifts)
 
 

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from equipoise.drift.charts.baseline import fit_baseline
-from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES, ImageFeatures
+from equipoise.drift.charts.cell_statistics import ImageFeatures
 from equipoise.drift.charts.cusum import SHIFT_SIZES, StepSums, build_cusum_parameters, initial_cusum_state
+from equipoise.drift.features.image_schema import IMAGE_SCHEMA
 from equipoise.drift.features.random_fourier import fit_random_features
 from equipoise.drift.profiling.build_profile import extract_features
 from equipoise.drift.reference.false_alarms import FalseAlarmCheck, count_false_alarms, log_spread_between
@@ -65,7 +66,7 @@ def count_alarms(seed, class_run_length, step_size, images_per_stream=IMAGES_PER
     usual, labels, table = score_against_reference(seed)
     rng, step_sizes = np.random.default_rng(seed), np.full(STREAMS_PER_REFERENCE, float(step_size))
     state = initial_cusum_state(
-        build_cusum_parameters(usual), len(CHARTED_FEATURES), usual.waves.shape[1], STREAMS_PER_REFERENCE
+        build_cusum_parameters(usual), len(IMAGE_SCHEMA), usual.waves.shape[1], STREAMS_PER_REFERENCE
     )
     members = [np.flatnonzero(labels == label) for label in range(CLASSES)]
     last_classes, alarm_count = rng.integers(0, CLASSES, STREAMS_PER_REFERENCE), 0
@@ -80,7 +81,7 @@ def count_alarms(seed, class_run_length, step_size, images_per_stream=IMAGES_PER
         last_classes = classes[:, -1]
         indices = np.choose(classes, [rng.choice(images, classes.shape) for images in members])
         sums = table[indices].sum(1)
-        state.update(StepSums(*np.split(sums, [CLASSES, CLASSES + len(CHARTED_FEATURES)], 1)))
+        state.update(StepSums(*np.split(sums, [CLASSES, CLASSES + len(IMAGE_SCHEMA)], 1)))
         conditions = step_sizes, state.runs.mean_run_length()
         values = shapes_profile().calibration.scale_values(state.values(), *conditions).max(1)
         is_alarming = values >= shapes_profile().calibration.threshold(RUN_LENGTH_IMAGES, *conditions)
@@ -120,7 +121,7 @@ def test_chart_at_its_own_threshold_is_at_the_joint_threshold():
     np.testing.assert_allclose(
         calibration.scale_values(chart_thresholds, *conditions), expected + 0 * chart_thresholds, rtol=1e-9
     )
-    assert chart_thresholds.shape == (2, 2 * len(SHIFT_SIZES) * len(CHARTED_FEATURES) + 5)
+    assert chart_thresholds.shape == (2, 2 * len(SHIFT_SIZES) * len(IMAGE_SCHEMA) + 5)
 
 
 def test_table_is_interpolated_logarithmically_and_constant_beyond_its_ends():

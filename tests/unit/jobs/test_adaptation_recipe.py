@@ -19,8 +19,8 @@ from equipoise.drift.adaptation.workload import (
     apply_corruptions,
     read_recipe,
 )
-from equipoise.drift.charts.cell_statistics import CHARTED_FEATURES
 from equipoise.drift.diagnosis.verdict import parse_verdict
+from equipoise.drift.features.image_schema import IMAGE_SCHEMA
 from equipoise.drift.reference.profile import PROFILE_PARTS, profile_from_arrays
 from equipoise.workloads import load_workload
 from jobs.publishing.adaptation import build_recipe, count_labels, describe_condition, load_profile, prepare_recipe
@@ -40,7 +40,7 @@ EFFECT = {"cause": "exposure", "detail": "darker", "value": -1.0}
 def build_reference_arrays():
     """Build the arrays of a reference of four classes and nine features, of which only prior and confusion matter."""
     parts = {f"{name}.{field.name}": np.zeros((4, 4)) for name, part in PROFILE_PARTS.items() for field in fields(part)}
-    others = {"figures": np.array(CHARTED_FEATURES), "directions": np.zeros((9, 2)), "ranked": np.zeros(1)}
+    others = {"figures": np.array(IMAGE_SCHEMA.names), "directions": np.zeros((9, 2)), "ranked": np.zeros(1)}
     scalars = {"temperature": np.array(1.0), "wider": np.array(0.0)}
     labelled = {"labelled.prior": PRIOR, "labelled.confusion": CONFUSION}
     return {f"drift.{name}": value for name, value in (parts | others | scalars | labelled).items()}

@@ -50,6 +50,8 @@ def test_paths_become_absolute_except_the_name_of_published_weights(tmp_path, mo
     assert resolve_trial_paths(CONFIG) == replace(CONFIG, data=str(tmp_path / "data"))
     assert resolve_trial_paths(replace(CONFIG, init_from="runs/x")).init_from == str(tmp_path / "runs" / "x")
     assert resolve_trial_paths(replace(CONFIG, init_from="s3://bucket/x")).init_from == "s3://bucket/x"
+    for url in ("s3://bucket/photos", "file:///shared/photos"):  # copied by each node, not read in place
+        assert resolve_trial_paths(replace(CONFIG, data=url)).data == url
 
 
 def test_trials_of_one_sweep_differ_only_in_their_setting():

@@ -7,9 +7,9 @@ import torch
 from safetensors.torch import load, save
 
 from equipoise.config import TrainConfig
+from equipoise.optimizers.run_optimizer import RunOptimizer
 from equipoise.runs.record import Lap
 from equipoise.training.loop import Training, laps
-from equipoise.training.optimizers import RunOptimizer
 from equipoise.training.torch_state import flush_denormals
 from equipoise.workloads import load_workload
 from tests.support.gloo import run_with_gloo

@@ -21,13 +21,13 @@ def test_more_workers_than_micro_batches_are_refused():
         rank_micro_batches(2, 0, 3)
 
 
-def read_example_order(examples, batch, num_micro_batches, workers, steps, seed=0):
+def read_example_order(examples, batch, num_micro_batches, workers, steps, seed=0, shard_sizes=None):
     """Return the (epoch, example) pairs of the first `steps` steps, in the order of micro-batches."""
     pairs_by_micro_batch = {}
     for rank in range(workers):
         micro_indices = rank_micro_batches(num_micro_batches, rank, workers)
         for micro in islice(
-            iterate_micro_batches(seed, examples, batch, num_micro_batches, micro_indices, 0),
+            iterate_micro_batches(seed, examples, batch, num_micro_batches, micro_indices, 0, shard_sizes),
             steps * len(micro_indices),
         ):
             pairs_by_micro_batch[micro.step, micro.micro_index] = list(zip(micro.epochs, micro.examples, strict=True))
@@ -57,3 +57,25 @@ def test_micro_batches_can_be_started_at_any_step(examples, batch, step):
         assert (expected_micro.step, expected_micro.micro_index) == (micro.step, micro.micro_index)
         np.testing.assert_array_equal(expected_micro.examples, micro.examples)
         np.testing.assert_array_equal(expected_micro.epochs, micro.epochs)
+
+
+@pytest.mark.parametrize("shard_sizes", [None, [2**20, 1], [1000, 2**20 - 999]])
+@pytest.mark.parametrize("step", [1, 2**14 - 1, 2**14 + 3])  # the last micro-batch of the middle one spans two epochs
+def test_micro_batches_of_large_data_can_be_started_at_any_step(shard_sizes, step):
+    examples = 2**20 + 1
+    micros = iterate_micro_batches(7, examples, 32, 2, range(2), step - 1, shard_sizes)
+    later = iterate_micro_batches(7, examples, 32, 2, range(2), step, shard_sizes)
+    for micro, later_micro in zip(islice(micros, 2, 6), later, strict=False):
+        assert (micro.step, micro.micro_index) == (later_micro.step, later_micro.micro_index)
+        np.testing.assert_array_equal(micro.examples, later_micro.examples)
+        np.testing.assert_array_equal(micro.epochs, later_micro.epochs)
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=6).filter(any), st.integers(1, 6), st.data())
+def test_workers_share_the_order_of_sharded_data(shard_sizes, num_micro_batches, data):
+    workers = data.draw(st.integers(1, num_micro_batches))
+    examples, steps = sum(shard_sizes), 5
+    pairs = read_example_order(examples, 3, num_micro_batches, workers, steps, shard_sizes=shard_sizes)
+    assert pairs == read_example_order(examples, 3 * num_micro_batches, 1, 1, steps, shard_sizes=shard_sizes)
+    epochs = len(pairs) // examples
+    assert sorted(pairs[: epochs * examples]) == [(epoch, i) for epoch in range(epochs) for i in range(examples)]

@@ -1,6 +1,6 @@
 import pytest
 
-from equipoise.training.lr_schedules import lr_scale
+from equipoise.optimizers.lr_schedules import lr_scale
 
 
 def test_constant_schedule_warms_up_linearly_to_the_learning_rate():

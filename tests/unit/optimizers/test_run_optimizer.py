@@ -7,7 +7,7 @@ from torch import nn
 
 from equipoise.config import TrainConfig
 from equipoise.optimizer_registry import OPTIMIZERS, OptimizerEntry
-from equipoise.training.optimizers import RunOptimizer
+from equipoise.optimizers.run_optimizer import RunOptimizer
 
 TORCH_OPTIMIZERS = {
     "sgd": lambda config, parameters: torch.optim.SGD(

@@ -1,0 +1,137 @@
+"""Schema of the statistics that one reference profile watches: their names, and what charts and diagnosis need of each.
+
+A profile carries its schema, so the same charts, sums, calibration and tests watch images, rows of a table and texts.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, Literal, cast, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise.errors import EquipoiseError
+from equipoise.type_aliases import FloatArray
+
+ProfileKind = Literal["image", "table", "text"]
+EXAMPLE_NAMES: dict[ProfileKind, str] = {"image": "images", "table": "rows", "text": "texts"}
+"""what the examples of each kind are called in verdicts"""
+DISTANCE_COLUMN, OUTLIER_COLUMN = -2, -1
+"""columns of the two statistics of the model's features, which end every schema"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchedStatistic:
+    """One charted statistic."""
+
+    name: str
+    source: Literal["input", "output", "features"] = "input"
+    """what it is computed from: the input of the model, its output or its features"""
+    unit: str = "times"
+    """unit of a shift; `times`: the statistic is a logarithm, and its shift a ratio"""
+    unit_factor: float = 1.0
+    """factor that converts a shift to the unit"""
+    condition_weight: float = 1.0
+    """weight in the choice of the nearest known condition; of statistics of the input only"""
+    cause_weight: float = 1.0
+    """weight in the search for the cause of a drift"""
+    onset_weight: float = 1.0
+    """weight in the search for the step at which a change began"""
+    is_rare_event: bool = False
+    """true for 0 or 1 that may be always 0 in the reference, such as a missing value"""
+    cause: str = ""
+    """cause that is named where this statistic has moved; empty for images, whose causes are corruptions"""
+
+
+@dataclass(frozen=True)
+class StatisticSchema:
+    """Charted statistics of a reference profile, in the order of their columns: of the input, the output, the features.
+
+    The columns of `ExampleFeatures.statistics` are all but the last two.
+    """
+
+    kind: ProfileKind
+    statistics: tuple[WatchedStatistic, ...]
+    has_accuracy: bool = True
+    """whether the classes are labels; false where they are bins of a number, of which a share is no accuracy"""
+
+    def __len__(self) -> int:
+        return len(self.statistics)
+
+    @property
+    def example_name(self) -> str:
+        """What the examples are called in verdicts, in the plural."""
+        return EXAMPLE_NAMES[self.kind]
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of all charted statistics."""
+        return tuple(statistic.name for statistic in self.statistics)
+
+    @property
+    def input_count(self) -> int:
+        """Number of statistics of the input, which come first."""
+        return sum(statistic.source == "input" for statistic in self.statistics)
+
+    @cached_property
+    def condition_weights(self) -> FloatArray:
+        """Weight of each statistic of the input in the choice of the nearest condition, (statistics of the input,)."""
+        return np.array([entry.condition_weight for entry in self.statistics[: self.input_count]], np.float64)
+
+    @cached_property
+    def cause_weights(self) -> FloatArray:
+        """Weight of each statistic in the search for a cause, (statistics,)."""
+        return np.array([statistic.cause_weight for statistic in self.statistics], np.float64)
+
+    @cached_property
+    def onset_weights(self) -> FloatArray:
+        """Weight of each statistic in the search for the start of a change, (statistics,)."""
+        return np.array([statistic.onset_weight for statistic in self.statistics], np.float64)
+
+    @cached_property
+    def rare_event_columns(self) -> NDArray[np.int64]:
+        """Columns of the statistics that are 0 or 1 and may be always 0 in the reference."""
+        return np.flatnonzero([statistic.is_rare_event for statistic in self.statistics])
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the schema as arrays by name, to be stored in a file: one array for each field of the statistics."""
+        arrays = {field.name: np.array(self._column(field.name)) for field in fields(WatchedStatistic)}
+        return arrays | {"kind": np.array(self.kind), "has_accuracy": np.array(self.has_accuracy)}
+
+    def _column(self, field_name: str) -> list[Any]:
+        return [getattr(statistic, field_name) for statistic in self.statistics]
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "StatisticSchema":
+        """Build the schema from the arrays of `to_arrays`; a missing one is a KeyError, an unknown kind is refused."""
+        kind = str(arrays["kind"])
+        if kind not in get_args(ProfileKind):
+            raise EquipoiseError(
+                "reference-unusable",
+                f"cannot use the reference: it is of the unknown kind {kind!r}",
+                "publish the bundle again",
+            )
+        columns = [arrays[field.name].tolist() for field in fields(WatchedStatistic)]
+        names = [field.name for field in fields(WatchedStatistic)]
+        rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+        statistics = tuple(WatchedStatistic(**row) for row in rows)
+        return cls(cast("ProfileKind", kind), statistics, bool(arrays["has_accuracy"]))
+
+
+def build_schema(
+    kind: ProfileKind,
+    inputs: Sequence[WatchedStatistic],
+    outputs: Sequence[WatchedStatistic],
+    has_accuracy: bool = True,
+    feature_cause_weight: float = 0.0,
+) -> StatisticSchema:
+    """Build a schema from the statistics of the input and of the output; those of the features are added."""
+    examples = EXAMPLE_NAMES[kind]
+    features = (
+        WatchedStatistic(name="distance", source="features", unit="of at most 2", cause_weight=feature_cause_weight),
+        WatchedStatistic(
+            name="strange", source="features", unit=f"of the {examples}", cause_weight=feature_cause_weight
+        ),
+    )
+    return StatisticSchema(kind, (*inputs, *outputs, *features), has_accuracy)

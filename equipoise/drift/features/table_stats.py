@@ -1,0 +1,195 @@
+"""Statistics of the rows of a table: the value and spread of each numeric column, categories, missing values, answer.
+
+Numbers are in standard deviations of the reference. The spread of a column is its distance from the mean of the
+reference, so a wider or narrower column moves it even where its mean stays. Each frequent category of a column is 1 or
+0, and so is any other value, which the reference hardly knows. A missing number counts as the mean of its column, so
+that it moves the share of missing values alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise.drift.features.column_scaling import ColumnScaling, fit_column_scaling
+from equipoise.drift.features.confidence import confidence_statistics
+from equipoise.drift.features.image_schema import build_confidence_statistics
+from equipoise.drift.features.statistic_schema import StatisticSchema, WatchedStatistic, build_schema
+from equipoise.errors import EquipoiseError
+from equipoise.type_aliases import AnyArray
+
+Columns = Mapping[str, AnyArray]
+"""columns of a table by name: floats with NaN where a value is missing, or strings with None or '' where it is"""
+MAX_CATEGORIES = 8  # of a column that have a statistic of their own, the most frequent ones
+MIN_CATEGORY_SHARE = 0.01  # of the rows: rarer categories count as other values
+ANSWER_BINS = 4  # of a number, by its quantiles in the reference: they take the place of classes
+
+
+@dataclass(frozen=True, eq=False)
+class TableEncoder:
+    """Turns rows and the answers of a model into the statistics that charts watch, as the reference scales them."""
+
+    numeric_columns: tuple[str, ...]
+    scaling: ColumnScaling
+    categories: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """name of each column of categories, with those that have a statistic of their own"""
+    answer_edges: NDArray[np.float64] | None = None
+    """(ANSWER_BINS - 1,) edges of the bins of a number; None where the model answers with logits of classes"""
+    answer_scaling: ColumnScaling | None = None
+    """of the number that the model answers with; None for classes"""
+
+    @cached_property
+    def schema(self) -> StatisticSchema:
+        """Schema of the statistics."""
+        inputs = [
+            *(describe_value(name) for name in self.numeric_columns),
+            *(describe_spread(name) for name in self.spread_columns),
+            *(
+                describe_indicator(f"{name} = {value}", name, f"categories of {name}")
+                for name, values in self.categories
+                for value in values
+            ),
+            *(describe_indicator(f"other {name}", name, f"categories of {name}") for name, _ in self.categories),
+            *(describe_indicator(f"missing {name}", name, f"missing values of {name}") for name in self.column_names),
+        ]
+        answer = WatchedStatistic(
+            name="answer", source="output", unit="standard deviations", cause_weight=0.0, group="answer"
+        )
+        is_number = self.answer_edges is not None
+        outputs = (answer,) if is_number else build_confidence_statistics()
+        return build_schema("table", inputs, outputs, has_accuracy=not is_number)
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Names of all columns."""
+        return (*self.numeric_columns, *(name for name, _ in self.categories))
+
+    @property
+    def spread_columns(self) -> tuple[str, ...]:
+        """Names of the numeric columns whose spread is watched."""
+        return tuple(
+            name for name, binary in zip(self.numeric_columns, self.scaling.is_binary, strict=True) if not binary
+        )
+
+    def statistics(self, columns: Columns, answers: AnyArray) -> NDArray[np.float32]:
+        """Return (n, statistics but those of the features) of rows and of the model's answers.
+
+        Answers are numbers (n,), or calibrated logits (n, classes).
+        """
+        z = self.standardize(columns)
+        texts = {name: category_values(columns, name) for name, _ in self.categories}
+        indicators = [texts[name] == value for name, values in self.categories for value in values]
+        indicators += [
+            (texts[name] != "") & ~np.isin(texts[name], np.array(values, dtype=object))
+            for name, values in self.categories
+        ]
+        missing = [~np.isfinite(numeric_values(columns, name)) for name in self.numeric_columns]
+        missing += [texts[name] == "" for name, _ in self.categories]
+        flags = np.stack([*indicators, *missing], 1).astype(np.float64)
+        parts = [z, np.abs(z[:, ~self.scaling.is_binary]), flags, self.answer_statistics(answers)]
+        return np.concatenate(parts, 1).astype(np.float32)
+
+    def standardize(self, columns: Columns) -> NDArray[np.float64]:
+        """Return (n, numeric columns) in standard deviations, missing values as 0."""
+        return self.scaling.standardize(np.stack([numeric_values(columns, name) for name in self.numeric_columns], 1))
+
+    def answer_statistics(self, answers: AnyArray) -> AnyArray:
+        """Return the statistics of the answers: of a number its place, of logits their confidence."""
+        if self.answer_scaling is None:
+            return confidence_statistics(answers, 1.0)
+        return self.answer_scaling.standardize(np.asarray(answers).reshape(-1, 1))
+
+    def classes(self, answers: AnyArray) -> NDArray[np.int64]:
+        """Return (n,) the class of each answer: the bin of a number, or the largest logit."""
+        if self.answer_edges is None:
+            return np.asarray(answers).argmax(1)
+        return np.searchsorted(self.answer_edges, np.asarray(answers).ravel(), "right").astype(np.int64)
+
+    def features(self, columns: Columns) -> NDArray[np.float32]:
+        """Return (n, width): rows as numbers of a like scale, for models that have no features of their own."""
+        texts = [(category_values(columns, name), values) for name, values in self.categories]
+        flags = [(text == value)[:, None] for text, values in texts for value in values]
+        return np.concatenate([self.standardize(columns), *flags], 1).astype(np.float32)
+
+
+def describe_value(name: str) -> WatchedStatistic:
+    """Describe the value of a numeric column."""
+    return WatchedStatistic(name=name, unit="standard deviations", cause=f"column {name}", group=name)
+
+
+def describe_spread(name: str) -> WatchedStatistic:
+    """Describe the spread of a numeric column, in mean distances from the mean of the reference."""
+    return WatchedStatistic(
+        name=f"spread of {name}", unit="standard deviations", cause=f"scale of {name}", group=name, condition_weight=0.5
+    )
+
+
+def describe_indicator(name: str, column: str, cause: str) -> WatchedStatistic:
+    """Describe a statistic that is 1 for some rows and 0 for the others."""
+    return WatchedStatistic(name=name, unit="of the rows", is_binary=True, cause=cause, group=column)
+
+
+def fit_table_encoder(
+    columns: Columns, answers: AnyArray, category_columns: Sequence[str] | None = None
+) -> TableEncoder:
+    """Fit the encoder to the rows of a reference and the model's answers: numbers (n,), or logits (n, classes).
+
+    Columns that hold no numbers are categories; `category_columns` names those that are categories although they do.
+    """
+    given = {*(category_columns or ())}
+    is_numeric = {name: name not in given and np.asarray(column).dtype.kind in "fiub" for name, column in columns.items()}
+    numeric = tuple(name for name, numeric in is_numeric.items() if numeric)
+    categories = tuple(
+        (name, frequent_categories(category_values(columns, name))) for name in columns if not is_numeric[name]
+    )
+    count = len(next(iter(columns.values())))
+    values = np.stack([numeric_values(columns, name) for name in numeric], 1) if numeric else np.zeros((count, 0))
+    answers = np.asarray(answers, np.float64)
+    if answers.ndim == 2 and answers.shape[1] > 1:
+        return TableEncoder(numeric, fit_column_scaling(values), categories)
+    edges = np.quantile(answers, np.arange(1, ANSWER_BINS) / ANSWER_BINS)
+    return TableEncoder(
+        numeric, fit_column_scaling(values), categories, edges, fit_column_scaling(answers.reshape(-1, 1))
+    )
+
+
+def frequent_categories(values: AnyArray) -> tuple[str, ...]:
+    """Return the most frequent categories of a column, but not the last of two: its share follows from the first."""
+    names, counts = np.unique(values[values != ""].astype(str), return_counts=True)
+    order = np.argsort(-counts, kind="stable")[:MAX_CATEGORIES]
+    return tuple(str(names[index]) for index in order if counts[index] >= MIN_CATEGORY_SHARE * len(values))
+
+
+def numeric_values(columns: Columns, name: str) -> NDArray[np.float64]:
+    """Return a numeric column, with NaN for infinite values too; refuse rows without it, or one that holds no numbers."""
+    try:
+        values = np.asarray(find_column(columns, name), np.float64)
+    except (TypeError, ValueError):
+        raise EquipoiseError(
+            "data-invalid",
+            f"cannot watch the column {name!r}: it holds something other than numbers",
+            "give the columns that the reference was made of",
+        ) from None
+    return np.where(np.isfinite(values), values, np.nan)
+
+
+def category_values(columns: Columns, name: str) -> AnyArray:
+    """Return a column of categories as strings (object), with '' for missing values."""
+    values = np.asarray(find_column(columns, name), dtype=object)
+    return np.array(["" if is_missing(value) else str(value) for value in values], dtype=object)
+
+
+def is_missing(value: object) -> bool:
+    """Return whether a value of a column of categories is missing: None, NaN or an empty string."""
+    return value is None or value == "" or value != value  # noqa: PLR0124 - only NaN differs from itself
+
+
+def find_column(columns: Columns, name: str) -> AnyArray:
+    """Return a column; refuse rows that lack it."""
+    if name not in columns:
+        raise EquipoiseError(
+            "data-invalid", f"cannot watch the rows: they have no column {name!r}", "give the columns of the reference"
+        )
+    return columns[name]

@@ -1,0 +1,75 @@
+"""The workload of a table: its rows in four splits, and how they are encoded, learned and scored."""
+
+import logging
+import re
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from equipoise.config import TrainConfig
+from equipoise.tables.spec import TableInputs, TableSpec
+from equipoise.workloads.base import select_split, stratified_split
+from equipoise.workloads.batch import Batch
+from equipoise.workloads.image_folder import folder_name
+from equipoise.workloads.image_workload import top1_correct
+from equipoise.workloads.table.column_fit import fit_columns
+from equipoise.workloads.table.label_fit import fit_label, read_label, require_label
+from equipoise.workloads.table.models import table_model_factory
+from equipoise.workloads.table.regression import r2_score, residuals_and_targets, squared_error
+from equipoise.workloads.table.series_values import read_series
+from equipoise.workloads.table.table_files import read_table
+from equipoise.workloads.table.workload import TableWorkload
+
+SPLIT_FRACTIONS = (0.15, 0.1, 0.15)  # validation, reference and test; the rest is for training
+TABLE_SUFFIX = re.compile(r"\.(csv|csv\.gz|parquet)$", re.IGNORECASE)
+TABLE_DEFAULTS = {"optimizer": "adamw", "lr": 1e-3, "weight_decay": 1e-2}
+
+logger = logging.getLogger(__name__)  # commands configure no handler: Python then prints warnings to stderr as they are
+
+
+def build_table_workload(config: TrainConfig) -> TableWorkload:
+    """Build the workload of the table in --data, whose column --label is predicted from all others."""
+    location = Path(config.data)
+    data = read_table(location)
+    label_name = require_label(data, config.label)
+    values = {str(name): read_series(data.frame[name]) for name in data.frame.columns}
+    label, labels = read_label(data, label_name, *values.pop(label_name))
+    is_classification = label.kind == "class"
+    parts = stratified_split(labels if is_classification else np.zeros(len(labels), np.int64), SPLIT_FRACTIONS)
+    columns, ignored = fit_columns(data, values, parts[0])
+    if not is_classification:
+        label = fit_label(label, labels[parts[0]])
+        labels = label.encode_values(labels)
+    for name, reason in ignored.items():
+        logger.warning("ignored column %r: %s", name, reason)
+    spec = TableSpec(columns=columns, label=label, ignored=ignored)
+    inputs = inputs_to_tensors(spec.encode_columns({name: column for name, (_, column) in values.items()}))
+    train, validation, reference, test = (select_split(inputs, torch.from_numpy(labels), part) for part in parts)
+    return TableWorkload(
+        name=table_name(location),
+        train=train,
+        validation=validation,
+        reference=reference,
+        test=test,
+        model=table_model_factory(config.model, spec),
+        target=None,
+        loss=F.cross_entropy if is_classification else squared_error,
+        metric=top1_correct if is_classification else residuals_and_targets,
+        score=None if is_classification else r2_score,
+        defaults=TABLE_DEFAULTS,
+        classes=label.classes,
+        spec=spec,
+    )
+
+
+def inputs_to_tensors(inputs: TableInputs) -> Batch:
+    """Return the arrays of a table's inputs as tensors."""
+    return tuple(map(torch.from_numpy, inputs)) if isinstance(inputs, tuple) else torch.from_numpy(inputs)
+
+
+def table_name(location: Path) -> str:
+    """Return the name of a file without its suffix, or of a folder, as the name of a served model may be."""
+    path = location.resolve()
+    return folder_name(path.with_name(TABLE_SUFFIX.sub("", path.name) or "table"))
