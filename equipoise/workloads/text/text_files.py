@@ -23,6 +23,8 @@ def list_text_files(path: Path) -> list[Path]:
     """Return a file itself, or all .txt files below a folder; refuse a path without any."""
     if not path.exists():
         raise EquipoiseError("path-missing", f"cannot read text from --data {path}: it does not exist")
+    if not path.is_dir() and not path.is_file():
+        raise EquipoiseError("path-kind", f"cannot read text from --data {path}: it is neither a file nor a folder")
     if not (paths := find_text_files(path)):
         raise EquipoiseError(
             "dataset-invalid",
