@@ -70,8 +70,8 @@ class TrainConfig:
     """model to train: lenet or any torchvision classifier (resnet18, ...), for text gpt:4x128 or hf:llama:4x128; by
     default the workload's own"""
     data: str = "data"
-    """folder that contains the data set, or that it is downloaded to, or its URL, copied once to each machine; for a table
-    or a text, its file or a folder of its files"""
+    """folder that contains the data set, or that it is downloaded to, or its URL, copied once to each machine; tables
+    and texts may be a single file"""
     label: str | None = None
     """column of a table to predict"""
     image_size: int | None = None

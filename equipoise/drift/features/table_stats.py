@@ -139,7 +139,9 @@ def fit_table_encoder(
     Columns that hold no numbers are categories; `category_columns` names those that are categories although they do.
     """
     given = {*(category_columns or ())}
-    is_numeric = {name: name not in given and np.asarray(column).dtype.kind in "fiub" for name, column in columns.items()}
+    is_numeric = {
+        name: name not in given and np.asarray(column).dtype.kind in "fiub" for name, column in columns.items()
+    }
     numeric = tuple(name for name, numeric in is_numeric.items() if numeric)
     categories = tuple(
         (name, frequent_categories(category_values(columns, name))) for name in columns if not is_numeric[name]
@@ -183,7 +185,7 @@ def category_values(columns: Columns, name: str) -> AnyArray:
 
 def is_missing(value: object) -> bool:
     """Return whether a value of a column of categories is missing: None, NaN or an empty string."""
-    return value is None or value == "" or value != value  # noqa: PLR0124 - only NaN differs from itself
+    return value is None or value == "" or value != value
 
 
 def find_column(columns: Columns, name: str) -> AnyArray:

@@ -9,6 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from equipoise.config import TrainConfig
+from equipoise.storage.node_cache import fetch_data
 from equipoise.tables.spec import TableInputs, TableSpec
 from equipoise.workloads.base import select_split, stratified_split
 from equipoise.workloads.batch import Batch
@@ -31,7 +32,7 @@ logger = logging.getLogger(__name__)  # commands configure no handler: Python th
 
 def build_table_workload(config: TrainConfig) -> TableWorkload:
     """Build the workload of the table in --data, whose column --label is predicted from all others."""
-    location = Path(config.data)
+    location = fetch_data(config.data)
     data = read_table(location)
     label_name = require_label(data, config.label)
     values = {str(name): read_series(data.frame[name]) for name in data.frame.columns}

@@ -1,10 +1,11 @@
 """Workload text: learn to predict the next character of plays of Shakespeare, or of your own text files."""
 
-from pathlib import Path
 from types import MappingProxyType
 
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
+from equipoise.storage.node_cache import fetch_data, is_url
+from equipoise.storage.object_store import parse_location
 from equipoise.workloads.base import Split, Unit, Workload
 from equipoise.workloads.image_folder import folder_name
 from equipoise.workloads.text.corpus import Corpus, load_shakespeare
@@ -55,8 +56,9 @@ def read_corpus(config: TrainConfig) -> tuple[str, Corpus]:
     Commands make --data absolute, so its default is known by its name. Other data sets are downloaded there: only text
     files in it make it a corpus.
     """
-    path = Path(config.data)
-    if path.name == TrainConfig.data and not (path.exists() and find_text_files(path)):
+    path = fetch_data(config.data)
+    is_default = path.name == TrainConfig.data and not is_url(config.data)
+    if is_default and not (path.exists() and find_text_files(path)):
         return "text", load_shakespeare()
     corpus = read_text_corpus(path)
     for split, part in vars(corpus).items():
@@ -67,7 +69,7 @@ def read_corpus(config: TrainConfig) -> tuple[str, Corpus]:
                 f" {WINDOW_LENGTH + 1}",
                 "give more text",
             )
-    return folder_name(path), corpus
+    return folder_name(parse_location(config.data)), corpus
 
 
 def make_split(part: str, vocabulary: Vocabulary) -> Split:
