@@ -26,6 +26,7 @@ TRAIN_DEFAULTS = MappingProxyType(
         "decay_matrices_only": True,
         "clip_norm": 1.0,
         "warmup_examples": 1000,
+        "eval_every": 1024,  # a quarter of an epoch would be as much as the target takes
     }
 )
 
