@@ -25,11 +25,12 @@ ANY_LENGTH = "any_length"  # key of a graph's notes: the sizes that torch.export
 
 
 def export_model(
-    model: nn.Module, example: Tensor | Sequence[Tensor], keywords: Mapping[str, Tensor] | None = None
+    model: nn.Module, example: Tensor | Sequence[Tensor], keywords: Mapping[str, Any] | None = None
 ) -> ExportedProgram:
     """Trace the operations of `model` for any batch size by running it on examples (at least two).
 
-    The length of sequences may differ from that of the example as far as the model's operations allow it.
+    The length of sequences may differ from that of the example as far as the model's operations allow it. Keywords
+    that are no tensors are options of the model, which the program keeps.
     """
     arguments = (example,) if isinstance(example, Tensor) else tuple(example)
     program = trace_model(model, arguments, keywords or {})
@@ -38,15 +39,16 @@ def export_model(
     return program
 
 
-def trace_model(model: nn.Module, arguments: tuple[Tensor, ...], keywords: Mapping[str, Tensor]) -> ExportedProgram:
+def trace_model(model: nn.Module, arguments: tuple[Tensor, ...], keywords: Mapping[str, Any]) -> ExportedProgram:
     """Trace `model` on one example, with the dimensions variable that may be so."""
+    tensors = [value for value in (*arguments, *keywords.values()) if isinstance(value, Tensor)]
     with torch.no_grad(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", RECURRENT_WEIGHTS_WARNING, UserWarning)
         return torch.export.export(
             model.eval(),
             arguments,
             dict(keywords),
-            dynamic_shapes=choose_dynamic_shapes([*arguments, *keywords.values()]),
+            dynamic_shapes=choose_dynamic_shapes(tensors),
             strict=False,
         )
 
@@ -69,13 +71,13 @@ def is_sequence(tensor: Tensor) -> bool:
 
 
 def is_independent_of_length(
-    program: ExportedProgram, model: nn.Module, arguments: tuple[Tensor, ...], keywords: Mapping[str, Tensor]
+    program: ExportedProgram, model: nn.Module, arguments: tuple[Tensor, ...], keywords: Mapping[str, Any]
 ) -> bool:
     """Return whether a shorter example gives the same operations, although torch.export took the length as fixed.
 
     It does so for nn.GRU, whose operator takes any length but is traced step by step.
     """
-    shorter = {name: shorten_sequence(tensor) for name, tensor in keywords.items()}
+    shorter = {name: shorten_sequence(value) for name, value in keywords.items()}
     try:
         other = trace_model(model, tuple(shorten_sequence(tensor) for tensor in arguments), shorter)
     except Exception:  # the model may raise anything for a length that it does not take
@@ -87,9 +89,10 @@ def is_independent_of_length(
     )
 
 
-def shorten_sequence(tensor: Tensor) -> Tensor:
-    """Return a sequence without its last element; other tensors and short sequences as they are."""
-    return tensor[:, :-1].contiguous() if is_sequence(tensor) and tensor.shape[1] > 2 else tensor
+def shorten_sequence(value: Any) -> Any:
+    """Return a sequence without its last element; other values and short sequences as they are."""
+    can_be_shorter = isinstance(value, Tensor) and is_sequence(value) and value.shape[1] > 2
+    return value[:, :-1].contiguous() if can_be_shorter else value
 
 
 def serialize_graph(program: ExportedProgram) -> list[dict[str, Any]]:
