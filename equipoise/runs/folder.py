@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from equipoise.config import TrainConfig
+from equipoise.config import DEFAULTED_OPTIONS, TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.runs.record import Record
 from equipoise.storage.atomic import read_json, write_json
@@ -28,7 +28,8 @@ def load_finished_run(out: Path, config: TrainConfig) -> Record | None:
     if not path.exists():
         return None
     record = read_record(path)
-    if record.config != config:
+    settled = {name: getattr(record.config, name) for name in DEFAULTED_OPTIONS}  # what was not given when it began
+    if record.config != config.with_defaults(settled):
         raise EquipoiseError(
             "run-mismatch",
             f"cannot use {path}: it records another trial than {out / 'trial.json'}",

@@ -23,7 +23,7 @@ TRAIN_DEFAULTS = MappingProxyType(
         "lr": 3e-3,
         "beta2": 0.95,
         "weight_decay": 0.1,
-        "decay_matrices_only": True,
+        "decay_on": "matrices",
         "clip_norm": 1.0,
         "warmup_examples": 1000,
         "eval_every": 1024,  # a quarter of an epoch would be as much as the target takes

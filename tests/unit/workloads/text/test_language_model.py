@@ -45,7 +45,7 @@ def test_lower_nats_are_better_and_examples_are_counted_in_tokens(workload):
     assert workload.lower_is_better and workload.target == 2.4
     assert workload.unit == Unit("tokens", per_example=64)
     config = TrainConfig(workload="text").with_defaults(workload.defaults)
-    assert (config.optimizer, config.lr, config.clip_norm, config.decay_matrices_only) == ("adamw", 3e-3, 1.0, True)
+    assert (config.optimizer, config.lr, config.clip_norm, config.decay_on) == ("adamw", 3e-3, 1.0, "matrices")
     assert workload.warmup_examples(config) == 1000
 
 
