@@ -13,7 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.drift.charts.cell_statistics import ClassStatistics, fit_cell_statistics
-from equipoise.drift.charts.cusum import FEATURE_MEMORY_IMAGES, build_cusum_parameters, initial_cusum_state
+from equipoise.drift.charts.cusum import (
+    FEATURE_MEMORY_IMAGES,
+    SHIFT_SIZES,
+    build_cusum_parameters,
+    initial_cusum_state,
+)
 from equipoise.drift.reference.simulated_streams import STREAM_COUNT, LabelledFeatures, SimulatedStreams
 from equipoise.type_aliases import AnyArray
 
@@ -74,8 +79,14 @@ def locate_in_grid(values: AnyArray, grid: tuple[float, ...]) -> tuple[AnyArray,
     return position - low, low
 
 
-def calibrate_thresholds(images: LabelledFeatures, class_count: int, seed: int = 0) -> Calibration:
-    """Calibrate the thresholds of a reference, given its images."""
+def calibrate_thresholds(
+    images: LabelledFeatures, class_count: int, seed: int = 0, rare_events: NDArray[np.int64] | None = None
+) -> Calibration:
+    """Calibrate the thresholds of a reference, given its images.
+
+    `rare_events` are columns of statistics that are 0 or 1, and may be always 0 in the reference. Simulated charts of
+    these never move, so their values count as what they are, logarithms of likelihood ratios: one event is no alarm.
+    """
     statistics = fit_cell_statistics(images.features, class_count, images.condition_count)
     simulations = [
         [simulate_charts(images, statistics, int(size), length, seed) for length in CLASS_RUN_LENGTHS]
@@ -85,6 +96,10 @@ def calibrate_thresholds(images: LabelledFeatures, class_count: int, seed: int =
     offset, slope = (np.array([[tail[part] for tail in row] for row in tails]) for part in (0, 1))
     if class_count == 1:
         offset[..., CLASS_CHARTS] = 0  # they never move
+    if rare_events is not None:
+        charts = find_score_charts(rare_events, images.features.statistics.shape[1] + 2)
+        moved = np.array([[charts_move(simulated, charts) for simulated in row] for row in simulations])
+        offset[..., charts] = np.where(moved, offset[..., charts], 0)
     scales = Calibration(offset, slope, np.zeros((*offset.shape[:2], 1)), np.ones((*offset.shape[:2], 1)))
     joint_tails = [
         [fit_exponential_tail(block_maxima(charts.largest_scaled_values(scales))) for charts in row]
@@ -95,6 +110,16 @@ def calibrate_thresholds(images: LabelledFeatures, class_count: int, seed: int =
         joint_offset=np.array([[tail[0] for tail in row] for row in joint_tails]),
         joint_slope=np.array([[tail[1] for tail in row] for row in joint_tails]),
     )
+
+
+def find_score_charts(columns: NDArray[np.int64], statistic_count: int) -> NDArray[np.int64]:
+    """Return the indices of all charts of the given statistics among the values of all charts."""
+    return np.asarray(np.arange(2 * len(SHIFT_SIZES))[:, None] * statistic_count + columns).ravel()
+
+
+def charts_move(simulated: "SimulatedCharts", charts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return whether each of the given charts was ever above 0."""
+    return np.asarray((simulated.values[..., charts] > 0).any((0, 1)))
 
 
 @dataclass(frozen=True, eq=False)
