@@ -59,10 +59,11 @@ def correlate_columns(rows: NDArray[np.float64], first: int, second: int, correl
     return moved
 
 
-def drop_values(rows: NDArray[np.float64], column: int, share: float, seed: int = 0) -> NDArray[np.float64]:
-    """Make a share of the values of one column missing."""
+def drop_values(rows: NDArray[np.float64], column: int, share: float) -> NDArray[np.float64]:
+    """Make a share of the values of one column missing, drawn with a seed from the rows."""
     moved = rows.copy()
-    moved[np.random.default_rng(seed).random(len(rows)) < share, column] = np.nan
+    rng = np.random.default_rng(int(rows[0, 0] * 2**32))
+    moved[rng.random(len(rows)) < share, column] = np.nan
     return moved
 
 

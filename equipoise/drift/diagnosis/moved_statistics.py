@@ -18,7 +18,8 @@ from equipoise.formatting import format_number, format_share
 from equipoise.proportions import Z_95
 from equipoise.type_aliases import FloatArray
 
-MIN_NAMED_Z = 4.0  # standard errors from which a statistic is named: one in 16,000 by chance
+MIN_NAMED_Z = 3.5  # standard errors from which a statistic is named: one in 2,100 by chance
+MIN_RELATIVE_Z = 0.75  # of the pair that has moved most: a column that has moved as much by itself is named instead
 MAX_NAMED_CAUSES = 3
 MIN_SQUARED_SHARE = 0.1  # of the sum of squared shifts, which a further cause must have to be named
 NOT_A_CORRUPTION = -1  # in the place of the index of a corruption
@@ -78,13 +79,14 @@ def diagnose_statistics(window: Window, classes_moved: bool) -> Cause:
 def list_moved_statistics(window: Window, overall: OverallShift) -> list[int]:
     """Return the columns of the statistics that have moved, the one that moved most first and one of each group.
 
-    Statistics of two columns together count only where none of a single one has moved.
+    Statistics of two columns together count only where none of a single one has moved about as much.
     """
     schema, weighted = window.profile.schema, np.abs(overall.z) * window.profile.schema.cause_weights
     causes = np.array([statistic.cause for statistic in schema.statistics])
     candidates = np.flatnonzero((weighted >= MIN_NAMED_Z) & (causes != ""))
     alone = candidates[causes[candidates] != JOINT_CAUSE]
-    candidates = alone if len(alone) else candidates
+    if weighted[alone].max(initial=0.0) >= MIN_RELATIVE_Z * weighted[candidates].max(initial=0.0):
+        candidates = alone
     total, groups = float((weighted[candidates] ** 2).sum()), set[str]()
     named: list[int] = []
     for column in candidates[np.argsort(-weighted[candidates], kind="stable")].tolist():

@@ -1,6 +1,8 @@
 """Columns of a table by name: as numbers, with NaN where one is missing, or as categories, with '' for missing ones."""
 
+import csv
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,3 +52,32 @@ def find_column(columns: Columns, name: str) -> AnyArray:
             "give the columns that it was made of",
         )
     return columns[name]
+
+
+def read_csv_columns(path: Path) -> dict[str, AnyArray]:
+    """Read the columns of a CSV file with a header: as numbers where all values are, otherwise as strings.
+
+    Empty cells are missing values. Refuses a file without rows, or with rows of another length than the header.
+    """
+    with path.open(newline="", encoding="utf-8") as file:
+        header, *rows = [row for row in csv.reader(file) if row] or [[]]
+    if not rows:
+        raise EquipoiseError(
+            "dataset-invalid", f"cannot read rows from {path}: it has none", "give a CSV with a header"
+        )
+    wrong = next((number for number, row in enumerate(rows, 2) if len(row) != len(header)), None)
+    if wrong is not None:
+        raise EquipoiseError(
+            "dataset-invalid",
+            f"cannot read {path}: line {wrong} has another number of cells than the header",
+            "write one cell for each column",
+        )
+    return {name: parse_column([row[index] for row in rows]) for index, name in enumerate(header)}
+
+
+def parse_column(cells: Sequence[str]) -> AnyArray:
+    """Return the cells of a column as numbers with NaN for empty ones, or as strings if one of them is no number."""
+    try:
+        return np.array([float(cell) if cell.strip() else np.nan for cell in cells], np.float64)
+    except ValueError:
+        return np.array([cell.strip() for cell in cells], dtype=object)

@@ -18,6 +18,8 @@ from equipoise.drift.reference.simulated_streams import LabelledFeatures
 from equipoise.drift.reference.thresholds import calibrate_thresholds
 from equipoise.type_aliases import AnyArray
 
+JOINT_SEED = 1  # of the streams on which the largest of many charts is fitted; images have few, which move together
+
 
 @dataclass(frozen=True, eq=False)
 class ReferenceExamples:
@@ -68,7 +70,8 @@ def build_profile_from_examples(
     examples = LabelledFeatures(baseline.assign_conditions(features), labels, features.conditions)
     has_labels = np.repeat([group.has_labels for group in groups], [len(part) for part in parts])
     labelled = examples.select(np.flatnonzero(has_labels))
-    calibration = calibrate_thresholds(examples, class_count, rare_events=find_rare_events(schema))
+    joint_seed = None if schema.kind == "image" else JOINT_SEED
+    calibration = calibrate_thresholds(examples, class_count, 0, find_rare_events(schema), joint_seed)
     check = None
     if holdout:
         held_out = baseline.assign_conditions(holdout.extract(random_fourier))

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from equipoise.drift.charts.cell_statistics import ImageFeatures
+from equipoise.drift.diagnosis.dataset_verdict import compute_dataset_verdict
+from equipoise.drift.diagnosis.verdict import DatasetVerdict
 from equipoise.drift.features.table_columns import Columns
 from equipoise.drift.features.table_stats import ANSWER_BIN_NAMES, TableEncoder, fit_table_encoder
 from equipoise.drift.features.text_stats import TextEncoder, fit_text_encoder
@@ -99,4 +101,33 @@ def build_kind_error(profile: ReferenceProfile, examples: str) -> EquipoiseError
         "reference-unusable",
         f"cannot compare {examples} with the reference: it is of {profile.schema.example_name}",
         "use the bundle of a model that takes them",
+    )
+
+
+def compare_rows(profile: ReferenceProfile, reference: AnsweredRows, rows: AnsweredRows) -> DatasetVerdict:
+    """Return the verdict on a table at once, given the rows of the reference; `moved` are numbers of rows from 0."""
+    if not isinstance(profile.encoder, TableEncoder):
+        raise build_kind_error(profile, "rows of a table")
+    return compare_examples(profile, reference.encode(profile.encoder), rows.encode(profile.encoder))
+
+
+def compare_texts(profile: ReferenceProfile, reference: AnsweredTexts, texts: AnsweredTexts) -> DatasetVerdict:
+    """Return the verdict on texts at once, given those of the reference; `moved` are their numbers from 0."""
+    if not isinstance(profile.encoder, TextEncoder):
+        raise build_kind_error(profile, "texts")
+    return compare_examples(profile, reference.encode(profile.encoder), texts.encode(profile.encoder))
+
+
+def compare_examples(
+    profile: ReferenceProfile, reference: ReferenceExamples, examples: ReferenceExamples
+) -> DatasetVerdict:
+    """Return the verdict on examples of any kind at once, given those of the reference."""
+    current, usual = (extract_example_features(profile, part) for part in (examples, reference))
+    return compute_dataset_verdict(
+        profile,
+        current,
+        examples.features,
+        reference.features,
+        reference.predicted_classes,
+        reference_conditions=usual.conditions,
     )
