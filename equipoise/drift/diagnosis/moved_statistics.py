@@ -19,7 +19,7 @@ from equipoise.proportions import Z_95
 from equipoise.type_aliases import FloatArray
 
 MIN_NAMED_Z = 3.5  # standard errors from which a statistic is named: one in 2,100 by chance
-MIN_RELATIVE_Z = 0.75  # of the pair that has moved most: a column that has moved as much by itself is named instead
+MIN_RELATIVE_Z = 0.75  # of what has moved most, from which a simpler statistic is named in its place
 MAX_NAMED_CAUSES = 3
 MIN_SQUARED_SHARE = 0.1  # of the sum of squared shifts, which a further cause must have to be named
 NOT_A_CORRUPTION = -1  # in the place of the index of a corruption
@@ -79,7 +79,9 @@ def diagnose_statistics(window: Window, classes_moved: bool) -> Cause:
 def list_moved_statistics(window: Window, overall: OverallShift) -> list[int]:
     """Return the columns of the statistics that have moved, the one that moved most first and one of each group.
 
-    Statistics of two columns together count only where none of a single one has moved about as much.
+    Statistics of two columns together count only where none of a single one has moved about as much. In a group, the
+    first that has moved about as much is named: a column that moves is farther from its old mean too, so its spread
+    seems to grow, but a wider column does not move.
     """
     schema, weighted = window.profile.schema, np.abs(overall.z) * window.profile.schema.cause_weights
     causes = np.array([statistic.cause for statistic in schema.statistics])
@@ -94,7 +96,8 @@ def list_moved_statistics(window: Window, overall: OverallShift) -> list[int]:
         is_small = named and weighted[column] ** 2 < MIN_SQUARED_SHARE * total
         if group in groups or is_small or len(named) == MAX_NAMED_CAUSES:
             continue
-        named.append(column)
+        same = [other for other in candidates.tolist() if schema.statistics[other].group == group]
+        named.append(next(other for other in same if weighted[other] >= MIN_RELATIVE_Z * weighted[column]))
         groups.add(group)
     return named
 

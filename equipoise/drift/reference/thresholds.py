@@ -129,7 +129,7 @@ def calibrate_thresholds(
 def fit_chart_tails(simulated: "SimulatedCharts") -> tuple[AnyArray, AnyArray, NDArray[np.bool_]]:
     """Return offset and slope of each chart (charts,), and whether it was ever above 0."""
     maxima = block_maxima(simulated.values)
-    return *fit_exponential_tail(maxima), (maxima > 0).any(0)
+    return *fit_exponential_tail(maxima), np.asarray((maxima > 0).any(0))
 
 
 def find_score_charts(columns: NDArray[np.int64], statistic_count: int) -> NDArray[np.int64]:
