@@ -22,7 +22,9 @@ from docs.generate.markdown import (
 PUBLIC_NAMES = {
     "TrainConfig": "equipoise.config",
     "Workload": "equipoise.workloads.base",
+    "ImageWorkload": "equipoise.workloads.image_workload",
     "Split": "equipoise.workloads.base",
+    "Unit": "equipoise.workloads.base",
     "Augment": "equipoise.images.augment",
     "load_workload": "equipoise.workloads",
     "laps": "equipoise.training.loop",
@@ -44,7 +46,8 @@ trains in the process that calls it.
 |---|---|
 | train in a notebook, a test or under `torchrun` | [`TrainConfig`](#trainconfig), [`laps`](#laps) |
 | watch a training loop of your own | [`observe`](#observe), [`Observer`](#observer) |
-| train on your own data | [`Workload`](#workload), [`Split`](#split), [`Augment`](#augment) |
+| train on your own images | [`ImageWorkload`](#imageworkload), [`Split`](#split), [`Augment`](#augment) |
+| train on your own data of any kind | [`Workload`](#workload), [`Split`](#split), [`Unit`](#unit) |
 | predict with a published model | [`load_bundle`](#load_bundle), [`Bundle`](#bundle), [`Prediction`](#prediction) |
 | read a plan | [`PlanDocument`](#plandocument) |
 | handle mistakes of a user | [`EquipoiseError`](#equipoiseerror) |
