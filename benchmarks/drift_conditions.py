@@ -20,7 +20,8 @@ from equipoise.drift.charts.baseline import Baseline, fit_baseline
 from equipoise.drift.charts.cell_statistics import ImageFeatures
 from equipoise.drift.charts.cusum import CusumState, StepSums, build_cusum_parameters, initial_cusum_state
 from equipoise.drift.features.random_fourier import fit_random_features
-from equipoise.drift.profiling.build_profile import LabelledOutputs, concat_conditions, extract_features
+from equipoise.drift.profiling.build_profile import LabelledOutputs, extract_features
+from equipoise.drift.profiling.reference_examples import concat_conditions
 from equipoise.drift.reference.false_alarms import find_and_reset_alarms
 from equipoise.drift.reference.simulated_streams import LabelledFeatures, sum_table_rows
 from equipoise.drift.reference.thresholds import Calibration, calibrate_thresholds

@@ -36,7 +36,7 @@ def main() -> None:
             return logits, features
 
         with TemporaryDirectory() as folder, TemporaryDirectory() as scratch:
-            export_programs(module, [images[:2]], Path(folder), ["images"], ["logits", "features"])
+            export_programs(module, [images[:2]], Path(folder))
             makers = {engine: partial(make, Path(folder)) for engine, make in ENGINES.items()}
             makers["aotinductor"] = partial(compile_aotinductor, module, [images], Path(scratch))
             results = benchmark_engines(makers, run_eager, [images])

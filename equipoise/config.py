@@ -22,19 +22,28 @@ FROM_WORKLOAD: Any = None
 ScheduleName = Literal["constant", "cosine", "one-cycle"]
 Precision = Literal["fp32", "bf16", "fp64"]
 KeptWeights = Literal["last", "best"]
-CHOICES = {"optimizer": OptimizerName, "schedule": ScheduleName, "precision": Precision, "keep": KeptWeights}
+DecayedWeights = Literal["all", "matrices"]
+CHOICES = {
+    "optimizer": OptimizerName,
+    "decay_on": DecayedWeights,
+    "schedule": ScheduleName,
+    "precision": Precision,
+    "keep": KeptWeights,
+}
 """types of the options that are one of several names"""
 OPTION_DEFAULTS: dict[str, Any] = {
     "optimizer": "sgd",
     "lr": 0.05,
     "weight_decay": 0.0,
-    "decay_matrices_only": False,
+    "decay_on": "all",
     "beta2": 0.999,
     "clip_norm": 0.0,
     "schedule": "constant",
     "warmup": 1.0,
 }
 """values of options that neither the user nor the workload gives"""
+DEFAULTED_OPTIONS = (*OPTION_DEFAULTS, "warmup_examples", "eval_every")
+"""options that a workload may have a default for"""
 COMMAND_OPTIONS = {"command", "metric_pattern", "examples_pattern"}
 """options of a training command alone"""
 SHARED_OPTIONS = {
@@ -56,7 +65,7 @@ class TrainConfig:
     """Options of a training run. Two runs with equal options are the same experiment."""
 
     workload: str | None = None
-    """what to learn: digits, fashion-mnist, cifar10, folder, table, vending, vending-source, or your own
+    """what to learn: digits, fashion-mnist, cifar10, folder, table, text, vending, vending-source, or your own
     module:attribute"""
     command: str | None = None
     """your own training program instead of a workload, such as "python train.py --batch-size {batch_size} --lr {lr}";
@@ -67,10 +76,10 @@ class TrainConfig:
     examples_pattern: str | None = None
     """regular expression whose first group is the number of examples seen so far, in the same line or one before"""
     model: str | None = None
-    """model to train: lenet or any torchvision classifier (resnet18, ...); by default the workload's own"""
+    """model to train: lenet or any torchvision classifier (resnet18, ...), for text gpt:4x128 or hf:llama:4x128; by
+    default the workload's own"""
     data: str = "data"
-    """folder that contains the data set, or that it is downloaded to, or its URL, copied once to each machine; of a table
-    or a text, a file or a folder of files"""
+    """folder or URL of the data set, or folder that it is downloaded to; tables and texts may be a single file"""
     label: str | None = None
     """column of a table to predict"""
     image_size: int | None = None
@@ -103,8 +112,8 @@ class TrainConfig:
     """what AdamW adds to the root of the mean squared gradient"""
     weight_decay: WorkloadDefault[float] = FROM_WORKLOAD
     """weight decay of the optimizer; by default 0, or what suits the workload"""
-    decay_matrices_only: WorkloadDefault[bool] = FROM_WORKLOAD
-    """apply weight decay to weights of two or more dimensions only, not to biases and norms; by default to all"""
+    decay_on: WorkloadDefault[DecayedWeights] = FROM_WORKLOAD
+    """weights that decay: all, or only matrices (those of two or more dimensions, not biases and norms)"""
     clip_norm: WorkloadDefault[float] = FROM_WORKLOAD
     """norm that the gradient of a step is scaled down to where it is larger; 0, the default, for never"""
     schedule: WorkloadDefault[ScheduleName] = FROM_WORKLOAD

@@ -22,7 +22,9 @@ from docs.generate.markdown import (
 PUBLIC_NAMES = {
     "TrainConfig": "equipoise.config",
     "Workload": "equipoise.workloads.base",
+    "ImageWorkload": "equipoise.workloads.image_workload",
     "Split": "equipoise.workloads.base",
+    "Unit": "equipoise.workloads.base",
     "Augment": "equipoise.images.augment",
     "load_workload": "equipoise.workloads",
     "laps": "equipoise.training.loop",
@@ -30,8 +32,14 @@ PUBLIC_NAMES = {
     "observe": "equipoise.observation.observer",
     "Observer": "equipoise.observation.observer",
     "load_bundle": "equipoise.bundle.bundle",
-    "Bundle": "equipoise.bundle.bundle",
-    "Prediction": "equipoise.bundle.bundle",
+    "Bundle": "equipoise.bundle.kinds.base_bundle",
+    "ImageBundle": "equipoise.bundle.kinds.image_bundle",
+    "TableBundle": "equipoise.bundle.kinds.table_bundle",
+    "TextBundle": "equipoise.bundle.kinds.text_bundle",
+    "Prediction": "equipoise.bundle.kinds.predictions",
+    "NumberPrediction": "equipoise.bundle.kinds.predictions",
+    "TextPrediction": "equipoise.bundle.kinds.predictions",
+    "NextToken": "equipoise.bundle.kinds.predictions",
     "PlanDocument": "equipoise.planning.document",
     "EquipoiseError": "equipoise.errors",
 }
@@ -44,8 +52,9 @@ trains in the process that calls it.
 |---|---|
 | train in a notebook, a test or under `torchrun` | [`TrainConfig`](#trainconfig), [`laps`](#laps) |
 | watch a training loop of your own | [`observe`](#observe), [`Observer`](#observer) |
-| train on your own data | [`Workload`](#workload), [`Split`](#split), [`Augment`](#augment) |
-| predict with a published model | [`load_bundle`](#load_bundle), [`Bundle`](#bundle), [`Prediction`](#prediction) |
+| train on your own images | [`ImageWorkload`](#imageworkload), [`Split`](#split), [`Augment`](#augment) |
+| train on your own data of any kind | [`Workload`](#workload), [`Split`](#split), [`Unit`](#unit) |
+| predict with a published model | [`load_bundle`](#load_bundle), [`ImageBundle`](#imagebundle), [`TableBundle`](#tablebundle), [`TextBundle`](#textbundle) |
 | read a plan | [`PlanDocument`](#plandocument) |
 | handle mistakes of a user | [`EquipoiseError`](#equipoiseerror) |
 

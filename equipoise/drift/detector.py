@@ -87,7 +87,7 @@ class StreamDetector:
 
     @property
     def chart_names(self) -> ChartNames:
-        """Names of the charts."""
+        """Names of the charts, in the order of their values."""
         return ChartNames(self.profile.schema.names)
 
     @property

@@ -19,7 +19,7 @@ class RunOptimizer:
         """Group parameters by `lr_scales`, their fractions of the learning rate (by default 1), and by weight decay."""
         groups: dict[tuple[float, float], list[nn.Parameter]] = {}
         for name, parameter in named_parameters.items():
-            decays = parameter.ndim > 1 or not config.decay_matrices_only
+            decays = parameter.ndim > 1 or config.decay_on == "all"
             key = (lr_scales or {}).get(name, 1.0), config.weight_decay if decays else 0.0
             groups.setdefault(key, []).append(parameter)
         self.named_parameters = named_parameters

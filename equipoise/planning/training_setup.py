@@ -17,7 +17,7 @@ SETUP_OPTIONS = (
     "beta2",
     "epsilon",
     "weight_decay",
-    "decay_matrices_only",
+    "decay_on",
     "clip_norm",
     "schedule",
     "warmup",

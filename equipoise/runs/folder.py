@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from equipoise.config import TrainConfig
+from equipoise.config import DEFAULTED_OPTIONS, TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.runs.record import Record
 from equipoise.storage.atomic import read_json, write_json
@@ -28,7 +28,8 @@ def load_finished_run(out: Path, config: TrainConfig) -> Record | None:
     if not path.exists():
         return None
     record = read_record(path)
-    if record.config != config:
+    settled = {name: getattr(record.config, name) for name in DEFAULTED_OPTIONS}  # what was not given when it began
+    if record.config != config.with_defaults(settled):
         raise EquipoiseError(
             "run-mismatch",
             f"cannot use {path}: it records another trial than {out / 'trial.json'}",
@@ -61,7 +62,7 @@ def require_same_config(out: Path, config: TrainConfig) -> None:
             "run-damaged", f"cannot read {path}: it does not hold a trial", f"choose another --out, or remove {out}"
         )
     differences = [
-        f"{name} is {stored.get(name)}, requested {value}"
+        f"{name} is {name_value(stored.get(name))}, requested {name_value(value)}"
         for name, value in asdict(config).items()
         if stored.get(name) != value
     ]
@@ -73,6 +74,11 @@ def require_same_config(out: Path, config: TrainConfig) -> None:
             f"cannot resume {out}: it holds another trial ({'; '.join(differences)})",
             f"choose another --out{continuation} or remove it",
         )
+
+
+def name_value(value: object) -> str:
+    """Return the value of an option for a message."""
+    return "the default" if value is None else str(value)
 
 
 def require_writable(out: Path) -> None:

@@ -3,14 +3,13 @@
 import math
 import traceback
 from collections.abc import Callable
-from dataclasses import fields
 from functools import partial
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from equipoise.config import OPTION_DEFAULTS, TrainConfig
+from equipoise.config import DEFAULTED_OPTIONS, TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line
 from equipoise.storage.retry import StoreUnavailable
@@ -105,13 +104,12 @@ def check_target(name: str, workload: Workload, config: TrainConfig) -> None:
 
 def check_defaults(name: str, workload: Workload) -> None:
     """Refuse defaults that are no options of training, or whose values these do not take."""
-    known = {field.name for field in fields(TrainConfig)} & {*OPTION_DEFAULTS, "warmup_examples"}
     defaults = call_user_code(f"{name}: its defaults", lambda: dict(workload.defaults))
-    if unknown := sorted(set(defaults) - known):
+    if unknown := sorted(set(defaults) - set(DEFAULTED_OPTIONS)):
         raise EquipoiseError(
             "workload-invalid",
             f"{name}: its defaults have {unknown[0]!r}",
-            f"choose among {', '.join(sorted(known))}",
+            f"choose among {', '.join(sorted(DEFAULTED_OPTIONS))}",
         )
     call_user_code(f"{name}: its defaults", lambda: TrainConfig(workload=name, **defaults))
 

@@ -33,9 +33,9 @@ from equipoise.drift.features.random_fourier import fit_random_features
 from equipoise.drift.profiling.build_profile import (
     KnownCondition,
     LabelledOutputs,
-    concat_conditions,
     extract_features,
 )
+from equipoise.drift.profiling.reference_examples import concat_conditions
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import format_number
 from equipoise.images.decode import load_image

@@ -179,7 +179,7 @@ def load_model(run_folder: Path, workload: Workload) -> tuple[nn.Module, str | N
 def export_publication(publication: Publication, module: nn.Module, folder: Path) -> None:
     """Write the programs and weights of a model, traced with two examples."""
     inputs = publication.sample_inputs(publication.workload.test, 2)
-    export_programs(module, inputs, folder, publication.input_names, publication.output_names)
+    export_programs(module, inputs, folder, onnx_inputs=publication.input_names, onnx_outputs=publication.output_names)
 
 
 def benchmark_bundle_engines(

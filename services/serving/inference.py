@@ -38,11 +38,11 @@ class AnsweredBatch(Protocol):
 
     @property
     def version(self) -> LoadedVersion:
-        """Version that answered."""
+        """Version that answered all of it."""
 
     @property
     def sources(self) -> list[str | None]:
-        """Source of each example."""
+        """Source of each example, as its client names it."""
 
 
 @dataclass(frozen=True, eq=False)

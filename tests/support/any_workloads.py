@@ -62,7 +62,7 @@ def table(config=None, **changes):
         "loss": mean_squared_error,
         "metric": error_and_spread,
         "score": r_squared,
-        "defaults": {"optimizer": "adamw", "lr": 0.01, "clip_norm": 0.5, "decay_matrices_only": True},
+        "defaults": {"optimizer": "adamw", "lr": 0.01, "clip_norm": 0.5, "decay_on": "matrices"},
     }
     return Workload(**fields | changes)
 

@@ -10,7 +10,8 @@ from equipoise.drift.charts.cusum import build_cusum_parameters, initial_cusum_s
 from equipoise.drift.charts.sums import FixedPointSums
 from equipoise.drift.features.image_schema import IMAGE_SCHEMA
 from equipoise.drift.features.random_fourier import fit_random_features
-from equipoise.drift.profiling.build_profile import extract_features, fit_label_statistics
+from equipoise.drift.profiling.build_profile import extract_features
+from equipoise.drift.profiling.reference_examples import fit_label_statistics
 from equipoise.drift.reference.profile import ReferenceProfile
 from equipoise.drift.reference.signatures import Signatures
 from equipoise.drift.reference.simulated_streams import LabelledFeatures
@@ -28,22 +29,11 @@ def build_quick_profile(temperature: float = 1.0) -> ReferenceProfile:
     fourier_count = baseline.layout.fourier_count
     charts = initial_cusum_state(build_cusum_parameters(baseline.usual), len(IMAGE_SCHEMA), fourier_count)
     tables = np.zeros((len(STEP_SIZES), len(CLASS_RUN_LENGTHS), charts.values().shape[1]))
-    no_rows = np.zeros((0, len(IMAGE_SCHEMA)))
-    nothing, no_kinds = np.zeros(0), np.zeros(0, np.int64)
-    signatures = Signatures(
-        kind=no_kinds,
-        names=np.zeros((0, 3), "U1"),
-        none=nothing,
-        size=nothing,
-        scores=no_rows,
-        shifts=no_rows,
-        accuracy=nothing,
-        clean=np.ones(1),
-        tried=np.array(0),
-    )
     labelled = fit_label_statistics(LabelledFeatures(features, reference.labels), baseline.usual, CLASSES)
     calibration = Calibration(tables, tables + 1, tables[..., :1], tables[..., :1] + 1)
-    return ReferenceProfile(baseline, calibration, signatures, labelled, tuple(map(str, range(CLASSES))))
+    return ReferenceProfile(
+        baseline, calibration, Signatures.empty(len(IMAGE_SCHEMA)), labelled, tuple(map(str, range(CLASSES)))
+    )
 
 
 def sum_image_statistics(images: Tensor) -> FixedPointSums:

@@ -24,7 +24,7 @@ class TextInput:
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """Vocabulary of the characters."""
+        """Return the vocabulary of the characters."""
         return Vocabulary(self.characters)
 
     def list_inputs(self) -> tuple[TensorSpec, ...]:

@@ -20,7 +20,7 @@ from equipoise.drift.features.confidence import confidence_statistics
 from equipoise.drift.features.image_schema import IMAGE_SCHEMA
 from equipoise.drift.features.image_stats import image_statistics
 from equipoise.drift.features.random_fourier import RandomFourierFeatures
-from equipoise.drift.features.statistic_schema import OUTLIER_COLUMN, StatisticSchema
+from equipoise.drift.features.statistic_schema import StatisticSchema
 from equipoise.errors import EquipoiseError
 from equipoise.type_aliases import AnyArray
 
@@ -56,6 +56,12 @@ class Baseline:
         statistics = np.concatenate([image_statistics(pictures), confidence], 1)
         return ImageFeatures(statistics, logits.argmax(1), self.random_fourier(features))
 
+    def extract_from_statistics(
+        self, statistics: NDArray[np.float32], predicted_classes: NDArray[np.int64], features: AnyArray
+    ) -> ImageFeatures:
+        """Extract what charts need of examples of any kind from their statistics, and assign their conditions."""
+        return self.assign_conditions(ImageFeatures(statistics, predicted_classes, self.random_fourier(features)))
+
     def assign_conditions(self, image_features: ImageFeatures) -> ImageFeatures:
         """Return the features with each image assigned to the nearest known condition."""
         return apply_condition_rule(self.condition_rule, image_features, self.layout.class_count)
@@ -78,8 +84,8 @@ class Baseline:
     def betting_gains(self, scores: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the logarithmic gains of bets on low and on high ranks."""
         rank = self.ranks(scores) - 0.5
-        # a binary statistic: its rank would reveal the class, and runs of one class would win bets
-        rank[:, OUTLIER_COLUMN] = 0
+        # the rank of a binary statistic would reveal the class, and runs of one class would win bets
+        rank[:, self.schema.is_binary] = 0
         return np.log1p(-rank - self.rank_margin), np.log1p(rank - self.rank_margin)
 
     def ranks(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from equipoise.drift.charts.sums import sum_over_classes
+from equipoise.drift.diagnosis.cause import Cause
 from equipoise.drift.diagnosis.effects import Effect
-from equipoise.drift.diagnosis.root_cause import MOSTLY_EXPLAINED_SHARE, Cause
+from equipoise.drift.diagnosis.root_cause import MOSTLY_EXPLAINED_SHARE
 from equipoise.drift.diagnosis.window import Window
 from equipoise.drift.reference.profile import ReferenceProfile
 from equipoise.proportions import Z_95, wilson_interval
@@ -59,12 +60,19 @@ def reference_accuracy(window: Window) -> AccuracyEstimate | None:
 
 
 def estimate_accuracy(window: Window, cause: Cause | None) -> AccuracyEstimate | None:
-    """Estimate accuracy in a window, with the cause of its drift if any; None where it cannot be known."""
+    """Estimate accuracy in a window, with the cause of its drift if any; None where it cannot be known.
+
+    A number has no accuracy, and how rows or texts that have moved change it was never tried.
+    """
+    if not window.profile.schema.has_accuracy:
+        return None
     if cause is None:
         return reference_accuracy(window)
-    if cause.name == "label shift":
+    if cause.name in ("label shift", "answer"):
         return accuracy_under_label_shift(window)
-    if not cause.effects or (len(cause.effects) > 1 and cause.effects[0].explained < MOSTLY_EXPLAINED_SHARE):
+    if window.profile.schema.kind != "image" or not cause.effects:
+        return None
+    if len(cause.effects) > 1 and cause.effects[0].explained < MOSTLY_EXPLAINED_SHARE:
         return None  # combinations of corruptions were never tried
     if not matches_signature(window, cause.effects[0]):
         return None

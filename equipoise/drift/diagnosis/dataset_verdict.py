@@ -9,7 +9,8 @@ from scipy.stats import norm
 
 from equipoise.drift.charts.cell_statistics import ImageFeatures, shrunk_class_means
 from equipoise.drift.diagnosis.accuracy_estimate import estimate_accuracy
-from equipoise.drift.diagnosis.root_cause import Cause, diagnose_window
+from equipoise.drift.diagnosis.cause import Cause
+from equipoise.drift.diagnosis.root_cause import diagnose_window
 from equipoise.drift.diagnosis.stream_verdict import (
     feature_reading,
     find_runner_up,
@@ -51,8 +52,9 @@ def compute_dataset_verdict(
     Takes the images' charted and model features, and the model features, predicted classes and conditions (None: all
     of the first) of the reference. Images are called by their indices if not given names.
     """
+    examples = profile.schema.example_name
     if len(image_features) < MIN_DATASET_IMAGES:
-        reason = f"{len(image_features)} images were given; at least {MIN_DATASET_IMAGES} are needed"
+        reason = f"{len(image_features)} {examples} were given; at least {MIN_DATASET_IMAGES} are needed"
         return DatasetVerdict(state="unknown", why=reason, images=len(image_features))
     window = window_from_sums(profile, profile.baseline.sum_features(image_features))
     class_count = profile.baseline.layout.class_count
@@ -76,7 +78,7 @@ def compute_dataset_verdict(
     moved = most_shifted_images(profile, image_features, window) if alarmed else []
     return DatasetVerdict(
         state="drift" if alarmed else "ok",
-        why=f"{cause.name}: {cause.why}" if cause else f"{len(image_features)} images look like the reference",
+        why=f"{cause.name}: {cause.why}" if cause else f"{len(image_features)} {examples} look like the reference",
         images=len(image_features),
         cause=cause.name if cause else None,
         effects=list_corruption_effects(cause),
@@ -163,9 +165,7 @@ def statistic_charts(window: Window) -> list[ChartReading]:
 
 def distribution_chart(profile: ReferenceProfile, image_features: ImageFeatures) -> ChartReading:
     """Test the distribution of each charted feature, which may differ where the mean does not; chart the worst."""
-    tested = [
-        index for index, name in enumerate(profile.schema.names) if name != "strange"
-    ]  # it is 0 or 1: its score only tells the class
+    tested = np.flatnonzero(~profile.schema.is_binary)  # the score of what is 0 or 1 only tells the class
     scores = profile.baseline.usual.scores(image_features)[:, tested].astype(np.float32)
     test = ks_test_by_column(profile.baseline.ranked[tested].T, scores)
     column = int(test.p_value.argmin())
@@ -197,7 +197,7 @@ def class_share_chart(profile: ReferenceProfile, window: Window) -> ChartReading
     share = float(current_shares[index])
     low, high = wilson_interval(share, window.image_count)
     effect = ChartEffect(
-        unit="of the images",
+        unit=f"of the {profile.schema.example_name}",
         value=share,
         low=low,
         high=high,

@@ -1,9 +1,10 @@
-"""Name the cause of a drift from how the charted features of a window have moved."""
+"""Name the cause of a drift from how the charted features of a window have moved; of images, a corruption."""
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from equipoise.drift.diagnosis.cause import Cause, is_significant, remove_label_shift
 from equipoise.drift.diagnosis.effects import (
     MIN_EXPLAINED_SHARE,
     Effect,
@@ -11,12 +12,11 @@ from equipoise.drift.diagnosis.effects import (
     rank_effects,
     subtract_effect,
 )
+from equipoise.drift.diagnosis.moved_statistics import diagnose_statistics
 from equipoise.drift.diagnosis.window import Window
 from equipoise.drift.features.statistic_schema import DISTANCE_COLUMN, OUTLIER_COLUMN
-from equipoise.drift.stats.label_shift import estimate_label_shift
 from equipoise.formatting import format_number, format_share
 
-MIN_SIGNIFICANT_Z = 4.5  # standard errors beyond which the largest mean score of all features is no chance
 MAX_CAUSES = 3  # causes named at once
 MIN_FURTHER_SHARE = 0.02  # share of a shift that a further cause must account for: less may as well be chance
 MIN_RESIDUAL_SHARE = 0.2  # share of a shift that must be left for a further cause to be named
@@ -26,18 +26,6 @@ OUTLIER_SHARE_RANGE = (0.02, 0.6)  # share of outlier images at which a new clas
 MAX_DISTANCE_PER_OUTLIER_SHARE = 8.0  # mean distance over the share of outliers, for a new class: the rest is as usual
 MIN_SURPLUS_DISTANCE = 0.15  # standard deviations by which features must be farther off than the causes explain
 MIN_SURPLUS_SHARE = 1 / 3  # share of the mean distance that the causes must leave unexplained
-
-
-@dataclass(frozen=True)
-class Cause:
-    """Cause of a window's drift, with the reason for naming it."""
-
-    name: str
-    why: str
-    effects: tuple[Effect, ...] = ()
-    """corruptions of the image, the one that explains most first"""
-    runner_up: Effect | None = None
-    """best corruption of another cause in place of the last one; None without effects"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +40,12 @@ class ShiftExplanation:
 
 
 def diagnose_window(window: Window, classes_moved: bool) -> Cause:
-    """Return the most likely cause; `classes_moved` says whether a chart of predicted classes is over its threshold."""
+    """Return the most likely cause; `classes_moved` says whether a chart of predicted classes is over its threshold.
+
+    The causes of a drift of images are corruptions; in rows and texts, the statistics themselves are the causes.
+    """
+    if window.profile.schema.kind != "image":
+        return diagnose_statistics(window, classes_moved)
     explanation = explain_greedily(window)
     effects, residual = explanation.effects, explanation.residual
     explained = explained_share(window.feature_shift(), residual, window.feature_shift())
@@ -142,11 +135,6 @@ def has_unexplained_distance(window: Window, residual: FeatureShift) -> bool:
     )
 
 
-def is_significant(window: Window) -> bool:
-    """Return whether the mean of any charted feature has moved by more than chance."""
-    return bool(np.abs(window.scores).max() * np.sqrt(window.effective_sample_size) > MIN_SIGNIFICANT_Z)
-
-
 def outlier_share(window: Window) -> float:
     """Return the share of images whose features are unlike those of any reference image."""
     shares = window.counts / max(window.image_count, 1)
@@ -158,15 +146,3 @@ def has_outlier_subset(window: Window) -> bool:
     share, distance = outlier_share(window), float(window.scores[DISTANCE_COLUMN])
     low, high = OUTLIER_SHARE_RANGE
     return low < share < high and 0 < distance < MAX_DISTANCE_PER_OUTLIER_SHARE * share
-
-
-def remove_label_shift(window: Window) -> Window:
-    """Return the window without the part of its scores that follows from new class shares.
-
-    Scores are relative to the predicted class, so a class that the model often gets wrong moves them by its share.
-    """
-    labelled = window.profile.labelled
-    shift = estimate_label_shift(labelled.confusion, np.maximum(labelled.prior, 1e-6), window.class_counts)
-    shares = shift.weights * labelled.prior
-    shares = shares / max(shares.sum(), 1e-12)
-    return Window(window.profile, window.counts, window.scores - shares @ labelled.scores, window.shifts)

@@ -9,8 +9,9 @@ from equipoise.drift.charts.cusum import MIN_STREAM_IMAGES, smoothed_shares
 from equipoise.drift.charts.sums import sum_over_conditions
 from equipoise.drift.detector import StreamDetector
 from equipoise.drift.diagnosis.accuracy_estimate import estimate_accuracy
+from equipoise.drift.diagnosis.cause import Cause
 from equipoise.drift.diagnosis.effects import Effect
-from equipoise.drift.diagnosis.root_cause import Cause, diagnose_window
+from equipoise.drift.diagnosis.root_cause import diagnose_window
 from equipoise.drift.diagnosis.verdict import (
     AlarmTime,
     BettingEvidence,
@@ -202,7 +203,7 @@ def class_share_effect(detector: StreamDetector, window: Window, name: str) -> C
     share = float(window.class_counts[index] / max(window.image_count, 1))
     low, high = wilson_interval(share, window.image_count / float(detector.charts.runs.variance_factor()[0]))
     return ChartEffect(
-        unit="of the images",
+        unit=f"of the {detector.profile.schema.example_name}",
         value=share,
         low=low,
         high=high,

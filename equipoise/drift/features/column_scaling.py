@@ -37,7 +37,7 @@ def fit_column_scaling(values: AnyArray) -> ColumnScaling:
 
 
 def fit_column(values: NDArray[np.float64]) -> tuple[float, float, bool]:
-    """Return the mean and standard deviation of a column without its extremes, and whether it has two values at most."""
+    """Return mean and standard deviation of a column without its extremes, and whether it has at most two values."""
     if not len(values):
         return 0.0, 1.0, True
     inner = np.clip(values, *np.quantile(values, [EXTREME_SHARE, 1 - EXTREME_SHARE]))

@@ -17,13 +17,15 @@ from equipoise.type_aliases import FloatArray
 ProfileKind = Literal["image", "table", "text"]
 EXAMPLE_NAMES: dict[ProfileKind, str] = {"image": "images", "table": "rows", "text": "texts"}
 """what the examples of each kind are called in verdicts"""
+JOINT_CAUSE = "joint"
+"""cause where examples look unlike the reference as a whole, but nothing has moved by itself"""
 DISTANCE_COLUMN, OUTLIER_COLUMN = -2, -1
 """columns of the two statistics of the model's features, which end every schema"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WatchedStatistic:
-    """One charted statistic."""
+    """One charted statistic, with what its readers need to know of it."""
 
     name: str
     source: Literal["input", "output", "features"] = "input"
@@ -38,10 +40,12 @@ class WatchedStatistic:
     """weight in the search for the cause of a drift"""
     onset_weight: float = 1.0
     """weight in the search for the step at which a change began"""
-    is_rare_event: bool = False
-    """true for 0 or 1 that may be always 0 in the reference, such as a missing value"""
+    is_binary: bool = False
+    """whether it is 0 or 1, such as a missing value"""
     cause: str = ""
     """cause that is named where this statistic has moved; empty for images, whose causes are corruptions"""
+    group: str = ""
+    """statistics of one group, such as those of one column, are named as one cause: the one that has moved most"""
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ class StatisticSchema:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Names of all charted statistics."""
+        """Names of all charted statistics, in order."""
         return tuple(statistic.name for statistic in self.statistics)
 
     @property
@@ -90,9 +94,9 @@ class StatisticSchema:
         return np.array([statistic.onset_weight for statistic in self.statistics], np.float64)
 
     @cached_property
-    def rare_event_columns(self) -> NDArray[np.int64]:
-        """Columns of the statistics that are 0 or 1 and may be always 0 in the reference."""
-        return np.flatnonzero([statistic.is_rare_event for statistic in self.statistics])
+    def is_binary(self) -> NDArray[np.bool_]:
+        """Whether each statistic is 0 or 1, (statistics,)."""
+        return np.array([statistic.is_binary for statistic in self.statistics])
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the schema as arrays by name, to be stored in a file: one array for each field of the statistics."""
@@ -124,14 +128,11 @@ def build_schema(
     inputs: Sequence[WatchedStatistic],
     outputs: Sequence[WatchedStatistic],
     has_accuracy: bool = True,
-    feature_cause_weight: float = 0.0,
 ) -> StatisticSchema:
     """Build a schema from the statistics of the input and of the output; those of the features are added."""
-    examples = EXAMPLE_NAMES[kind]
+    outlier_unit = f"of the {EXAMPLE_NAMES[kind]}"
     features = (
-        WatchedStatistic(name="distance", source="features", unit="of at most 2", cause_weight=feature_cause_weight),
-        WatchedStatistic(
-            name="strange", source="features", unit=f"of the {examples}", cause_weight=feature_cause_weight
-        ),
+        WatchedStatistic(name="distance", source="features", unit="of at most 2", cause_weight=0.0),
+        WatchedStatistic(name="strange", source="features", unit=outlier_unit, cause_weight=0.0, is_binary=True),
     )
     return StatisticSchema(kind, (*inputs, *outputs, *features), has_accuracy)

@@ -13,7 +13,9 @@ from equipoise.drift.charts.conditions import PUBLISHED_CONDITION, ConditionRule
 from equipoise.drift.charts.sums import SumsLayout, sum_over_classes
 from equipoise.drift.features.image_schema import IMAGE_SCHEMA
 from equipoise.drift.features.random_fourier import RandomFourierFeatures
-from equipoise.drift.features.statistic_schema import StatisticSchema
+from equipoise.drift.features.statistic_schema import ProfileKind, StatisticSchema
+from equipoise.drift.features.table_stats import TableEncoder
+from equipoise.drift.features.text_stats import TextEncoder
 from equipoise.drift.reference.false_alarms import FalseAlarmCheck
 from equipoise.drift.reference.signatures import Signatures
 from equipoise.drift.reference.thresholds import Calibration
@@ -21,7 +23,9 @@ from equipoise.errors import EquipoiseError
 from equipoise.type_aliases import AnyArray, FloatArray
 
 ARRAY_PREFIX = "drift."  # of array names in reference.npz, which holds other arrays too
-SCHEMA_PREFIX = "schema."
+SCHEMA_PREFIX, ENCODER_PREFIX = "schema.", "encoder."
+ExampleEncoder = TableEncoder | TextEncoder
+ENCODERS: dict[ProfileKind, type[TableEncoder] | type[TextEncoder]] = {"table": TableEncoder, "text": TextEncoder}
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +67,8 @@ class ReferenceProfile:
     """names of the conditions; those of one name, such as two lights and what lies between, are reported as one"""
     condition_accuracy: ConditionAccuracy | None = None
     """accuracy by condition; None where one condition is known"""
+    encoder: ExampleEncoder | None = None
+    """turns rows or texts into statistics; None for images, whose statistics are the same in every profile"""
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of the profile by name, to be stored in a file."""
@@ -80,6 +86,8 @@ class ReferenceProfile:
         if len(self.condition_names) > 1:
             arrays["condition names"] = np.array(self.condition_names)
         arrays |= {f"{SCHEMA_PREFIX}{name}": value for name, value in schema.items()}
+        if self.encoder:
+            arrays |= {f"{ENCODER_PREFIX}{name}": value for name, value in self.encoder.to_arrays().items()}
         for name, part in self.array_parts().items():
             arrays |= {f"{name}.{field.name}": getattr(part, field.name) for field in fields(part)}
         return {ARRAY_PREFIX + name: np.asarray(value) for name, value in arrays.items()}
@@ -152,6 +160,7 @@ def profile_from_arrays(
         raise EquipoiseError("reference-unusable", str(stored["why not"]))
     try:
         schema = read_schema(stored)
+        encoder = read_encoder(stored, schema)
         statistics, calibration, signatures, labelled = (
             read_part(part, stored, name) for name, part in PROFILE_PARTS.items()
         )
@@ -182,21 +191,31 @@ def profile_from_arrays(
     random_fourier = RandomFourierFeatures(directions)
     base = Baseline(float(temperature), random_fourier, statistics, layout, ranked, float(margin), rule, schema)
     check = parse_false_alarm_check(stored.get("verified"))
-    return ReferenceProfile(base, calibration, signatures, labelled, tuple(class_names), check, names, accuracy)
+    return ReferenceProfile(
+        base, calibration, signatures, labelled, tuple(class_names), check, names, accuracy, encoder
+    )
 
 
 def read_schema(stored: Mapping[str, NDArray[Any]]) -> StatisticSchema:
     """Read the schema of a profile; refuse one of images whose statistics are not those of this version."""
-    names = stored["figures"]
-    parts = {
-        name.removeprefix(SCHEMA_PREFIX): value for name, value in stored.items() if name.startswith(SCHEMA_PREFIX)
-    }
+    names, parts = stored["figures"], select_prefix(stored, SCHEMA_PREFIX)
     is_current = names.tolist() == list(IMAGE_SCHEMA.names) or str(parts.get("kind", "image")) != "image"
     if not is_current or len(names) != len(stored["ranked"]):
         raise EquipoiseError(
             "reference-unusable", "the reference was made by another version", "publish the bundle again"
         )
     return StatisticSchema.from_arrays(parts | {"name": names})
+
+
+def read_encoder(stored: Mapping[str, NDArray[Any]], schema: StatisticSchema) -> ExampleEncoder | None:
+    """Read the encoder of a profile of rows or texts; None if it has none."""
+    arrays = select_prefix(stored, ENCODER_PREFIX)
+    return ENCODERS[schema.kind].from_arrays(arrays) if arrays and schema.kind in ENCODERS else None
+
+
+def select_prefix(stored: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+    """Return the arrays whose names begin with a prefix, without it."""
+    return {name.removeprefix(prefix): value for name, value in stored.items() if name.startswith(prefix)}
 
 
 def read_part(part: type[Any], stored: Mapping[str, NDArray[Any]], name: str) -> Any:

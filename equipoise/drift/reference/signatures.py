@@ -30,3 +30,11 @@ class Signatures:
     """(1,) accuracy on the same images without corruption"""
     tried: NDArray[np.int64]
     """() number of these images"""
+
+    @classmethod
+    def empty(cls, statistic_count: int) -> "Signatures":
+        """Create the signatures of a profile for which no corruption was tried."""
+        nothing, rows = np.zeros(0), np.zeros((0, statistic_count))
+        names = np.zeros((0, 3), "U1")
+        indices = np.zeros(0, np.int64)
+        return cls(indices, names, nothing, nothing, rows, rows, nothing, np.ones(1), np.array(0))

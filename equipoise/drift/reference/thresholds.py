@@ -7,13 +7,20 @@ through it gives the threshold for any run length, without simulating streams of
 brought to a common scale, the logarithm of its own run length; then the same is done for the largest of all charts.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.drift.charts.cell_statistics import ClassStatistics, fit_cell_statistics
-from equipoise.drift.charts.cusum import FEATURE_MEMORY_IMAGES, build_cusum_parameters, initial_cusum_state
+from equipoise.drift.charts.cusum import (
+    FEATURE_MEMORY_IMAGES,
+    SHIFT_SIZES,
+    build_cusum_parameters,
+    initial_cusum_state,
+)
 from equipoise.drift.reference.simulated_streams import STREAM_COUNT, LabelledFeatures, SimulatedStreams
 from equipoise.type_aliases import AnyArray
 
@@ -74,27 +81,60 @@ def locate_in_grid(values: AnyArray, grid: tuple[float, ...]) -> tuple[AnyArray,
     return position - low, low
 
 
-def calibrate_thresholds(images: LabelledFeatures, class_count: int, seed: int = 0) -> Calibration:
-    """Calibrate the thresholds of a reference, given its images."""
-    statistics = fit_cell_statistics(images.features, class_count, images.condition_count)
-    simulations = [
-        [simulate_charts(images, statistics, int(size), length, seed) for length in CLASS_RUN_LENGTHS]
-        for size in STEP_SIZES
+def calibrate_thresholds(
+    images: LabelledFeatures,
+    class_count: int,
+    seed: int = 0,
+    rare_events: NDArray[np.int64] | None = None,
+    joint_seed: int | None = None,
+) -> Calibration:
+    """Calibrate the thresholds of a reference, given its images.
+
+    `rare_events` are columns of statistics that are 0 or 1, and may be always 0 in the reference. Simulated charts of
+    these never move, so their values count as what they are, logarithms of likelihood ratios: one event is no alarm.
+
+    The largest of all charts is fitted on streams of its own, if `joint_seed` is given. Each chart fits the streams
+    that it was scaled on too well, the more so the more charts there are: with the 473 of a table of ten columns,
+    11 and 15 of 20 streams alarmed where 8 were expected, and 6 and 9 with streams of their own.
+    """
+    simulate: Callable[[int, float, int], SimulatedCharts] = partial(
+        simulate_charts, images, fit_cell_statistics(images.features, class_count, images.condition_count)
+    )
+    if joint_seed is None:
+        simulate, joint_seed = cache(simulate), seed
+    tails = [
+        [fit_chart_tails(simulate(int(size), length, seed)) for length in CLASS_RUN_LENGTHS] for size in STEP_SIZES
     ]
-    tails = [[fit_exponential_tail(block_maxima(charts.values)) for charts in row] for row in simulations]
-    offset, slope = (np.array([[tail[part] for tail in row] for row in tails]) for part in (0, 1))
+    offset, slope, moves = (np.array([[tail[part] for tail in row] for row in tails]) for part in range(3))
     if class_count == 1:
         offset[..., CLASS_CHARTS] = 0  # they never move
+    if rare_events is not None:
+        charts = find_score_charts(rare_events, images.features.statistics.shape[1] + 2)
+        offset[..., charts] = np.where(moves[..., charts], offset[..., charts], 0)
     scales = Calibration(offset, slope, np.zeros((*offset.shape[:2], 1)), np.ones((*offset.shape[:2], 1)))
     joint_tails = [
-        [fit_exponential_tail(block_maxima(charts.largest_scaled_values(scales))) for charts in row]
-        for row in simulations
+        [
+            fit_exponential_tail(block_maxima(simulate(int(size), length, joint_seed).largest_scaled_values(scales)))
+            for length in CLASS_RUN_LENGTHS
+        ]
+        for size in STEP_SIZES
     ]
     return replace(
         scales,
         joint_offset=np.array([[tail[0] for tail in row] for row in joint_tails]),
         joint_slope=np.array([[tail[1] for tail in row] for row in joint_tails]),
     )
+
+
+def fit_chart_tails(simulated: "SimulatedCharts") -> tuple[AnyArray, AnyArray, NDArray[np.bool_]]:
+    """Return offset and slope of each chart (charts,), and whether it was ever above 0."""
+    maxima = block_maxima(simulated.values)
+    return *fit_exponential_tail(maxima), np.asarray((maxima > 0).any(0))
+
+
+def find_score_charts(columns: NDArray[np.int64], statistic_count: int) -> NDArray[np.int64]:
+    """Return the indices of all charts of the given statistics among the values of all charts."""
+    return np.asarray(np.arange(2 * len(SHIFT_SIZES))[:, None] * statistic_count + columns).ravel()
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ import numpy as np
 
 from equipoise.drift.charts.cell_statistics import fit_cell_statistics
 from equipoise.drift.features.image_stats import STATISTIC_NAMES
-from equipoise.drift.profiling.build_profile import concat_conditions
+from equipoise.drift.profiling.reference_examples import concat_conditions
 from tests.support.drift_conditions import extract_features_in_any_light, render_light
 from tests.support.drift_data import CLASSES
 

@@ -23,12 +23,8 @@ from equipoise.drift.features.image_stats import STATISTIC_NAMES
 from equipoise.drift.monitor.monitor import Monitor, Report
 from equipoise.drift.monitor.report_ledger import Tick
 from equipoise.drift.monitor.stream_key import StreamKey
-from equipoise.drift.profiling.build_profile import (
-    KnownCondition,
-    build_profile_arrays,
-    build_reference_profile,
-    concat_conditions,
-)
+from equipoise.drift.profiling.build_profile import KnownCondition, build_profile_arrays, build_reference_profile
+from equipoise.drift.profiling.reference_examples import concat_conditions
 from equipoise.drift.reference.profile import profile_from_arrays, reference_to_arrays
 from tests.support.drift_conditions import (
     apply_gains,

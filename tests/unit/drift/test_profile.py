@@ -6,7 +6,8 @@ import pytest
 from equipoise.drift.detector import StreamDetector
 from equipoise.drift.diagnosis.stream_verdict import compute_stream_verdict
 from equipoise.drift.features.image_schema import IMAGE_SCHEMA
-from equipoise.drift.profiling.build_profile import build_profile_arrays, evenly_spaced_indices, fit_label_statistics
+from equipoise.drift.profiling.build_profile import build_profile_arrays, evenly_spaced_indices
+from equipoise.drift.profiling.reference_examples import fit_label_statistics
 from equipoise.drift.reference.profile import ARRAY_PREFIX, ReferenceProfile, profile_from_arrays
 from equipoise.drift.reference.simulated_streams import LabelledFeatures
 from tests.support.drift_data import (

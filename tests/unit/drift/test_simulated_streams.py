@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from equipoise.drift.charts.cell_statistics import fit_cell_statistics
-from equipoise.drift.profiling.build_profile import concat_conditions, extract_features
+from equipoise.drift.profiling.build_profile import extract_features
+from equipoise.drift.profiling.reference_examples import concat_conditions
 from equipoise.drift.reference.simulated_streams import (
     REFERENCE_COUNT,
     STREAM_COUNT,

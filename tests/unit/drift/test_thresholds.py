@@ -16,6 +16,8 @@ from equipoise.drift.reference.thresholds import (
     BLOCK_IMAGES,
     CLASS_RUN_LENGTHS,
     STEP_SIZES,
+    calibrate_thresholds,
+    find_score_charts,
     fit_exponential_tail,
     interpolate_table,
 )
@@ -208,3 +210,25 @@ def test_interval_of_a_small_held_out_sample_holds_the_rate_of_a_large_one():
     assert held >= 16
     assert np.median(widths) > 2 * count(8000, 50).estimate.high / count(8000, 50).estimate.low
     assert truth / 2 < np.median([estimate.value for estimate in estimates]) < 2 * truth
+
+
+def test_chart_of_a_rare_event_counts_likelihood_ratios_where_it_never_moved():
+    rng = np.random.default_rng(0)
+    statistics = np.stack([rng.normal(size=400), np.zeros(400)], 1).astype(np.float32)
+    features = ImageFeatures(statistics, np.zeros(400, np.int64), np.ones((400, 2), np.float32))
+    images = LabelledFeatures(features, np.zeros(400, np.int64))
+    plain, rare = calibrate_thresholds(images, 1), calibrate_thresholds(images, 1, rare_events=np.array([1]))
+    charts = find_score_charts(np.array([1]), 4)
+    assert (plain.offset[..., charts] > 0).all() and (rare.offset[..., charts] == 0).all()
+    others = np.setdiff1d(np.arange(plain.offset.shape[-1]), charts)
+    np.testing.assert_array_equal(plain.offset[..., others], rare.offset[..., others])
+
+
+def test_joint_threshold_of_streams_of_its_own_is_higher_with_many_charts():
+    statistics = np.random.default_rng(1).normal(size=(400, 40)).astype(np.float32)
+    features = ImageFeatures(statistics, np.zeros(400, np.int64), np.ones((400, 2), np.float32))
+    images = LabelledFeatures(features, np.zeros(400, np.int64))
+    sizes, runs = np.array([16.0]), np.array([1.0])
+    same, apart = calibrate_thresholds(images, 1), calibrate_thresholds(images, 1, joint_seed=1)
+    np.testing.assert_array_equal(same.slope, apart.slope)
+    assert apart.threshold(100_000.0, sizes, runs) > same.threshold(100_000.0, sizes, runs) + 0.1

@@ -40,7 +40,9 @@ EFFECT = {"cause": "exposure", "detail": "darker", "value": -1.0}
 def build_reference_arrays():
     """Build the arrays of a reference of four classes and nine features, of which only prior and confusion matter."""
     parts = {f"{name}.{field.name}": np.zeros((4, 4)) for name, part in PROFILE_PARTS.items() for field in fields(part)}
-    others = {"figures": np.array(IMAGE_SCHEMA.names), "directions": np.zeros((9, 2)), "ranked": np.zeros(1)}
+    schema = IMAGE_SCHEMA.to_arrays()
+    others = {"figures": schema.pop("name"), "directions": np.zeros((9, 2)), "ranked": np.zeros((len(IMAGE_SCHEMA), 1))}
+    others |= {f"schema.{name}": value for name, value in schema.items()}
     scalars = {"temperature": np.array(1.0), "wider": np.array(0.0)}
     labelled = {"labelled.prior": PRIOR, "labelled.confusion": CONFUSION}
     return {f"drift.{name}": value for name, value in (parts | others | scalars | labelled).items()}

@@ -49,7 +49,7 @@ def test_steps_are_those_of_torch_adamw_with_clipping(name):
     with torch.random.fork_rng():
         torch.manual_seed(config.seed)
         model = workload.model().double().train()
-    decayed = [p for p in model.parameters() if p.ndim > 1 or not settled.decay_matrices_only]
+    decayed = [p for p in model.parameters() if p.ndim > 1 or settled.decay_on == "all"]
     rest = [p for p in model.parameters() if not any(p is other for other in decayed)]
     optimizer = torch.optim.AdamW(
         [{"params": decayed, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}],
@@ -72,15 +72,15 @@ def test_steps_are_those_of_torch_adamw_with_clipping(name):
 
 def test_biases_and_norms_do_not_decay_if_only_matrices_do():
     workload = any_workloads.table()
-    for only_matrices in (True, False):
-        config = TrainConfig(workload="x:y", weight_decay=0.1, decay_matrices_only=only_matrices)
+    for decay_on in ("all", "matrices"):
+        config = TrainConfig(workload="x:y", weight_decay=0.1, decay_on=decay_on)
         optimizer = Training(config, workload).optimizer.optimizer
         decays = {
             int(parameter.ndim): group["weight_decay"]
             for group in optimizer.param_groups
             for parameter in group["params"]
         }
-        assert decays == {1: 0.0 if only_matrices else 0.1, 2: 0.1}
+        assert decays == {1: 0.1 if decay_on == "all" else 0.0, 2: 0.1}
 
 
 def evaluate_in_small_batches(workers):

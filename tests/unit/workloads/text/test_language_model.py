@@ -45,7 +45,7 @@ def test_lower_nats_are_better_and_examples_are_counted_in_tokens(workload):
     assert workload.lower_is_better and workload.target == 2.4
     assert workload.unit == Unit("tokens", per_example=64)
     config = TrainConfig(workload="text").with_defaults(workload.defaults)
-    assert (config.optimizer, config.lr, config.clip_norm, config.decay_matrices_only) == ("adamw", 3e-3, 1.0, True)
+    assert (config.optimizer, config.lr, config.clip_norm, config.decay_on) == ("adamw", 3e-3, 1.0, "matrices")
     assert workload.warmup_examples(config) == 1000
 
 
@@ -56,6 +56,27 @@ def test_own_text_gives_name_and_vocabulary(tmp_path):
     assert workload.model()(workload.test.inputs[:1]).shape == (1, 64, 4)  # a, b, c and the token of any other
     assert workload.test.inputs[-1].unique().tolist() == [3]  # d is in no training text
     assert [len(split) for split in (workload.train, workload.validation, workload.reference)] == [30, 7, 5]
+
+
+def test_default_folder_holds_a_corpus_only_where_it_has_text_files(tmp_path):
+    assert load_own_text(tmp_path / "data").name == "text"
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "images.gz").write_bytes(b"\x1f\x8b")
+    assert load_own_text(tmp_path / "data").name == "text"
+    (tmp_path / "data" / "book.txt").write_text("abc" * 1000)
+    workload = load_own_text(tmp_path / "data")
+    assert workload.name == "data" and workload.train.inputs.max() == 2
+
+
+def test_text_behind_a_url_is_named_after_the_url(tmp_path, monkeypatch):
+    monkeypatch.setenv("EQUIPOISE_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "book.txt").write_text("abc" * 1000)
+    workload = load_workload(TrainConfig(workload="text", data=f"file://{tmp_path}/data", batch_size=1))
+    assert workload.name == "data" and len(workload.train) == 28
+    (tmp_path / "data" / "book.txt").rename(tmp_path / "data" / "book.gz")
+    with raises_code("dataset-invalid"):  # not Shakespeare, as with a path
+        load_workload(TrainConfig(workload="text", data=f"file://{tmp_path}/data", batch_size=1))
 
 
 def test_text_too_short_for_its_splits_is_refused(tmp_path):
