@@ -49,7 +49,7 @@ One of a table takes rows as [`TableSpec`](file-formats.md#tablespec) encodes th
 | tensor | datatype | shape | content |
 |---|---|---|---|
 | `numbers` (input) | `FP32` | rows, features | Standardized numbers, if the table has columns of numbers. |
-| `codes` (input) | `INT64` | rows, columns | Places of the categories, from 1 on, 0 for any other; if the table has texts. |
+| `codes` (input) | `INT64` | rows, columns | Places of the categories from 1 on, 0 for others, if there are texts. |
 | `labels`, `scores` (output) | `BYTES`, `FP32` | rows; rows, classes | As above, for a label of classes. |
 | `value`, `low`, `high` (output) | `FP64` | rows | Number and ends of its interval, in the unit of the label. |
 | `tokens` (input) | `INT64` | texts, length | Places of the characters in the vocabulary. |

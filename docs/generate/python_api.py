@@ -54,7 +54,8 @@ trains in the process that calls it.
 | watch a training loop of your own | [`observe`](#observe), [`Observer`](#observer) |
 | train on your own images | [`ImageWorkload`](#imageworkload), [`Split`](#split), [`Augment`](#augment) |
 | train on your own data of any kind | [`Workload`](#workload), [`Split`](#split), [`Unit`](#unit) |
-| predict with a published model | [`load_bundle`](#load_bundle), [`ImageBundle`](#imagebundle), [`TableBundle`](#tablebundle), [`TextBundle`](#textbundle) |
+| predict with a published model | [`load_bundle`](#load_bundle), [`ImageBundle`](#imagebundle) |
+| predict rows of a table, or how a text goes on | [`TableBundle`](#tablebundle), [`TextBundle`](#textbundle) |
 | read a plan | [`PlanDocument`](#plandocument) |
 | handle mistakes of a user | [`EquipoiseError`](#equipoiseerror) |
 
