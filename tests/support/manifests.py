@@ -28,7 +28,7 @@ def build_manifest(**changes):
         "image": IMAGE_INPUT,
         "inputs": IMAGE_INPUT.list_inputs(),
         "outputs": (
-            TensorSpec(name="logits", dtype="float32", shape=(-1, 2)),
+            TensorSpec(name="logits", dtype="float32", shape=(-1, len(changes.get("classes", "ab")))),
             TensorSpec(name="features", dtype="float32", shape=(-1, 5)),
         ),
         "examples": {"train": 80, "test": 20},
