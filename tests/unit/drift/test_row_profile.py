@@ -58,6 +58,15 @@ def test_moved_column_is_named_with_its_size(column):
     assert effect.unit == "standard deviations" and effect.detail == "higher"
 
 
+def test_two_columns_that_moved_are_both_named():
+    rows = shift_column(shift_column(draw_rows(CHANGED_ROWS, 9), 1, 0.7), 6, -0.7)
+    watched = build_watched_regressor()
+    reference = answer_rows(watched.model, draw_rows(3000, 0)[1500:])
+    verdict = compare_rows(watched.profile, reference, answer_rows(watched.model, rows))
+    named = {(effect.cause, effect.detail) for effect in verdict.effects}
+    assert named == {("column x2", "higher"), ("column x7", "lower")}
+
+
 def test_correlated_columns_with_unchanged_marginals_are_named():
     verdict, rows = compute_verdict(correlate_columns(draw_rows(CHANGED_ROWS, 3), 5, 6, 0.9))
     assert 0 < rows <= 192 and verdict.cause == "joint" and verdict.effects[0].detail == "x6 with x7 higher"
@@ -146,6 +155,16 @@ def test_new_category_is_named():
     verdict = run_rows(profile, extract_row_features(profile, rows))
     assert verdict.cause == "categories of colour" and "pink" not in verdict.why
     assert any(effect.detail == "other colour higher" for effect in verdict.effects)
+
+
+def test_rows_of_a_known_condition_are_no_drift():
+    exports = draw_orders(600, 21, shift=3.0)
+    profile = build_table_profile(draw_orders(1000, 1), ("small", "large"), conditions=[("exports", exports)])
+    clean, known = (extract_row_features(profile, draw_orders(320, seed, shift=3.0 * (seed % 2))) for seed in (22, 23))
+    verdict = run_rows(profile, clean, known)
+    assert verdict.state == "ok" and verdict.conditions["exports"] == pytest.approx(0.5, abs=0.1)
+    unknown = run_rows(profile, clean, extract_row_features(profile, draw_orders(320, 24, shift=-3.0)))
+    assert unknown.state == "drift" and unknown.cause == "column size"
 
 
 def test_changed_answers_alone_are_named():
