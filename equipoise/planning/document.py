@@ -16,6 +16,7 @@ from equipoise.number_bounds import (
 )
 from equipoise.planning.confirmation import ConfirmationResult, PlanStatus, find_plan_status
 from equipoise.planning.interval import IntervalEstimate
+from equipoise.planning.targets.batch_schedule import BatchSchedule
 from equipoise.planning.training_setup import TrainingSetup
 from equipoise.storage.atomic import read_json
 from equipoise.storage.json_decoding import decode_json_value
@@ -188,6 +189,22 @@ class ExamplesSection:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TargetPlan:
+    """What the same training runs say of one of several targets."""
+
+    target: FiniteNumber
+    """value of the validation metric"""
+    critical_batch: IntervalEstimate | None
+    """critical batch in examples; None if the runs do not show where it lies"""
+    min_examples: IntervalEstimate | None
+    """examples to the target at a very small batch"""
+    reached: NonNegativeCount
+    """runs at the best learning rate of their batch that reached the target"""
+    plan: PlanEntry | None
+    """recommended setting for this target; None if it cannot be planned for"""
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlanDocument:
     """Contents of plan.json; parts are None where what they need was not measured, and `warnings` say what to do."""
 
@@ -215,6 +232,10 @@ class PlanDocument:
     """what the measurements were taken with; None where tables of others were given"""
     confirmations: tuple[ConfirmationResult, ...] = ()
     """training runs with this plan, or with earlier ones that they refuted, the oldest first"""
+    targets: tuple[TargetPlan, ...] = ()
+    """critical batch and plan of each target, the easiest first, of a sweep to several; the last is that of `plan`"""
+    schedule: BatchSchedule | None = None
+    """plan whose batch grows on the way through these targets; no command trains it"""
 
     def __post_init__(self) -> None:
         if self.status != (status := find_plan_status(self.plan, self.confirmations)):
