@@ -42,8 +42,8 @@ test-examples: .venv/ready ## run every program of examples/ and check what it p
 test-wheel: .venv/ready ## build the wheel, install it elsewhere, and train with it outside of the checkout
 	$(BIN)/python -m pytest tests/wheel
 
-test-frameworks: .venv/frameworks/ready ## observe the trainers of Lightning, transformers and Accelerate, and run their examples
-	OMP_NUM_THREADS=1 .venv/frameworks/bin/python -m pytest tests/unit/callbacks tests/examples/test_library_examples.py -k "callbacks or framework"
+test-frameworks: .venv/frameworks/ready ## observe the trainers of Lightning, transformers and Accelerate, run their examples, and export models of transformers and timm
+	OMP_NUM_THREADS=1 .venv/frameworks/bin/python -m pytest tests/unit/callbacks tests/unit/bundle/test_framework_models.py tests/examples/test_library_examples.py -k "callbacks or framework"
 
 mutants: .venv/ready ## plant 100 faults in the library and 100 in the pure parts of the rest, and count those that tests catch; SEEDS="1 2 3" draws three samples
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation --count 100 --seeds $(or $(SEEDS),1)

@@ -56,7 +56,7 @@ class TrainConfig:
     """Options of a training run. Two runs with equal options are the same experiment."""
 
     workload: str | None = None
-    """what to learn: digits, fashion-mnist, cifar10, folder, table, vending, vending-source, or your own
+    """what to learn: digits, fashion-mnist, cifar10, folder, table, text, vending, vending-source, or your own
     module:attribute"""
     command: str | None = None
     """your own training program instead of a workload, such as "python train.py --batch-size {batch_size} --lr {lr}";
@@ -67,10 +67,10 @@ class TrainConfig:
     examples_pattern: str | None = None
     """regular expression whose first group is the number of examples seen so far, in the same line or one before"""
     model: str | None = None
-    """model to train: lenet or any torchvision classifier (resnet18, ...); by default the workload's own"""
+    """model to train: lenet or any torchvision classifier (resnet18, ...), for text gpt:4x128 or hf:llama:4x128; by
+    default the workload's own"""
     data: str = "data"
-    """folder that contains the data set, or that it is downloaded to, or its URL, copied once to each machine; of a table
-    or a text, a file or a folder of files"""
+    """folder or URL of the data set, or folder that it is downloaded to; tables and texts may be a single file"""
     label: str | None = None
     """column of a table to predict"""
     image_size: int | None = None

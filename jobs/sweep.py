@@ -25,7 +25,7 @@ from ray.tune import Callback
 from dashboards.experiments import load_experiment
 from dashboards.reports import write_pages
 from equipoise.command_line import STOPPED, command
-from equipoise.config import FROM_WORKLOAD, KeptWeights, TrainConfig
+from equipoise.config import FROM_WORKLOAD, KeptWeights, TrainConfig, WorkloadDefault
 from equipoise.errors import EquipoiseError
 from equipoise.planning.search import UNBOUNDED_LR, GridSearch, LrBounds, Search
 from equipoise.planning.sweep_budget import SweepBudget
@@ -73,7 +73,7 @@ class SharedTrainConfig(TrainConfig):
     """seed of the first trial of each setting; further trials use the following seeds"""
     workers: LeftOut[int] = 1  # a range of the sweep, as are batch size and learning rate
     batch_size: LeftOut[int] = 32
-    lr: LeftOut[float] = FROM_WORKLOAD
+    lr: LeftOut[WorkloadDefault[float]] = FROM_WORKLOAD
     grad_accumulation: LeftOut[int] = 1  # lets one worker stand for all of them
     keep: LeftOut[KeptWeights] = "last"  # trials keep no weights, and the confirmation run stops at its target
     patience: LeftOut[int | None] = None  # the search ends hopeless trials, and step timing has no metric to improve

@@ -144,7 +144,7 @@ def run_facts(record: Record) -> dict[str, str]:
         "status": record.outcome,
         "workers x batch": f"{config.workers} x {config.batch_size}"
         + (f" x {config.grad_accumulation}" * (config.grad_accumulation > 1)),
-        "learning rate": f"{config.lr:g}",
+        "learning rate": format_number(config.lr),
         "examples to the target": format_significant(record.examples_to_target),
         "training time": format_seconds(record.seconds or None),
         "throughput": f"{format_significant(record.examples_per_second)} examples/s" if record.laps else "-",

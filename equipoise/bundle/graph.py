@@ -21,23 +21,34 @@ from equipoise.bundle.program_input import ProgramInput, SizeBounds
 from equipoise.errors import EquipoiseError
 
 RECURRENT_WEIGHTS_WARNING = r"The tensor attributes self\.(\S+\.)?_flat_weights"  # which nn.LSTM and nn.GRU rebuild
+ANY_LENGTH = "any_length"  # key of a graph's notes: the sizes that torch.export took as fixed may vary
 
 
 def export_model(
-    model: nn.Module, example: Tensor | Sequence[Tensor], keywords: Mapping[str, Tensor] | None = None
+    model: nn.Module, example: Tensor | Sequence[Tensor], keywords: Mapping[str, Any] | None = None
 ) -> ExportedProgram:
     """Trace the operations of `model` for any batch size by running it on examples (at least two).
 
-    The length of sequences may differ from that of the example as far as the model's operations allow it.
+    The length of sequences may differ from that of the example as far as the model's operations allow it. Keywords
+    that are no tensors are options of the model, which the program keeps.
     """
     arguments = (example,) if isinstance(example, Tensor) else tuple(example)
+    program = trace_model(model, arguments, keywords or {})
+    if any(is_specialized_size(size) for node in find_placeholders(program) for size in find_shape(node)):
+        program.graph_module.meta[ANY_LENGTH] = is_independent_of_length(program, model, arguments, keywords or {})
+    return program
+
+
+def trace_model(model: nn.Module, arguments: tuple[Tensor, ...], keywords: Mapping[str, Any]) -> ExportedProgram:
+    """Trace `model` on one example, with the dimensions variable that may be so."""
+    tensors = [value for value in (*arguments, *keywords.values()) if isinstance(value, Tensor)]
     with torch.no_grad(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", RECURRENT_WEIGHTS_WARNING, UserWarning)
         return torch.export.export(
             model.eval(),
             arguments,
-            dict(keywords or {}),
-            dynamic_shapes=choose_dynamic_shapes([*arguments, *(keywords or {}).values()]),
+            dict(keywords),
+            dynamic_shapes=choose_dynamic_shapes(tensors),
             strict=False,
         )
 
@@ -46,17 +57,42 @@ def choose_dynamic_shapes(examples: list[Tensor]) -> ShapesCollection:
     """Return the dimensions that may differ from those of the examples: the batch and the length of sequences.
 
     The batch comes first in every input; one whose first size is another holds something else, such as positions.
-    Inputs of integers with two or more dimensions and of floats with three are sequences; uint8 are pictures.
     """
     shapes, batch = ShapesCollection(), Dim("batch", min=1)
     for tensor in (tensor for tensor in examples if tensor.ndim):
-        dimensions: dict[int, Any] = {0: batch if tensor.shape[0] == examples[0].shape[0] else Dim.AUTO}
-        if tensor.is_floating_point():
-            is_sequence = tensor.ndim == 3
-        else:
-            is_sequence = tensor.ndim > 1 and tensor.dtype != torch.uint8
-        shapes[tensor] = dimensions | ({1: Dim.AUTO} if is_sequence else {})
+        first = batch if tensor.shape[0] == examples[0].shape[0] else Dim.AUTO
+        shapes[tensor] = {0: first, 1: Dim.AUTO} if is_sequence(tensor) else {0: first}
     return shapes
+
+
+def is_sequence(tensor: Tensor) -> bool:
+    """Return whether the second dimension may be a length: of integers that are no pixels, or of vectors of floats."""
+    return tensor.ndim == 3 if tensor.is_floating_point() else tensor.ndim > 1 and tensor.dtype != torch.uint8
+
+
+def is_independent_of_length(
+    program: ExportedProgram, model: nn.Module, arguments: tuple[Tensor, ...], keywords: Mapping[str, Any]
+) -> bool:
+    """Return whether a shorter example gives the same operations, although torch.export took the length as fixed.
+
+    It does so for nn.GRU, whose operator takes any length but is traced step by step.
+    """
+    shorter = {name: shorten_sequence(value) for name, value in keywords.items()}
+    try:
+        other = trace_model(model, tuple(shorten_sequence(tensor) for tensor in arguments), shorter)
+    except Exception:  # the model may raise anything for a length that it does not take
+        return False
+    return (
+        str(program.graph) == str(other.graph)
+        and program.constants.keys() == other.constants.keys()
+        and all(torch.equal(value, other.constants[name]) for name, value in program.constants.items())
+    )
+
+
+def shorten_sequence(value: Any) -> Any:
+    """Return a sequence without its last element; other values and short sequences as they are."""
+    can_be_shorter = isinstance(value, Tensor) and is_sequence(value) and value.shape[1] > 2
+    return value[:, :-1].contiguous() if can_be_shorter else value
 
 
 def serialize_graph(program: ExportedProgram) -> list[dict[str, Any]]:
@@ -115,7 +151,7 @@ def describe_inputs(program: ExportedProgram) -> dict[str, ProgramInput]:
             "let it take each tensor as an argument of its own",
         )
     keys: list[str | None] = [*[None] * positional.num_children, *(keywords.context or [])]
-    values = {node.name: node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"}
+    values = {node.name: node.meta["val"] for node in find_placeholders(program)}
     specs = [spec for spec in program.graph_signature.input_specs if spec.kind == InputKind.USER_INPUT]
     inputs: dict[str, ProgramInput] = {}
     for spec, keyword in zip(specs, keys, strict=True):
@@ -136,13 +172,28 @@ def find_size_bounds(size: int | torch.SymInt, program: ExportedProgram) -> Size
 
     A least size of 2 stands for any: torch.export assumes that a variable size is neither 0 nor 1.
     """
-    if isinstance(size, int):
-        return size, size
+    if isinstance(size, int) or (is_specialized_size(size) and not program.graph_module.meta.get(ANY_LENGTH)):
+        return int(size), int(size)
     bounds = program.range_constraints.get(size.node.expr)
     if bounds is None:
         return 0, None
     least = int(bounds.lower) if bounds.lower.is_Integer and bounds.lower > 2 else 0
     return least, int(bounds.upper) if bounds.upper.is_Integer else None
+
+
+def is_specialized_size(size: int | torch.SymInt) -> bool:
+    """Return whether torch.export took a size as fixed that it was allowed to vary."""
+    return not isinstance(size, int) and bool(size.node.expr.is_number)
+
+
+def find_placeholders(program: ExportedProgram) -> list[fx.Node]:
+    """Return the nodes of a program's inputs and weights."""
+    return [node for node in program.graph.nodes if node.op == "placeholder"]
+
+
+def find_shape(node: fx.Node) -> Sequence[int | torch.SymInt]:
+    """Return the traced shape of a placeholder; an empty one for a constant that is no tensor."""
+    return getattr(node.meta.get("val"), "shape", ())
 
 
 def find_output_names(program: ExportedProgram) -> list[str] | None:

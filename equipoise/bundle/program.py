@@ -62,7 +62,9 @@ def load_program(instructions: Any, weights: Mapping[str, Tensor]) -> Program:
         built = [build_instruction(instruction, weights) for instruction in instructions]
         uses = [sorted(set(find_result_indices(instruction))) for instruction in instructions]
         inputs = [ProgramInput.from_json(instruction) for instruction in instructions if "input" in instruction]
-    except (KeyError, IndexError, TypeError, AttributeError, RuntimeError, RecursionError) as error:
+    except EquipoiseError:
+        raise
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError, RuntimeError) as error:
         raise EquipoiseError(
             "bundle-invalid", f"cannot load the bundle's program: {type(error).__name__}: {error}", "publish it again"
         ) from None

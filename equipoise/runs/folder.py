@@ -61,7 +61,7 @@ def require_same_config(out: Path, config: TrainConfig) -> None:
             "run-damaged", f"cannot read {path}: it does not hold a trial", f"choose another --out, or remove {out}"
         )
     differences = [
-        f"{name} is {stored.get(name)}, requested {value}"
+        f"{name} is {name_value(stored.get(name))}, requested {name_value(value)}"
         for name, value in asdict(config).items()
         if stored.get(name) != value
     ]
@@ -73,6 +73,11 @@ def require_same_config(out: Path, config: TrainConfig) -> None:
             f"cannot resume {out}: it holds another trial ({'; '.join(differences)})",
             f"choose another --out{continuation} or remove it",
         )
+
+
+def name_value(value: object) -> str:
+    """Return the value of an option for a message."""
+    return "the default" if value is None else str(value)
 
 
 def require_writable(out: Path) -> None:

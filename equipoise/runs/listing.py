@@ -53,11 +53,11 @@ class ListedConfig(msgspec.Struct, frozen=True):
     workload: str | None = None
     command: str | None = None
     model: str | None = TrainConfig.model
-    optimizer: str = TrainConfig.optimizer
+    optimizer: str | None = TrainConfig.optimizer
     workers: Int64 = TrainConfig.workers
     batch_size: Int64 = TrainConfig.batch_size
     grad_accumulation: Int64 = TrainConfig.grad_accumulation
-    lr: float = TrainConfig.lr
+    lr: float | None = TrainConfig.lr
     seed: Int64 = TrainConfig.seed
 
     def __post_init__(self) -> None:

@@ -35,7 +35,7 @@ class TableSpec:
 
     @property
     def category_columns(self) -> list[TableColumn]:
-        """Columns of texts."""
+        """Columns of texts, each with its categories."""
         return [column for column in self.columns if column.kind == "category"]
 
     @property

@@ -105,7 +105,7 @@ def check_target(name: str, workload: Workload, config: TrainConfig) -> None:
 
 def check_defaults(name: str, workload: Workload) -> None:
     """Refuse defaults that are no options of training, or whose values these do not take."""
-    known = {field.name for field in fields(TrainConfig)} & {*OPTION_DEFAULTS, "warmup_examples"}
+    known = {field.name for field in fields(TrainConfig)} & {*OPTION_DEFAULTS, "warmup_examples", "eval_every"}
     defaults = call_user_code(f"{name}: its defaults", lambda: dict(workload.defaults))
     if unknown := sorted(set(defaults) - known):
         raise EquipoiseError(

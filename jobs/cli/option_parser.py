@@ -58,7 +58,8 @@ def describe_mistake(event: ParseErrorEvent) -> EquipoiseError:
             names = ", ".join(option_name(entry.arg) for entry in missing)
             return EquipoiseError("option-missing", f"missing: {names}", help_hint)
         case InvalidChoice(argument=argument, value=value, choices=choices):
-            problem = f"{option_name(argument)} must be one of {', '.join(choices)}, got {value!r}"
+            names = ", ".join(name for name in sorted(choices) if name != "None")  # which is for options not given
+            problem = f"{option_name(argument)} must be one of {names}, got {value!r}"
             return EquipoiseError("option-choice", problem)
         case BadValue(argument=argument):
             return EquipoiseError("option-missing", f"{option_name(argument)} needs a value", help_hint)
@@ -71,10 +72,14 @@ def describe_mistake(event: ParseErrorEvent) -> EquipoiseError:
 
 
 def describe_bad_value(message: str) -> str:
-    """Return what is wrong with a value, from Python's message about a text that is no number."""
+    """Return what is wrong with a value, from Python's message about a text that is no number.
+
+    Of an option that may be left out, tyro lists the messages of all its types.
+    """
     for beginning, kind in NUMBER_ERRORS.items():
-        if message.startswith(beginning):
-            return f"must be {kind}, got {message.removeprefix(beginning)}"
+        _, found, rest = message.partition(beginning)
+        if found:
+            return f"must be {kind}, got {rest}"
     return f"cannot be parsed: {message}"
 
 

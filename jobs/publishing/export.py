@@ -3,17 +3,18 @@
 import logging
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import save
-from torch import Tensor
+from torch import Tensor, nn
+from torch.export import ExportedProgram
 
 from equipoise.bundle.engines import Engine, InferenceModule
-from equipoise.bundle.graph import collect_weights, export_model, serialize_graph
+from equipoise.bundle.graph import collect_weights, export_model, find_output_names, serialize_graph
 from equipoise.bundle.manifest import ONNX_FILE, PROGRAM_FILE, WEIGHTS_FILE
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line, make_printable
@@ -21,16 +22,36 @@ from equipoise.storage.atomic import write_json
 from equipoise.storage.path_errors import DISK_FULL_ERRNOS
 
 
-def export_programs(inference_module: InferenceModule, example_images: Tensor, folder: Path) -> None:
-    """Write the model's programs and weights to a folder; a model that ONNX cannot express goes without it."""
+def export_programs(
+    model: nn.Module,
+    example: Tensor | Sequence[Tensor],
+    folder: Path,
+    keywords: Mapping[str, Any] | None = None,
+    *,
+    onnx_inputs: Sequence[str] | None = ("images",),
+    onnx_outputs: Sequence[str] | None = ("logits", "features"),
+) -> None:
+    """Write the model's programs and weights to a folder; a model that ONNX cannot express goes without it.
+
+    `onnx_inputs` and `onnx_outputs` name the tensors of model.onnx; None takes the names of the model's arguments and
+    of its dictionary of outputs.
+    """
     try:
-        program = export_model(inference_module, example_images)
+        program = export_model(model, example, keywords)
     except Exception as error:
         reason = f"{type(error).__name__}: {first_error_line(error, 'no message')}"
-        raise EquipoiseError("export-failed", f"cannot export the model: {reason}") from error
+        remedy = "set use_cache = False in its config" if "Cache" in reason else ""
+        raise EquipoiseError("export-failed", f"cannot export the model: {reason}", remedy) from error
     write_json(folder / PROGRAM_FILE, serialize_graph(program))
     # save_file raises an error of its own on a full disk, and makes files readable by their owner alone
     (folder / WEIGHTS_FILE).write_bytes(save(collect_weights(program)))
+    write_onnx(program, folder / ONNX_FILE, onnx_inputs, onnx_outputs or find_output_names(program))
+
+
+def write_onnx(
+    program: ExportedProgram, path: Path, input_names: Sequence[str] | None, output_names: Sequence[str] | None
+) -> None:
+    """Write a program as ONNX, or a note that it cannot be expressed."""
     with silence_exporters():
         try:
             onnx: Any = torch.onnx.export(
@@ -39,12 +60,12 @@ def export_programs(inference_module: InferenceModule, example_images: Tensor, f
                 None,
                 dynamo=True,
                 verbose=False,
-                input_names=["images"],
-                output_names=["logits", "features"],
+                input_names=input_names,
+                output_names=output_names,
             )
-            onnx.save(str(folder / ONNX_FILE))
+            onnx.save(str(path))
         except Exception as error:  # the exporter may raise anything; the other engines work without it
-            (folder / ONNX_FILE).unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
             if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
                 raise
             print(

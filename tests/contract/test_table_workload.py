@@ -135,3 +135,15 @@ def test_workload_is_named_after_its_file(tmp_path, file, name):
     table = friedman_table(60)
     table.to_parquet(tmp_path / file) if file.endswith("parquet") else table.to_csv(tmp_path / file, index=False)
     assert load_workload(build_config(tmp_path / file, "y", batch_size=4)).name == name
+
+
+def test_a_table_behind_a_url_has_the_name_and_the_rows_of_its_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("EQUIPOISE_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "points").mkdir()
+    friedman_table(60).to_csv(tmp_path / "points" / "a.csv", index=False)
+    local, remote = (
+        load_workload(build_config(f"{scheme}{tmp_path}/points", "y", batch_size=4)) for scheme in ("", "file://")
+    )
+    assert remote.name == local.name == "points"
+    assert remote.spec == local.spec
+    assert torch.equal(remote.train.inputs, local.train.inputs)

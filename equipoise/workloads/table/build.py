@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from equipoise.config import TrainConfig
-from equipoise.storage.node_cache import fetch_data
+from equipoise.storage.object_store import parse_location
 from equipoise.tables.spec import TableInputs, TableSpec
 from equipoise.workloads.base import select_split, stratified_split
 from equipoise.workloads.batch import Batch
@@ -32,8 +32,7 @@ logger = logging.getLogger(__name__)  # commands configure no handler: Python th
 
 def build_table_workload(config: TrainConfig) -> TableWorkload:
     """Build the workload of the table in --data, whose column --label is predicted from all others."""
-    location = fetch_data(config.data)
-    data = read_table(location)
+    data = read_table(config.data)
     label_name = require_label(data, config.label)
     values = {str(name): read_series(data.frame[name]) for name in data.frame.columns}
     label, labels = read_label(data, label_name, *values.pop(label_name))
@@ -49,7 +48,7 @@ def build_table_workload(config: TrainConfig) -> TableWorkload:
     inputs = inputs_to_tensors(spec.encode_columns({name: column for name, (_, column) in values.items()}))
     train, validation, reference, test = (select_split(inputs, torch.from_numpy(labels), part) for part in parts)
     return TableWorkload(
-        name=table_name(location),
+        name=table_name(config.data),
         train=train,
         validation=validation,
         reference=reference,
@@ -70,7 +69,7 @@ def inputs_to_tensors(inputs: TableInputs) -> Batch:
     return tuple(map(torch.from_numpy, inputs)) if isinstance(inputs, tuple) else torch.from_numpy(inputs)
 
 
-def table_name(location: Path) -> str:
+def table_name(location: str) -> str:
     """Return the name of a file without its suffix, or of a folder, as the name of a served model may be."""
-    path = location.resolve()
-    return folder_name(path.with_name(TABLE_SUFFIX.sub("", path.name) or "table"))
+    name = parse_location(location).resolve().name
+    return folder_name(Path(TABLE_SUFFIX.sub("", name) or "table"))

@@ -78,7 +78,7 @@ def require_no_infinity(data: TableData, name: str, values: FloatArray) -> None:
         raise EquipoiseError(
             "dataset-invalid",
             f"cannot use column {name!r}: it has {values[rows[0]]} in {data.locate_row(int(rows[0]))}",
-            "replace it by a number, or leave the cell empty",
+            "replace it by a number, or leave out the row",
         )
 
 

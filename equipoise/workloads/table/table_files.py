@@ -10,9 +10,10 @@ import pandas as pd
 
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line, make_printable
+from equipoise.storage.node_cache import fetch_data
 
 TABLE_SUFFIXES = (".csv", ".csv.gz", ".parquet")
-UNREADABLE_ERRORS = (ValueError, OSError, EOFError, zlib.error, pd.errors.ParserWarning)
+UNREADABLE_ERRORS = (ValueError, OSError, EOFError, zlib.error)
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,11 @@ class TableData:
         raise IndexError(index)
 
 
-def read_table(location: Path) -> TableData:
-    """Read a CSV or parquet file, or all such files of a folder as one table."""
-    paths = list_table_files(location)
-    frames = [read_table_file(path) for path in paths]
+def read_table(location: str) -> TableData:
+    """Read a CSV or parquet file, or all such files of a folder or behind its URL as one table."""
+    root = fetch_data(location)
+    paths = list_table_files(root, location)
+    frames = [read_table_file(path, location if path == root else f"{location}/{path.name}") for path in paths]
     for path, frame in zip(paths, frames, strict=True):
         if set(frame.columns) != set(frames[0].columns):
             differing = ", ".join(map(repr, sorted(set(frame.columns) ^ set(frames[0].columns), key=str)))
@@ -49,21 +51,21 @@ def read_table(location: Path) -> TableData:
     return TableData(pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0], files)
 
 
-def list_table_files(location: Path) -> list[Path]:
-    """Return the files of a table: the one at a path, or those in a folder in the order of their names."""
-    if location.is_file():
-        if not location.name.lower().endswith(TABLE_SUFFIXES):
+def list_table_files(root: Path, location: str) -> list[Path]:
+    """Return the files of a table: the one at a path, or those in a folder by name; messages name `location`."""
+    if root.is_file():
+        if not root.name.lower().endswith(TABLE_SUFFIXES):
             raise EquipoiseError(
                 "dataset-invalid",
                 f"cannot read --data {location}: a table is a file with the suffix {', '.join(TABLE_SUFFIXES)}",
                 "convert it",
             )
-        return [location]
-    if not location.is_dir():
+        return [root]
+    if not root.is_dir():
         raise EquipoiseError("path-missing", f"--data {location} does not exist", "give a CSV or parquet file")
     paths = sorted(
         path
-        for path in location.iterdir()
+        for path in root.iterdir()
         if path.is_file() and path.name.lower().endswith(TABLE_SUFFIXES) and not path.name.startswith((".", "_"))
     )
     if not paths:
@@ -73,21 +75,27 @@ def list_table_files(location: Path) -> list[Path]:
     return paths
 
 
-def read_table_file(path: Path) -> pd.DataFrame:
-    """Read a CSV or parquet file, its columns named by texts."""
+def read_table_file(path: Path, location: str) -> pd.DataFrame:
+    """Read a CSV or parquet file, its columns named by texts; messages name `location`."""
     try:
         frame = read_parquet(path) if path.suffix.lower() == ".parquet" else read_csv(path)
+    except pd.errors.ParserWarning as error:
+        raise EquipoiseError(
+            "dataset-invalid",
+            f"cannot read {location}: a row has more cells than the header",
+            "put values with commas in quotes",
+        ) from error
     except UNREADABLE_ERRORS as error:
         raise EquipoiseError(
-            "dataset-invalid", f"cannot read {path}: {make_printable(first_error_line(error))}"
+            "dataset-invalid", f"cannot read {location}: {make_printable(first_error_line(error))}"
         ) from error
     if len(set(frame.columns)) < len(frame.columns):
         names = frame.columns[frame.columns.duplicated()]
-        raise EquipoiseError("dataset-invalid", f"cannot read {path}: it has two columns {names[0]!r}")
+        raise EquipoiseError("dataset-invalid", f"cannot read {location}: it has two columns {names[0]!r}")
     if len(frame.columns) < 2:
         raise EquipoiseError(
             "dataset-invalid",
-            f"cannot read {path}: it has only the column {', '.join(map(repr, frame.columns))}",
+            f"cannot read {location}: it has only the column {', '.join(map(repr, frame.columns))}",
             "give a header and columns that are separated by commas",
         )
     return frame
@@ -101,11 +109,11 @@ def read_csv(path: Path) -> pd.DataFrame:
 
 
 def read_parquet(path: Path) -> pd.DataFrame:
-    """Read a parquet file."""
+    """Read a parquet file without its index."""
     try:
         frame = pd.read_parquet(path).reset_index(drop=True)
     except ImportError as error:
         raise EquipoiseError(
-            "package-missing", f"cannot read {path}: pyarrow is not installed", "run pip install pyarrow"
+            "package-missing", f"cannot read {path.name}: pyarrow is not installed", "run pip install pyarrow"
         ) from error
     return frame.rename(columns=str)

@@ -4,13 +4,14 @@ from types import MappingProxyType
 
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
-from equipoise.storage.node_cache import fetch_data
+from equipoise.storage.node_cache import fetch_data, is_url
+from equipoise.storage.object_store import parse_location
 from equipoise.workloads.base import Split, Unit, Workload
 from equipoise.workloads.image_folder import folder_name
 from equipoise.workloads.text.corpus import Corpus, load_shakespeare
 from equipoise.workloads.text.models import language_model_factory
 from equipoise.workloads.text.nats import mean_token_nats, window_nats
-from equipoise.workloads.text.text_files import read_text_corpus
+from equipoise.workloads.text.text_files import find_text_files, read_text_corpus
 from equipoise.workloads.text.vocabulary import Vocabulary, build_vocabulary
 from equipoise.workloads.text.windows import count_windows, cut_windows
 
@@ -25,12 +26,13 @@ TRAIN_DEFAULTS = MappingProxyType(
         "decay_matrices_only": True,
         "clip_norm": 1.0,
         "warmup_examples": 1000,
+        "eval_every": 1024,  # a quarter of an epoch would be as much as the target takes
     }
 )
 
 
 def text(config: TrainConfig) -> Workload:
-    """Build a character language model of eleven plays of Shakespeare, or of the text in --data if it is given."""
+    """Build a character language model of the text in --data, or of plays of Shakespeare if it is the default."""
     name, corpus = read_corpus(config)
     vocabulary = build_vocabulary(corpus.train)
     return Workload(
@@ -50,10 +52,15 @@ def text(config: TrainConfig) -> Workload:
 
 
 def read_corpus(config: TrainConfig) -> tuple[str, Corpus]:
-    """Return the name and the text of the corpus; refuse one that is too short for a window in every split."""
-    if config.data == TrainConfig.data:
-        return "text", load_shakespeare()
+    """Return the name and the text of the corpus; refuse one that is too short for a window in every split.
+
+    Commands make --data absolute, so its default is known by its name. Other data sets are downloaded there: only text
+    files in it make it a corpus.
+    """
     path = fetch_data(config.data)
+    is_default = path.name == TrainConfig.data and not is_url(config.data)
+    if is_default and not (path.exists() and find_text_files(path)):
+        return "text", load_shakespeare()
     corpus = read_text_corpus(path)
     for split, part in vars(corpus).items():
         if not count_windows(len(part), WINDOW_LENGTH):
@@ -63,7 +70,7 @@ def read_corpus(config: TrainConfig) -> tuple[str, Corpus]:
                 f" {WINDOW_LENGTH + 1}",
                 "give more text",
             )
-    return folder_name(path), corpus
+    return folder_name(parse_location(config.data)), corpus
 
 
 def make_split(part: str, vocabulary: Vocabulary) -> Split:

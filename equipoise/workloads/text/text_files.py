@@ -20,20 +20,26 @@ def read_text_corpus(path: Path) -> Corpus:
 
 
 def list_text_files(path: Path) -> list[Path]:
-    """Return a file itself, or all .txt files below a folder in sorted order, without hidden ones."""
+    """Return a file itself, or all .txt files below a folder; refuse a path without any."""
     if not path.exists():
         raise EquipoiseError("path-missing", f"cannot read text from --data {path}: it does not exist")
-    if not path.is_dir():
-        return [path]
-    paths = sorted(file for file in path.rglob("*") if file.suffix.lower() == ".txt" and file.is_file())
-    paths = [file for file in paths if not any(part.startswith(".") for part in file.relative_to(path).parts)]
-    if not paths:
+    if not path.is_dir() and not path.is_file():
+        raise EquipoiseError("path-kind", f"cannot read text from --data {path}: it is neither a file nor a folder")
+    if not (paths := find_text_files(path)):
         raise EquipoiseError(
             "dataset-invalid",
             f"cannot read text from --data {path}: the folder holds no .txt file",
             "give a folder of text files, or one text file",
         )
     return paths
+
+
+def find_text_files(path: Path) -> list[Path]:
+    """Return a file itself, or all .txt files below a folder in sorted order, without hidden ones."""
+    if not path.is_dir():
+        return [path]
+    paths = sorted(file for file in path.rglob("*") if file.suffix.lower() == ".txt" and file.is_file())
+    return [file for file in paths if not any(part.startswith(".") for part in file.relative_to(path).parts)]
 
 
 def read_text_file(path: Path) -> str:

@@ -38,7 +38,7 @@ def record():
         for i in range(1, 6)
     ]
     facts = {"status": "max_examples", "target": 0.9, "examples_to_target": None, "test": 0.8}
-    return Record(config=TrainConfig(workload="digits"), machine=HardwareFacts(), laps=laps, **facts)
+    return Record(config=TrainConfig(workload="digits").with_defaults(), machine=HardwareFacts(), laps=laps, **facts)
 
 
 def test_table_holds_each_lap_and_its_noise_scale():

@@ -90,7 +90,7 @@ def test_class_weights_change_the_reference_and_not_the_training_data(tmp_path):
     weights = {name: 3.0 if name in "01" else 1.0 for name in base.classes}
     AdaptationRecipe("digits", str(tmp_path), DriftCondition((), weights)).write(tmp_path)
     adapted = load_workload(TrainConfig(workload=ADAPTED_WORKLOAD, data=str(tmp_path)))
-    shares = np.bincount(adapted.reference.labels, minlength=10) / len(adapted.reference)
+    shares = np.bincount(adapted.reference.targets, minlength=10) / len(adapted.reference)
     np.testing.assert_allclose(shares, np.array([*weights.values()]) / 14, atol=0.03)
     assert len(adapted.train) == 4 * len(base.train)
 
@@ -116,7 +116,7 @@ def test_labelled_training_images_are_repeated_and_held_out_ones_are_not_used(re
     replace(read_recipe(recipe_folder), train=7).write(recipe_folder)
     adapted = load_workload(TrainConfig(workload=ADAPTED_WORKLOAD, data=str(recipe_folder)))
     labelled_images = adapted.train.inputs[-7 * 6 :]
-    assert set(adapted.train.labels[-7 * 6 :].tolist()) == {3}
+    assert set(adapted.train.targets[-7 * 6 :].tolist()) == {3}
     assert len({image.numpy().tobytes() for image in labelled_images}) == 7
 
 

@@ -41,7 +41,7 @@ def test_counts_and_images_are_those_of_the_model(training):
     assert [count.images for count in errors.classes] == torch.bincount(split.targets).tolist()
     with torch.no_grad():
         training.model.eval()
-        predictions = training.model(training.loader.normalize(split.inputs)).argmax(1)
+        predictions = training.model(training.loader.prepare_inputs(split.inputs)).argmax(1)
     wrong = torch.nonzero(predictions != split.targets).flatten().tolist()
     assert len(wrong) > 12
     assert [image.index for image in errors.misclassified] == wrong[:12]

@@ -14,6 +14,7 @@ from equipoise.workloads import Split
 from jobs.publishing.export import export_programs, silence_exporters
 from jobs.publishing.publish import benchmark_bundle_engines
 from tests.support.errors import raises_code
+from tests.support.sequence_models import Gpt, RecurrentModel, TableModel, build_model, draw_rows, draw_tokens
 
 IMAGES = torch.arange(36, dtype=torch.uint8).view(3, 2, 2, 3)
 
@@ -85,3 +86,42 @@ def test_inputs_and_outputs_of_onnx_are_named(tmp_path):
     assert [value.name for value in session.get_outputs()] == ["logits", "features"]
     logits, features = session.run(None, {"images": IMAGES.numpy()})
     assert logits.shape == (3, 2) and features.shape == (3, 12)
+
+
+@pytest.mark.parametrize("name", ["gpt", "LSTM", "GRU"])
+def test_onnx_of_text_models_takes_any_length(name, tmp_path):
+    model = build_model(Gpt) if name == "gpt" else build_model(RecurrentModel, name)
+    export_programs(model, draw_tokens(2, 7), tmp_path, onnx_inputs=None, onnx_outputs=["logits"])
+    session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
+    assert [value.name for value in session.get_inputs()] == ["tokens"]
+    for batch, length in [(2, 7), (1, 1), (5, 16)]:
+        tokens = draw_tokens(batch, length)
+        with torch.inference_mode():
+            expected = model(tokens)
+        [actual] = session.run(["logits"], {"tokens": tokens.numpy()})
+        torch.testing.assert_close(torch.from_numpy(actual), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_onnx_of_a_table_model_names_its_inputs_and_outputs(tmp_path):
+    model = build_model(TableModel)
+    numbers, categories = draw_rows(3)
+    export_programs(model, numbers, tmp_path, {"categories": categories}, onnx_inputs=None, onnx_outputs=None)
+    session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
+    numbers, categories = draw_rows(8)
+    with torch.inference_mode():
+        expected = model(numbers, categories=categories)
+    names = ["logits", "labels"]
+    values = session.run(names, {"numbers": numbers.numpy(), "categories": categories.numpy()})
+    actual = {name: torch.from_numpy(value) for name, value in zip(names, values, strict=True)}
+    torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
+
+
+class UnlistedOperator(nn.Module):
+    def forward(self, images):
+        return torch.histc(images.float(), 3)
+
+
+def test_model_with_an_operator_that_is_not_allowed_leaves_no_files(tmp_path):
+    with raises_code("export-failed", "aten.histc.default"):
+        export_programs(UnlistedOperator(), IMAGES[:2], tmp_path)
+    assert not [*tmp_path.iterdir()]

@@ -14,18 +14,21 @@ from jobs import plan, publish, train
 from tests.support.bundles import train_short_run
 from tests.support.small_disk import mount_small_disk
 
+GIVEN_OPTIONS = ("workload", "batch_size", "lr", "max_examples", "target", "seed")
+
 
 @pytest.fixture(scope="module")
 def finished_run(tmp_path_factory):
     """Train a short run into a folder as jobs.train leaves it."""
     folder = train_short_run(tmp_path_factory.mktemp("finished") / "run", examples=320)
-    write_json(folder / "trial.json", asdict(read_record(folder / "record.json").config))
+    config = read_record(folder / "record.json").config
+    given = TrainConfig(**{name: getattr(config, name) for name in GIVEN_OPTIONS})
+    write_json(folder / "trial.json", asdict(given))
     return folder
 
 
 def build_train_arguments(config: TrainConfig):
-    names = ("workload", "batch_size", "lr", "max_examples", "target", "seed")
-    return [text for name in names for text in (f"--{name.replace('_', '-')}", str(getattr(config, name)))]
+    return [text for name in GIVEN_OPTIONS for text in (f"--{name.replace('_', '-')}", str(getattr(config, name)))]
 
 
 def run_main(module, monkeypatch, *arguments):

@@ -163,7 +163,7 @@ def test_model_that_forgot_an_earlier_condition_is_refused(splits, tmp_path, cap
 
 
 def test_only_labelled_images_that_were_held_out_are_measured(splits, tmp_path, capsys):
-    chosen = (splits.darker.labels == 7).nonzero()[:3, 0]
+    chosen = (splits.darker.targets == 7).nonzero()[:3, 0]
     folder = tmp_path / LABELLED_FOLDER / "7"
     folder.mkdir(parents=True)
     pictures = 255 - splits.darker.inputs[chosen]

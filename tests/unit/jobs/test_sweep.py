@@ -42,13 +42,16 @@ def choose_other_value(field):
     """Return a valid value of an option of training that is not its default."""
     kind = get_type_hints(TrainConfig)[field.name]
     kinds = {kind, *get_args(kind)}
-    if field.name == "momentum":  # must be below 1
+    kinds |= {other for kind in kinds for other in get_args(kind)}  # the choices of an option that may be left out
+    if field.name in ("momentum", "beta2"):  # must be below 1
         return 0.5
+    if names := [kind for kind in kinds if isinstance(kind, str)]:
+        return max(names)
     if bool in kinds:
         return not field.default
     if kinds & {int, float}:
         return (field.default or 0) + 3
-    return "other" if str in kinds else get_args(kind)[-1]
+    return "other"
 
 
 def format_arguments(name, value):
@@ -192,7 +195,7 @@ def build_record(pace, batch, steps=40):
               seconds=pace * steps, data_seconds=0.0, compute_seconds=pace * steps, exchange_seconds=0.0)  # fmt: skip
     first = replace(lap, seconds=10 * lap.seconds)  # with cold caches
     return Record(
-        config=TrainConfig(workload="digits", batch_size=batch),
+        config=TrainConfig(workload="digits", batch_size=batch).with_defaults(),
         machine=HardwareFacts(),
         laps=[first, lap, lap],
         status="max_examples",
@@ -229,7 +232,7 @@ def test_damaged_trial_record_is_refused_with_the_remedy(tmp_path):
 
 @pytest.mark.parametrize("change", [{"workload": "vending"}, {"seed": 1}, {"lr": 0.1}, {"momentum": 0.5}])
 def test_record_of_another_trial_is_refused_with_the_remedy(tmp_path, change):
-    trial = TrainConfig(workload="digits", batch_size=8)
+    trial = TrainConfig(workload="digits", batch_size=8).with_defaults()
     path, record = tmp_path / "batch-8-lr-0.05-seed-0.json", build_record(0.1, 8)
     write_json(path, record.to_json())
     assert len(load_finished_trials(tmp_path, trial)) == 1
@@ -250,12 +253,15 @@ class CountingGridSearch(GridSearch):
 
 def test_earlier_records_are_ranked_only_once(tmp_path):
     for seed in range(40):
-        record = replace(build_record(0.1, 8), config=TrainConfig(workload="digits", batch_size=8, seed=5 + seed))
+        record = replace(build_record(0.1, 8), config=replace(build_record(0.1, 8).config, seed=5 + seed))
         write_json(tmp_path / f"batch-8-lr-0.05-seed-{5 + seed}.json", record.to_json())
     write_json(tmp_path / "batch-4-lr-0.05-seed-0.json", build_record(0.1, 4).to_json())
     grid = CountingGridSearch([8, 16], 0.05, lambda batch: batch / 1000, num_seeds=50, lr_bounds=(0.05, 0.05))
     sweep_trials = SweepTrials(
-        base=TrainConfig(workload="digits", seed=5), folder=tmp_path, workers_by_batch={8: 1, 16: 1}, slots=2
+        base=TrainConfig(workload="digits", seed=5).with_defaults(),
+        folder=tmp_path,
+        workers_by_batch={8: 1, 16: 1},
+        slots=2,
     )
     adapter = SearchAdapter(grid, sweep_trials, SweepStatus(sweep_trials.workers_by_batch, sweep_trials.deadline))
     assert grid.rank_calls == 1

@@ -7,7 +7,7 @@ from equipoise.runs.record import Record
 from equipoise.storage.atomic import write_json
 from tests.support.errors import raises_code
 
-CONFIG = TrainConfig(workload="digits")
+CONFIG = TrainConfig(workload="digits", lr=0.05)
 
 
 def build_record(config):

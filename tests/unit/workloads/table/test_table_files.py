@@ -16,7 +16,7 @@ def test_csv_gzip_and_parquet_hold_the_same_rows(tmp_path):
     table.to_csv(tmp_path / "b.csv.gz", index=False)
     table.to_parquet(tmp_path / "c.parquet")
     for name in ("a.csv", "b.csv.gz", "c.parquet"):
-        pd.testing.assert_frame_equal(read_table(tmp_path / name).frame, table, check_dtype=False)
+        pd.testing.assert_frame_equal(read_table(str(tmp_path / name)).frame, table, check_dtype=False)
 
 
 def test_files_of_a_folder_are_one_table_in_the_order_of_their_names(tmp_path):
@@ -26,7 +26,7 @@ def test_files_of_a_folder_are_one_table_in_the_order_of_their_names(tmp_path):
     (tmp_path / "README.txt").write_text("notes")
     (tmp_path / ".hidden.csv").write_text("x")
     (tmp_path / "_SUCCESS.csv").write_text("x")
-    data = read_table(tmp_path)
+    data = read_table(str(tmp_path))
     pd.testing.assert_frame_equal(data.frame, table)
     assert data.locate_row(0) == "row 1 of a.parquet"
     assert data.locate_row(29) == "row 10 of b.parquet"
@@ -38,7 +38,7 @@ def test_files_with_different_columns_are_refused(tmp_path):
     (tmp_path / "a.csv").write_text("x,y\n1,2\n")
     (tmp_path / "b.csv").write_text("x,z\n1,2\n")
     with raises_code("dataset-invalid", "b.csv", "a.csv", "'y', 'z'"):
-        read_table(tmp_path)
+        read_table(str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_files_with_different_columns_are_refused(tmp_path):
 def test_an_unusable_csv_is_refused_by_its_name(tmp_path, content):
     (tmp_path / "points.csv").write_bytes(content)
     with raises_code("dataset-invalid", "points.csv"):
-        read_table(tmp_path / "points.csv")
+        read_table(str(tmp_path / "points.csv"))
 
 
 def test_damaged_compressed_files_are_refused(tmp_path):
@@ -66,14 +66,26 @@ def test_damaged_compressed_files_are_refused(tmp_path):
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 and no more")
     for name in ("cut.csv.gz", "plain.csv.gz", "bad.parquet"):
         with raises_code("dataset-invalid", name):
-            read_table(tmp_path / name)
+            read_table(str(tmp_path / name))
+
+
+def test_a_folder_behind_a_url_is_read_from_a_copy(tmp_path, monkeypatch):
+    monkeypatch.setenv("EQUIPOISE_CACHE_DIR", str(tmp_path / "cache"))
+    table = mixed_table(30)
+    (tmp_path / "store").mkdir()
+    table.to_parquet(tmp_path / "store" / "a.parquet")
+    url = f"file://{tmp_path}/store"
+    pd.testing.assert_frame_equal(read_table(url).frame, table)
+    (tmp_path / "store" / "b.csv").write_bytes(b"")
+    with raises_code("dataset-invalid", f"cannot read {url}/b.csv"):
+        read_table(url)
 
 
 def test_what_is_no_table_is_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "points.xlsx").write_bytes(b"")
     with raises_code("path-missing", "none.csv"):
-        list_table_files(tmp_path / "none.csv")
+        list_table_files(tmp_path / "none.csv", str(tmp_path / "none.csv"))
     for name in ("empty", "points.xlsx"):
         with raises_code("dataset-invalid", name, ".csv.gz"):
-            list_table_files(tmp_path / name)
+            list_table_files(tmp_path / name, str(tmp_path / name))

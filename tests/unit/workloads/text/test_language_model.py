@@ -58,6 +58,27 @@ def test_own_text_gives_name_and_vocabulary(tmp_path):
     assert [len(split) for split in (workload.train, workload.validation, workload.reference)] == [30, 7, 5]
 
 
+def test_default_folder_holds_a_corpus_only_where_it_has_text_files(tmp_path):
+    assert load_own_text(tmp_path / "data").name == "text"
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "images.gz").write_bytes(b"\x1f\x8b")
+    assert load_own_text(tmp_path / "data").name == "text"
+    (tmp_path / "data" / "book.txt").write_text("abc" * 1000)
+    workload = load_own_text(tmp_path / "data")
+    assert workload.name == "data" and workload.train.inputs.max() == 2
+
+
+def test_text_behind_a_url_is_named_after_the_url(tmp_path, monkeypatch):
+    monkeypatch.setenv("EQUIPOISE_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "book.txt").write_text("abc" * 1000)
+    workload = load_workload(TrainConfig(workload="text", data=f"file://{tmp_path}/data", batch_size=1))
+    assert workload.name == "data" and len(workload.train) == 28
+    (tmp_path / "data" / "book.txt").rename(tmp_path / "data" / "book.gz")
+    with raises_code("dataset-invalid"):  # not Shakespeare, as with a path
+        load_workload(TrainConfig(workload="text", data=f"file://{tmp_path}/data", batch_size=1))
+
+
 def test_text_too_short_for_its_splits_is_refused(tmp_path):
     (tmp_path / "note.txt").write_text("x" * 640)
     with raises_code("dataset-invalid", "note.txt", "reference", 65):

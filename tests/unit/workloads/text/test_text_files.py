@@ -108,6 +108,14 @@ def test_missing_paths_are_refused(tmp_path):
         read_text_corpus(tmp_path / "none")
 
 
+def test_pipe_is_refused_rather_than_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.txt")
+    with raises_code("path-kind", "pipe.txt"):
+        read_text_corpus(tmp_path / "pipe.txt")
+    with raises_code("dataset-invalid", tmp_path):
+        read_text_corpus(tmp_path)
+
+
 def test_folder_without_text_is_refused(tmp_path):
     with raises_code("dataset-invalid", tmp_path, ".txt"):
         read_text_corpus(tmp_path)
