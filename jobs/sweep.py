@@ -52,6 +52,7 @@ from jobs.ray_tune.fastest_workers import FastestWorkers
 from jobs.ray_tune.pace_drift import add_pace_noise, estimate_pace_drift
 from jobs.ray_tune.run_trials import run_trials
 from jobs.ray_tune.sweep_subject import DEFAULT_WORKERS, find_worker_counts, load_sweep_subject
+from jobs.ray_tune.target_crossings import write_crossings
 from jobs.ray_tune.trial_budget import describe_trials, leave_out_unaffordable_batches, require_finished_trials
 from jobs.ray_tune.trial_records import FINISHED_TRIAL_COLUMNS, load_finished_trials
 from jobs.ray_tune.tuner import SearchAdapter, SweepTrials
@@ -76,6 +77,7 @@ class SharedTrainConfig(TrainConfig):
     lr: LeftOut[WorkloadDefault[float]] = FROM_WORKLOAD
     grad_accumulation: LeftOut[int] = 1  # lets one worker stand for all of them
     keep: LeftOut[KeptWeights] = "last"  # trials keep no weights, and the confirmation run stops at its target
+    target: LeftOut[float | None] = None  # several of them are one option of the sweep
     patience: LeftOut[int | None] = None  # the search ends hopeless trials, and step timing has no metric to improve
 
 
@@ -93,6 +95,9 @@ class SweepOptions:
     lr: str | None = None
     """learning rate at a batch size of 32 to start the search from, or MIN:MAX to stay in, such as 0.01:0.5; by default
     0.05, or what suits the workload"""
+    target: tuple[float, ...] = ()
+    """validation metrics to plan for: trials and the confirmation run train to the hardest one, and show when they pass
+    the others; by default the workload's own target"""
     budget_seconds: float = 120.0
     """seconds for timing steps (40 % at most) and for trials; then running trials are stopped, and the finished ones
     make the plan"""
@@ -107,7 +112,8 @@ class SweepOptions:
 
     def base_config(self) -> TrainConfig:
         """Build the options that all trials share; each trial replaces batch size, learning rate and seed."""
-        trial = TrainConfig(**asdict(self.config) | {"lr": self.initial_lr_and_bounds()[0]})
+        target = self.target[0] if self.target else None  # the hardest one is known once the workload is loaded
+        trial = TrainConfig(**asdict(self.config) | {"lr": self.initial_lr_and_bounds()[0], "target": target})
         return resolve_trial_paths(trial)
 
     def batches_per_worker(self) -> list[int]:
@@ -164,6 +170,8 @@ class SweepOptions:
             raise EquipoiseError("option-range", f"seeds must be from 1 to {MAX_SEEDS:,}, got {self.seeds}")
         last_seed = self.config.seed + CONFIRMATION_SEED_OFFSET + MAX_SEEDS
         replace(self.config, seed=last_seed)  # refuses one that is too large
+        for value in self.target:
+            replace(self.config, target=value)  # refuses one that is no finite number
         if not 0 < self.budget_seconds < math.inf:
             raise EquipoiseError(
                 "option-range", f"budget-seconds must be a finite number above 0, got {self.budget_seconds}"
@@ -188,7 +196,7 @@ def run_sweep(options: SweepOptions) -> int:
     base, out = options.base_config(), options.out.absolute()
     warn_if_temporary_folder(options.out)
     require_no_other_results(out, "sweep")
-    subject = load_sweep_subject(base, out)
+    subject = load_sweep_subject(base, out, options.target)
     base = subject.base
     batches_by_workers = options.batches_by_workers(subject.num_examples)
     max_workers = max(batches_by_workers)
@@ -221,6 +229,7 @@ def run_sweep(options: SweepOptions) -> int:
         )
         leave_out_unaffordable_batches(trials, fastest, step_time_fit, subject.num_examples)
         run_search(options, trials, fastest, callbacks)
+        write_crossings(trials.folder, fastest.seconds_by_batch, subject.targets)
         pace_drift = estimate_pace_drift(load_finished_trials(trials.folder, base))
         write_csv(add_pace_noise(timings.steps, pace_drift), out / "system.csv")
         document = confirm_plan(base, out, replace(subject.setup, machine=timings.machine), trials.deadline)
