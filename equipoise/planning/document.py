@@ -17,7 +17,7 @@ from equipoise.number_bounds import (
 from equipoise.planning.confirmation import ConfirmationResult, PlanStatus, find_plan_status
 from equipoise.planning.interval import IntervalEstimate
 from equipoise.planning.targets.batch_schedule import BatchSchedule
-from equipoise.planning.training_setup import TrainingSetup
+from equipoise.planning.training_setup import TrainingSetup, rename_old_setup_keys
 from equipoise.storage.atomic import read_json
 from equipoise.storage.json_decoding import decode_json_value
 from equipoise.type_aliases import JsonObject
@@ -244,6 +244,11 @@ class PlanDocument:
                 " damaged"
             )
 
+    @property
+    def unit(self) -> tuple[str, int]:
+        """Unit in which people count the examples, and the number of units in an example."""
+        return (self.setup.unit, self.setup.units_per_example) if self.setup else ("examples", 1)
+
     def with_confirmations(self, runs: Sequence[ConfirmationResult]) -> Self:
         """Return the document with these training runs, and with the status that they give the plan."""
         return replace(self, status=find_plan_status(self.plan, runs), confirmations=tuple(runs))
@@ -261,6 +266,7 @@ class PlanDocument:
             raise EquipoiseError(
                 "plan-invalid", f"{problem}: its schema is {schema!a:.40}, this version reads {PLAN_SCHEMA}", remedy
             )
+        contents = contents | {"setup": rename_old_setup_keys(contents.get("setup"))}
         return decode_json_value(contents, cls, code="plan-invalid", problem=problem, remedy=remedy)
 
     @classmethod

@@ -1,35 +1,21 @@
 """Plans for several targets of the same runs, from curves that are known."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
-import pandas as pd
 import pytest
 
-from equipoise.planning.build_document import PlanRequest, build_plan_document, read_request
+from equipoise.planning.build_document import build_plan_document, read_request
 from equipoise.planning.document import PlanDocument
 from equipoise.planning.targets.target_plans import find_hardest_target
 from equipoise.storage.atomic import write_json
 from tests.support.errors import raises_code
-
-CURVES = {2.4: (2_000, 60), 2.2: (6_000, 150), 2.0: (20_000, 400)}  # fewest examples and critical batch by target
-BATCHES = (16, 64, 256, 1024)
+from tests.support.several_targets import CURVES, build_targets_request
+from tests.support.sweep_folders import SETUP
 
 
 @pytest.fixture(scope="module")
 def request_of_targets():
-    """Measurements of trials that follow the curves, on a machine with a fixed time per step."""
-    rows = [
-        (target, batch, 0.01 * batch**0.5, seed, fewest * (1 + batch / critical) * (1 + 0.02 * (seed - 1)), 1)
-        for target, (fewest, critical) in CURVES.items()
-        for batch in BATCHES
-        for seed in range(3)
-    ]
-    crossings = pd.DataFrame(rows, columns=["target", "global_batch", "lr", "seed", "examples", "reached"])
-    steps = pd.DataFrame(
-        [(1, 1, batch, 0.01 + 1e-4 * batch) for batch in BATCHES], columns=["nodes", "workers", "batch", "seconds"]
-    )
-    hardest = crossings[crossings.target == 2.0].drop(columns="target").reset_index(drop=True)
-    return PlanRequest(system=steps, statistical=hardest, targets=crossings)
+    return build_targets_request()
 
 
 @pytest.fixture(scope="module")
@@ -77,8 +63,11 @@ def test_document_is_the_same_after_writing_and_reading(document, tmp_path):
 def test_document_of_an_earlier_version_has_no_targets(document):
     contents = document.to_json()
     del contents["targets"], contents["schedule"]
-    earlier = PlanDocument.from_json(contents)
+    setup = asdict(SETUP)
+    old_names = {"training_images": setup.pop("training_examples"), "image_size": setup.pop("input_shape")}
+    earlier = PlanDocument.from_json(contents | {"setup": setup | old_names})
     assert earlier.targets == () and earlier.schedule is None and earlier.plan == document.plan
+    assert earlier.setup == SETUP
 
 
 def test_target_that_no_run_reached_has_no_plan_and_no_schedule(request_of_targets):
