@@ -31,9 +31,7 @@ def test_schedule_is_two_lines_with_its_stages_and_what_it_assumes(document):
         assert f"1 worker x {stage.batch} at lr {stage.lr:.3g} until {stage.until:g}" in stages
     assert f"{document.schedule.gain:.0%} less" in stages
     assert "does not depend on the batch that was used before" in note and "jobs.train --plan" in note
-    assert f"{batches}
-{stages}
-{note}" in format_plan(document)
+    assert "\n".join([batches, stages, note]) in format_plan(document)
 
 
 def test_schedule_of_one_setting_says_that_it_gains_nothing(document):
