@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from equipoise.config import TrainConfig
     from equipoise.errors import EquipoiseError
     from equipoise.images.augment import Augment
+    from equipoise.notebook_sweep import sweep
     from equipoise.observation.observer import Observer, observe
     from equipoise.planning.build_document import PlanRequest, build_plan_document
     from equipoise.planning.document import PlanDocument
@@ -54,6 +55,7 @@ __all__ = [
     "read_step_times",
     "report",
     "stratified_split",
+    "sweep",
 ]
 
 MODULE_BY_NAME = {
@@ -83,6 +85,7 @@ MODULE_BY_NAME = {
     "read_step_times": "equipoise.planning.measurements",
     "report": "equipoise.runs.reporting",
     "stratified_split": "equipoise.workloads.base",
+    "sweep": "equipoise.notebook_sweep",
 }
 """module that defines each public name"""
 
