@@ -1,4 +1,4 @@
-"""A sweep from a notebook or script: it runs on Ray as the command `equipoise sweep`, with a function as its workload."""
+"""A sweep from a notebook or script: that of the command `equipoise sweep`, with a function as its workload."""
 
 import sys
 from collections.abc import Callable, Sequence

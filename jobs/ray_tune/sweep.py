@@ -4,7 +4,6 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from dashboards.experiments import load_experiment
 from dashboards.reports import write_pages
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
+from equipoise.formatting import first_error_line
 from equipoise.planning.document import PlanDocument
 from equipoise.planning.search import GridSearch, Search
 from equipoise.runs.folder import claim_run_folder, require_same_config, require_writable
@@ -62,11 +62,28 @@ def sweep_function(
     sweep_options = build_sweep_options(name, out, workers, options)
     sweep_options.validate()
     validate_locations(sweep_options.out, sweep_options.config.data, sweep_options.config.init_from)
-    register_factory(name, factory)
+    require_picklable(name, factory)
+
+    def register_in_process() -> None:
+        register_factory(name, factory)
+
+    register_in_process()
     try:
-        return run_sweep(sweep_options, partial(register_factory, name, factory))
+        return run_sweep(sweep_options, register_in_process)
     finally:
         ray.shutdown()
+
+
+def require_picklable(name: str, factory: Callable[[TrainConfig], Any]) -> None:
+    """Refuse a function that Ray cannot take to its workers, as one that uses a lock."""
+    try:
+        ray.cloudpickle.dumps(factory)
+    except Exception as error:
+        raise EquipoiseError(
+            "workload-invalid",
+            f"cannot send {name} to the workers: it uses something that cannot be pickled ({first_error_line(error)})",
+            "create that inside of the function",
+        ) from error
 
 
 def run_sweep(options: SweepOptions, worker_setup: Callable[[], None] | None = None) -> PlanDocument:

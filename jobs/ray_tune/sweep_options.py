@@ -156,8 +156,10 @@ def build_sweep_options(
             f"choose from: {', '.join(sorted(own_names | config_names))}",
         )
     own = {name: value for name, value in options.items() if name in own_names}
-    if "target" in own:
+    if own.get("target") is None:
+        own["target"] = ()
+    else:
         own["target"] = tuple(np.atleast_1d(own["target"]).tolist())
-    shared = {name: value for name, value in options.items() if name in config_names}
+    shared = {name: str(value) if name == "data" else value for name, value in options.items() if name in config_names}
     config = SharedTrainConfig(workload=workload, **shared)
     return SweepOptions(config=config, out=parse_path_or_url(str(out)), workers=tuple(workers), **own)

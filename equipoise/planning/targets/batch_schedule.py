@@ -83,8 +83,8 @@ class BatchSchedule:
             return "gains nothing here, one setting is the fastest up to every target"
         stages = ", ".join(stage.describe_setting() for stage in self.stages)
         return (
-            f"{stages}; predicted {self.seconds:.3g} s, {self.gain:.0%} less than the {self.constant_seconds:.3g} s of the"
-            f" plan (less in {self.faster_share:.0%} of draws)"
+            f"{stages}; predicted {self.seconds:.3g} s, {self.gain:.0%} less than the {self.constant_seconds:.3g} s of"
+            f" the plan (less in {self.faster_share:.0%} of draws)"
         )
 
 
