@@ -160,6 +160,7 @@ def build_sweep_options(
         own["target"] = ()
     else:
         own["target"] = tuple(np.atleast_1d(own["target"]).tolist())
-    shared = {name: str(value) if name == "data" else value for name, value in options.items() if name in config_names}
+    shared: dict[str, Any] = {name: value for name, value in options.items() if name in config_names}
+    shared |= {name: str(shared[name]) for name in ("data", "init_from") if shared.get(name) is not None}  # paths too
     config = SharedTrainConfig(workload=workload, **shared)
     return SweepOptions(config=config, out=parse_path_or_url(str(out)), workers=tuple(workers), **own)
