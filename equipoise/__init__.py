@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from equipoise.config import TrainConfig
     from equipoise.errors import EquipoiseError
     from equipoise.images.augment import Augment
-    from equipoise.notebook_sweep import sweep
     from equipoise.observation.observer import Observer, observe
     from equipoise.planning.build_document import PlanRequest, build_plan_document
     from equipoise.planning.document import PlanDocument
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from equipoise.workloads import ImageWorkload, Split, Unit, Workload, load_workload
     from equipoise.workloads.base import stratified_split
     from equipoise.workloads.models import model_factory
+    from equipoise.workloads.notebook_sweep import sweep
 
     __version__: str
 
@@ -85,7 +85,7 @@ MODULE_BY_NAME = {
     "read_step_times": "equipoise.planning.measurements",
     "report": "equipoise.runs.reporting",
     "stratified_split": "equipoise.workloads.base",
-    "sweep": "equipoise.notebook_sweep",
+    "sweep": "equipoise.workloads.notebook_sweep",
 }
 """module that defines each public name"""
 

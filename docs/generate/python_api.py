@@ -25,7 +25,7 @@ PUBLIC_NAMES = {
     "Split": "equipoise.workloads.base",
     "Augment": "equipoise.images.augment",
     "load_workload": "equipoise.workloads",
-    "sweep": "equipoise.notebook_sweep",
+    "sweep": "equipoise.workloads.notebook_sweep",
     "laps": "equipoise.training.loop",
     "Lap": "equipoise.runs.record",
     "observe": "equipoise.observation.observer",
