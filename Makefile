@@ -62,7 +62,7 @@ bench: .venv/peers .venv/servers/ready ## speed against other libraries, in inte
 	$(BIN)/python -m benchmarks.loop && $(BIN)/python -m benchmarks.augment && $(BIN)/python -m benchmarks.engines && $(BIN)/python -m benchmarks.serving && $(BIN)/python -m benchmarks.serving_same_engine && $(BIN)/python -m benchmarks.fault_tolerance && $(BIN)/python -m benchmarks.search_policies
 
 bench-drift: .venv/watchers/ready ## every drift figure, beside other detectors; takes hours
-	$(BIN)/python -m benchmarks.drift && $(BIN)/python -m benchmarks.drift.live_service && $(BIN)/python -m benchmarks.drift.end_to_end && $(BIN)/python -m benchmarks.drift.memory && $(BIN)/python -m benchmarks.monitoring_cost && $(BIN)/python -m benchmarks.drift_conditions && $(BIN)/python -m benchmarks.drift.known_lights --served && $(BIN)/python -m benchmarks.drift.three_adaptations
+	$(BIN)/python -m benchmarks.drift && $(BIN)/python -m benchmarks.drift.tables && $(BIN)/python -m benchmarks.drift.live_service && $(BIN)/python -m benchmarks.drift.end_to_end && $(BIN)/python -m benchmarks.drift.memory && $(BIN)/python -m benchmarks.monitoring_cost && $(BIN)/python -m benchmarks.drift_conditions && $(BIN)/python -m benchmarks.drift.known_lights --served && $(BIN)/python -m benchmarks.drift.three_adaptations
 
 docs-reference: .venv/ready ## write the pages in docs/reference from the code that they describe
 	$(BIN)/python -m docs.generate

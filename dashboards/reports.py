@@ -25,7 +25,7 @@ from dashboards.plan_confirmation import confirmation_tables, describe_plan_stat
 from dashboards.plan_tables import format_cluster_shape
 from dashboards.theme import (
     count_justified_digits,
-    format_interval,
+    format_examples_interval,
     format_seconds,
     format_significant,
     format_time_interval,
@@ -87,6 +87,7 @@ def tradeoff_page(sweep: Sweep, name: str) -> Page:
     ]
     titles = {
         "curves": "Time per example, examples to the target, and their product",
+        "targets": "Critical batch over the target",
         "front": "Time against cost",
         "heat": "Workers and batch size",
         "rates": "Learning rates",
@@ -184,8 +185,8 @@ def plan_fact_lists(document: PlanDocument) -> list[SectionPart]:
     if fit is None:
         return []
     facts = {
-        "critical batch": format_interval(fit.critical_batch, "examples"),
-        "fewest examples to the target": format_interval(fit.min_examples, "examples"),
+        "critical batch": format_examples_interval(fit.critical_batch, *document.unit),
+        "fewest examples to the target": format_examples_interval(fit.min_examples, *document.unit),
     }
     return [FactList(name="fit", facts=facts)]
 

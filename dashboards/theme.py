@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import plotly.graph_objects as go
 
-from equipoise.formatting import format_number
+from equipoise.formatting import format_number, format_units
 from equipoise.planning.interval import IntervalEstimate
 
 BLUE, ORANGE, GREEN, PURPLE, AMBER, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
@@ -111,8 +111,21 @@ def format_significant(value: float | None, digits: int = 3) -> str:
     """Format a measured number to its significant digits, such as `11,900`; a dash for None, NaN and infinity."""
     if value is None or not math.isfinite(value):
         return "-"
-    rounded = float(f"{value:.{digits}g}")
+    rounded = round_significant(value, digits)
     return f"{rounded:,.0f}" if abs(rounded) >= 10 ** (digits - 1) else f"{rounded:.{digits}g}"
+
+
+def round_significant(value: float, digits: int = 3) -> float:
+    """Round a number to its significant digits."""
+    return float(f"{value:.{digits}g}")
+
+
+def format_examples_interval(estimate: IntervalEstimate | None, unit: str, units_per_example: int) -> str:
+    """Format examples with their interval and in another unit, as `26 (17 to 43) examples (1,664 tokens)`."""
+    if not estimate:
+        return "-"
+    rounded = round_significant(estimate.value, count_justified_digits(estimate))
+    return f"{format_interval(estimate, 'examples')}{format_units(rounded, unit, units_per_example)}"
 
 
 def count_justified_digits(estimate: IntervalEstimate) -> int:

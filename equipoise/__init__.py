@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from equipoise.workloads import ImageWorkload, Split, Unit, Workload, load_workload
     from equipoise.workloads.base import stratified_split
     from equipoise.workloads.models import model_factory
+    from equipoise.workloads.notebook_sweep import sweep
 
     __version__: str
 
@@ -65,6 +66,7 @@ __all__ = [
     "read_step_times",
     "report",
     "stratified_split",
+    "sweep",
 ]
 
 MODULE_BY_NAME = {
@@ -100,6 +102,7 @@ MODULE_BY_NAME = {
     "read_step_times": "equipoise.planning.measurements",
     "report": "equipoise.runs.reporting",
     "stratified_split": "equipoise.workloads.base",
+    "sweep": "equipoise.workloads.notebook_sweep",
 }
 """module that defines each public name"""
 

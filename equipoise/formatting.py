@@ -20,6 +20,14 @@ def format_share(share: float | None) -> str:
     return "-" if share is None else f"{share:.0%}"
 
 
+def format_units(examples: float, unit: str, units_per_example: int) -> str:
+    """Return examples in their other unit, in brackets after a space, such as ' (1,664 tokens)'.
+
+    Return an empty string if examples are the unit themselves.
+    """
+    return "" if unit == "examples" else f" ({examples * units_per_example:,.0f} {unit})"
+
+
 def make_printable(text: str, keep: str = "") -> str:
     """Escape what a terminal would act on rather than show, such as control characters, except those in `keep`.
 

@@ -22,7 +22,7 @@ import tyro
 from equipoise.command_line import STOPPED, command, describe_os_error
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
-from equipoise.formatting import make_printable, pluralize
+from equipoise.formatting import format_units, make_printable, pluralize
 from equipoise.runs.folder import load_finished_run
 from equipoise.runs.record import Record, mean_noise_scale
 from equipoise.runs.run_end import find_kept_lap
@@ -151,10 +151,17 @@ def format_target_result(record: Record) -> str:
     return f"{record.goal.describe()} on validation: {reached}"
 
 
+def format_noise_scale(record: Record) -> str:
+    """Format the gradient noise scale of a run in examples, and in the unit of its workload."""
+    noise = mean_noise_scale(record.laps)
+    if noise is None:
+        return "not measurable"
+    return f"about {noise:,.0f} examples{format_units(round(noise), record.unit, record.units_per_example)}"
+
+
 def format_summary(record: Record, out: Path) -> str:
     """Format the record as a few lines of text."""
     config = record.config
-    noise = mean_noise_scale(record.laps)
     return "\n".join(
         make_printable(line)
         for line in [
@@ -166,7 +173,7 @@ def format_summary(record: Record, out: Path) -> str:
             f"  target     {format_target_result(record)}",
             *describe_kept_weights(record),
             f"  test       {'not measured' if record.test is None else format(record.test, '.4f')}",
-            f"  noise      {'not measurable' if noise is None else f'about {noise:,.0f} examples'}",
+            f"  noise      {format_noise_scale(record)}",
             f"  record     {out / 'record.json'}",
         ]
     )

@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from dashboards.page import Panel, Table
+from dashboards.panels.critical_batches import build_targets_panel
 from dashboards.panels.learning_rates import build_lr_panel
 from dashboards.panels.pareto_front import (
     READING_OF_FRONT,
@@ -128,6 +129,8 @@ def build_tradeoff_panels(
                 data_table=plans_table(document),
             )
         )
+    if panel := build_targets_panel(document):
+        panels.append(panel)
     if document.front:
         slider = build_deadline_slider(document)
         caption = "Each point is a plan; none is both faster and cheaper than one on the front."

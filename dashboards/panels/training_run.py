@@ -21,10 +21,11 @@ from dashboards.theme import (
     format_interval,
     format_seconds,
     format_significant,
+    round_significant,
     set_log_axis,
     share_x_axis,
 )
-from equipoise.formatting import format_number
+from equipoise.formatting import format_number, format_units
 from equipoise.planning.interval import IntervalEstimate
 from equipoise.proportions import wilson_interval
 from equipoise.runs.misclassified import MisclassifiedImage
@@ -138,7 +139,7 @@ def describe_result(record: Record) -> str:
 
 def run_facts(record: Record) -> dict[str, str]:
     """Return the settings and results of a run in words."""
-    config, noise = record.config, mean_noise_scale(record.laps)
+    config = record.config
     return {
         "command" if config.command else "workload": config.command or config.name,
         "status": record.outcome,
@@ -149,8 +150,17 @@ def run_facts(record: Record) -> dict[str, str]:
         "training time": format_seconds(record.seconds or None),
         "throughput": f"{format_significant(record.examples_per_second)} examples/s" if record.laps else "-",
         "test metric": format_test_metric(record),
-        "noise scale": "not measurable" if noise is None else f"about {format_significant(noise, 2)} examples",
+        "noise scale": describe_noise_scale(record),
     }
+
+
+def describe_noise_scale(record: Record) -> str:
+    """Describe the noise scale of a run in examples, and in the unit of its workload."""
+    noise = mean_noise_scale(record.laps)
+    if noise is None:
+        return "not measurable"
+    units = format_units(round_significant(noise, 2), record.unit, record.units_per_example)
+    return f"about {format_significant(noise, 2)} examples{units}"
 
 
 def format_test_metric(record: Record) -> str:

@@ -10,6 +10,7 @@ from docs.generate.file_texts import (
     FILES_INTRODUCTION,
     NPZ_ARRAYS,
     STATISTICAL_MEANINGS,
+    TARGETS_MEANINGS,
     TEXTS,
 )
 from docs.generate.markdown import build_page, format_code, format_table, start_sentence
@@ -25,6 +26,7 @@ from equipoise.planning.measurements import (
     PACE_SD_COLUMN,
     STATISTICAL_COLUMNS,
     SYSTEM_COLUMNS,
+    TARGET_COLUMNS,
     Column,
 )
 from equipoise.runs.misclassified import MisclassifiedImage
@@ -53,6 +55,7 @@ JSON_FILES = (
 )
 FILES = (
     *("record.json", "trial.json", "laps.jsonl", "misclassified.json", "system.csv", "exchange.csv", "statistical.csv"),
+    "targets.csv",
     *("plan.json", "bundle.json", "reference.npz", "verdict.json", "captures"),
 )
 """files in the order of the page"""
@@ -121,6 +124,8 @@ def format_csv_table(name: str) -> str:
 
 def describe_columns(name: str) -> tuple[dict[str, str], dict[str, Column], dict[str, str]]:
     """Return the meanings of a table's columns, those that must be there, and the values of the others."""
+    if name == "targets.csv":
+        return TARGETS_MEANINGS, {}, {name: rule.description for name, rule in TARGET_COLUMNS.items()}
     if name == "statistical.csv":
         return STATISTICAL_MEANINGS, STATISTICAL_COLUMNS, {}
     kind, required = (StepTiming, SYSTEM_COLUMNS) if name == "system.csv" else (ExchangeTiming, EXCHANGE_COLUMNS)

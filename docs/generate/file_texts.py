@@ -75,6 +75,13 @@ TEXTS = {
         "Examples to the target for `equipoise plan --statistical`: a row for each training run. A sweep writes a row"
         " for each trial that ended. Other columns are ignored.",
     ),
+    "targets.csv": FileText(
+        "targets.csv",
+        "`sweep`",
+        "Examples to each of several targets of a sweep, the easiest first: a row for each trial and target, where the"
+        " trial's metric crossed it. Trials run to the last target, and `statistical.csv` has that one alone. A trial"
+        " that was cut off has rows for the targets that it had passed. There is none for a single target.",
+    ),
     "plan.json": FileText(
         "plan.json",
         "`plan`, `sweep`",
@@ -122,6 +129,7 @@ STATISTICAL_MEANINGS = {
     "examples": "examples seen until the target was reached, or until the run stopped at its cap",
     "reached": "1 if the target was reached, else 0",
 }
+TARGETS_MEANINGS = {"target": "value of the validation metric", **STATISTICAL_MEANINGS}
 NPZ_ARRAYS = {
     "logits": "(images, classes) scores of the model on the reference split, before the softmax",
     "features": "(images, features) input of the classifier",

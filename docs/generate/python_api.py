@@ -27,6 +27,7 @@ PUBLIC_NAMES = {
     "Unit": "equipoise.workloads.base",
     "Augment": "equipoise.images.augment",
     "load_workload": "equipoise.workloads",
+    "sweep": "equipoise.workloads.notebook_sweep",
     "laps": "equipoise.training.loop",
     "Lap": "equipoise.runs.record",
     "observe": "equipoise.observation.observer",
@@ -45,12 +46,13 @@ PUBLIC_NAMES = {
 }
 """module of each public name, in the order of the page"""
 PYTHON_INTRODUCTION = """\
-The names below are public; everything else in the packages may change at any time. None of them needs Ray: `laps`
-trains in the process that calls it.
+The names below are public; everything else in the packages may change at any time. None of them but `sweep` needs Ray:
+`laps` trains in the process that calls it.
 
 | to | take |
 |---|---|
 | train in a notebook, a test or under `torchrun` | [`TrainConfig`](#trainconfig), [`laps`](#laps) |
+| find the fastest plan for a workload from a notebook | [`sweep`](#sweep) |
 | watch a training loop of your own | [`observe`](#observe), [`Observer`](#observer) |
 | train on your own images | [`ImageWorkload`](#imageworkload), [`Split`](#split), [`Augment`](#augment) |
 | train on your own data of any kind | [`Workload`](#workload), [`Split`](#split), [`Unit`](#unit) |

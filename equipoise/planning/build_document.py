@@ -1,6 +1,5 @@
 """Build a plan from measurements: fit them, predict settings, and choose among these."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -8,20 +7,20 @@ import numpy as np
 import pandas as pd
 
 from equipoise.planning.document import (
-    ExamplesPrediction,
-    ExamplesSection,
-    NetworkLink,
     PlanDocument,
     PlanEntry,
     PlanOptionEntry,
     PredictedSetting,
     StepPrediction,
-    StepTimePrediction,
-    StepTimeSection,
 )
 from equipoise.planning.examples_to_target import MIN_SUCCESS_RATE, ExamplesCurve, fit_examples_curve
 from equipoise.planning.interval import IntervalEstimate
-from equipoise.planning.measurements import read_examples_to_target, read_exchange_times, read_step_times
+from equipoise.planning.measurements import (
+    read_examples_to_target,
+    read_exchange_times,
+    read_step_times,
+    read_target_crossings,
+)
 from equipoise.planning.plan import (
     COMBINED_DRAWS,
     ClusterShape,
@@ -37,8 +36,15 @@ from equipoise.planning.plan import (
     put_measured_first,
     rank_options,
 )
+from equipoise.planning.sections.examples_section import build_statistical_section
+from equipoise.planning.sections.step_time_section import build_system_section
 from equipoise.planning.step_time_fit import INTERVAL_QUANTILES, StepTimeFit, fit_step_time
-from equipoise.planning.step_time_model import NETWORK_LEVELS, StepSettings
+from equipoise.planning.targets.target_plans import (
+    build_batch_schedule,
+    build_target_plan,
+    find_hardest_target,
+    fit_easier_targets,
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -61,16 +67,24 @@ class PlanRequest:
     """worker-seconds that may be spent"""
     excluded_settings: frozenset[tuple[int, float]] = frozenset()
     """global batches and learning rates not to plan with, because a run missed the target"""
+    targets: pd.DataFrame | None = None
+    """the same runs to several targets: rows of target and the columns of `statistical`, the easiest target first; the
+    last target is that of `statistical`"""
 
 
 def read_request(
-    *, system: Path | None = None, exchange: Path | None = None, statistical: Path | None = None
+    *,
+    system: Path | None = None,
+    exchange: Path | None = None,
+    statistical: Path | None = None,
+    targets: Path | None = None,
 ) -> PlanRequest:
     """Read the tables of measurements whose paths are given."""
     steps = read_step_times(system) if system else None
     exchanges = read_exchange_times(exchange, steps) if exchange and steps is not None else None
     runs = read_examples_to_target(statistical) if statistical else None
-    return PlanRequest(system=steps, exchange=exchanges, statistical=runs)
+    crossings = read_target_crossings(targets) if targets else None
+    return PlanRequest(system=steps, exchange=exchanges, statistical=runs, targets=crossings)
 
 
 def build_plan_document(request: PlanRequest) -> PlanDocument:
@@ -87,6 +101,25 @@ def build_plan_document(request: PlanRequest) -> PlanDocument:
     if not step_fit or not curve:
         missing = "--statistical" if step_fit else "--system"
         return replace(fits, warnings=(f"no {missing} was given: the time to the target cannot be predicted",))
+    document = complete_plan(fits, request, step_fit, curve)
+    if request.targets is None:
+        return document
+    curves = [*fit_easier_targets(request.targets), (find_hardest_target(request.targets), curve)]
+    plans = [complete_plan(fits, request, step_fit, easier_curve) for _, easier_curve in curves[:-1]]
+    return replace(
+        document,
+        targets=tuple(
+            build_target_plan(target, target_curve, plan)
+            for (target, target_curve), plan in zip(curves, [*plans, document], strict=True)
+        ),
+        schedule=build_batch_schedule(curves, document),
+    )
+
+
+def complete_plan(
+    fits: PlanDocument, request: PlanRequest, step_fit: StepTimeFit, curve: ExamplesCurve
+) -> PlanDocument:
+    """Return a document of the fits with the plan, its alternatives and warnings."""
     shapes = list_cluster_shapes(step_fit, request.cluster_shapes)
     global_batches = list_candidate_batches(step_fit, curve) | {*request.global_batches}
     all_options = enumerate_options(step_fit, curve, shapes, global_batches)
@@ -184,109 +217,3 @@ def list_cluster_shapes(step_time_fit: StepTimeFit, extra_shapes: tuple[ClusterS
     """Return the measured cluster shapes and the requested ones, sorted."""
     rows = step_time_fit.rows[["nodes", "workers"]].drop_duplicates().astype(int)
     return sorted({*extra_shapes, *(ClusterShape(nodes, workers) for nodes, workers in rows.itertuples(index=False))})
-
-
-def build_system_section(step_time_fit: StepTimeFit, extra_shapes: tuple[ClusterShape, ...]) -> StepTimeSection:
-    """Build the section on step times: predictions at each row, and at each extra shape with each timed batch."""
-    predictions, gaps = predict_step_times(step_time_fit, extra_shapes)
-    gaps += [] if step_time_fit.identifiable else describe_missing_measurements(step_time_fit)
-    return StepTimeSection(
-        identifiable=step_time_fit.identifiable and not gaps,
-        missing=tuple(sorted(set(gaps))),
-        parameters={name: float(value) for name, value in step_time_fit.parameters.items()},
-        links={
-            level: fit_network_link(step_time_fit, level)
-            for level in NETWORK_LEVELS
-            if f"{level}_volume" in step_time_fit.parameters
-        },
-        form="two rings" if step_time_fit.form.two_rings else "ring",
-        error=float(step_time_fit.relative_error),
-        predictions=tuple(predictions),
-    )
-
-
-def predict_step_times(
-    step_time_fit: StepTimeFit, extra_shapes: tuple[ClusterShape, ...]
-) -> tuple[list[StepTimePrediction], list[str]]:
-    """Predict the step times of all rows and extra shapes; return also the measurements that some of them need."""
-    rows = step_time_fit.rows[["nodes", "workers", "batch"]].astype(int)
-    measured = set(rows.itertuples(index=False, name=None))
-    requested = {(*shape, batch) for shape in extra_shapes for batch in rows.batch.unique().tolist()}
-    points = pd.DataFrame(sorted(measured | requested), columns=["nodes", "workers", "batch"])
-    settings = StepSettings.from_table(points)
-    values = step_time_fit.fitted_seconds(settings)
-    bounds = np.quantile(step_time_fit.sample_seconds(settings), INTERVAL_QUANTILES, axis=0)
-    predictions, gaps = [], []
-    for point, *numbers in zip(points.itertuples(index=False, name=None), values, *bounds, strict=True):
-        gap = step_time_fit.missing_measurements(*point) if point not in measured else None
-        gaps += [gap] if gap else []
-        seconds, low, high = (None if gap else float(number) for number in numbers)
-        nodes, workers, batch = point
-        predictions.append(
-            StepTimePrediction(
-                nodes=nodes,
-                workers=workers,
-                batch=batch,
-                seconds=seconds,
-                low=low,
-                high=high,
-                measured=point in measured,
-            )
-        )
-    return predictions, gaps
-
-
-def fit_network_link(step_time_fit: StepTimeFit, level: str) -> NetworkLink:
-    """Estimate the delay and the rate of one network level, as far as they are known."""
-    draws = pd.DataFrame([*step_time_fit.parameter_draws, step_time_fit.parameters])
-    alpha, size = f"{level}_alpha", step_time_fit.gradient_bytes
-    return NetworkLink(
-        alpha_seconds=summarize_draws(draws[alpha]) if alpha in draws else None,
-        bytes_a_second=summarize_draws(size / draws[f"{level}_volume"]) if size else None,
-    )
-
-
-def summarize_draws(draws: "pd.Series[float]") -> IntervalEstimate:
-    """Return the last value, which is the estimate, with the interval of the draws before it."""
-    low, high = np.quantile(draws.iloc[:-1], INTERVAL_QUANTILES)
-    return IntervalEstimate(value=float(draws.iloc[-1]), low=float(low), high=float(high))
-
-
-def describe_missing_measurements(step_time_fit: StepTimeFit) -> list[str]:
-    """List the timings that predictions for larger clusters than the measured ones still need."""
-    rows, batch = step_time_fit.rows, int(step_time_fit.rows.batch.min())
-    gaps = [] if step_time_fit.form.has_batch_term else ["rows of a second batch per worker"]
-    for _, level_rows in rows[rows.workers > 1].groupby(rows.nodes > 1):
-        gap = step_time_fit.missing_measurements(int(level_rows.nodes.max()), 2 * int(level_rows.workers.max()), batch)
-        gaps += [gap] if gap else []
-    return gaps
-
-
-def build_statistical_section(curve: ExamplesCurve, extra_batches: Iterable[int]) -> ExamplesSection:
-    """Build the section on examples to the target: predictions at each measured and each extra batch."""
-    batches = sorted({*map(int, curve.batch_summary.index), *extra_batches})
-    return ExamplesSection(
-        identifiable=curve.identifiable,
-        critical_batch=interval_to_estimate(curve.critical_batch) if curve.identifiable else None,
-        min_examples=interval_to_estimate(curve.min_examples),
-        left_out=tuple(map(int, curve.left_out_batches)),
-        predictions=tuple(predict_examples(curve, batch) for batch in batches),
-    )
-
-
-def predict_examples(curve: ExamplesCurve, global_batch: int) -> ExamplesPrediction:
-    """Predict the examples to the target and the learning rate at a global batch."""
-    draws = curve.sample_examples(global_batch)
-    low, high = (None, None) if draws is None else map(float, np.quantile(draws, INTERVAL_QUANTILES))
-    return ExamplesPrediction(
-        global_batch=global_batch,
-        examples=curve.examples_at(global_batch),
-        low=low,
-        high=high,
-        lr=curve.lr_at(global_batch),
-    )
-
-
-def interval_to_estimate(values: tuple[float, float, float] | None) -> IntervalEstimate | None:
-    """Return a value and its interval as an estimate, or None without one."""
-    return None if values is None else IntervalEstimate(**dict(zip(("value", "low", "high"), values, strict=True)))

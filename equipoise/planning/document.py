@@ -16,7 +16,8 @@ from equipoise.number_bounds import (
 )
 from equipoise.planning.confirmation import ConfirmationResult, PlanStatus, find_plan_status
 from equipoise.planning.interval import IntervalEstimate
-from equipoise.planning.training_setup import TrainingSetup
+from equipoise.planning.targets.batch_schedule import BatchSchedule
+from equipoise.planning.training_setup import TrainingSetup, rename_old_setup_keys
 from equipoise.storage.atomic import read_json
 from equipoise.storage.json_decoding import decode_json_value
 from equipoise.type_aliases import JsonObject
@@ -188,6 +189,22 @@ class ExamplesSection:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TargetPlan:
+    """What the same training runs say of one of several targets."""
+
+    target: FiniteNumber
+    """value of the validation metric"""
+    critical_batch: IntervalEstimate | None
+    """critical batch in examples; None if the runs do not show where it lies"""
+    min_examples: IntervalEstimate | None
+    """examples to the target at a very small batch"""
+    reached: NonNegativeCount
+    """runs at the best learning rate of their batch that reached the target"""
+    plan: PlanEntry | None
+    """recommended setting for this target; None if it cannot be planned for"""
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlanDocument:
     """Contents of plan.json; parts are None where what they need was not measured, and `warnings` say what to do."""
 
@@ -215,6 +232,10 @@ class PlanDocument:
     """what the measurements were taken with; None where tables of others were given"""
     confirmations: tuple[ConfirmationResult, ...] = ()
     """training runs with this plan, or with earlier ones that they refuted, the oldest first"""
+    targets: tuple[TargetPlan, ...] = ()
+    """critical batch and plan of each target, the easiest first, of a sweep to several; the last is that of `plan`"""
+    schedule: BatchSchedule | None = None
+    """plan whose batch grows on the way through these targets; no command trains it"""
 
     def __post_init__(self) -> None:
         if self.status != (status := find_plan_status(self.plan, self.confirmations)):
@@ -222,6 +243,11 @@ class PlanDocument:
                 f"the status is {self.status!r} and the training runs in `confirmations` say {status!r}, so the plan is"
                 " damaged"
             )
+
+    @property
+    def unit(self) -> tuple[str, int]:
+        """Unit in which people count the examples, and the number of units in an example."""
+        return (self.setup.unit, self.setup.units_per_example) if self.setup else ("examples", 1)
 
     def with_confirmations(self, runs: Sequence[ConfirmationResult]) -> Self:
         """Return the document with these training runs, and with the status that they give the plan."""
@@ -240,6 +266,7 @@ class PlanDocument:
             raise EquipoiseError(
                 "plan-invalid", f"{problem}: its schema is {schema!a:.40}, this version reads {PLAN_SCHEMA}", remedy
             )
+        contents = contents | {"setup": rename_old_setup_keys(contents.get("setup"))}
         return decode_json_value(contents, cls, code="plan-invalid", problem=problem, remedy=remedy)
 
     @classmethod

@@ -45,6 +45,10 @@ STATISTICAL_COLUMNS = {
     "examples": EXAMPLES_COLUMN,
     "reached": Column("0 or 1", lambda values: values.isin([0, 1])),
 }
+TARGET_COLUMNS = {
+    "target": Column("a finite number", lambda values: values.abs() < np.inf),
+    **STATISTICAL_COLUMNS,
+}
 
 
 def read_step_times(path: Path) -> pd.DataFrame:
@@ -110,6 +114,11 @@ def read_examples_to_target(path: Path) -> pd.DataFrame:
     table = parse_columns(path, texts, STATISTICAL_COLUMNS)
     require_distinct_runs(path, table, texts["seed"])
     return table
+
+
+def read_target_crossings(path: Path) -> pd.DataFrame:
+    """Read the runs of a sweep to several targets: rows of target and the columns of `read_examples_to_target`."""
+    return read_table(path, TARGET_COLUMNS)
 
 
 def require_distinct_runs(path: Path, runs: pd.DataFrame, seed_texts: "pd.Series[str]") -> None:

@@ -30,6 +30,7 @@ SETUP_OPTIONS = (
 )
 """options of training that change the time of a step or the examples to the target, and that a plan does not set"""
 
+OLD_FIELD_NAMES = {"training_images": "training_examples", "image_size": "input_shape"}
 MOST_EXAMPLES_FLAG = "--max-examples"  # compared for schedules that depend on it: not for a constant learning rate
 
 
@@ -42,11 +43,15 @@ class TrainingSetup:
     command: str | None = None
     """training program that was run instead of a workload; what it trains is its own affair"""
     data: str | None = None
-    """digest of the training and validation images and their labels"""
-    training_images: Count | None = None
-    """number of training images"""
-    image_size: str | None = None
-    """channels x height x width"""
+    """digest of the training and validation examples and their targets"""
+    training_examples: Count | None = None
+    """number of training examples"""
+    input_shape: str | None = None
+    """shape of one input, such as channels x height x width; of several tensors one after another"""
+    unit: str = "examples"
+    """unit in which people count examples of this kind, such as tokens"""
+    units_per_example: Count = 1
+    """units in an example"""
     model: str | None = None
     """class of the model and number of its parameters"""
     initial_weights: str | None = None
@@ -83,14 +88,21 @@ class TrainingSetup:
         names = {
             "workload": "workload",
             "command": "command",
-            "training_images": "number of training images",
+            "training_examples": "number of training examples",
             "data": "data with digest",
-            "image_size": "image size",
+            "input_shape": "input shape",
             "model": "model",
             "initial_weights": "initial weights with digest",
         }
         facts = {label: getattr(self, name) for name, label in names.items()}
         return facts | {format_flag(name): value for name, value in self.options.items()}
+
+
+def rename_old_setup_keys(contents: object) -> object:
+    """Return the JSON of a setup with the names of today for fields that had others up to version 0.1."""
+    if not isinstance(contents, dict):
+        return contents
+    return {OLD_FIELD_NAMES.get(name, name): value for name, value in contents.items()}
 
 
 def describe_target_mismatch(planned: TrainingSetup, used: TrainingSetup) -> str | None:

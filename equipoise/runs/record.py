@@ -120,6 +120,10 @@ class Record:
     """counts of each class that the test split shows; None where the metric is not the accuracy"""
     lower_is_better: bool = False
     """whether a lower metric is a better one, as with a loss"""
+    unit: str = "examples"
+    """unit in which people count examples of this kind, such as tokens"""
+    units_per_example: Count = 1
+    """units in an example"""
     reason: str | None = None
     """reason why the run failed or was stopped; None if it ended normally"""
     schema: RecordSchema = RECORD_SCHEMA

@@ -1,7 +1,7 @@
 """The target of a run: the value of its metric at which training stops, and which direction is better."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from equipoise.config import TrainConfig
 
@@ -32,6 +32,16 @@ class Target:
         if self.value is None:
             return "none"
         return f"{'at most' if self.lower_is_better else 'at least'} {self.value:g}"
+
+    def list_targets(self, values: Sequence[float]) -> "tuple[Target, ...]":
+        """Return targets with these values in the direction of this one, each once and the easiest first.
+
+        Without values it is this target alone.
+        """
+        if not values:
+            return (self,)
+        ordered = sorted({float(value) for value in values}, reverse=self.lower_is_better)
+        return tuple(replace(self, value=value) for value in ordered)
 
 
 def command_target(config: TrainConfig) -> Target:

@@ -112,9 +112,10 @@ def initialize_from_pretrained(
 ) -> list[str]:
     """Copy the pretrained weights into `model`; return the classes whose rows of the classifier were reused.
 
-    Classes are matched by name. Rows of other classes keep their random initialization.
+    Classes are matched by name. Rows of other classes keep their random initialization. Of a model without classes, all
+    weights are copied.
     """
-    head, weights = find_classifier_layer(model, len(classes)), collect_weights(model)
+    head, weights = find_classifier_layer(model, len(classes)) if classes else None, collect_weights(model)
     rows = {name: value for name, value in weights.items() if name.rpartition(".")[0] == head}
     with torch.no_grad():
         for name in (name for name in weights if name not in rows):
@@ -237,7 +238,11 @@ def build_lr_scales(model: nn.Module, config: TrainConfig, num_classes: int) -> 
     Empty if all weights learn at the full rate.
     """
     body = effective_body_lr_scale(config)
-    if body == 1:
+    if not num_classes and config.body_lr_scale is not None:
+        raise EquipoiseError(
+            "option-conflict", "--body-lr-scale has no effect on a model without classes: it has no classifier"
+        )
+    if body == 1 or not num_classes:
         return {}
     head = find_classifier_layer(model, num_classes)
     return {name: 1.0 if name.rpartition(".")[0] == head else body for name, _ in model.named_parameters()}

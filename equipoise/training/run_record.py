@@ -22,4 +22,6 @@ def build_run_record(
         examples_to_target=training.examples_to_target,
         test=test,
         test_classes=test_classes,
+        unit=training.workload.unit.name,
+        units_per_example=training.workload.unit.per_example,
     )

@@ -11,6 +11,7 @@ from equipoise.workloads.digits import digits
 from equipoise.workloads.fashion_mnist import fashion_mnist
 from equipoise.workloads.image_folder import image_folder
 from equipoise.workloads.image_workload import ImageWorkload
+from equipoise.workloads.notebook import NOTEBOOK_PREFIX, find_notebook_factory
 from equipoise.workloads.table import table
 from equipoise.workloads.text.language_model import text
 from equipoise.workloads.validation import call_user_code, validate_workload
@@ -41,6 +42,8 @@ def find_workload_factory(name: str) -> Callable[[TrainConfig], Workload]:
     if name in WORKLOADS:
         return WORKLOADS[name]
     module, colon, attribute = name.partition(":")
+    if module == NOTEBOOK_PREFIX:
+        return find_notebook_factory(name)
     if not (module and colon and attribute):
         raise EquipoiseError(
             "workload-unknown",

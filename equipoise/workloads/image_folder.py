@@ -95,9 +95,9 @@ def find_labelled_images(root: Path, location: str = "") -> tuple[list[str], lis
         raise EquipoiseError(
             "path-kind", f"--data {location} is not a folder", "give one that holds a folder of images for each class"
         )
-    classes = sorted(
-        entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith((".", "__"))
-    )
+    folders = [entry for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith((".", "__"))]
+    # --init-from torchvision keeps its weights beside the images
+    classes = sorted(entry.name for entry in folders if entry.name != "weights" or list_image_files(entry))
     if len(classes) < 2:
         content = f"only one folder ({classes[0]})" if classes else "no folder"
         raise EquipoiseError(

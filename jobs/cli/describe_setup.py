@@ -35,8 +35,10 @@ def describe_trained_setup(
     return TrainingSetup(
         workload=config.workload,
         data=digest_data(workload),
-        training_images=len(workload.train),
-        image_size=describe_input(workload.train),
+        training_examples=len(workload.train),
+        input_shape=describe_input(workload.train),
+        unit=workload.unit.name,
+        units_per_example=workload.unit.per_example,
         model=f"{type(model).__name__} of {num_parameters:,} parameters",
         initial_weights=initial_weights,
         target=workload.run_target(config).value,

@@ -16,6 +16,7 @@ from equipoise.planning.document import (
     StepTimeSection,
 )
 from equipoise.planning.plan import ClusterShape
+from jobs.cli.target_report import describe_targets
 
 EXTRAPOLATION_WARNING_FACTOR = 2  # times the most workers timed: predictions for more carry a warning
 MAX_LINK_BYTES_PER_SECOND = 1e13  # beyond any link: the fit has found no time that grows with the bytes
@@ -33,6 +34,7 @@ def format_plan(document: PlanDocument) -> str:
             f"plan, {document.status}: {pluralize(plan.workers, 'worker')} x {plan.batch}"
             f" on {pluralize(plan.nodes, 'node')}: {plan.why}"
         )
+    lines += describe_targets(document)
     links = document.system.links if document.system else {}
     lines += [line for level, link in links.items() if (line := format_link(level, link))]
     lines += [f"note: {warning}" for warning in document.warnings]

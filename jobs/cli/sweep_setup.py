@@ -8,7 +8,7 @@ from pathlib import Path
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.planning.document import PLAN_FILE, PlanDocument
-from equipoise.planning.training_setup import TrainingSetup
+from equipoise.planning.training_setup import TrainingSetup, rename_old_setup_keys
 from equipoise.runs.target import Target
 from equipoise.storage.atomic import read_json, write_json
 from equipoise.storage.json_decoding import decode_json_value
@@ -51,7 +51,7 @@ def read_sweep_setup(out: Path) -> TrainingSetup | None:
     path = out / SETUP_FILE
     if path.exists():
         return decode_json_value(
-            read_json(path),
+            rename_old_setup_keys(read_json(path)),
             TrainingSetup,
             code="file-damaged",
             problem=f"cannot read {path}",

@@ -4,9 +4,10 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import psutil
 import ray
@@ -19,23 +20,26 @@ from jobs.cluster.ray_internals import state
 NodeResources = dict[str, float]
 
 
-def connect_to_cluster() -> None:
-    """Join a cluster (RAY_ADDRESS, that of a submitted job, or one on this machine), or else start one here."""
+def connect_to_cluster(worker_setup: Callable[[], None] | None = None) -> None:
+    """Join a cluster (RAY_ADDRESS, that of a submitted job, or one on this machine), or else start one here.
+
+    Every worker process of this job calls `worker_setup` when it starts; Ray takes it along by value.
+    """
     # a controller polls its workers and passes their reports on this often; with the default, 2 s, a report takes 2 s
     os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.2")
     if not ray.is_initialized():
-        start_or_join_ray()
+        start_or_join_ray({"worker_process_setup_hook": worker_setup} if worker_setup else None)
     if len(node_resources()) == 1 and not autoscaler_node_types():
         # the watcher for nodes about to be preempted starts beside the workers and slows their first seconds
         os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")
 
 
-def start_or_join_ray() -> None:
+def start_or_join_ray(runtime_env: dict[str, Any] | None = None) -> None:
     """Call `ray.init`, and keep the command's own handler of SIGTERM: Ray's would end it without a word."""
     handler = signal.getsignal(signal.SIGTERM)
     try:
         # for one job a dashboard would take as long to start as everything else
-        ray.init(logging_level=logging.WARNING, log_to_driver=False, include_dashboard=False)
+        ray.init(logging_level=logging.WARNING, log_to_driver=False, include_dashboard=False, runtime_env=runtime_env)
     except ValueError as error:  # Ray's, for a RAY_ADDRESS that is none
         raise EquipoiseError("option-format", str(error)) from error
     finally:

@@ -94,6 +94,8 @@ def describe_initialization(config: TrainConfig, workload: Workload) -> str:
     if (pretrained := load_pretrained(config)) is None:
         return ""
     reused = initialize_from_pretrained(model, pretrained, classes, config.reuse_head)
+    if not classes:
+        return f"starting from {pretrained.origin}"
     rows = f"{len(reused)} of {len(classes)} classes" + (f": {', '.join(reused)}" if reused else "")
     return f"starting from {pretrained.origin}, reusing the classifier rows of {rows}"
 

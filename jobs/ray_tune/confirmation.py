@@ -21,6 +21,7 @@ from equipoise.runs.record import Record
 from equipoise.storage.atomic import write_json
 from jobs.cli.plan_report import format_confirmation, format_plan
 from jobs.ray_train.run import train_on_cluster, write_run_page
+from jobs.ray_tune.target_crossings import TARGETS_TABLE
 
 CONFIRMATION_SEED_OFFSET = 1000  # above the seeds of all trials: the plan is tested on a seed that it was not chosen by
 MAX_FURTHER_PLANS = 2  # tried after a plan was refuted, while there is time
@@ -69,11 +70,12 @@ def write_plan(out: Path, setup: TrainingSetup, refuting_runs: Sequence[Confirma
 
 def read_sweep_request(out: Path) -> PlanRequest:
     """Read the tables of a sweep as a request for a plan."""
-    exchange = out / "exchange.csv"
+    exchange, targets = out / "exchange.csv", out / TARGETS_TABLE
     return read_request(
         system=out / "system.csv",
         exchange=exchange if exchange.exists() else None,
         statistical=out / "statistical.csv",
+        targets=targets if targets.exists() else None,
     )
 
 

@@ -1,7 +1,8 @@
 """What a sweep trains: a workload, or a training command of the user's own."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from equipoise.formatting import make_printable
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.planning.training_setup import TrainingSetup
 from equipoise.runs.reports import ReportReader
-from equipoise.runs.target import command_target
+from equipoise.runs.target import Target, command_target
 from equipoise.training.batch_split import depends_on_batch_split
 from jobs.cli.describe_setup import describe_command_setup, describe_training_setup
 from jobs.cli.sweep_setup import load_workload_with_target, require_target
@@ -31,7 +32,9 @@ class SweepSubject(NamedTuple):
     """What a sweep trains, as far as the sweep has to know."""
 
     base: TrainConfig
-    """options that all trials share, with the defaults of the workload"""
+    """options that all trials share, with the defaults of the workload; their target is the hardest one"""
+    targets: tuple[Target, ...]
+    """targets to plan for, the easiest first; trials run to the last"""
     setup: TrainingSetup
     num_examples: int | None
     """training examples; None for a command, which alone knows"""
@@ -42,16 +45,22 @@ class SweepSubject(NamedTuple):
     time_steps: TimeSteps
 
 
-def load_sweep_subject(base: TrainConfig, out: Path) -> SweepSubject:
-    """Load what a sweep trains, and print the pretrained weights it starts from; refuse what it cannot train."""
+def load_sweep_subject(base: TrainConfig, out: Path, target_values: Sequence[float] = ()) -> SweepSubject:
+    """Load what a sweep trains, and print the pretrained weights it starts from; refuse what it cannot train.
+
+    Trials run to the hardest of the targets; without any, to that of the options or of the workload.
+    """
     if base.command:
-        return describe_command_subject(base)
+        return describe_command_subject(base, target_values)
     require_usable_locations(base, out)
     workload = load_workload_with_target(base)
+    targets = workload.run_target(base).list_targets(target_values)
+    base = set_hardest_target(base, targets)
     if initialization := describe_initialization(base, workload):
         print(make_printable(initialization), flush=True)
     return SweepSubject(
         base=base.with_defaults(workload.defaults),
+        targets=targets,
         setup=describe_training_setup(base, workload, HardwareFacts()),
         num_examples=len(workload.train),
         depends_on_batch_split=depends_on_batch_split(workload),
@@ -60,19 +69,27 @@ def load_sweep_subject(base: TrainConfig, out: Path) -> SweepSubject:
     )
 
 
-def describe_command_subject(base: TrainConfig) -> SweepSubject:
+def set_hardest_target(base: TrainConfig, targets: Sequence[Target]) -> TrainConfig:
+    """Return options with the last of several targets; a single one is that of the options already."""
+    return replace(base, target=targets[-1].value) if len(targets) > 1 else base
+
+
+def describe_command_subject(base: TrainConfig, target_values: Sequence[float] = ()) -> SweepSubject:
     """Describe a command as what a sweep trains; refuse one that a sweep cannot vary or judge."""
     command = base.command or ""
     for name in ("batch_size", "lr"):
         require_placeholder(command, name)
     ReportReader(base.metric_pattern, base.examples_pattern)  # refuses invalid patterns
     require_target(command_target(base), "cannot sweep the command")
+    targets = command_target(base).list_targets(target_values)
+    base = set_hardest_target(base, targets)
     if unknown := find_unknown_placeholders(command):
         print(f"note: the command keeps {{{unknown[0]}}} as it is: no such setting is filled in", file=sys.stderr)
     if "seed" not in find_placeholders(command):
         print("note: the command has no {seed}: its runs differ by chance alone", file=sys.stderr)
     return SweepSubject(
         base=base,
+        targets=targets,
         setup=describe_command_setup(base, HardwareFacts()),
         num_examples=None,
         depends_on_batch_split=True,

@@ -48,6 +48,10 @@ def load_finished_trials(folder: Path, base: TrainConfig) -> list[Record]:
 def record_to_row(record: Record) -> tuple[int, float, int, float, int]:
     """Return a record's row of `FINISHED_TRIAL_COLUMNS`, with the examples seen where the target was not reached."""
     trial = record.config
-    seen = record.laps[-1].seen if record.laps else trial.global_batch  # a first lap that failed is not in the record
-    examples = record.examples_to_target or seen
+    examples = record.examples_to_target or count_examples_seen(record)
     return trial.global_batch, trial.lr, trial.seed, examples, int(record.reached)
+
+
+def count_examples_seen(record: Record) -> int:
+    """Return the examples that a trial has seen; at least a batch, since a first lap that failed has no record."""
+    return record.laps[-1].seen if record.laps else record.config.global_batch

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import shutil
 import struct
 import sys
 from dataclasses import replace
@@ -294,3 +295,14 @@ class TestImageFolder:
         images = LazyImages(paths, 16)
         assert torch.equal(images[1], images[2])
         assert paths[1].name in caplog.text
+
+
+def test_torchvision_weights_beside_the_images_are_no_class(data_folder):
+    photos = data_folder / "photos"
+    (photos / "weights").mkdir()
+    (photos / "weights" / "resnet18.pth").touch()
+    try:
+        config = TrainConfig(workload="folder", model="lenet", image_size=32, batch_size=8, data=str(photos))
+        assert load_workload(config).classes == ["cat", "dog"]
+    finally:
+        shutil.rmtree(photos / "weights")

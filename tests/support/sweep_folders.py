@@ -15,8 +15,8 @@ from jobs.ray_tune.confirmation import write_plan
 SETUP = TrainingSetup(
     workload="made-up",
     data="0123456789ab",
-    training_images=1000,
-    image_size="3 x 32 x 32",
+    training_examples=1000,
+    input_shape="3 x 32 x 32",
     model="LeNet of 61,706 parameters",
     initial_weights=None,
     target=0.9,

@@ -23,7 +23,7 @@ MIN_OUTLIER_SCORE = 3.0  # standard deviations above the mean distance of the cl
 
 @dataclass(frozen=True, eq=False)
 class ImageFeatures:
-    """Statistics, predicted classes and Fourier features of a few images, one row per image."""
+    """Statistics, predicted classes and Fourier features of a few images, rows or texts, one row per example."""
 
     statistics: NDArray[np.float32]
     """(n, charted statistics without the last two)"""

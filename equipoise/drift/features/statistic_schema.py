@@ -52,7 +52,7 @@ class WatchedStatistic:
 class StatisticSchema:
     """Charted statistics of a reference profile, in the order of their columns: of the input, the output, the features.
 
-    The columns of `ExampleFeatures.statistics` are all but the last two.
+    The columns of `ImageFeatures.statistics`, which holds rows and texts too, are all but the last two.
     """
 
     kind: ProfileKind

@@ -62,11 +62,17 @@ def build_table_profile(
     class_names: Sequence[str] = ANSWER_BIN_NAMES,
     holdout: AnsweredRows | None = None,
     category_columns: Sequence[str] | None = None,
+    conditions: Sequence[tuple[str, AnsweredRows]] = (),
 ) -> ReferenceProfile:
-    """Build the profile of rows; `class_names` are those of the logits, or of the bins of a number."""
+    """Build the profile of rows; `class_names` are those of the logits, or of the bins of a number.
+
+    `conditions` are rows of further conditions that the model knows, each with its name: they are no drift either.
+    """
     encoder = fit_table_encoder(reference.columns, reference.answers, category_columns)
     examples, held_out = reference.encode(encoder), holdout.encode(encoder) if holdout else None
-    return replace(build_profile_from_examples(encoder.schema, examples, class_names, held_out), encoder=encoder)
+    known = [(name, rows.encode(encoder)) for name, rows in conditions]
+    profile = build_profile_from_examples(encoder.schema, examples, class_names, held_out, known)
+    return replace(profile, encoder=encoder)
 
 
 def build_text_profile(reference: AnsweredTexts, holdout: AnsweredTexts | None = None) -> ReferenceProfile:

@@ -119,3 +119,9 @@ def test_page_built_from_a_folder_shows_the_images_beside_the_record(tmp_path):
     write_misclassified(tmp_path, [MisclassifiedImage(index=2, label="dog", predicted="cat", png=b"\x89PNG")])
     page = build_page(load_experiment(tmp_path), "run")
     assert [part.name for part in page.sections[1].parts] == ["classes", "misclassified"]
+
+
+def test_facts_show_the_noise_scale_in_the_unit_of_the_workload_too():
+    assert run_facts(record())["noise scale"] == "about 20 examples"
+    of_tokens = replace(record(), unit="tokens", units_per_example=64)
+    assert run_facts(of_tokens)["noise scale"] == "about 20 examples (1,280 tokens)"

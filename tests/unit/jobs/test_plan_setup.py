@@ -53,9 +53,9 @@ def test_plan_for_the_same_setup_is_accepted(digits_plan):
 @pytest.mark.parametrize(
     ("changes", "mentioned"),
     [
-        ({"workload": "vending"}, ["workload digits (this run: vending)", "model", "image size"]),
-        ({"model": "mobilenet_v3_small", "image_size": 32}, ["model LeNet", "MobileNetV3", "image size"]),
-        ({"image_size": 28}, ["image size 1 x 16 x 16 (this run: 1 x 28 x 28)"]),
+        ({"workload": "vending"}, ["workload digits (this run: vending)", "model", "input shape"]),
+        ({"model": "mobilenet_v3_small", "image_size": 32}, ["model LeNet", "MobileNetV3", "input shape"]),
+        ({"image_size": 28}, ["input shape 1 x 16 x 16 (this run: 1 x 28 x 28)"]),
         ({"optimizer": "adamw"}, ["--optimizer sgd (this run: adamw)"]),
         ({"schedule": "cosine"}, ["--schedule constant (this run: cosine)"]),
         ({"precision": "bf16"}, ["--precision fp32 (this run: bf16)"]),

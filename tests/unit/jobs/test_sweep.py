@@ -19,9 +19,9 @@ from equipoise.storage.atomic import write_json
 from jobs.cli.sweep_status import SweepStatus
 from jobs.ray_tune.fastest_workers import FastestWorkers
 from jobs.ray_tune.pace_drift import add_pace_noise, estimate_pace_drift
+from jobs.ray_tune.sweep_options import SharedTrainConfig, SweepOptions
 from jobs.ray_tune.trial_records import load_finished_trials
 from jobs.ray_tune.tuner import DeadlineScheduler, DropMetricHistory, SearchAdapter, SweepTrials
-from jobs.sweep import SharedTrainConfig, SweepOptions
 from jobs.timing.timing_records import ExchangeTiming, StepTiming, WorkerCountTimings, load_timings, max_repeat_error
 from tests.support.errors import raises_code
 

@@ -1,5 +1,6 @@
 """A sweep goes on with the data and model that its trials were made with, and with no others."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -34,7 +35,7 @@ def test_sweep_goes_on_with_the_same_data_on_another_machine_and_to_another_targ
     ("change", "words"),
     [
         ({"data": "0" * 12}, ["data with digest", "0" * 12]),
-        ({"training_images": 7}, ["number of training images", "7"]),
+        ({"training_examples": 7}, ["number of training examples", "7"]),
         ({"model": "ResNet of 5 parameters"}, ["model"]),
     ],
 )
@@ -52,6 +53,15 @@ def test_setup_of_an_earlier_version_is_that_of_its_plan(tmp_path):
         require_same_sweep_setup(tmp_path / "sweep", replace(SETUP, data="0" * 12))
     (tmp_path / "sweep" / "plan.json").write_text("{")
     assert read_sweep_setup(tmp_path / "sweep") is None
+
+
+def test_setup_file_of_an_earlier_version_is_read(tmp_path):
+    write_sweep_setup(tmp_path, SETUP)
+    contents = json.loads((tmp_path / SETUP_FILE).read_text())
+    contents |= {"training_images": contents.pop("training_examples"), "image_size": contents.pop("input_shape")}
+    del contents["unit"], contents["units_per_example"]
+    (tmp_path / SETUP_FILE).write_text(json.dumps(contents))
+    assert read_sweep_setup(tmp_path) == SETUP
 
 
 def test_sweep_without_a_target_is_refused():

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from equipoise.config import TrainConfig
-from jobs.train import format_summary, format_target_result
+from jobs.train import format_noise_scale, format_summary, format_target_result
 from tests.unit.dashboards.test_training_run import record
 
 
@@ -32,3 +32,11 @@ def test_summary_of_a_run_of_a_command_names_its_program_and_what_was_not_measur
     assert facts["target"] == "none; the best metric on validation was 0.8"
     assert "kept" not in facts
     assert facts["test"] == "not measured" and facts["noise"] == "not measurable"
+
+
+def test_noise_scale_is_shown_in_the_unit_of_the_workload_too():
+    assert format_noise_scale(record()) == "about 20 examples"
+    assert format_noise_scale(replace(record(), unit="tokens", units_per_example=64)) == (
+        "about 20 examples (1,280 tokens)"
+    )
+    assert format_noise_scale(replace(record(), laps=[])) == "not measurable"

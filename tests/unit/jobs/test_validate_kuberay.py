@@ -21,7 +21,7 @@ from jobs.cluster.validate_kuberay import (
     load_kuberay_schema,
     validate_manifests,
 )
-from jobs.sweep import SweepOptions
+from jobs.ray_tune.sweep_options import SweepOptions
 from services.settings import ReplicaSettings
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using extra keyword arguments on `Field`")  # Ray Serve's schema

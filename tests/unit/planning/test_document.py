@@ -8,11 +8,12 @@ import pandas as pd
 import pytest
 
 from equipoise.errors import EquipoiseError
-from equipoise.planning.build_document import PlanRequest, build_plan_document, summarize_draws
+from equipoise.planning.build_document import PlanRequest, build_plan_document
 from equipoise.planning.confirmation import ConfirmationResult, PredictionCheck
 from equipoise.planning.document import NetworkLink, PlanDocument
 from equipoise.planning.interval import IntervalEstimate
 from equipoise.planning.plan import ClusterShape
+from equipoise.planning.sections.step_time_section import summarize_draws
 from equipoise.storage.atomic import write_json
 from tests.support.errors import raises_code
 from tests.support.sweep_folders import write_plan_folder, write_statistical_csv, write_system_csv
@@ -29,7 +30,7 @@ DOCUMENT_KEYS = [
     "statistical",
     "warnings",
 ]
-DOCUMENT_KEYS += ["setup", "confirmations"]
+DOCUMENT_KEYS += ["setup", "confirmations", "targets", "schedule"]
 SETTING_KEYS = ["nodes", "workers", "batch", "global_batch", "lr", "seconds", "worker_seconds", "step", "examples"]
 
 

@@ -9,6 +9,7 @@ from equipoise.planning.training_setup import (
     describe_device_mismatch,
     describe_target_mismatch,
     describe_version_mismatch,
+    rename_old_setup_keys,
 )
 from tests.support.sweep_folders import SETUP
 
@@ -21,8 +22,8 @@ GPU = HardwareFacts(processor="AMD EPYC", device="cuda", gpu="NVIDIA H200")
     [
         ({"workload": "folder"}, "workload made-up (this run: folder)"),
         ({"data": "f" * 12}, "data with digest 0123456789ab (this run: ffffffffffff)"),
-        ({"training_images": 999}, "number of training images 1000 (this run: 999)"),
-        ({"image_size": "3 x 64 x 64"}, "image size 3 x 32 x 32 (this run: 3 x 64 x 64)"),
+        ({"training_examples": 999}, "number of training examples 1000 (this run: 999)"),
+        ({"input_shape": "3 x 64 x 64"}, "input shape 3 x 32 x 32 (this run: 3 x 64 x 64)"),
         ({"model": "ResNet"}, "model LeNet of 61,706 parameters (this run: ResNet)"),
         ({"initial_weights": "abc"}, "initial weights with digest None (this run: abc)"),
         ({"options": {"optimizer": "adamw", "momentum": 0.9}}, "--optimizer sgd (this run: adamw)"),
@@ -85,3 +86,10 @@ def test_other_versions_get_a_note_that_names_both():
     assert "PyTorch 2.1 (this run: 1.0)" in describe_version_mismatch(measured, replace(measured, torch="1.0"))
     note = describe_version_mismatch(measured, replace(measured, torch="1.0", equipoise="0.2.0"))
     assert "PyTorch 2.1" in note and "Equipoise 0.1.0 (this run: 0.2.0)" in note
+
+
+def test_setup_of_an_earlier_version_has_the_names_of_today():
+    earlier = {"workload": "digits", "training_images": 1000, "image_size": "1 x 16 x 16"}
+    names = {"workload": "digits", "training_examples": 1000, "input_shape": "1 x 16 x 16"}
+    assert rename_old_setup_keys(earlier) == names == rename_old_setup_keys(names)
+    assert rename_old_setup_keys(None) is None

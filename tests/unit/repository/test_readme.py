@@ -15,8 +15,8 @@ from jobs.contact_sheet import ContactSheetOptions
 from jobs.demo.__main__ import DemoOptions
 from jobs.plan import PlanOptions
 from jobs.publish import PublishOptions
+from jobs.ray_tune.sweep_options import SweepOptions
 from jobs.records import RecordsOptions
-from jobs.sweep import SweepOptions
 from jobs.train import TrainOptions
 from tests.support.doc_fences import read_fences
 from tests.support.doc_pages import DOCS, HISTORY, README, list_pages

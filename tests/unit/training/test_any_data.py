@@ -1,5 +1,8 @@
 """Training on data of any structure: n workers take the steps of one, and a step is torch's own."""
 
+import tracemalloc
+
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load, save
@@ -149,3 +152,32 @@ def test_evaluation_takes_small_batches_of_large_outputs():
     small = Training(TrainConfig(workload="x:y"), any_workloads.text())
     small.evaluate(small.workload.test)
     assert small.evaluator.batch_size == 256
+
+
+class NumberedExamples:
+    """A billion examples, each made of its number when it is read."""
+
+    def __len__(self):
+        return 10**9
+
+    def __getitem__(self, index):
+        rng = np.random.default_rng(index)
+        numbers = torch.from_numpy(rng.standard_normal(4))
+        return (numbers.float(), torch.tensor([index % 5, index % 3])), numbers[:1].float()
+
+
+def test_a_billion_examples_train_and_resume_bit_equal_without_their_order_in_memory():
+    config = TrainConfig(workload="x:y", batch_size=8, max_examples=320, eval_every=80, warmup_examples=80)
+    workload = any_workloads.table(train=Split(NumberedExamples()))
+    tracemalloc.start()
+    whole = Training(config, workload)
+    states = []
+    for _ in whole.laps():
+        state = {name: value.clone() for name, value in whole.state_dict().items()}
+        states.append((state, list(whole.finished_laps)))
+    assert tracemalloc.get_traced_memory()[1] < 50e6
+    tracemalloc.stop()
+    resumed = Training(config, workload)
+    resumed.load_state_dict(*states[1])
+    list(resumed.laps())
+    assert all(torch.equal(value, whole.state_dict()[name]) for name, value in resumed.state_dict().items())

@@ -20,8 +20,10 @@ from equipoise.training.finetune import (
     load_pretrained,
 )
 from equipoise.training.loop import Training
+from equipoise.training.torch_state import collect_weights
 from equipoise.workloads import load_workload
 from equipoise.workloads.models import model_factory
+from tests.support import any_workloads
 from tests.support.errors import raises_code
 
 DIGITS = TrainConfig(workload="digits", batch_size=32, warmup=0)
@@ -257,3 +259,18 @@ def test_torchvision_weights_need_a_torchvision_model():
 def test_classifier_without_one_row_per_class_is_refused():
     with raises_code("model-invalid", 10):
         find_classifier_layer(nn.Sequential(nn.Linear(4, 3)), 10)
+
+
+def test_model_without_classes_continues_from_all_weights_of_a_run_at_the_full_rate(tmp_path):
+    first = Training(TrainConfig(workload="x:y", seed=3), any_workloads.text())
+    (tmp_path / "run").mkdir()
+    save_file(collect_weights(first.model), tmp_path / "run" / "model.safetensors", {"classes": "[]"})
+    config = TrainConfig(workload="x:y", seed=4, init_from=str(tmp_path / "run"))
+    continued = Training(config, any_workloads.text())
+    weights = first.model.state_dict()
+    assert all(torch.equal(value, weights[name]) for name, value in continued.model.state_dict().items())
+    assert {scale for scale, _ in continued.optimizer.scaled_groups} == {1.0}
+    with raises_code("option-conflict", "--body-lr-scale"):
+        Training(replace(config, body_lr_scale=0.5), any_workloads.text())
+    with raises_code("pretrained-mismatch"):
+        Training(config, any_workloads.table())

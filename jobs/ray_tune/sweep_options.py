@@ -1,0 +1,166 @@
+"""Options of a sweep, and what follows from them: batch sizes, learning rates, budget, and options of its trials."""
+
+import math
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import numpy as np
+import tyro
+
+from equipoise.config import FROM_WORKLOAD, KeptWeights, TrainConfig, WorkloadDefault
+from equipoise.errors import EquipoiseError
+from equipoise.planning.search import UNBOUNDED_LR, LrBounds
+from equipoise.planning.sweep_budget import SweepBudget
+from equipoise.storage.user_paths import parse_path_or_url
+from jobs.cli.paths import PathOrUrl
+from jobs.ray_train.run import resolve_trial_paths
+from jobs.ray_train.trackers import TrackerName
+from jobs.ray_tune.confirmation import CONFIRMATION_SEED_OFFSET
+from jobs.ray_tune.sweep_subject import DEFAULT_WORKERS, find_worker_counts
+
+T = TypeVar("T")
+
+MAX_SEEDS = 1000
+
+LeftOut = Annotated[T, tyro.conf.Fixed, tyro.conf.Suppress]
+"""type of an option of training that a sweep does not take"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedTrainConfig(TrainConfig):
+    """Options of training that all trials and the confirmation run share."""
+
+    seed: int = 0
+    """seed of the first trial of each setting; further trials use the following seeds"""
+    workers: LeftOut[int] = 1  # a range of the sweep, as are batch size and learning rate
+    batch_size: LeftOut[int] = 32
+    lr: LeftOut[WorkloadDefault[float]] = FROM_WORKLOAD
+    grad_accumulation: LeftOut[int] = 1  # lets one worker stand for all of them
+    keep: LeftOut[KeptWeights] = "last"  # trials keep no weights, and the confirmation run stops at its target
+    target: LeftOut[float | None] = None  # several of them are one option of the sweep
+    patience: LeftOut[int | None] = None  # the search ends hopeless trials, and step timing has no metric to improve
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepOptions:
+    """Options of a sweep: of its own, and of training."""
+
+    out: PathOrUrl
+    """folder or URL for tables, records, plan.json and the confirmation run"""
+    config: Annotated[SharedTrainConfig, tyro.conf.OmitArgPrefixes]
+    workers: tuple[int, ...] = DEFAULT_WORKERS
+    """numbers of workers to choose from"""
+    batch_size: str = "8:512"
+    """batch sizes per worker to choose from, MIN:MAX, in steps of a factor of 2"""
+    lr: str | None = None
+    """learning rate at a batch size of 32 to start the search from, or MIN:MAX to stay in, such as 0.01:0.5; by default
+    0.05, or what suits the workload"""
+    target: tuple[float, ...] = ()
+    """validation metrics to plan for: trials and the confirmation run train to the hardest one, and show when they pass
+    the others; by default the workload's own target"""
+    budget_seconds: float = 120.0
+    """seconds for timing steps (40 % at most) and for trials; then running trials are stopped, and the finished ones
+    make the plan"""
+    exhaustive: bool = False
+    """try every global batch with five learning rates and all seeds, however long that takes"""
+    seeds: int = 5
+    """number of seeds for each setting of an exhaustive sweep"""
+    trials: Literal["accumulated", "real"] = "accumulated"
+    """one worker processes the parts of all workers in turn (accumulated), or a trial runs on all its workers (real)"""
+    track: TrackerName | None = None
+    """experiment tracker that also shows the trials"""
+
+    def base_config(self) -> TrainConfig:
+        """Build the options that all trials share; each trial replaces batch size, learning rate and seed."""
+        target = self.target[0] if self.target else None  # the hardest one is known once the workload is loaded
+        trial = TrainConfig(**asdict(self.config) | {"lr": self.initial_lr_and_bounds()[0], "target": target})
+        return resolve_trial_paths(trial)
+
+    def batches_per_worker(self) -> list[int]:
+        """Return the batch sizes per worker, each twice the one before."""
+        match = re.fullmatch(r"([1-9][0-9]{0,8}):([1-9][0-9]{0,8})", self.batch_size)
+        if not match or int(match[1]) > int(match[2]):
+            raise EquipoiseError("option-format", f"batch-size must be MIN:MAX such as 8:512, got {self.batch_size!r}")
+        smallest, largest = int(match[1]), int(match[2])
+        return [smallest * 2**k for k in range(int(math.log2(largest / smallest)) + 1)]
+
+    def batches_by_workers(self, num_examples: int | None) -> dict[int, list[int]]:
+        """Return the batch sizes to time by number of workers, up to a global batch of all examples."""
+        limit = num_examples or sys.maxsize
+        batches_by_workers = {
+            workers: [batch for batch in self.batches_per_worker() if workers * batch <= limit]
+            for workers in sorted(set(find_worker_counts(self.config.command, self.workers)))
+        }
+        if not any(batches_by_workers.values()):
+            raise EquipoiseError(
+                "option-range",
+                f"no --batch-size of {self.batch_size} fits the {limit} training examples",
+                "choose smaller ones",
+            )
+        return {workers: batches for workers, batches in batches_by_workers.items() if batches}
+
+    def initial_lr_and_bounds(self) -> tuple[float | None, LrBounds]:
+        """Return the learning rate to start from, None if it is not given, and the bounds of the search."""
+        if self.lr is None:
+            return None, UNBOUNDED_LR
+        try:
+            numbers = [float(part) for part in self.lr.split(":")]
+        except ValueError:
+            numbers = []
+        lowest, highest = UNBOUNDED_LR
+        if len(numbers) == 1 and lowest <= numbers[0] <= highest:
+            return numbers[0], UNBOUNDED_LR
+        if len(numbers) == 2 and lowest <= numbers[0] <= numbers[1] <= highest:
+            return math.sqrt(numbers[0] * numbers[1]), (numbers[0], numbers[1])
+        raise EquipoiseError(
+            "option-format",
+            f"lr must be from {lowest:g} to {highest:g} such as 0.05, or MIN:MAX such as 0.01:0.5, got {self.lr!r}",
+        )
+
+    @property
+    def budget(self) -> SweepBudget:
+        """Budget of the sweep; an exhaustive one has no limit."""
+        return SweepBudget(seconds=math.inf if self.exhaustive else self.budget_seconds)
+
+    def validate(self) -> None:
+        """Refuse options that make no valid sweep."""
+        if not self.workers or min(self.workers) < 1:
+            raise EquipoiseError("option-range", f"workers must be numbers of at least 1, got {self.workers}")
+        if not 1 <= self.seeds <= MAX_SEEDS:
+            raise EquipoiseError("option-range", f"seeds must be from 1 to {MAX_SEEDS:,}, got {self.seeds}")
+        last_seed = self.config.seed + CONFIRMATION_SEED_OFFSET + MAX_SEEDS
+        replace(self.config, seed=last_seed)  # refuses one that is too large
+        for value in self.target:
+            replace(self.config, target=value)  # refuses one that is no finite number
+        if not 0 < self.budget_seconds < math.inf:
+            raise EquipoiseError(
+                "option-range", f"budget-seconds must be a finite number above 0, got {self.budget_seconds}"
+            )
+
+
+def build_sweep_options(
+    workload: str, out: str | Path, workers: Sequence[int], options: Mapping[str, Any]
+) -> SweepOptions:
+    """Build the options of a sweep of a workload from those that the command takes too, by their names."""
+    own_names = {field.name for field in fields(SweepOptions)} - {"config", "out", "workers"}
+    left_out = {"workload", "command", "metric_pattern", "examples_pattern", "grad_accumulation", "keep", "patience"}
+    config_names = {field.name for field in fields(TrainConfig)} - own_names - left_out - {"workers"}
+    if unknown := sorted(options.keys() - own_names - config_names):
+        raise EquipoiseError(
+            "option-unknown",
+            f"a sweep of a function has no option {unknown[0]!r}",
+            f"choose from: {', '.join(sorted(own_names | config_names))}",
+        )
+    own = {name: value for name, value in options.items() if name in own_names}
+    if own.get("target") is None:
+        own["target"] = ()
+    else:
+        own["target"] = tuple(np.atleast_1d(own["target"]).tolist())
+    shared: dict[str, Any] = {name: value for name, value in options.items() if name in config_names}
+    shared |= {name: str(shared[name]) for name in ("data", "init_from") if shared.get(name) is not None}  # paths too
+    config = SharedTrainConfig(workload=workload, **shared)
+    return SweepOptions(config=config, out=parse_path_or_url(str(out)), workers=tuple(workers), **own)
