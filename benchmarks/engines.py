@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from equipoise.bundle.engine_benchmark import benchmark_engines, select_engine
-from equipoise.bundle.engines import ENGINES, InferenceModule
+from equipoise.bundle.engines import ENGINES
+from equipoise.bundle.kinds.inference_module import InferenceModule
 from equipoise.hardware import describe_hardware
 from equipoise.training.finetune import find_classifier_layer
 from equipoise.workloads.models import model_factory
@@ -35,10 +36,10 @@ def main() -> None:
             return logits, features
 
         with TemporaryDirectory() as folder, TemporaryDirectory() as scratch:
-            export_programs(module, images[:2], Path(folder))
+            export_programs(module, [images[:2]], Path(folder))
             makers = {engine: partial(make, Path(folder)) for engine, make in ENGINES.items()}
-            makers["aotinductor"] = partial(compile_aotinductor, module, images, Path(scratch))
-            results = benchmark_engines(makers, run_eager, images)
+            makers["aotinductor"] = partial(compile_aotinductor, module, [images], Path(scratch))
+            results = benchmark_engines(makers, run_eager, [images])
         engine, reason = select_engine([result for result in results if result.engine in ENGINES])
         print(f"\n{name}, {channels}x{size}x{size}\n{format_engine_table(results)}\n{engine}: {reason}", flush=True)
 

@@ -21,7 +21,7 @@ import torch
 
 from benchmarks.http_clients import WARM_UP_SECONDS, BurstResult, build_request, run_burst
 from benchmarks.serving import deploy_application, render_png
-from equipoise.bundle.manifest import verify_bundle
+from equipoise.bundle.folder import verify_bundle
 from equipoise.hardware import describe_hardware
 from jobs.cluster.processes import find_free_ports, wait_until
 from tests.support.bundles import publish_run, train_short_run

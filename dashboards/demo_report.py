@@ -11,7 +11,8 @@ from dashboards.page import Link, NumberCell, Page, Panel, Section, Table, Table
 from dashboards.plan_confirmation import describe_plan_status
 from dashboards.plan_tables import format_cluster_shape
 from dashboards.theme import BLUE, GREEN, ORANGE, apply_theme, format_percent, format_seconds, format_time_interval
-from equipoise.bundle.manifest import MANIFEST_FILE, Manifest
+from equipoise.bundle.folder import MANIFEST_FILE
+from equipoise.bundle.manifest import Manifest
 from equipoise.drift.diagnosis.verdict import StreamVerdict
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import capitalize_first, format_share
@@ -71,7 +72,7 @@ def describe_plan(plan: PlanEntry | None) -> str:
 
 def describe_fine_tuning(bundle: Manifest) -> str:
     """Return the result of fine-tuning in words: test accuracy, examples and engine of the bundle."""
-    accuracy = format_percent(bundle.metrics.accuracy)
+    accuracy = format_percent(bundle.classification.accuracy)
     return f"test accuracy {accuracy} after {bundle.seen:,} examples; engine {bundle.engine.name}"
 
 

@@ -21,7 +21,10 @@ class ModelStatus:
     """Model with its bundles by role; a role that no bundle has is left out."""
 
     name: Annotated[str, Meta(description="name of the model")]
-    classes: Annotated[list[str], Meta(description="names of its classes, in the order of the scores")]
+    kind: Annotated[str, Meta(description="kind of data that it takes: image, table or text")] = "image"
+    classes: Annotated[
+        list[str], Meta(description="names of its classes, in the order of the scores; empty if it does not classify")
+    ]
     share: Annotated[
         float, Meta(description="share of the requests that the canary answers, or that the shadow computes too")
     ]

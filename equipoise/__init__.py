@@ -8,7 +8,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from equipoise.bundle.bundle import Bundle, Prediction, load_bundle
+    from equipoise.bundle.bundle import load_bundle
+    from equipoise.bundle.kinds.base_bundle import Bundle
+    from equipoise.bundle.kinds.image_bundle import ImageBundle
+    from equipoise.bundle.kinds.predictions import NextToken, NumberPrediction, Prediction, TextPrediction
+    from equipoise.bundle.kinds.table_bundle import TableBundle
+    from equipoise.bundle.kinds.text_bundle import TextBundle
     from equipoise.config import TrainConfig
     from equipoise.errors import EquipoiseError
     from equipoise.images.augment import Augment
@@ -32,14 +37,20 @@ __all__ = [
     "Bundle",
     "ClusterShape",
     "EquipoiseError",
+    "ImageBundle",
     "ImageWorkload",
     "Lap",
+    "NextToken",
+    "NumberPrediction",
     "Observer",
     "PlanDocument",
     "PlanRequest",
     "Prediction",
     "Record",
     "Split",
+    "TableBundle",
+    "TextBundle",
+    "TextPrediction",
     "TrainConfig",
     "Training",
     "Unit",
@@ -60,17 +71,23 @@ __all__ = [
 
 MODULE_BY_NAME = {
     "Augment": "equipoise.images.augment",
-    "Bundle": "equipoise.bundle.bundle",
+    "Bundle": "equipoise.bundle.kinds.base_bundle",
     "ClusterShape": "equipoise.planning.plan",
     "EquipoiseError": "equipoise.errors",
+    "ImageBundle": "equipoise.bundle.kinds.image_bundle",
     "ImageWorkload": "equipoise.workloads",
     "Lap": "equipoise.runs.record",
+    "NextToken": "equipoise.bundle.kinds.predictions",
+    "NumberPrediction": "equipoise.bundle.kinds.predictions",
     "Observer": "equipoise.observation.observer",
     "PlanDocument": "equipoise.planning.document",
     "PlanRequest": "equipoise.planning.build_document",
-    "Prediction": "equipoise.bundle.bundle",
+    "Prediction": "equipoise.bundle.kinds.predictions",
     "Record": "equipoise.runs.record",
     "Split": "equipoise.workloads",
+    "TableBundle": "equipoise.bundle.kinds.table_bundle",
+    "TextBundle": "equipoise.bundle.kinds.text_bundle",
+    "TextPrediction": "equipoise.bundle.kinds.predictions",
     "TrainConfig": "equipoise.config",
     "Training": "equipoise.training.loop",
     "Unit": "equipoise.workloads",

@@ -39,6 +39,7 @@ ERROR_CODES = {
     "images-invalid": "a batch of images of the wrong type or shape",
     "image-undecodable": "an image file that cannot be decoded",
     "row-invalid": "a row of a table that the model cannot take",
+    "text-invalid": "a text that the model cannot take",
     # runs, sweeps and plans
     "run-mismatch": "a folder that holds another run than the options ask for",
     "run-damaged": "a record or checkpoint that is damaged or of another version",
@@ -57,6 +58,7 @@ ERROR_CODES = {
     "bundle-missing": "a folder that is not a bundle",
     "bundle-version": "a bundle of another schema version",
     "bundle-changed": "a bundle whose files are not as published",
+    "bundle-kind": "a bundle whose model takes other data, such as rows of a table where images are needed",
     "bundle-invalid": "a bundle whose manifest or program cannot be used",
     "inputs-invalid": "tensors that are not those that a bundle's program takes",
     "export-failed": "a model that cannot be exported",

@@ -27,7 +27,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from equipoise.bundle.bundle import Bundle, load_bundle
+from equipoise.bundle.bundle import load_image_bundle
+from equipoise.bundle.kinds.image_bundle import ImageBundle
 from equipoise.command_line import command
 from equipoise.drift.adaptation.workload import AdaptationRecipe, DriftCondition, load_base_workload
 from equipoise.drift.diagnosis.verdict import Verdict
@@ -119,7 +120,7 @@ def forget_condition(options: AdaptOptions, name: str) -> int:
     others = {"--verdict": options.verdict, "--service": options.service, "--roll-back": options.roll_back}
     require_no_others("--forget", others | {"--grow-reference": options.grow_reference})
     validate_options(options)
-    model = load_bundle(str(options.bundle or options.link))
+    model = load_image_bundle(str(options.bundle or options.link), "adapt a model")
     require_learned_condition(model, name)
     if options.dry_run:
         print(make_printable(f"dry run: a copy of {model.folder} without {name} would be published"))
@@ -147,7 +148,7 @@ def grow_reference(options: AdaptOptions) -> int:
         )
     if not options.dry_run:
         require_out(options)
-    model = load_bundle(str(options.bundle or options.link))
+    model = load_image_bundle(str(options.bundle or options.link), "adapt a model")
     verdict = load_verdict(options, model)
     require_matching_bundle(verdict, model)
     growth = plan_growth(model, verdict, options.capture_dir)
@@ -191,7 +192,7 @@ def roll_back_link(options: AdaptOptions) -> int:
 def adapt_bundle(options: AdaptOptions) -> int:
     """Read the verdict, decide what to do about it, do it, and return the exit status."""
     validate_options(options)
-    model = load_bundle(str(options.bundle or options.link))
+    model = load_image_bundle(str(options.bundle or options.link), "adapt a model")
     verdict = load_verdict(options, model)
     if verdict.state != "drift":
         print(make_printable(f"nothing to adapt to: {verdict.why or verdict.state}"))
@@ -253,7 +254,7 @@ def require_out(options: AdaptOptions) -> Path:
     return options.out
 
 
-def load_verdict(options: AdaptOptions, model: Bundle) -> Verdict:
+def load_verdict(options: AdaptOptions, model: ImageBundle) -> Verdict:
     """Load the verdict from the service or from a file, whichever the options name."""
     if options.service is not None and options.verdict is None:
         return fetch_verdict(options.service, options.key, model)
@@ -266,7 +267,7 @@ def load_verdict(options: AdaptOptions, model: Bundle) -> Verdict:
     )
 
 
-def run_adaptation(options: AdaptOptions, model: Bundle, recipe: AdaptationRecipe, verdict: Verdict) -> int:
+def run_adaptation(options: AdaptOptions, model: ImageBundle, recipe: AdaptationRecipe, verdict: Verdict) -> int:
     """Fine-tune the model, put it through the gate, publish it and return the exit status."""
     with tempfile.TemporaryDirectory(prefix="equipoise-adapt-") as folder_name:
         work_folder = Path(folder_name)
@@ -283,7 +284,7 @@ def run_adaptation(options: AdaptOptions, model: Bundle, recipe: AdaptationRecip
         )
         if published.reference_warning:
             print(f"note: {published.reference_warning}", file=sys.stderr)
-        if not passes_gate(model, load_bundle(work_folder / "bundle"), recipe, work_folder):
+        if not passes_gate(model, load_image_bundle(work_folder / "bundle", "adapt a model"), recipe, work_folder):
             return 3
         with atomic_folder(Path(str(options.out)).absolute()) as folder:
             for file in (work_folder / "bundle").iterdir():

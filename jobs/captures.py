@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from equipoise.bundle.manifest import verify_bundle
+from equipoise.bundle.folder import verify_bundle
 from equipoise.captures.capture import CAPTURE_POOLS, CaptureMetadata
 from equipoise.captures.store import CaptureStore
 from equipoise.command_line import command

@@ -23,7 +23,8 @@ import torch
 
 from dashboards.page import write_page
 from dashboards.reports import drift_page
-from equipoise.bundle.bundle import Bundle, load_bundle
+from equipoise.bundle.bundle import load_image_bundle
+from equipoise.bundle.kinds.image_bundle import ImageBundle
 from equipoise.command_line import command
 from equipoise.drift.diagnosis.accuracy_estimate import AccuracyEstimate
 from equipoise.drift.diagnosis.verdict import ChartEffect, DatasetVerdict
@@ -66,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     require_local_paths({"--images": options.images, "--out": options.out})
     if options.out:
         require_no_other_results(options.out, "check")
-    model = load_bundle(options.bundle)
+    model = load_image_bundle(options.bundle, "check images")
     if options.out:
         require_writable(options.out)
     verdict = check_image_folder(model, options.images)
@@ -76,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return EXIT_STATUS_BY_STATE[verdict.state]
 
 
-def check_image_folder(model: Bundle, image_folder: Path) -> DatasetVerdict:
+def check_image_folder(model: ImageBundle, image_folder: Path) -> DatasetVerdict:
     """Return the verdict on a folder of images, with the names of the images that changed most."""
     paths, images = find_images(image_folder), {}
     for path in paths:
@@ -95,7 +96,7 @@ def check_image_folder(model: Bundle, image_folder: Path) -> DatasetVerdict:
     return msgspec.structs.replace(verdict, unread=len(paths) - len(images))
 
 
-def write_drift_report(options: CheckOptions, model: Bundle, verdict: DatasetVerdict) -> None:
+def write_drift_report(options: CheckOptions, model: ImageBundle, verdict: DatasetVerdict) -> None:
     """Write verdict.json and its page drift.html to the output folder."""
     out = options.out or Path()
     report = msgspec.structs.replace(verdict, bundle=options.bundle, folder=str(options.images), model=model.name)

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from ray import serve
 from ray.serve import Application
 
-from equipoise.bundle.manifest import verify_bundle
+from equipoise.bundle.folder import verify_bundle
 from equipoise.command_line import REFUSED, print_error
 from equipoise.errors import EquipoiseError
 from equipoise.storage.atomic import download_folder

@@ -24,7 +24,9 @@ class Limits:
     pixels: int = 4_000_000
     """pixels of an encoded image, as its header gives them before it is decoded"""
     batch: int = 32
-    """images that a model computes in one batch"""
+    """images, rows or windows of text that a model computes in one batch"""
+    characters: int = 10_000
+    """characters of a text"""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

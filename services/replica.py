@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from equipoise.bundle.manifest import MANIFEST_FILE
+from equipoise.bundle.folder import MANIFEST_FILE
 from equipoise.captures.store import CaptureStore
 from equipoise.errors import EquipoiseError
 from equipoise.storage.atomic import file_fingerprint

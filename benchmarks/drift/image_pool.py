@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from equipoise.bundle.bundle import Bundle, load_bundle
+from equipoise.bundle.bundle import load_image_bundle
+from equipoise.bundle.kinds.image_bundle import ImageBundle
 from equipoise.config import TrainConfig
 from equipoise.drift.charts.cell_statistics import ImageFeatures
 from equipoise.drift.features.confidence import confidence_statistics
@@ -72,7 +73,7 @@ def publish_vending_bundle() -> Path:
 
 def load_vending_profile() -> ReferenceProfile:
     """Return the reference profile of the vending bundle."""
-    bundle = load_bundle(publish_vending_bundle())
+    bundle = load_image_bundle(publish_vending_bundle(), "measure drift")
     arrays = bundle.load_reference_arrays()
     return profile_from_arrays(arrays, bundle.classes, arrays["features"].shape[1])
 
@@ -102,6 +103,6 @@ def render_and_predict(task: tuple[str, int, int, Scene | None]) -> tuple[NDArra
 
 
 @cache
-def load_bundle_once(path: str) -> Bundle:
+def load_bundle_once(path: str) -> ImageBundle:
     """Load a bundle, once in each process."""
-    return load_bundle(path)
+    return load_image_bundle(path, "measure drift")

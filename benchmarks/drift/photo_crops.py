@@ -10,7 +10,8 @@ from PIL import Image
 from sklearn.datasets import load_sample_images
 from torch import Tensor
 
-from equipoise.bundle.bundle import Bundle, load_bundle
+from equipoise.bundle.bundle import load_image_bundle
+from equipoise.bundle.kinds.image_bundle import ImageBundle
 from equipoise.config import TrainConfig
 from equipoise.images.camera import gaussian_blur
 from equipoise.training.loop import Training
@@ -56,7 +57,7 @@ def to_bytes(values: Tensor) -> Tensor:
     return values.round().clamp(0, 255).byte()
 
 
-def train_and_publish(folder: Path, seed: int) -> Bundle:
+def train_and_publish(folder: Path, seed: int) -> ImageBundle:
     """Train LeNet on crops in a folder for each class, and publish it."""
     images, labels = draw_crops(np.random.default_rng([seed, 1]), TRAINING_IMAGES * len(CLASSES))
     for index, (image, label) in enumerate(zip(images, labels, strict=True)):
@@ -78,10 +79,10 @@ def train_and_publish(folder: Path, seed: int) -> Bundle:
     for _ in training.laps():
         pass
     write_run_folder(training, folder / "run")
-    return load_bundle(str(publish_run(folder / "run", folder / "published", drift=True)))
+    return load_image_bundle(str(publish_run(folder / "run", folder / "published", drift=True)), "measure drift")
 
 
-def measure_accuracy(model: Bundle, images: Tensor, labels: Tensor) -> float:
+def measure_accuracy(model: ImageBundle, images: Tensor, labels: Tensor) -> float:
     """Return the share of images that a model classifies correctly."""
     predicted = torch.cat([model.run_engine(batch)[0].argmax(1) for batch in images.split(64)])
     return float((predicted == labels).float().mean())

@@ -11,7 +11,8 @@ from typing import Protocol
 from msgspec import structs
 from torch import Tensor
 
-from equipoise.bundle.bundle import Bundle, load_bundle
+from equipoise.bundle.bundle import load_image_bundle
+from equipoise.bundle.kinds.image_bundle import ImageBundle
 from equipoise.captures.capture import CapturedRequest
 from equipoise.captures.store import CaptureStore
 from equipoise.captures.traffic import TrafficSample
@@ -32,7 +33,7 @@ REPLICA_COUNT = 2
 class RequestStream(Protocol):
     """Requests to a model, the verdict on them, and the adaptation of the model."""
 
-    bundle: Bundle
+    bundle: ImageBundle
 
     def send(self, images: Tensor, labels: Tensor) -> int | None:
         """Send images and return after how many of them the first alarm came; None without one."""
@@ -47,11 +48,11 @@ class RequestStream(Protocol):
 class DirectStream:
     """Requests straight to the detector, in steps, each a second later than the last."""
 
-    def __init__(self, bundle: Bundle, folder: Path) -> None:
+    def __init__(self, bundle: ImageBundle, folder: Path) -> None:
         self.folder, self.seconds = folder, FIRST_SECOND
         self.start(bundle)
 
-    def start(self, bundle: Bundle) -> None:
+    def start(self, bundle: ImageBundle) -> None:
         """Go on with another bundle, whose detector has seen nothing yet."""
         self.bundle = bundle
         self.detector = StreamDetector.start(load_profile(bundle), DEFAULT_REQUESTS_PER_FALSE_ALARM)
@@ -83,7 +84,7 @@ class DirectStream:
         files = {"--bundle": self.bundle.folder, "--verdict": verdict_file, "--capture-dir": captures, "--out": out}
         status: int = adapt([*(str(part) for option in files.items() for part in option), *options])
         if status == 0:
-            self.start(load_bundle(str(out)))
+            self.start(load_image_bundle(str(out), "measure drift"))
         return status
 
     def keep_captures(self, folder: Path) -> None:
@@ -104,7 +105,7 @@ class DirectStream:
 class ServedStream:
     """Requests over HTTP to a service that keeps captures and watches the link to its bundle."""
 
-    def __init__(self, bundle: Bundle, folder: Path, cluster: Cluster, port: int) -> None:
+    def __init__(self, bundle: ImageBundle, folder: Path, cluster: Cluster, port: int) -> None:
         self.bundle, self.folder, self.cluster = bundle, folder, cluster
         self.link, self.captures, self.clients = folder / "served", folder / "captures", SimulatedClients(port)
 
@@ -146,7 +147,7 @@ class ServedStream:
         result = self.cluster.run(sys.executable, "-m", "jobs.adapt", *arguments, timeout=1200)
         print(result.stdout + result.stderr, flush=True)
         if result.returncode == 0:
-            self.bundle = load_bundle(str(out))
+            self.bundle = load_image_bundle(str(out), "measure drift")
             wait_until(self.is_swapped, 60, "the swap of all replicas")
         return result.returncode
 
@@ -157,7 +158,7 @@ class ServedStream:
 
 
 @contextmanager
-def serve_stream(bundle: Bundle, folder: Path, cluster: Cluster) -> Iterator[ServedStream]:
+def serve_stream(bundle: ImageBundle, folder: Path, cluster: Cluster) -> Iterator[ServedStream]:
     """Serve a bundle through a link on several replicas for the length of the block."""
     (port,) = find_free_ports(1)
     stream = ServedStream(bundle, folder, cluster, port)

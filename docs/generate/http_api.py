@@ -20,10 +20,11 @@ from docs.generate.http_texts import (
     TYPES_TEXT,
 )
 from docs.generate.markdown import build_page, format_code, format_table, make_anchor, start_sentence
-from services.http import errors, message_types
+from services.http import errors, message_types, prediction_types
+from services.http.api_operations import OPERATIONS, ApiOperation, list_types
 from services.http.errors import REJECTION_DESCRIPTIONS
-from services.http.message_types import BinaryText
-from services.http.openapi import OPERATIONS, ApiOperation, build_openapi_document
+from services.http.openapi import build_openapi_document
+from services.http.prediction_types import BinaryText
 from services.limits import Limits
 
 REJECTION_DOC = re.compile(r"Build the (\d{3}) for (.*)", re.DOTALL)
@@ -35,7 +36,12 @@ PAGES_STATUSES = ("409",)
 def build_http_api_page() -> str:
     """Build the page of all endpoints, docs/reference/http-api.md."""
     document = build_openapi_document(requires_key=True, limits=Limits(), model_names=[])
-    types = [part for operation in OPERATIONS.values() for part in (operation.reply, *operation.body.values())]
+    types = [
+        part
+        for operation in OPERATIONS.values()
+        for body in (operation.reply, *operation.body.values())
+        for part in list_types(body)
+    ]
     return build_page(
         "HTTP API",
         HTTP_INTRODUCTION,
@@ -70,7 +76,7 @@ def format_summary_row(endpoint: str) -> tuple[str, str]:
 
 def is_message(kind: type) -> bool:
     """Return whether a type belongs to the HTTP API alone; the others are those of files."""
-    return kind.__module__ in (message_types.__name__, model_status.__name__)
+    return kind.__module__ in (message_types.__name__, prediction_types.__name__, model_status.__name__)
 
 
 def link_type(kind: type) -> str:
@@ -139,7 +145,7 @@ def format_media_type(media_type: str, kind: Any) -> str:
         return (
             f"{format_code(media_type)}: the bytes of an image file" if "`" in media_type else format_code(media_type)
         )
-    named = format_type(kind, link_type)
+    named = " or ".join(format_type(part, link_type) for part in list_types(kind))
     return f"{format_code(media_type)} with {named}" if "](" in named else format_code(media_type)
 
 

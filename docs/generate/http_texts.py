@@ -35,7 +35,7 @@ because orchestrators have none. Requests that change something (`POST /drift/re
 refused with a 403 if a browser sends them for a page of another site."""
 PROTOCOL_TEXT = """\
 The endpoints under `/v2` follow version 2 of the Open Inference Protocol, so that clients of Triton and KServe work
-without changes. A model takes one of two inputs:
+without changes. `/v2/models/{name}` lists the tensors of a model. One of images takes one of two inputs:
 
 | tensor | datatype | shape | content |
 |---|---|---|---|
@@ -44,10 +44,21 @@ without changes. A model takes one of two inputs:
 | `labels` (output) | `BYTES` | images | Class with the highest score. |
 | `scores` (output) | `FP32` | images, classes | Calibrated probabilities in the order of the classes. |
 
-- A request holds at most as many images as the limit `batch`, which is `max_batch_size` in `/config`.
+One of a table takes rows as [`TableSpec`](file-formats.md#tablespec) encodes them, and a language model takes tokens:
+
+| tensor | datatype | shape | content |
+|---|---|---|---|
+| `numbers` (input) | `FP32` | rows, features | Standardized numbers, if the table has columns of numbers. |
+| `codes` (input) | `INT64` | rows, columns | Places of the categories from 1 on, 0 for others, if there are texts. |
+| `labels`, `scores` (output) | `BYTES`, `FP32` | rows; rows, classes | As above, for a label of classes. |
+| `value`, `low`, `high` (output) | `FP64` | rows | Number and ends of its interval, in the unit of the label. |
+| `tokens` (input) | `INT64` | texts, length | Places of the characters in the vocabulary. |
+| `logits` (output) | `FP32` | texts, length, vocabulary | Scores of the next token after each. |
+
+- A request holds at most as many examples as the limit `batch`, which is `max_batch_size` in `/config`.
 - Tensors are JSON, or bytes after the JSON (the extension `binary_tensor_data`): the header
   `inference-header-content-length` gives the length of the JSON, `binary_data_size` in the parameters of a tensor that
-  of its bytes. With the header `0` the whole body is the bytes of `pictures`.
+  of its bytes. With the header `0` the whole body is the bytes of `pictures` or of the only input.
 - `binary_data_output` in the parameters of the request, or `binary_data` in those of an output, asks for bytes.
 - Each endpoint of a model also exists below `/v2/models/{name}/versions/{version}`. Only the version being served is
   found there, any other is a 404.

@@ -33,8 +33,14 @@ PUBLIC_NAMES = {
     "observe": "equipoise.observation.observer",
     "Observer": "equipoise.observation.observer",
     "load_bundle": "equipoise.bundle.bundle",
-    "Bundle": "equipoise.bundle.bundle",
-    "Prediction": "equipoise.bundle.bundle",
+    "Bundle": "equipoise.bundle.kinds.base_bundle",
+    "ImageBundle": "equipoise.bundle.kinds.image_bundle",
+    "TableBundle": "equipoise.bundle.kinds.table_bundle",
+    "TextBundle": "equipoise.bundle.kinds.text_bundle",
+    "Prediction": "equipoise.bundle.kinds.predictions",
+    "NumberPrediction": "equipoise.bundle.kinds.predictions",
+    "TextPrediction": "equipoise.bundle.kinds.predictions",
+    "NextToken": "equipoise.bundle.kinds.predictions",
     "PlanDocument": "equipoise.planning.document",
     "EquipoiseError": "equipoise.errors",
 }
@@ -50,7 +56,8 @@ The names below are public; everything else in the packages may change at any ti
 | watch a training loop of your own | [`observe`](#observe), [`Observer`](#observer) |
 | train on your own images | [`ImageWorkload`](#imageworkload), [`Split`](#split), [`Augment`](#augment) |
 | train on your own data of any kind | [`Workload`](#workload), [`Split`](#split), [`Unit`](#unit) |
-| predict with a published model | [`load_bundle`](#load_bundle), [`Bundle`](#bundle), [`Prediction`](#prediction) |
+| predict with a published model | [`load_bundle`](#load_bundle), [`ImageBundle`](#imagebundle) |
+| predict rows of a table, or how a text goes on | [`TableBundle`](#tablebundle), [`TextBundle`](#textbundle) |
 | read a plan | [`PlanDocument`](#plandocument) |
 | handle mistakes of a user | [`EquipoiseError`](#equipoiseerror) |
 

@@ -2,27 +2,30 @@
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from equipoise.bundle.engine_results import EngineResult
 from equipoise.bundle.engines import Engine
-from equipoise.bundle.manifest import EngineResult
 from equipoise.errors import EquipoiseError
 
 BENCHMARK_BATCH_SIZES = (1, 8)
 ENGINE_TIMING_ROUNDS = 7
 MIN_TURN_SECONDS = 0.02  # length of one engine's turn in a round
-MAX_RELATIVE_ERROR = 1e-5  # difference from eager fp32, relative to eager's largest score
+MAX_RELATIVE_ERROR = 1e-5  # difference from eager fp32, relative to the largest value of the same output
 BASELINE_ENGINE = "eager"
 
 
 def benchmark_engines(
-    engine_factories: Mapping[str, Callable[[], Engine]], original_model: Engine, pictures: Tensor
+    engine_factories: Mapping[str, Callable[[], Engine]],
+    original_model: Engine,
+    inputs: Sequence[Tensor],
+    is_classification: bool = True,
 ) -> list[EngineResult]:
-    """Compare every engine with `original_model` on all `pictures`, then time the engines in turns on one thread."""
+    """Compare every engine with `original_model` on all examples, then time the engines in turns on one thread."""
     previous_threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -33,35 +36,43 @@ def benchmark_engines(
             except Exception as error:  # an engine may raise anything; the others are still compared
                 reason = f"{type(error).__name__}: {str(error).strip()[:200]}"
                 failed.append(EngineResult(name, None, None, False, reason))
-        expected = predict_logits(original_model, pictures)
-        compared = [compare_outputs(name, engine, expected, pictures) for name, engine in engines.items()]
-        seconds = time_engines(engines, pictures)
+        expected = compute_outputs(original_model, inputs)
+        compared = [
+            compare_outputs(name, expected, compute_outputs(engine, inputs), is_classification)
+            for name, engine in engines.items()
+        ]
+        seconds = time_engines(engines, inputs)
         return [replace(result, seconds=seconds[result.engine]) for result in compared] + failed
     finally:
         torch.set_num_threads(previous_threads)
 
 
-def predict_logits(engine: Engine, pictures: Tensor) -> Tensor:
-    """Return the logits of all images, computed 64 at a time."""
-    return torch.cat([engine(batch)[0] for batch in pictures.split(64)])
+def compute_outputs(engine: Engine, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """Return the outputs for all examples, computed 64 at a time."""
+    parts = [engine(*batch) for batch in zip(*(tensor.split(64) for tensor in inputs), strict=True)]
+    return [torch.cat(tensors) for tensors in zip(*parts, strict=True)]
 
 
-def compare_outputs(engine_name: str, engine: Engine, expected_logits: Tensor, pictures: Tensor) -> EngineResult:
-    """Compare an engine's logits with the expected ones; its seconds are left None."""
-    logits = predict_logits(engine, pictures)
-    error = float((logits - expected_logits).abs().max() / expected_logits.abs().max().clamp(min=1e-30))
-    same_labels = bool((logits.argmax(1) == expected_logits.argmax(1)).all())
-    return EngineResult(engine_name, None, error, same_labels and error <= MAX_RELATIVE_ERROR)
+def compare_outputs(
+    engine_name: str, expected: Sequence[Tensor], outputs: Sequence[Tensor], is_classification: bool
+) -> EngineResult:
+    """Compare an engine's outputs, each with the one expected, and its labels; its seconds are left None."""
+    errors = [
+        float((output - reference).abs().max() / reference.abs().max().clamp(min=1e-30))
+        for output, reference in zip(outputs, expected, strict=True)
+    ]
+    same_labels = not is_classification or bool((outputs[0].argmax(1) == expected[0].argmax(1)).all())
+    return EngineResult(engine_name, None, max(errors), same_labels and max(errors) <= MAX_RELATIVE_ERROR)
 
 
-def time_engines(engines: Mapping[str, Engine], pictures: Tensor) -> dict[str, dict[int, float]]:
+def time_engines(engines: Mapping[str, Engine], inputs: Sequence[Tensor]) -> dict[str, dict[int, float]]:
     """Return median seconds per call by engine and batch size.
 
     The engines take turns, so that a slow moment of the machine affects all of them.
     """
     medians: dict[str, dict[int, float]] = {name: {} for name in engines}
     for batch_size in BENCHMARK_BATCH_SIZES:
-        batch = pictures[torch.arange(batch_size) % len(pictures)]
+        batch = [tensor[torch.arange(batch_size) % len(tensor)] for tensor in inputs]
         calls = {
             name: max(1, round(MIN_TURN_SECONDS / measure_seconds_per_call(engine, batch, 2)))
             for name, engine in engines.items()
@@ -75,11 +86,11 @@ def time_engines(engines: Mapping[str, Engine], pictures: Tensor) -> dict[str, d
     return medians
 
 
-def measure_seconds_per_call(engine: Engine, pictures: Tensor, calls: int) -> float:
+def measure_seconds_per_call(engine: Engine, inputs: Sequence[Tensor], calls: int) -> float:
     """Return the mean seconds per call over `calls` calls."""
     start = time.perf_counter()
     for _ in range(calls):
-        engine(pictures)
+        engine(*inputs)
     return (time.perf_counter() - start) / calls
 
 

@@ -1,4 +1,4 @@
-"""Engines that run a published model: each takes uint8 images and returns logits and features."""
+"""Engines that run a published model: each takes the input tensors of its program and returns the output tensors."""
 
 import importlib
 import os
@@ -9,14 +9,14 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file
-from torch import Tensor, nn
+from torch import Tensor
 
-from equipoise.bundle.manifest import ONNX_FILE, PROGRAM_FILE, WEIGHTS_FILE
+from equipoise.bundle.folder import ONNX_FILE, PROGRAM_FILE, WEIGHTS_FILE
 from equipoise.bundle.program import load_program
 from equipoise.storage.atomic import read_json
 
-Engine = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""maps uint8 images to logits and features"""
+Engine = Callable[..., tuple[Tensor, ...]]
+"""maps input tensors to output tensors, such as uint8 images to logits and features"""
 
 
 class EagerEngine:
@@ -27,10 +27,9 @@ class EagerEngine:
         self.use_onednn = use_onednn
 
     @torch.inference_mode()
-    def __call__(self, pictures: Tensor) -> tuple[Tensor, Tensor]:
+    def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         with self._kernel_context():
-            logits, features = self.program(pictures)
-        return logits, features
+            return tuple(self.program(*inputs))
 
     def _kernel_context(self) -> AbstractContextManager[None]:
         return nullcontext() if self.use_onednn else without_onednn()
@@ -50,11 +49,11 @@ class OnnxEngine:
         self.session = onnxruntime.InferenceSession(
             str(folder / ONNX_FILE), options, providers=["CPUExecutionProvider"]
         )
-        self.input_name = self.session.get_inputs()[0].name
+        self.input_names = [value.name for value in self.session.get_inputs()]
 
-    def __call__(self, pictures: Tensor) -> tuple[Tensor, Tensor]:
-        logits, features = self.session.run(None, {self.input_name: pictures.numpy()})
-        return torch.from_numpy(logits), torch.from_numpy(features)
+    def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        arrays = {name: tensor.numpy() for name, tensor in zip(self.input_names, inputs, strict=True)}
+        return tuple(map(torch.from_numpy, self.session.run(None, arrays)))
 
 
 ENGINES: dict[str, Callable[[Path], Engine]] = {
@@ -62,30 +61,6 @@ ENGINES: dict[str, Callable[[Path], Engine]] = {
     "eager without oneDNN": lambda folder: EagerEngine(folder, use_onednn=False),
     "onnxruntime": OnnxEngine,
 }
-
-
-class InferenceModule(nn.Module):
-    """Model with its normalization in front, which returns its features beside the logits."""
-
-    def __init__(self, model: nn.Module, head_name: str | None, mean: Any, std: Any) -> None:
-        super().__init__()
-        self.model = model
-        std_column = torch.tensor(std, dtype=torch.float64).view(-1, 1, 1)
-        mean_column = torch.tensor(mean, dtype=torch.float64).view(-1, 1, 1)
-        self.gain = nn.Buffer((1 / (255 * std_column)).float())
-        self.offset = nn.Buffer((-mean_column / std_column).float())
-        self.captured_features: list[Tensor] = []
-        if head_name:
-            self.model.get_submodule(head_name).register_forward_pre_hook(self._capture_features)
-
-    def _capture_features(self, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        self.captured_features[:] = inputs[:1]
-
-    def forward(self, pictures: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits and features of uint8 images."""
-        logits = self.model(pictures.float() * self.gain + self.offset)
-        features = self.captured_features.pop() if self.captured_features else logits
-        return logits, features.mean((2, 3)) if features.ndim == 4 else features
 
 
 @contextmanager

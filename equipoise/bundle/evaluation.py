@@ -1,8 +1,7 @@
 """Accuracy and calibration of a model on a split."""
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import log_softmax, softmax
 
@@ -13,12 +12,11 @@ CALIBRATION_BINS = 15  # confidence bins of the expected calibration error
 TEMPERATURE_BOUNDS = (0.05, 20.0)
 
 
-@dataclass(frozen=True)
-class Evaluation:
+class Evaluation(Struct, frozen=True, tag_field="type", tag="classification"):
     """Accuracy overall and by class, and calibration error before and after temperature scaling."""
 
     accuracy: float
-    """share of the test images that are right"""
+    """share of the test examples that are right"""
     by_class: dict[str, float]
     """accuracy of each class that has examples"""
     calibration_error: float

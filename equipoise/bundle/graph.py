@@ -67,7 +67,8 @@ def choose_dynamic_shapes(examples: list[Tensor]) -> ShapesCollection:
 
 def is_sequence(tensor: Tensor) -> bool:
     """Return whether the second dimension may be a length: of integers that are no pixels, or of vectors of floats."""
-    return tensor.ndim == 3 if tensor.is_floating_point() else tensor.ndim > 1 and tensor.dtype != torch.uint8
+    has_length = tensor.ndim == 3 if tensor.is_floating_point() else tensor.ndim > 1 and tensor.dtype != torch.uint8
+    return has_length and tensor.shape[1] > 1  # torch.export keeps a size of 1, and warns where it may differ
 
 
 def is_independent_of_length(

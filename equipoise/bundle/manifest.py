@@ -1,95 +1,39 @@
-"""Manifest of a bundle (bundle.json): its metadata, the digest of each file, and a digest of the manifest itself.
+"""Manifest of a bundle (bundle.json): its metadata, the digest of each file, and a digest of the manifest itself."""
 
-A folder that is incomplete, not a bundle or changed since it was published is refused with a one-sentence error.
-"""
-
-import hashlib
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self
+from typing import Final, Literal, Self
 
 import msgspec
-from msgspec import Meta
 
 from equipoise.bundle.condition_entry import ConditionEntry
+from equipoise.bundle.engine_results import EngineEntry
 from equipoise.bundle.evaluation import Evaluation
+from equipoise.bundle.kinds.image_input import ImageInput
+from equipoise.bundle.kinds.language import LanguageEvaluation
+from equipoise.bundle.kinds.regression import RegressionEvaluation
+from equipoise.bundle.kinds.table_input import list_table_inputs
+from equipoise.bundle.kinds.text_input import TextInput
+from equipoise.bundle.tensor_spec import OPEN_SIZE, TensorSpec
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.runs.target import Target
-from equipoise.storage.atomic import read_json, write_json
+from equipoise.storage.atomic import read_json
 from equipoise.storage.json_decoding import decode_json_value
+from equipoise.tables.spec import TableSpec
 from equipoise.type_aliases import JsonObject
 
-BUNDLE_SCHEMA_VERSION: Final = 1
-MAX_IMAGE_SIDE_PIXELS, MAX_IMAGE_CHANNELS = 2048, 4
-PROGRAM_FILE, WEIGHTS_FILE, ONNX_FILE = "program.json", "weights.safetensors", "model.onnx"
-MANIFEST_FILE, REFERENCE_FILE, MODEL_CARD_FILE = "bundle.json", "reference.npz", "card.md"
-REQUIRED_FILES = {PROGRAM_FILE, WEIGHTS_FILE, REFERENCE_FILE, MODEL_CARD_FILE}
+BUNDLE_SCHEMA_VERSION: Final = 2
 VERSION_DIGITS = 12  # of the digest: enough to distinguish all bundles that a service ever loads
 
-SidePixels = Annotated[int, Meta(ge=1, le=MAX_IMAGE_SIDE_PIXELS)]
 
+Kind = Literal["image", "table", "text"]
+KINDS: Final = ("image", "table", "text")
+DATA_NAMES: Final[dict[Kind, str]] = {"image": "images", "table": "tables", "text": "texts"}
 
-@dataclass(frozen=True, kw_only=True)
-class InputSpec:
-    """Images that a model takes."""
-
-    type: Literal["uint8"] = "uint8"
-    """type of the pixels"""
-    channels: Annotated[int, Meta(ge=1, le=MAX_IMAGE_CHANNELS)]
-    """1 for gray images, 3 for RGB"""
-    height: SidePixels
-    """height in pixels"""
-    width: SidePixels
-    """width in pixels"""
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Channels, height and width in pixels."""
-        return self.channels, self.height, self.width
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImagePreprocessing:
-    """How photographs become a model's input, for people who use its programs without this package."""
-
-    picture: str
-    """orientation, crop and scaling, in words"""
-    mean: list[float]
-    """mean of each channel, subtracted by the program"""
-    std: list[float]
-    """standard deviation of each channel, by which the program divides"""
-
-
-@dataclass(frozen=True)
-class EngineResult:
-    """Agreement of one engine with eager PyTorch, and its seconds per call."""
-
-    engine: str
-    """name of the engine"""
-    seconds: dict[int, float] | None
-    """median seconds per call by batch size; None if the engine does not run here"""
-    error: float | None
-    """largest difference of a score from eager's, relative to eager's largest score; None if it does not run here"""
-    agrees: bool
-    """whether every label equals eager's and the error is small enough"""
-    why_not: str = ""
-    """exception that kept the engine from running here; empty if it runs"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class EngineEntry:
-    """Engine that a model is served with, the reason for it, and the measurements of all engines."""
-
-    name: str
-    """engine that the model is served with"""
-    why: str
-    """reason for choosing it"""
-    table: list[EngineResult]
-    """measurements of all engines"""
+Metrics = Evaluation | RegressionEvaluation | LanguageEvaluation
+"""evaluation of a model, by what it predicts"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,21 +44,29 @@ class Manifest:
     not refuse a bundle because another version trained it with other options.
     """
 
-    schema: Literal[1] = BUNDLE_SCHEMA_VERSION
+    schema: Literal[2] = BUNDLE_SCHEMA_VERSION
     """version of the format"""
     name: str
     """name of the model in a service"""
     workload: str
     """workload that the model learned first"""
+    kind: Kind
+    """kind of data that the model takes"""
     classes: list[str]
-    """class names in the order of the scores"""
-    input: InputSpec
-    """images that the model takes"""
-    preprocessing: ImagePreprocessing
-    """how photographs become its input"""
+    """class names in the order of the scores; empty if the model does not classify"""
+    image: ImageInput | None = None
+    """images that the model takes; left out of the file of another kind"""
+    table: TableSpec | None = None
+    """columns of the rows that the model takes, and its label; left out of the file of another kind"""
+    text: TextInput | None = None
+    """texts that the model takes; left out of the file of another kind"""
+    inputs: tuple[TensorSpec, ...]
+    """tensors that its programs take"""
+    outputs: tuple[TensorSpec, ...]
+    """tensors that its programs return"""
     examples: dict[str, int]
     """number of examples in each split"""
-    metrics: Evaluation
+    metrics: Metrics
     """evaluation on the test split"""
     config: JsonObject
     """options that the model was trained with: the fields of `TrainConfig`, decoded by `decode_config`"""
@@ -152,6 +104,25 @@ class Manifest:
             raise EquipoiseError("bundle-invalid", "its class names are not unique")
         if len({condition.name for condition in self.conditions}) < len(self.conditions):
             raise EquipoiseError("bundle-invalid", "the names of its conditions are not unique")
+        require_section_of_kind(self)
+
+    @property
+    def image_input(self) -> ImageInput:
+        """Images that the model takes; refuse a model of other data."""
+        if self.image is None:
+            raise EquipoiseError(
+                "bundle-kind",
+                f"{self.name} is a model of {DATA_NAMES[self.kind]}",
+                "give the bundle of a model of images",
+            )
+        return self.image
+
+    @property
+    def classification(self) -> Evaluation:
+        """Evaluation of a classifier; refuse a model that does not classify."""
+        if not isinstance(self.metrics, Evaluation):
+            raise EquipoiseError("bundle-kind", f"{self.name} does not predict classes")
+        return self.metrics
 
     @property
     def goal(self) -> Target:
@@ -169,6 +140,7 @@ class Manifest:
         absent = {"remedy"} if self.remedy is None else set()
         absent |= set() if self.conditions else {"conditions"}
         absent |= set() if self.lower_is_better else {"lower_is_better"}
+        absent |= {*KINDS} - {self.kind}
         return {key: value for key, value in contents.items() if key not in absent}
 
     @classmethod
@@ -195,106 +167,20 @@ class Manifest:
         )
 
 
-def verify_bundle(folder: Path) -> Manifest:
-    """Return the manifest of a bundle whose files are all as published; refuse any other folder."""
-    manifest = Manifest.from_json(read_sealed_manifest(folder), folder / MANIFEST_FILE)
-    require_complete_bundle(folder, manifest.files)
-    for name, expected_sha256 in manifest.files.items():
-        require_unchanged_file(folder, name, expected_sha256)
-    return manifest
-
-
-def read_sealed_manifest(folder: Path) -> JsonObject:
-    """Read bundle.json without decoding it; refuse another schema version, and a file that its digest does not fit."""
-    path = require_manifest(folder)
-    contents = read_json(path)
-    if not isinstance(contents, dict) or "schema" not in contents:
-        raise EquipoiseError(
-            "bundle-missing", f"cannot load {path}: it has no schema version", "give the folder of a bundle"
-        )
-    if contents["schema"] != BUNDLE_SCHEMA_VERSION:
-        raise EquipoiseError(
-            "bundle-version",
-            f"cannot load {folder}: it has schema {contents['schema']!r} and this version reads "
-            f"{BUNDLE_SCHEMA_VERSION}",
-            "publish it again",
-        )
-    if contents.get("digest") != manifest_digest(contents):
-        raise EquipoiseError(
-            "bundle-changed", f"cannot load {path}: it was changed since it was published", "publish it again"
-        )
-    return contents
-
-
-def require_manifest(folder: Path) -> Path:
-    """Return the path of a bundle's manifest; refuse a folder without one."""
-    try:
-        has_manifest = (folder / MANIFEST_FILE).is_file()
-    except OSError as error:  # a name that is too long for the file system
-        raise EquipoiseError("bundle-missing", f"{str(folder)[:80]} is not a bundle ({error.strerror})") from None
-    if not has_manifest:
-        raise EquipoiseError(
-            "bundle-missing", f"{folder} is not a bundle: it has no {MANIFEST_FILE}", "publish one with jobs.publish"
-        )
-    return folder / MANIFEST_FILE
-
-
-def require_complete_bundle(folder: Path, files: Mapping[str, str]) -> None:
-    """Refuse a bundle that lacks a required file, or holds a file that its manifest does not list."""
-    if extra := {path.name for path in folder.iterdir()} - files.keys() - {MANIFEST_FILE}:
-        raise EquipoiseError(
-            "bundle-changed",
-            f"cannot load {folder}: it holds {min(extra)}, which was not published with it",
-            "remove that file",
-        )
-    if missing := REQUIRED_FILES - files.keys():
-        raise EquipoiseError(
-            "bundle-invalid", f"cannot load {folder}: {', '.join(sorted(missing))} is missing", "publish it again"
-        )
-
-
-def require_unchanged_file(folder: Path, name: str, expected_sha256: str) -> None:
-    """Refuse a bundle's file that is missing, changed, a link or outside of the folder."""
-    if Path(name).name != name or name.startswith("."):
-        raise EquipoiseError(
-            "bundle-invalid",
-            f"cannot load {folder}: its manifest lists {name!r}, which is not a file in the bundle",
-            "publish it again",
-        )
-    if (folder / name).is_symlink():
-        raise EquipoiseError(
-            "bundle-changed",
-            f"cannot load {folder / name}: it is a symbolic link",
-            "copy the whole bundle with its files",
-        )
-    if not (folder / name).is_file():
-        raise EquipoiseError(
-            "bundle-changed",
-            f"cannot load {folder}: {name} is missing",
-            "copy the whole bundle or publish it again",
-        )
-    if file_sha256(folder / name) != expected_sha256:
-        raise EquipoiseError(
-            "bundle-changed",
-            f"cannot load {folder / name}: it was changed since it was published",
-            "copy or publish the bundle again",
-        )
-
-
-def manifest_digest(contents: JsonObject) -> str:
-    """Return the SHA-256 of bundle.json without its own digest; it covers the files through their digests."""
-    text = json.dumps({name: value for name, value in contents.items() if name != "digest"}, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file's content in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write bundle.json with the digests of all other files in the folder."""
-    files = {path.name: file_sha256(path) for path in sorted(folder.iterdir()) if path.name != MANIFEST_FILE}
-    contents = replace(manifest, files=files).to_json()
-    write_json(folder / MANIFEST_FILE, contents | {"digest": manifest_digest(contents)})
+def require_section_of_kind(manifest: Manifest) -> None:
+    """Refuse a manifest whose inputs, outputs or evaluation are not those of its kind."""
+    sections = {kind: getattr(manifest, kind) for kind in KINDS}
+    if [kind for kind, section in sections.items() if section is not None] != [manifest.kind]:
+        raise EquipoiseError("bundle-invalid", f"it does not describe the {DATA_NAMES[manifest.kind]} that it takes")
+    is_regression = manifest.table is not None and manifest.table.label.kind == "number"
+    evaluations = {"text": LanguageEvaluation, "table": RegressionEvaluation if is_regression else Evaluation}
+    if not isinstance(manifest.metrics, evaluations.get(manifest.kind, Evaluation)):
+        raise EquipoiseError("bundle-invalid", f"its metrics are not those of a model of {DATA_NAMES[manifest.kind]}")
+    if manifest.table and list(manifest.table.label.classes) != manifest.classes:
+        raise EquipoiseError("bundle-invalid", "its classes are not those of its label")
+    if not manifest.outputs or (manifest.classes and manifest.outputs[0].shape != (OPEN_SIZE, len(manifest.classes))):
+        raise EquipoiseError("bundle-invalid", f"its scores are not those of {len(manifest.classes)} classes")
+    section = manifest.image or manifest.text
+    expected = section.list_inputs() if section else list_table_inputs(manifest.table) if manifest.table else ()
+    if expected != manifest.inputs:
+        raise EquipoiseError("bundle-invalid", "the tensors that its programs take are not those that it describes")

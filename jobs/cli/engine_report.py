@@ -1,7 +1,7 @@
 """Terminal table of the engines that were timed for a bundle."""
 
 from equipoise.bundle.engine_benchmark import BASELINE_ENGINE, BENCHMARK_BATCH_SIZES
-from equipoise.bundle.manifest import EngineResult
+from equipoise.bundle.engine_results import EngineResult
 
 
 def format_engine_table(engine_results: list[EngineResult]) -> str:

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Literal
 
-from equipoise.bundle.manifest import MANIFEST_FILE
+from equipoise.bundle.folder import MANIFEST_FILE
 from equipoise.errors import EquipoiseError
 from equipoise.planning.document import PLAN_FILE
 from equipoise.storage.object_store import RemotePath

@@ -22,7 +22,8 @@ from dashboards.page import write_page
 from dashboards.plan_confirmation import describe_plan_status
 from dashboards.reports import drift_page
 from equipoise.bundle.bundle import load_bundle
-from equipoise.bundle.manifest import MANIFEST_FILE, Manifest
+from equipoise.bundle.folder import MANIFEST_FILE
+from equipoise.bundle.manifest import Manifest
 from equipoise.drift.diagnosis.verdict import ChartHistory, StreamVerdict
 from equipoise.drift.monitor.entries import DriftEvent
 from equipoise.errors import CommandFailed

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from equipoise.bundle.bundle import Bundle
+from equipoise.bundle.kinds.image_bundle import ImageBundle
 from equipoise.captures.store import CaptureStore
 from equipoise.config import TrainConfig
 from equipoise.drift.adaptation.fit_corruptions import MIN_DRIFTED_IMAGES, CorruptionFit, fit_corruption_amounts
@@ -43,7 +43,7 @@ VALIDATION_SHARE = 0.3  # of the labelled images, held out from training to judg
 MAX_LISTED_CLASSES = 3  # classes listed, those whose shares changed most
 
 
-def build_recipe(model: Bundle, verdict: Verdict, data: str | None) -> AdaptationRecipe:
+def build_recipe(model: ImageBundle, verdict: Verdict, data: str | None) -> AdaptationRecipe:
     """Build the recipe for a verdict, on top of earlier adaptations; `data` is where the workload's files lie now."""
     config, latest = training_history(model)
     before = find_condition(model.manifest, verdict.condition) or latest
@@ -58,7 +58,7 @@ def build_recipe(model: Bundle, verdict: Verdict, data: str | None) -> Adaptatio
     )
 
 
-def training_history(model: Bundle) -> tuple[TrainConfig, DriftCondition]:
+def training_history(model: ImageBundle) -> tuple[TrainConfig, DriftCondition]:
     """Return the config that the model was first trained with, and the condition it has been adapted to since."""
     remedy = model.manifest.remedy
     try:
@@ -68,19 +68,19 @@ def training_history(model: Bundle) -> tuple[TrainConfig, DriftCondition]:
         raise error.within(f"cannot adapt {model.folder}") from None
 
 
-def label_shift_by_class(model: Bundle, verdict: Verdict) -> dict[str, float]:
+def label_shift_by_class(model: ImageBundle, verdict: Verdict) -> dict[str, float]:
     """Estimate each class's share of requests relative to its share of the reference."""
     predicted_counts = np.array([verdict.classes.get(name, 0) for name in model.classes], np.float64)
     return dict(zip(model.classes, label_shift_weights(load_profile(model), predicted_counts).tolist(), strict=True))
 
 
-def load_profile(model: Bundle) -> ReferenceProfile:
+def load_profile(model: ImageBundle) -> ReferenceProfile:
     """Load the reference profile of a bundle."""
     _, features = model.run_engine(torch.zeros(1, *model.shape, dtype=torch.uint8))
     return profile_from_arrays(model.load_reference_arrays(), model.classes, features.shape[1])
 
 
-def count_labels(capture: str | None, model: Bundle, verdict: Verdict) -> int:
+def count_labels(capture: str | None, model: ImageBundle, verdict: Verdict) -> int:
     """Count the captures since the drift began that are labelled with one of the model's classes."""
     if capture is None:
         return 0
@@ -105,7 +105,7 @@ def describe_condition(condition: DriftCondition, label_count: int) -> str:
 
 
 def prepare_recipe(
-    capture: str | None, model: Bundle, recipe: AdaptationRecipe, verdict: Verdict, work_folder: Path
+    capture: str | None, model: ImageBundle, recipe: AdaptationRecipe, verdict: Verdict, work_folder: Path
 ) -> AdaptationRecipe:
     """Write the recipe and its labelled images to a folder, its changes fitted to them if there are enough."""
     if capture and count_labels(capture, model, verdict):
@@ -125,7 +125,9 @@ def prepare_recipe(
     return recipe
 
 
-def train_adapted_model(model: Bundle, recipe: AdaptationRecipe, work_folder: Path, epochs: int, workers: int) -> bool:
+def train_adapted_model(
+    model: ImageBundle, recipe: AdaptationRecipe, work_folder: Path, epochs: int, workers: int
+) -> bool:
     """Train by the recipe into the run folder below `work_folder`; return False if training was stopped."""
     config = build_adaptation_config(model, work_folder, epochs, workers)
     if recipe.drift.weights is None:
@@ -145,7 +147,7 @@ def train_adapted_model(model: Bundle, recipe: AdaptationRecipe, work_folder: Pa
     return True
 
 
-def build_adaptation_config(model: Bundle, work_folder: Path, epochs: int, workers: int) -> TrainConfig:
+def build_adaptation_config(model: ImageBundle, work_folder: Path, epochs: int, workers: int) -> TrainConfig:
     """Build the config of the fine-tuning, with the plan's batch size if the model was trained by a plan."""
     first_config = model.manifest.decode_config()
     config = replace(
@@ -165,7 +167,7 @@ def build_adaptation_config(model: Bundle, work_folder: Path, epochs: int, worke
     return replace(config, max_examples=epochs * length, eval_every=epochs * length)
 
 
-def planned_batch_size(model: Bundle, otherwise: int) -> int:
+def planned_batch_size(model: ImageBundle, otherwise: int) -> int:
     """Return the batch size of the plan that a model was trained by, or `otherwise` without a plan."""
     document = model.manifest.plan
     plan = PlanDocument.from_json(document, f"cannot adapt {model.folder} by its plan").plan if document else None

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from equipoise.bundle.bundle import Bundle
-from equipoise.bundle.manifest import MANIFEST_FILE, MODEL_CARD_FILE, REFERENCE_FILE, Manifest, write_manifest
+from equipoise.bundle.folder import MANIFEST_FILE, MODEL_CARD_FILE, REFERENCE_FILE, write_manifest
+from equipoise.bundle.kinds.image_bundle import ImageBundle
+from equipoise.bundle.manifest import Manifest
 from equipoise.drift.adaptation.workload import DriftCondition, apply_condition
 from equipoise.drift.reference.profile import ARRAY_PREFIX
 from equipoise.errors import EquipoiseError
@@ -36,7 +37,7 @@ from jobs.publishing.reference_arrays import (
 
 
 def publish_copy(
-    model: Bundle, manifest: Manifest, learned: Sequence[LearnedCondition], data: str | None, out: Path
+    model: ImageBundle, manifest: Manifest, learned: Sequence[LearnedCondition], data: str | None, out: Path
 ) -> str | None:
     """Publish a copy of a bundle that knows these conditions; return a warning on its reference, if there is one.
 
@@ -59,7 +60,7 @@ def publish_copy(
     return warning
 
 
-def load_reference_workload(model: Bundle, data: str | None) -> ImageWorkload:
+def load_reference_workload(model: ImageBundle, data: str | None) -> ImageWorkload:
     """Load the workload that a model learned first, its reference with the class shares that the model expects now."""
     config = model.manifest.decode_config()
     config = replace(config, data=make_absolute(data or config.data), init_from=None)
@@ -83,7 +84,7 @@ def load_reference_workload(model: Bundle, data: str | None) -> ImageWorkload:
 
 
 def rebuild_reference_arrays(
-    model: Bundle, workload: ImageWorkload, learned: Sequence[LearnedCondition]
+    model: ImageBundle, workload: ImageWorkload, learned: Sequence[LearnedCondition]
 ) -> dict[str, Any]:
     """Build the arrays of reference.npz anew, without the images of conditions; a drift profile only if there is one.
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from equipoise.bundle.manifest import verify_bundle
+from equipoise.bundle.folder import verify_bundle
 from equipoise.errors import EquipoiseError
 from equipoise.storage.atomic import read_json, write_json
 

@@ -7,7 +7,7 @@ from urllib.error import HTTPError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
-from equipoise.bundle.bundle import Bundle
+from equipoise.bundle.kinds.image_bundle import ImageBundle
 from equipoise.drift.corruptions import CAUSE_NAMES, all_corruptions
 from equipoise.drift.diagnosis.verdict import Verdict, parse_verdict
 from equipoise.errors import EquipoiseError
@@ -24,7 +24,7 @@ def read_verdict(path: Path) -> Verdict:
     return require_known_cause(parse_verdict(read_json(path), f"cannot use {origin}: it is not a verdict"), origin)
 
 
-def fetch_verdict(service_url: str, key_file: Path | None, bundle: Bundle) -> Verdict:
+def fetch_verdict(service_url: str, key_file: Path | None, bundle: ImageBundle) -> Verdict:
     """Fetch the verdict on a bundle's model from the /drift of a running service."""
     reject_credentials(service_url)
     if not service_url.startswith(("http://", "https://")):
@@ -100,7 +100,7 @@ def require_known_cause(verdict: Verdict, origin: str) -> Verdict:
     return verdict
 
 
-def require_matching_bundle(verdict: Verdict, bundle: Bundle) -> None:
+def require_matching_bundle(verdict: Verdict, bundle: ImageBundle) -> None:
     """Refuse a verdict on another model, or with classes or causes that this model cannot have."""
     for name, theirs, ours in (("model", verdict.model, bundle.name), ("version", verdict.version, bundle.version)):
         if theirs is not None and theirs != ours:

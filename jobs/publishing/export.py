@@ -13,9 +13,9 @@ from safetensors.torch import save
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from equipoise.bundle.engines import Engine, InferenceModule
+from equipoise.bundle.engines import Engine
+from equipoise.bundle.folder import ONNX_FILE, PROGRAM_FILE, WEIGHTS_FILE
 from equipoise.bundle.graph import collect_weights, export_model, find_output_names, serialize_graph
-from equipoise.bundle.manifest import ONNX_FILE, PROGRAM_FILE, WEIGHTS_FILE
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line, make_printable
 from equipoise.storage.atomic import write_json
@@ -85,17 +85,16 @@ def silence_exporters() -> Iterator[None]:
         yield
 
 
-def compile_aotinductor(inference_module: InferenceModule, example_images: Tensor, scratch: Path) -> Engine:
+def compile_aotinductor(module: nn.Module, inputs: Sequence[Tensor], scratch: Path) -> Engine:
     """Compile the model to native code with AOTInductor and return it as an engine, for comparison only."""
     with silence_exporters():
         path = torch._inductor.aoti_compile_and_package(
-            export_model(inference_module, example_images[:2]), package_path=str(scratch / "model.pt2")
+            export_model(module, [tensor[:2] for tensor in inputs]), package_path=str(scratch / "model.pt2")
         )
         run = torch._inductor.aoti_load_package(path)
 
-    def engine(batch: Tensor) -> tuple[Tensor, Tensor]:
+    def engine(*batch: Tensor) -> tuple[Tensor, ...]:
         with torch.inference_mode():
-            logits, features = run(batch)
-        return logits, features
+            return tuple(run(*batch))
 
     return engine

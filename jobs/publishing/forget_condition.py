@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from equipoise.bundle.bundle import Bundle
 from equipoise.bundle.condition_entry import ConditionEntry
+from equipoise.bundle.kinds.image_bundle import ImageBundle
 from equipoise.bundle.manifest import Manifest
 from equipoise.drift.adaptation.workload import DriftCondition
 from equipoise.drift.charts.conditions import PUBLISHED_CONDITION
@@ -19,7 +19,7 @@ from jobs.publishing.bundle_copy import publish_copy
 from jobs.publishing.known_conditions import load_learned_conditions, read_remedy
 
 
-def require_learned_condition(model: Bundle, name: str) -> None:
+def require_learned_condition(model: ImageBundle, name: str) -> None:
     """Refuse to forget a condition that the bundle has not learned."""
     if name == PUBLISHED_CONDITION:
         raise EquipoiseError(
@@ -41,7 +41,7 @@ def require_learned_condition(model: Bundle, name: str) -> None:
         )
 
 
-def publish_without_condition(model: Bundle, name: str, data: str | None, out: Path) -> str | None:
+def publish_without_condition(model: ImageBundle, name: str, data: str | None, out: Path) -> str | None:
     """Publish a copy of a bundle without a learned condition; return a warning on its reference, if there is one.
 
     `data` is where the workload's files lie now, and None where they lay in training.

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from equipoise.bundle.bundle import Bundle
+from equipoise.bundle.kinds.image_bundle import ImageBundle
 from equipoise.captures.traffic import TrafficSample
 from equipoise.drift.adaptation.workload import DriftCondition
 from equipoise.drift.charts.baseline import MIN_REFERENCE_IMAGES
@@ -42,7 +42,7 @@ class GrownReference:
     """conditions with their images; those named as the first condition belong to the reference"""
 
 
-def plan_growth(model: Bundle, verdict: Verdict, capture_dir: str) -> GrownReference:
+def plan_growth(model: ImageBundle, verdict: Verdict, capture_dir: str) -> GrownReference:
     """Return what would join the reference; refuse requests of which any may be a drift."""
     if verdict.state != "ok":
         raise EquipoiseError(
@@ -67,7 +67,7 @@ def plan_growth(model: Bundle, verdict: Verdict, capture_dir: str) -> GrownRefer
     )
 
 
-def require_like_reference(model: Bundle, reference: ReferenceOutputs, images: Tensor) -> None:
+def require_like_reference(model: ImageBundle, reference: ReferenceOutputs, images: Tensor) -> None:
     """Refuse requests that as a set differ from the reference, though no alarm came."""
     verdict = diagnose_without_proof(model, reference, images)
     if verdict.state == "drift":
@@ -78,7 +78,7 @@ def require_like_reference(model: Bundle, reference: ReferenceOutputs, images: T
         )
 
 
-def group_by_condition(model: Bundle, profile: ReferenceProfile, images: Tensor) -> dict[str, Tensor]:
+def group_by_condition(model: ImageBundle, profile: ReferenceProfile, images: Tensor) -> dict[str, Tensor]:
     """Return images by the name of the known condition that each shows."""
     conditions = assign_images(profile.baseline, predict_images(model.run_engine, images)).conditions
     if conditions is None:
@@ -104,7 +104,9 @@ def add_requests(condition: LearnedCondition, requests: Tensor | None) -> Learne
     return replace(condition, images=limit_images(torch.cat([condition.images, requests])), real_share=real / count)
 
 
-def publish_with_larger_reference(model: Bundle, growth: GrownReference, data: str | None, out: Path) -> str | None:
+def publish_with_larger_reference(
+    model: ImageBundle, growth: GrownReference, data: str | None, out: Path
+) -> str | None:
     """Publish the copy; return a warning on its reference, if there is one. `data` is as for `publish_copy`."""
     manifest = replace(model.manifest, conditions=condition_entries(growth.learned))
     return publish_copy(model, manifest, growth.learned, data, out)

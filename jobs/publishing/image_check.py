@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from equipoise.bundle.bundle import Bundle
+from equipoise.bundle.kinds.image_bundle import ImageBundle
 from equipoise.drift.charts.baseline import Baseline
 from equipoise.drift.charts.cell_statistics import ImageFeatures
 from equipoise.drift.corruptions import invert_corruption
@@ -37,7 +37,7 @@ class ReferenceOutputs:
     """(images,) indices of the conditions"""
 
 
-def diagnose_images(model: Bundle, images: Tensor, names: Sequence[str] | None = None) -> DatasetVerdict:
+def diagnose_images(model: ImageBundle, images: Tensor, names: Sequence[str] | None = None) -> DatasetVerdict:
     """Return the verdict on preprocessed images, with the proof of its causes."""
     try:
         reference = load_reference_outputs(model)
@@ -49,7 +49,7 @@ def diagnose_images(model: Bundle, images: Tensor, names: Sequence[str] | None =
     return msgspec.structs.replace(verdict, proof=verify_by_inversion(model, reference, images, verdict))
 
 
-def load_reference_outputs(model: Bundle) -> ReferenceOutputs:
+def load_reference_outputs(model: ImageBundle) -> ReferenceOutputs:
     """Load the profile of a bundle and the outputs on its reference images; refuse a bundle without a reference.
 
     The outputs on images of learned conditions are computed, because the bundle holds these images alone.
@@ -74,7 +74,7 @@ def assign_images(baseline: Baseline, outputs: LabelledOutputs) -> ImageFeatures
 
 
 def diagnose_without_proof(
-    model: Bundle, reference: ReferenceOutputs, images: Tensor, names: Sequence[str] | None = None
+    model: ImageBundle, reference: ReferenceOutputs, images: Tensor, names: Sequence[str] | None = None
 ) -> DatasetVerdict:
     """Return the verdict on preprocessed images, without undoing its causes."""
     outputs = predict_images(model.run_engine, images)
@@ -90,7 +90,7 @@ def diagnose_without_proof(
 
 
 def verify_by_inversion(
-    model: Bundle, reference: ReferenceOutputs, images: Tensor, verdict: DatasetVerdict
+    model: ImageBundle, reference: ReferenceOutputs, images: Tensor, verdict: DatasetVerdict
 ) -> InversionProof | None:
     """Undo the verdict's causes on the images and return the share of the drift left; None if one cannot be undone."""
     restored = images

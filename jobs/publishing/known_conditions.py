@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from equipoise.bundle.bundle import Bundle
 from equipoise.bundle.condition_entry import ConditionEntry
 from equipoise.bundle.engines import Engine
+from equipoise.bundle.kinds.image_bundle import ImageBundle
 from equipoise.bundle.manifest import Manifest
 from equipoise.captures.traffic import TrafficSample
 from equipoise.drift.adaptation.workload import (
@@ -66,7 +66,7 @@ class LearnedCondition:
 
 
 def learn_condition(
-    model: Bundle, recipe: AdaptationRecipe, verdict: Verdict, capture_dir: str | None, base: ImageWorkload
+    model: ImageBundle, recipe: AdaptationRecipe, verdict: Verdict, capture_dir: str | None, base: ImageWorkload
 ) -> LearnedCondition | None:
     """Collect images of the condition that a model is adapted to; None for new class shares, or without any images."""
     if recipe.drift.weights is not None:
@@ -92,18 +92,18 @@ def learn_condition(
     return LearnedCondition(name, recipe.combined_condition, images, real_share)
 
 
-def load_traffic(model: Bundle, since: float, capture_dir: str | None) -> Tensor:
+def load_traffic(model: ImageBundle, since: float, capture_dir: str | None) -> Tensor:
     """Load the sampled requests since a Unix time as uint8 (images, channels, height, width); none without captures."""
     return load_pngs(model, TrafficSample(capture_dir, model.manifest.version).read_pngs(since) if capture_dir else [])
 
 
-def load_pngs(model: Bundle, pngs: Sequence[bytes]) -> Tensor:
+def load_pngs(model: ImageBundle, pngs: Sequence[bytes]) -> Tensor:
     """Load captured images as uint8 (images, channels, height, width)."""
     images = [load_image(io.BytesIO(png), tuple(model.shape)) for png in pngs]
     return torch.stack(images) if images else torch.zeros((0, *model.shape), dtype=torch.uint8)
 
 
-def select_images_of_condition(model: Bundle, traffic: Tensor, simulated: Tensor, base: ImageWorkload) -> Tensor:
+def select_images_of_condition(model: ImageBundle, traffic: Tensor, simulated: Tensor, base: ImageWorkload) -> Tensor:
     """Return the requests of a new condition: all of them, unless some show conditions that the model knows already.
 
     Conditions overlap, so that some images of a new one look like a known one. Only where more of the requests do so
@@ -192,7 +192,7 @@ def condition_entries(learned: Sequence[LearnedCondition]) -> tuple[ConditionEnt
     )
 
 
-def load_learned_conditions(model: Bundle) -> list[LearnedCondition]:
+def load_learned_conditions(model: ImageBundle) -> list[LearnedCondition]:
     """Load the conditions that a bundle has learned, with their images."""
     if not model.manifest.conditions:
         return []

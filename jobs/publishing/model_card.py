@@ -7,21 +7,20 @@ from equipoise.bundle.manifest import Manifest
 from equipoise.config import TrainConfig
 from equipoise.drift.adaptation.workload import DriftCondition
 from equipoise.drift.charts.conditions import PUBLISHED_CONDITION
-from equipoise.formatting import capitalize_first, format_number, pluralize
+from equipoise.formatting import capitalize_first, format_number
 from equipoise.planning.document import PlanEntry
 from equipoise.type_aliases import JsonObject
+from jobs.publishing.kinds.card_texts import LIMITS, describe_evaluation, describe_task
 
 
 def render_model_card(manifest: Manifest, plan: PlanEntry | None, reference_notes: Sequence[str] = ()) -> str:
     """Render the model card of a bundle as Markdown: with its plan and sentences on its reference, if there are any."""
-    metrics, config, shape = manifest.metrics, manifest.decode_config(), manifest.input
-    classes = [f"| {name} | {share:.1%} |" for name, share in metrics.by_class.items()]
+    config = manifest.decode_config()
     return "\n".join(
         [
             f"# {manifest.name}",
             "",
-            f"Classifies images of {shape.width}x{shape.height} pixels into {len(manifest.classes)} classes, "
-            f"{pluralize(shape.channels, 'channel')}.",
+            describe_task(manifest),
             "",
             "## Data",
             "",
@@ -31,13 +30,7 @@ def render_model_card(manifest: Manifest, plan: PlanEntry | None, reference_note
             "",
             "## Evaluation",
             "",
-            f"Accuracy {metrics.accuracy:.1%}. Scores are calibrated: logits are divided by the temperature "
-            f"{metrics.temperature:.2f} before softmax. The expected calibration error is "
-            f"{metrics.calibrated_error:.1%}; without the temperature it is {metrics.calibration_error:.1%}.",
-            "",
-            "| class | accuracy |",
-            "|---|--:|",
-            *classes,
+            *describe_evaluation(manifest.metrics),
             "",
             "## Training",
             "",
@@ -58,9 +51,7 @@ def render_model_card(manifest: Manifest, plan: PlanEntry | None, reference_note
             "",
             "## Limits",
             "",
-            "The model predicts one of its classes for every image, even for one that shows none of them. It was "
-            "evaluated on images like those it was trained on: under another camera, light or background it may be "
-            "wrong and still confident. The bundle contains a reference so that such a change can be detected.",
+            LIMITS[manifest.kind],
             *(line for note in reference_notes for line in ("", f"{capitalize_first(note)}.")),
             "",
         ]

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from equipoise.bundle.bundle import Bundle
+from equipoise.bundle.kinds.image_bundle import ImageBundle
 from equipoise.drift.adaptation.workload import (
     LABELLED_FOLDER,
     AdaptationRecipe,
@@ -21,7 +21,7 @@ MAX_CLEAN_ACCURACY_LOSS = 0.005  # accuracy that may be lost on clean images
 MIN_RECOVERED_SHARE = 0.5  # of the accuracy lost to the drift, that must come back
 
 
-def passes_gate(old_bundle: Bundle, new_bundle: Bundle, recipe: AdaptationRecipe, work_folder: Path) -> bool:
+def passes_gate(old_bundle: ImageBundle, new_bundle: ImageBundle, recipe: AdaptationRecipe, work_folder: Path) -> bool:
     """Return whether the new model is better where the old one fails and no worse elsewhere; print both accuracies."""
     base = load_base_workload(recipe, old_bundle.manifest.decode_config())
     images, labels = load_labelled_images(work_folder / LABELLED_FOLDER, base)
@@ -80,7 +80,7 @@ def rejection_reason(
     return None
 
 
-def measure_accuracy(model: Bundle, split: Split) -> float:
+def measure_accuracy(model: ImageBundle, split: Split) -> float:
     """Return the top-1 accuracy of a bundle on a split."""
     images = load_images(split)
     predicted = torch.cat([model.run_engine(batch)[0].argmax(1) for batch in images.split(64)])

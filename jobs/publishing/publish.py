@@ -17,19 +17,10 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from equipoise.bundle.engine_benchmark import benchmark_engines, select_engine
-from equipoise.bundle.engines import ENGINES, Engine, InferenceModule
-from equipoise.bundle.evaluation import Evaluation, choose_temperature, evaluate_predictions
-from equipoise.bundle.manifest import (
-    MANIFEST_FILE,
-    MODEL_CARD_FILE,
-    REFERENCE_FILE,
-    EngineEntry,
-    EngineResult,
-    ImagePreprocessing,
-    InputSpec,
-    Manifest,
-    write_manifest,
-)
+from equipoise.bundle.engine_results import EngineEntry, EngineResult
+from equipoise.bundle.engines import ENGINES, Engine
+from equipoise.bundle.folder import MANIFEST_FILE, MODEL_CARD_FILE, REFERENCE_FILE, write_manifest
+from equipoise.bundle.manifest import Manifest, Metrics
 from equipoise.drift.adaptation.workload import AdaptationRecipe
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import last_error_line
@@ -42,29 +33,20 @@ from equipoise.storage.retry import StoreUnavailable
 from equipoise.training.finetune import find_classifier_layer
 from equipoise.training.torch_state import load_weights
 from equipoise.version import find_version
-from equipoise.workloads import ImageWorkload, Split, Workload, load_workload
-from equipoise.workloads.image_workload import require_image_workload
+from equipoise.workloads import Workload, load_workload
 from jobs.cli.output_folder import require_outside_bundles
 from jobs.cli.paths import validate_locations
 from jobs.cli.plan_options import read_recommended_plan, require_planned_settings
 from jobs.cli.plan_setup import require_same_setup
 from jobs.publishing.export import compile_aotinductor, export_programs
+from jobs.publishing.kinds.choose_publication import choose_publication
+from jobs.publishing.kinds.publication import Publication
 from jobs.publishing.known_conditions import LearnedCondition, condition_arrays, condition_entries
 from jobs.publishing.model_card import render_model_card
-from jobs.publishing.reference_arrays import (
-    build_drift_arrays,
-    build_reference_arrays,
-    find_false_alarm_rate,
-    find_false_alarm_split,
-    find_reference_warning,
-    predict_split,
-    sample_images,
-)
 
-MAX_COMPARED_IMAGES = 1000  # images of the test split on which engines are timed and compared
+MAX_COMPARED_EXAMPLES = 1000  # examples of the test split on which engines are timed and compared
 HELD_OUT_SPLITS = ("validation", "reference", "test")
 PACKAGES = ("torch", "torchvision", "onnxruntime", "numpy")  # whose versions the manifest names beside our own
-PHOTOGRAPH_STEPS = "upright by EXIF, center square, bilinear to the input's size, RGB or grayscale by its channels"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +69,7 @@ class PublishRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """Outcome of a publication: the run, the engines and the accuracy."""
+    """Outcome of a publication: the run, the engines and the evaluation."""
 
     record: Record
     """record of the run"""
@@ -97,12 +79,12 @@ class Published:
     """name of the engine chosen"""
     why: str
     """reason for choosing it"""
-    accuracy: float
-    """accuracy on the test split"""
+    metrics: Metrics
+    """evaluation on the test split"""
     reference_warning: str | None = None
     """one sentence on a reference that is too small to detect drift, or to do so without many false alarms"""
     false_alarm_rate: str | None = None
-    """one sentence on the false alarms counted on held-out images; None if none were counted"""
+    """one sentence on the false alarms counted on held-out examples; None if none were counted"""
 
 
 def publish_bundle(
@@ -125,32 +107,23 @@ def publish_bundle(
     if request.plan and recommended:
         require_planned_settings(request.plan, recommended.plan, request.run, record.config)
     with atomic_folder(request.out.absolute(), last_file=MANIFEST_FILE) as folder:
-        workload = require_image_workload(load_workload(record.config), f"publish --run {request.run}")
+        workload = load_workload(record.config)
+        publication = choose_publication(workload, f"publish --run {request.run}")
         if request.plan:
             require_same_setup(request.plan, record.config, workload, run_has_ended=True)
-        model = InferenceModule(*load_model(request.run, workload), workload.mean, workload.std).eval()
-        export_programs(model, example_batch(workload.test), folder)
-        results = benchmark_bundle_engines(model, workload.test, folder, request.native)
+        module = publication.wrap_model(*load_model(request.run, workload)).eval()
+        export_publication(publication, module, folder)
+        results = benchmark_bundle_engines(publication, module, folder, request.native)
         engine, why = select_engine([result for result in results if result.engine in ENGINES])
-        splits = {name: getattr(workload, name) for name in HELD_OUT_SPLITS} | {
-            "false alarms": find_false_alarm_split(workload)
-        }
-        outputs = {name: predict_split(ENGINES[engine](folder), split) for name, split in splits.items()}
-        temperature = choose_temperature(*outputs["validation"][::2], *outputs["reference"][::2])
-        evaluation = evaluate_predictions(*outputs["test"][::2], list(workload.classes), temperature)
-        arrays = build_reference_arrays(workload, outputs["reference"])
-        if request.drift:
-            arrays |= build_drift_arrays(ENGINES[engine](folder), workload, outputs, temperature, learned)
-        warning = find_reference_warning(arrays) if request.drift else None
-        rate = find_false_alarm_rate(arrays) if request.drift else None
-        np.savez_compressed(folder / REFERENCE_FILE, **arrays, **condition_arrays(learned))
+        findings = publication.evaluate(ENGINES[engine](folder), request.drift, learned)
+        np.savez_compressed(folder / REFERENCE_FILE, **findings.arrays, **condition_arrays(learned))
         entry = EngineEntry(name=engine, why=why, table=results)
-        manifest = build_manifest(request.name, record, workload, evaluation, entry)
+        manifest = build_manifest(request.name, record, publication, module, findings.metrics, entry)
         manifest = replace(manifest, plan=recommended.document.to_json() if recommended else None)
         manifest = add_adaptation(manifest, recipe, learned) if recipe else manifest
+        notes = [*filter(None, (findings.warning, findings.false_alarm_rate))]
         (folder / MODEL_CARD_FILE).write_text(
-            render_model_card(manifest, recommended.plan if recommended else None, [*filter(None, (warning, rate))]),
-            encoding="utf-8",
+            render_model_card(manifest, recommended.plan if recommended else None, notes), encoding="utf-8"
         )
         write_manifest(folder, manifest)
     return Published(
@@ -158,9 +131,9 @@ def publish_bundle(
         results=results,
         engine=engine,
         why=why,
-        accuracy=evaluation.accuracy,
-        reference_warning=warning,
-        false_alarm_rate=rate,
+        metrics=findings.metrics,
+        reference_warning=findings.warning,
+        false_alarm_rate=findings.false_alarm_rate,
     )
 
 
@@ -198,55 +171,55 @@ def load_model(run_folder: Path, workload: Workload) -> tuple[nn.Module, str | N
             f"({last_error_line(error)})",
         ) from None
     try:
-        return model.float().eval(), find_classifier_layer(model, len(workload.classes))
+        return model.float().eval(), find_classifier_layer(model, len(workload.classes) or 1)
     except EquipoiseError:
         return model.float().eval(), None
 
 
-def example_batch(split: Split) -> Tensor:
-    """Return two images to export the model with."""
-    return sample_images(split, 2)
+def export_publication(publication: Publication, module: nn.Module, folder: Path) -> None:
+    """Write the programs and weights of a model, traced with two examples."""
+    inputs = publication.sample_inputs(publication.workload.test, 2)
+    export_programs(module, inputs, folder, onnx_inputs=publication.input_names, onnx_outputs=publication.output_names)
 
 
 def benchmark_bundle_engines(
-    inference_module: InferenceModule, test_split: Split, folder: Path, include_native: bool
+    publication: Publication, module: nn.Module, folder: Path, include_native: bool
 ) -> list[EngineResult]:
-    """Time all engines on images of the test split.
+    """Time all engines on examples of the test split.
 
     AOTInductor may be timed beside them but is never part of a bundle, because it is native code.
     """
-    images = sample_images(test_split, MAX_COMPARED_IMAGES)
+    inputs = publication.sample_inputs(publication.workload.test, MAX_COMPARED_EXAMPLES)
 
     @torch.inference_mode()
-    def compute_exact(batch: Tensor) -> tuple[Tensor, Tensor]:
-        logits, features = inference_module(batch)
-        return logits, features
+    def compute_exact(*batch: Tensor) -> tuple[Tensor, ...]:
+        return tuple(module(*batch))
 
     makers: dict[str, Callable[[], Engine]] = {name: partial(make, folder) for name, make in ENGINES.items()}
     with tempfile.TemporaryDirectory() as scratch:
         if include_native:
-            makers["aotinductor"] = partial(compile_aotinductor, inference_module, images, Path(scratch))
-        return benchmark_engines(makers, compute_exact, images)
+            makers["aotinductor"] = partial(compile_aotinductor, module, inputs, Path(scratch))
+        return benchmark_engines(makers, compute_exact, inputs, publication.is_classification)
 
 
 def build_manifest(
-    name: str | None, record: Record, workload: ImageWorkload, evaluation: Evaluation, engine: EngineEntry
+    name: str | None,
+    record: Record,
+    publication: Publication,
+    module: nn.Module,
+    metrics: Metrics,
+    engine: EngineEntry,
 ) -> Manifest:
     """Build the manifest of a model that was trained without a plan and never adapted."""
-    channels, height, width = workload.test.inputs[0].shape
-    kept_lap = find_kept_lap(record)
+    workload, kept_lap = publication.workload, find_kept_lap(record)
     return Manifest(
         name=name or workload.name,
         workload=record.config.name,
         classes=[str(name) for name in workload.classes],
-        input=InputSpec(channels=channels, height=height, width=width),
-        preprocessing=ImagePreprocessing(
-            picture=PHOTOGRAPH_STEPS,
-            mean=[float(mean) for mean in workload.mean],
-            std=[float(std) for std in workload.std],
-        ),
+        **publication.describe_inputs(),
+        outputs=publication.describe_outputs(module),
         examples={name: len(getattr(workload, name)) for name in ("train", *HELD_OUT_SPLITS)},
-        metrics=evaluation,
+        metrics=metrics,
         config=asdict(record.config),
         parameters=sum(value.numel() for value in workload.model().parameters()),
         target=record.target,

@@ -138,6 +138,16 @@ def too_many_pictures(max_images: int, got: int) -> RequestRejected:
     return RequestRejected(413, f"the request holds {got} images, the limit is {max_images}", "too large")
 
 
+def too_many_rows(max_rows: int, got: int) -> RequestRejected:
+    """Build the 413 for a request with more rows or texts than the limit `batch`."""
+    return RequestRejected(413, f"the request holds {got} examples, the limit is {max_rows}", "too large")
+
+
+def text_is_too_long(max_characters: int, got: int) -> RequestRejected:
+    """Build the 413 for a text above the limit `characters`."""
+    return RequestRejected(413, f"the text has {got} characters, the limit is {max_characters}", "too large")
+
+
 def tensor_is_too_large(name: str, max_elements: int) -> RequestRejected:
     """Build the 413 for a tensor with too many elements."""
     return RequestRejected(413, f"the tensor {name!r} exceeds the limit of {max_elements} elements", "too large")
@@ -153,6 +163,11 @@ def content_type_is_unknown(kind: str) -> RequestRejected:
     """Build the 415 for a body with an unsupported content-type."""
     remedy = "send image/png, image/jpeg, image/webp, multipart/form-data or application/json"
     return RequestRejected(415, f"cannot read content-type {kind[:60]!r}: {remedy}", "content type")
+
+
+def content_type_is_not_json(kind: str) -> RequestRejected:
+    """Build the 415 for a body that is not JSON, to a model of rows or texts."""
+    return RequestRejected(415, f"cannot read content-type {kind[:60]!r}: send application/json", "content type")
 
 
 def queue_is_full(waiting: int) -> RequestRejected:

@@ -10,9 +10,6 @@ from equipoise.captures.capture import CaptureMetadata
 from equipoise.drift.diagnosis.verdict import ChartHistory
 from equipoise.type_aliases import JsonObject
 
-BinaryText = Annotated[str, Meta(extra_json_schema={"format": "binary"})]
-Base64Text = Annotated[str, Meta(extra_json_schema={"format": "byte"})]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorReply:
@@ -22,38 +19,14 @@ class ErrorReply:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImageForm:
-    """One image file in a form."""
-
-    image: Annotated[BinaryText, Meta(description="PNG, JPEG or WebP; the field may have any name")]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImageBody:
-    """One image file in JSON."""
-
-    image: Annotated[Base64Text, Meta(description="PNG, JPEG or WebP in base64")]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PredictionReply:
-    """Predicted label and calibrated scores of one image."""
-
-    model: Annotated[str, Meta(description="name of the model")]
-    version: Annotated[str, Meta(description="version of the bundle that answered")]
-    id: Annotated[str, Meta(description="id of the request: its x-request-id, or a generated one")]
-    label: Annotated[str, Meta(description="class with the highest score")]
-    score: Annotated[float, Meta(ge=0, le=1, description="calibrated probability of the label")]
-    scores: Annotated[dict[str, float], Meta(description="calibrated probability of each class")]
-
-
-@dataclass(frozen=True, kw_only=True)
 class InputTensor:
     """Tensor in a request of the Open Inference Protocol."""
 
     name: Annotated[str, Meta(description="name of an input of the model")]
-    datatype: Annotated[str, Meta(description="UINT8 for images, BYTES for encoded image files")]
-    shape: Annotated[list[int], Meta(description="size of each dimension; the first is the number of images")]
+    datatype: Annotated[
+        str, Meta(description="UINT8 for images, BYTES for encoded image files, FP32 and INT64 for rows and texts")
+    ]
+    shape: Annotated[list[int], Meta(description="size of each dimension; the first is the number of examples")]
     data: Annotated[list[Any] | UnsetType, Meta(description="values, flat or nested; left out for binary data")] = UNSET
     parameters: Annotated[
         JsonObject | UnsetType, Meta(description="`binary_data_size`: bytes of this tensor after the JSON")
@@ -75,7 +48,7 @@ class InferenceBody:
     parameters: Annotated[
         JsonObject | UnsetType, Meta(description="`binary_data_output`: true for outputs as binary data")
     ] = UNSET
-    inputs: Annotated[list[InputTensor], Meta(min_length=1, description="the one input with the images")]
+    inputs: Annotated[list[InputTensor], Meta(min_length=1, description="the inputs that the model takes")]
     outputs: Annotated[
         list[RequestedOutput] | UnsetType, Meta(description="outputs to return; all of them if left out")
     ] = UNSET
@@ -197,7 +170,7 @@ class RepositoryEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class TensorMetadata:
-    """Input or output of a model; -1 in the shape is the number of images."""
+    """Input or output of a model; -1 in the shape is the number of examples."""
 
     name: Annotated[str, Meta(description="name of the input or output")]
     datatype: Annotated[str, Meta(description="type of its values")]
@@ -211,7 +184,9 @@ class ModelMetadata:
     name: Annotated[str, Meta(description="name of the model")]
     versions: Annotated[list[str], Meta(description="version of its current bundle")]
     platform: Annotated[str, Meta(description="`equipoise`")]
-    inputs: Annotated[list[TensorMetadata], Meta(description="inputs, of which a request has one")]
+    inputs: Annotated[
+        list[TensorMetadata], Meta(description="inputs; of those of a model of images, a request has one")
+    ]
     outputs: Annotated[list[TensorMetadata], Meta(description="outputs of a reply")]
 
 
@@ -230,7 +205,7 @@ class ModelConfigReply:
     name: Annotated[str, Meta(description="name of the model")]
     platform: Annotated[str, Meta(description="`equipoise`")]
     backend: Annotated[str, Meta(description="engine that computes")]
-    max_batch_size: Annotated[int, Meta(description="images that one request may hold")]
+    max_batch_size: Annotated[int, Meta(description="examples that one request may hold")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,8 +213,8 @@ class OutputTensor:
     """Tensor in a reply of the Open Inference Protocol; binary data follow the JSON instead of `data`."""
 
     name: Annotated[str, Meta(description="name of the output")]
-    datatype: Annotated[str, Meta(description="BYTES for labels, FP32 for scores")]
-    shape: Annotated[list[int], Meta(description="size of each dimension; the first is the number of images")]
+    datatype: Annotated[str, Meta(description="BYTES for labels, FP32 for scores, FP64 for numbers")]
+    shape: Annotated[list[int], Meta(description="size of each dimension; the first is the number of examples")]
     data: Annotated[list[Any] | UnsetType, Meta(description="values, flat; left out for binary data")] = UNSET
     parameters: Annotated[
         JsonObject | UnsetType, Meta(description="`binary_data_size`: bytes of this tensor after the JSON")
@@ -254,4 +229,4 @@ class InferenceReply:
     model_version: Annotated[str, Meta(description="version of the bundle that answered")]
     id: Annotated[str | UnsetType, Meta(description="id of the request, if it had one")] = UNSET
     parameters: Annotated[JsonObject | UnsetType, Meta(description="parameters of the reply, if any")] = UNSET
-    outputs: Annotated[list[OutputTensor], Meta(description="labels and scores")]
+    outputs: Annotated[list[OutputTensor], Meta(description="outputs of the model")]

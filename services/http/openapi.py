@@ -1,205 +1,19 @@
 """Description of the HTTP API: as an OpenAPI 3.1 document and as an HTML page."""
 
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field
 from functools import cache
 from html import escape
 from typing import Any
 
 import msgspec
 
-from equipoise.captures.capture import CAPTURE_POOLS, CaptureMetadata
-from equipoise.drift.diagnosis.verdict import StreamVerdict
+from equipoise.captures.capture import CAPTURE_POOLS
 from equipoise.type_aliases import JsonObject
 from equipoise.version import find_version
+from services.http.api_operations import JSON, OPERATIONS, ApiOperation, list_types
 from services.http.errors import REJECTION_DESCRIPTIONS
-from services.http.message_types import (
-    BinaryText,
-    CaptureListReply,
-    ChartHistoryReply,
-    ComparisonReply,
-    ErrorReply,
-    EventsReply,
-    ImageBody,
-    ImageForm,
-    InferenceBody,
-    InferenceReply,
-    LabelBody,
-    LabelCountReply,
-    LivenessReply,
-    ModelConfigReply,
-    ModelMetadata,
-    ModelReadinessReply,
-    ModelsReply,
-    PredictionReply,
-    ReadinessReply,
-    RepositoryEntry,
-    ResetReply,
-    ServerMetadata,
-)
+from services.http.message_types import ErrorReply
 from services.limits import DEFAULT_LISTED_CAPTURES, MAX_LISTED_CAPTURES, Limits
-
-JSON = "application/json"
-IMAGE_FILES = {f"image/{kind}": BinaryText for kind in ("png", "jpeg", "webp")}
-IMAGE_CONTENT = IMAGE_FILES | {"multipart/form-data": ImageForm, JSON: ImageBody}
-
-
-@dataclass(frozen=True)
-class ApiOperation:
-    """What one endpoint takes and returns."""
-
-    summary: str
-    reply: Any
-    """type of the reply to a request that is not rejected"""
-    returns: str
-    """what the reply holds"""
-    _: KW_ONLY
-    media_type: str = JSON
-    """media type of the reply"""
-    body: Mapping[str, Any] = field(default_factory=dict)
-    """type of the request's body by media type; empty if there is none"""
-    rejections: tuple[int, ...] = ()
-    """statuses with which it may be rejected; any of them if it has a body"""
-    query: tuple[str, ...] = ()
-    """parameters in the query; those in the path follow from the path"""
-
-
-OPERATIONS = {
-    "POST /predict": ApiOperation(
-        "Predict the label of one image, if a single model is served",
-        PredictionReply,
-        "the label, and the scores of all classes",
-        body=IMAGE_CONTENT,
-    ),
-    "POST /models/{name}/predict": ApiOperation(
-        "Predict the label of one image",
-        PredictionReply,
-        "the label, and the scores of all classes",
-        body=IMAGE_CONTENT,
-    ),
-    "GET /models": ApiOperation(
-        "List every model and the bundles that answer for it",
-        ModelsReply,
-        "the models, each with its bundles by role",
-    ),
-    "GET /models/{name}/compared": ApiOperation(
-        "Compare a canary or shadow version with the current version",
-        ComparisonReply,
-        "how often the two versions gave the same label, and where they differ",
-        rejections=(404,),
-    ),
-    "GET /drift": ApiOperation(
-        "Return the drift verdict: whether requests still look like the reference, and what changed",
-        StreamVerdict,
-        "the verdict, with its cause, charts and the estimated accuracy",
-        rejections=(404, 503),
-        query=("model",),
-    ),
-    "GET /drift/history": ApiOperation(
-        "List alarms, restarts and resets",
-        EventsReply,
-        "the events, the latest last",
-        rejections=(404, 503),
-        query=("model",),
-    ),
-    "GET /drift/charts": ApiOperation(
-        "Return the height of each drift chart by the number of the image, counted from the first one",
-        ChartHistoryReply,
-        "the heights by chart, and the threshold, image number and time of each step",
-        rejections=(404, 503),
-        query=("model",),
-    ),
-    "POST /drift/reset": ApiOperation(
-        "Reset the drift charts, once a change is known or fixed",
-        ResetReply,
-        "the model and version whose charts start anew",
-        rejections=(403, 404, 503),
-        query=("model",),
-    ),
-    "GET /capture": ApiOperation(
-        "List requests kept for labelling, the most useful first",
-        CaptureListReply,
-        "the metadata of the captures",
-        rejections=(400, 404, 503),
-        query=("pool", "limit"),
-    ),
-    "GET /capture/{id}": ApiOperation(
-        "Return the image of one capture",
-        BinaryText,
-        "the image as the model received it",
-        media_type="image/png",
-        rejections=(404, 503),
-    ),
-    "POST /capture/{id}/label": ApiOperation(
-        "Set the true label of one capture", CaptureMetadata, "the capture with its label", body={JSON: LabelBody}
-    ),
-    "POST /capture/labels": ApiOperation(
-        "Set the labels of many captures, from a CSV with the columns id and label",
-        LabelCountReply,
-        "the number of captures that got a label",
-        body={"text/csv": str},
-    ),
-    "GET /": ApiOperation(
-        "Show the status page, which updates itself", str, "the page, which needs no network", media_type="text/html"
-    ),
-    "GET /live": ApiOperation(
-        "Return the latest content of the status page",
-        JsonObject,
-        "data of the page, which may change between versions",
-    ),
-    "GET /health": ApiOperation("Return whether the process answers", LivenessReply, "`live`: true"),
-    "GET /ready": ApiOperation(
-        "Return whether a model is ready to answer", ReadinessReply, "`ready`: true", rejections=(503,)
-    ),
-    "GET /metrics": ApiOperation(
-        "Return metrics in the Prometheus format",
-        str,
-        "the metrics of all replicas on this machine",
-        media_type="text/plain",
-    ),
-    "GET /v2": ApiOperation(
-        "Open Inference Protocol: return name, version and extensions of the server",
-        ServerMetadata,
-        "name, version of this API, and extensions",
-    ),
-    "GET /v2/health/live": ApiOperation(
-        "Open Inference Protocol: return whether the process answers", LivenessReply, "`live`: true"
-    ),
-    "GET /v2/health/ready": ApiOperation(
-        "Open Inference Protocol: return whether a model is ready to answer",
-        ReadinessReply,
-        "`ready`: true",
-        rejections=(503,),
-    ),
-    "POST /v2/repository/index": ApiOperation(
-        "Open Inference Protocol: list all models", list[RepositoryEntry], "name, version and state of each model"
-    ),
-    "GET /v2/models/{name}": ApiOperation(
-        "Open Inference Protocol: return a model's inputs and outputs",
-        ModelMetadata,
-        "the inputs and outputs, and the version being served",
-        rejections=(404,),
-    ),
-    "GET /v2/models/{name}/ready": ApiOperation(
-        "Open Inference Protocol: return whether a model answers",
-        ModelReadinessReply,
-        "`ready`: true",
-        rejections=(404,),
-    ),
-    "GET /v2/models/{name}/config": ApiOperation(
-        "Open Inference Protocol: return a model's engine and largest batch",
-        ModelConfigReply,
-        "the engine, and how many images one request may hold",
-        rejections=(404,),
-    ),
-    "POST /v2/models/{name}/infer": ApiOperation(
-        "Open Inference Protocol: predict the labels and scores of a batch of images",
-        InferenceReply,
-        "the labels and scores as tensors",
-        body={JSON: InferenceBody},
-    ),
-}
-"""operations by method and path"""
 
 
 @cache  # takes 10 ms, in which no request would be answered
@@ -207,9 +21,16 @@ def build_schemas() -> tuple[dict[Any, JsonObject], JsonObject]:
     """Return the schema of each type of body, and the named schemas that these refer to."""
     kinds: dict[Any, None] = {ErrorReply: None}
     for operation in OPERATIONS.values():
-        kinds |= dict.fromkeys((operation.reply, *operation.body.values()))
+        for kind in (operation.reply, *operation.body.values()):
+            kinds |= dict.fromkeys(list_types(kind))
     schemas, components = msgspec.json.schema_components([*kinds], ref_template="#/components/schemas/{name}")
     return dict(zip(kinds, schemas, strict=True)), components
+
+
+def find_schema(kind: Any, schema_by_type: Mapping[Any, JsonObject]) -> JsonObject:
+    """Return the schema of a body of a type, or of one of several."""
+    schemas = [schema_by_type[body_type] for body_type in list_types(kind)]
+    return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
 
 
 def build_openapi_document(requires_key: bool, limits: Limits, model_names: list[str]) -> JsonObject:
@@ -226,7 +47,7 @@ def build_openapi_document(requires_key: bool, limits: Limits, model_names: list
         "info": {
             "title": "Equipoise",
             "version": find_version(),
-            "description": "Image classification: images in, labels out."
+            "description": "Images, rows of tables or texts in, predictions out."
             f" A request may have {limits.body_bytes} bytes, an image {limits.pixels} pixels.",
         },
         "paths": paths,
@@ -240,12 +61,12 @@ def build_openapi_document(requires_key: bool, limits: Limits, model_names: list
 
 def describe_operation(operation: ApiOperation, schema_by_type: Mapping[Any, JsonObject]) -> JsonObject:
     """Describe the summary, body and replies of an operation."""
-    body = {media_type: {"schema": schema_by_type[kind]} for media_type, kind in operation.body.items()}
+    body = {media_type: {"schema": find_schema(kind, schema_by_type)} for media_type, kind in operation.body.items()}
     error_content = {JSON: {"schema": schema_by_type[ErrorReply]}}
     responses: JsonObject = {
         "200": {
             "description": operation.returns,
-            "content": {operation.media_type: {"schema": schema_by_type[operation.reply]}},
+            "content": {operation.media_type: {"schema": find_schema(operation.reply, schema_by_type)}},
         }
     }
     for status in REJECTION_DESCRIPTIONS if body else operation.rejections:

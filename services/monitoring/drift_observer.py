@@ -22,7 +22,7 @@ from services.monitoring.capture_sampler import CaptureSampler
 from services.monitoring.drift_client import DriftClient
 from services.monitoring.drift_replies import StreamState
 from services.monitoring.metrics import Metrics
-from services.serving.inference import ComparedOutputs, ComputedBatch
+from services.serving.inference import AnsweredBatch, ComparedOutputs, ComputedBatch
 
 IMAGES_PER_PASS = 32  # observed together, because one by one they cost ten times as much
 MAX_PENDING_BYTES = 400 << 10  # of images that are observed together, unless a single batch has more
@@ -91,12 +91,12 @@ class DriftObserver:
         """images that were answered and not observed, by stream"""
         self.credit_seconds, self.credit_updated_at = MAX_CREDIT_SECONDS, time.monotonic()
 
-    def on_batch(self, model: str, batch: ComputedBatch) -> None:
+    def on_batch(self, model: str, batch: AnsweredBatch) -> None:
         """Count a batch, and queue its images for observing if there is time for it."""
         self.metrics.on_batch(model, batch)
         stream = StreamKey(model, batch.version.id)
         reference = batch.version.reference
-        if not isinstance(reference, ReferenceProfile):
+        if not isinstance(reference, ReferenceProfile) or not isinstance(batch, ComputedBatch):
             self.references.setdefault(stream, reference)
             return
         with self.lock:

@@ -14,7 +14,7 @@ from equipoise.drift.monitor.stream_key import StreamKey
 from equipoise.proportions import wilson_interval
 from services.http.message_types import ComparisonReply, Proportion
 from services.monitoring.drift_replies import StreamState
-from services.serving.inference import ComparedOutputs, ComputedBatch
+from services.serving.inference import AnsweredBatch, ComparedOutputs
 
 MULTIPROC_DIR_ENV = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads it on import
 LATENCY_BUCKETS_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
@@ -104,8 +104,8 @@ class Metrics:
         self.find_series(self.requests_by_status, path, status).inc()
         self.find_series(self.request_seconds, path).observe(seconds)
 
-    def on_batch(self, model: str, batch: ComputedBatch) -> None:
-        """Count a computed batch of images."""
+    def on_batch(self, model: str, batch: AnsweredBatch) -> None:
+        """Count a computed batch of examples."""
         count = len(batch.sources)
         self.find_series(self.answered_images, model, batch.version.id, batch.version.bundle.engine_name).inc(count)
         self.find_series(self.batch_sizes, model).observe(count)

@@ -1,27 +1,22 @@
 """Endpoints of the Open Inference Protocol, version 2, under /v2."""
 
-import numpy as np
-import torch
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from services.http.errors import RequestRejected, counts_are_elsewhere, too_many_pictures, version_is_unknown
+from services.http.errors import counts_are_elsewhere, version_is_unknown
 from services.http.message_types import (
     ModelConfigReply,
     ModelMetadata,
     ModelReadinessReply,
     RepositoryEntry,
     ServerMetadata,
-    TensorMetadata,
 )
 from services.http.request_body import BodyReader
 from services.http.responses import compress_response, typed_response
 from services.http.tensor_codec import (
     JSON_LENGTH_HEADER,
-    InferenceTensors,
     build_inference_response,
-    datatype_name,
     parse_inference_request,
     parse_raw_tensor,
 )
@@ -32,7 +27,6 @@ from services.serving.models import Model, ModelRegistry
 SERVER_VERSION = "1"  # of the server's API, not of a model
 PROTOCOL_EXTENSIONS = ["binary_tensor_data"]
 MODEL_PREFIXES = ("/v2/models/{name}", "/v2/models/{name}/versions/{version}")
-IMAGES_INPUT, ENCODED_INPUT, LABELS_OUTPUT, SCORES_OUTPUT = "pictures", "encoded", "labels", "scores"
 
 
 class OpenInferenceRoutes:
@@ -52,7 +46,7 @@ class OpenInferenceRoutes:
         ]
 
     def infer_routes(self) -> list[Route]:
-        """Return the routes on which images are predicted."""
+        """Return the routes on which a model predicts."""
         return [Route(f"{prefix}/infer", self.infer, methods=["POST"]) for prefix in MODEL_PREFIXES]
 
     def _model_routes(self, prefix: str) -> list[Route]:
@@ -64,19 +58,15 @@ class OpenInferenceRoutes:
         ]
 
     async def infer(self, request: Request) -> Response:
-        """Answer POST .../infer: labels and scores of a batch of images, as tensors."""
+        """Answer POST .../infer: what a model predicts for a batch, as tensors."""
         model = self._find_model(request)
         body = await self.body_reader.read_body(request)
         header = request.headers.get(JSON_LENGTH_HEADER)
-        shape = model.current.bundle.shape
-        tensors = (
-            parse_raw_tensor(body, IMAGES_INPUT, "UINT8", (-1, *shape))
-            if header == "0"
-            else parse_inference_request(body, header)
-        )
-        prediction = await model.predict(extract_images(tensors, shape, self.limits.batch), request_source(request))
-        labels = np.array([*(label.encode() for label in prediction.labels), None], object)[:-1]
-        outputs = {LABELS_OUTPUT: labels, SCORES_OUTPUT: prediction.scores.numpy()}
+        kind, current = model.kind, model.current
+        raw = kind.describe_raw_tensor(current) if header == "0" else None
+        tensors = parse_raw_tensor(body, *raw) if raw else parse_inference_request(body, header)
+        prediction = await model.predict(kind.parse_tensors(tensors, current), request_source(request))
+        outputs = kind.output_tensors(prediction)
         metadata = {"model_name": model.name, "model_version": prediction.version.id}
         content, length = build_inference_response(metadata, outputs, tensors)
         media_type, headers = "application/json", {}
@@ -102,15 +92,7 @@ class OpenInferenceRoutes:
     async def get_model_metadata(self, request: Request) -> Response:
         """Answer GET /v2/models/NAME: inputs and outputs of a model."""
         model = self._find_model(request)
-        bundle, num_classes = model.current.bundle, len(model.current.bundle.classes)
-        inputs = [
-            TensorMetadata(name=IMAGES_INPUT, datatype="UINT8", shape=[-1, *bundle.shape]),
-            TensorMetadata(name=ENCODED_INPUT, datatype="BYTES", shape=[-1]),
-        ]
-        outputs = [
-            TensorMetadata(name=LABELS_OUTPUT, datatype="BYTES", shape=[-1]),
-            TensorMetadata(name=SCORES_OUTPUT, datatype="FP32", shape=[-1, num_classes]),
-        ]
+        inputs, outputs = model.kind.list_tensors(model.current)
         return typed_response(
             ModelMetadata(
                 name=model.name, versions=[model.current.id], platform="equipoise", inputs=inputs, outputs=outputs
@@ -145,31 +127,3 @@ class OpenInferenceRoutes:
         if version not in (None, model.current.id):
             raise version_is_unknown(model.name, model.current.id, str(version))
         return model
-
-
-def extract_images(
-    request_tensors: InferenceTensors, shape: tuple[int, ...], max_images: int
-) -> torch.Tensor | tuple[bytes, ...]:
-    """Return the images of a request, checked against the model's input: a tensor, or encoded files."""
-    if len(request_tensors.inputs) != 1 or (name := next(iter(request_tensors.inputs))) not in (
-        IMAGES_INPUT,
-        ENCODED_INPUT,
-    ):
-        raise RequestRejected(
-            400,
-            f"there must be one input, {IMAGES_INPUT} or {ENCODED_INPUT}, got"
-            f" {', '.join(request_tensors.inputs)[:120]}",
-        )
-    array = request_tensors.inputs[name]
-    if not array.ndim or not len(array):
-        raise RequestRejected(400, f"{name} holds no image")
-    if len(array) > max_images:
-        raise too_many_pictures(max_images, len(array))
-    if name == ENCODED_INPUT:
-        if array.dtype != object or array.ndim != 1:
-            raise RequestRejected(400, f"{ENCODED_INPUT} must be BYTES of the shape [images]")
-        return tuple(array)
-    if array.dtype != np.uint8 or array.shape[1:] != shape:
-        wanted, got = ", ".join(map(str, shape)), f"{datatype_name(array)} {list(array.shape)}"
-        raise RequestRejected(400, f"{IMAGES_INPUT} must be UINT8 of the shape [images, {wanted}], got {got}")
-    return torch.from_numpy(np.array(array))  # a copy: the body's memory is read-only

@@ -1,17 +1,16 @@
 """What goes into a model and comes out of it: requests, outputs and computed batches."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
-from services.http.errors import RequestRejected
 from services.serving.model_versions import LoadedVersion
 
 
 @dataclass(frozen=True)
 class ModelOutput:
-    """Answer of a version to one request, which may hold several images."""
+    """Answer of a version of a classifier of images to one request, which may hold several images."""
 
     labels: list[str]
     scores: Tensor
@@ -21,16 +20,37 @@ class ModelOutput:
 
 @dataclass(frozen=True, eq=False)
 class InferenceRequest:
-    """Images of one request, encoded or as one tensor, with the version that answers it."""
+    """Content of one request, with the version that answers it."""
 
-    images: tuple[bytes, ...] | Tensor
+    content: Any
+    """images, rows or a text as the client sent them, or tensors"""
     version: LoadedVersion
     compared_versions: "tuple[LoadedVersion, LoadedVersion] | None" = None
     """the current version and another to compare it with: both compute the images, the second after the answer"""
     source: str | None = None
     """source of the images, as the client names it"""
-    decoded: "Tensor | RequestRejected | None" = None
-    """the images, if they were decoded before their batch is computed, or the reason why they cannot be"""
+    decoded: Any = None
+    """the inputs, if they were decoded before their batch is computed, or the reason why they cannot be"""
+
+
+class AnsweredBatch(Protocol):
+    """Batch of examples that a version has answered."""
+
+    @property
+    def version(self) -> LoadedVersion:
+        """Version that answered all of it."""
+
+    @property
+    def sources(self) -> list[str | None]:
+        """Source of each example, as its client names it."""
+
+
+@dataclass(frozen=True, eq=False)
+class UnwatchedBatch:
+    """Batch of examples of a kind that is counted, and not compared with a reference."""
+
+    version: LoadedVersion
+    sources: list[str | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,20 +78,8 @@ class ComparedOutputs:
 class InferenceListener(Protocol):
     """Observer of batches and comparisons, called after their requests were answered."""
 
-    def on_batch(self, model: str, batch: ComputedBatch) -> None:
+    def on_batch(self, model: str, batch: AnsweredBatch) -> None:
         """Handle a batch that a version has computed."""
 
     def on_comparison(self, model: str, outputs: ComparedOutputs) -> None:
         """Handle the answers of two versions to the same images."""
-
-
-def list_origins(
-    requests: list[InferenceRequest], image_batches: list[Tensor]
-) -> tuple[list[str | None], list[bytes | None]]:
-    """Return the source of each image, and each image as it was sent, given the images of each request."""
-    sources: list[str | None] = []
-    encoded_images: list[bytes | None] = []
-    for request, images in zip(requests, image_batches, strict=True):
-        sources += [request.source] * len(images)
-        encoded_images += [None] * len(images) if isinstance(request.images, Tensor) else request.images
-    return sources, encoded_images

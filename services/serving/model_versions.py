@@ -4,18 +4,18 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-import torch
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from equipoise.bundle.bundle import Bundle
 from equipoise.bundle.engines import ENGINES
+from equipoise.bundle.kinds.base_bundle import Bundle
+from equipoise.bundle.manifest import DATA_NAMES
 from equipoise.drift.reference.profile import ReferenceProfile, ReferenceUnavailable, profile_from_arrays
 from equipoise.errors import EquipoiseError
 
 DRIFT_DETECTION_OFF = ReferenceUnavailable("drift detection is off")
-NUM_GOLDEN_IMAGES = 16  # reference images that a bundle must answer as it did when it was published
+NUM_GOLDEN_EXAMPLES = 16  # reference examples that a bundle must answer as it did when it was published
 GOLDEN_TOLERANCE = (
-    1e-3  # relative to the largest logit: another processor rounds differently, another model differs by more
+    1e-3  # relative to the largest output: another processor rounds differently, another model differs by more
 )
 
 
@@ -69,20 +69,20 @@ class LoadedVersion:
 
 def load_reference_profile(loaded_bundle: Bundle) -> ReferenceProfile | ReferenceUnavailable:
     """Return the reference profile of a bundle, or the reason why it has none."""
-    _, features = loaded_bundle.run_engine(torch.zeros(1, *loaded_bundle.shape, dtype=torch.uint8))
+    if loaded_bundle.kind != "image":
+        return ReferenceUnavailable(f"a model of {DATA_NAMES[loaded_bundle.kind]} is not watched for drift yet")
+    features = loaded_bundle.manifest.outputs[1].shape[1]
     try:
-        return profile_from_arrays(loaded_bundle.load_reference_arrays(), loaded_bundle.classes, features.shape[1])
+        return profile_from_arrays(loaded_bundle.load_reference_arrays(), loaded_bundle.classes, features)
     except EquipoiseError as error:
         return ReferenceUnavailable(str(error))
 
 
 def verify_golden_outputs(loaded_bundle: Bundle) -> None:
     """Refuse a bundle whose outputs on this machine differ from those stored at publication."""
-    arrays = loaded_bundle.load_reference_arrays()
-    images = torch.from_numpy(arrays["pictures"][:NUM_GOLDEN_IMAGES])
-    logits, _ = loaded_bundle.run_engine(images)
-    expected = arrays["logits"][arrays["places"][:NUM_GOLDEN_IMAGES]]
-    difference = float(np.abs(logits.numpy() - expected).max() / max(np.abs(expected).max(), 1e-12))
+    inputs, expected = loaded_bundle.load_kept_examples(NUM_GOLDEN_EXAMPLES)
+    outputs = loaded_bundle.run_engine(*inputs)[0]
+    difference = float(np.abs(outputs.numpy() - expected).max() / max(np.abs(expected).max(), 1e-12))
     if difference > GOLDEN_TOLERANCE:
         raise EquipoiseError(
             "bundle-invalid",

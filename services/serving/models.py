@@ -4,34 +4,27 @@ import asyncio
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from dashboards.model_status import ModelStatus, VersionStatus
-from equipoise.bundle.bundle import Bundle
-from equipoise.bundle.manifest import verify_bundle
+from equipoise.bundle.bundle import load_bundle
+from equipoise.bundle.folder import verify_bundle
+from equipoise.bundle.manifest import Kind
 from equipoise.errors import EquipoiseError
-from equipoise.images.png import read_png_pixels
 from equipoise.storage.atomic import download_folder
 from services.http.errors import RequestRejected, model_is_not_named, model_is_unknown
-from services.http.image_decoding import decode_image
 from services.limits import Limits
 from services.serving.batching import DynamicBatcher, pack_batches
-from services.serving.inference import (
-    ComparedOutputs,
-    ComputedBatch,
-    InferenceListener,
-    InferenceRequest,
-    ModelOutput,
-    list_origins,
-)
+from services.serving.inference import AnsweredBatch, InferenceListener, InferenceRequest, ModelOutput
+from services.serving.kinds.image_kind import ImageKind, compare_versions
+from services.serving.kinds.served_kind import ServedKind
+from services.serving.kinds.table_kind import TableKind
+from services.serving.kinds.text_kind import TextKind
 from services.serving.model_versions import LoadedVersion, ModelSpec, load_reference_profile, verify_golden_outputs
 
-MAX_INLINE_BYTES, MAX_INLINE_PNG_BYTES = 32 << 10, 256 << 10  # of an encoded image that the event loop decodes
-MAX_INLINE_PIXELS = 100_000  # of a PNG that the event loop decodes
+KIND_TYPES: dict[Kind, type[ServedKind]] = {"image": ImageKind, "table": TableKind, "text": TextKind}
 
 
 class Model:
@@ -51,8 +44,9 @@ class Model:
         self.canary: LoadedVersion | None = None
         self.shadow: LoadedVersion | None = None
         self.share = 0.0
-        self.computed_batches: list[ComputedBatch] = []
+        self.computed_batches: list[AnsweredBatch] = []
         self.pending_comparisons: list[tuple[InferenceRequest, Tensor, ModelOutput]] = []
+        self.kind = KIND_TYPES[current.bundle.kind](limits)
         self.batcher = DynamicBatcher(
             self._compute_requests,
             self._notify_listener,
@@ -60,7 +54,7 @@ class Model:
             limits.waiting,
             name,
             loop,
-            can_decode_inline,
+            self.kind.can_decode_inline,
             self._decode_request,
         )
 
@@ -77,28 +71,28 @@ class Model:
         roles = ("current", "previous", "canary", "shadow")
         return {role: version for role in roles if (version := getattr(self, role)) is not None}
 
-    async def predict(
-        self, images: tuple[bytes, ...] | Tensor, source: str | None = None, is_alone: bool = False
-    ) -> ModelOutput:
-        """Return the model's answer to the images of one request; a share of the requests is compared.
+    async def predict(self, content: Any, source: str | None = None, is_alone: bool = False) -> Any:
+        """Return the model's answer to the content of one request; a share of the requests is compared.
 
         `is_alone` says that no other request is being answered.
         """
-        request = InferenceRequest(images, self.current, None, source)
+        request = InferenceRequest(content, self.current, None, source)
         if (other := self.canary or self.shadow) and random.random() < self.share:  # noqa: S311
-            request = InferenceRequest(images, self.canary or self.current, (self.current, other), source)
-        output: ModelOutput = await self.batcher.submit(request, self.limits.wait_seconds, is_alone)
-        return output
+            request = InferenceRequest(content, self.canary or self.current, (self.current, other), source)
+        return await self.batcher.submit(request, self.limits.wait_seconds, is_alone)
 
     def _compute_requests(self, requests: Sequence[InferenceRequest]) -> list[Any]:
         """Return for each request the output of its version, or the error with which it is rejected."""
-        decoded = [self._decode_images(request) for request in requests]
-        accepted = [i for i, images in enumerate(decoded) if isinstance(images, Tensor)]
+        decoded = [self._decode_inputs(request) for request in requests]
+        accepted = [i for i, inputs in enumerate(decoded) if not isinstance(inputs, RequestRejected)]
         answers: list[Any] = list(decoded)
         for version in dict.fromkeys(request.version for request in requests):
             indices = [i for i in accepted if requests[i].version is version]
             for batch in pack_batches(indices, [len(decoded[i]) for i in indices], self.limits.batch):
-                outputs = self._run_version(version, [decoded[i] for i in batch], [requests[i] for i in batch])
+                outputs, computed = self.kind.run_version(
+                    version, [decoded[i] for i in batch], [requests[i] for i in batch]
+                )
+                self.computed_batches.append(computed)
                 for i, output in zip(batch, outputs, strict=True):
                     answers[i] = output
                     if requests[i].compared_versions is not None:
@@ -106,32 +100,12 @@ class Model:
         return answers
 
     def _decode_request(self, request: InferenceRequest) -> InferenceRequest:
-        """Return a request with its images decoded, before it is computed."""
-        return replace(request, decoded=self._decode_images(request))
+        """Return a request with its inputs decoded, before it is computed."""
+        return replace(request, decoded=self._decode_inputs(request))
 
-    def _decode_images(self, request: InferenceRequest) -> Any:
-        """Return the images of a request as a tensor, or the error with which it is rejected."""
-        if request.decoded is not None:
-            return request.decoded
-        if isinstance(request.images, Tensor):
-            return request.images
-        try:
-            shape, max_pixels = request.version.bundle.shape, self.limits.pixels
-            images = [decode_image(encoded, shape, max_pixels) for encoded in request.images]
-        except RequestRejected as rejection:
-            return rejection
-        return images[0][None] if len(images) == 1 else torch.stack(images)
-
-    def _run_version(
-        self, version: LoadedVersion, image_batches: list[Tensor], requests: list[InferenceRequest]
-    ) -> list[ModelOutput]:
-        """Return the outputs of a version for several requests, computed in one batch."""
-        # the images may be in channels-last memory format, which is faster
-        images = image_batches[0] if len(image_batches) == 1 else torch.cat(image_batches)
-        logits, features = version.bundle.run_engine(images)
-        sources, encoded_images = list_origins(requests, image_batches)
-        self.computed_batches.append(ComputedBatch(version, images, logits, features, sources, encoded_images))
-        return split_outputs(version, logits, features, [len(part) for part in image_batches])
+    def _decode_inputs(self, request: InferenceRequest) -> Any:
+        """Return the inputs of a request, or the error with which it is rejected."""
+        return self.kind.decode_inputs(request) if request.decoded is None else request.decoded
 
     def _notify_listener(self) -> None:
         """Pass computed batches and comparisons to the listener, after their requests were answered."""
@@ -139,47 +113,6 @@ class Model:
             self.listener.on_batch(self.name, self.computed_batches.pop())
         while self.pending_comparisons:
             self.listener.on_comparison(self.name, compare_versions(*self.pending_comparisons.pop()))
-
-
-def can_decode_inline(request: InferenceRequest) -> bool:
-    """Return whether the images of a request are decoded fast enough for the event loop."""
-    images = request.images
-    return isinstance(images, Tensor) or (len(images) == 1 and is_decoded_fast(images[0]))
-
-
-def is_decoded_fast(data: bytes) -> bool:
-    """Return whether an encoded image is small: a PNG by its pixels, as its header gives them, and any by its bytes."""
-    pixels = read_png_pixels(data)
-    if pixels is None:
-        return len(data) <= MAX_INLINE_BYTES
-    return pixels <= MAX_INLINE_PIXELS and len(data) <= MAX_INLINE_PNG_BYTES
-
-
-def compare_versions(request: InferenceRequest, images: Tensor, known_output: ModelOutput) -> ComparedOutputs:
-    """Return the answers of two versions to the same images; waiting requests wait for this too."""
-    if request.compared_versions is None:
-        raise ValueError("cannot compare versions: the request names no versions to compare")
-    current, other = (
-        known_output
-        if version is known_output.version
-        else split_outputs(version, *version.bundle.run_engine(images), [len(images)])[0]
-        for version in request.compared_versions
-    )
-    return ComparedOutputs(current, other)
-
-
-def split_outputs(
-    version: LoadedVersion, logits: Tensor, features: Tensor, image_counts: list[int]
-) -> list[ModelOutput]:
-    """Split a version's outputs for a batch by request, given the number of images of each request."""
-    scores = version.bundle.probabilities(logits)
-    labels = [version.bundle.classes[index] for index in logits.argmax(1).tolist()]
-    if len(image_counts) == 1:
-        return [ModelOutput(labels, scores, features, version)]
-    return [
-        ModelOutput(labels[end - size : end], scores[end - size : end], features[end - size : end], version)
-        for end, size in zip(accumulate(image_counts), image_counts, strict=True)
-    ]
 
 
 class ModelRegistry:
@@ -231,6 +164,9 @@ class ModelRegistry:
     ) -> None:
         current, canary, shadow = versions
         model = self.models.get(name)
+        if model is not None and model.current.bundle.kind != current.bundle.kind:
+            model.close()
+            model = None
         if model is None:
             model = self.models[name] = Model(name, self.limits, self.loop, self.listener, current)
             model.start()
@@ -245,11 +181,17 @@ class ModelRegistry:
         return current, canary, shadow
 
     def _load_comparable(self, current: LoadedVersion, path: str | None, engine: str | None) -> LoadedVersion | None:
-        """Load a canary or shadow; refuse one with another image shape or other classes."""
+        """Load a canary or shadow; refuse one with another image shape or other classes, or of other data."""
         if path is None:
             return None
         version = self._load_version(path, engine)
-        if (version.bundle.shape, version.bundle.classes) != (current.bundle.shape, current.bundle.classes):
+        manifests = version.bundle.manifest, current.bundle.manifest
+        if not all(manifest.image for manifest in manifests):
+            problem = f"cannot compare {version.path} with {current.path}: only models of images are compared"
+            raise EquipoiseError("models-incompatible", problem, "give neither canary nor shadow")
+        if manifests[0].image_input.shape != manifests[1].image_input.shape or (
+            manifests[0].classes != manifests[1].classes
+        ):
             problem = f"cannot compare {version.path} with {current.path}: image shapes or classes differ"
             raise EquipoiseError("models-incompatible", problem)
         return version
@@ -259,7 +201,7 @@ class ModelRegistry:
         folder = download_folder(path)
         key = (verify_bundle(folder).digest, engine)
         if key not in self.loaded_versions:
-            bundle = Bundle(folder, engine)
+            bundle = load_bundle(folder, engine)
             verify_golden_outputs(bundle)
             profile = (load_reference_profile(bundle),) if self.drift_enabled else ()
             self.loaded_versions[key] = LoadedVersion(bundle, path, bundle.version, *profile)
@@ -273,4 +215,6 @@ def model_status(model: Model) -> ModelStatus:
         for role, version in model.versions_by_role().items()
     }
     share = model.share if model.canary or model.shadow else 0.0
-    return ModelStatus(name=model.name, classes=model.current.bundle.classes, share=share, **versions)
+    return ModelStatus(
+        name=model.name, kind=model.current.bundle.kind, classes=model.current.bundle.classes, share=share, **versions
+    )

@@ -28,8 +28,8 @@ from jobs.publishing.reference_arrays import build_reference_arrays
 from jobs.ray_tune.trial_records import FINISHED_TRIAL_COLUMNS
 from jobs.timing.timing_records import ExchangeTiming, StepTiming
 from services.app import AppSettings
+from services.http.api_operations import OPERATIONS
 from services.http.errors import RequestRejected
-from services.http.openapi import OPERATIONS
 from services.limits import Limits
 from services.pages import PagesSettings
 from services.serving.model_versions import ModelSpec

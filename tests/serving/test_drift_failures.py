@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from equipoise.bundle.bundle import load_bundle
-from equipoise.bundle.manifest import REFERENCE_FILE, write_manifest
+from equipoise.bundle.folder import REFERENCE_FILE, write_manifest
 from equipoise.drift.corruptions import blur_images
 from equipoise.drift.profiling.build_profile import LabelledOutputs, build_profile_arrays
 from jobs.cluster.processes import find_free_ports, wait_until

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pandas as pd
 from safetensors.torch import save_file
 
 from equipoise.config import TrainConfig
@@ -15,6 +16,19 @@ def train_short_run(folder: Path, workload: str = "digits", examples: int = 3200
     """Train until `examples` have been seen, write the folder of the run and return it."""
     training = Training(
         TrainConfig(workload=workload, batch_size=32, lr=0.1, max_examples=examples, target=2.0, seed=seed)
+    )
+    for _ in training.laps():
+        pass
+    return write_run_folder(training, folder)
+
+
+def train_table(folder: Path, table: pd.DataFrame, label: str, examples: int = 6000) -> Path:
+    """Train on a table, which is kept beside the run, write the folder of the run and return it."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    table.to_csv(folder.with_suffix(".csv"), index=False)
+    data = str(folder.with_suffix(".csv"))
+    training = Training(
+        TrainConfig(workload="table", data=data, label=label, batch_size=32, lr=0.01, max_examples=examples)
     )
     for _ in training.laps():
         pass

@@ -2,10 +2,20 @@
 
 from dataclasses import asdict
 
+from equipoise.bundle.engine_results import EngineEntry, EngineResult
 from equipoise.bundle.evaluation import Evaluation
-from equipoise.bundle.manifest import EngineEntry, EngineResult, ImagePreprocessing, InputSpec, Manifest
+from equipoise.bundle.kinds.image_input import ImageInput, ImagePreprocessing
+from equipoise.bundle.manifest import Manifest
+from equipoise.bundle.tensor_spec import TensorSpec
 from equipoise.config import TrainConfig
 from equipoise.hardware_facts import HardwareFacts
+
+IMAGE_INPUT = ImageInput(
+    channels=3,
+    height=32,
+    width=48,
+    preprocessing=ImagePreprocessing(picture="center square", mean=[0.5] * 3, std=[0.25] * 3),
+)
 
 
 def build_manifest(**changes):
@@ -13,9 +23,14 @@ def build_manifest(**changes):
     fields = {
         "name": "pets",
         "workload": "folder",
+        "kind": "image",
         "classes": ["cat", "dog"],
-        "input": InputSpec(channels=3, height=32, width=48),
-        "preprocessing": ImagePreprocessing(picture="center square", mean=[0.5] * 3, std=[0.25] * 3),
+        "image": IMAGE_INPUT,
+        "inputs": IMAGE_INPUT.list_inputs(),
+        "outputs": (
+            TensorSpec(name="logits", dtype="float32", shape=(-1, len(changes.get("classes", "ab")))),
+            TensorSpec(name="features", dtype="float32", shape=(-1, 5)),
+        ),
         "examples": {"train": 80, "test": 20},
         "metrics": Evaluation(0.9, {"cat": 1.0, "dog": 0.8}, 0.05, 0.02, 1.25),
         "config": asdict(TrainConfig(workload="folder", lr=0.1)),

@@ -6,14 +6,15 @@ from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.storage.node_cache import fetch_data, is_url
 from equipoise.storage.object_store import parse_location
-from equipoise.workloads.base import Split, Unit, Workload
+from equipoise.texts.vocabulary import Vocabulary, build_vocabulary
+from equipoise.workloads.base import Split, Unit
 from equipoise.workloads.image_folder import folder_name
 from equipoise.workloads.text.corpus import Corpus, load_shakespeare
 from equipoise.workloads.text.models import language_model_factory
 from equipoise.workloads.text.nats import mean_token_nats, window_nats
 from equipoise.workloads.text.text_files import find_text_files, read_text_corpus
-from equipoise.workloads.text.vocabulary import Vocabulary, build_vocabulary
 from equipoise.workloads.text.windows import count_windows, cut_windows
+from equipoise.workloads.text.workload import TextWorkload
 
 WINDOW_LENGTH = 64  # characters that the model sees at most
 TARGET_NATS = 2.4  # about what the last two characters tell; 2.2 takes twice as long
@@ -31,11 +32,11 @@ TRAIN_DEFAULTS = MappingProxyType(
 )
 
 
-def text(config: TrainConfig) -> Workload:
+def text(config: TrainConfig) -> TextWorkload:
     """Build a character language model of the text in --data, or of plays of Shakespeare if it is the default."""
     name, corpus = read_corpus(config)
     vocabulary = build_vocabulary(corpus.train)
-    return Workload(
+    return TextWorkload(
         name=name,
         train=make_split(corpus.train, vocabulary),
         validation=make_split(corpus.validation, vocabulary),
@@ -48,6 +49,8 @@ def text(config: TrainConfig) -> Workload:
         lower_is_better=True,
         unit=Unit("tokens", per_example=WINDOW_LENGTH),
         defaults=TRAIN_DEFAULTS,
+        vocabulary=vocabulary,
+        window=WINDOW_LENGTH,
     )
 
 

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 
 from equipoise.bundle.bundle import load_bundle
 from equipoise.bundle.engines import ENGINES
-from equipoise.bundle.manifest import MANIFEST_FILE, file_sha256, manifest_digest, verify_bundle
+from equipoise.bundle.folder import MANIFEST_FILE, file_sha256, manifest_digest, verify_bundle
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.images.decode import load_image
@@ -266,7 +266,7 @@ DAMAGE_FUNCTIONS = {
     "manifest is a list": lambda folder, draw: (folder / MANIFEST_FILE).write_text("[]"),
     "manifest is not JSON": lambda folder, draw: (folder / MANIFEST_FILE).write_text('{"schema": 1'),
     "manifest nested too deeply": lambda folder, draw: (folder / MANIFEST_FILE).write_text("[" * 100_000),
-    "unknown schema": build_manifest_edit(lambda manifest: manifest.update(schema=2)),
+    "unknown schema": build_manifest_edit(lambda manifest: manifest.update(schema=1)),
     "schema missing": build_manifest_edit(lambda manifest: manifest.pop("schema")),
     "file list missing": build_manifest_edit(lambda manifest: manifest.pop("files")),
     "weights not listed": build_manifest_edit(lambda manifest: manifest["files"].pop("weights.safetensors")),
@@ -277,13 +277,13 @@ DAMAGE_FUNCTIONS = {
     "too few classes": build_manifest_edit(lambda manifest: manifest.update(classes=["one"])),
     "unknown engine": build_manifest_edit(lambda manifest: manifest["engine"].update(name="magic")),
     "engine name missing": build_manifest_edit(lambda manifest: manifest["engine"].pop("name")),
-    "wrong number of channels": build_manifest_edit(lambda manifest: manifest["input"].update(channels=3)),
-    "input width missing": build_manifest_edit(lambda manifest: manifest["input"].pop("width")),
+    "wrong number of channels": build_manifest_edit(lambda manifest: manifest["image"].update(channels=3)),
+    "input width missing": build_manifest_edit(lambda manifest: manifest["image"].pop("width")),
     "repeated classes": build_manifest_edit(lambda manifest: manifest.update(classes=["one"] * 10)),
     "classes are numbers": build_manifest_edit(lambda manifest: manifest.update(classes=list(range(10)))),
     "engine name is a list": build_manifest_edit(lambda manifest: manifest["engine"].update(name=[])),
     "temperature of zero": build_manifest_edit(lambda manifest: manifest["metrics"].update(temperature=0)),
-    "too many channels": build_manifest_edit(lambda manifest: manifest["input"].update(channels=2048)),
+    "too many channels": build_manifest_edit(lambda manifest: manifest["image"].update(channels=2048)),
     "additional file": lambda folder, draw: (folder / "more.txt").write_text("x"),
     "symbolic link": replace_card_by_link,
     "weights are NaN": build_file_edit("weights.safetensors", write_nan_weights),
@@ -291,7 +291,7 @@ DAMAGE_FUNCTIONS = {
     "features are text": build_file_edit(
         "program.json", lambda path: replace_last_step(path, {"output": [{"step": 0}, "x"]})
     ),
-    "huge input": build_manifest_edit(lambda manifest: manifest["input"].update(width=10**9)),
+    "huge input": build_manifest_edit(lambda manifest: manifest["image"].update(width=10**9)),
 }
 
 

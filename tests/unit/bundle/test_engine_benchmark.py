@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from equipoise.bundle.engine_benchmark import benchmark_engines, measure_seconds_per_call, select_engine
-from equipoise.bundle.manifest import EngineResult
+from equipoise.bundle.engine_results import EngineResult
 from tests.support.errors import raises_code
 
 IMAGES = torch.randint(0, 256, (20, 1, 4, 4), dtype=torch.uint8, generator=torch.manual_seed(0))
@@ -34,7 +34,7 @@ def test_engines_are_compared_on_all_images_and_a_failing_one_gives_the_reason()
         for result in benchmark_engines(
             {"eager": lambda: predict_exactly, "off": lambda: predict_inexactly, "no": fail_to_load},
             predict_exactly,
-            IMAGES,
+            [IMAGES],
         )
     }
     assert results["eager"].agrees and results["eager"].error == 0
@@ -64,5 +64,5 @@ def test_seconds_per_call_are_the_mean_over_calls_of_the_engine():
         time.sleep(0.01)
         return pictures, pictures
 
-    seconds = measure_seconds_per_call(sleep, torch.zeros(3, 1, 2, 2), 5)
+    seconds = measure_seconds_per_call(sleep, [torch.zeros(3, 1, 2, 2)], 5)
     assert sizes == [3] * 5 and seconds >= 0.01

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from equipoise.bundle.engines import InferenceModule
 from equipoise.bundle.graph import collect_weights, export_model, serialize_graph
+from equipoise.bundle.kinds.inference_module import InferenceModule
 from equipoise.bundle.program import load_program
 from equipoise.training.finetune import find_classifier_layer
 from equipoise.workloads.models import model_factory

@@ -6,25 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from equipoise.bundle.manifest import (
-    MANIFEST_FILE,
-    REQUIRED_FILES,
-    Manifest,
-    manifest_digest,
-    verify_bundle,
-    write_manifest,
-)
+from equipoise.bundle.folder import MANIFEST_FILE, REQUIRED_FILES, manifest_digest, verify_bundle, write_manifest
+from equipoise.bundle.manifest import Manifest
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.runs.target import Target
 from equipoise.storage.atomic import read_json, write_json
 from tests.support.errors import raises_code
-from tests.support.manifests import build_manifest
+from tests.support.manifests import IMAGE_INPUT, build_manifest
 
 KEYS = [
-    *("schema", "name", "workload", "classes", "input", "preprocessing", "examples", "metrics", "config", "parameters"),
+    *("schema", "name", "workload", "kind", "classes", "image", "inputs", "outputs", "examples", "metrics", "config"),
+    *("parameters",),
     *("target", "published", "status", "seen", "machine", "versions", "engine", "plan", "files", "digest"),
 ]
+IMAGE, METRICS = asdict(IMAGE_INPUT), build_manifest().to_json()["metrics"]
 REMEDY = {"changes": [{"cause": "exposure", "detail": "darker", "value": -1.0}], "weights": None}
 
 
@@ -57,20 +53,28 @@ def edit_manifest(write_bundle):
 
 @pytest.mark.parametrize(("side", "is_valid"), [(0, False), (1, True), (2048, True), (2049, False)])
 def test_sides_of_an_input_are_limited(edit_manifest, side, is_valid):
-    folder = edit_manifest(lambda manifest: manifest["input"].update(height=side, width=side))
+    def resize(manifest):
+        manifest["image"].update(height=side, width=side)
+        manifest["inputs"][0]["shape"][2:] = [side, side]
+
+    folder = edit_manifest(resize)
     if is_valid:
-        assert Manifest.read(folder / MANIFEST_FILE).input.shape[1:] == (side, side)
+        assert Manifest.read(folder / MANIFEST_FILE).image_input.shape[1:] == (side, side)
     else:
         with pytest.raises(EquipoiseError):
             Manifest.read(folder / MANIFEST_FILE)
 
 
 def test_channels_of_an_input_are_one_to_four(edit_manifest):
+    def set_channels(manifest, channels):
+        manifest["image"].update(channels=channels)
+        manifest["inputs"][0]["shape"][1] = channels
+
     for channels in (1, 4):
-        folder = edit_manifest(lambda manifest, channels=channels: manifest["input"].update(channels=channels))
-        assert Manifest.read(folder / MANIFEST_FILE).input.channels == channels
+        folder = edit_manifest(lambda manifest, channels=channels: set_channels(manifest, channels))
+        assert Manifest.read(folder / MANIFEST_FILE).image_input.channels == channels
     for channels in (0, 5):
-        folder = edit_manifest(lambda manifest, channels=channels: manifest["input"].update(channels=channels))
+        folder = edit_manifest(lambda manifest, channels=channels: set_channels(manifest, channels))
         with pytest.raises(EquipoiseError):
             Manifest.read(folder / MANIFEST_FILE)
 
@@ -87,12 +91,12 @@ def test_manifest_is_read_as_it_was_written(write_bundle, remedy):
     folder = write_bundle(remedy=remedy, plan={"plan": {"batch": 8}})
     manifest, contents = verify_bundle(folder), read_json(folder / MANIFEST_FILE)
     assert json.dumps(manifest.to_json()) == json.dumps(contents)
-    assert list(contents) == (KEYS if remedy is None else [*KEYS[:17], "remedy", *KEYS[17:]])
+    assert list(contents) == (KEYS if remedy is None else [*KEYS[:19], "remedy", *KEYS[19:]])
     assert manifest.remedy == remedy and manifest.plan == {"plan": {"batch": 8}}
     assert manifest.files.keys() == REQUIRED_FILES and len(manifest.version) == 12
     assert manifest.engine.table[0].seconds == {1: 0.1, 8: 0.3, 16: 0.4}  # as texts, 16 comes before 8
     assert contents["machine"] == {"processor": "EPYC", "cores": 2}
-    assert manifest.input.shape == (3, 32, 48)
+    assert manifest.image_input.shape == (3, 32, 48)
 
 
 def test_version_changes_with_every_value(write_bundle):
@@ -116,13 +120,13 @@ def test_direction_of_the_metric_is_in_the_file_where_a_lower_one_is_better(writ
         {"classes": "abc"},
         {"classes": ["cat", "cat"]},
         {"classes": [1, 2]},
-        {"input": {"type": "uint8", "channels": 5, "height": 8, "width": 8}},
-        {"input": {"type": "uint8", "channels": 3, "height": 10**9, "width": 8}},
-        {"input": {"type": "float32", "channels": 3, "height": 8, "width": 8}},
-        {"input": {"type": "uint8", "channels": True, "height": 8, "width": 8}},
-        {"input": {"type": "uint8", "channels": 3, "height": 8}},
-        {"metrics": asdict(build_manifest().metrics) | {"temperature": 0}},
-        {"metrics": asdict(build_manifest().metrics) | {"temperature": "1"}},
+        {"image": IMAGE | {"channels": 5}},
+        {"image": IMAGE | {"height": 10**9}},
+        {"image": IMAGE | {"type": "float32"}},
+        {"image": IMAGE | {"channels": True}},
+        {"image": {name: value for name, value in IMAGE.items() if name != "width"}},
+        {"metrics": METRICS | {"temperature": 0}},
+        {"metrics": METRICS | {"temperature": "1"}},
         {"engine": {"why": "", "table": []}},
         {"engine": {"name": [], "why": "", "table": []}},
         {"files": ["card.md"]},
@@ -160,7 +164,7 @@ def test_bundle_of_a_version_with_other_options_is_served_but_not_adapted(edit_m
 def test_folder_that_does_not_fit_its_manifest_is_refused(write_bundle, edit_manifest, tmp_path):
     assert error_code(verify_bundle, tmp_path / "none") == "bundle-missing"
     assert error_code(verify_bundle, tmp_path / ("x" * 300)) == "bundle-missing"
-    assert error_code(verify_bundle, edit_manifest(lambda contents: contents.update(schema=2))) == "bundle-version"
+    assert error_code(verify_bundle, edit_manifest(lambda contents: contents.update(schema=1))) == "bundle-version"
     assert error_code(verify_bundle, edit_manifest(lambda contents: contents.pop("schema"))) == "bundle-missing"
     assert error_code(verify_bundle, edit_manifest(lambda contents: contents.pop("files"))) == "bundle-changed"
     folder = edit_manifest(lambda contents: contents["files"].pop("card.md"))
@@ -179,4 +183,4 @@ def test_digest_is_checked_before_the_manifest_is_decoded(write_bundle):
 
 def test_classes_must_be_unique_when_a_manifest_is_built():
     assert error_code(lambda: build_manifest(classes=["cat", "cat"])) == "bundle-invalid"
-    assert error_code(Manifest.from_json, {"schema": 1}, Path("bundle.json")) == "bundle-invalid"
+    assert error_code(Manifest.from_json, {"schema": 2}, Path("bundle.json")) == "bundle-invalid"

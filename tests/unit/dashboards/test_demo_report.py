@@ -22,8 +22,8 @@ from dashboards.demo_report import (
 from dashboards.demo_story import DemoStory, PhaseAnswers, PhaseVerdict
 from dashboards.page import NumberCell, render_html
 from dashboards.theme import BLUE, GREEN, ORANGE
+from equipoise.bundle.engine_results import EngineEntry
 from equipoise.bundle.evaluation import Evaluation
-from equipoise.bundle.manifest import EngineEntry
 from equipoise.drift.diagnosis.verdict import StreamVerdict
 from equipoise.planning.confirmation import ConfirmationResult, PredictionCheck
 from equipoise.planning.document import PlanDocument, PlanEntry, StepPrediction

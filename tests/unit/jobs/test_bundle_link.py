@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from equipoise.bundle.manifest import REQUIRED_FILES, write_manifest
+from equipoise.bundle.folder import REQUIRED_FILES, write_manifest
 from jobs.publishing.bundle_link import (
     point_link,
     previous_target_file,

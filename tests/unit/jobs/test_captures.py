@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from equipoise.bundle.manifest import REQUIRED_FILES, write_manifest
+from equipoise.bundle.folder import REQUIRED_FILES, write_manifest
 from equipoise.captures.capture import CapturedRequest
 from equipoise.captures.store import CaptureStore
 from equipoise.storage.atomic import atomic_folder

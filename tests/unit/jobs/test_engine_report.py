@@ -1,6 +1,6 @@
 """Table of the engines that were timed for a bundle."""
 
-from equipoise.bundle.manifest import EngineResult
+from equipoise.bundle.engine_results import EngineResult
 from jobs.cli.engine_report import format_engine_table
 
 EAGER = EngineResult("eager", {1: 0.002, 8: 0.008}, 0.0, True)

@@ -3,15 +3,18 @@
 import logging
 import stat
 import warnings
+from types import SimpleNamespace
 
 import onnxruntime
 import pytest
 import torch
 from torch import nn
 
-from equipoise.bundle.engines import ENGINES, EagerEngine, InferenceModule
+from equipoise.bundle.engines import ENGINES, EagerEngine
+from equipoise.bundle.kinds.inference_module import InferenceModule
 from equipoise.workloads import Split
 from jobs.publishing.export import export_programs, silence_exporters
+from jobs.publishing.kinds.image_publication import ImagePublication
 from jobs.publishing.publish import benchmark_bundle_engines
 from tests.support.errors import raises_code
 from tests.support.sequence_models import Gpt, RecurrentModel, TableModel, build_model, draw_rows, draw_tokens
@@ -61,8 +64,8 @@ def test_model_that_cannot_be_traced_is_refused_in_one_sentence(tmp_path):
 
 
 def test_native_code_is_timed_on_request(tmp_path):
-    split = Split(IMAGES, torch.zeros(3, dtype=torch.int64))
-    results = benchmark_bundle_engines(EagerOnlyModel(), split, tmp_path, include_native=True)
+    workload = SimpleNamespace(test=Split(IMAGES, torch.zeros(3, dtype=torch.int64)))
+    results = benchmark_bundle_engines(ImagePublication(workload), EagerOnlyModel(), tmp_path, include_native=True)
     assert [result.engine for result in results] == [*ENGINES, "aotinductor"]
     assert "this model runs eagerly only" in results[-1].why_not
 

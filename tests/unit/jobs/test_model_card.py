@@ -5,8 +5,8 @@ from dataclasses import asdict, replace
 import pytest
 
 from equipoise.bundle.condition_entry import ConditionEntry
+from equipoise.bundle.engine_results import EngineEntry
 from equipoise.bundle.evaluation import Evaluation
-from equipoise.bundle.manifest import EngineEntry
 from equipoise.config import TrainConfig
 from equipoise.drift.adaptation.workload import CorruptionAmount, DriftCondition
 from jobs.publishing.model_card import (

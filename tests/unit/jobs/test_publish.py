@@ -12,20 +12,20 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from equipoise.bundle.engine_results import EngineEntry
 from equipoise.bundle.engines import ENGINES
 from equipoise.bundle.evaluation import Evaluation
-from equipoise.bundle.manifest import EngineEntry
 from equipoise.config import TrainConfig
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.runs.record import Lap, Record
 from equipoise.storage.atomic import write_json
 from equipoise.workloads import ImageWorkload, Split
 from jobs.publish import describe_missed_target
+from jobs.publishing.kinds.image_publication import ImagePublication
 from jobs.publishing.publish import (
     PublishRequest,
     benchmark_bundle_engines,
     build_manifest,
-    example_batch,
     load_model,
     load_publishable_record,
     publish_bundle,
@@ -165,7 +165,8 @@ def test_sampled_images_are_spread_over_the_split():
     assert sample_images(split, 3).flatten().tolist() == [0, 50, 100]
     assert sample_images(split, 1).flatten().tolist() == [0]
     assert torch.equal(sample_images(split, 500), split.inputs)
-    assert example_batch(split).flatten().tolist() == [0, 100]
+    workload = build_workload(test=split)
+    assert ImagePublication(workload).sample_inputs(split, 2)[0].flatten().tolist() == [0, 100]
 
 
 def test_outputs_of_a_split_are_those_of_its_images_in_order():
@@ -218,7 +219,9 @@ class CountingModule(nn.Module):
 @pytest.mark.parametrize(("count", "seen"), [(10, 10), (1000, 1000), (1005, 1000)])
 def test_engines_are_compared_on_at_most_1000_images(tmp_path, count, seen):
     module = CountingModule()
-    results = benchmark_bundle_engines(module, build_split(count), tmp_path, include_native=False)
+    results = benchmark_bundle_engines(
+        ImagePublication(build_workload(test=build_split(count))), module, tmp_path, include_native=False
+    )
     assert module.seen == seen
     assert [(result.engine, result.agrees) for result in results] == [(name, False) for name in ENGINES]
 
@@ -230,7 +233,14 @@ def manifest_of():
     entry = EngineEntry(name="eager", why="alone", table=[])
 
     def build(name=None, record=RECORD, workload=None):
-        manifest = build_manifest(name, record, workload or build_workload(), evaluation, entry)
+        manifest = build_manifest(
+            name,
+            record,
+            publication := ImagePublication(workload or build_workload()),
+            publication.wrap_model(build_model(), "3"),
+            evaluation,
+            entry,
+        )
         assert (manifest.metrics, manifest.engine) == (evaluation, entry)
         return manifest
 
@@ -240,8 +250,11 @@ def manifest_of():
 def test_manifest_describes_the_workload_and_the_model(manifest_of):
     manifest = manifest_of()
     assert (manifest.name, manifest.workload, manifest.classes) == ("tiny", "tiny", ["cat", "7"])
-    assert manifest.input.shape == (1, 2, 3)
-    assert (manifest.preprocessing.mean, manifest.preprocessing.std) == ([0.25], [0.5])
+    assert manifest.kind == "image" and manifest.image_input.shape == (1, 2, 3)
+    preprocessing = manifest.image_input.preprocessing
+    assert (preprocessing.mean, preprocessing.std) == ([0.25], [0.5])
+    assert [tensor.shape for tensor in manifest.inputs] == [(-1, 1, 2, 3)]
+    assert [tensor.shape for tensor in manifest.outputs] == [(-1, 2), (-1, 4)]
     assert manifest.examples == {"train": 9, "validation": 4, "reference": 6, "test": 5}
     assert manifest.parameters == 6 * 4 + 4 + 4 * 2 + 2
     assert manifest_of("pets").name == "pets"

@@ -7,8 +7,10 @@ import msgspec
 import pytest
 
 from equipoise.captures.capture import CaptureMetadata
-from services.http.message_types import CaptureListReply, ErrorReply, PredictionReply
-from services.http.openapi import OPERATIONS, build_openapi_document, render_docs_page
+from services.http.api_operations import OPERATIONS
+from services.http.message_types import CaptureListReply, ErrorReply
+from services.http.openapi import build_openapi_document, render_docs_page
+from services.http.prediction_types import PredictionReply
 from services.limits import Limits
 from services.monitoring.metrics import Metrics
 from services.routes.application import HttpApplication

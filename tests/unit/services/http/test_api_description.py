@@ -6,9 +6,11 @@ from importlib.metadata import version
 import jsonschema
 import pytest
 
+from services.http.api_operations import OPERATIONS
 from services.http.errors import REJECTION_DESCRIPTIONS
-from services.http.message_types import InferenceBody, PredictionReply
-from services.http.openapi import OPERATIONS, build_openapi_document, build_schemas, render_docs_page
+from services.http.message_types import InferenceBody
+from services.http.openapi import build_openapi_document, build_schemas, render_docs_page
+from services.http.prediction_types import PredictionReply
 from services.limits import Limits
 
 REJECTIONS_WITHOUT_BODY = {

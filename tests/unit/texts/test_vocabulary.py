@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.workloads.text.vocabulary import build_vocabulary
+from equipoise.texts.vocabulary import build_vocabulary
 
 
 def test_tokens_are_places_among_the_sorted_characters():

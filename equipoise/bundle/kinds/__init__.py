@@ -1,0 +1,1 @@
+"""Published models by kind of data: what each takes, answers and is evaluated by."""

@@ -1,0 +1,1 @@
+"""Texts: how characters become the tokens that a model takes; without torch."""

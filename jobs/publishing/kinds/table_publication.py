@@ -1,0 +1,80 @@
+"""Publication of models of tables: classifiers, and predictors of numbers with an interval."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from equipoise.bundle.engine_benchmark import compute_outputs
+from equipoise.bundle.engines import Engine
+from equipoise.bundle.evaluation import Evaluation, choose_temperature, evaluate_predictions
+from equipoise.bundle.kinds.base_bundle import INPUT_PREFIX
+from equipoise.bundle.kinds.image_input import FEATURES_TENSOR, LOGITS_TENSOR
+from equipoise.bundle.kinds.regression import RegressionEvaluation, evaluate_regression
+from equipoise.bundle.kinds.table_input import VALUES_TENSOR, list_table_inputs
+from equipoise.spacing import evenly_spaced_indices
+from equipoise.type_aliases import FloatArray
+from equipoise.workloads import Split
+from equipoise.workloads.table.regression import r2_score, residuals_and_targets
+from equipoise.workloads.table.workload import TableWorkload
+from jobs.publishing.kinds.publication import HeldOutFindings, Publication, list_inputs
+from jobs.publishing.known_conditions import LearnedCondition
+
+MAX_KEPT_ROWS = 200  # rows of the reference kept in the bundle, with which a service tests itself
+NOT_WATCHED = "the service does not compare rows of a table with a reference yet, and so cannot detect their drift"
+
+
+class TablePublication(Publication):
+    """Publication of a model of a table."""
+
+    def __init__(self, workload: TableWorkload) -> None:
+        self.workload: TableWorkload = workload
+        self.is_classification = workload.spec.label.kind == "class"
+        self.tensors = list_table_inputs(workload.spec)
+        self.input_names = tuple(tensor.name for tensor in self.tensors)
+        first_output = LOGITS_TENSOR if self.is_classification else VALUES_TENSOR
+        self.output_names = (first_output, FEATURES_TENSOR)
+
+    def describe_inputs(self) -> dict[str, Any]:
+        """Return the fields of the manifest on the columns that the model takes."""
+        return {"kind": "table", "table": self.workload.spec, "inputs": self.tensors}
+
+    def evaluate(self, run_engine: Engine, include_drift: bool, learned: Sequence[LearnedCondition]) -> HeldOutFindings:
+        """Evaluate a model of a table, and keep its outputs on the reference split."""
+        workload = self.workload
+        splits = {name: getattr(workload, name) for name in ("validation", "reference", "test")}
+        outputs = {name: compute_outputs(run_engine, list_inputs(split.inputs)) for name, split in splits.items()}
+        first_outputs = {name: tensors[0] for name, tensors in outputs.items()}
+        evaluate = self._evaluate_classes if self.is_classification else self._evaluate_numbers
+        places = evenly_spaced_indices(len(workload.reference), MAX_KEPT_ROWS)
+        kept = self.sample_inputs(workload.reference, MAX_KEPT_ROWS)
+        arrays = {
+            **{name: tensor.numpy() for name, tensor in zip(self.output_names, outputs["reference"], strict=True)},
+            **{f"{INPUT_PREFIX}{name}": tensor.numpy() for name, tensor in zip(self.input_names, kept, strict=True)},
+            "labels": workload.reference.targets.numpy(),
+            "places": places,
+        }
+        return HeldOutFindings(
+            metrics=evaluate(first_outputs), arrays=arrays, warning=NOT_WATCHED if include_drift else None
+        )
+
+    def _evaluate_classes(self, logits: dict[str, Tensor]) -> Evaluation:
+        pairs = {name: (values.numpy(), self._targets(name).numpy()) for name, values in logits.items()}
+        temperature = choose_temperature(*pairs["validation"], *pairs["reference"])
+        return evaluate_predictions(*pairs["test"], list(self.workload.classes), temperature)
+
+    def _evaluate_numbers(self, values: dict[str, Tensor]) -> RegressionEvaluation:
+        """Evaluate predicted numbers; the interval is fitted to the validation split."""
+        r2 = r2_score(residuals_and_targets(values["test"], self._targets("test")))
+        errors = {name: self._measure_errors(values[name], self._targets(name)) for name in ("test", "validation")}
+        return evaluate_regression(r2, errors["test"], errors["validation"])
+
+    def _measure_errors(self, values: Tensor, targets: Tensor) -> FloatArray:
+        """Return the errors of standardized numbers in the unit of the label."""
+        errors: FloatArray = (values.double() - targets.double()).numpy() * self.workload.spec.label.scale
+        return errors
+
+    def _targets(self, split_name: str) -> Tensor:
+        split: Split = getattr(self.workload, split_name)
+        targets: Tensor = split.targets
+        return targets

@@ -1,0 +1,214 @@
+"""One service of models of all kinds: a table with a number, one with classes, a language model and images."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+import tritonclient.http as triton
+from PIL import Image
+from tritonclient.utils import InferenceServerException
+
+from equipoise.bundle.bundle import load_bundle
+from equipoise.config import TrainConfig
+from equipoise.training.loop import Training
+from jobs.cluster.processes import find_free_ports, wait_until
+from tests.serving.conftest import Service
+from tests.support.bundles import publish_run, train_table, write_run_folder
+from tests.support.tables import friedman_table, mixed_table
+
+JSON = {"content_type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def published(bundles, tmp_path_factory):
+    """Folders of bundles by the names of their models; each is trained for seconds."""
+    folder = tmp_path_factory.mktemp("kinds")
+    language = Training(TrainConfig(workload="text", model="gpt:1x16", batch_size=16, max_examples=320))
+    for _ in language.laps():
+        pass
+    runs = {
+        "friedman": train_table(folder / "friedman", friedman_table(400), "y", examples=480),
+        "grades": train_table(folder / "grades", mixed_table(400), "grade", examples=480),
+        "plays": write_run_folder(language, folder / "plays"),
+    }
+    return {"digits": bundles[0]} | {name: publish_run(run, folder / f"{name}-bundle") for name, run in runs.items()}
+
+
+@pytest.fixture(scope="module")
+def models(published):
+    return {name: load_bundle(path) for name, path in published.items()}
+
+
+@pytest.fixture(scope="module")
+def mixed_service(service_slot, cluster, published, tmp_path_factory):
+    service_slot.clear()
+    (port,) = find_free_ports(1)
+    folder = tmp_path_factory.mktemp("mixed")
+    specs = {name: {"bundle": str(path)} for name, path in published.items()}
+    arguments = {"port": port, "models": specs, "state_dir": str(folder), "capture_dir": str(folder / "captures")}
+    application = {"name": "kinds", "route_prefix": "/", "import_path": "services.app:build", "args": arguments}
+    cluster.deploy({"proxy_location": "Disabled", "applications": [application]})
+    service = Service(port, published["digits"], 0, published["digits"], folder / "log")
+
+    def is_ready():
+        try:
+            return service.request("GET", "/ready")[0] == 200
+        except OSError:
+            return False
+
+    wait_until(is_ready, 120)
+    yield service
+    cluster.shut_down_serve()
+
+
+@pytest.fixture
+def client(mixed_service):
+    triton_client = triton.InferenceServerClient(f"127.0.0.1:{mixed_service.port}")
+    yield triton_client
+    triton_client.close()
+
+
+def build_input(name, array):
+    datatype = {"float32": "FP32", "int64": "INT64"}[array.dtype.name]
+    infer_input = triton.InferInput(name, list(array.shape), datatype)
+    infer_input.set_data_from_numpy(array)
+    return infer_input
+
+
+def list_grade_rows(count):
+    table = mixed_table(count, seed=9).drop(columns="grade")
+    rows = [{**row, "day": str(row["day"].date())} for row in table.to_dict("records")]
+    return [{**row, "age": None if np.isnan(row["age"]) else row["age"]} for row in rows]
+
+
+def test_row_is_answered_with_a_number_and_its_interval(mixed_service, models):
+    rows = friedman_table(5, seed=7).drop(columns="y").to_dict("records")
+    expected = models["friedman"].predict_rows(rows)
+    for index, row in enumerate(rows):
+        reply = mixed_service.request_json("POST", "/models/friedman/predict", {"row": row}, **JSON, x_request_id="7")
+        assert reply["value"] == pytest.approx(expected.values[index], rel=1e-4)
+        assert [reply["low"], reply["high"]] == pytest.approx([expected.low[index], expected.high[index]], rel=1e-4)
+        assert reply["id"] == "7" and reply["version"] == models["friedman"].version
+
+
+def test_row_is_answered_with_a_class_and_its_scores(mixed_service, models):
+    rows = list_grade_rows(5)
+    expected = models["grades"].predict_rows(rows)
+    for index, row in enumerate(rows):
+        reply = mixed_service.request_json("POST", "/models/grades/predict", {"row": row}, **JSON)
+        assert reply["label"] == expected.labels[index] and reply["score"] == max(reply["scores"].values())
+        assert [*reply["scores"].values()] == pytest.approx(expected.scores[index].tolist(), abs=1e-5)
+
+
+@pytest.mark.parametrize("text", ["T", "To be or not to b", "Words, words, words. " * 20])
+def test_text_is_answered_with_the_next_characters(mixed_service, models, text):
+    reply = mixed_service.request_json("POST", "/models/plays/predict", {"text": text}, **JSON)
+    expected = models["plays"].next_tokens(text)
+    assert [token["character"] for token in reply["next"]] == [token.character for token in expected.next_tokens]
+    assert [token["nats"] for token in reply["next"]] == pytest.approx(
+        [token.nats for token in expected.next_tokens], abs=1e-4
+    )
+    assert reply["nats_per_token"] == (expected.nats_per_token and pytest.approx(expected.nats_per_token, abs=1e-4))
+
+
+def test_images_are_answered_beside_them(mixed_service):
+    file = io.BytesIO()
+    Image.fromarray(np.zeros((16, 16), np.uint8)).save(file, "PNG")
+    reply = mixed_service.request_json("POST", "/models/digits/predict", file.getvalue(), content_type="image/png")
+    assert reply["label"] in reply["scores"]
+
+
+WRONG_BODIES = {
+    "no row": ("grades", {"rows": []}, "row"),
+    "row is a list": ("grades", {"row": [1, 2]}, "row must be a JSON object"),
+    "missing column": ("grades", {"row": {"age": 1}}, "city"),
+    "unknown column": ("friedman", {"row": dict.fromkeys([f"x{i}" for i in range(1, 11)], 0.5) | {"x0": 1}}, "x0"),
+    "text for a number": ("friedman", {"row": dict.fromkeys([f"x{i}" for i in range(1, 11)], "a")}, "x1"),
+    "huge number": ("friedman", {"row": dict.fromkeys([f"x{i}" for i in range(1, 11)], 10**400)}, "x1"),
+    "no text": ("plays", {"row": {}}, "text"),
+    "empty text": ("plays", {"text": ""}, "at least one character"),
+    "text is a number": ("plays", {"text": 3}, "string"),
+    "half a surrogate pair": ("plays", {"text": "\ud800"}, "Unicode"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_BODIES)
+def test_wrong_body_is_rejected_in_one_sentence(mixed_service, case):
+    model, payload, part = WRONG_BODIES[case]
+    body = json.dumps(payload).encode()
+    status, _, reply = mixed_service.request("POST", f"/models/{model}/predict", body, **JSON)
+    message = json.loads(reply)["error"]
+    assert status == 400 and part in message and len(message.splitlines()) == 1
+
+
+def test_bodies_that_are_too_long_or_no_json_are_rejected(mixed_service):
+    for model, body, content_type, expected in (
+        ("plays", json.dumps({"text": "x" * 10_001}).encode(), "application/json", 413),
+        ("grades", b"\x89PNG", "image/png", 415),
+        ("plays", b"{", "application/json", 400),
+    ):
+        status, _, _ = mixed_service.request("POST", f"/models/{model}/predict", body, content_type=content_type)
+        assert status == expected
+
+
+def test_triton_client_sends_encoded_rows(client, models):
+    table = friedman_table(7, seed=3)
+    (numbers,) = models["friedman"].encode_rows(table.to_dict("records"))
+    metadata = client.get_model_metadata("friedman")
+    assert [tensor["name"] for tensor in metadata["inputs"]] == ["numbers"]
+    assert [tensor["name"] for tensor in metadata["outputs"]] == ["value", "low", "high"]
+    result = client.infer("friedman", [build_input("numbers", numbers.numpy())])
+    expected = models["friedman"].predict_rows(table.to_dict("records"))
+    for name, values in (("value", expected.values), ("low", expected.low), ("high", expected.high)):
+        np.testing.assert_allclose(result.as_numpy(name), values, rtol=1e-4)
+
+
+def test_triton_client_sends_numbers_and_codes(client, models):
+    rows = list_grade_rows(7)
+    inputs = [
+        build_input(name, tensor.numpy())
+        for name, tensor in zip(("numbers", "codes"), models["grades"].encode_rows(rows), strict=True)
+    ]
+    result, expected = client.infer("grades", inputs), models["grades"].predict_rows(rows)
+    assert [label.decode() for label in result.as_numpy("labels")] == expected.labels
+    np.testing.assert_allclose(result.as_numpy("scores"), expected.scores, atol=1e-5)
+
+
+def test_triton_client_sends_tokens(client, models):
+    tokens = models["plays"].encode_text("To be or not to be")
+    result = client.infer("plays", [build_input("tokens", tokens.numpy())])
+    np.testing.assert_allclose(result.as_numpy("logits"), models["plays"].run_engine(tokens)[0], atol=1e-4)
+
+
+def test_triton_client_receives_the_reason_of_a_rejection(client):
+    numbers, codes = np.zeros((2, 5), np.float32), np.zeros((2, 1), np.int64)
+    cases = {
+        "inputs must be numbers and codes": ("grades", [build_input("numbers", numbers)]),
+        "must be FP32": ("grades", [build_input("numbers", numbers[:, :4].copy()), build_input("codes", codes)]),
+        "different numbers": ("grades", [build_input("numbers", numbers), build_input("codes", codes[:1].copy())]),
+        "a code that": ("grades", [build_input("numbers", numbers), build_input("codes", codes + 99)]),
+        "the limit is 32": ("friedman", [build_input("numbers", np.zeros((33, 10), np.float32))]),
+        "at most 64": ("plays", [build_input("tokens", np.zeros((1, 65), np.int64))]),
+        "tokens must be from": ("plays", [build_input("tokens", np.full((1, 3), 10**6))]),
+    }
+    for message, (model, inputs) in cases.items():
+        with pytest.raises(InferenceServerException, match=message):
+            client.infer(model, inputs)
+
+
+def test_status_says_which_kinds_are_served_and_not_watched(mixed_service):
+    served = mixed_service.request_json("GET", "/models")["models"]
+    assert {model["name"]: model["kind"] for model in served} == {
+        "digits": "image",
+        "friedman": "table",
+        "grades": "table",
+        "plays": "text",
+    }
+    for name in ("friedman", "plays"):
+        verdict = mixed_service.request_json("GET", f"/drift?model={name}")
+        assert verdict["state"] == "unknown" and "not watched" in verdict["why"]
+    _, _, metrics = mixed_service.request("GET", "/metrics")
+    assert b'model="plays"' in metrics and b'model="friedman"' in metrics
+    assert mixed_service.request("GET", "/")[0] == 200
+    assert mixed_service.request("GET", "/openapi.json")[0] == 200

@@ -1,0 +1,45 @@
+"""Which workloads can be published, and what a card and a line say about models of each kind."""
+
+import pytest
+
+from equipoise.bundle.evaluation import Evaluation
+from equipoise.bundle.kinds.language import LanguageEvaluation
+from equipoise.bundle.kinds.regression import RegressionEvaluation
+from equipoise.tables.columns import TableColumn
+from equipoise.tables.labels import TableLabel
+from equipoise.tables.spec import TableSpec
+from jobs.publishing.kinds.card_texts import describe_evaluation, describe_table_task, summarize_metrics
+from jobs.publishing.kinds.choose_publication import choose_publication
+from tests.support import any_workloads
+from tests.support.errors import raises_code
+
+REGRESSION = RegressionEvaluation(r2=0.9312, rmse=1.25, half_width=2.5, coverage=0.905)
+
+
+def test_workload_of_unknown_data_is_refused_with_what_can_be_published():
+    with raises_code("workload-invalid", "ImageWorkload", "table"):
+        choose_publication(any_workloads.table(), "publish --run x")
+
+
+@pytest.mark.parametrize(
+    ("metrics", "parts"),
+    [
+        (Evaluation(0.9, {}, 0.1, 0.05, 1.5), ["accuracy 0.9000"]),
+        (REGRESSION, ["R2 0.9312", "error 1.25", "90.5% of values within 2.5"]),
+        (RegressionEvaluation(r2=0.5, rmse=1.0, half_width=None, coverage=None), ["R2 0.5000"]),
+        (LanguageEvaluation(nats_per_token=1.75, tokens=100), ["1.7500 nats per token"]),
+    ],
+)
+def test_summary_names_the_figure_of_the_kind(metrics, parts):
+    summary = summarize_metrics(metrics)
+    assert all(part in summary for part in parts) and summary.endswith("on test")
+
+
+def test_card_describes_the_interval_and_the_columns():
+    assert "90% of new values" in describe_evaluation(REGRESSION)[0]
+    assert "90.5% of the test split" in describe_evaluation(REGRESSION)[0]
+    label = TableLabel(name="price", kind="number")
+    spec = TableSpec(columns=(TableColumn(name="age", kind="number"),), label=label, ignored={"id": "it numbers rows"})
+    assert describe_table_task(spec) == (
+        "Predicts the number in column `price` of a table from `age`. It ignores `id` (it numbers rows)."
+    )
