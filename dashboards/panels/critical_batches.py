@@ -20,8 +20,8 @@ from equipoise.planning.document import PlanDocument, TargetPlan
 PANEL_HEIGHT_PIXELS = 300
 READING_OF_TARGETS = (
     "Training goes to the right, to harder targets. A circle is the critical batch up to a target, at which trials need"
-    " twice the fewest examples; bars are 80 % intervals. A star is the global batch of the fastest plan to this target,"
-    " which depends on the time of a step too. All targets are crossings of the same trials."
+    " twice the fewest examples; bars are 80 % intervals. A star is the global batch of the fastest plan to this"
+    " target, which depends on the time of a step too. All targets are crossings of the same trials."
 )
 
 
