@@ -105,8 +105,8 @@ TEXTS = {
         " NumPy archive without pickles. The arrays below `drift.` are missing if the bundle was published with"
         " `--no-drift`; the service then reports `unknown`. A bundle is published again after a change of these arrays,"
         " which belong to the version that wrote them. A bundle of a table has `values` instead of `logits` where the"
-        " label is a number, and arrays `input.NAME` instead of `pictures`, with the tensors that `bundle.json` declares;"
-        " one of texts has `logits`, `input.tokens` and `places` alone, of 16 windows.",
+        " label is a number, and arrays `input.NAME` instead of `pictures`, with the tensors that `bundle.json`"
+        " declares; one of texts has `logits`, `input.tokens` and `places` alone, of 16 windows.",
     ),
     "verdict.json": FileText(
         "Verdicts",
