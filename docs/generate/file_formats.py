@@ -19,6 +19,7 @@ from equipoise.captures.capture import CaptureMetadata
 from equipoise.config import TrainConfig
 from equipoise.drift.adaptation.workload import DriftCondition
 from equipoise.drift.diagnosis.verdict import DatasetVerdict, StreamVerdict
+from equipoise.drift.features.statistic_schema import WatchedStatistic
 from equipoise.drift.reference.profile import ARRAY_PREFIX, PROFILE_PARTS
 from equipoise.planning.document import PLAN_SCHEMA, PlanDocument
 from equipoise.planning.measurements import (
@@ -147,9 +148,14 @@ def format_npz_table() -> str:
 
 def list_npz_arrays() -> dict[str, str]:
     """Return the meaning of each array in reference.npz, by name."""
+    schema = {
+        f"{ARRAY_PREFIX}schema.{field.name}": f"(charted statistics,) {field.doc}"
+        for field in list_fields(WatchedStatistic)
+        if field.name != "name"  # which is drift.figures
+    }
     parts = {
         f"{ARRAY_PREFIX}{part}.{field.name}": field.doc
         for part, kind in PROFILE_PARTS.items()
         for field in list_fields(kind)
     }
-    return NPZ_ARRAYS | parts
+    return NPZ_ARRAYS | schema | parts

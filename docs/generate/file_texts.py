@@ -138,6 +138,8 @@ NPZ_ARRAYS = {
     "places": "(kept images,) index of each kept image in the reference split",
     "drift.why not": "reason why there is no profile, instead of all other arrays below `drift.`",
     "drift.figures": "(charted statistics,) names of the charted statistics",
+    "drift.schema.kind": "what the examples are: image, table or text",
+    "drift.schema.has_accuracy": "whether the classes are labels; false where they are bins of a number",
     "drift.temperature": "divisor of the logits that makes the scores calibrated",
     "drift.directions": "directions of the random Fourier features",
     "drift.ranked": "(charted statistics, images) scores of the reference, sorted for each statistic",

@@ -125,7 +125,7 @@ class StageCandidate(NamedTuple):
 
     @property
     def stage_seconds(self) -> FloatArray:
-        """Seconds of each stage."""
+        """Predicted seconds of each stage of training."""
         return self.stage_examples * self.example_seconds
 
 
