@@ -117,9 +117,8 @@ def format_csv_table(name: str) -> str:
         )
         for column, rule in required.items()
     ]
-    rows += [
-        (format_code(column), "optional", text, start_sentence(meanings[column])) for column, text in others.items()
-    ]
+    use = "not read" if name == "targets.csv" else "optional"
+    rows += [(format_code(column), use, text, start_sentence(meanings[column])) for column, text in others.items()]
     return format_table(("column", "for `equipoise plan`", "values", "meaning"), rows)
 
 
