@@ -1,5 +1,6 @@
 """One service of models of all kinds: a table with a number, one with classes, a language model and images."""
 
+import asyncio
 import io
 import json
 
@@ -13,8 +14,13 @@ from equipoise.bundle.bundle import load_bundle
 from equipoise.config import TrainConfig
 from equipoise.training.loop import Training
 from jobs.cluster.processes import find_free_ports, wait_until
+from services.limits import Limits
+from services.monitoring.metrics import Metrics
+from services.serving.model_versions import ModelSpec
+from services.serving.models import ModelRegistry
 from tests.serving.conftest import Service
 from tests.support.bundles import publish_run, train_table, write_run_folder
+from tests.support.errors import raises_code
 from tests.support.tables import friedman_table, mixed_table
 
 JSON = {"content_type": "application/json"}
@@ -212,3 +218,35 @@ def test_status_says_which_kinds_are_served_and_not_watched(mixed_service):
     assert b'model="plays"' in metrics and b'model="friedman"' in metrics
     assert mixed_service.request("GET", "/")[0] == 200
     assert mixed_service.request("GET", "/openapi.json")[0] == 200
+
+
+def test_model_of_another_kind_is_swapped_in_under_the_same_name(published):
+    async def ask_in_turns():
+        registry = ModelRegistry(Limits(), asyncio.get_running_loop(), Metrics())
+        registry.apply_specs({"any": ModelSpec(bundle=str(published["friedman"]))})
+        rows = friedman_table(40, seed=5).to_dict("records")
+        numbers = await asyncio.gather(*(registry.find_model("any").predict(row) for row in rows))
+        registry.apply_specs({"any": ModelSpec(bundle=str(published["plays"]))})
+        texts = ["To be", "To be or not", "To be"]
+        answers = await asyncio.gather(*(registry.find_model("any").predict(text) for text in texts))
+        registry.apply_specs({})
+        return rows, numbers, texts, answers
+
+    rows, numbers, texts, answers = asyncio.run(ask_in_turns())
+    expected = load_bundle(published["friedman"]).predict_rows(rows).values
+    assert [output.prediction.values[0] for output in numbers] == pytest.approx(expected, rel=1e-4)
+    plays = load_bundle(published["plays"])
+    for text, answer in zip(texts, answers, strict=True):  # of unequal lengths, answered in the order of the requests
+        expected_nats = plays.next_tokens(text).nats_per_token
+        assert answer.prediction.nats_per_token == pytest.approx(expected_nats, abs=1e-4)
+
+
+def test_canary_is_refused_for_other_data_than_images(published):
+    loop = asyncio.new_event_loop()
+    registry = ModelRegistry(Limits(), loop, Metrics())
+    for bundle, canary in (("friedman", "friedman"), ("digits", "plays")):
+        spec = ModelSpec(bundle=str(published[bundle]), canary=str(published[canary]))
+        with raises_code("models-incompatible", "only models of images"):
+            registry.apply_specs({"any": spec})
+    assert not registry.models
+    loop.close()

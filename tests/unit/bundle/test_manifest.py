@@ -1,17 +1,23 @@
 """bundle.json keeps its keys and their order, is decoded strictly, and a folder that does not fit it is refused."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from equipoise.bundle.folder import MANIFEST_FILE, REQUIRED_FILES, manifest_digest, verify_bundle, write_manifest
+from equipoise.bundle.kinds.language import LanguageEvaluation
+from equipoise.bundle.kinds.regression import RegressionEvaluation
 from equipoise.bundle.manifest import Manifest
+from equipoise.bundle.tensor_spec import TensorSpec
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.runs.target import Target
 from equipoise.storage.atomic import read_json, write_json
+from equipoise.tables.columns import TableColumn
+from equipoise.tables.labels import TableLabel
+from equipoise.tables.spec import TableSpec
 from tests.support.errors import raises_code
 from tests.support.manifests import IMAGE_INPUT, build_manifest
 
@@ -184,3 +190,57 @@ def test_digest_is_checked_before_the_manifest_is_decoded(write_bundle):
 def test_classes_must_be_unique_when_a_manifest_is_built():
     assert error_code(lambda: build_manifest(classes=["cat", "cat"])) == "bundle-invalid"
     assert error_code(Manifest.from_json, {"schema": 2}, Path("bundle.json")) == "bundle-invalid"
+
+
+def build_table_manifest(kind="number", **changes):
+    label = TableLabel(name="price", kind=kind, classes=("low", "high") if kind == "class" else ())
+    spec = TableSpec(columns=(TableColumn(name="age", kind="number"),), label=label)
+    regression = RegressionEvaluation(r2=0.5, rmse=1.0, half_width=None, coverage=None)
+    fields = {
+        "kind": "table",
+        "image": None,
+        "table": spec,
+        "inputs": (TensorSpec(name="numbers", dtype="float32", shape=(-1, 1)),),
+        "outputs": (TensorSpec(name="values", dtype="float32", shape=(-1,)),),
+        "classes": [],
+        "metrics": regression,
+    }
+    return build_manifest(**fields | changes)
+
+
+def test_manifest_of_a_table_is_read_as_it_was_written():
+    contents = build_table_manifest().to_json()
+    assert "image" not in contents and "text" not in contents and contents["metrics"]["type"] == "regression"
+    assert Manifest.from_json(json.loads(json.dumps(contents)), Path("bundle.json")) == build_table_manifest()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"image": IMAGE_INPUT},
+        {"table": None},
+        {"kind": "text"},
+        {"kind": "image"},
+        {"classes": ["low"]},
+        {"metrics": LanguageEvaluation(nats_per_token=1.0, tokens=10)},
+        {"inputs": ()},
+        {"inputs": (TensorSpec(name="numbers", dtype="float32", shape=(-1, 2)),)},
+        {"outputs": ()},
+    ],
+)
+def test_section_inputs_and_metrics_must_be_those_of_the_kind(changes):
+    assert error_code(lambda: build_table_manifest(**changes)) == "bundle-invalid"
+
+
+def test_classifier_needs_a_score_for_each_class():
+    scores = TensorSpec(name="logits", dtype="float32", shape=(-1, 2))
+    known = {"classes": ["low", "high"], "metrics": build_manifest().metrics}
+    assert build_table_manifest("class", **known, outputs=(scores,)).classification.temperature == 1.25
+    for outputs in ((replace(scores, shape=(-1, 3)),), (replace(scores, shape=(-1,)),)):
+        assert error_code(lambda outputs=outputs: build_table_manifest("class", **known, outputs=outputs))
+
+
+def test_section_of_another_kind_is_refused_where_images_are_needed():
+    manifest = build_table_manifest()
+    for name in ("image_input", "classification"):
+        assert error_code(getattr, manifest, name) == "bundle-kind"
