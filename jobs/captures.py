@@ -82,7 +82,7 @@ class LabelCounts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class PoolCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """Captures of one pool."""
+    """Numbers of captures of one pool."""
 
     labelled: int
     unlabelled: int

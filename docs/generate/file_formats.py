@@ -117,8 +117,9 @@ def format_csv_table(name: str) -> str:
         )
         for column, rule in required.items()
     ]
-    use = "not read" if name == "targets.csv" else "optional"
-    rows += [(format_code(column), use, text, start_sentence(meanings[column])) for column, text in others.items()]
+    rows += [
+        (format_code(column), "optional", text, start_sentence(meanings[column])) for column, text in others.items()
+    ]
     return format_table(("column", "for `equipoise plan`", "values", "meaning"), rows)
 
 
@@ -147,14 +148,14 @@ def format_npz_table() -> str:
 
 def list_npz_arrays() -> dict[str, str]:
     """Return the meaning of each array in reference.npz, by name."""
-    schema = {
-        f"{ARRAY_PREFIX}schema.{field.name}": f"(charted statistics,) {field.doc}"
-        for field in list_fields(WatchedStatistic)
-        if field.name != "name"  # which is drift.figures
-    }
     parts = {
         f"{ARRAY_PREFIX}{part}.{field.name}": field.doc
         for part, kind in PROFILE_PARTS.items()
         for field in list_fields(kind)
     }
-    return NPZ_ARRAYS | schema | parts
+    schema = {
+        f"{ARRAY_PREFIX}schema.{field.name}": f"(charted statistics,) {field.doc}"
+        for field in list_fields(WatchedStatistic)
+        if field.name != "name"  # that is `drift.figures`
+    }
+    return NPZ_ARRAYS | parts | schema

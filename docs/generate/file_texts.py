@@ -104,7 +104,9 @@ TEXTS = {
         "The reference split of a bundle as the model saw it, and the profile that requests are compared with. It is a"
         " NumPy archive without pickles. The arrays below `drift.` are missing if the bundle was published with"
         " `--no-drift`; the service then reports `unknown`. A bundle is published again after a change of these arrays,"
-        " which belong to the version that wrote them.",
+        " which belong to the version that wrote them. A bundle of a table has `values` instead of `logits` where the"
+        " label is a number, and arrays `input.NAME` instead of `pictures`, with the tensors that `bundle.json` declares;"
+        " one of texts has `logits`, `input.tokens` and `places` alone, of 16 windows.",
     ),
     "verdict.json": FileText(
         "Verdicts",
@@ -141,6 +143,8 @@ NPZ_ARRAYS = {
     "drift.schema.kind": "what the examples are: image, table or text",
     "drift.schema.has_accuracy": "whether the classes are labels; false where they are bins of a number",
     "drift.temperature": "divisor of the logits that makes the scores calibrated",
+    "drift.schema.kind": "kind of data: `image`, `table` or `text`",
+    "drift.schema.has_accuracy": "whether the classes are labels; false where they are bins of a number",
     "drift.directions": "directions of the random Fourier features",
     "drift.ranked": "(charted statistics, images) scores of the reference, sorted for each statistic",
     "drift.wider": "how far the sampling error of the reference may move a mean rank",
