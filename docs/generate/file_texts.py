@@ -105,8 +105,8 @@ TEXTS = {
         " NumPy archive without pickles. The arrays below `drift.` are missing if the bundle was published with"
         " `--no-drift`; the service then reports `unknown`. A bundle is published again after a change of these arrays,"
         " which belong to the version that wrote them. A bundle of a table has `values` instead of `logits` where the"
-        " label is a number, and arrays `input.NAME` instead of `pictures`, with the tensors that `bundle.json` declares;"
-        " one of texts has `logits`, `input.tokens` and `places` alone, of 16 windows.",
+        " label is a number, and arrays `input.NAME` instead of `pictures`, with the tensors that `bundle.json`"
+        " declares; one of texts has `logits`, `input.tokens` and `places` alone, of 16 windows.",
     ),
     "verdict.json": FileText(
         "Verdicts",
@@ -140,8 +140,6 @@ NPZ_ARRAYS = {
     "places": "(kept images,) index of each kept image in the reference split",
     "drift.why not": "reason why there is no profile, instead of all other arrays below `drift.`",
     "drift.figures": "(charted statistics,) names of the charted statistics",
-    "drift.schema.kind": "what the examples are: image, table or text",
-    "drift.schema.has_accuracy": "whether the classes are labels; false where they are bins of a number",
     "drift.temperature": "divisor of the logits that makes the scores calibrated",
     "drift.schema.kind": "kind of data: `image`, `table` or `text`",
     "drift.schema.has_accuracy": "whether the classes are labels; false where they are bins of a number",
