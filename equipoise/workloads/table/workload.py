@@ -8,7 +8,7 @@ from equipoise.workloads.base import Workload
 
 @dataclass(frozen=True, kw_only=True)
 class TableWorkload(Workload):
-    """Learning task on the rows of a table."""
+    """Learning task on the rows of a table, which can be published and served."""
 
     spec: TableSpec
     """columns and label, with the statistics of the training split"""
