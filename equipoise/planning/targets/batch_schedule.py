@@ -11,6 +11,7 @@ so by this model none is slower than the constant plan.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -47,9 +48,9 @@ class ScheduleStage:
     """predicted seconds of the stage"""
 
     def describe_setting(self) -> str:
-        """Describe the setting and the end of the stage, as '1 worker x 32 at lr 0.01 until 2.4'."""
+        """Describe the setting of the stage, as '1 worker x 32 at lr 0.01'."""
         lr = "" if self.lr is None else f" at lr {self.lr:.3g}"
-        return f"{pluralize(self.workers, 'worker')} x {self.batch}{lr} until {self.until:g}"
+        return f"{pluralize(self.workers, 'worker')} x {self.batch}{lr}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +82,8 @@ class BatchSchedule:
         """Describe the stages and how much less time they take than the constant plan."""
         if self.is_constant:
             return "gains nothing here, one setting is the fastest up to every target"
-        stages = ", ".join(stage.describe_setting() for stage in self.stages)
+        groups = groupby(self.stages, ScheduleStage.describe_setting)
+        stages = ", ".join(f"{setting} until {[*group][-1].until:g}" for setting, group in groups)
         return (
             f"{stages}; predicted {self.seconds:.3g} s, {self.gain:.0%} less than the {self.constant_seconds:.3g} s of"
             f" the plan (less in {self.faster_share:.0%} of draws)"
@@ -125,7 +127,7 @@ class StageCandidate(NamedTuple):
 
     @property
     def stage_seconds(self) -> FloatArray:
-        """Seconds of each stage."""
+        """Predicted seconds of each stage of training."""
         return self.stage_examples * self.example_seconds
 
 

@@ -8,7 +8,7 @@ from equipoise.workloads.base import Workload
 
 @dataclass(frozen=True, kw_only=True)
 class TextWorkload(Workload):
-    """Learning task on the characters of texts, of which the model predicts the next. It can be served."""
+    """Learning task on the characters of texts, of which the model predicts the next; it can be served."""
 
     vocabulary: Vocabulary
     """characters that the model knows"""

@@ -45,6 +45,15 @@ def test_each_stage_takes_the_setting_that_is_fastest_for_it():
     assert schedule.gain == pytest.approx(0.2) and not schedule.is_constant
 
 
+def test_stages_with_one_setting_are_described_as_one():
+    schedule = plan_batch_schedule(TARGETS, LARGE._replace(lrs=(0.1, 0.1, 0.1)), [SMALL])
+    assert schedule.describe_gain().startswith("1 worker x 10 at lr 0.01 until 2.4, 1 worker x 40 at lr 0.1 until 2;")
+    alternating = plan_batch_schedule(TARGETS, LARGE._replace(lrs=(0.1, 0.2, 0.1)), [build_candidate(1, [1, 2, 9999])])
+    assert [stage.lr for stage in alternating.stages] == [0.01, 0.02, 0.1]
+    settings = "1 worker x 1 at lr 0.01 until 2.4, 1 worker x 1 at lr 0.02 until 2.2, 1 worker x 40 at lr 0.1 until 2;"
+    assert alternating.describe_gain().startswith(settings)
+
+
 def test_stages_are_all_of_the_constant_plan_where_nothing_else_is_faster():
     schedule = plan_batch_schedule(TARGETS, LARGE, [build_candidate(40, [8000, 9000, 12000])])
     assert schedule.is_constant and schedule.seconds == schedule.constant_seconds == 50
