@@ -135,7 +135,7 @@ def test_direct_tests_of_a_module_come_before_indirect_ones():
 
 def test_tests_of_a_package_are_run_for_modules_that_they_reach_by_a_registry():
     *_, others = find_test_files(ROOT, Path("equipoise/optimizers/fused_optimizers.py"))
-    assert "tests/unit/training/test_optimizers.py" in others
+    assert "tests/unit/optimizers/test_run_optimizer.py" in others
     *_, others = find_test_files(ROOT, Path("jobs/cli/progress.py"))
     assert "tests/unit/jobs/test_yaml_files.py" in others
 

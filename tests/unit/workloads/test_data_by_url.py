@@ -41,8 +41,8 @@ def test_photographs_behind_a_url_are_those_of_the_folder(tmp_path, bucket):
         remote = load_workload(build_folder_config(url))
         assert (remote.name, remote.classes) == (local.name, local.classes) == ("my-photos", ["flower", "lawn", "roof"])
         for part in SPLITS:
-            assert torch.equal(getattr(remote, part).pictures[:], getattr(local, part).pictures[:])
-            assert torch.equal(getattr(remote, part).labels, getattr(local, part).labels)
+            assert torch.equal(getattr(remote, part).inputs[:], getattr(local, part).inputs[:])
+            assert torch.equal(getattr(remote, part).targets, getattr(local, part).targets)
 
 
 def test_errors_name_the_url_and_not_the_copy(tmp_path, cache):
