@@ -48,23 +48,6 @@ def undisturbed_run(cluster, tmp_path_factory):
     return out
 
 
-@pytest.mark.slow
-# This test must come first: Ray reserves the slots of a killed job for elastic runs for a minute or two.
-def test_elastic_run_uses_the_free_workers_and_ends_with_the_same_weights(cluster, tmp_path):
-    out = tmp_path / "run"
-    flags = ["--batch-size", 8, "--max-examples", 3200, "--target", 2.0, "--precision", "fp64"]
-    result = cluster.run(*cluster.build_train_command(*flags, "--workers", "1:4", "--out", out))
-    assert result.returncode == 0, result.stderr
-    assert {lap.workers for lap in read_record(out).laps} == {2}
-    assert read_record(out).config.global_batch == 32
-    single = tmp_path / "single"
-    assert cluster.run(*cluster.build_train_command(*flags, "--grad-accumulation", 4, "--out", single)).returncode == 0
-    elastic_weights, single_weights = load_weights(out), load_weights(single)
-    assert all(
-        torch.allclose(elastic_weights[name], single_weights[name], rtol=1e-10, atol=1e-12) for name in elastic_weights
-    )
-
-
 def test_run_without_a_target_trains_its_examples(cluster, tmp_path):
     workload = "tests.support.workloads:without_target"
     flags = ("--workload", workload, "--max-examples", "1280", "--keep", "best", "--out", str(tmp_path / "run"))
