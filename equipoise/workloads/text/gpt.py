@@ -20,7 +20,7 @@ class GPT(nn.Module):
         super().__init__()
         self.token_embedding = nn.Embedding(vocabulary_size, width)
         self.position_embedding = nn.Embedding(context, width)
-        self.blocks = nn.ModuleList([Block(width, heads) for _ in range(layers)])
+        self.blocks = nn.ModuleList([TransformerBlock(width, heads) for _ in range(layers)])
         self.norm = nn.LayerNorm(width)
         self._initialize_weights()
 
@@ -41,7 +41,7 @@ class GPT(nn.Module):
                 nn.init.zeros_(parameter)
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """Transformer block: attention, then an MLP four times as wide, each added to what it reads."""
 
     def __init__(self, width: int, heads: int) -> None:
@@ -49,7 +49,7 @@ class Block(nn.Module):
         self.attention_norm = nn.LayerNorm(width)
         self.attention = CausalAttention(width, heads)
         self.mlp_norm = nn.LayerNorm(width)
-        self.mlp = MLP(width)
+        self.mlp = FeedForward(width)
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attention(self.attention_norm(x))
@@ -75,7 +75,7 @@ class CausalAttention(nn.Module):
         return y
 
 
-class MLP(nn.Module):
+class FeedForward(nn.Module):
     """Two dense layers with GELU between them."""
 
     def __init__(self, width: int) -> None:
