@@ -10,7 +10,7 @@ from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line
 from equipoise.storage.retry import StoreUnavailable
 
-PACKAGE = Path(__file__).parents[1]
+PACKAGE = Path(__file__).parents[1]  # frames in it are not the user's
 Result = TypeVar("Result")
 MAX_MESSAGE_CHARACTERS = 300  # torch lists all of its backends in one line
 
@@ -32,7 +32,9 @@ def call_user_code(
         return function()
     except EquipoiseError as error:
         raise EquipoiseError(error.code, join_lines(error.problem), join_lines(error.remedy)) from error
-    except (StoreUnavailable, *passing):  # no mistake of the function
+    except StoreUnavailable:  # no mistake of the function
+        raise
+    except passing:
         raise
     except (Exception, SystemExit) as error:
         if may_refuse and isinstance(error, ValueError) and (message := join_lines(str(error))):

@@ -7,10 +7,10 @@ from functools import partial
 from equipoise.config import DEFAULTED_OPTIONS, OPTION_DEFAULTS, TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.workloads.base import Unit, Workload
-from equipoise.workloads.image_validation import check_normalization
+from equipoise.workloads.checks.image_checks import check_normalization
+from equipoise.workloads.checks.model_checks import WORKLOAD_SPLITS, check_model
+from equipoise.workloads.checks.split_checks import check_split
 from equipoise.workloads.image_workload import ImageWorkload
-from equipoise.workloads.model_checks import WORKLOAD_SPLITS, check_model
-from equipoise.workloads.split_checks import check_split
 from equipoise.workloads.user_code import call_user_code
 
 COUNT_OPTIONS = ("warmup_examples", "eval_every")  # options with a default that are whole numbers

@@ -14,7 +14,7 @@ from equipoise.errors import EquipoiseError
 from equipoise.formatting import pluralize
 from equipoise.workloads.base import Augmentation, Split, Workload
 from equipoise.workloads.batch import Batch, call_model, count_examples, list_tensors
-from equipoise.workloads.image_validation import check_scores
+from equipoise.workloads.checks.image_checks import check_scores
 from equipoise.workloads.image_workload import ImageWorkload
 from equipoise.workloads.score import require_score
 from equipoise.workloads.user_code import call_user_code, join_lines

@@ -9,7 +9,7 @@ from torch.utils.data import IterableDataset
 from equipoise.errors import EquipoiseError
 from equipoise.workloads.base import Split, Workload
 from equipoise.workloads.batch import count_examples, list_tensors
-from equipoise.workloads.image_validation import check_image_split
+from equipoise.workloads.checks.image_checks import check_image_split
 from equipoise.workloads.image_workload import ImageWorkload
 
 STREAM_REMEDY = (
