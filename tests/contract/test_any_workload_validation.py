@@ -248,6 +248,15 @@ def test_a_mistake_that_shows_with_many_examples_ends_the_evaluation(changes, me
     assert raised.value.code in ("workload-invalid", "dataset-invalid")
 
 
+def test_a_data_set_that_is_random_is_named_once_and_trains(caplog):
+    validate_workload(build_workload(**train_on(PairDataset())), CONFIG)
+    assert not caplog.records
+    noisy = PairDataset(change=lambda pair: (pair[0] + torch.rand(4), pair[1]))
+    assert validate_workload(build_workload(**train_on(noisy)), CONFIG)
+    (record,) = caplog.records
+    assert "mine: its train split is random" in record.getMessage() and "augment" in record.getMessage()
+
+
 def test_checks_leave_the_random_numbers_of_torch_and_python_alone():
     torch.manual_seed(7)
     expected = torch.rand(3)

@@ -1,5 +1,6 @@
 """Checks of a workload's model, loss, metric and score, by trying them on two examples of each split."""
 
+import logging
 import warnings
 from typing import Any
 
@@ -20,6 +21,7 @@ from equipoise.workloads.score import require_score
 from equipoise.workloads.user_code import call_user_code, join_lines
 
 WORKLOAD_SPLITS = ("train", "validation", "reference", "test")
+logger = logging.getLogger(__name__)  # commands configure no handler: Python then prints warnings to stderr as they are
 BROADCAST_WARNING = "Using a target size"  # of torch's losses, which train on a wrong mean then
 
 
@@ -168,7 +170,7 @@ def check_training(name: str, workload: Workload, config: TrainConfig, model: nn
     split = workload.train
     takes_one = config.batch_size == 1 and config.freeze_stages == 0  # frozen layers normalize by constants
     indices = np.array([0] if takes_one else [0, len(split) - 1])
-    inputs, targets = call_user_code(f"{name}: its train split", lambda: split.read_examples(indices))
+    inputs, targets = read_repeatedly(f"{name}: its train split", split, indices)
     if config.augment and workload.augment is not None:
         inputs, targets = try_augmentation(name, workload.augment, inputs, targets, indices)
     inputs = workload.input_transform(torch.device("cpu"), torch.float32)(inputs)
@@ -183,6 +185,21 @@ def check_training(name: str, workload: Workload, config: TrainConfig, model: nn
             "look for a logarithm or a division that fails, and for targets that the loss does not take",
         )
     require_gradient(name, model, loss)
+
+
+def read_repeatedly(description: str, split: Split, indices: NDArray[np.int64]) -> tuple[Batch, Batch]:
+    """Return examples of a split; warn of a data set that returns others when they are read again."""
+    examples = call_user_code(description, lambda: split.read_examples(indices))
+    if not split.is_in_memory:
+        again = call_user_code(description, lambda: split.read_examples(indices))
+        pairs = zip(list_tensors(examples), list_tensors(again), strict=False)
+        if not all(first.equal(second) for first, second in pairs):
+            logger.warning(
+                "note: %s is random: an example differs when it is read again, so that a run cannot be repeated or"
+                " resumed exactly; change examples in the workload's augment, by their seed, epoch and number",
+                description,
+            )
+    return examples
 
 
 def try_augmentation(

@@ -61,6 +61,10 @@ def list_table_files(root: Path, location: str) -> list[Path]:
                 "convert it",
             )
         return [root]
+    if root.exists() and not root.is_dir():
+        raise EquipoiseError(
+            "path-kind", f"--data {location} is neither a file nor a folder", "give a file or a folder"
+        )
     if not root.is_dir():
         raise EquipoiseError("path-missing", f"--data {location} does not exist", "give a CSV or parquet file")
     paths = sorted(

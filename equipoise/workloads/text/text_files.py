@@ -15,14 +15,18 @@ def read_text_corpus(path: Path) -> Corpus:
     """Read a text file, or all .txt files of a folder, and split the text; equal files count once."""
     texts = list(dict.fromkeys(read_text_file(file) for file in list_text_files(path)))
     if not any(texts):
-        raise EquipoiseError("dataset-invalid", f"cannot read text from --data {path}: its files are empty")
+        raise EquipoiseError(
+            "dataset-invalid", f"cannot read text from --data {path}: its files are empty", "give more text"
+        )
     return split_by_files(texts) or split_into_stretches(texts)
 
 
 def list_text_files(path: Path) -> list[Path]:
     """Return a file itself, or all .txt files below a folder; refuse a path without any."""
     if not path.exists():
-        raise EquipoiseError("path-missing", f"cannot read text from --data {path}: it does not exist")
+        raise EquipoiseError(
+            "path-missing", f"cannot read text from --data {path}: it does not exist", "give a file or a folder"
+        )
     if not path.is_dir() and not path.is_file():
         raise EquipoiseError("path-kind", f"cannot read text from --data {path}: it is neither a file nor a folder")
     if not (paths := find_text_files(path)):

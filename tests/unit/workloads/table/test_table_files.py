@@ -1,6 +1,7 @@
 """Tables read from CSV and parquet files, and files that are refused in a sentence."""
 
 import gzip
+import os
 
 import pandas as pd
 import pytest
@@ -109,6 +110,9 @@ def test_what_is_no_table_is_refused(tmp_path):
     (tmp_path / "points.xlsx").write_bytes(b"")
     with raises_code("path-missing", "none.csv"):
         list_table_files(tmp_path / "none.csv", str(tmp_path / "none.csv"))
+    os.mkfifo(tmp_path / "pipe.csv")
+    with raises_code("path-kind", "pipe.csv"):
+        list_table_files(tmp_path / "pipe.csv", str(tmp_path / "pipe.csv"))
     for name in ("empty", "points.xlsx"):
         with raises_code("dataset-invalid", name, ".csv.gz"):
             list_table_files(tmp_path / name, str(tmp_path / name))
