@@ -44,6 +44,8 @@ def compute_stream_verdict(detector: StreamDetector) -> StreamVerdict:
     if window is not None and state != "unknown":
         estimate = estimate_accuracy(window, cause)
     return StreamVerdict(
+        kind=profile.schema.kind,
+        has_accuracy=profile.schema.has_accuracy,
         state=state,
         why=explain_state(detector, state, cause),
         images=detector.answered_images,
@@ -130,7 +132,7 @@ def explain_state(detector: StreamDetector, state: str, cause: Cause | None) -> 
     if cause is None or detector.alarm is None:
         return f"{detector.observed_images} {examples} look like the reference"
     chart = detector.chart_names.name_of(detector.alarm.chart_index)
-    return f"{cause.name}: {cause.why}; the first chart over its threshold was {chart}"
+    return f"{cause.explanation}; the first chart over its threshold was {chart}"
 
 
 def describe_onset(detector: StreamDetector, first_step: int) -> DriftOnset:
