@@ -33,7 +33,7 @@ class ChartEffect(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 
 
 class CorruptionEffect(msgspec.Struct, frozen=True, kw_only=True):
-    """What explains a drift, such as a corruption of images or a column of a table, and its size with a 95 % interval."""
+    """What explains a drift, such as a corruption or a column that moved, and its size with a 95 % interval."""
 
     cause: str
     """name of the cause, such as `exposure` or `column x3`"""
