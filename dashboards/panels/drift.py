@@ -19,7 +19,14 @@ from dashboards.theme import (
     series_color,
 )
 from equipoise.drift.diagnosis.accuracy_estimate import AccuracyEstimate
-from equipoise.drift.diagnosis.verdict import ChartEffect, ChartHistory, CorruptionEffect, StreamVerdict, Verdict
+from equipoise.drift.diagnosis.verdict import (
+    ChartEffect,
+    ChartHistory,
+    CorruptionEffect,
+    DatasetVerdict,
+    StreamVerdict,
+    Verdict,
+)
 from equipoise.drift.monitor.entries import DriftEvent
 from equipoise.formatting import capitalize_first, format_rounded, format_share, pluralize
 from equipoise.planning.interval import IntervalEstimate
@@ -143,12 +150,15 @@ def verdict_facts(verdict: Verdict) -> dict[str, str]:
 
 
 def accuracy_facts(verdict: Verdict) -> dict[str, str]:
-    """Return the estimated accuracy; nothing for a model that predicts no classes."""
-    if not verdict.has_accuracy:
-        return {}
-    accuracy = verdict.accuracy
-    text = format_accuracy(accuracy) if isinstance(accuracy, AccuracyEstimate) else "unknown"
-    return {"estimated accuracy, without labels": text}
+    """Return the estimated accuracy, unless the model predicts no classes, and the error measured with labels."""
+    facts = {}
+    if verdict.has_accuracy:
+        accuracy = verdict.accuracy
+        text = format_accuracy(accuracy) if isinstance(accuracy, AccuracyEstimate) else "unknown"
+        facts["estimated accuracy, without labels"] = text
+    if isinstance(verdict, DatasetVerdict) and verdict.measured:
+        facts[f"{verdict.measured.metric}, measured"] = verdict.measured.describe_values(verdict.example_name)
+    return facts
 
 
 def format_accuracy(estimate: AccuracyEstimate) -> str:

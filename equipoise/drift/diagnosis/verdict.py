@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 
 from equipoise.drift.diagnosis.accuracy_estimate import AccuracyEstimate
+from equipoise.drift.diagnosis.measured_error import MeasuredError
 from equipoise.drift.features.statistic_schema import EXAMPLE_NAMES, ProfileKind
 from equipoise.formatting import format_share
 from equipoise.storage.json_decoding import decode_json_value
@@ -274,6 +275,10 @@ class DatasetVerdict(Verdict, frozen=True, kw_only=True):
     """what is left after the causes were undone; None where they cannot be"""
     unread: int = 0
     """number of images that could not be read"""
+    uncompared: int = 0
+    """number of rows or texts left out of the comparison, because there are very many"""
+    measured: MeasuredError | None = None
+    """error on the rows that have a label; None without any"""
     bundle: str | None = None
     """path of the bundle"""
     folder: str | None = None
