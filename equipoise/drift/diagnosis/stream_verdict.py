@@ -57,7 +57,9 @@ def compute_stream_verdict(detector: StreamDetector) -> StreamVerdict:
         accuracy=estimate or "unknown",
         run_length=detector.run_length,
         verified=describe_false_alarm_check(detector),
-        reference_warning=describe_small_reference(profile.image_count, profile.verified, detector.run_length),
+        reference_warning=describe_small_reference(
+            profile.image_count, profile.verified, detector.run_length, profile.schema.example_name
+        ),
         runs=round(float(detector.charts.runs.mean_run_length()[0]), 2),
         evidence=BettingEvidence(value=detector.evidence.log_mean_wealth(), threshold=float(np.log(20))),
         classes=name_counts(profile, window.class_counts) if window else {},

@@ -91,6 +91,12 @@ class TableEncoder:
         """Names of the numeric columns of which each pair is watched."""
         return self.spread_columns[:MAX_PAIRED_COLUMNS]
 
+    def find_category_columns(self, name: str) -> tuple[int, int]:
+        """Return which statistics are whether a column of categories is missing, and whether it has another value."""
+        missing = self.schema.input_count - len(self.column_names)
+        other = missing - len(self.categories) + [column for column, _ in self.categories].index(name)
+        return missing + self.column_names.index(name), other
+
     def statistics(self, columns: Columns, answers: AnyArray) -> NDArray[np.float32]:
         """Return (n, statistics but those of the features) of rows and of the model's answers.
 
