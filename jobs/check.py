@@ -34,13 +34,18 @@ from equipoise.storage.user_paths import require_local_paths
 from jobs.checking.checked_data import CheckedData
 from jobs.checking.image_folder import check_image_folder
 from jobs.checking.table_file import check_table
+from jobs.checking.text_files import check_texts
 from jobs.checking.verdict_table import format_verdict_table
 from jobs.cli.option_parser import parse_options
 from jobs.cli.output_folder import require_no_other_results
 from jobs.cli.paths import LocalPath, OptionalLocalPath, validate_locations
 
 EXIT_STATUS_BY_STATE = {"ok": 0, "drift": 3, "unknown": 4}
-CHECKS: dict[Kind, Callable[[Any, Path], CheckedData]] = {"image": check_image_folder, "table": check_table}
+CHECKS: dict[Kind, Callable[[Any, Path], CheckedData]] = {
+    "image": check_image_folder,
+    "table": check_table,
+    "text": check_texts,
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -125,6 +125,8 @@ def verdict_facts(verdict: Verdict) -> dict[str, str]:
     """Return the facts of a verdict in words: state, cause, condition, begin, estimated accuracy, false-alarm rate."""
     words = EXAMPLE_WORDS[verdict.kind]
     facts = {"state": verdict.state, words.plural: f"{verdict.images:,}"}
+    if isinstance(verdict, DatasetVerdict) and verdict.piece_characters:
+        facts["length of a text"] = f"{verdict.piece_characters} characters"
     if verdict.cause:
         facts["cause"] = verdict.cause
     if condition := verdict.describe_condition():

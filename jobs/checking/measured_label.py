@@ -7,7 +7,7 @@ from torch import Tensor
 from equipoise.bundle.evaluation import Evaluation
 from equipoise.bundle.kinds.regression import RegressionEvaluation
 from equipoise.bundle.kinds.table_bundle import TableBundle
-from equipoise.drift.diagnosis.measured_error import MeasuredError
+from equipoise.drift.diagnosis.dataset_findings import MeasuredError
 from equipoise.tables.labels import format_class
 from equipoise.workloads.table.series_values import read_series
 from jobs.checking.table_rows import TableRows

@@ -28,6 +28,8 @@ def format_verdict_table(verdict: DatasetVerdict) -> str:
         share = f"{verdict.support.share:.0%}"
         remedy = "collect more like them and label them" if verdict.kind != "text" else "train on more like them"
         lines.append(f"only {share} of the reference is like these {verdict.example_name}: {remedy}")
+    if verdict.piece_characters:
+        lines.append(f"each text is a piece of {verdict.piece_characters} characters, which the model reads at once")
     if verdict.uncompared:
         total = verdict.images + verdict.uncompared
         lines.append(f"compared {verdict.images:,} of {total:,} {verdict.example_name}, evenly spaced")

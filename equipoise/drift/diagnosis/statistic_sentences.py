@@ -43,7 +43,7 @@ def describe_share(statistic: WatchedStatistic) -> str:
         return f"column {statistic.group} has a rare or new value in"
     if statistic.cause.startswith(f"{CATEGORY_CAUSE} "):
         return f"{statistic.name} holds in"
-    return "characters unknown to the reference occur in" if statistic.is_binary else f"{statistic.name} make up"
+    return "characters new to the model occur in" if statistic.is_binary else f"{statistic.name} make up"
 
 
 def describe_mean(statistic: WatchedStatistic) -> str:

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from equipoise.drift.diagnosis.accuracy_estimate import AccuracyEstimate
-from equipoise.drift.diagnosis.measured_error import MeasuredError
+from equipoise.drift.diagnosis.dataset_findings import InversionProof, MeasuredError, ReferenceSupport
 from equipoise.drift.features.statistic_schema import EXAMPLE_NAMES, ProfileKind
 from equipoise.formatting import format_share
 from equipoise.storage.json_decoding import decode_json_value
@@ -244,26 +244,6 @@ class ChartHistory(msgspec.Struct, frozen=True, kw_only=True):
     """share of each known condition in each step, by its name; empty if only one is known"""
 
 
-class ReferenceSupport(msgspec.Struct, frozen=True, kw_only=True):
-    """Share of the reference that is effectively like the images, and whether they lie outside of it."""
-
-    share: float
-    """share of the reference that is effectively like the images"""
-    moved: bool
-    """true if the images lie outside of the reference"""
-
-
-class InversionProof(msgspec.Struct, frozen=True, kw_only=True):
-    """Share of the drift that is left after its causes were undone on the images."""
-
-    left: float
-    """share of the drift that is left"""
-    proved: bool
-    """true if so little is left that the cause is proved"""
-    state: VerdictState
-    """verdict on the restored images"""
-
-
 class DatasetVerdict(Verdict, frozen=True, kw_only=True):
     """Verdict on a set of images, rows or texts."""
 
@@ -277,6 +257,8 @@ class DatasetVerdict(Verdict, frozen=True, kw_only=True):
     """number of images that could not be read"""
     uncompared: int = 0
     """number of rows or texts left out of the comparison, because there are very many"""
+    piece_characters: int | None = None
+    """length of the pieces that texts were cut into, each of which counts as a text; None for other data"""
     measured: MeasuredError | None = None
     """error on the rows that have a label; None without any"""
     bundle: str | None = None

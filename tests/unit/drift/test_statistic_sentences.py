@@ -55,7 +55,7 @@ def describe(statistic, value, low, high, unit=None, reference_mean=0.0):
         ),
         (LENGTH, (1.5, 1.4, 1.6), "the texts are 1.5 times as long as in the reference (1.4 to 1.6)"),
         (RARE, (0.13, 0.1, 0.2, None, 0.01), "rare characters make up 13% of the characters, 1% in the reference"),
-        (NEW, (0.3, 0.2, 0.4), "characters unknown to the reference occur in 30% of the texts, 0% in the reference"),
+        (NEW, (0.3, 0.2, 0.4), "characters new to the model occur in 30% of the texts, 0% in the reference"),
         (NATS, (0.2, 0.18, 0.22), "the nats per token are 0.2 nats higher than in the reference (0.18 to 0.22)"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Error of a model on labelled examples, beside the one measured when it was published."""
+"""What a check of a data set finds besides its charts: measured errors, support by the reference, proof of causes."""
 
 from typing import Literal
 
@@ -26,3 +26,23 @@ class MeasuredError(msgspec.Struct, frozen=True, kw_only=True):
         else:
             value, published = format_number(self.value), format_number(self.published)
         return f"{value} on {self.examples:,} labelled {example_name}, {published} on test when published"
+
+
+class ReferenceSupport(msgspec.Struct, frozen=True, kw_only=True):
+    """Share of the reference that is effectively like the images, and whether they lie outside of it."""
+
+    share: float
+    """share of the reference that is effectively like the images"""
+    moved: bool
+    """true if the images lie outside of the reference"""
+
+
+class InversionProof(msgspec.Struct, frozen=True, kw_only=True):
+    """Share of the drift that is left after its causes were undone on the images."""
+
+    left: float
+    """share of the drift that is left"""
+    proved: bool
+    """true if so little is left that the cause is proved"""
+    state: Literal["ok", "drift", "unknown"]
+    """verdict on the restored images"""
