@@ -35,6 +35,7 @@ from equipoise.type_aliases import AnyArray
 MAX_PAIRED_COLUMNS = 10  # the first numeric columns, of which each pair has a statistic: their number grows as squares
 MAX_CATEGORIES = 8  # of a column that have a statistic of their own, the most frequent ones
 MIN_CATEGORY_SHARE = 0.01  # of the rows: rarer categories count as other values
+NUMERIC_KINDS = "fiub"  # of the data types of NumPy
 ANSWER_BIN_NAMES = ("lowest quarter", "second quarter", "third quarter", "highest quarter")
 """names of the bins of a number, by its quantiles in the reference: they take the place of classes"""
 
@@ -205,7 +206,9 @@ def fit_table_encoder(
     Columns that hold no numbers are categories; `category_columns` names those that are categories although they do.
     """
     given = {*(category_columns or ())}
-    numeric = tuple(name for name in columns if name not in given and np.asarray(columns[name]).dtype.kind in "fiub")
+    numeric = tuple(
+        name for name in columns if name not in given and np.asarray(columns[name]).dtype.kind in NUMERIC_KINDS
+    )
     categories = tuple(
         (name, frequent_categories(category_values(columns, name))) for name in columns if name not in numeric
     )
@@ -224,3 +227,19 @@ def frequent_categories(values: AnyArray) -> tuple[str, ...]:
     names, counts = np.unique(values[values != ""].astype(str), return_counts=True)
     order = np.argsort(-counts, kind="stable")[:MAX_CATEGORIES]
     return tuple(str(names[index]) for index in order if counts[index] >= MIN_CATEGORY_SHARE * len(values))
+
+
+def select_watched_columns(columns: Columns, max_statistics: int) -> list[str]:
+    """Return the first columns whose statistics are not more than so many, without those of pairs.
+
+    Thresholds of all charts are simulated together, which takes memory and time in proportion to their number.
+    """
+    counts = [count_column_statistics(columns, name) for name in columns]
+    return [name for name, total in zip(columns, np.cumsum(counts).tolist(), strict=True) if total <= max_statistics]
+
+
+def count_column_statistics(columns: Columns, name: str) -> int:
+    """Return how many statistics watch a column by itself: of numbers their place, spread and missing values."""
+    if np.asarray(columns[name]).dtype.kind in NUMERIC_KINDS:
+        return 3
+    return len(frequent_categories(category_values(columns, name))) + 2

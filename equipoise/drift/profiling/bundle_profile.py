@@ -58,6 +58,8 @@ def find_text_of_code_0(profile: ReferenceProfile, column: str) -> str:
     usual = profile.baseline.usual
     if not isinstance(profile.encoder, TableEncoder):
         raise TypeError("the profile is not of rows of a table")
+    if column not in profile.encoder.column_names:  # not watched by itself
+        return MISSING_TEXT
     missing, unknown = (
         float(usual.counts @ usual.mean[:, index]) for index in profile.encoder.find_category_columns(column)
     )

@@ -74,12 +74,18 @@ class Publication(ABC):
         """Evaluate a published model on the held-out splits, and build its reference."""
 
 
-def add_drift_findings(metrics: Metrics, arrays: dict[str, Any], drift_arrays: dict[str, Any]) -> HeldOutFindings:
-    """Return the findings with the arrays of a drift profile, and the sentences on its size and its false alarms."""
+def add_drift_findings(
+    metrics: Metrics, arrays: dict[str, Any], drift_arrays: dict[str, Any], limit: str | None = None
+) -> HeldOutFindings:
+    """Return the findings with the arrays of a drift profile, and the sentences on its size and its false alarms.
+
+    `limit` is a sentence on what the profile leaves out, if it does.
+    """
+    sentences = [*filter(None, (find_reference_warning(drift_arrays), limit))]
     return HeldOutFindings(
         metrics=metrics,
         arrays=arrays | drift_arrays,
-        warning=find_reference_warning(drift_arrays),
+        warning="; ".join(sentences) or None,
         false_alarm_rate=find_false_alarm_rate(drift_arrays),
     )
 
