@@ -5,10 +5,9 @@ from functools import partial
 from pathlib import Path
 
 import msgspec
-import numpy as np
 import pandas as pd
 
-from dashboards.page import Page, Table, TableCell
+from dashboards.page import NumberCell, Page, Table, TableCell
 from dashboards.reports import drift_page
 from equipoise.bundle.engine_benchmark import compute_outputs
 from equipoise.bundle.kinds.table_bundle import TableBundle
@@ -92,4 +91,4 @@ def format_cell(value: object) -> TableCell:
     """Return a value as a cell of a page; a missing one as a dash."""
     if value is None or value != value or value is pd.NaT:
         return "-"
-    return format_number(float(value)) if isinstance(value, float | np.floating) else str(value)
+    return NumberCell(float(value), format_number(float(value))) if isinstance(value, float) else str(value)

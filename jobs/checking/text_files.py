@@ -107,7 +107,9 @@ def build_text_page(texts: AnsweredTexts, pieces: Sequence[TextPiece], verdict: 
     rows: list[list[TableCell]] = []
     for place in (places[name] for name in verdict.moved):
         nats, piece = float(texts.nats_per_token[place]), pieces[place]
-        rows.append([piece.file, piece.start + 1, NumberCell(nats, f"{nats:.2f}"), make_printable(piece.text)])
+        rows.append(
+            [piece.file, piece.start + 1, NumberCell(nats, f"{nats:.2f}"), make_printable(" ".join(piece.text.split()))]
+        )
     columns = ["file", "character", "nats per token", "text"]
     moved = Table(name="moved", columns=columns, rows=rows) if rows else None
     return drift_page(verdict, [], [], moved_examples=moved)

@@ -14,8 +14,8 @@ from equipoise.drift.diagnosis.dataset_findings import ReferenceSupport
 from equipoise.drift.diagnosis.root_cause import diagnose_window
 from equipoise.drift.diagnosis.stream_verdict import (
     feature_reading,
-    find_silent_charts,
     find_runner_up,
+    find_silent_charts,
     list_corruption_effects,
     most_frequent,
     name_counts,
@@ -31,6 +31,8 @@ from equipoise.proportions import wilson_interval
 from equipoise.spacing import evenly_spaced_indices
 from equipoise.type_aliases import AnyArray
 
+CLASS_CHARTS = ("classes", "answers")
+"""names of the chart of shares: of predicted classes, or of the quarters of predicted numbers"""
 MIN_DATASET_IMAGES = 30  # images: with fewer the verdict is `unknown`
 ALPHA = 0.01  # share of image sets without drift that are called drifted
 TEST_FAMILY_COUNT = 4  # families of charts among which alpha is divided
@@ -83,7 +85,7 @@ def compute_dataset_verdict(
     if has_features:
         charts.append(feature_chart(*compared, profile.baseline.layout.cell_count, permutation_count))
     alarmed = {chart.name for chart in charts if chart.value >= chart.threshold}
-    cause = diagnose_window(window, "classes" in alarmed) if alarmed else None
+    cause = diagnose_window(window, not alarmed.isdisjoint(CLASS_CHARTS)) if alarmed else None
     if cause and cause.name == "label shift" and not is_label_shift_sufficient(*compared, permutation_count):
         why = "the shares of the classes have changed, but that does not explain how the features differ"
         cause = Cause("features", why)
@@ -223,7 +225,7 @@ def class_share_chart(profile: ReferenceProfile, window: Window) -> ChartReading
         reference=float(shares[index]),
     )
     return ChartReading(
-        name="classes",
+        name=CLASS_CHARTS[0] if profile.schema.has_accuracy else CLASS_CHARTS[1],
         value=neg_log10_p(test.p_value),
         threshold=float(-np.log10(ALPHA / TEST_FAMILY_COUNT)),
         effect=effect,

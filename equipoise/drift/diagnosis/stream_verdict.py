@@ -186,7 +186,7 @@ def describe_charts(detector: StreamDetector, window: Window) -> list[ChartReadi
 
 
 def find_silent_charts(profile: ReferenceProfile) -> set[str]:
-    """Return the charts that never move: those of classes where there is one, those of features that are not charted."""
+    """Return the charts that never move: of classes where there is one, of features where none are charted."""
     class_charts = {name for name in CLASS_AND_FEATURE_CHARTS if name.startswith("class")}
     feature_charts = {*CLASS_AND_FEATURE_CHARTS} - class_charts
     feature_charts |= {statistic.name for statistic in profile.schema.statistics if statistic.source == "features"}
