@@ -19,7 +19,9 @@ EXAMPLE_NAMES: dict[ProfileKind, str] = {"image": "images", "table": "rows", "te
 """what the examples of each kind are called in verdicts"""
 JOINT_CAUSE = "joint"
 """cause where examples look unlike the reference as a whole, but nothing has moved by itself"""
-RESERVED_CHART_NAMES = ("class gone", "class more often", "features")
+COLUMN_CAUSE, SCALE_CAUSE, CATEGORY_CAUSE, MISSING_CAUSE = "column", "scale of", "categories of", "missing values of"
+"""first words of the causes in a table; the name of a column follows"""
+RESERVED_CHART_NAMES = ("class gone", "class more often", "features", "shape", "classes", "answers")
 """names of the charts that are of no single statistic"""
 DISTANCE_COLUMN, OUTLIER_COLUMN = -2, -1
 """columns of the two statistics of the model's features, which end every schema"""
