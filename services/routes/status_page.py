@@ -147,7 +147,9 @@ class StatusPageRoutes:
         )
 
     def _load_thumbnails(self, model: Model, is_drifting: bool) -> tuple[CaptionedPngs, CaptionedPngs]:
-        """Return thumbnails of drifted captures, if there is drift, and of the reference."""
+        """Return thumbnails of drifted captures, if there is drift, and of the reference; none of rows and texts."""
+        if model.current.bundle.kind != "image":
+            return [], []
         drifted_images: CaptionedPngs = []
         if is_drifting and self.capture_store:
             try:

@@ -184,7 +184,7 @@ def test_check_command_judges_a_folder_of_images(monitored_service, digit_images
             Image.fromarray(image[0].numpy()).save(tmp_path / name / f"{index}.png")
 
     def run_check(*arguments):
-        status = main(["--bundle", str(monitored_service.bundle), "--images", *map(str, arguments)])
+        status = main(["--bundle", str(monitored_service.bundle), "--data", *map(str, arguments)])
         return status, capsys.readouterr()
 
     status, output = run_check(tmp_path / "clean", "--json")

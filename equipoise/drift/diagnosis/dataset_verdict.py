@@ -55,7 +55,13 @@ def compute_dataset_verdict(
     examples = profile.schema.example_name
     if len(image_features) < MIN_DATASET_IMAGES:
         reason = f"{len(image_features)} {examples} were given; at least {MIN_DATASET_IMAGES} are needed"
-        return DatasetVerdict(state="unknown", why=reason, images=len(image_features))
+        return DatasetVerdict(
+            kind=profile.schema.kind,
+            has_accuracy=profile.schema.has_accuracy,
+            state="unknown",
+            why=reason,
+            images=len(image_features),
+        )
     window = window_from_sums(profile, profile.baseline.sum_features(image_features))
     class_count = profile.baseline.layout.class_count
     reference_cells = reference_predictions
@@ -77,8 +83,10 @@ def compute_dataset_verdict(
         cause = Cause("features", why)
     moved = most_shifted_images(profile, image_features, window) if alarmed else []
     return DatasetVerdict(
+        kind=profile.schema.kind,
+        has_accuracy=profile.schema.has_accuracy,
         state="drift" if alarmed else "ok",
-        why=f"{cause.name}: {cause.why}" if cause else f"{len(image_features)} {examples} look like the reference",
+        why=cause.explanation if cause else f"{len(image_features)} {examples} look like the reference",
         images=len(image_features),
         cause=cause.name if cause else None,
         effects=list_corruption_effects(cause),

@@ -12,9 +12,9 @@ import numpy as np
 from equipoise.drift.charts.sums import sum_over_classes
 from equipoise.drift.diagnosis.cause import Cause, is_significant, remove_label_shift
 from equipoise.drift.diagnosis.effects import Effect
+from equipoise.drift.diagnosis.statistic_sentences import SHARE_UNIT, describe_moved_statistic
 from equipoise.drift.diagnosis.window import Window
-from equipoise.drift.features.statistic_schema import JOINT_CAUSE
-from equipoise.formatting import format_number, format_share
+from equipoise.drift.features.statistic_schema import JOINT_CAUSE, SCALE_CAUSE
 from equipoise.proportions import Z_95
 from equipoise.type_aliases import FloatArray
 
@@ -73,7 +73,11 @@ def diagnose_statistics(window: Window, classes_moved: bool) -> Cause:
         )
         return Cause(JOINT_CAUSE if schema.kind == "table" else "features", joint)
     effects = [build_statistic_effect(window, overall, column) for column in moved]
-    return Cause(effects[0].cause, ", ".join(map(describe_statistic_effect, effects)), tuple(effects))
+    sentences = [
+        describe_moved_statistic(schema.statistics[column], effect, float(overall.reference_mean[column]))
+        for column, effect in zip(moved, effects, strict=True)
+    ]
+    return Cause(effects[0].cause, "; ".join(sentences), tuple(effects), is_sentence=True)
 
 
 def list_moved_statistics(window: Window, overall: OverallShift) -> list[int]:
@@ -109,11 +113,11 @@ def build_statistic_effect(window: Window, overall: OverallShift, column: int) -
     middle = float(overall.shifts[column])
     ends = [middle, middle - margin, middle + margin]
     unit, mean = statistic.unit, float(overall.reference_mean[column])
-    if statistic.cause.startswith("scale of"):
+    if statistic.cause.startswith(f"{SCALE_CAUSE} "):
         unit, ends = "times", [max(1 + end / max(mean, 1e-9), 0.0) for end in ends]
     elif unit == "times":
         ends = [float(np.exp(end)) for end in ends]
-    elif statistic.is_binary:
+    elif unit.startswith(SHARE_UNIT):
         ends = [min(max(mean + end, 0.0), 1.0) for end in ends]
     value, low, high = ends
     squares = (overall.z * weights) ** 2
@@ -131,11 +135,3 @@ def build_statistic_effect(window: Window, overall: OverallShift, column: int) -
         kind=NOT_A_CORRUPTION,
         place=0.0,
     )
-
-
-def describe_statistic_effect(effect: Effect) -> str:
-    """Describe an effect with its interval, without its cause if that is named before it."""
-    low, high = format_number(effect.low), format_number(effect.high)
-    if effect.unit.startswith("of the "):
-        return f"{effect.detail}, {format_share(effect.value)} {effect.unit}"
-    return f"{effect.detail}, {format_number(effect.value)} {effect.unit} ({low} to {high})"

@@ -44,6 +44,8 @@ def compute_stream_verdict(detector: StreamDetector) -> StreamVerdict:
     if window is not None and state != "unknown":
         estimate = estimate_accuracy(window, cause)
     return StreamVerdict(
+        kind=profile.schema.kind,
+        has_accuracy=profile.schema.has_accuracy,
         state=state,
         why=explain_state(detector, state, cause),
         images=detector.answered_images,
@@ -55,7 +57,9 @@ def compute_stream_verdict(detector: StreamDetector) -> StreamVerdict:
         accuracy=estimate or "unknown",
         run_length=detector.run_length,
         verified=describe_false_alarm_check(detector),
-        reference_warning=describe_small_reference(profile.image_count, profile.verified, detector.run_length),
+        reference_warning=describe_small_reference(
+            profile.image_count, profile.verified, detector.run_length, profile.schema.example_name
+        ),
         runs=round(float(detector.charts.runs.mean_run_length()[0]), 2),
         evidence=BettingEvidence(value=detector.evidence.log_mean_wealth(), threshold=float(np.log(20))),
         classes=name_counts(profile, window.class_counts) if window else {},
@@ -130,7 +134,7 @@ def explain_state(detector: StreamDetector, state: str, cause: Cause | None) -> 
     if cause is None or detector.alarm is None:
         return f"{detector.observed_images} {examples} look like the reference"
     chart = detector.chart_names.name_of(detector.alarm.chart_index)
-    return f"{cause.name}: {cause.why}; the first chart over its threshold was {chart}"
+    return f"{cause.explanation}; the first chart over its threshold was {chart}"
 
 
 def describe_onset(detector: StreamDetector, first_step: int) -> DriftOnset:

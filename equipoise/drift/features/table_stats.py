@@ -19,7 +19,16 @@ from numpy.typing import NDArray
 from equipoise.drift.features.column_scaling import ColumnScaling, fit_column_scaling
 from equipoise.drift.features.confidence import confidence_statistics
 from equipoise.drift.features.image_schema import build_confidence_statistics
-from equipoise.drift.features.statistic_schema import JOINT_CAUSE, StatisticSchema, WatchedStatistic, build_schema
+from equipoise.drift.features.statistic_schema import (
+    CATEGORY_CAUSE,
+    COLUMN_CAUSE,
+    JOINT_CAUSE,
+    MISSING_CAUSE,
+    SCALE_CAUSE,
+    StatisticSchema,
+    WatchedStatistic,
+    build_schema,
+)
 from equipoise.drift.features.table_columns import Columns, category_values, numeric_values, stack_numeric_values
 from equipoise.type_aliases import AnyArray
 
@@ -51,12 +60,12 @@ class TableEncoder:
             *(describe_spread(name) for name in self.spread_columns),
             *(describe_pair(first, second) for first, second in combinations(self.paired_columns, 2)),
             *(
-                describe_indicator(f"{name} = {value}", name, f"categories of {name}")
+                describe_indicator(f"{name} = {value}", name, f"{CATEGORY_CAUSE} {name}")
                 for name, values in self.categories
                 for value in values
             ),
-            *(describe_indicator(f"other {name}", name, f"categories of {name}") for name, _ in self.categories),
-            *(describe_indicator(f"missing {name}", name, f"missing values of {name}") for name in self.column_names),
+            *(describe_indicator(f"other {name}", name, f"{CATEGORY_CAUSE} {name}") for name, _ in self.categories),
+            *(describe_indicator(f"missing {name}", name, f"{MISSING_CAUSE} {name}") for name in self.column_names),
         ]
         answer = WatchedStatistic(
             name="answer", source="output", unit="standard deviations", cause_weight=0.0, group="answer"
@@ -81,6 +90,12 @@ class TableEncoder:
     def paired_columns(self) -> tuple[str, ...]:
         """Names of the numeric columns of which each pair is watched."""
         return self.spread_columns[:MAX_PAIRED_COLUMNS]
+
+    def find_category_columns(self, name: str) -> tuple[int, int]:
+        """Return which statistics are whether a column of categories is missing, and whether it has another value."""
+        missing = self.schema.input_count - len(self.column_names)
+        other = missing - len(self.categories) + [column for column, _ in self.categories].index(name)
+        return missing + self.column_names.index(name), other
 
     def statistics(self, columns: Columns, answers: AnyArray) -> NDArray[np.float32]:
         """Return (n, statistics but those of the features) of rows and of the model's answers.
@@ -155,13 +170,17 @@ class TableEncoder:
 
 def describe_value(name: str) -> WatchedStatistic:
     """Describe the value of a numeric column."""
-    return WatchedStatistic(name=name, unit="standard deviations", cause=f"column {name}", group=name)
+    return WatchedStatistic(name=name, unit="standard deviations", cause=f"{COLUMN_CAUSE} {name}", group=name)
 
 
 def describe_spread(name: str) -> WatchedStatistic:
     """Describe the spread of a numeric column, in mean distances from the mean of the reference."""
     return WatchedStatistic(
-        name=f"spread of {name}", unit="standard deviations", cause=f"scale of {name}", group=name, condition_weight=0.5
+        name=f"spread of {name}",
+        unit="standard deviations",
+        cause=f"{SCALE_CAUSE} {name}",
+        group=name,
+        condition_weight=0.5,
     )
 
 

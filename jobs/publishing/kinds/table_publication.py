@@ -1,8 +1,10 @@
 """Publication of models of tables: classifiers, and predictors of numbers with an interval."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from equipoise.bundle.engine_benchmark import compute_outputs
@@ -12,16 +14,20 @@ from equipoise.bundle.kinds.base_bundle import INPUT_PREFIX
 from equipoise.bundle.kinds.image_input import FEATURES_TENSOR, LOGITS_TENSOR
 from equipoise.bundle.kinds.regression import RegressionEvaluation, evaluate_regression
 from equipoise.bundle.kinds.table_input import VALUES_TENSOR, list_table_inputs
+from equipoise.drift.features.table_stats import ANSWER_BIN_NAMES
+from equipoise.drift.profiling.bundle_profile import collect_answered_rows
+from equipoise.drift.profiling.profile_arrays import collect_profile_arrays
+from equipoise.drift.profiling.row_profile import AnsweredRows, build_table_profile
 from equipoise.spacing import evenly_spaced_indices
-from equipoise.type_aliases import FloatArray
+from equipoise.type_aliases import AnyArray, FloatArray
 from equipoise.workloads import Split
 from equipoise.workloads.table.regression import r2_score, residuals_and_targets
 from equipoise.workloads.table.workload import TableWorkload
-from jobs.publishing.kinds.publication import HeldOutFindings, Publication, list_inputs
+from jobs.publishing.kinds.publication import HeldOutFindings, Publication, add_drift_findings, list_inputs
 from jobs.publishing.known_conditions import LearnedCondition
 
 MAX_KEPT_ROWS = 200  # rows of the reference kept in the bundle, with which a service tests itself
-NOT_WATCHED = "the service does not compare rows of a table with a reference yet, and so cannot detect their drift"
+MAX_PROFILE_ROWS = 20_000  # rows of the reference that the drift profile is built from
 
 
 class TablePublication(Publication):
@@ -40,7 +46,7 @@ class TablePublication(Publication):
         return {"kind": "table", "table": self.workload.spec, "inputs": self.tensors}
 
     def evaluate(self, run_engine: Engine, include_drift: bool, learned: Sequence[LearnedCondition]) -> HeldOutFindings:
-        """Evaluate a model of a table, and keep its outputs on the reference split."""
+        """Evaluate a model of a table, keep its outputs on the reference split, and profile that against drift."""
         workload = self.workload
         splits = {name: getattr(workload, name) for name in ("validation", "reference", "test")}
         outputs = {name: compute_outputs(run_engine, list_inputs(split.inputs)) for name, split in splits.items()}
@@ -54,9 +60,21 @@ class TablePublication(Publication):
             "labels": workload.reference.targets.numpy(),
             "places": places,
         }
-        return HeldOutFindings(
-            metrics=evaluate(first_outputs), arrays=arrays, warning=NOT_WATCHED if include_drift else None
+        metrics = evaluate(first_outputs)
+        if not include_drift:
+            return HeldOutFindings(metrics=metrics, arrays=arrays)
+        temperature = metrics.temperature if isinstance(metrics, Evaluation) else 1.0
+        return add_drift_findings(metrics, arrays, self._build_drift_arrays(outputs, temperature))
+
+    def _build_drift_arrays(self, outputs: Mapping[str, Sequence[Tensor]], temperature: float) -> dict[str, Any]:
+        """Build the arrays of the drift profile; false alarms are counted on the validation split."""
+        split_columns = self.workload.read_columns()
+        reference, holdout = (
+            sample_answered_rows(split_columns[name], outputs[name], self._targets(name), temperature)
+            for name in ("reference", "validation")
         )
+        class_names = self.workload.classes or ANSWER_BIN_NAMES
+        return collect_profile_arrays(lambda: build_table_profile(reference, class_names, holdout))
 
     def _evaluate_classes(self, logits: dict[str, Tensor]) -> Evaluation:
         pairs = {name: (values.numpy(), self._targets(name).numpy()) for name, values in logits.items()}
@@ -78,3 +96,14 @@ class TablePublication(Publication):
         split: Split = getattr(self.workload, split_name)
         targets: Tensor = split.targets
         return targets
+
+
+def sample_answered_rows(
+    columns: Mapping[str, AnyArray], outputs: Sequence[Tensor], targets: Tensor, temperature: float
+) -> AnsweredRows:
+    """Return up to MAX_PROFILE_ROWS rows of a split with the model's outputs and features for them."""
+    places = evenly_spaced_indices(len(targets), MAX_PROFILE_ROWS)
+    sampled = {name: column[places] for name, column in columns.items()}
+    answers, features = (tensor[torch.from_numpy(places)] for tensor in outputs)
+    rows = collect_answered_rows(sampled, answers, features, temperature)
+    return replace(rows, targets=targets.numpy()[places])

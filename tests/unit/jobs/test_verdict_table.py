@@ -1,10 +1,10 @@
-"""Text that `jobs.check` prints."""
+"""Text of a verdict, as `jobs.check` prints it."""
 
 import numpy as np
 
 from equipoise.drift.diagnosis.dataset_verdict import compute_dataset_verdict
 from equipoise.drift.diagnosis.verdict import ChartReading, DatasetVerdict
-from jobs.check import format_verdict_table
+from jobs.checking.verdict_table import format_verdict_table
 from tests.support.drift_conditions import (
     extract_features_in_any_light,
     label_condition,
