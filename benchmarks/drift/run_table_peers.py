@@ -8,7 +8,6 @@ its own. Evidently's tests are called as its report calls them, which takes seco
 import json
 import os
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,7 +22,8 @@ warnings.filterwarnings("ignore")
 NO_ALARM = ""
 UNNAMED = "?"
 SMALLEST_VALUE = 1e-300
-SLOW_CLEAN_WINDOWS = 60  # of detectors that take up to seconds for each window
+VALUES_BY_TEST: dict[tuple[str, int], list[Any]] = {}
+SLOW_CLEAN_WINDOWS = 20  # of detectors that take up to seconds for each window
 Detector = Callable[[Any, Any, int], list[str]]
 """takes the reference, windows one after the other and their size; returns the column named in each window, UNNAMED if
 there is an alarm but no column, or NO_ALARM"""
@@ -72,14 +72,20 @@ def evidently_ks(p_value: float) -> Detector:
 
 
 def evidently_values(test: Any, reference: Any, rows: Any, size: int, threshold: float) -> list[Any]:
-    """Return the value of a test of each column in each window; p-values of 0 become the smallest number."""
+    """Return the value of a test of each column in each window; p-values of 0 become the smallest number.
+
+    Values are kept for the next detector that differs by its threshold alone.
+    """
     from evidently.legacy.core import ColumnType
 
     def measure_column(part: Any, name: str) -> float:
         result = test(reference[name], part[name], ColumnType.Numerical, threshold)
         return max(float(result.drift_score), SMALLEST_VALUE)
 
-    return [np.array([measure_column(part, name) for name in rows]) for part in split_windows(rows, size)]
+    if (key := (test.name, len(rows))) not in VALUES_BY_TEST:
+        parts = split_windows(rows, size)
+        VALUES_BY_TEST[key] = [np.array([measure_column(part, name) for name in rows]) for part in parts]
+    return VALUES_BY_TEST[key]
 
 
 def evidently_embeddings(reference: Any, rows: Any, size: int) -> list[str]:
@@ -162,26 +168,21 @@ def list_detectors(window: int, columns: int) -> dict[str, tuple[Detector, bool]
 
 
 def judge_stream_windows(detector: Detector, is_slow: bool, arrays: dict[str, Any]) -> dict[str, Any]:
-    """Return the column named in each clean window and in each window of changed streams, and CPU ms a window."""
+    """Return the column named in each clean window and in each window of changed streams; None for those left out."""
     import pandas as pd
 
     columns = arrays["columns"].tolist()
     reference = pd.DataFrame(arrays["reference"], columns=[*columns, "target"])
-    clean, changed = arrays["clean"], arrays["changed"]
+    clean, is_judged = arrays["clean"], np.ones(len(arrays["changed"]), bool)
     if is_slow:
-        clean, changed = clean[:SLOW_CLEAN_WINDOWS], changed[arrays["is_few"]]
-    windows = np.concatenate([clean, changed])
-    size = windows.shape[1]
+        clean, is_judged = clean[:SLOW_CLEAN_WINDOWS], arrays["is_few"]
+    windows = np.concatenate([clean, arrays["changed"][is_judged]])
     frame = pd.DataFrame(windows.reshape(-1, len(columns)), columns=columns)
-    start = time.process_time()
-    named = detector(reference, frame, size)
-    cost = (time.process_time() - start) / len(windows) * 1e3
-    if is_slow:
-        of_all: list[str | None] = [None] * len(arrays["changed"])
-        for index, name in zip(np.flatnonzero(arrays["is_few"]), named[len(clean) :], strict=True):
-            of_all[index] = name
-        return {"clean": named[: len(clean)], "changed": of_all, "cost": cost}
-    return {"clean": named[: len(clean)], "changed": named[len(clean) :], "cost": cost}
+    named = iter(detector(reference, frame, windows.shape[1]))
+    return {
+        "clean": [next(named) for _ in clean],
+        "changed": [next(named) if judged else None for judged in is_judged],
+    }
 
 
 def main() -> None:
@@ -194,8 +195,8 @@ def main() -> None:
             results[name] = judge_stream_windows(detector, is_slow, arrays)
         except Exception as error:
             results[name] = {"why not": f"does not run ({type(error).__name__}: {str(error)[:80]})"}
+        print(name, results[name].get("why not", "done"), file=sys.stderr, flush=True)
         (folder / "found.json").write_text(json.dumps(results))
-        print(name, results[name].get("cost", results[name].get("why not")), file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -57,8 +57,14 @@ def print_clean_streams(watched: WatchedLanguageModel, corpus: Corpus, repeats: 
     for name, play in plays.items():
         streams = [draw_windows(play, LONG_TEXTS, WINDOW_LENGTH, 100 + seed) for seed in range(repeats)]
         print(describe_clean(watched, f"{name}, {LONG_TEXTS} windows drawn", streams, step), flush=True)
-        streams = [cut_play(play, 3 * seed + 1) for seed in range(repeats)]
-        print(describe_clean(watched, f"{name}, in order", streams, step), flush=True)
+        streams = [cut_play(rotate_text(play, seed)) for seed in range(repeats)]
+        print(describe_clean(watched, f"{name}, in order from any place", streams, step), flush=True)
+
+
+def rotate_text(text: str, seed: int) -> str:
+    """Return a text from a place drawn with a seed to its end, and then from its beginning to that place."""
+    start = int(np.random.default_rng(seed).integers(len(text)))
+    return text[start:] + text[:start]
 
 
 def describe_clean(watched: WatchedLanguageModel, name: str, streams: Sequence[list[str]], step: int) -> str:
