@@ -33,9 +33,9 @@ def watch_texts(text, count=640, length=WINDOW_LENGTH, clean=FIRST_TEXTS):
 
 
 @pytest.mark.parametrize("text", [GERMAN, FRENCH], ids=["German", "French"])
-def test_new_characters_of_another_language_are_named(text):
+def test_new_characters_and_nats_of_another_language_are_both_named(text):
     verdict, delay = watch_texts(" ".join(text.split()))
-    assert 0 < delay <= 64 and verdict.cause == "characters"
+    assert 0 < delay <= 64 and {effect.cause for effect in verdict.effects} == {"characters", "language or topic"}
     shares = [effect.value for effect in verdict.effects if effect.unit == "of the texts"]
     assert len(shares) == 1 and shares[0] > 0.4
 
