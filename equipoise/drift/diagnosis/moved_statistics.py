@@ -8,6 +8,7 @@ by means over all answers: of a column that moves alone, only its own mean does.
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from equipoise.drift.charts.sums import sum_over_classes
 from equipoise.drift.diagnosis.cause import Cause, is_significant, remove_label_shift
@@ -54,8 +55,25 @@ def measure_overall_shift(window: Window) -> OverallShift:
     reference_mean = expected @ usual.mean
     variance = expected @ (usual.scale**2 + (usual.mean - reference_mean) ** 2)
     shifts = window.shifts + (current - expected) @ usual.mean
-    error = np.sqrt(1 / max(window.image_count, 1) + 1 / usual.counts.sum())
-    return OverallShift(shifts, np.sqrt(variance), reference_mean, float(error))
+    sizes = max(window.image_count, 1), float(usual.counts.sum())
+    variance = pool_binary_variance(window.profile.schema.is_binary, variance, reference_mean, shifts, sizes)
+    return OverallShift(shifts, np.sqrt(variance), reference_mean, float(np.sqrt(1 / sizes[0] + 1 / sizes[1])))
+
+
+def pool_binary_variance(
+    is_binary: NDArray[np.bool_],
+    variance: FloatArray,
+    reference_mean: FloatArray,
+    shifts: FloatArray,
+    sizes: tuple[float, float],
+) -> FloatArray:
+    """Return the variances with those of shares from window and reference together, if larger.
+
+    A share that is 0 in the reference has no variance there: it would outweigh all else that has moved.
+    """
+    current, reference = sizes
+    share = np.clip(reference_mean + shifts * current / (current + reference), 0, 1)
+    return np.where(is_binary, np.maximum(variance, share * (1 - share)), variance)
 
 
 def diagnose_statistics(window: Window, classes_moved: bool) -> Cause:
