@@ -105,7 +105,7 @@ cluster: .venv/ready ## an autoscaling cluster on this machine; Ctrl-C ends it
 .venv/frameworks/ready: .venv/ready requirements.lock
 	$(PYTHON) -m venv .venv/frameworks
 	$(BIN)/python -c 'import os, site; print(site.getsitepackages()[0], os.getcwd(), sep="\n")' > $$(.venv/frameworks/bin/python -c 'import site; print(site.getsitepackages()[0])')/project.pth
-	.venv/frameworks/bin/python -m pip install --quiet --constraint requirements.lock accelerate lightning timm transformers
+	.venv/frameworks/bin/python -m pip install --quiet --constraint requirements.lock accelerate lightning peft timm transformers
 	touch $@
 
 .venv/servers/ready: .venv/ready

@@ -13,7 +13,7 @@ def find_free_memory() -> int:
     limits = [psutil.virtual_memory().available, find_process_memory_left()]
     if (cgroup_left := find_cgroup_memory_left(CGROUP_FOLDER)) is not None:
         limits.append(cgroup_left)
-    return max(0, min(limits))
+    return int(max(0, min(limits)))
 
 
 def find_process_memory_left() -> int:

@@ -1,6 +1,7 @@
 """Train on a folder of images in a process with a memory limit, then without one: python -m ... FOLDER FREE_BYTES.
 
-Each time the losses, the metric and the peak of the memory above that of the imported libraries are printed as a line of JSON.
+Each time the losses, the metric and the peak of the memory above that of the imported libraries are printed as a line
+of JSON.
 """
 
 import json
@@ -46,7 +47,7 @@ class PeakMemory:
 
 
 def build_small_model():
-    return nn.Sequential(nn.AvgPool2d(64), nn.Flatten(), nn.Linear(3 * 8 * 8, 2))
+    return nn.Sequential(nn.AvgPool2d(32), nn.Flatten(), nn.Linear(3 * 8 * 8, 2))
 
 
 def train(folder):
@@ -54,7 +55,7 @@ def train(folder):
         workload="folder",
         model=MODEL,
         data=folder,
-        image_size=512,
+        image_size=256,
         batch_size=8,
         max_examples=64,
         target=2.0,
@@ -70,7 +71,8 @@ def train(folder):
 
 def main(folder, free_bytes):
     torch.set_num_threads(1)
-    model_factory(MODEL, num_classes=2, in_channels=3, image_size=512)  # imports torchvision
+    threading.stack_size(1 << 20)  # by default 8 MB each count as taken, and a large machine decodes with many threads
+    model_factory(MODEL, num_classes=2, in_channels=3, image_size=256)  # imports torchvision
     limits = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (PROCESS.memory_info().data + int(free_bytes), limits[1]))
     train(folder)
