@@ -1,15 +1,19 @@
 """Adapters leave a model as it is until they learn, learn alone, and disappear into its weights."""
 
+from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 from equipoise.config import TrainConfig
+from equipoise.training.initial_model import build_initial_model
 from equipoise.training.loop import Training
 from equipoise.training.lora import add_adapters, list_adaptable_layers, merge_adapters
 from equipoise.workloads.text.gpt import GPT
+from jobs.ray_train.checkpoints import require_matching_weights
 from tests.support.errors import raises_code
 from tests.support.sequence_models import Gpt
 
@@ -70,3 +74,45 @@ def test_rank_without_pretrained_weights_or_with_frozen_stages_is_refused(option
 def test_adapters_of_a_classifier_are_refused():
     with raises_code("option-conflict", "--lora-rank", "digits"):
         Training(TrainConfig(workload="digits", lora_rank=4, init_from="runs/x"))
+
+
+@pytest.fixture
+def lora_config(tmp_path):
+    """Options of a run with adapters, from a GPT-2 with as many tokens as the text has characters and one."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    text = tmp_path / "text.txt"
+    text.write_text("abc de " * 400)
+    options = {"bos_token_id": 0, "eos_token_id": 0, "vocab_size": 7}
+    model = GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=16, n_head=2, n_positions=64, **options))
+    model.save_pretrained(tmp_path / "gpt2")
+    config = TrainConfig(
+        workload="text", data=str(text), init_from=str(tmp_path / "gpt2"), lora_rank=2, batch_size=4, max_examples=32
+    )
+    return replace(config, eval_every=8, target=0.0)
+
+
+@needs_peft
+def test_interrupted_run_with_adapters_takes_the_steps_of_a_whole_one(lora_config):
+    whole, interrupted = Training(lora_config), Training(lora_config)
+    losses = [lap.loss for lap in whole.laps()]
+    first = next(interrupted.laps())
+    resumed = Training(lora_config)
+    resumed.load_state_dict(interrupted.state_dict(), [first])
+    assert [first.loss, *(lap.loss for lap in resumed.laps())] == losses
+    plain_names = set(resumed.workload.model().state_dict())
+    assert set(resumed.model.state_dict()) != plain_names
+    metric = resumed.evaluate(resumed.workload.test)
+    resumed.load_kept_weights()
+    assert set(resumed.model.state_dict()) == plain_names
+    assert resumed.evaluate(resumed.workload.test) == pytest.approx(metric, abs=1e-5)
+
+
+@needs_peft
+def test_checkpoint_with_adapters_fits_the_run_that_wrote_it(lora_config, tmp_path):
+    training = Training(lora_config)
+    save_file(training.state_dict(), tmp_path / "state.safetensors")
+    require_matching_weights(tmp_path / "state.safetensors", build_initial_model(lora_config, training.workload).model)
+    with raises_code("run-mismatch", "lora_A"):
+        other = build_initial_model(replace(lora_config, lora_rank=3), training.workload).model
+        require_matching_weights(tmp_path / "state.safetensors", other)
