@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import closing
 from http.client import HTTPConnection
 from importlib.util import find_spec
 
@@ -61,7 +62,21 @@ def adapted_run(cluster, gpt2_run):
     text.write_text("The quick brown fox jumps over the lazy dog. " * 200)
     options = ("--workload", "text", "--data", text, "--init-from", gpt2_run.with_name("pretrained"), "--lora-rank", 4)
     run = gpt2_run.with_name("adapted")
-    run_command(cluster, "train", *options, "--batch-size", 8, "--max-examples", 800, "--target", 0, "--out", run)
+    run_command(
+        cluster,
+        "train",
+        *options,
+        "--batch-size",
+        8,
+        "--max-examples",
+        800,
+        "--eval-every",
+        400,
+        "--target",
+        0,
+        "--out",
+        run,
+    )
     return run
 
 
@@ -102,11 +117,12 @@ def test_all_are_published_and_served(cluster, gpt2_run, adapted_run, timm_run, 
     application = {"name": "models", "route_prefix": "/", "import_path": "services.app:build", "args": arguments}
 
     def send_request(method, path, body=None, kind="application/json"):
-        connection = HTTPConnection("127.0.0.1", port, timeout=30)
-        connection.request(method, path, body, {"content-type": kind})
-        reply = connection.getresponse()
-        assert reply.status == 200, reply.read()
-        return json.loads(reply.read())
+        with closing(HTTPConnection("127.0.0.1", port, timeout=30)) as connection:
+            connection.request(method, path, body, {"content-type": kind})
+            reply = connection.getresponse()
+            content = reply.read()
+        assert reply.status == 200, content
+        return json.loads(content)
 
     def is_ready():
         try:
