@@ -30,8 +30,8 @@ from equipoise.training.evaluation import Evaluator
 from equipoise.training.finetune import build_lr_scales, freeze_stages
 from equipoise.training.gradient_norms import half_batch_norms
 from equipoise.training.gradient_sync import GradientAllReduce
-from equipoise.training.initial_model import build_initial_model
-from equipoise.training.lora import merge_adapters
+from equipoise.training.initialization.initial_model import build_initial_model
+from equipoise.training.initialization.lora import merge_adapters
 from equipoise.training.sampler import rank_micro_batches
 from equipoise.training.step_timer import StepTimer
 from equipoise.training.torch_state import flush_denormals, get_dropout_generator

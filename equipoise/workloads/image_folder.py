@@ -16,13 +16,13 @@ from torch import Tensor
 
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
-from equipoise.free_memory import find_free_memory
 from equipoise.images.augment import Augment
 from equipoise.images.decode import load_image
 from equipoise.images.png import PILLOW_ERRORS
 from equipoise.storage.node_cache import fetch_data
 from equipoise.storage.object_store import parse_location
 from equipoise.workloads.base import Split, select_split, stratified_split
+from equipoise.workloads.free_memory import find_free_memory
 from equipoise.workloads.image_workload import ImageWorkload
 from equipoise.workloads.models import IMAGENET_MEAN, IMAGENET_STD, model_factory
 

@@ -18,7 +18,7 @@ from equipoise.storage.atomic import write_json
 from equipoise.storage.object_store import RemotePath, parse_location
 from equipoise.storage.user_paths import make_absolute
 from equipoise.training.finetune import TORCHVISION_WEIGHTS, freeze_stages
-from equipoise.training.initial_model import build_initial_model
+from equipoise.training.initialization.initial_model import build_initial_model
 from equipoise.workloads import Workload, load_workload
 from jobs.cli.paths import validate_locations
 from jobs.cli.progress import follow_run

@@ -9,9 +9,9 @@ from safetensors.torch import save_file
 from torch import nn
 
 from equipoise.config import TrainConfig
-from equipoise.training.initial_model import build_initial_model
+from equipoise.training.initialization.initial_model import build_initial_model
+from equipoise.training.initialization.lora import add_adapters, list_adaptable_layers, merge_adapters
 from equipoise.training.loop import Training
-from equipoise.training.lora import add_adapters, list_adaptable_layers, merge_adapters
 from equipoise.workloads.text.gpt import GPT
 from jobs.ray_train.checkpoints import require_matching_weights
 from tests.support.errors import raises_code

@@ -5,7 +5,7 @@ import resource
 import psutil
 import pytest
 
-from equipoise.free_memory import find_cgroup_memory_left, find_free_memory, find_process_memory_left
+from equipoise.workloads.free_memory import find_cgroup_memory_left, find_free_memory, find_process_memory_left
 
 MEGABYTE = 1 << 20
 

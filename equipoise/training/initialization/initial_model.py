@@ -8,7 +8,7 @@ from torch import nn
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.training.finetune import PretrainedWeights, initialize_from_pretrained, load_pretrained
-from equipoise.training.lora import add_adapters
+from equipoise.training.initialization.lora import add_adapters
 from equipoise.workloads import Workload
 
 
