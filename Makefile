@@ -42,8 +42,8 @@ test-examples: .venv/ready ## run every program of examples/ and check what it p
 test-wheel: .venv/ready ## build the wheel, install it elsewhere, and train with it outside of the checkout
 	$(BIN)/python -m pytest tests/wheel
 
-test-frameworks: .venv/frameworks/ready ## observe the trainers of Lightning, transformers and Accelerate, run their examples, and export models of transformers and timm
-	OMP_NUM_THREADS=1 .venv/frameworks/bin/python -m pytest tests/unit/callbacks tests/unit/bundle/test_framework_models.py tests/examples/test_library_examples.py -k "callbacks or framework"
+test-frameworks: .venv/frameworks/ready ## models of transformers and timm from a sweep to a service, adapters of peft, callbacks of Lightning, transformers and Accelerate
+	OMP_NUM_THREADS=1 .venv/frameworks/bin/python -m pytest tests/unit/callbacks tests/unit/bundle/test_framework_models.py tests/unit/workloads/text tests/unit/training/initialization tests/ray/test_framework_story.py tests/examples/test_library_examples.py -k "callbacks or framework or hugging_face or lora"
 
 mutants: .venv/ready ## plant 100 faults in the library and 100 in the pure parts of the rest, and count those that tests catch; SEEDS="1 2 3" draws three samples
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation --count 100 --seeds $(or $(SEEDS),1)
@@ -105,7 +105,7 @@ cluster: .venv/ready ## an autoscaling cluster on this machine; Ctrl-C ends it
 .venv/frameworks/ready: .venv/ready requirements.lock
 	$(PYTHON) -m venv .venv/frameworks
 	$(BIN)/python -c 'import os, site; print(site.getsitepackages()[0], os.getcwd(), sep="\n")' > $$(.venv/frameworks/bin/python -c 'import site; print(site.getsitepackages()[0])')/project.pth
-	.venv/frameworks/bin/python -m pip install --quiet --constraint requirements.lock accelerate lightning timm transformers
+	.venv/frameworks/bin/python -m pip install --quiet --constraint requirements.lock accelerate lightning peft timm transformers
 	touch $@
 
 .venv/servers/ready: .venv/ready
