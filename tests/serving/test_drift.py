@@ -54,6 +54,7 @@ def read_alarms(service):
 
 
 def test_clean_images_are_ok_and_blur_is_named_as_cause(monitored_service, digit_images, webhook):
+    webhook.messages.clear()
     predict_images(monitored_service, sample_images(digit_images, 400, 1))
     verdict = wait_for_verdict(monitored_service, 400)
     assert (verdict["state"], verdict["cause"], verdict["since"], read_alarms(monitored_service)) == (
