@@ -73,7 +73,9 @@ def test_every_worker_ends_with_the_same_bits_of_the_sum(algorithm, ranks, group
         assert (np.abs(first - numbers.sum(0, dtype=np.float64)) <= bound).all()
 
 
-@pytest.mark.parametrize(("algorithm", "ranks"), [(name, p) for name, p, g in list_settings() if g == 1 and p in (3, 4)])
+@pytest.mark.parametrize(
+    ("algorithm", "ranks"), [(name, p) for name, p, g in list_settings() if g == 1 and p in (3, 4)]
+)
 def test_a_million_elements_are_all_summed(algorithm, ranks):
     rows = np.arange(ranks)[:, None] + np.arange(1_000_000, dtype=np.float32)
     result = simulate(build_all(algorithm, ranks, rows.shape[1], 1), rows)
