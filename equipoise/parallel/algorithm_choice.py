@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from equipoise.all_reduce_registry import AllReduceName
+from equipoise.registries.all_reduce_registry import AllReduceName
 
 
 class AlgorithmTiming(NamedTuple):

@@ -69,7 +69,7 @@ def run_tasks(tasks: "queue.SimpleQueue[Task]") -> None:
         run, future = tasks.get()
         try:
             run()
-        except BaseException as error:  # noqa: BLE001 - raised where the sum is waited for
+        except BaseException as error:
             future.set_exception(error)
         else:
             future.set_result(None)

@@ -7,12 +7,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from equipoise.all_reduce_registry import AllReduceAlgorithm, AllReduceName
 from equipoise.errors import EquipoiseError
 from equipoise.parallel.build_schedule import build_schedule
 from equipoise.parallel.node_groups import gather_group_size
 from equipoise.parallel.schedule import Schedule
 from equipoise.parallel.scheduled_sum import ScheduledSum, scratch_bytes
+from equipoise.registries.all_reduce_registry import AllReduceAlgorithm, AllReduceName
 
 
 def build_bucket_sums(tensors: Sequence[Tensor], algorithms: Sequence[AllReduceName]) -> list[ScheduledSum | None]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from equipoise.all_reduce_registry import AllReduceAlgorithm, require_runnable_algorithm
 from equipoise.errors import EquipoiseError
 from equipoise.parallel.hypercube import binary_block_rounds, doubling_rounds, halving_doubling_rounds
 from equipoise.parallel.ring import ring_rounds
@@ -10,6 +9,7 @@ from equipoise.parallel.schedule import Round, Schedule
 from equipoise.parallel.servers import direct_rounds, root_rounds, sharded_root_rounds
 from equipoise.parallel.tree import tree_rounds
 from equipoise.parallel.two_level import two_level_rounds
+from equipoise.registries.all_reduce_registry import AllReduceAlgorithm, require_runnable_algorithm
 
 ROUND_BUILDERS: dict[str, Callable[[int, int, int], list[Round]]] = {
     "ring": ring_rounds,

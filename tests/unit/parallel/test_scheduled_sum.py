@@ -6,10 +6,10 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from equipoise.all_reduce_registry import list_runnable_algorithms
 from equipoise.parallel.bucket_sums import build_bucket_sums
 from equipoise.parallel.build_schedule import build_schedule
 from equipoise.parallel.scheduled_sum import ScheduledSum
+from equipoise.registries.all_reduce_registry import list_runnable_algorithms
 from tests.support.gloo import run_with_gloo
 
 SIZES_AND_DTYPES = [

@@ -1,19 +1,19 @@
 """Every algorithm, simulated in NumPy: all workers in one process, round by round."""
 
 import math
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
 
-from equipoise.all_reduce_registry import (
+from equipoise.errors import EquipoiseError
+from equipoise.parallel.build_schedule import build_schedule
+from equipoise.parallel.schedule import count_scratch_elements, count_sent_elements, split_evenly
+from equipoise.registries.all_reduce_registry import (
     ALL_REDUCE_ALGORITHMS,
     list_runnable_algorithms,
     require_runnable_algorithm,
 )
-from equipoise.errors import EquipoiseError
-from equipoise.parallel.build_schedule import build_schedule
-from equipoise.parallel.schedule import count_scratch_elements, count_sent_elements, split_evenly
 
 MAX_RANKS = 9
 
@@ -91,7 +91,7 @@ def test_rounds_can_run_in_place(algorithm, ranks, group_size):
             assert not part.adds or len(spans) <= 1  # what is added goes to one place, so that its order is clear
             if not part.adds:  # what arrives at once neither overwrites what is still being sent, nor each other
                 written = sorted([*spans, *{(send.start, send.stop) for send in part.sends}])
-                assert all(stop <= start for (_, stop), (start, _) in zip(written, written[1:], strict=False))
+                assert all(stop <= start for (_, stop), (start, _) in pairwise(written))
             assert all(0 <= start <= stop <= count for start, stop in spans)
 
 
