@@ -1,7 +1,8 @@
 """Sum inside each node first, so that only a part per worker crosses the slower links between nodes.
 
-With g workers on each of N nodes: rings inside the nodes leave each worker the sum of a g-th of the tensor over its node,
-rings of the workers with the same place on their nodes sum these parts, and the rings inside the nodes spread them.
+With g workers on each of N nodes: rings inside the nodes leave each worker the sum of a g-th of the tensor over its
+node, rings of the workers with the same place on their nodes sum these parts, and the rings inside the nodes spread
+them.
 """
 
 from equipoise.parallel.ring import ring_gather_rounds, ring_reduce_rounds
