@@ -87,16 +87,15 @@ def prepare_round(part: Round, tensor: Tensor, rank: int, waiting: Tensor) -> Re
 def add_in_rank_order(own: Tensor, lower: Sequence[Tensor], higher: Sequence[Tensor]) -> None:
     """Add what other workers sent to the own part in the order of ranks, so that all workers get the same bits."""
     if own.dtype in WIDE_SUM_DTYPES:
-        first, *others = [*lower, own, *higher]
-        total = first.float()
-        for addend in others:
+        addends = [*lower, own, *higher]
+        total = addends[0].float()
+        for addend in addends[1:]:
             total += addend
         own.copy_(total)
         return
     if lower:
-        partial_sum, *others = lower
-        for addend in others:
-            partial_sum.add_(addend)
-        own.add_(partial_sum)  # a + b has the bits of b + a
+        for addend in lower[1:]:
+            lower[0].add_(addend)
+        own.add_(lower[0])  # a + b has the bits of b + a
     for addend in higher:
         own.add_(addend)
