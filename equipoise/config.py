@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, TypeAlias, 
 from equipoise.command_template import find_program_name, split_command
 from equipoise.errors import EquipoiseError
 from equipoise.number_bounds import MAX_LEARNING_RATE, MIN_LEARNING_RATE
-from equipoise.optimizer_registry import OPTIMIZERS
+from equipoise.registries.optimizer_registry import OPTIMIZERS
 
 Value = TypeVar("Value")
 if TYPE_CHECKING:
