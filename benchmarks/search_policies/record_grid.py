@@ -8,6 +8,8 @@ one that is there already is not repeated unless it ended before this target and
 
 import argparse
 import json
+import math
+from itertools import count
 from pathlib import Path
 
 import torch
@@ -19,6 +21,10 @@ from equipoise.workloads import Workload, load_workload
 
 FIRST_MARK = 1024  # examples
 MARK_RATIO = 1.15  # between marks: interpolated crossings are then right to 0.3 % on a smooth curve
+FIRST_EVALUATED_INDEX = 6  # of the marks
+COARSE_STRIDE = 2  # in marks, as long as the training loss is not near the next target
+NEAR_MARGIN = 0.1  # of the training loss above a target
+TARGETS = (2.4, 2.2, 2.0)
 
 
 def main() -> None:
@@ -61,13 +67,11 @@ def is_recorded(path: Path, target: float, cap: int) -> bool:
 def record_trial(config: TrainConfig, workload: Workload) -> dict[str, object]:
     """Train to the target or the cap, and return the metrics at the marks and the noise scale."""
     training = Training(config, workload)
-    mark = float(FIRST_MARK)
-    training.eval_every = round(mark)
+    training.eval_every = next_mark(0, is_near=False)
     for lap in training.laps():
-        if lap.metric is not None:
-            while round(mark) <= lap.seen:
-                mark *= MARK_RATIO
-            training.eval_every = round(mark)  # more than was seen, so that this is where the metric is known next
+        best = min((lap.metric for lap in training.finished_laps if lap.metric is not None), default=math.inf)
+        target = max((target for target in TARGETS if target < best), default=0.0)
+        training.eval_every = next_mark(lap.seen, is_near=(lap.loss or 0.0) < target + NEAR_MARGIN)
     evaluated = [(lap.seen, lap.metric) for lap in training.finished_laps if lap.metric is not None]
     return {
         "batch": config.global_batch,
@@ -80,6 +84,13 @@ def record_trial(config: TrainConfig, workload: Workload) -> dict[str, object]:
         "seen": [seen for seen, _ in evaluated],
         "metrics": [metric for _, metric in evaluated],
     }
+
+
+def next_mark(seen: int, *, is_near: bool) -> int:
+    """Return the next number of examples to evaluate at; as it was not seen yet, the next lap ends there."""
+    stride = 1 if is_near else COARSE_STRIDE
+    indices = count(0 if is_near else FIRST_EVALUATED_INDEX, stride)
+    return next(mark for index in indices if (mark := round(FIRST_MARK * MARK_RATIO**index)) > seen)
 
 
 if __name__ == "__main__":
