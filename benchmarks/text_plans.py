@@ -9,82 +9,97 @@ import argparse
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
 from benchmarks.search_policies.recorded_curves import DATA_FOLDER, RecordedCurves
 from benchmarks.search_policies.replay_budget import ReplayedSweep, SweepSettings
-from equipoise.planning.document import PlanDocument, PlanEntry
-from equipoise.planning.examples_to_target import fit_examples_curve
-from equipoise.planning.interval import IntervalEstimate
+from equipoise.planning.document import PlanEntry
+from equipoise.planning.examples_to_target import ExamplesCurve, fit_examples_curve
 
 REPLAY_COUNT = 20
-TARGETS = (2.4, 2.2, 2.0)
+MAX_REGRET = 0.2  # wanted of plans
+
+CriticalBatch = tuple[float, float, float]
+"""value in examples, and its interval"""
 
 
 def main() -> None:
-    """Print the figures for one target and for several."""
+    """Print the figures for each target alone, and for all of them."""
     warnings.simplefilter("ignore")
     parser = argparse.ArgumentParser(prog="python -m benchmarks.text_plans", description=__doc__)
     parser.add_argument("--budgets", type=float, nargs="+", default=[120.0])
-    parser.add_argument("--targets", type=float, nargs="+", default=list(TARGETS))
+    parser.add_argument("--targets", type=float, nargs="+", default=[2.4], help="the easiest first")
     parser.add_argument("--eval-every", type=int, nargs="+", default=[SweepSettings.eval_every])
-    parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--replays", type=int, default=REPLAY_COUNT)
     options = parser.parse_args()
-    for budget in options.budgets:
-        for eval_every in options.eval_every:
-            settings = SweepSettings(targets=(options.targets[0],), budget_seconds=budget, eval_every=eval_every)
+    for budget, eval_every in product(options.budgets, options.eval_every):
+        settings = SweepSettings(targets=tuple(options.targets), budget_seconds=budget, eval_every=eval_every)
+        print(f"\nbudget {budget:g} s, evaluated every {eval_every}")
+        alone = {
+            target: replay_sweeps(replace(settings, targets=(target,)), options.replays) for target in options.targets
+        }
+        if len(options.targets) > 1:
+            together = replay_sweeps(settings, options.replays)
             for target in options.targets:
-                print_figures(replace(settings, targets=(target,)), options.verbose)
-            if len(options.targets) > 1:
-                print_figures(replace(settings, targets=tuple(options.targets)), options.verbose)
+                print_agreement(
+                    target, [outcome[target] for outcome in together], [one[target] for one in alone[target]]
+                )
 
 
-def print_figures(settings: SweepSettings, verbose: bool) -> None:
-    """Print the figures of sweeps with these settings."""
+def replay_sweeps(settings: SweepSettings, replay_count: int) -> list[dict[float, CriticalBatch | None]]:
+    """Replay sweeps and print their figures; return the critical batch of each target, if it is identifiable."""
     truth = RecordedCurves(DATA_FOLDER / "text", settings.targets[-1])
-    print(f"\n{settings.targets} in {settings.budget_seconds:g} s, evaluated every {settings.eval_every}")
-    regrets, documents, counts = [], [], []
-    for draw in range(REPLAY_COUNT):
+    outcomes, regrets, counts = [], [], []
+    for draw in range(replay_count):
         seen, others = split_seeds(truth, draw)
         sweep = ReplayedSweep(truth, settings, seen, draw)
         sweep.run()
-        reached = sum(record.reached for record in sweep.records)
-        counts.append((len(sweep.records), reached))
-        document = sweep.build_plan() if reached and len(sweep.finished) > 1 else None
-        if document is None or document.plan is None:
-            regrets.append(np.inf)
-            continue
-        documents.append(document)
-        regrets.append(measure_regret(truth, document.plan, settings.targets[-1], seen, others))
-        if verbose:
-            print(describe_replay(document, regrets[-1], counts[-1]))
-    print(f"  trials {np.mean(counts, axis=0)} (all, to the target)")
-    print(f"  regret: {' '.join(f'{regret:+.0%}' for regret in sorted(regrets))}; median {np.median(regrets):+.1%},"
-          f" {np.mean(np.array(regrets) <= 0.2):.0%} within 20 %")  # fmt: skip
+        counts.append((len(sweep.finished), sweep.finished.reached.sum()))
+        plan, curves = None, {}
+        if len(sweep.finished) > 1 and sweep.finished.reached.any():  # else the sweep asks for a larger budget
+            curves = sweep.fit_targets()
+            plan = sweep.build_plan(curves[settings.targets[-1]])
+        regrets.append(measure_regret(truth, plan, settings.targets[-1], seen, others) if plan else np.inf)
+        outcomes.append({target: find_critical_batch(curves.get(target)) for target in settings.targets})
+    print(f"sweeps to {', '.join(map(str, settings.targets))}: {np.mean(counts, axis=0)[0]:.1f} trials ended,"
+          f" {np.mean(counts, axis=0)[1]:.1f} at the target; regret {np.median(regrets):+.1%} in the median,"
+          f" {max(regrets):+.1%} at most, {np.mean(np.array(regrets) <= MAX_REGRET):.0%} within {MAX_REGRET:.0%}")  # fmt: skip
     for target in settings.targets:
-        print_coverage(truth, target, documents)
+        print_coverage(truth, target, [outcome[target] for outcome in outcomes])
+    return outcomes
 
 
-def print_coverage(truth: RecordedCurves, target: float, documents: Sequence[PlanDocument]) -> None:
+def find_critical_batch(curve: ExamplesCurve | None) -> CriticalBatch | None:
+    """Return the critical batch of a curve with its interval; None if it is not identifiable."""
+    return curve.critical_batch if curve and curve.identifiable else None
+
+
+def print_coverage(truth: RecordedCurves, target: float, found: Sequence[CriticalBatch | None]) -> None:
     """Print in how many sweeps the interval of the critical batch of a target covers the one of the grid."""
     curve = fit_examples_curve(truth.build_runs(target))
     value, low, high = curve.critical_batch or (np.nan,) * 3
-    found = [interval for document in documents if (interval := find_critical_batch(document, target))]
-    covered = [interval.low <= value <= interval.high for interval in found]
+    known = [interval for interval in found if interval]
+    covered = sum(low <= value <= high for _, low, high in known)
     print(
-        f"  critical batch of {target}: grid {value:.0f} ({low:.0f} to {high:.0f}); sweeps"
-        f" {np.median([interval.value for interval in found] or [np.nan]):.0f} in the median,"
-        f" {sum(covered)} of {len(found)} intervals cover it;"
-        f" width {np.median([interval.high / interval.low for interval in found] or [np.nan]):.1f}"
-    )
+        f"  critical batch of {target}: grid {value:.0f} ({low:.0f} to {high:.0f}); identifiable in {len(known)} of"
+        f" {len(found)} sweeps, {covered} of these intervals cover the grid's"
+        + (f"; median {np.median([value for value, *_ in known]):.0f}, intervals span a factor of"
+           f" {np.median([high / low for _, low, high in known]):.1f}" if known else "")
+    )  # fmt: skip
 
 
-def find_critical_batch(document: PlanDocument, target: float) -> IntervalEstimate | None:
-    """Return the critical batch of a target; None if it is not identifiable."""
-    if document.targets:
-        return next(plan.critical_batch for plan in document.targets if plan.target == target)
-    return document.statistical.critical_batch if document.statistical else None
+def print_agreement(
+    target: float, together: Sequence[CriticalBatch | None], alone: Sequence[CriticalBatch | None]
+) -> None:
+    """Print how well the critical batches of one target from two kinds of sweeps agree."""
+    pairs = [(first, second) for first, second in zip(together, alone, strict=True) if first and second]
+    overlap = sum(first[1] <= second[2] and second[1] <= first[2] for first, second in pairs)
+    inside = sum(second[1] <= first[0] <= second[2] for first, second in pairs)
+    ratios = [first[0] / second[0] for first, second in pairs]
+    print(f"  {target} from all targets against alone: both identifiable in {len(pairs)}, intervals overlap in {overlap},"
+          f" inside the other's interval in {inside}, ratio {np.median(ratios) if pairs else np.nan:.2f} in the median")  # fmt: skip
 
 
 def measure_regret(truth: RecordedCurves, plan: PlanEntry, target: float, seen: list[int], others: list[int]) -> float:
@@ -97,15 +112,6 @@ def split_seeds(truth: RecordedCurves, draw: int) -> tuple[list[int], list[int]]
     """Split the seeds at random into those that a sweep sees and those that judge its plan."""
     shuffled = np.random.default_rng(draw).permutation(truth.seeds).tolist()
     return shuffled[: len(shuffled) // 2], shuffled[len(shuffled) // 2 :]
-
-
-def describe_replay(document: PlanDocument, regret: float, counts: tuple[int, int]) -> str:
-    """Describe the plan of one sweep in a line."""
-    plan = document.plan
-    critical = document.statistical.critical_batch if document.statistical else None
-    setting = f"{plan.workers} x {plan.batch} lr {plan.lr:.3g}" if plan else "none"
-    interval = f"{critical.value:.0f} ({critical.low:.0f}-{critical.high:.0f})" if critical else "none"
-    return f"    {setting}, regret {regret:+.0%}, B_c {interval}, {counts[0]} trials, {counts[1]} to the target"
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from equipoise.planning.setting_runs import SettingRuns, expected_examples
+from equipoise.planning.step_time_fit import StepTimeFit, fit_step_time
 from equipoise.type_aliases import FloatArray
 
 DATA_FOLDER = Path(__file__).parents[2] / "tests" / "data"
@@ -26,10 +27,14 @@ class Curve(NamedTuple):
     """natural log of the examples of each evaluation"""
     metrics: FloatArray
     noise_scale: float
+    slope_at_end: float = 0.0
+    """change of the metric by the log of the examples beyond the last evaluation"""
 
     def metric_at(self, examples: float) -> float:
-        """Return the metric after some examples, interpolated over their log; the first or last one beyond the ends."""
-        return float(np.interp(np.log(examples), self.log_examples, self.metrics))
+        """Return the metric after some examples, interpolated over their log; the first one before the evaluations."""
+        log_examples = np.log(examples)
+        beyond = max(0.0, log_examples - self.log_examples[-1])
+        return float(np.interp(log_examples, self.log_examples, self.metrics) + self.slope_at_end * beyond)
 
     def find_crossing(self, target: float) -> tuple[float, bool]:
         """Return the examples at which the metric first falls to a target; else those recorded, and False."""
@@ -51,16 +56,17 @@ class RecordedCurves:
     def __init__(self, folder: Path, target: float) -> None:
         self.target = target
         self.steps = pd.read_csv(folder / "system.csv")
+        self.step_fits: dict[int, StepTimeFit] = {}
         self.step_seconds = self.steps.groupby(["workers", "batch"]).seconds.median()
         table = pd.read_csv(folder / "curves.csv")
         table = table[table.target <= target]
         marks = [int(name) for name in table.columns[len(FIRST_COLUMNS) :]]
         self.curves: dict[tuple[int, float], dict[int, Curve]] = {}
-        for batch, lr, seed, _, noise_scale, *metrics in table.itertuples(index=False, name=None):
+        for batch, lr, seed, end, noise_scale, *metrics in table.itertuples(index=False, name=None):
             values = np.array(metrics, float)
             known = np.isfinite(values)
             seen = np.array([round_up(mark, batch) for mark in marks], float)
-            curve = Curve(np.log(seen[known]), values[known], noise_scale)
+            curve = build_curve(np.log(seen[known]), values[known], noise_scale, end)
             self.curves.setdefault((batch, lr), {})[int(seed)] = curve
         self.batches = sorted({batch for batch, _ in self.curves})
         self.seeds = sorted({seed for curves in self.curves.values() for seed in curves})
@@ -126,6 +132,19 @@ class RecordedCurves:
         """Return one of the repeated measurements of all step times."""
         draws = self.steps["draw"].unique()
         return self.steps[self.steps["draw"] == draws[draw % len(draws)]].drop(columns="draw")
+
+    def fit_ladder(self, draw: int) -> StepTimeFit:
+        """Fit the step times that one sweep measures: one of the repeated measurements, chosen by `draw`."""
+        index = draw % self.steps["draw"].nunique()
+        if index not in self.step_fits:
+            self.step_fits[index] = fit_step_time(self.draw_steps(draw))
+        return self.step_fits[index]
+
+
+def build_curve(log_examples: FloatArray, metrics: FloatArray, noise_scale: float, target: float) -> Curve:
+    """Build a curve, which goes on as it came to its target; one that ended before stays where it was."""
+    slope = (metrics[-1] - metrics[-3]) / (log_examples[-1] - log_examples[-3]) if metrics[-1] <= target else 0.0
+    return Curve(log_examples, metrics, noise_scale, min(slope, 0.0))
 
 
 def round_up(examples: int, batch: int) -> int:

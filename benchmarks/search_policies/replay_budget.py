@@ -11,11 +11,12 @@ import pandas as pd
 from benchmarks.search_policies.recorded_curves import Curve, RecordedCurves
 from equipoise.config import TrainConfig
 from equipoise.hardware_facts import HardwareFacts
-from equipoise.planning.build_document import PlanRequest, build_plan_document
-from equipoise.planning.document import PlanDocument
+from equipoise.planning.build_document import PlanRequest, complete_plan
+from equipoise.planning.document import PlanDocument, PlanEntry
+from equipoise.planning.examples_to_target import ExamplesCurve, fit_examples_curve
 from equipoise.planning.search import Search, Suggestion, should_prune
-from equipoise.planning.step_time_fit import fit_step_time
 from equipoise.planning.sweep_budget import MIN_TRIAL_STEPS
+from equipoise.planning.targets.target_plans import fit_easier_targets
 from equipoise.runs.record import Lap, Record, RunStatus
 from equipoise.runs.target import Target
 from jobs.ray_tune.fastest_workers import FastestWorkers
@@ -108,8 +109,8 @@ class ReplayedSweep:
     def __init__(self, truth: RecordedCurves, settings: SweepSettings, seeds: list[int], draw: int) -> None:
         self.truth, self.settings, self.seeds = truth, settings, seeds
         self.steps = truth.draw_steps(draw)
-        fit = fit_step_time(self.steps)
-        self.fastest = FastestWorkers(fit)
+        self.step_fit = truth.fit_ladder(draw)
+        self.fastest = FastestWorkers(self.step_fit)
         seconds_left = settings.budget_seconds - settings.timing_seconds
         self.fastest.keep_batches(
             [b for b in self.fastest.seconds_by_batch
@@ -118,6 +119,7 @@ class ReplayedSweep:
         batches = sorted(self.fastest.seconds_by_batch)
         self.search = RecordedSearch(truth, batches, settings.base_lr * (batches[0] / 32) ** 0.5, self.fastest)
         self.records: list[Record] = []
+        self.best_seconds = float("inf")
         self.finished = pd.DataFrame([], columns=FINISHED_TRIAL_COLUMNS)
 
     def run(self) -> None:
@@ -136,12 +138,17 @@ class ReplayedSweep:
             now += REPORT_SECONDS
         self.records += [trial.build_record("cut_off", now) for trial in running]
 
-    def build_plan(self) -> PlanDocument:
-        """Build the plan from what was measured."""
-        target = Target(value=None, lower_is_better=True)
-        targets = target.list_targets(self.settings.targets)
-        crossings = list_crossings(self.records, targets) if len(targets) > 1 else None
-        return build_plan_document(PlanRequest(system=self.steps, statistical=self.finished, targets=crossings))
+    def fit_targets(self) -> dict[float, ExamplesCurve]:
+        """Fit a curve to each target, the last one to the trials that ended."""
+        targets = Target(value=None, lower_is_better=True).list_targets(self.settings.targets)
+        easier = fit_easier_targets(list_crossings(self.records, targets)) if len(targets) > 1 else []
+        return {**dict(easier), self.settings.targets[-1]: fit_examples_curve(self.finished)}
+
+    def build_plan(self, curve: ExamplesCurve) -> PlanEntry | None:
+        """Build the plan to a target from the curve to it."""
+        request = PlanRequest(system=self.steps, statistical=self.finished)
+        empty = PlanDocument(plan=None, front=(), system=None, statistical=None, warnings=())
+        return complete_plan(empty, request, self.step_fit, curve).plan
 
     def _start_trial(self, suggestion: Suggestion, now: float) -> PlayedTrial:
         curves = self.truth.choose_curves(suggestion.global_batch, suggestion.lr, self.seeds)
@@ -158,14 +165,14 @@ class ReplayedSweep:
         trial.play_until(now)
         batch = trial.suggestion.global_batch
         if not trial.reached:
-            ranked = self.search.rank_settings(self.finished) if len(self.finished) else []
             seconds = trial.count_seen(now) / batch * self.search.step_seconds(batch)
-            if not ranked or not should_prune(seconds, ranked[0].seconds):
+            if not should_prune(seconds, self.best_seconds):
                 return False
         record = trial.build_record("reached_target" if trial.reached else "pruned", now)
         self.records.append(record)
         row = pd.DataFrame([record_to_row(record)], columns=FINISHED_TRIAL_COLUMNS)
         self.finished = pd.concat([self.finished, row], ignore_index=True) if len(self.finished) else row
+        self.best_seconds = self.search.rank_settings(self.finished)[0].seconds
         self.search.noise_scale = self.search.noise_scale or trial.curve.noise_scale
         return True
 
