@@ -63,9 +63,13 @@ def replay_sweeps(settings: SweepSettings, replay_count: int) -> list[dict[float
             plan = sweep.build_plan(curves[settings.targets[-1]])
         regrets.append(measure_regret(truth, plan, settings.targets[-1], seen, others) if plan else np.inf)
         outcomes.append({target: find_critical_batch(curves.get(target)) for target in settings.targets})
-    print(f"sweeps to {', '.join(map(str, settings.targets))}: {np.mean(counts, axis=0)[0]:.1f} trials ended,"
-          f" {np.mean(counts, axis=0)[1]:.1f} at the target; regret {np.median(regrets):+.1%} in the median,"
-          f" {max(regrets):+.1%} at most, {np.mean(np.array(regrets) <= MAX_REGRET):.0%} within {MAX_REGRET:.0%}")  # fmt: skip
+    num_ended, num_reached = np.mean(counts, axis=0)
+    print(
+        f"sweeps to {', '.join(map(str, settings.targets))}: {num_ended:.1f} trials ended, {num_reached:.1f} at the"
+        f" target; regret {np.median(regrets):+.1%} in the median, {max(regrets):+.1%} at most,"
+        f" {np.mean(np.array(regrets) <= MAX_REGRET):.0%} within {MAX_REGRET:.0%}",
+        flush=True,
+    )
     for target in settings.targets:
         print_coverage(truth, target, [outcome[target] for outcome in outcomes])
     return outcomes
@@ -98,8 +102,11 @@ def print_agreement(
     overlap = sum(first[1] <= second[2] and second[1] <= first[2] for first, second in pairs)
     inside = sum(second[1] <= first[0] <= second[2] for first, second in pairs)
     ratios = [first[0] / second[0] for first, second in pairs]
-    print(f"  {target} from all targets against alone: both identifiable in {len(pairs)}, intervals overlap in {overlap},"
-          f" inside the other's interval in {inside}, ratio {np.median(ratios) if pairs else np.nan:.2f} in the median")  # fmt: skip
+    ratio = np.median(ratios) if pairs else np.nan
+    print(
+        f"  {target} from all targets against alone: both identifiable in {len(pairs)}, intervals overlap in"
+        f" {overlap}, inside the other's interval in {inside}, ratio {ratio:.2f} in the median"
+    )
 
 
 def measure_regret(truth: RecordedCurves, plan: PlanEntry, target: float, seen: list[int], others: list[int]) -> float:
