@@ -211,10 +211,17 @@ def test_restored_detector_continues_bit_equal():
         )
         alarms = feed_steps(detector, steps[:cut])
         restored.restore(detector.state_arrays())
-        assert (restored.alarm, restored.over) == (detector.alarm, detector.over)
+        assert restored.alarm == detector.alarm
         assert feed_steps(detector, steps[cut:], cut) == feed_steps(restored, steps[cut:], cut)
         assert alarms or detector.alarm
         assert_equal_detectors(detector, restored)
+
+
+def test_steps_over_the_threshold_are_restored():
+    state = StreamDetector.start(shapes_profile(), RUN_LENGTH_IMAGES).state_arrays()
+    restored = StreamDetector.start(shapes_profile(), RUN_LENGTH_IMAGES)
+    restored.restore(state | {"over": np.array(3)})
+    assert restored.over == 3
 
 
 def assert_equal_detectors(left, right):
