@@ -6,9 +6,11 @@ from contextlib import AbstractContextManager
 import torch
 from torch import Tensor, nn
 
+from equipoise.errors import EquipoiseError
 from equipoise.training.dataloader import BatchLoader
 from equipoise.workloads import Split, Workload
-from equipoise.workloads.batch import Batch, call_model, list_tensors
+from equipoise.workloads.batch import Batch, call_model, count_examples, list_tensors
+from equipoise.workloads.score import compute_score
 
 MAX_EVAL_BATCH = 256  # examples
 MAX_INPUT_BYTES = 1 << 25  # of a batch; 256 images of 512 pixels per side would take 800 MB, and two are held
@@ -38,13 +40,14 @@ class Evaluator:
             for inputs, targets in self.loader.eval_batches(split, self.rank, self.workers, self.batch_size):
                 with autocast():
                     values = self.workload.metric(call_model(model, inputs), targets)
+                require_rows(values, count_examples(targets), self.row_shape)
                 if self.workload.score is None:
                     total += values.sum()
                 else:
                     rows.append(values.double())
         if self.workload.score is None:
             return float(all_reduce_sum(total)) / len(split)
-        return float(self.workload.score(self._gather_rows(rows, len(split), all_reduce_sum).cpu()))
+        return compute_score(self.workload.score, self._gather_rows(rows, len(split), all_reduce_sum).cpu())
 
     def _try_one_example(self, model: nn.Module, split: Split) -> None:
         """Set the shape of a row, and the batch size: at most 256 examples, and not too many bytes."""
@@ -65,6 +68,16 @@ class Evaluator:
             start = (self.rank + index * self.workers) * self.batch_size
             gathered[start : start + len(values)] = values
         return all_reduce_sum(gathered)
+
+
+def require_rows(values: Tensor, count: int, row_shape: torch.Size) -> None:
+    """Refuse a metric that has not one row for each example: a mean of the rows would be wrong unseen."""
+    if values.shape != (count, *row_shape):
+        raise EquipoiseError(
+            "workload-invalid",
+            f"the workload's metric returned a tensor of {tuple(values.shape)} for {count} examples",
+            f"it must be of {(count, *row_shape)}: one row for each example, whatever their number",
+        )
 
 
 def sum_tensor_bytes(batch: Batch) -> int:

@@ -14,7 +14,8 @@ from equipoise.workloads.image_workload import ImageWorkload
 from equipoise.workloads.notebook import NOTEBOOK_PREFIX, find_notebook_factory
 from equipoise.workloads.table import table
 from equipoise.workloads.text.language_model import text
-from equipoise.workloads.validation import call_user_code, validate_workload
+from equipoise.workloads.user_code import call_user_code
+from equipoise.workloads.validation import validate_workload
 from equipoise.workloads.vending import vending, vending_source
 
 __all__ = ["WORKLOADS", "ImageWorkload", "Split", "Unit", "Workload", "load_workload"]
@@ -34,7 +35,7 @@ WORKLOADS: dict[str, Callable[[TrainConfig], Workload]] = {
 def load_workload(config: TrainConfig) -> Workload:
     """Build the workload that `config` names, and check that its parts fit each other and the config."""
     factory = find_workload_factory(config.name)
-    return validate_workload(call_user_code(config.name, lambda: factory(config)), config)
+    return validate_workload(call_user_code(config.name, lambda: factory(config), may_refuse=True), config)
 
 
 def find_workload_factory(name: str) -> Callable[[TrainConfig], Workload]:

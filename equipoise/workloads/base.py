@@ -11,8 +11,11 @@ from torch import Tensor, nn
 from torch.utils.data import Subset
 
 from equipoise.config import TrainConfig
+from equipoise.errors import EquipoiseError
+from equipoise.formatting import pluralize
 from equipoise.runs.target import Target
 from equipoise.workloads.batch import Batch, count_examples, map_tensors, select_examples, stack_examples
+from equipoise.workloads.user_code import call_user_code
 
 MAX_EPOCHS = 50  # default limit of a training run that does not reach its target
 
@@ -45,11 +48,11 @@ class Split:
         rows = torch.as_tensor(np.asarray(indices, np.int64))
         if self.is_in_memory:
             return select_examples(self.inputs, rows), select_examples(self.targets, rows)
-        items = self.collate([self.inputs[index] for index in rows.tolist()])
+        examples = [read_item(self.inputs, index) for index in rows.tolist()]
+        items = call_user_code("collate", lambda: self.collate(examples))
         if self.targets is not None:
             return items, select_examples(self.targets, rows)
-        inputs, targets = items
-        return inputs, targets
+        return require_pair(items, len(rows))
 
     def take_first(self, count: int) -> "Split":
         """Return a split of the first `count` examples."""
@@ -58,6 +61,35 @@ class Split:
         if self.is_in_memory:
             return replace(self, inputs=select_examples(self.inputs, rows), targets=targets)
         return replace(self, inputs=Subset(self.inputs, rows.tolist()), targets=targets)
+
+
+def read_item(dataset: Any, index: int) -> Any:
+    """Return the example of a data set at a place; say which one if that fails.
+
+    An OSError stays what it is: a disk or a network may be back when the worker is started again.
+    """
+    description = f"example {index} of its {type(dataset).__name__}"
+    return call_user_code(description, lambda: dataset[index], passing=(OSError,), code="dataset-invalid")
+
+
+def require_pair(items: Any, count: int) -> tuple[Batch, Batch]:
+    """Return the inputs and targets of `count` examples, as made by a collate; refuse anything else."""
+    if not isinstance(items, tuple | list) or len(items) != 2:
+        found = f"{len(items)} values" if isinstance(items, tuple | list) else f"a {type(items).__name__}"
+        raise EquipoiseError(
+            "workload-invalid",
+            f"its data set and collate return {found} for {pluralize(count, 'example')}",
+            "return a pair of inputs and targets, or give targets to the Split",
+        )
+    inputs, targets = items
+    num_inputs, num_targets = call_user_code("counting a batch", lambda: [count_examples(batch) for batch in items])
+    if num_inputs != count or num_targets != count:
+        raise EquipoiseError(
+            "workload-invalid",
+            f"its collate made {num_inputs} inputs and {num_targets} targets of {pluralize(count, 'example')}",
+            "it must keep all examples in their order, with a row or an item for each",
+        )
+    return inputs, targets
 
 
 @dataclass(frozen=True)

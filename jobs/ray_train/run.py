@@ -29,7 +29,7 @@ from jobs.ray_train.checkpoints import CHECKPOINTS_FOLDER, find_last_lap
 from jobs.ray_train.command_training import train_command_on_cluster
 from jobs.ray_train.lap_tracker import LapTracker, open_lap_tracker
 from jobs.ray_train.run_channel import LAP_JOURNAL_FILE, STOP_FILE
-from jobs.ray_train.stopping import StopWhenStoreUnavailable, stop_on_signal
+from jobs.ray_train.stopping import StopOnLastingError, stop_on_signal
 from jobs.ray_train.trackers import TrackerName
 from jobs.ray_train.trainer import LeanTorchTrainer, build_trainer
 from jobs.ray_train.worker import TrainWorkerConfig, train_worker
@@ -115,7 +115,7 @@ def build_run_trainer(config: TrainConfig, out: Path, min_workers: int, gpu: boo
             max_failures=MAX_WORKER_GROUP_FAILURES,
             controller_failure_limit=set_worker_group_timeout(min_workers < config.workers),
         ),
-        callbacks=[StopWhenStoreUnavailable()],
+        callbacks=[StopOnLastingError()],
     )
 
 

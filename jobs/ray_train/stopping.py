@@ -62,17 +62,17 @@ def write_stop_file(stop_file: Path) -> None:
         stop_file.touch()
 
 
-class StopWhenStoreUnavailable(ray.train.UserCallback):
-    """Callback that ends a run when a worker could not reach the store.
+class StopOnLastingError(ray.train.UserCallback):
+    """Callback that ends a run on an error that restarted workers would meet again.
 
-    The worker has already waited for the store, and restarted workers would wait all over again.
+    Such are a store that is unavailable, for which the worker has waited already, and a mistake of the user.
     """
 
     def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
-        """Raise the store's error: Ray does not restart workers after an error in a callback."""
+        """Raise the error itself: Ray does not restart workers after an error in a callback."""
         for error in worker_exceptions.values():
-            if (store_error := find_cause(error, (StoreUnavailable,))) is not None:
-                raise store_error
+            if (known := find_cause(error, (StoreUnavailable, EquipoiseError))) is not None:
+                raise known
 
 
 def find_cause(error: BaseException | None, kinds: tuple[type[ErrorT], ...]) -> ErrorT | None:

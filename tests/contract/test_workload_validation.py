@@ -87,7 +87,7 @@ BROKEN_WORKLOADS = {
         replace(WORKLOAD, test=Split(ONE_IMAGE.repeat(1, 3, 1, 1), torch.tensor([1]))),
         r"model on inputs of \(3, 16, 16\) raised RuntimeError",
     ),
-    "split is None": (replace(WORKLOAD, train=None), "train split raised AttributeError"),
+    "split is None": (replace(WORKLOAD, train=None), "train split is a NoneType; give a Split"),
     "classes is None": (replace(WORKLOAD, classes=None), "classes raised TypeError"),
     "mean is a number": (replace(WORKLOAD, mean=0.5), "mean or std raised TypeError"),
     "unreadable images": (
