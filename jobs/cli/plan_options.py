@@ -116,7 +116,7 @@ def read_recommended_plan(location: Path) -> RecommendedPlan:
     if not parse_exchange(document.plan.exchange).is_exact:
         raise EquipoiseError(
             "plan-invalid",
-            f"{problem}: it exchanges by {document.plan.exchange}, and training here sums whole gradients in every step",
+            f"{problem}: it exchanges by {document.plan.exchange}, and training sums whole gradients in every step",
             "plan with the rows of exact sums alone, whose column exchange is empty",
         )
     return RecommendedPlan(document, document.plan)

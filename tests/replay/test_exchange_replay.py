@@ -52,7 +52,7 @@ def test_four_cells_predict_the_grid_of_intervals_and_rates(sync):
         assert np.median(values) <= 0.09 and max(values) <= 0.18
 
 
-@pytest.mark.parametrize("name", ["grace-resnet50", "grace-unet"])
+@pytest.mark.parametrize("name", ["grace-lstm", "grace-resnet50", "grace-unet"])
 def test_runs_at_10_gbit_find_the_fastest_exchange_at_1_gbit(name):
     rows = read_published(name)
     fast, slow = (rows[rows.bits_per_second == rate] for rate in (1e10, 1e9))

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import nnls
 
-from equipoise.planning.exchange_time import LevelCost, all_reduce_cost
+from equipoise.planning.exchanges.exchange_time import LevelCost, all_reduce_cost
 from equipoise.planning.step_time_fit import NO_EXCHANGES
 from equipoise.type_aliases import FloatArray
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from equipoise.planning.exchange_time import all_reduce_cost, all_reduce_seconds
 from equipoise.planning.exchanges.algorithm_times import AlgorithmLink
 from equipoise.planning.exchanges.exchange_name import ExchangeMethod, parse_exchange
+from equipoise.planning.exchanges.exchange_time import all_reduce_cost, all_reduce_seconds
 from equipoise.planning.exchanges.rate_model import SAME_RATE
 from equipoise.planning.step_time_fit import StepTimeFit
 from equipoise.planning.step_time_model import StepSettings, compute_and_exchange_seconds, overlapped_seconds

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from equipoise.errors import EquipoiseError
-from equipoise.planning.exchange_time import ALL_REDUCE_NAMES
 from equipoise.planning.exchanges.exchange_name import parse_exchange
+from equipoise.planning.exchanges.exchange_time import ALL_REDUCE_NAMES
 from equipoise.planning.measurements import (
     COUNT_COLUMN,
     SECONDS_COLUMN,

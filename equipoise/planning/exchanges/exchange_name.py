@@ -10,7 +10,7 @@ from typing import Literal
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import make_printable
 from equipoise.number_bounds import MAX_COUNT
-from equipoise.planning.exchange_time import ALL_REDUCE_NAMES, all_reduce_cost
+from equipoise.planning.exchanges.exchange_time import ALL_REDUCE_NAMES, all_reduce_cost
 
 MAX_NAME_LENGTH = 100
 INTERVAL_SYNCS = ("local", "diloco")  # workers exchange every H steps
@@ -86,7 +86,7 @@ def parse_exchange(text: str) -> ExchangeMethod:
         head, separator, number = part.partition(":")
         if (head in NUMBERED) != bool(separator):
             return ExchangeMethod(name=text, sync=None)
-        part = f"{head}:{format_number(parse_number(part, head, number))}" if separator else part
+        part = f"{head}:{format_method_number(parse_method_number(part, head, number))}" if separator else part
         if head in DEFAULTS:
             continue
         names[str(axis)] = part
@@ -96,7 +96,7 @@ def parse_exchange(text: str) -> ExchangeMethod:
     return ExchangeMethod(name="/".join(names[axis] for axis in AXES if axis in names), **values)  # type: ignore[arg-type]
 
 
-def format_number(value: float) -> str:
+def format_method_number(value: float) -> str:
     """Format the number behind a method: a whole number with all its digits, a share as it is."""
     return str(int(value)) if value % 1 == 0 else f"{value:.6g}"
 
@@ -106,7 +106,7 @@ def find_axis(head: str) -> str | None:
     return next((axis for axis, heads in AXES.items() if head in heads), None)
 
 
-def parse_number(part: str, head: str, number: str) -> float:
+def parse_method_number(part: str, head: str, number: str) -> float:
     """Parse the number behind the name of a method: whole and at least 1, a share up to 1, a staleness of 0 or more."""
     try:
         value = float(number)

@@ -1,13 +1,13 @@
 import pandas as pd
 import pytest
 
-from equipoise.planning.exchange_time import all_reduce_cost, all_reduce_seconds
 from equipoise.planning.exchanges.algorithm_times import (
     assign_nodes,
     fit_algorithm_links,
     replace_ring_messages,
 )
 from equipoise.planning.exchanges.exchange_columns import read_algorithm_times
+from equipoise.planning.exchanges.exchange_time import all_reduce_cost, all_reduce_seconds
 from equipoise.planning.step_time_fit import fit_step_time
 from tests.support.errors import raises_code
 

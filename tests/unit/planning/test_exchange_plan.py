@@ -4,8 +4,8 @@ import pytest
 
 from equipoise.planning.build_document import PlanRequest, build_plan_document, read_request
 from equipoise.planning.document import PlanDocument
-from equipoise.planning.exchange_time import all_reduce_cost, all_reduce_seconds
 from equipoise.planning.exchanges.exchange_plan import ExchangeRequest, build_exchange_plan
+from equipoise.planning.exchanges.exchange_time import all_reduce_cost, all_reduce_seconds
 from equipoise.planning.plan import ClusterShape
 from tests.support.errors import raises_code
 

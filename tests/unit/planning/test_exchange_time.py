@@ -3,7 +3,7 @@ import math
 import pytest
 
 from equipoise.errors import EquipoiseError
-from equipoise.planning.exchange_time import (
+from equipoise.planning.exchanges.exchange_time import (
     ALL_REDUCE_NAMES,
     all_reduce_cost,
     all_reduce_seconds,
