@@ -107,7 +107,8 @@ TEXTS = {
         " `--no-drift`; the service then reports `unknown`. A bundle is published again after a change of these arrays,"
         " which belong to the version that wrote them. A bundle of a table has `values` instead of `logits` where the"
         " label is a number, and arrays `input.NAME` instead of `pictures`, with the tensors that `bundle.json`"
-        " declares; one of texts has `logits`, `input.tokens` and `places` alone, of 16 windows.",
+        " declares; one of texts has `logits`, `input.tokens` and `places` alone, of 16 windows. The profile of a table"
+        " or of texts also has arrays `drift.encoder.NAME`, with which rows and texts become statistics.",
     ),
     "verdict.json": FileText(
         "Verdicts",

@@ -7,7 +7,6 @@ import pandas as pd
 
 from equipoise.errors import EquipoiseError
 from equipoise.planning.exchanges.exchange_name import parse_exchange
-from equipoise.planning.exchanges.exchange_time import ALL_REDUCE_NAMES
 from equipoise.planning.measurements import (
     COUNT_COLUMN,
     SECONDS_COLUMN,
@@ -18,6 +17,7 @@ from equipoise.planning.measurements import (
     read_table,
     require_worker_per_node,
 )
+from equipoise.registries.all_reduce_registry import ALL_REDUCE_ALGORITHMS
 
 MAX_BYTES = 1e18
 BYTES_COLUMN = Column(
@@ -71,10 +71,10 @@ def read_algorithm_times(path: Path) -> pd.DataFrame:
     if "algorithm" not in table:
         raise EquipoiseError("table-invalid", f"{path} has no column algorithm", "name the algorithm of each sum")
     table["algorithm"] = table.algorithm.str.strip()
-    if len(unknown := np.flatnonzero(~table.algorithm.isin(ALL_REDUCE_NAMES))):
+    if len(unknown := np.flatnonzero(~table.algorithm.isin(ALL_REDUCE_ALGORITHMS))):
         raise EquipoiseError(
             "table-invalid",
-            f"{path}, row {unknown[0] + 2}, column algorithm: must be one of {', '.join(ALL_REDUCE_NAMES)},"
+            f"{path}, row {unknown[0] + 2}, column algorithm: must be one of {', '.join(ALL_REDUCE_ALGORITHMS)},"
             f" got {table.algorithm[unknown[0]][:40]!a}",
         )
     if len(single := np.flatnonzero(table.ranks < 2)):

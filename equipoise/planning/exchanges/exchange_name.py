@@ -10,7 +10,8 @@ from typing import Literal
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import make_printable
 from equipoise.number_bounds import MAX_COUNT
-from equipoise.planning.exchanges.exchange_time import ALL_REDUCE_NAMES, all_reduce_cost
+from equipoise.planning.exchanges.exchange_time import all_reduce_cost
+from equipoise.registries.all_reduce_registry import ALL_REDUCE_ALGORITHMS
 
 MAX_NAME_LENGTH = 100
 INTERVAL_SYNCS = ("local", "diloco")  # workers exchange every H steps
@@ -19,7 +20,7 @@ NUMBERED = ("local", "diloco", "async", "powersgd", "topk")  # names that a numb
 AXES = {
     "sync": ("step", "server", *INTERVAL_SYNCS, "async"),
     "compression": (*COMPRESSED_SHARES, "powersgd", "topk"),
-    "all_reduce": ("auto", "backend", *ALL_REDUCE_NAMES),
+    "all_reduce": ("auto", "backend", *ALL_REDUCE_ALGORITHMS),
 }
 DEFAULTS = ("step", "none", "auto", "backend")  # left out of names
 

@@ -10,19 +10,7 @@ from typing import NamedTuple
 
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import pluralize
-
-ALL_REDUCE_NAMES = (
-    "ring",
-    "halving-doubling",
-    "doubling",
-    "binary-blocks",
-    "tree",
-    "two-level",
-    "direct",
-    "root",
-    "sharded-root",
-)
-"""names of the algorithms, as --all-reduce takes them"""
+from equipoise.registries.all_reduce_registry import ALL_REDUCE_ALGORITHMS, POWER_OF_TWO_ALGORITHMS
 
 
 class LevelCost(NamedTuple):
@@ -62,11 +50,11 @@ def all_reduce_cost(algorithm: str, workers: int, gradient_bytes: float, nodes: 
     Only `two-level` tells links inside a node from those between nodes; for the others all links are of the slowest
     kind that they use: between nodes where there are several.
     """
-    if algorithm not in ALL_REDUCE_NAMES:
+    if algorithm not in ALL_REDUCE_ALGORITHMS:
         raise EquipoiseError(
             "option-choice",
             f"cannot estimate a sum by {algorithm[:40]!r}: no all-reduce has this name",
-            f"choose one of {', '.join(ALL_REDUCE_NAMES)}",
+            f"choose one of {', '.join(ALL_REDUCE_ALGORITHMS)}",
         )
     if not 1 <= nodes <= workers:
         raise EquipoiseError(
@@ -88,7 +76,7 @@ def flat_cost(algorithm: str, workers: int, size: float) -> tuple[float, float, 
     """Return the mean and the largest number of bytes that leave a worker, and the cost on links of one kind."""
     share = 2 * (workers - 1) / workers * size  # the least that a worker must send
     levels = (workers - 1).bit_length()
-    if algorithm in ("halving-doubling", "doubling") and workers & (workers - 1):
+    if algorithm in POWER_OF_TWO_ALGORITHMS and workers & (workers - 1):
         raise EquipoiseError(
             "option-range",
             f"cannot estimate a sum over {workers} workers by {algorithm}: it needs 2, 4, 8, ... workers",

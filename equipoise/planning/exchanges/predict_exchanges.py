@@ -50,7 +50,9 @@ class ExchangePredictor:
 
     def _select(self, setting: Setting) -> pd.DataFrame:
         """Return the rows of a setting."""
-        return self.rows[(self.rows[[*Setting._fields]].to_numpy() == np.array(setting)).all(axis=1)]
+        matches = (self.rows[[*Setting._fields]].to_numpy() == np.array(setting)).all(axis=1)
+        rows: pd.DataFrame = self.rows[matches]
+        return rows
 
 
 def predict_exchanges(

@@ -3,13 +3,15 @@ import math
 import pytest
 
 from equipoise.errors import EquipoiseError
+from equipoise.parallel.build_schedule import build_schedule
+from equipoise.parallel.schedule import count_sent_elements
 from equipoise.planning.exchanges.exchange_time import (
-    ALL_REDUCE_NAMES,
     all_reduce_cost,
     all_reduce_seconds,
     parameter_server_seconds,
 )
 from equipoise.planning.step_time_model import ring_all_reduce_seconds
+from equipoise.registries.all_reduce_registry import ALL_REDUCE_ALGORITHMS, list_runnable_algorithms
 
 
 def sent_by_pairs(workers, size):
@@ -49,6 +51,18 @@ def test_bytes_are_those_of_the_messages(workers):
     assert rounds == {name: all_reduce_cost(name, workers, size).rounds for name in rounds}
 
 
+@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("workers", [2, 4, 6, 8])
+def test_closed_forms_are_those_of_the_schedules_that_run(workers, nodes):
+    count = 5040
+    for name in list_runnable_algorithms(workers):
+        schedules = [build_schedule(name, rank, workers, count, workers // nodes) for rank in range(workers)]
+        sent = [count_sent_elements(schedule) for schedule in schedules]
+        cost = all_reduce_cost(name, workers, count, nodes)
+        assert (cost.rounds, cost.max_sent_bytes) == (len(schedules[0]), pytest.approx(max(sent))), name
+        assert cost.mean_sent_bytes == pytest.approx(sum(sent) / workers), name
+
+
 def test_seconds_of_160_megabytes_over_four_workers():
     def seconds(name, workers=4, nodes=1):
         return all_reduce_seconds(all_reduce_cost(name, workers, 160e6, nodes), local=(0.0, 1 / 16e9))
@@ -74,7 +88,7 @@ def test_two_levels_are_a_ring_inside_and_one_between():
 
 
 def test_more_delay_never_favours_more_rounds():
-    costs = {name: all_reduce_cost(name, 8, 1e6, 8) for name in ALL_REDUCE_NAMES}
+    costs = {name: all_reduce_cost(name, 8, 1e6, 8) for name in ALL_REDUCE_ALGORITHMS}
     rounds = []
     for alpha in (0.0, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1):
         best = min(costs, key=lambda name: all_reduce_seconds(costs[name], between=(alpha, 1e-8)))
@@ -82,7 +96,7 @@ def test_more_delay_never_favours_more_rounds():
     assert rounds == sorted(rounds, reverse=True) and rounds[0] > rounds[-1]
 
 
-@pytest.mark.parametrize("name", ALL_REDUCE_NAMES)
+@pytest.mark.parametrize("name", ALL_REDUCE_ALGORITHMS)
 def test_one_worker_sends_nothing(name):
     cost = all_reduce_cost(name, 1, 1e6)
     assert (cost.rounds, cost.max_sent_bytes) == (0, 0)
