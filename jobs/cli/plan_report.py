@@ -96,7 +96,7 @@ def format_step_time(section: StepTimeSection | None, shape: ClusterShape) -> st
     """Format the predicted step time on a cluster shape, or the measurements that are missing for it."""
     if section is None:
         return "needs --system"
-    rows = section.predictions
+    rows = section.fit_predictions
     times = [
         f"{milliseconds} at {row.batch}"
         for row in rows
