@@ -2,11 +2,13 @@
 
 import fcntl
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import BinaryIO
 
 from equipoise.config import DEFAULTED_OPTIONS, TrainConfig
 from equipoise.errors import EquipoiseError
@@ -62,7 +64,7 @@ def require_same_config(out: Path, config: TrainConfig) -> None:
             "run-damaged", f"cannot read {path}: it does not hold a trial", f"choose another --out, or remove {out}"
         )
     differences = [
-        f"{name} is {name_value(stored.get(name))}, requested {name_value(value)}"
+        describe_difference(name, stored.get(name), value)
         for name, value in asdict(config).items()
         if stored.get(name) != value
     ]
@@ -76,9 +78,10 @@ def require_same_config(out: Path, config: TrainConfig) -> None:
         )
 
 
-def name_value(value: object) -> str:
-    """Return the value of an option for a message."""
-    return "the default" if value is None else str(value)
+def describe_difference(name: str, stored: object, value: object) -> str:
+    """Describe how an option of a run differs from what is asked for now; None stands for an option not given."""
+    before = f"{name} was not given" if stored is None else f"{name} is {stored}"
+    return f"{before}, {'now not given' if value is None else f'requested {value}'}"
 
 
 def require_writable(out: Path) -> None:
@@ -125,9 +128,7 @@ def lock_folder(out: Path) -> Iterator[None]:
     if isinstance(out, RemotePath):
         yield
         return
-    with report_path_errors(f"cannot write to {out}"):
-        lock = (out / LOCK_FILE_NAME).open("w")
-    with lock:
+    with open_lock_file(out) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -137,3 +138,14 @@ def lock_folder(out: Path) -> Iterator[None]:
                 "wait for it, or choose another --out",
             ) from None
         yield
+
+
+def open_lock_file(out: Path) -> BinaryIO:
+    """Open the lock file of a folder, and create it if needed; refuse a pipe or a device of its name, or a link."""
+    path, flags = out / LOCK_FILE_NAME, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW
+    with report_path_errors(f"cannot write to {out}", f"remove {path}, or choose another --out"):
+        lock = os.fdopen(os.open(path, flags, 0o644), "r+b", buffering=0)
+    if not stat.S_ISREG(os.fstat(lock.fileno()).st_mode):
+        lock.close()
+        raise EquipoiseError("path-kind", f"cannot write to {out}: {path} is not a file", "remove it")
+    return lock

@@ -1,7 +1,7 @@
 """Workloads by name: the built-in ones and users' own as module:attribute."""
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
@@ -32,10 +32,30 @@ WORKLOADS: dict[str, Callable[[TrainConfig], Workload]] = {
 }
 
 
+UNUSED_OPTIONS: dict[str, Sequence[str]] = {
+    **{name: ["label"] for name in WORKLOADS},
+    "table": ["image_size", "channels_last"],
+    "text": ["label", "image_size", "channels_last"],
+}
+"""options of another kind of data that a built-in workload would ignore"""
+
+
 def load_workload(config: TrainConfig) -> Workload:
     """Build the workload that `config` names, and check that its parts fit each other and the config."""
     factory = find_workload_factory(config.name)
+    require_used_options(config)
     return validate_workload(call_user_code(config.name, lambda: factory(config), may_refuse=True), config)
+
+
+def require_used_options(config: TrainConfig) -> None:
+    """Refuse an option that the workload would ignore, such as --image-size of a text."""
+    for option in UNUSED_OPTIONS.get(config.name, ()):
+        if getattr(config, option) not in (None, False):
+            raise EquipoiseError(
+                "option-conflict",
+                f"--{option.replace('_', '-')} has no effect on the workload {config.name}",
+                "leave it out",
+            )
 
 
 def find_workload_factory(name: str) -> Callable[[TrainConfig], Workload]:

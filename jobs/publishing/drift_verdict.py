@@ -4,7 +4,7 @@ import json
 from http.client import HTTPException, InvalidURL
 from pathlib import Path
 from urllib.error import HTTPError
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 from urllib.request import Request, urlopen
 
 from equipoise.bundle.kinds.image_bundle import ImageBundle
@@ -26,13 +26,7 @@ def read_verdict(path: Path) -> Verdict:
 
 def fetch_verdict(service_url: str, key_file: Path | None, bundle: ImageBundle) -> Verdict:
     """Fetch the verdict on a bundle's model from the /drift of a running service."""
-    reject_credentials(service_url)
-    if not service_url.startswith(("http://", "https://")):
-        raise EquipoiseError(
-            "url-format",
-            f"cannot use --service {service_url!r}: it is not an HTTP URL",
-            "give one such as http://127.0.0.1:8000",
-        )
+    require_service_url(service_url)
     api_key = read_api_key(key_file) if key_file else None
     address = f"{service_url.rstrip('/')}/drift?model={quote(bundle.name)}"
     try:
@@ -56,6 +50,25 @@ def fetch_verdict(service_url: str, key_file: Path | None, bundle: ImageBundle) 
     except (ValueError, RecursionError) as error:
         raise unavailable_error(address, error) from None
     return require_known_cause(parse_verdict(document, f"cannot use {address}: it is not a verdict"), address)
+
+
+def require_service_url(url: str) -> None:
+    """Refuse a URL of a service that has a password, another scheme than HTTP, no host, or an impossible port."""
+    reject_credentials(url)
+    try:
+        parts = urlsplit(url)
+        reason = "" if parts.hostname else "it has no host"
+        port_is_usable = parts.port != 0
+    except ValueError as error:  # such as a port above 65535
+        reason, port_is_usable = str(error), True
+    if not url.startswith(("http://", "https://")):
+        reason = "it is not an HTTP URL"
+    elif not port_is_usable:
+        reason = "nothing listens on port 0"
+    if reason:
+        raise EquipoiseError(
+            "url-format", f"cannot use --service {url!r}: {reason}", "give one such as http://127.0.0.1:8000"
+        )
 
 
 def unavailable_error(address: str, error: Exception) -> EquipoiseError:

@@ -6,9 +6,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
-import numpy as np
 import tyro
 
 from equipoise.config import FROM_WORKLOAD, KeptWeights, TrainConfig, WorkloadDefault
@@ -16,6 +15,7 @@ from equipoise.errors import EquipoiseError
 from equipoise.planning.search import UNBOUNDED_LR, LrBounds
 from equipoise.planning.sweep_budget import SweepBudget
 from equipoise.storage.user_paths import parse_path_or_url
+from jobs.cli.call_options import convert_option, list_values
 from jobs.cli.paths import PathOrUrl
 from jobs.ray_train.run import resolve_trial_paths
 from jobs.ray_train.trackers import TrackerName
@@ -83,9 +83,10 @@ class SweepOptions:
     def batches_per_worker(self) -> list[int]:
         """Return the batch sizes per worker, each twice the one before."""
         match = re.fullmatch(r"([1-9][0-9]{0,8}):([1-9][0-9]{0,8})", self.batch_size)
-        if not match or int(match[1]) > int(match[2]):
+        if not match:
             raise EquipoiseError("option-format", f"batch-size must be MIN:MAX such as 8:512, got {self.batch_size!r}")
         smallest, largest = int(match[1]), int(match[2])
+        require_order("batch-size", self.batch_size, smallest, largest)
         return [smallest * 2**k for k in range(int(math.log2(largest / smallest)) + 1)]
 
     def batches_by_workers(self, num_examples: int | None) -> dict[int, list[int]]:
@@ -112,6 +113,8 @@ class SweepOptions:
         except ValueError:
             numbers = []
         lowest, highest = UNBOUNDED_LR
+        if len(numbers) == 2:
+            require_order("lr", self.lr, *numbers)
         if len(numbers) == 1 and lowest <= numbers[0] <= highest:
             return numbers[0], UNBOUNDED_LR
         if len(numbers) == 2 and lowest <= numbers[0] <= numbers[1] <= highest:
@@ -142,6 +145,17 @@ class SweepOptions:
             )
 
 
+def require_order(option: str, text: str, smallest: float, largest: float) -> None:
+    """Refuse a range MIN:MAX whose first number is the larger one."""
+    if smallest > largest:
+        first, second = text.split(":")
+        raise EquipoiseError(
+            "option-format",
+            f"cannot use {option} {text}: its first number is larger than its second",
+            f"give {second}:{first}",
+        )
+
+
 def build_sweep_options(
     workload: str, out: str | Path, workers: Sequence[int], options: Mapping[str, Any]
 ) -> SweepOptions:
@@ -155,12 +169,16 @@ def build_sweep_options(
             f"a sweep of a function has no option {unknown[0]!r}",
             f"choose from: {', '.join(sorted(own_names | config_names))}",
         )
-    own = {name: value for name, value in options.items() if name in own_names}
-    if own.get("target") is None:
-        own["target"] = ()
-    else:
-        own["target"] = tuple(np.atleast_1d(own["target"]).tolist())
-    shared: dict[str, Any] = {name: value for name, value in options.items() if name in config_names}
-    shared |= {name: str(shared[name]) for name in ("data", "init_from") if shared.get(name) is not None}  # paths too
-    config = SharedTrainConfig(workload=workload, **shared)
-    return SweepOptions(config=config, out=parse_path_or_url(str(out)), workers=tuple(workers), **own)
+    values = {name: value for name, value in options.items() if name != "target" or value is not None}
+    if isinstance(lr := values.get("lr"), int | float):
+        values["lr"] = str(lr)  # a text, because it may be a range
+    if "target" in values:
+        values["target"] = list_values(values["target"])
+    kinds = get_type_hints(SharedTrainConfig) | get_type_hints(SweepOptions)
+    converted = {name: convert_option(name, value, kinds[name]) for name, value in values.items()}
+    return SweepOptions(
+        config=SharedTrainConfig(workload=workload, **{name: converted[name] for name in values.keys() & config_names}),
+        out=parse_path_or_url(convert_option("out", out, str)),
+        workers=convert_option("workers", list_values(workers), kinds["workers"]),
+        **{name: converted[name] for name in values.keys() & own_names},
+    )

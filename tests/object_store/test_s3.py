@@ -102,7 +102,7 @@ def test_killed_run_resumes_and_loses_nothing_while_the_store_is_down(cluster, s
         *cluster.build_train_command(*LONG_RUN_FLAGS, "--lr", "0.1", "--out", f"s3://bucket/{name}"),
         timeout=TIMEOUT_SECONDS,
     )
-    assert contradicting.returncode == 2 and "lr is the default, requested 0.1" in contradicting.stderr
+    assert contradicting.returncode == 2 and "lr was not given, requested 0.1" in contradicting.stderr
 
 
 def test_stopped_run_that_lost_its_store_resumes_with_the_same_weights(cluster, store, killed_run):

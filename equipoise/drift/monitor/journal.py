@@ -30,15 +30,19 @@ SNAPSHOT_PATTERN = re.compile(r"snapshot-([0-9]{1,18})\.npz")
 class Journal:
     """Append-only file of entries since the last snapshot of the state."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, max_entry_bytes: int = MAX_ENTRY_BYTES) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder = folder
+        self.folder, self.max_entry_bytes = folder, max_entry_bytes
         self.entry_count = 0
         """entries since the last snapshot"""
 
     def append(self, entry: JournalEntry, row_bytes: bytes) -> None:
-        """Append an entry; the operating system has it when this returns."""
+        """Append an entry; the operating system has it when this returns. Refuse one that could not be read back."""
         head = msgspec.json.encode(entry)
+        if (length := len(head) + len(row_bytes)) > self.max_entry_bytes:
+            raise ValueError(
+                f"cannot append {length:,} bytes to the journal: an entry has at most {self.max_entry_bytes:,}"
+            )
         data = ENTRY_HEADER.pack(len(head), len(row_bytes), zlib.crc32(head + row_bytes)) + head + row_bytes
         self.folder.mkdir(parents=True, exist_ok=True)  # it may have been deleted meanwhile
         path = self._journal_path(self.latest_generation())
@@ -61,7 +65,7 @@ class Journal:
             length = facts_length + rows_length
             end = offset + ENTRY_HEADER.size + length
             body = data[offset + ENTRY_HEADER.size : end]
-            if length > MAX_ENTRY_BYTES or len(body) < length or zlib.crc32(body) != checksum:
+            if length > self.max_entry_bytes or len(body) < length or zlib.crc32(body) != checksum:
                 break
             yield ENTRY_DECODER.decode(body[:facts_length]), body[facts_length:]
             self.entry_count += 1

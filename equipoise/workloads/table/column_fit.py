@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 from equipoise.errors import EquipoiseError
 from equipoise.tables.columns import ColumnKind, ColumnValues, TableColumn
 from equipoise.type_aliases import FloatArray
+from equipoise.workloads.table.series_values import is_iso_date
 from equipoise.workloads.table.table_files import TableData
 
 MIN_CATEGORY_ROWS = 2  # of the training split; a rarer text counts as unknown, and trains the code of unknown texts
 MAX_CATEGORIES = 10_000  # the most frequent ones
 MIN_DISTINCT_NUMBERS = 20  # fewer texts that read as numbers may be categories: '1', '2', '3', '4 or more'
-MIN_NUMBER_SHARE = 0.9  # of the distinct texts of a column that is one of numbers with a few texts in it
+MIN_NUMBER_SHARE = 0.9  # of the distinct texts of a column that is one of numbers or dates with a few texts in it
 
 
 def fit_columns(
@@ -58,11 +59,17 @@ def fit_number_column(
 
 
 def measure_spread(name: str, numbers: FloatArray) -> tuple[float, float]:
-    """Return the mean and the standard deviation of numbers; refuse numbers too large for it."""
+    """Return the mean and the standard deviation of numbers; refuse numbers too large or too close for it."""
     if numbers.min() == numbers.max():  # rounding of the mean would give a tiny deviation
         return float(numbers[0]), 0.0
     with np.errstate(over="ignore", invalid="ignore"):
         mean, scale = float(numbers.mean()), float(numbers.std())
+    if scale == 0:
+        raise EquipoiseError(
+            "dataset-invalid",
+            f"cannot use column {name!r}: its numbers differ by {np.ptp(numbers):g}, which is too little to square",
+            "rescale it",
+        )
     if not np.isfinite(scale):
         raise EquipoiseError(
             "dataset-invalid",
@@ -92,7 +99,7 @@ def fit_category_column(
     data: TableData, name: str, values: ColumnValues, train: NDArray[np.int64]
 ) -> TableColumn | str:
     """Return a column of texts, or why it is of no use."""
-    require_no_numbers(data, name, values)
+    require_no_mixture(data, name, values)
     train_values = [values[index] for index in train]
     counts = Counter(value for value in train_values if isinstance(value, str))
     num_texts = counts.total()
@@ -106,18 +113,21 @@ def fit_category_column(
     return TableColumn(name=name, kind="category", categories=tuple(sorted(frequent)))
 
 
-def require_no_numbers(data: TableData, name: str, values: ColumnValues) -> None:
-    """Refuse a column of texts nearly all of which are numbers: a text such as '?' would spoil it unseen."""
+def require_no_mixture(data: TableData, name: str, values: ColumnValues) -> None:
+    """Refuse a column of texts nearly all of which are numbers or dates: a text such as '?' would spoil it unseen."""
     distinct = {value for value in values if isinstance(value, str)}
-    texts = {text for text in distinct if not is_number(text)}
-    if len(distinct) > MIN_DISTINCT_NUMBERS and len(texts) <= (1 - MIN_NUMBER_SHARE) * len(distinct) and texts:
-        row = next(index for index, value in enumerate(values) if value in texts)
-        raise EquipoiseError(
-            "dataset-invalid",
-            f"cannot use column {name!r}: it has the text {values[row]!r} in {data.locate_row(row)} and numbers in most"
-            " others",
-            "replace it by a number, or leave the cell empty",
-        )
+    if len(distinct) <= MIN_DISTINCT_NUMBERS:
+        return
+    for noun, is_of_kind in (("number", is_number), ("date", is_iso_date)):
+        texts = {text for text in distinct if not is_of_kind(text)}
+        if texts and len(texts) <= (1 - MIN_NUMBER_SHARE) * len(distinct):
+            row = next(index for index, value in enumerate(values) if value in texts)
+            raise EquipoiseError(
+                "dataset-invalid",
+                f"cannot use column {name!r}: it has the text {values[row]!r:.80} in {data.locate_row(row)} and {noun}s"
+                " in most others",
+                f"replace it by a {noun}, or leave the cell empty",
+            )
 
 
 def is_number(text: str) -> bool:

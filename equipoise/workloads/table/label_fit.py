@@ -12,13 +12,14 @@ from equipoise.formatting import pluralize
 from equipoise.tables.columns import ColumnKind, ColumnValues
 from equipoise.tables.labels import TableLabel, format_class
 from equipoise.type_aliases import AnyArray, FloatArray
-from equipoise.workloads.table.column_fit import measure_spread, require_no_infinity
+from equipoise.workloads.table.column_fit import measure_spread, require_no_infinity, require_no_mixture
 from equipoise.workloads.table.table_files import TableData
 
 MAX_NUMBER_CLASSES = 10  # distinct whole numbers that are taken for classes
 MAX_CLASSES = 1000
 MIN_CLASS_ROWS = 8  # so that a class can be split into four parts
 MIN_ROWS = 20
+MAX_SHOWN_COLUMNS = 30  # in a message
 
 
 def require_label(data: TableData, label: str | None) -> str:
@@ -30,9 +31,13 @@ def require_label(data: TableData, label: str | None) -> str:
         problem, hint = "missing: --label, the column to predict", ""
     else:
         problem = f"there is no column {label!r} to predict"
-        hint = "".join(f"did you mean {name!r}? " for name in get_close_matches(label, names, 1))
+        by_lower_case = {name.lower(): name for name in names}
+        matches = get_close_matches(label.lower(), by_lower_case, 1)
+        hint = "".join(f"did you mean {by_lower_case[match]!r}? " for match in matches)
+    shown = ", ".join(names[:MAX_SHOWN_COLUMNS])
+    others = f" and {len(names) - MAX_SHOWN_COLUMNS:,} others" if len(names) > MAX_SHOWN_COLUMNS else ""
     raise EquipoiseError(
-        "option-missing" if label is None else "dataset-invalid", problem, f"{hint}choose one of: {', '.join(names)}"
+        "option-missing" if label is None else "dataset-invalid", problem, f"{hint}choose one of: {shown}{others}"
     )
 
 
@@ -49,6 +54,8 @@ def read_label(data: TableData, name: str, kind: ColumnKind, values: ColumnValue
         raise EquipoiseError(
             "dataset-invalid", f"cannot predict column {name!r}: it holds dates", "give a label of numbers or classes"
         )
+    if not isinstance(values, np.ndarray) and len(set(values)) > len(values) / MIN_CLASS_ROWS:  # too many for classes
+        require_no_mixture(data, name, values)
     if isinstance(values, np.ndarray) and kind == "number":
         require_no_infinity(data, name, values)
         if not are_whole_number_classes(values):

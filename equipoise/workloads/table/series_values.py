@@ -57,11 +57,15 @@ def read_objects(name: str, series: "pd.Series[Any]") -> tuple[ColumnKind, Colum
 
 def are_dates(texts: list[str]) -> bool:
     """Return whether there are texts, and all are dates or times in ISO 8601."""
-    if not texts or not all(map(ISO_DATE.match, texts)):
+    return bool(texts) and all(map(is_iso_date, texts))
+
+
+def is_iso_date(text: str) -> bool:
+    """Return whether a text is a date or a time in ISO 8601."""
+    if not ISO_DATE.match(text):
         return False
     try:
-        for text in texts:
-            parse_date(text)
+        parse_date(text)
     except ValueError:
         return False
     return True

@@ -1,6 +1,5 @@
 """Reading of a table from CSV and parquet files."""
 
-import warnings
 import zlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ import pandas as pd
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line, make_printable
 from equipoise.storage.node_cache import fetch_data
+from equipoise.workloads.table.csv_files import read_csv
 
 TABLE_SUFFIXES = (".csv", ".csv.gz", ".parquet")
 UNREADABLE_ERRORS = (ValueError, OSError, EOFError, zlib.error)
@@ -87,15 +87,13 @@ def read_table_file(
     """Read a CSV or parquet file, its columns named by texts; messages name `location`."""
     try:
         frame = read_parquet(path) if path.suffix.lower() == ".parquet" else read_csv(path, text_columns)
-    except pd.errors.ParserWarning as error:
-        raise EquipoiseError(
-            "dataset-invalid",
-            f"cannot read {location}: a row has more cells than the header",
-            "put values with commas in quotes",
-        ) from error
+    except EquipoiseError as error:
+        raise error.within(f"cannot read {location}") from error
     except UNREADABLE_ERRORS as error:
         raise EquipoiseError(
-            "dataset-invalid", f"cannot read {location}: {make_printable(first_error_line(error))}"
+            "dataset-invalid",
+            f"cannot read {location}: {make_printable(first_error_line(error))}",
+            "write it again, or leave it out",
         ) from error
     if len(set(frame.columns)) < len(frame.columns):
         names = frame.columns[frame.columns.duplicated()]
@@ -109,20 +107,10 @@ def read_table_file(
     return frame
 
 
-def read_csv(path: Path, text_columns: Collection[str] = ()) -> pd.DataFrame:
-    """Read a CSV file with a header; refuse rows that are longer than it, which pandas would cut with a warning."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", pd.errors.ParserWarning)
-        # by chunks a column could get two types
-        return pd.read_csv(path, index_col=False, low_memory=False, dtype=dict.fromkeys(text_columns, str))
-
-
 def read_parquet(path: Path) -> pd.DataFrame:
     """Read a parquet file without its index."""
     try:
         frame = pd.read_parquet(path).reset_index(drop=True)
     except ImportError as error:
-        raise EquipoiseError(
-            "package-missing", f"cannot read {path.name}: pyarrow is not installed", "run pip install pyarrow"
-        ) from error
+        raise EquipoiseError("package-missing", "pyarrow is not installed", "run pip install pyarrow") from error
     return frame.rename(columns=str)

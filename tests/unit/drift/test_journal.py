@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 
 from equipoise.drift.monitor.entries import ReportEntry
 from equipoise.drift.monitor.journal import Journal
@@ -32,3 +33,14 @@ def test_snapshot_replaces_everything_before_it(tmp_path):
     reopened = Journal(tmp_path)
     assert reopened.load_snapshot()["value"] == 2 and [entry.clock for entry, _ in reopened.read_entries()] == [3]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["journal-3", "snapshot-3.npz"]
+
+
+def test_entry_that_could_not_be_read_back_is_refused_and_leaves_the_others(tmp_path):
+    journal = Journal(tmp_path, max_entry_bytes=200)
+    journal.append(build_entry(0), bytes(20))
+    size = next(tmp_path.glob("journal-*")).stat().st_size
+    with pytest.raises(ValueError, match="200"):
+        journal.append(build_entry(1), bytes(200))
+    assert next(tmp_path.glob("journal-*")).stat().st_size == size and journal.entry_count == 1
+    journal.append(build_entry(2), bytes(20))
+    assert [entry.clock for entry, _ in Journal(tmp_path, max_entry_bytes=200).read_entries()] == [0, 2]

@@ -120,6 +120,10 @@ def test_reply_has_at_most_16_mebibytes(service, size, is_accepted):
         ("ftp://127.0.0.1", "url-format"),
         ("https://[x", "url-format"),
         ("http://host:port", "url-format"),
+        ("http://", "url-format"),
+        ("http:///drift", "url-format"),
+        ("http://127.0.0.1:99999", "url-format"),
+        ("http://127.0.0.1:0", "url-format"),
         ("http://127.0.0.1:1", "service-unavailable"),
     ],
 )

@@ -3,6 +3,7 @@
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from jobs.ray_tune.sweep import require_picklable
@@ -42,6 +43,73 @@ def test_other_options_are_refused_by_name(name):
 def test_target_that_is_no_finite_number_is_refused(targets):
     with raises_code("option-range", "target"):
         build_options(target=targets).validate()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("target", "0.9"),
+        ("target", ["a"]),
+        ("target", [[0.1, 0.2]]),
+        ("target", [True]),
+        ("target", 1j),
+        ("batch_size", 32),
+        ("lr", (0.1, 0.2)),
+        ("budget_seconds", "60"),
+        ("seeds", 2.5),
+        ("exhaustive", "yes"),
+        ("seed", "0"),
+        ("max_examples", 10.5),
+        ("image_size", "64"),
+        ("data", None),
+        ("model", 3),
+        ("compile", "no"),
+    ],
+)
+def test_option_of_another_type_is_refused(name, value):
+    with raises_code("option-format", name):
+        build_options(**{name: value})
+
+
+@pytest.mark.parametrize("workers", [None, "12", [1.5], ["1"], [True]])
+def test_workers_are_whole_numbers(workers):
+    with raises_code("option-format", "workers"):
+        build_sweep_options("digits", "x", workers, {})
+
+
+@pytest.mark.parametrize("out", [None, 3])
+def test_out_is_a_path(out):
+    with raises_code("option-format", "out"):
+        build_sweep_options("digits", out, [1], {})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("trials", "bogus"), ("track", "bogus"), ("optimizer", "lion"), ("precision", 16)]
+)
+def test_option_with_choices_names_them(name, value):
+    with raises_code("option-choice", name, value):
+        build_options(**{name: value})
+
+
+def test_values_of_numpy_and_single_numbers_are_taken():
+    options = build_sweep_options(
+        "digits",
+        Path("x"),
+        np.array([1, 2]),
+        {"target": np.float32(0.5), "seeds": np.int64(3), "lr": 0.1, "model": None},
+    )
+    assert (options.workers, options.target, options.seeds, options.lr) == ((1, 2), (0.5,), 3, "0.1")
+    assert build_sweep_options("digits", "x", range(1, 3), {"lr": 1}).workers == (1, 2)
+    assert build_sweep_options("digits", "x", 2, {"track": None}).workers == (2,)
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "right"), [("batch_size", "128:16", "16:128"), ("lr", "0.5:0.01", "0.01:0.5")]
+)
+def test_range_in_the_wrong_order_is_refused_with_the_right_one(option, text, right):
+    options = build_options(**{option: text})
+    with raises_code("option-format", text, right):
+        options.batches_per_worker(), options.initial_lr_and_bounds()
 
 
 def test_function_that_cannot_travel_is_refused():

@@ -1,8 +1,18 @@
+import os
+
 import pytest
 
 from equipoise.config import TrainConfig
+from equipoise.errors import EquipoiseError
 from equipoise.hardware_facts import HardwareFacts
-from equipoise.runs.folder import Path, claim_run_folder, load_finished_run, require_writable
+from equipoise.runs.folder import (
+    LOCK_FILE_NAME,
+    Path,
+    claim_run_folder,
+    load_finished_run,
+    lock_folder,
+    require_writable,
+)
 from equipoise.runs.record import Record
 from equipoise.storage.atomic import write_json
 from tests.support.errors import raises_code
@@ -43,6 +53,28 @@ def test_folder_of_another_trial_is_refused_with_the_differences(tmp_path):
     (tmp_path / "model.safetensors").touch()
     with raises_code("run-mismatch", "lr is 0.05, requested 0.2; seed is 0, requested 3", f"--init-from {tmp_path}"):
         load_finished_run(tmp_path, TrainConfig(workload="digits", lr=0.2, seed=3))
+
+
+def test_difference_names_an_option_that_was_or_is_not_given(tmp_path):
+    with claim_run_folder(tmp_path / "without", TrainConfig(workload="digits")):
+        pass
+    with raises_code("run-mismatch", "lr was not given, requested 0.05"):
+        load_finished_run(tmp_path / "without", CONFIG)
+    with claim_run_folder(tmp_path / "with", CONFIG):
+        pass
+    with raises_code("run-mismatch", "lr is 0.05, now not given"):
+        load_finished_run(tmp_path / "with", TrainConfig(workload="digits"))
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link"])
+def test_lock_that_is_no_file_is_refused_without_waiting(tmp_path, kind):
+    lock, target = tmp_path / LOCK_FILE_NAME, tmp_path / "thesis.tex"
+    target.write_text("the only copy")
+    {"pipe": os.mkfifo, "folder": Path.mkdir, "link": lambda path: path.symlink_to(target)}[kind](lock)
+    with pytest.raises(EquipoiseError) as raised:
+        lock_folder(tmp_path).__enter__()
+    assert raised.value.code in ("path-kind", "path-access")
+    assert str(lock) in str(raised.value) and target.read_text() == "the only copy"
 
 
 def test_folder_with_foreign_files_is_refused(tmp_path):

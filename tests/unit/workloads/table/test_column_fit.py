@@ -105,6 +105,20 @@ def test_numbers_too_large_to_square_are_refused():
         fit_table(x=[0.0, 1e200] * 50)
 
 
+def test_numbers_too_close_to_square_are_refused():
+    with raises_code("dataset-invalid", "'x'", "too little"):
+        fit_table(x=[0.0, 1e-320] * 50)
+
+
+@pytest.mark.parametrize("text", ["2026-02-30", "31.01.2026", "unknown"])
+def test_a_text_among_dates_is_refused_with_its_row(text):
+    dates = [f"2026-{index % 12 + 1:02d}-{index % 28 + 1:02d}" for index in range(ROWS)]
+    assert fit_table(day=dates)[0]["day"].kind == "date"
+    dates[16] = text
+    with raises_code("dataset-invalid", "'day'", text, "row 17 of points.csv"):
+        fit_table(day=dates)
+
+
 def test_a_text_among_numbers_is_refused_with_its_row():
     texts = [str(index * 3) for index in range(ROWS)]
     texts[16] = "?"

@@ -71,6 +71,7 @@ def test_statistics_of_a_number():
         ([f"text {index}" for index in range(30)], "30 different texts in 30 rows"),
         (["a"] * 20 + ["b"] * 20 + ["c"] * 7, "c (7)"),
         (["2026-01-01", "2026-01-02"] * 15, "dates"),
+        ([*(f"{number}.5" for number in range(40)), "oops"], "'oops' in row 41 of points.csv"),
     ],
 )
 def test_unusable_labels_are_refused(values, mentioned):
@@ -83,5 +84,11 @@ def test_a_missing_or_unknown_label_is_refused_with_the_columns():
     assert require_label(data, "y") == "y"
     with raises_code("option-missing", "--label", "x, y"):
         require_label(data, None)
-    with raises_code("dataset-invalid", "'Y'", "x, y"):
+    with raises_code("dataset-invalid", "'price'", "x, y"):
+        require_label(data, "price")
+    with raises_code("dataset-invalid", "did you mean 'y'"):
         require_label(data, "Y")
+    wide = TableData(pd.DataFrame(np.zeros((1, 5000))).rename(columns=str), [])
+    with raises_code("dataset-invalid", "and 4,970 others") as refusal:
+        require_label(wide, "price")
+    assert len(str(refusal.value)) < 500

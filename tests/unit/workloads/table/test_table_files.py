@@ -59,6 +59,29 @@ def test_an_unusable_csv_is_refused_by_its_name(tmp_path, content):
         read_table(str(tmp_path / "points.csv"))
 
 
+@pytest.mark.parametrize(
+    ("content", "mentioned"),
+    [
+        (b"x,y,x\n1,2,3\n", "two columns 'x'"),  # which pandas would name x.1
+        (b"x;y\n1,5;2,5\n", "semicolons"),
+        (b"x\ty\n1\t2\n", "tabs"),
+        (b"\n\n", "it is empty"),
+        ("x,größe\n1,2\n".encode("latin1"), "it is not UTF-8"),
+        ("x,y\n1,größe\n".encode("latin1"), "it is not UTF-8"),
+        (b"x,y\n1,2\n1,2,3\n", "more cells than the header (Expected 2 fields in line 3, saw 3)"),
+    ],
+)
+def test_a_message_says_what_is_wrong_with_a_csv(tmp_path, content, mentioned):
+    (tmp_path / "points.csv").write_bytes(content)
+    with raises_code("dataset-invalid", "points.csv", mentioned):
+        read_table(str(tmp_path / "points.csv"))
+
+
+def test_columns_without_a_name_and_a_byte_order_mark_are_no_mistake(tmp_path):
+    (tmp_path / "points.csv").write_bytes(b'\xef\xbb\xbf"x\n1",y,,\n1,2,3,4\n')
+    assert [*read_table(str(tmp_path / "points.csv")).frame.columns][:2] == ["x\n1", "y"]
+
+
 def test_damaged_compressed_files_are_refused(tmp_path):
     packed = gzip.compress(b"x,y\n" + b"1,2\n" * 1000)
     (tmp_path / "cut.csv.gz").write_bytes(packed[: len(packed) // 2])
