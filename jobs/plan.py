@@ -28,11 +28,10 @@ from equipoise.planning.measurements import COUNT_COLUMN
 from equipoise.planning.plan import ClusterShape
 from equipoise.runs.folder import require_writable
 from equipoise.storage.atomic import write_json
-from jobs.cli.exchange_report import format_exchanges
 from jobs.cli.option_parser import parse_options
 from jobs.cli.output_folder import require_no_other_results
 from jobs.cli.paths import OptionalPathOrUrl, PathOrUrl, validate_locations
-from jobs.cli.plan_report import format_plan, format_predictions, write_plan_pages
+from jobs.cli.plan_report import format_exchanges, format_plan, format_predictions, write_plan_pages
 
 SECONDS_PER_UNIT = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
