@@ -15,11 +15,12 @@ from equipoise.planning.exchanges.exchange_columns import read_steps_by_exchange
 from equipoise.planning.exchanges.exchange_name import parse_exchange
 from equipoise.planning.exchanges.exchange_plan import ExchangeRequest, build_exchange_plan
 
+KEPT_DATA = Path(__file__).parents[1] / "data"
 DATA = Path(os.environ.get("EQUIPOISE_REPLAY", Path(__file__).parents[3] / "shared" / "replay"))
 
 
 def read_published(name):
-    path = DATA / name / "system.csv"
+    path = next((path for folder in (KEPT_DATA, DATA) if (path := folder / name / "system.csv").is_file()), DATA / name)
     if not path.is_file():
         pytest.skip(f"no measurements to replay in {path}")
     return read_steps_by_exchange(path)
