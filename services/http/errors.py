@@ -4,6 +4,8 @@ What is wrong with the content of a body (400) is worded where the body is read:
 `image_decoding` and the routes.
 """
 
+from equipoise.formatting import make_printable
+
 MAX_MESSAGE_LENGTH = 280  # characters of a message, which may repeat what the client sent
 
 REJECTION_DESCRIPTIONS = {
@@ -28,10 +30,14 @@ class RequestRejected(Exception):  # noqa: N818  # nothing went wrong on our sid
     def __init__(
         self, status: int, message: str, reason: str = "input", retry_after_seconds: int | None = None
     ) -> None:
-        """Cut the message to `MAX_MESSAGE_LENGTH`; `retry_after_seconds` becomes the Retry-After header."""
+        """Cut the message to `MAX_MESSAGE_LENGTH`; `retry_after_seconds` becomes the Retry-After header.
+
+        Characters that cannot be shown, such as line breaks and halves of surrogate pairs, are escaped.
+        """
         super().__init__(message)
         self.status = status
-        self.message = message if len(message) <= MAX_MESSAGE_LENGTH else f"{message[:MAX_MESSAGE_LENGTH]}..."
+        shown = message if len(message) <= MAX_MESSAGE_LENGTH else f"{message[:MAX_MESSAGE_LENGTH]}..."
+        self.message = make_printable(shown)
         self.reason = reason
         self.retry_after_seconds = retry_after_seconds
 

@@ -1,6 +1,5 @@
 """Models of tables in a service: rows as JSON or as encoded tensors in, classes or numbers with intervals out."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -63,12 +62,11 @@ class TableKind(ServedKind):
     def build_reply(self, model_name: str, identifier: str, output: RowsOutput) -> NumberReply | PredictionReply:
         """Build the reply to a request of one row."""
         prediction, version = output.prediction, output.version
+        require_finite(prediction)
         if isinstance(prediction, Prediction):
             return build_prediction_reply(
                 model_name, identifier, version, prediction.labels[0], prediction.scores[0].tolist()
             )
-        if not math.isfinite(prediction.values[0]):
-            raise ValueError(f"the number predicted by model {model_name} is not finite")
         low, high = (None if ends is None else ends[0] for ends in (prediction.low, prediction.high))
         return NumberReply(
             model=model_name, version=version.id, id=identifier, value=prediction.values[0], low=low, high=high
@@ -137,10 +135,18 @@ class TableKind(ServedKind):
     def output_tensors(self, output: RowsOutput) -> dict[str, AnyArray]:
         """Return the outputs in the Open Inference Protocol."""
         prediction = output.prediction
+        require_finite(prediction)
         if isinstance(prediction, Prediction):
             return {LABELS_OUTPUT: encode_strings(prediction.labels), SCORES_OUTPUT: prediction.scores.numpy()}
         columns = {VALUE_OUTPUT: prediction.values, LOW_OUTPUT: prediction.low, HIGH_OUTPUT: prediction.high}
         return {name: np.array(values) for name, values in columns.items() if values is not None}
+
+
+def require_finite(prediction: Prediction | NumberPrediction) -> None:
+    """Reject a request whose numbers are so large that the answer overflows."""
+    values = prediction.scores if isinstance(prediction, Prediction) else torch.tensor(prediction.values)
+    if not values.isfinite().all():
+        raise RequestRejected(400, "the answer is not a finite number: the row has too large ones for the model")
 
 
 def find_bundle(version: LoadedVersion) -> TableBundle:

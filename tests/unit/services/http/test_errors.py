@@ -126,3 +126,9 @@ def test_message_is_cut_beyond_280_characters():
     rejection = RequestRejected(400, "short")
     assert (rejection.message, rejection.reason, rejection.retry_after_seconds) == ("short", "input", None)
     assert str(rejection) == "short"
+
+
+def test_what_a_client_sent_cannot_break_the_message():
+    rejection = RequestRejected(400, "got a\nb\x1b[31m\ud800\u202e, ä日")
+    assert rejection.message.isprintable() and "ä日" in rejection.message
+    assert rejection.message.encode().decode() == rejection.message
