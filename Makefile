@@ -42,8 +42,8 @@ test-examples: .venv/ready ## run every program of examples/ and check what it p
 test-wheel: .venv/ready ## build the wheel, install it elsewhere, and train with it outside of the checkout
 	$(BIN)/python -m pytest tests/wheel
 
-test-frameworks: .venv/frameworks/ready ## observe the trainers of Lightning, transformers and Accelerate, run their examples, and export models of transformers and timm
-	OMP_NUM_THREADS=1 .venv/frameworks/bin/python -m pytest tests/unit/callbacks tests/unit/bundle/test_framework_models.py tests/examples/test_library_examples.py -k "callbacks or framework"
+test-frameworks: .venv/frameworks/ready ## models of transformers and timm from a sweep to a service, adapters of peft, callbacks of Lightning, transformers and Accelerate
+	OMP_NUM_THREADS=1 .venv/frameworks/bin/python -m pytest tests/unit/callbacks tests/unit/bundle/test_framework_models.py tests/unit/workloads/text tests/unit/training/initialization tests/ray/test_framework_story.py tests/examples/test_library_examples.py -k "callbacks or framework or hugging_face or lora"
 
 mutants: .venv/ready ## plant 100 faults in the library and 100 in the pure parts of the rest, and count those that tests catch; SEEDS="1 2 3" draws three samples
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation --count 100 --seeds $(or $(SEEDS),1)
@@ -62,7 +62,7 @@ bench: .venv/peers .venv/servers/ready ## speed against other libraries, in inte
 	$(BIN)/python -m benchmarks.loop && $(BIN)/python -m benchmarks.augment && $(BIN)/python -m benchmarks.engines && $(BIN)/python -m benchmarks.serving && $(BIN)/python -m benchmarks.serving_same_engine && $(BIN)/python -m benchmarks.fault_tolerance && $(BIN)/python -m benchmarks.search_policies
 
 bench-drift: .venv/watchers/ready ## every drift figure, beside other detectors; takes hours
-	$(BIN)/python -m benchmarks.drift && $(BIN)/python -m benchmarks.drift.tables && $(BIN)/python -m benchmarks.drift.live_service && $(BIN)/python -m benchmarks.drift.end_to_end && $(BIN)/python -m benchmarks.drift.memory && $(BIN)/python -m benchmarks.monitoring_cost && $(BIN)/python -m benchmarks.drift_conditions && $(BIN)/python -m benchmarks.drift.known_lights --served && $(BIN)/python -m benchmarks.drift.three_adaptations
+	$(BIN)/python -m benchmarks.drift && $(BIN)/python -m benchmarks.drift.tables && $(BIN)/python -m benchmarks.drift.table_peers && $(BIN)/python -m benchmarks.drift.texts && $(BIN)/python -m benchmarks.drift.live_service && $(BIN)/python -m benchmarks.drift.end_to_end && $(BIN)/python -m benchmarks.drift.memory && $(BIN)/python -m benchmarks.monitoring_cost && $(BIN)/python -m benchmarks.drift_conditions && $(BIN)/python -m benchmarks.drift.known_lights --served && $(BIN)/python -m benchmarks.drift.three_adaptations
 
 docs-reference: .venv/ready ## write the pages in docs/reference from the code that they describe
 	$(BIN)/python -m docs.generate
@@ -105,7 +105,7 @@ cluster: .venv/ready ## an autoscaling cluster on this machine; Ctrl-C ends it
 .venv/frameworks/ready: .venv/ready requirements.lock
 	$(PYTHON) -m venv .venv/frameworks
 	$(BIN)/python -c 'import os, site; print(site.getsitepackages()[0], os.getcwd(), sep="\n")' > $$(.venv/frameworks/bin/python -c 'import site; print(site.getsitepackages()[0])')/project.pth
-	.venv/frameworks/bin/python -m pip install --quiet --constraint requirements.lock accelerate lightning timm transformers
+	.venv/frameworks/bin/python -m pip install --quiet --constraint requirements.lock accelerate lightning peft timm transformers
 	touch $@
 
 .venv/servers/ready: .venv/ready
@@ -119,7 +119,7 @@ cluster: .venv/ready ## an autoscaling cluster on this machine; Ctrl-C ends it
 .venv/watchers/ready: .venv/ready
 	$(PYTHON) -m venv .venv/watchers
 	$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' > $$(.venv/watchers/bin/python -c 'import site; print(site.getsitepackages()[0])')/torch.pth
-	.venv/watchers/bin/python -m pip install --quiet 'pandas<3' river==0.26.1 evidently==0.7.23
+	.venv/watchers/bin/python -m pip install --quiet 'pandas<3' river==0.26.1 evidently==0.7.23 nannyml==0.13.1 # nannyml needs Python < 3.13
 	.venv/watchers/bin/python -m pip install --quiet --no-deps alibi-detect==0.13.0 torchdrift==0.1.0.post1 frouros==0.9.0
 	.venv/watchers/bin/python -m pip install --quiet dill toml catalogue scikit-image numba opencv-python-headless transformers # alibi-detect's
 	touch $@

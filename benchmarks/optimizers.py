@@ -12,7 +12,7 @@ import torch
 
 from equipoise.config import TrainConfig
 from equipoise.hardware import describe_hardware
-from equipoise.optimizer_registry import OPTIMIZERS, OptimizerEntry
+from equipoise.registries.optimizer_registry import OPTIMIZERS, OptimizerEntry
 from equipoise.training.loop import Training
 
 ROUNDS, LOOP_STEPS, ALONE_STEPS = 9, 300, 2000

@@ -17,7 +17,7 @@ CANDIDATE_COLUMNS = (
 
 def predicted_step_seconds(document: PlanDocument) -> pd.DataFrame:
     """Return the predicted seconds per step, with interval, by cluster shape and batch size."""
-    predictions = document.system.predictions if document.system else ()
+    predictions = document.system.fit_predictions if document.system else ()
     rows = [asdict(row) for row in predictions if row.seconds is not None]
     return pd.DataFrame(rows, columns=["nodes", "workers", "batch", "seconds", "low", "high", "measured"])
 

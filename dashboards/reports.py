@@ -139,16 +139,20 @@ def drift_page(
     reference_images: CaptionedImages,
     chart_history: ChartHistory | None = None,
     events: Sequence[DriftEvent] = (),
+    moved_examples: Table | None = None,
 ) -> Page:
-    """Build the page of a verdict on a folder of images, or on requests with the history of their charts."""
+    """Build the page of a verdict on images, rows or texts, or on requests with the history of their charts."""
     names = (verdict.folder, verdict.bundle) if isinstance(verdict, DatasetVerdict) else ("Requests", verdict.model)
-    images, bundle = (Path(name).name if name else None for name in names)  # a page shows no path of a machine
-    lead = f"{images or 'Images'} compared with the reference of {bundle or 'a bundle'}."
-    title = f"{verdict.model or 'Images'}: {DRIFT_TITLES[verdict.state]}"
+    examples = capitalize_first(verdict.example_name)
+    compared, bundle = (Path(name).name if name else None for name in names)  # a page shows no path of a machine
+    lead = f"{compared or examples} compared with the reference of {bundle or 'a bundle'}."
+    title = f"{verdict.model or examples}: {DRIFT_TITLES[verdict.state]}"
     return Page(
         title=title,
         lead=lead,
-        sections=build_drift_sections(verdict, chart_history, events, drifted_images, reference_images),
+        sections=build_drift_sections(
+            verdict, chart_history, events, drifted_images, reference_images, moved_examples=moved_examples
+        ),
     )
 
 

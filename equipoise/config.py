@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, TypeAlias, 
 from equipoise.command_template import find_program_name, split_command
 from equipoise.errors import EquipoiseError
 from equipoise.number_bounds import MAX_LEARNING_RATE, MIN_LEARNING_RATE
-from equipoise.optimizer_registry import OPTIMIZERS
+from equipoise.registries.optimizer_registry import OPTIMIZERS
 
 Value = TypeVar("Value")
 if TYPE_CHECKING:
@@ -85,11 +85,14 @@ class TrainConfig:
     image_size: int | None = None
     """side in pixels that images are resized to; by default the workload's own size"""
     init_from: str | None = None
-    """initial weights to fine-tune: a bundle, a run, or torchvision for its published weights"""
+    """initial weights to fine-tune: a bundle, a run, torchvision for its published weights, or for text a folder of
+    transformers"""
     reuse_head: bool = True
     """copy the classifier's weights of classes that the --init-from model has under the same name"""
     freeze_stages: int = 0
     """number of stages at the bottom of the model to freeze"""
+    lora_rank: int | None = None
+    """rank of the adapters (LoRA) that learn beside the frozen --init-from weights of a language model; needs peft"""
     body_lr_scale: float | None = None
     """learning rate of all layers but the classifier, as a fraction of --lr; by default 0.1 with --init-from, else 1"""
     workers: int = 1
@@ -157,6 +160,7 @@ class TrainConfig:
             "max_examples",
             "eval_every",
             "patience",
+            "lora_rank",
         ):
             self._require_at_least(name, minimum=1)
         for name in (
@@ -189,6 +193,10 @@ class TrainConfig:
                 )
 
         self._require_workload_or_command()
+        if self.lora_rank is not None and self.init_from is None:
+            raise EquipoiseError("option-conflict", "--lora-rank has no effect without --init-from")
+        if self.lora_rank is not None and self.freeze_stages:
+            raise EquipoiseError("option-conflict", "--lora-rank freezes all weights already", "omit --freeze-stages")
         if self.target is not None and not math.isfinite(self.target):
             raise EquipoiseError("option-range", f"target must be a finite number, got {self.target}")
         if self.seed >= 1 << 63:

@@ -19,7 +19,7 @@ EXIT_STATUS = {"ok": 0, "unknown": 4, "drift": 3}
 
 def check_folder(bundle: str, images: Path, out: Path) -> dict[str, Any]:
     """Run `equipoise check` and return its verdict; pages and verdict.json go to `out`."""
-    command = [sys.executable, "-m", "jobs.check", "--bundle", bundle, "--images", images, "--out", out, "--json"]
+    command = [sys.executable, "-m", "jobs.check", "--bundle", bundle, "--data", images, "--out", out, "--json"]
     result = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if result.returncode not in EXIT_STATUS.values():
         raise SystemExit(result.returncode)  # the command has said why

@@ -19,8 +19,11 @@ from dataclasses import dataclass, replace
 from equipoise.command_line import command
 from equipoise.errors import EquipoiseError
 from equipoise.number_bounds import MAX_COUNT
-from equipoise.planning.build_document import PlanRequest, build_plan_document, read_request
+from equipoise.planning.build_document import PlanRequest, read_request
 from equipoise.planning.document import PLAN_FILE
+from equipoise.planning.exchanges.exchange_columns import RATE_COLUMN, read_algorithm_times
+from equipoise.planning.exchanges.exchange_name import parse_exchange
+from equipoise.planning.exchanges.exchange_plan import ExchangeRequest, build_exchange_plan
 from equipoise.planning.measurements import COUNT_COLUMN
 from equipoise.planning.plan import ClusterShape
 from equipoise.runs.folder import require_writable
@@ -28,7 +31,7 @@ from equipoise.storage.atomic import write_json
 from jobs.cli.option_parser import parse_options
 from jobs.cli.output_folder import require_no_other_results
 from jobs.cli.paths import OptionalPathOrUrl, PathOrUrl, validate_locations
-from jobs.cli.plan_report import format_plan, format_predictions, write_plan_pages
+from jobs.cli.plan_report import format_exchanges, format_plan, format_predictions, write_plan_pages
 
 SECONDS_PER_UNIT = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -81,6 +84,12 @@ class PlanOptions:
     """cluster shapes to predict and plan for beside those measured: nodes x workers of all nodes, such as 1x1 4x16"""
     predict_batch: tuple[int, ...] = ()
     """global batches to predict and plan for beside those measured"""
+    predict_exchange: tuple[str, ...] = ()
+    """ways of exchange to predict, such as local:8 bf16 tree; or labels that --system has in its column exchange"""
+    predict_rate: tuple[float, ...] = ()
+    """bits per second of the slowest link to predict for, such as 200e6 1e9; the plan is for the first one"""
+    algorithms: OptionalPathOrUrl = None
+    """CSV of algorithm, ranks, bytes, seconds of sums timed alone by each all-reduce algorithm"""
     deadline: str | None = None
     """recommend the cheapest plan that finishes within this time: 90s, 15m, 2h"""
     budget: str | None = None
@@ -107,6 +116,23 @@ class PlanOptions:
         for batch in self.predict_batch:
             if not 1 <= batch <= MAX_COUNT:
                 raise EquipoiseError("option-range", f"global batches must be {COUNT_COLUMN.description}, got {batch}")
+
+        for rate in self.predict_rate:
+            if not 1 <= rate <= 1e15:
+                raise EquipoiseError("option-range", f"rates must be {RATE_COLUMN.description}, got {rate:g}")
+        if (self.predict_exchange or self.predict_rate or self.algorithms) and not self.system:
+            raise EquipoiseError(
+                "option-missing",
+                "cannot predict exchanges, or use --algorithms, without step times",
+                "give --system, with columns bits_per_second and sent_bytes for other rates",
+            )
+        for name in self.predict_exchange:
+            parse_exchange(name)
+
+    def exchange_request(self) -> ExchangeRequest:
+        """Read the table of sums and return the exchanges and rates to predict."""
+        sums = read_algorithm_times(self.algorithms) if self.algorithms else None
+        return ExchangeRequest(names=self.predict_exchange, rates=self.predict_rate, sums=sums)
 
     def request(self) -> PlanRequest:
         """Read the tables and add the limits that the plan must keep."""
@@ -145,10 +171,9 @@ def main() -> int:
     """Run the command and return its exit status."""
     options = parse_options(PlanOptions)
     options.validate()
-    validate_locations(options.out, options.system, options.exchange, options.statistical)
+    validate_locations(options.out, options.system, options.exchange, options.statistical, options.algorithms)
     require_no_other_results(options.out, "plan")
-    request = options.request()
-    document = build_plan_document(request)
+    document, request = build_exchange_plan(options.request(), options.exchange_request())
     require_writable(options.out)
     write_json(options.out / PLAN_FILE, document.to_json())
     print(
@@ -158,6 +183,7 @@ def main() -> int:
                 *format_predictions(
                     document, dict(zip(options.predict_at, options.cluster_shapes, strict=True)), options.predict_batch
                 ),
+                *format_exchanges(document.system, is_requested=bool(options.predict_exchange or options.predict_rate)),
             ]
         )
     )

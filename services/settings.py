@@ -113,7 +113,7 @@ class ReplicaSettings(ListenSettings):
     webhook: str | None = None
     """URL to which drift alarms are posted, at most once an hour per stream"""
     capture_dir: str | None = Field(None, min_length=1)
-    """folder or URL in which some requests and their images are kept for labelling; without it none are kept"""
+    """folder or URL in which some requests with images are kept for labelling; none if not given"""
     max_captures: int = Field(500, ge=2, le=100_000)
     """maximum number of requests kept for labelling"""
     limits: Limits = Field(default_factory=Limits)

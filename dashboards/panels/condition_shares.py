@@ -7,6 +7,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from dashboards.page import Panel, Table
+from dashboards.panels.drift_words import EXAMPLE_WORDS, ExampleWords
 from dashboards.theme import NEUTRAL_COLOR, SERIES_COLORS, apply_theme
 from equipoise.drift.diagnosis.verdict import ChartHistory, Verdict
 from equipoise.formatting import format_share
@@ -15,30 +16,27 @@ from equipoise.type_aliases import FloatArray
 MAX_STRETCHES = 48  # of images, for each of which the shares are averaged
 MAX_CONDITION_AREAS = len(SERIES_COLORS)  # with more conditions, the rarest share one area: no two of one colour
 OTHER_CONDITIONS = "other conditions"
-READING = (
-    "An image belongs to the known condition that its statistics, such as colours and sharpness, fit best. At each"
-    " place the height of an area is the share of one condition in the images around it. Traffic that changes between"
-    " known conditions is no drift. Images of a condition that the model does not know are counted in the nearest one;"
-    " the charts show how far they are from it."
-)
 
 
 def build_condition_panel(verdict: Verdict, chart_history: ChartHistory | None, prefix: str) -> Panel | None:
     """Build the panel of the shares of known conditions; None where one is known or less than two steps were made."""
     if not chart_history or len(chart_history.conditions) < 2 or len(chart_history.image_numbers) < 2:
         return None
+    words = EXAMPLE_WORDS[verdict.kind]
     rows = [[name, format_share(share)] for name, share in verdict.conditions.items()]
     return Panel(
         name=f"{prefix}conditions-panel",
-        figure=condition_shares_figure(chart_history),
-        caption="Share of each known condition in the images answered.",
-        reading=READING,
-        data_table=Table(name=f"{prefix}conditions", columns=["condition", "share of the verdict's images"], rows=rows),
+        figure=condition_shares_figure(chart_history, words),
+        caption=f"Share of each known condition in the {words.plural} answered.",
+        reading=words.reading_of_conditions,
+        data_table=Table(
+            name=f"{prefix}conditions", columns=["condition", f"share of the verdict's {words.plural}"], rows=rows
+        ),
     )
 
 
-def condition_shares_figure(chart_history: ChartHistory) -> go.Figure:
-    """Draw the shares of known conditions over the answered images, as areas that add up to 100 %."""
+def condition_shares_figure(chart_history: ChartHistory, words: ExampleWords) -> go.Figure:
+    """Draw the shares of known conditions over the answered examples, as areas that add up to 100 %."""
     names, starts = list(chart_history.conditions), stretch_starts(len(chart_history.image_numbers))
     image_numbers = np.array(chart_history.image_numbers)
     shares = average_shares(np.array([chart_history.conditions[name] for name in names]), image_numbers, starts)
@@ -54,8 +52,8 @@ def condition_shares_figure(chart_history: ChartHistory) -> go.Figure:
             name=name,
             hovertemplate="%{y:.0%}",
         )
-    figure.update_xaxes(title_text="image number, from the first one answered", range=[int(edges[0]), int(edges[-1])])
-    figure.update_yaxes(title_text="share of images", tickformat=".0%", range=[0, 1])
+    figure.update_xaxes(title_text=words.number_axis, range=[int(edges[0]), int(edges[-1])])
+    figure.update_yaxes(title_text=f"share of {words.plural}", tickformat=".0%", range=[0, 1])
     return apply_theme(figure, 300).update_layout(hovermode="x unified", legend_traceorder="normal")
 
 

@@ -7,6 +7,7 @@ import plotly.graph_objects as go
 
 from dashboards.page import FactList, ImageGallery, Note, Panel, Section, SectionPart, Table, TimeCell
 from dashboards.panels.condition_shares import build_condition_panel
+from dashboards.panels.drift_words import EXAMPLE_WORDS, READING_OF_ANSWERS
 from dashboards.theme import (
     BLUE,
     NEUTRAL_COLOR,
@@ -18,7 +19,14 @@ from dashboards.theme import (
     series_color,
 )
 from equipoise.drift.diagnosis.accuracy_estimate import AccuracyEstimate
-from equipoise.drift.diagnosis.verdict import ChartEffect, ChartHistory, CorruptionEffect, StreamVerdict, Verdict
+from equipoise.drift.diagnosis.verdict import (
+    ChartEffect,
+    ChartHistory,
+    CorruptionEffect,
+    DatasetVerdict,
+    StreamVerdict,
+    Verdict,
+)
 from equipoise.drift.monitor.entries import DriftEvent
 from equipoise.formatting import capitalize_first, format_rounded, format_share, pluralize
 from equipoise.planning.interval import IntervalEstimate
@@ -30,34 +38,19 @@ MAX_THRESHOLD_FACTOR = 4  # the vertical axis ends at so many thresholds
 MAX_CHART_BARS = 12  # the highest charts are drawn as bars
 MAX_CLASS_BARS = 40
 STATE_SENTENCES = {
-    "ok": "The images look like those on which the model was evaluated.",
-    "drift": "The images no longer look like those on which the model was evaluated.",
-    "unknown": "It is unknown whether the images still look like those on which the model was evaluated.",
+    "ok": "The {} look like those on which the model was evaluated.",
+    "drift": "The {} no longer look like those on which the model was evaluated.",
+    "unknown": "It is unknown whether the {} still look like those on which the model was evaluated.",
 }
 UNKNOWN_REMEDY = (
-    "Where images are too few, wait for more of them. Where the reference is missing, publish the bundle again without"
+    "Where {} are too few, wait for more of them. Where the reference is missing, publish the bundle again without"
     " `--no-drift`, and serve it with `drift=true`."
-)
-READING_OF_HISTORY = (
-    "A chart follows one statistic of the images, such as their brightness or how sure the model is. A height of h says"
-    " that without drift such a value comes once in about e^h images: at 10 once in 22,000. The dashed line is where a"
-    " false alarm would come as rarely as requested. Upright lines mark when the change began, by estimate, and when"
-    " the alarm was raised. Of all charts the highest are drawn, and what is far above the threshold is cut off."
-)
-READING_OF_BARS = (
-    "Each bar is a test of one statistic of the images against those of the reference. A bar of length h says that"
-    " without drift so large a difference comes in one set of images of 10^h. The upright mark is the bar's threshold:"
-    " all thresholds together call one set in a hundred without drift drifted."
-)
-READING_OF_CLASSES = (
-    "Grey is how often the model predicts each class on its reference, blue how often it does now. Where images have"
-    " changed, this need not be the mix of what they show: the model may take one class for another."
 )
 
 
 def chart_history_figure(chart_history: ChartHistory, verdict: Verdict) -> go.Figure:
-    """Draw the highest charts over the answered images, with the threshold, the begin of the change, and the alarm."""
-    figure, images = go.Figure(), chart_history.image_numbers
+    """Draw the highest charts over the answered examples, with the threshold, begin of the change and alarm."""
+    figure, images, words = go.Figure(), chart_history.image_numbers, EXAMPLE_WORDS[verdict.kind]
     peaks = {name: max(values, default=0.0) for name, values in chart_history.charts.items()}
     limit = max(chart_history.threshold, default=0.0) * MAX_THRESHOLD_FACTOR  # far above it, differences say little
     top = max(min(max(peaks.values(), default=0.0), limit), 1.0) * 1.05
@@ -85,13 +78,13 @@ def chart_history_figure(chart_history: ChartHistory, verdict: Verdict) -> go.Fi
                 figure.add_scatter(
                     x=[number, number], y=[0, top], mode="lines", line=line, hoverinfo="skip", name=label
                 )
-    figure.update_xaxes(title_text="image number, from the first one answered")
-    figure.update_yaxes(title_text="rarity without drift, ln(images)", range=[0, top])
+    figure.update_xaxes(title_text=words.number_axis)
+    figure.update_yaxes(title_text=f"rarity without drift, ln({words.plural})", range=[0, top])
     return apply_theme(figure, 420)
 
 
 def chart_bars_figure(verdict: Verdict) -> go.Figure:
-    """Draw the charts of a set of images as bars, each with its threshold."""
+    """Draw the charts of a set of examples as bars, each with its threshold."""
     charts = sorted(verdict.charts, key=lambda chart: chart.value - chart.threshold)[-MAX_CHART_BARS:]
     figure = go.Figure()
     for name, color, is_alarm in (("alarm", ORANGE, True), ("below the threshold", BLUE, False)):
@@ -110,15 +103,15 @@ def chart_bars_figure(verdict: Verdict) -> go.Figure:
 
 
 def class_shares_figure(verdict: Verdict) -> go.Figure:
-    """Draw the shares of the predicted classes beside those of the reference."""
+    """Draw the shares of the predicted classes, or of ranges of predicted numbers, beside those of the reference."""
     now, reference = normalize_counts(verdict.classes), normalize_counts(verdict.usual)
     names = sorted({*now, *reference}, key=lambda name: -abs(now.get(name, 0) - reference.get(name, 0)))
     names = [name for name in (reference or now) if name in names[:MAX_CLASS_BARS]]
     figure = go.Figure()
     for label, shares, color in (("reference", reference, NEUTRAL_COLOR), ("now", now, BLUE)):
         figure.add_bar(x=names, y=[shares.get(name, 0.0) for name in names], name=label, marker_color=color)
-    figure.update_xaxes(type="category", title_text="predicted class")
-    figure.update_yaxes(title_text="share of images", tickformat=".0%", rangemode="tozero")
+    figure.update_xaxes(type="category", title_text="predicted class" if verdict.has_accuracy else "answer")
+    figure.update_yaxes(title_text=f"share of {verdict.example_name}", tickformat=".0%", rangemode="tozero")
     return apply_theme(figure).update_layout(barmode="group")
 
 
@@ -130,21 +123,22 @@ def normalize_counts(counts: Mapping[str, int]) -> dict[str, float]:
 
 def verdict_facts(verdict: Verdict) -> dict[str, str]:
     """Return the facts of a verdict in words: state, cause, condition, begin, estimated accuracy, false-alarm rate."""
-    facts = {"state": verdict.state, "images": f"{verdict.images:,}"}
+    words = EXAMPLE_WORDS[verdict.kind]
+    facts = {"state": verdict.state, words.plural: f"{verdict.images:,}"}
+    if isinstance(verdict, DatasetVerdict) and verdict.piece_characters:
+        facts["length of a text"] = f"{verdict.piece_characters} characters"
     if verdict.cause:
         facts["cause"] = verdict.cause
     if condition := verdict.describe_condition():
         facts["condition"] = condition
-    accuracy = verdict.accuracy
-    accuracy_text = format_accuracy(accuracy) if isinstance(accuracy, AccuracyEstimate) else "unknown"
     if not isinstance(verdict, StreamVerdict):
-        return facts | {"estimated accuracy, without labels": accuracy_text}
+        return facts | accuracy_facts(verdict)
     if since := verdict.since:
-        facts["change began"] = f"{since.images_ago:,} images ago"
+        facts["change began"] = f"{since.images_ago:,} {words.plural} ago"
         facts["change began, UTC"] = since.at.removesuffix("+00:00").replace("T", " ")
         if since.alarm:
-            facts["alarm"] = f"at image number {since.alarm.image_number:,} of {verdict.images:,}"
-    facts["estimated accuracy, without labels"] = accuracy_text
+            facts["alarm"] = f"at {words.singular} number {since.alarm.image_number:,} of {verdict.images:,}"
+    facts |= accuracy_facts(verdict)
     if verdict.run_length:
         facts["false-alarm rate requested"] = f"1 in {verdict.run_length:,.0f} requests"
     if check := verdict.verified:
@@ -154,6 +148,18 @@ def verdict_facts(verdict: Verdict) -> dict[str, str]:
         )
     if verdict.ticks:
         facts["replicas"] = f"{verdict.replicas} ({pluralize(verdict.ticks.lost, 'report')} lost)"
+    return facts
+
+
+def accuracy_facts(verdict: Verdict) -> dict[str, str]:
+    """Return the estimated accuracy, unless the model predicts no classes, and the error measured with labels."""
+    facts = {}
+    if verdict.has_accuracy:
+        accuracy = verdict.accuracy
+        text = format_accuracy(accuracy) if isinstance(accuracy, AccuracyEstimate) else "unknown"
+        facts["estimated accuracy, without labels"] = text
+    if isinstance(verdict, DatasetVerdict) and verdict.measured:
+        facts[f"{verdict.measured.metric}, measured"] = verdict.measured.describe_values(verdict.example_name)
     return facts
 
 
@@ -191,7 +197,9 @@ def sources_table(verdict: Verdict) -> Table | None:
     """Return the table of sources (cameras, shops) that clients named; None if there are none."""
     sources = verdict.sources if isinstance(verdict, StreamVerdict) else {}
     rows = [[name, source.state, source.images, source.cause] for name, source in sources.items()]
-    return Table(name="sources", columns=["source", "state", "images", "cause"], rows=rows) if rows else None
+    return (
+        Table(name="sources", columns=["source", "state", verdict.example_name, "cause"], rows=rows) if rows else None
+    )
 
 
 def events_table(events: Sequence[DriftEvent]) -> Table | None:
@@ -207,10 +215,17 @@ def build_drift_sections(
     drifted_images: CaptionedImages = (),
     reference_images: CaptionedImages = (),
     prefix: str = "",
+    moved_examples: Table | None = None,
 ) -> list[Section]:
-    """Build the sections of a verdict; `prefix` keeps panel names unique where several models share a page."""
-    paragraphs = [STATE_SENTENCES[verdict.state], *([f"{capitalize_first(verdict.why)}."] if verdict.why else [])]
-    paragraphs += [UNKNOWN_REMEDY] if verdict.state == "unknown" else []
+    """Build the sections of a verdict; `prefix` keeps panel names unique where several models share a page.
+
+    `moved_examples` holds the rows or texts that changed most, in place of images.
+    """
+    paragraphs = [
+        STATE_SENTENCES[verdict.state].format(verdict.example_name),
+        *([f"{capitalize_first(verdict.why)}."] if verdict.why else []),
+    ]
+    paragraphs += [UNKNOWN_REMEDY.format(verdict.example_name)] if verdict.state == "unknown" else []
     parts: list[SectionPart] = [FactList(name=f"{prefix}verdict", facts=verdict_facts(verdict))]
     for table in (causes_table(verdict), sources_table(verdict)):
         parts += [replace(table, name=f"{prefix}{table.name}")] if table else []
@@ -221,35 +236,52 @@ def build_drift_sections(
         sections.append(Section(title="Charts", parts=[panel]))
     if panel := build_condition_panel(verdict, chart_history, prefix):
         sections.append(Section(title="Conditions", parts=[panel]))
-    if verdict.classes:
-        caption = "Shares of the predicted classes, beside those of the reference."
-        panel = Panel(
-            name=f"{prefix}classes-panel",
-            figure=class_shares_figure(verdict),
-            caption=caption,
-            reading=READING_OF_CLASSES,
-        )
-        sections.append(Section(title="Classes", parts=[panel]))
-    galleries: list[SectionPart] = []
-    if drifted_images:
-        caption = "Images now, the most informative first."
-        galleries.append(ImageGallery(name=f"{prefix}moved", captioned_pngs=drifted_images, caption=caption))
-    if reference_images:
-        caption = "Images of the reference."
-        galleries.append(ImageGallery(name=f"{prefix}usual", captioned_pngs=reference_images, caption=caption))
+    if verdict.classes and verdict.kind != "text":
+        sections.append(build_answers_section(verdict, prefix))
+    if moved_examples:
+        title = f"{capitalize_first(verdict.example_name)} that changed most"
+        sections.append(Section(title=title, parts=[replace(moved_examples, name=f"{prefix}moved")]))
+    galleries = list_galleries(drifted_images, reference_images, prefix)
     sections += [Section(title="Images", parts=galleries)] if galleries else []
     if table := events_table(events):
         sections.append(Section(title="Events", parts=[replace(table, name=f"{prefix}{table.name}")]))
     return sections
 
 
+def list_galleries(
+    drifted_images: CaptionedImages, reference_images: CaptionedImages, prefix: str
+) -> list[SectionPart]:
+    """Return the galleries of images now and in the reference; without images none."""
+    galleries = {"moved": ("Images now, the most informative first.", drifted_images)}
+    galleries["usual"] = ("Images of the reference.", reference_images)
+    return [
+        ImageGallery(name=f"{prefix}{name}", captioned_pngs=images, caption=caption)
+        for name, (caption, images) in galleries.items()
+        if images
+    ]
+
+
+def build_answers_section(verdict: Verdict, prefix: str) -> Section:
+    """Build the section of the predicted classes, or of the ranges of predicted numbers."""
+    figure, name = class_shares_figure(verdict), f"{prefix}classes-panel"
+    if verdict.has_accuracy:
+        caption = "Shares of the predicted classes, beside those of the reference."
+        reading = EXAMPLE_WORDS[verdict.kind].reading_of_classes
+        return Section(title="Classes", parts=[Panel(name=name, figure=figure, caption=caption, reading=reading)])
+    caption = "Shares of the answers in each quarter of those on the reference."
+    return Section(
+        title="Answers", parts=[Panel(name=name, figure=figure, caption=caption, reading=READING_OF_ANSWERS)]
+    )
+
+
 def build_charts_panel(verdict: Verdict, chart_history: ChartHistory | None, prefix: str) -> Panel | None:
-    """Build the panel of the charts: over the images if there is a history, else as bars; None without charts."""
+    """Build the panel of the charts: over the examples if there is a history, else as bars; None without charts."""
+    words = EXAMPLE_WORDS[verdict.kind]
     if chart_history and chart_history.image_numbers:
-        figure, reading = chart_history_figure(chart_history, verdict), READING_OF_HISTORY
-        caption = "Each chart over the images answered; a chart that reaches the dashed line raises an alarm."
+        figure, reading = chart_history_figure(chart_history, verdict), words.reading_of_history
+        caption = f"Each chart over the {words.plural} answered; a chart that reaches the dashed line raises an alarm."
     elif verdict.charts:
-        figure, reading = chart_bars_figure(verdict), READING_OF_BARS
+        figure, reading = chart_bars_figure(verdict), words.reading_of_bars
         caption = "Each chart against its threshold; orange charts have reached it."
     else:
         return None

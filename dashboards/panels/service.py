@@ -16,10 +16,12 @@ from dashboards.theme import AMBER, BLUE, ORANGE, apply_theme, format_significan
 QUANTILE_COLORS = {0.5: BLUE, 0.9: AMBER, 0.99: ORANGE}
 QUANTILE_NAMES = {0.5: "median", 0.9: "90th percentile", 0.99: "99th percentile"}
 MAX_MARKED_POINTS = 40  # up to so many points get markers: a line alone would not show isolated points
-NO_REQUESTS_YET = (
-    "No request for a prediction yet. Send one, such as `curl -F image=@image.png ADDRESS/predict` with the address of"
-    " this page; it appears here within a few seconds."
-)
+REQUEST_OPTIONS = {
+    "image": "-F image=@image.png",
+    "table": """-H 'content-type: application/json' -d '{"row": {"COLUMN": 1}}'""",
+    "text": """-H 'content-type: application/json' -d '{"text": "To be, or not"}'""",
+}
+"""options of curl for a request, by the kind of data that a model takes"""
 READING_OF_RATE = (
     "Refused requests got a 4xx status or a 503: the client sent something wrong, or the queue was full and it should"
     " try again. Failed ones got another 5xx status, which is a fault of the service."
@@ -30,13 +32,13 @@ READING_OF_LATENCY = (
     " that they are right to about a bucket's width."
 )
 READING_OF_VERSIONS = (
-    "A canary has a line of its own, which shows the share of the images that it answers. A shadow answers nothing and"
-    " has no line."
+    "A canary has a line of its own, which shows the share of the requests that it answers. A shadow answers nothing"
+    " and has no line."
 )
 READING_OF_BATCHES = (
     "Requests that arrive while the model is busy are computed together; counts are since the service started. Where"
-    " most batches hold one image, the service has time to spare; where most are of the largest size, one more replica"
-    " would shorten the wait."
+    " most batches hold one request, the service has time to spare; where most are of the largest size, one more"
+    " replica would shorten the wait."
 )
 TIME_COLUMNS = ("time", "seconds")  # of the tables of increases, beside a column per label
 OUTCOME_COLORS = {"answered": BLUE, "refused": AMBER, "failed": ORANGE}
@@ -139,12 +141,12 @@ def time_series_figure(
 
 
 def version_rates_figure(snapshots: Sequence[MetricsSnapshot]) -> go.Figure:
-    """Draw the images per second by model version."""
+    """Draw the examples per second by model version."""
     table = snapshot_deltas(snapshots, "pictures")
     names = [name for name in table.columns if name not in TIME_COLUMNS]
     rates = pd.DataFrame({"time": table.time, **{name: table[name].fillna(0) / table.seconds for name in names}})
     colors = {name: series_color(index) for index, name in enumerate(names)}
-    return time_series_figure(rates, colors, "images/s", "images/s")
+    return time_series_figure(rates, colors, "examples/s", "examples/s")
 
 
 def service_facts(snapshots: Sequence[MetricsSnapshot]) -> dict[str, str]:
@@ -197,11 +199,20 @@ def build_service_sections(
     sections = [Section(title="Service", parts=parts)]
     last = snapshots[-1] if snapshots else MetricsSnapshot(time=0)
     if not any(sum(counts.values()) for counts in (last.requests, last.refused, last.pictures)):
-        return [*sections, Section(title="Requests", parts=[Note(name="no-requests", text=NO_REQUESTS_YET)])]
+        kind = model_statuses[0].kind if model_statuses else "image"
+        return [*sections, Section(title="Requests", parts=[Note(name="no-requests", text=suggest_request(kind))])]
     sections.append(Section(title="Requests", parts=build_request_panels(snapshots)))
     if table := rejections_table(snapshots):
         sections.append(Section(title="Refusals", parts=[table]))
     return sections
+
+
+def suggest_request(kind: str) -> str:
+    """Return what to show of a service without requests: how to send one to a model of this kind of data."""
+    return (
+        f"No request for a prediction yet. Send one, such as `curl {REQUEST_OPTIONS[kind]} ADDRESS/predict` with the"
+        " address of this page; it appears here within a few seconds."
+    )
 
 
 def build_request_panels(snapshots: Sequence[MetricsSnapshot]) -> list[Panel]:
@@ -223,13 +234,13 @@ def build_request_panels(snapshots: Sequence[MetricsSnapshot]) -> list[Panel]:
         Panel(
             name="versions",
             figure=version_rates_figure(snapshots),
-            caption="Images answered, by model version.",
+            caption="Images, rows or texts answered, by model version.",
             reading=READING_OF_VERSIONS,
         ),
         Panel(
             name="batches",
             figure=batch_sizes_figure(snapshots),
-            caption="Batches by the number of images computed at once.",
+            caption="Batches by the number of examples computed at once: images, rows or texts.",
             reading=READING_OF_BATCHES,
         ),
     ]
@@ -241,6 +252,6 @@ def batch_sizes_figure(snapshots: Sequence[MetricsSnapshot]) -> go.Figure:
     figure = go.Figure(
         go.Bar(x=[*counts], y=[*counts.values()], marker_color=BLUE, hovertemplate="%{y:,} batches<extra></extra>")
     )
-    figure.update_xaxes(title_text="images computed at once", type="category")
+    figure.update_xaxes(title_text="examples computed at once", type="category")
     figure.update_yaxes(title_text="batches", rangemode="tozero")
     return apply_theme(figure, 300).update_layout(showlegend=False)

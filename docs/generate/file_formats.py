@@ -7,8 +7,11 @@ from typing import Any
 from docs.generate.class_tables import collect_classes, format_class_section, link_class
 from docs.generate.fields import list_fields, read_attribute_docs
 from docs.generate.file_texts import (
+    EXCHANGE_MEANINGS,
+    EXCHANGE_VALUES,
     FILES_INTRODUCTION,
     NPZ_ARRAYS,
+    RUN_EXCHANGE_MEANINGS,
     STATISTICAL_MEANINGS,
     TARGETS_MEANINGS,
     TEXTS,
@@ -22,6 +25,7 @@ from equipoise.drift.diagnosis.verdict import DatasetVerdict, StreamVerdict
 from equipoise.drift.features.statistic_schema import WatchedStatistic
 from equipoise.drift.reference.profile import ARRAY_PREFIX, PROFILE_PARTS
 from equipoise.planning.document import PLAN_SCHEMA, PlanDocument
+from equipoise.planning.exchanges.exchange_columns import STEP_EXCHANGE_COLUMNS, WORKERS_COLUMN
 from equipoise.planning.measurements import (
     EXCHANGE_COLUMNS,
     PACE_SD_COLUMN,
@@ -128,7 +132,8 @@ def describe_columns(name: str) -> tuple[dict[str, str], dict[str, Column], dict
     if name == "targets.csv":
         return TARGETS_MEANINGS, {}, {name: rule.description for name, rule in TARGET_COLUMNS.items()}
     if name == "statistical.csv":
-        return STATISTICAL_MEANINGS, STATISTICAL_COLUMNS, {}
+        others = {"exchange": EXCHANGE_VALUES, "workers": f"{WORKERS_COLUMN.description} or empty"}
+        return STATISTICAL_MEANINGS | RUN_EXCHANGE_MEANINGS, STATISTICAL_COLUMNS, others
     kind, required = (StepTiming, SYSTEM_COLUMNS) if name == "system.csv" else (ExchangeTiming, EXCHANGE_COLUMNS)
     meanings = read_attribute_docs(kind)
     written = [field.name for field in fields(kind) if field.name not in ("repeat", *required)]
@@ -137,7 +142,12 @@ def describe_columns(name: str) -> tuple[dict[str, str], dict[str, Column], dict
         "gradient_bytes": SYSTEM_COLUMNS["batch"].description,
         "kind": "`sum` or `message`; `sum` if the column is missing",
     }
-    return meanings, required, {column: rules.get(column, "not read") for column in written}
+    others = {column: rules.get(column, "not read") for column in written}
+    if name == "system.csv":
+        others["exchange"] = EXCHANGE_VALUES
+        others |= {column: f"{rule.description} or empty" for column, rule in STEP_EXCHANGE_COLUMNS.items()}
+        meanings = meanings | EXCHANGE_MEANINGS
+    return meanings, required, others
 
 
 def format_npz_table() -> str:

@@ -61,7 +61,8 @@ TEXTS = {
         "you, `sweep`, or `observe`",
         "Step times for `equipoise plan --system`: a row for each number of workers and batch size, without gradient"
         " accumulation. A sweep writes it again whenever it has timed more; `equipoise.observe` writes the row of its"
-        " run. Other columns are kept and not read.",
+        " run. Other columns are kept and not read. Rows of different exchanges and rates are fitted apart:"
+        " see [How a sum travels](../explanation/how-a-sum-travels.md).",
     ),
     "exchange.csv": FileText(
         "exchange.csv",
@@ -106,7 +107,8 @@ TEXTS = {
         " `--no-drift`; the service then reports `unknown`. A bundle is published again after a change of these arrays,"
         " which belong to the version that wrote them. A bundle of a table has `values` instead of `logits` where the"
         " label is a number, and arrays `input.NAME` instead of `pictures`, with the tensors that `bundle.json`"
-        " declares; one of texts has `logits`, `input.tokens` and `places` alone, of 16 windows.",
+        " declares; one of texts has `logits`, `input.tokens` and `places` alone, of 16 windows. The profile of a table"
+        " or of texts also has arrays `drift.encoder.NAME`, with which rows and texts become statistics.",
     ),
     "verdict.json": FileText(
         "Verdicts",
@@ -123,6 +125,19 @@ TEXTS = {
         " received it, and `POOL-KEY-ID.json` with what follows. With a label both get new names, which end in"
         " `-labelled`. Captures without a label are removed as others take their place.",
     ),
+}
+EXCHANGE_VALUES = "a name of up to 100 characters or empty"
+EXCHANGE_MEANINGS = {
+    "exchange": "way of exchange as `sync/compression/all-reduce`, such as `local:8/bf16`; empty for exact sums of the"
+    " gradient in every step; another name is an opaque label",
+    "sent_bytes": "bytes that leave a worker in a step, averaged over the steps from one exchange to the next",
+    "encode_seconds": "seconds of a step that compression takes",
+    "bits_per_second": "rate of the slowest link",
+    "peak_bytes": "most memory of a worker; kept for you, and not used yet",
+}
+RUN_EXCHANGE_MEANINGS = {
+    "exchange": "way of exchange of the run, as in `system.csv`; empty for exact sums",
+    "workers": "workers of the run; a plan with another exchange than exact sums is then for as many",
 }
 STATISTICAL_MEANINGS = {
     "global_batch": "examples per optimizer step of all workers",

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from equipoise.config import TrainConfig
-from equipoise.optimizer_registry import OPTIMIZERS
+from equipoise.registries.optimizer_registry import OPTIMIZERS
 
 
 class RunOptimizer:

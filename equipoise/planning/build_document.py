@@ -14,13 +14,9 @@ from equipoise.planning.document import (
     StepPrediction,
 )
 from equipoise.planning.examples_to_target import MIN_SUCCESS_RATE, ExamplesCurve, fit_examples_curve
+from equipoise.planning.exchanges.exchange_columns import read_runs_by_exchange, read_steps_by_exchange
 from equipoise.planning.interval import IntervalEstimate
-from equipoise.planning.measurements import (
-    read_examples_to_target,
-    read_exchange_times,
-    read_step_times,
-    read_target_crossings,
-)
+from equipoise.planning.measurements import read_exchange_times, read_target_crossings
 from equipoise.planning.plan import (
     COMBINED_DRAWS,
     ClusterShape,
@@ -80,9 +76,9 @@ def read_request(
     targets: Path | None = None,
 ) -> PlanRequest:
     """Read the tables of measurements whose paths are given."""
-    steps = read_step_times(system) if system else None
+    steps = read_steps_by_exchange(system) if system else None
     exchanges = read_exchange_times(exchange, steps) if exchange and steps is not None else None
-    runs = read_examples_to_target(statistical) if statistical else None
+    runs = read_runs_by_exchange(statistical) if statistical else None
     crossings = read_target_crossings(targets) if targets else None
     return PlanRequest(system=steps, exchange=exchanges, statistical=runs, targets=crossings)
 

@@ -15,6 +15,7 @@ from equipoise.number_bounds import (
     PositiveNumber,
 )
 from equipoise.planning.confirmation import ConfirmationResult, PlanStatus, find_plan_status
+from equipoise.planning.exchanges.fastest_exchange import FastestExchange
 from equipoise.planning.interval import IntervalEstimate
 from equipoise.planning.targets.batch_schedule import BatchSchedule
 from equipoise.planning.training_setup import TrainingSetup, rename_old_setup_keys
@@ -96,6 +97,8 @@ class PlanEntry(PlanOptionEntry):
     """reason for the setting, in one sentence"""
     runs: NonNegativeCount = 0
     """runs that reached the target at this global batch and learning rate"""
+    exchange: str = ""
+    """way of exchange as `sync/compression/all-reduce`; empty for exact sums of the gradient in every step"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +119,10 @@ class StepTimePrediction:
     """upper end of the 80 % interval"""
     measured: bool
     """true if this setting was timed"""
+    exchange: str = ""
+    """way of exchange; empty for exact sums of the gradient in every step"""
+    bits_per_second: PositiveNumber | None = None
+    """rate of the slowest link; None where the table has none"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +157,18 @@ class StepTimeSection:
     """mean relative error of the fit"""
     predictions: tuple[StepTimePrediction, ...]
     """step times at the settings measured, and at those requested"""
+    exchange: str = ""
+    """way of exchange of the rows that were fitted"""
+    bits_per_second: PositiveNumber | None = None
+    """rate of the slowest link of these rows; None where the table has none"""
+    fastest_exchanges: tuple[FastestExchange, ...] = ()
+    """at each rate and setting, the exchange with the shortest step, where there are several"""
+
+    @property
+    def fit_predictions(self) -> list[StepTimePrediction]:
+        """Predictions for the exchange and the rate of the fit, without those for others."""
+        fitted = self.exchange, self.bits_per_second
+        return [row for row in self.predictions if (row.exchange, row.bits_per_second) == fitted]
 
     def to_json(self) -> JsonObject:
         """Return the section as JSON values."""

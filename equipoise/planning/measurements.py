@@ -108,7 +108,8 @@ def require_worker_per_node(path: Path, table: pd.DataFrame) -> None:
 def read_examples_to_target(path: Path) -> pd.DataFrame:
     """Read rows of global_batch, lr, seed, examples and reached; lr and seed may be empty where they are unknown.
 
-    A run counts once: two rows of one batch, learning rate and seed are refused. Runs without a seed may repeat.
+    A run counts once: two rows of one batch, learning rate and seed are refused, unless columns `exchange` or `workers`
+    tell them apart. Runs without a seed may repeat.
     """
     texts = read_checked_cells(path, STATISTICAL_COLUMNS)
     table = parse_columns(path, texts, STATISTICAL_COLUMNS)
@@ -123,12 +124,14 @@ def read_target_crossings(path: Path) -> pd.DataFrame:
 
 def require_distinct_runs(path: Path, runs: pd.DataFrame, seed_texts: "pd.Series[str]") -> None:
     """Refuse two rows of the same run; seeds are compared as whole numbers, of which floats do not hold all digits."""
-    first_rows: dict[tuple[float, float | None, int], int] = {}
+    first_rows: dict[tuple[object, ...], int] = {}
     learning_rates = runs.lr.astype(object).where(runs.lr.notna(), None)  # NaN does not equal itself
+    kinds = [runs[name].str.strip() for name in ("exchange", "workers") if name in runs]
     for row, (batch, lr, text) in enumerate(zip(runs.global_batch, learning_rates, seed_texts, strict=True)):
         if not text.strip():
             continue
-        first = first_rows.setdefault((batch, lr, parse_whole_number(text)), row)
+        run = (batch, lr, parse_whole_number(text), *(kind[row] for kind in kinds))
+        first = first_rows.setdefault(run, row)
         if first != row:
             is_copy = all(runs[name][first] == runs[name][row] for name in ("examples", "reached"))
             raise EquipoiseError(

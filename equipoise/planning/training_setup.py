@@ -11,6 +11,7 @@ OptionValue = str | bool | FiniteNumber | None
 SETUP_OPTIONS = (
     "reuse_head",
     "freeze_stages",
+    "lora_rank",
     "body_lr_scale",
     "optimizer",
     "momentum",

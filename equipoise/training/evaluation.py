@@ -13,6 +13,7 @@ from equipoise.workloads.batch import Batch, call_model, count_examples, list_te
 from equipoise.workloads.score import compute_score
 
 MAX_EVAL_BATCH = 256  # examples
+MAX_INPUT_BYTES = 1 << 25  # of a batch; 256 images of 512 pixels per side would take 800 MB, and two are held
 MAX_OUTPUT_BYTES = 1 << 26  # of a batch; the outputs of 256 sequences over a large vocabulary would take gigabytes
 
 
@@ -49,12 +50,16 @@ class Evaluator:
         return compute_score(self.workload.score, self._gather_rows(rows, len(split), all_reduce_sum).cpu())
 
     def _try_one_example(self, model: nn.Module, split: Split) -> None:
-        """Set the shape of a row, and the batch size: at most 256 examples, whose outputs are not too large."""
+        """Set the shape of a row, and the batch size: at most 256 examples, and not too many bytes."""
         inputs, targets = next(self.loader.eval_batches(split, 0, 1, 1))
         with torch.no_grad():
             outputs = call_model(model, inputs)
             self.row_shape = self.workload.metric(outputs, targets).shape[1:]
-        self.batch_size = max(1, min(MAX_EVAL_BATCH, MAX_OUTPUT_BYTES // max(1, sum_tensor_bytes(outputs))))
+        limits = (
+            limit // max(1, sum_tensor_bytes(batch))
+            for batch, limit in ((inputs, MAX_INPUT_BYTES), (outputs, MAX_OUTPUT_BYTES))
+        )
+        self.batch_size = max(1, min(MAX_EVAL_BATCH, *limits))
 
     def _gather_rows(self, rows: list[Tensor], count: int, all_reduce_sum: Callable[[Tensor], Tensor]) -> Tensor:
         """Return the rows of all workers in the order of the split; each adds its own to zeros, which is exact."""
@@ -75,6 +80,6 @@ def require_rows(values: Tensor, count: int, row_shape: torch.Size) -> None:
         )
 
 
-def sum_tensor_bytes(outputs: Batch) -> int:
-    """Return the size of all tensors of a model's outputs in bytes."""
-    return sum(tensor.nbytes for tensor in list_tensors(outputs))
+def sum_tensor_bytes(batch: Batch) -> int:
+    """Return the size of all tensors of a batch of inputs or outputs in bytes."""
+    return sum(tensor.nbytes for tensor in list_tensors(batch))

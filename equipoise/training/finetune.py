@@ -18,6 +18,9 @@ from equipoise.storage.atomic import open_local_copy
 from equipoise.storage.node_cache import find_cache_folder, is_url
 from equipoise.storage.object_store import parse_location
 from equipoise.training.torch_state import collect_weights
+from equipoise.workloads import Workload
+from equipoise.workloads.text.hugging_face_weights import is_transformers_folder, load_hugging_face_weights
+from equipoise.workloads.text.workload import TextWorkload
 
 TORCHVISION_WEIGHTS = "torchvision"
 BUNDLE_WEIGHTS_FILE = "weights.safetensors"
@@ -34,12 +37,16 @@ class PretrainedWeights:
     origin: str
     tensors: dict[str, Tensor]
     classes: list[str]
+    new_names: frozenset[str] = frozenset()  # tensors that were fitted to other tokens, and so need training
 
 
-def load_pretrained(config: TrainConfig) -> PretrainedWeights | None:
-    """Return the weights that --init-from names, or None without that option."""
+def load_pretrained(config: TrainConfig, workload: Workload | None = None) -> PretrainedWeights | None:
+    """Return the weights that --init-from names, or None without that option; of transformers for a `workload`."""
     if config.init_from is None:
         return None
+    if isinstance(workload, TextWorkload) and is_transformers_folder(config.init_from):
+        tensors, new_names = load_hugging_face_weights(config.init_from, workload.vocabulary)
+        return PretrainedWeights(config.init_from, tensors, [], new_names)
     return (
         load_torchvision_weights(config)
         if config.init_from == TORCHVISION_WEIGHTS

@@ -27,9 +27,11 @@ from equipoise.training.best_weights import BestWeights
 from equipoise.training.checkpoint import collect_training_state, load_training_state
 from equipoise.training.dataloader import PARAMETER_DTYPES, BatchLoader, InputsAndTargets
 from equipoise.training.evaluation import Evaluator
-from equipoise.training.finetune import build_lr_scales, freeze_stages, initialize_from_pretrained, load_pretrained
+from equipoise.training.finetune import build_lr_scales, freeze_stages
 from equipoise.training.gradient_norms import half_batch_norms
 from equipoise.training.gradient_sync import GradientAllReduce
+from equipoise.training.initialization.initial_model import build_initial_model
+from equipoise.training.initialization.lora import merge_adapters
 from equipoise.training.sampler import rank_micro_batches
 from equipoise.training.step_timer import StepTimer
 from equipoise.training.torch_state import flush_denormals, get_dropout_generator
@@ -115,9 +117,11 @@ class Training:
         return value
 
     def load_kept_weights(self) -> None:
-        """Give the model of a run that ended the weights that --keep names."""
+        """Give the model of a run that ended the weights that --keep names, with adapters merged into them."""
         if self.best_weights:
             self.best_weights.load_into_model()
+        if self.config.lora_rank:
+            merge_adapters(self.model)
 
     def fits_in_memory(self) -> bool:
         """Return whether a micro-batch fits every worker's memory; without an exchange, which could wait forever."""
@@ -159,13 +163,8 @@ class Training:
         self._update_status()
 
     def _build_model(self) -> nn.Module:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.config.seed)
-            model = self.workload.model()
-        if pretrained := load_pretrained(self.config):
-            self.reused_classes = initialize_from_pretrained(
-                model, pretrained, list(self.workload.classes), self.config.reuse_head
-            )
+        initial = build_initial_model(self.config, self.workload)
+        model, self.reused_classes = initial.model, list(initial.reused_classes)
         memory_format = torch.channels_last if self.config.channels_last else torch.preserve_format
         model = model.to(self.device, PARAMETER_DTYPES[self.config.precision], memory_format=memory_format)  # type: ignore[call-overload]
         if self.workers > 1:  # different processors may round the same random draw differently

@@ -2,9 +2,10 @@
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,11 +22,13 @@ from equipoise.images.png import PILLOW_ERRORS
 from equipoise.storage.node_cache import fetch_data
 from equipoise.storage.object_store import parse_location
 from equipoise.workloads.base import Split, select_split, stratified_split
+from equipoise.workloads.free_memory import find_free_memory
 from equipoise.workloads.image_workload import ImageWorkload
 from equipoise.workloads.models import IMAGENET_MEAN, IMAGENET_STD, model_factory
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 MAX_IN_MEMORY_BYTES = 2 << 30  # decoded size; larger folders are read while training
+COPIES_IN_MEMORY = 4  # of the decoded images in each worker: three while they are split (measured), and a margin
 
 logger = logging.getLogger(__name__)  # commands configure no handler: Python then prints warnings to stderr as they are
 
@@ -34,8 +37,7 @@ def image_folder(config: TrainConfig) -> ImageWorkload:
     """Build the workload of --data, whose folders are the classes; report corrupt images and leave them out."""
     root, size = fetch_data(config.data), config.image_size or 64
     classes, paths, labels = find_labelled_images(root, config.data)
-    is_streamed = len(paths) * 3 * size * size > MAX_IN_MEMORY_BYTES
-    readable, pictures = check_headers(paths, size) if is_streamed else decode_images(paths, size)
+    readable, pictures = read_images(paths, size, config.workers)
     warn_unreadable([path for path, is_readable in zip(paths, readable, strict=True) if not is_readable], len(paths))
     labels = labels[readable]
     require_examples_per_class(config.data, classes, labels)
@@ -114,35 +116,50 @@ def list_image_files(folder: Path) -> list[Path]:
     return sorted(path for path in files if not any(part.startswith(".") for part in path.relative_to(folder).parts))
 
 
+def read_images(paths: Sequence[Path], size: int, workers: int) -> tuple[NDArray[np.bool_], Tensor | list[Path]]:
+    """Return which paths are readable, and the images of those; only their paths if memory does not suffice for them.
+
+    Which images are left out depends on the folder alone: workers with more and with less memory agree on the splits.
+    """
+    decoded_bytes = len(paths) * 3 * size * size
+    if decoded_bytes > MAX_IN_MEMORY_BYTES:
+        return check_images(paths, has_readable_header)
+    if decoded_bytes * COPIES_IN_MEMORY * workers > find_free_memory():
+        return check_images(paths, lambda path: try_load_image(path, size) is not None)
+    return decode_images(paths, size)
+
+
 def decode_images(paths: Sequence[Path], size: int) -> tuple[NDArray[np.bool_], Tensor]:
     """Decode images; return which paths are readable, and the images of those."""
-
-    def try_load(path: Path) -> Tensor | None:
-        try:
-            return load_image(path, (3, size, size))
-        except PILLOW_ERRORS:
-            return None
-
     with ThreadPoolExecutor() as pool:
-        loaded = list(pool.map(try_load, paths))
+        loaded = list(pool.map(partial(try_load_image, size=size), paths))
     images = [image for image in loaded if image is not None]
     readable = np.array([image is not None for image in loaded], bool)
     return readable, torch.stack(images) if images else torch.empty(0, 3, size, size, dtype=torch.uint8)
 
 
-def check_headers(paths: Sequence[Path], size: int) -> tuple[NDArray[np.bool_], list[Path]]:
-    """Return which images have a readable header, and the paths of those; they are decoded later, on access."""
+def try_load_image(path: Path, size: int) -> Tensor | None:
+    """Load an image; None if it is damaged."""
+    try:
+        return load_image(path, (3, size, size))
+    except PILLOW_ERRORS:
+        return None
 
-    def has_readable_header(path: Path) -> bool:
-        try:
-            with Image.open(path):
-                return True
-        except PILLOW_ERRORS:
-            return False
 
+def has_readable_header(path: Path) -> bool:
+    """Return whether the header of an image is readable, without decoding it."""
+    try:
+        with Image.open(path):
+            return True
+    except PILLOW_ERRORS:
+        return False
+
+
+def check_images(paths: Sequence[Path], is_readable: Callable[[Path], bool]) -> tuple[NDArray[np.bool_], list[Path]]:
+    """Return which images are readable, and the paths of those; they are decoded later, on access."""
     with ThreadPoolExecutor() as pool:
-        readable = np.array(list(pool.map(has_readable_header, paths)), bool)
-    return readable, [path for path, is_readable in zip(paths, readable, strict=True) if is_readable]
+        readable = np.array(list(pool.map(is_readable, paths)), bool)
+    return readable, [path for path, is_kept in zip(paths, readable, strict=True) if is_kept]
 
 
 def warn_unreadable(corrupt: Sequence[Path], total: int) -> None:

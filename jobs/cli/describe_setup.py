@@ -21,7 +21,7 @@ DIGEST_EXAMPLES = 64  # read from each split, evenly spaced: decoding all of a l
 
 def describe_training_setup(config: TrainConfig, workload: Workload, machine: HardwareFacts) -> TrainingSetup:
     """Describe the setup of a run with a config on a machine."""
-    pretrained = load_pretrained(config)
+    pretrained = load_pretrained(config, workload)
     initial_weights = digest_tensors(pretrained.tensors) if pretrained else None
     return describe_trained_setup(config, workload, machine, initial_weights)
 

@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.planning.document import PLAN_FILE, PlanDocument, PlanEntry, is_plan
+from equipoise.planning.exchanges.exchange_name import parse_exchange
 from equipoise.planning.training_setup import TrainingSetup, format_flag
 from equipoise.storage.atomic import read_json
 
@@ -112,4 +113,10 @@ def read_recommended_plan(location: Path) -> RecommendedPlan:
     if document.plan is None:
         reason = "; ".join(document.warnings) or "measure more"
         raise EquipoiseError("plan-missing", f"{problem}: it recommends no plan: {reason}")
+    if not parse_exchange(document.plan.exchange).is_exact:
+        raise EquipoiseError(
+            "plan-invalid",
+            f"{problem}: it exchanges by {document.plan.exchange}, and training sums whole gradients in every step",
+            "plan with the rows of exact sums alone, whose column exchange is empty",
+        )
     return RecommendedPlan(document, document.plan)

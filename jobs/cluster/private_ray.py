@@ -85,7 +85,8 @@ def start_private_ray(
         gcs_port, dashboard_port, client, agent = gcs_port or ports[0], dashboard_port or ports[1], *ports[2:]
         environment, log = os.environ | LOOPBACK_ENV | variables, Path(folder, "head.log")
         command = (
-            *(str(ENVIRONMENT_BIN / "ray"), "start", "--head", "--block", "--disable-usage-stats"),
+            # the program `ray` belongs to the environment that Ray was installed in, which may lie below this one
+            *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--disable-usage-stats"),
             "--node-ip-address=127.0.0.1",
             *(f"--num-cpus={slots}", f"--temp-dir={folder}"),
             *(f"--port={gcs_port}", f"--dashboard-port={dashboard_port}"),

@@ -13,8 +13,9 @@ from equipoise.bundle.kinds.image_bundle import ImageBundle
 from equipoise.drift.charts.baseline import Baseline
 from equipoise.drift.charts.cell_statistics import ImageFeatures
 from equipoise.drift.corruptions import invert_corruption
+from equipoise.drift.diagnosis.dataset_findings import InversionProof
 from equipoise.drift.diagnosis.dataset_verdict import compute_dataset_verdict
-from equipoise.drift.diagnosis.verdict import DatasetVerdict, InversionProof
+from equipoise.drift.diagnosis.verdict import DatasetVerdict
 from equipoise.drift.profiling.build_profile import LabelledOutputs, extract_features
 from equipoise.drift.reference.profile import ReferenceProfile, profile_from_arrays
 from equipoise.errors import EquipoiseError

@@ -1,15 +1,16 @@
 """Arrays of reference.npz: what a model says of images that it was not trained on."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from equipoise.bundle.engines import Engine
+from equipoise.drift.features.statistic_schema import EXAMPLE_NAMES, ProfileKind
 from equipoise.drift.profiling.build_profile import LabelledOutputs, build_profile_arrays
-from equipoise.drift.reference.profile import ARRAY_PREFIX, parse_false_alarm_check
+from equipoise.drift.reference.profile import ARRAY_PREFIX, SCHEMA_PREFIX, parse_false_alarm_check
 from equipoise.drift.reference.reference_size import describe_false_alarm_rate, describe_small_reference
 from equipoise.spacing import evenly_spaced_indices
 from equipoise.workloads import ImageWorkload, Split
@@ -73,19 +74,27 @@ def sample_profile_outputs(split: Split, logits: Any, features: Any, labels: Any
 
 
 def find_reference_warning(arrays: dict[str, Any]) -> str | None:
-    """Return a sentence on a reference that supports no verdict or too few images per false alarm; None if it does."""
+    """Return a sentence on a reference that supports no verdict, or too few requests per false alarm; None without."""
     if (reason := arrays.get(f"{ARRAY_PREFIX}why not")) is not None:
         return f"the service cannot detect drift: {reason}"
     check = parse_false_alarm_check(arrays.get(f"{ARRAY_PREFIX}verified"))
-    return describe_small_reference(count_reference_images(arrays), check)
+    return describe_small_reference(count_reference_images(arrays), check, examples=find_example_name(arrays))
 
 
 def find_false_alarm_rate(arrays: dict[str, Any]) -> str | None:
-    """Return a sentence on the false alarms counted on held-out images; None if none were counted."""
+    """Return a sentence on the false alarms counted on held-out examples; None if none were counted."""
     check = parse_false_alarm_check(arrays.get(f"{ARRAY_PREFIX}verified"))
-    return describe_false_alarm_rate(count_reference_images(arrays), check) if check else None
+    if check is None:
+        return None
+    return describe_false_alarm_rate(count_reference_images(arrays), check, examples=find_example_name(arrays))
+
+
+def find_example_name(arrays: dict[str, Any]) -> str:
+    """Return what the examples of a drift profile are called; images where it does not say."""
+    kind = str(arrays.get(f"{ARRAY_PREFIX}{SCHEMA_PREFIX}kind", "image"))
+    return EXAMPLE_NAMES[cast("ProfileKind", kind)]
 
 
 def count_reference_images(arrays: dict[str, Any]) -> int:
-    """Return the number of images that the drift profile was built from."""
+    """Return the number of examples that the drift profile was built from."""
     return int(arrays[f"{ARRAY_PREFIX}usual.counts"].sum())

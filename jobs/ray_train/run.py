@@ -17,7 +17,8 @@ from equipoise.runs.record import Lap, Record
 from equipoise.storage.atomic import write_json
 from equipoise.storage.object_store import RemotePath, parse_location
 from equipoise.storage.user_paths import make_absolute
-from equipoise.training.finetune import TORCHVISION_WEIGHTS, freeze_stages, initialize_from_pretrained, load_pretrained
+from equipoise.training.finetune import TORCHVISION_WEIGHTS, freeze_stages
+from equipoise.training.initialization.initial_model import build_initial_model
 from equipoise.workloads import Workload, load_workload
 from jobs.cli.paths import validate_locations
 from jobs.cli.progress import follow_run
@@ -54,7 +55,7 @@ def train_on_cluster(
     if initialization := describe_initialization(config, workload):
         print(make_printable(initialization), flush=True)
     require_writable(out)
-    last_lap = find_last_lap(out, workload.model)
+    last_lap = find_last_lap(out, lambda: build_initial_model(config, workload).model)
     connect_to_cluster()
     _, gpu = require_slots(min_workers or config.workers, config.threads)
     with claim_run_folder(out, config):
@@ -89,11 +90,11 @@ def require_usable_locations(config: TrainConfig, out: Path) -> None:
 
 def describe_initialization(config: TrainConfig, workload: Workload) -> str:
     """Return a line on the pretrained weights of the model, or "" without any; refuse weights that do not fit."""
-    model, classes = workload.model(), list(workload.classes)
-    freeze_stages(model, config.freeze_stages)
-    if (pretrained := load_pretrained(config)) is None:
+    initial, classes = build_initial_model(config, workload), workload.classes
+    freeze_stages(initial.model, config.freeze_stages)
+    if (pretrained := initial.pretrained) is None:
         return ""
-    reused = initialize_from_pretrained(model, pretrained, classes, config.reuse_head)
+    reused = initial.reused_classes
     if not classes:
         return f"starting from {pretrained.origin}"
     rows = f"{len(reused)} of {len(classes)} classes" + (f": {', '.join(reused)}" if reused else "")
@@ -127,7 +128,16 @@ def resolve_trial_paths(config: TrainConfig) -> TrainConfig:
         if config.init_from in (None, TORCHVISION_WEIGHTS)
         else str(parse_location(config.init_from).absolute())
     )
-    return replace(config, data=make_absolute(config.data), init_from=init_from)
+    return replace(
+        config, data=make_absolute(config.data), init_from=init_from, model=make_model_absolute(config.model)
+    )
+
+
+def make_model_absolute(model: str | None) -> str | None:
+    """Return the name of a model with an absolute path if it is a folder of transformers, as in hf:FOLDER."""
+    kind, _, name = (model or "").partition(":")
+    is_folder = kind == "hf" and (Path(name) / "config.json").is_file()
+    return f"{kind}:{make_absolute(name)}" if is_folder else model
 
 
 def fit_with_progress(

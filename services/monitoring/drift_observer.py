@@ -8,61 +8,53 @@ import uuid
 from collections import Counter, deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+import torch
 
 from equipoise.drift.charts.sums import FixedPointSums
 from equipoise.drift.monitor.monitor import Report
 from equipoise.drift.monitor.report_ledger import SumsByStream, Tick
 from equipoise.drift.monitor.stream_key import StreamKey
 from equipoise.drift.reference.profile import ReferenceProfile, ReferenceUnavailable, reference_to_arrays
+from services.monitoring.batch_features import extract_batch_features
 from services.monitoring.capture_sampler import CaptureSampler
 from services.monitoring.drift_client import DriftClient
 from services.monitoring.drift_replies import StreamState
 from services.monitoring.metrics import Metrics
 from services.serving.inference import AnsweredBatch, ComparedOutputs, ComputedBatch
 
-IMAGES_PER_PASS = 32  # observed together, because one by one they cost ten times as much
-MAX_PENDING_BYTES = 400 << 10  # of images that are observed together, unless a single batch has more
+EXAMPLES_PER_PASS = 32  # observed together, because one by one they cost ten times as much
+MAX_PENDING_BYTES = 400 << 10  # of examples that are observed together, unless a single batch has more
 MAX_OUTBOX_TICKS = 600  # kept while the monitor cannot be reached
-MAX_OBSERVER_TIME_FRACTION = 0.01  # of the time; images beyond it are counted as skipped, not observed
+MAX_OBSERVER_TIME_FRACTION = 0.01  # of the time; examples beyond it are counted as skipped, not observed
 MAX_CREDIT_SECONDS = 0.1  # of observing that an idle replica saves up
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
-class PendingImages:
-    """Answered images of a stream that have not been observed yet."""
+class PendingExamples:
+    """Answered images, rows or texts of a stream that have not been observed yet."""
 
     profile: ReferenceProfile
-    classes: list[str]
-    batches: list[tuple[NDArray[np.uint8], NDArray[Any], NDArray[Any]]] = field(default_factory=list)
-    sources: list[str | None] = field(default_factory=list)
-    """source of each image, as the client names it"""
-    encoded_images: list[bytes | None] = field(default_factory=list)
-    """images as the clients sent them; None for one that came as a tensor"""
-    num_bytes: int = 0
+    batches: list[AnsweredBatch] = field(default_factory=list)
+
+    @property
+    def sources(self) -> list[str | None]:
+        """Source of each example, as the client names it."""
+        return [source for batch in self.batches for source in batch.sources]
 
     @property
     def is_full(self) -> bool:
-        """Return whether these are enough images for a pass."""
-        return len(self.sources) >= IMAGES_PER_PASS or self.num_bytes >= MAX_PENDING_BYTES
-
-    def add_batch(self, batch: ComputedBatch) -> None:
-        """Add the images of a batch with their outputs."""
-        self.batches.append((batch.images.numpy(), batch.logits.numpy(), batch.features.numpy()))
-        self.sources += batch.sources
-        self.encoded_images += batch.encoded_images
-        self.num_bytes += batch.images.nbytes
+        """Return whether these are enough examples for a pass."""
+        num_examples = sum(len(batch.sources) for batch in self.batches)
+        return num_examples >= EXAMPLES_PER_PASS or sum(batch.num_bytes for batch in self.batches) >= MAX_PENDING_BYTES
 
 
 class DriftObserver:
-    """Drift observer of one replica: sums statistics of answered images by stream, within 1 % of the time.
+    """Drift observer of one replica: sums statistics of answered requests by stream, within 1 % of the time.
 
-    Images are observed in passes, one at a time, in a thread of their own: requests do not wait for a pass.
+    Requests are observed in passes, one at a time, in a thread of their own: answers do not wait for a pass.
     """
 
     def __init__(
@@ -72,7 +64,7 @@ class DriftObserver:
         tick_seconds: float,
         capture_sampler: CaptureSampler | None = None,
     ) -> None:
-        """Create an observer without images; `capture_sampler`, if given, keeps some images for labelling."""
+        """Create an observer without examples; `capture_sampler`, if given, keeps some images for labelling."""
         self.capture_sampler = capture_sampler
         self.metrics = metrics
         self.drift_client = drift_client
@@ -81,53 +73,53 @@ class DriftObserver:
         self.executor = ThreadPoolExecutor(1, "observer")
         self.is_pass_running = False
         self.lock = threading.Lock()
-        self.pending_images: dict[StreamKey, PendingImages] = {}
+        self.pending_examples: dict[StreamKey, PendingExamples] = {}
         self.stream_sums: SumsByStream = {}
         self.unconfirmed_ticks: deque[Tick] = deque()
         self.last_tick_number = self.confirmed_tick_number = 0
         self.references: dict[StreamKey, ReferenceProfile | ReferenceUnavailable] = {}
         self.stream_states: dict[StreamKey, StreamState] = {}
-        self.skipped_images: dict[StreamKey, int] = {}
-        """images that were answered and not observed, by stream"""
+        self.skipped_examples: dict[StreamKey, int] = {}
+        """examples that were answered and not observed, by stream"""
         self.credit_seconds, self.credit_updated_at = MAX_CREDIT_SECONDS, time.monotonic()
 
     def on_batch(self, model: str, batch: AnsweredBatch) -> None:
-        """Count a batch, and queue its images for observing if there is time for it."""
+        """Count a batch, and queue its examples for observing if there is time for it."""
         self.metrics.on_batch(model, batch)
         stream = StreamKey(model, batch.version.id)
         reference = batch.version.reference
-        if not isinstance(reference, ReferenceProfile) or not isinstance(batch, ComputedBatch):
+        if not isinstance(reference, ReferenceProfile):
             self.references.setdefault(stream, reference)
             return
         with self.lock:
             self.references[stream] = reference
-            pending = self.pending_images.get(stream)
+            pending = self.pending_examples.get(stream)
             if not self._has_credit() or (pending is not None and pending.is_full):
                 self._count_skipped(stream, batch.sources)
                 return
             if pending is None:
-                pending = self.pending_images[stream] = PendingImages(reference, batch.version.bundle.classes)
-            pending.add_batch(batch)
+                pending = self.pending_examples[stream] = PendingExamples(reference)
+            pending.batches.append(batch)
             self._start_pass()
 
     def _count_skipped(self, stream: StreamKey, sources: list[str | None]) -> None:
-        """Count images that are not observed."""
+        """Count examples that are not observed."""
         for source, count in Counter(sources).items():
             key = stream if source is None else stream._replace(source=source)
-            self.skipped_images[key] = self.skipped_images.get(key, 0) + count
+            self.skipped_examples[key] = self.skipped_examples.get(key, 0) + count
 
     def _start_pass(self) -> None:
-        """Start the next pass if enough images of a stream wait and no pass is running; the lock must be held."""
-        stream = next((stream for stream, pending in self.pending_images.items() if pending.is_full), None)
+        """Start the next pass if enough examples of a stream wait and no pass is running; the lock must be held."""
+        stream = next((stream for stream, pending in self.pending_examples.items() if pending.is_full), None)
         if stream is not None and not self.is_pass_running:
             self.is_pass_running = True
-            self.executor.submit(self._run_pass, stream, self.pending_images.pop(stream))
+            self.executor.submit(self._run_pass, stream, self.pending_examples.pop(stream))
 
-    def _run_pass(self, stream: StreamKey, pending: PendingImages) -> None:
+    def _run_pass(self, stream: StreamKey, pending: PendingExamples) -> None:
         try:
-            self._observe_images(stream, pending)
-        except Exception:  # later images must be observed all the same
-            logger.exception("cannot observe images of %s", stream.model)
+            self._observe_examples(stream, pending)
+        except Exception:  # later examples must be observed all the same
+            logger.exception("cannot observe requests to %s", stream.model)
         with self.lock:
             self.is_pass_running = False
             self._start_pass()
@@ -145,40 +137,47 @@ class DriftObserver:
         self.credit_updated_at = now
         return self.credit_seconds > 0
 
-    def _observe_images(self, stream: StreamKey, pending: PendingImages) -> None:
-        """Sum the statistics of a stream's images by source, and offer some to the capture store."""
+    def _observe_examples(self, stream: StreamKey, pending: PendingExamples) -> None:
+        """Sum the statistics of a stream's examples by source, and offer some of them, if images, for labelling."""
         started_at = time.thread_time()
-        baseline = pending.profile.baseline
-        images, logits, features = (np.concatenate(part) for part in zip(*pending.batches, strict=True))
-        statistics = baseline.extract_features(images, logits, features)
+        baseline, sources = pending.profile.baseline, pending.sources
+        features = extract_batch_features(pending.profile, pending.batches)
         sums_by_source = {}
-        for source in dict.fromkeys(pending.sources):
-            indices = [index for index, image_source in enumerate(pending.sources) if image_source == source]
-            selected = statistics if len(indices) == len(statistics) else statistics.select(indices)
+        for source in dict.fromkeys(sources):
+            indices = [index for index, example_source in enumerate(sources) if example_source == source]
+            selected = features if len(indices) == len(features) else features.select(indices)
             sums_by_source[source] = baseline.sum_features(selected)
         if self.capture_sampler:
-            state = self.stream_states.get(stream)
-            alarm_seconds = state.alarm_seconds if state and state.drift else None
-            self.capture_sampler.offer_samples(
-                stream,
-                alarm_seconds,
-                pending.classes,
-                images,
-                logits / baseline.temperature,
-                pending.sources,
-                pending.encoded_images,
-            )
+            images = [batch for batch in pending.batches if isinstance(batch, ComputedBatch)]
+            self._offer_images(self.capture_sampler, stream, images, baseline.temperature)
         with self.lock:
             for source, sums in sums_by_source.items():
                 self._add_sums(stream._replace(source=source), sums)
             self.credit_seconds -= time.thread_time() - started_at
 
+    def _offer_images(
+        self, sampler: CaptureSampler, stream: StreamKey, batches: list[ComputedBatch], temperature: float
+    ) -> None:
+        """Offer the images of batches for labelling; there are none of rows and texts."""
+        if not batches:
+            return
+        state = self.stream_states.get(stream)
+        sampler.offer_samples(
+            stream,
+            state.alarm_seconds if state and state.drift else None,
+            batches[0].version.bundle.classes,
+            torch.cat([batch.images for batch in batches]).numpy(),
+            torch.cat([batch.logits for batch in batches]).numpy() / temperature,
+            [source for batch in batches for source in batch.sources],
+            [encoded for batch in batches for encoded in batch.encoded_images],
+        )
+
     def _observe_all_pending(self) -> None:
-        """Observe all images that wait, however few; those of a pass that is running are in the next report."""
+        """Observe all examples that wait, however few; those of a pass that is running are in the next report."""
         with self.lock:
-            pending_images, self.pending_images = self.pending_images, {}
-        for stream, pending in pending_images.items():
-            self._observe_images(stream, pending)
+            pending_examples, self.pending_examples = self.pending_examples, {}
+        for stream, pending in pending_examples.items():
+            self._observe_examples(stream, pending)
 
     def _add_sums(self, stream: StreamKey, sums: FixedPointSums) -> None:
         self.stream_sums[stream] = self.stream_sums[stream] + sums if stream in self.stream_sums else sums
@@ -188,11 +187,11 @@ class DriftObserver:
         clock = round(time.time() // self.tick_seconds * self.tick_seconds * 1000)
         self._observe_all_pending()  # not in the thread of requests either
         with self.lock:
-            for key, count in self.skipped_images.items():
+            for key, count in self.skipped_examples.items():
                 reference = self.references[key.all_sources]
                 if isinstance(reference, ReferenceProfile):
                     self._add_sums(key, reference.baseline.layout.pack_unobserved(count))
-            self.skipped_images = {}
+            self.skipped_examples = {}
             rows, self.stream_sums = self.stream_sums, {}
         if rows:
             self.last_tick_number += 1

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from equipoise.bundle.manifest import DATA_NAMES
 from equipoise.captures.capture import CAPTURE_POOLS
 from equipoise.captures.store import CaptureNotFound, CaptureStore
 from equipoise.drift.reference.profile import ReferenceUnavailable
@@ -20,6 +21,7 @@ from services.http.message_types import CaptureListReply, LabelBody, LabelCountR
 from services.http.request_body import BodyReader
 from services.http.responses import json_response
 from services.limits import DEFAULT_LISTED_CAPTURES, MAX_LISTED_CAPTURES
+from services.serving.model_versions import LoadedVersion
 from services.serving.models import ModelRegistry
 
 
@@ -104,15 +106,19 @@ class CaptureRoutes:
 
 def explain_nothing_kept(model_registry: ModelRegistry) -> str | None:
     """Return why requests to no model are kept; None if those to one of them are."""
-    references = {name: model.versions_by_role()["current"].reference for name, model in model_registry.models.items()}
-    reasons = [
-        f"{name}: {reference.reason}"
-        for name, reference in references.items()
-        if isinstance(reference, ReferenceUnavailable)
-    ]
-    if not reasons or len(reasons) < len(references):
+    versions = {name: model.versions_by_role()["current"] for name, model in model_registry.models.items()}
+    reasons = {name: explain_version_not_kept(version) for name, version in versions.items()}
+    if not reasons or not all(reasons.values()):
         return None
-    return f"requests are kept only where drift can be detected; {'; '.join(reasons)}"
+    found = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+    return f"only images are kept, and only where drift can be detected; {found}"
+
+
+def explain_version_not_kept(version: LoadedVersion) -> str | None:
+    """Return why requests to a version are not kept; None if they are."""
+    if version.bundle.kind != "image":
+        return f"it is a model of {DATA_NAMES[version.bundle.kind]}"
+    return version.reference.reason if isinstance(version.reference, ReferenceUnavailable) else None
 
 
 async def call_capture_store(method: Callable[..., Any], *args: Any) -> Any:

@@ -46,7 +46,8 @@ class DriftRoutes:
             verdict = StreamVerdict(state="unknown", why=reference.reason)
         else:
             verdict = await await_monitor(client.get_verdict(current_stream(model)))
-        return json_response(msgspec.structs.replace(verdict, model=model.name, version=model.current.id).to_json())
+        verdict = msgspec.structs.replace(verdict, model=model.name, version=model.current.id)
+        return json_response(add_model_kind(verdict, model).to_json())
 
     async def get_events(self, request: Request) -> Response:
         """Answer GET /drift/history: alarms, restarts and resets, the latest last."""
@@ -93,3 +94,9 @@ def request_source(request: Request) -> str | None:
     """Return where the client says that its images come from (a camera, a shop), or None."""
     source = request.headers.get("x-source", "")
     return source if 0 < len(source) <= 64 and source.isprintable() else None
+
+
+def add_model_kind(verdict: StreamVerdict, model: Model) -> StreamVerdict:
+    """Return the verdict with the kind of data of its model, which a monitor without its profile does not know."""
+    bundle = model.current.bundle
+    return msgspec.structs.replace(verdict, kind=bundle.kind, has_accuracy=bool(bundle.classes))

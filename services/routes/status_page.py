@@ -23,7 +23,7 @@ from services.http.errors import RequestRejected, drift_is_off
 from services.http.responses import compress_response, json_response
 from services.monitoring.drift_client import DriftClient
 from services.monitoring.metrics_history import MetricsHistory
-from services.routes.drift import await_monitor, current_stream
+from services.routes.drift import add_model_kind, await_monitor, current_stream
 from services.serving.models import Model, ModelRegistry, model_status
 
 PAGE_CACHE_SECONDS = 1.0  # for so long, one page is served to all viewers
@@ -139,7 +139,7 @@ class StatusPageRoutes:
         )
         return ModelDrift(
             model_name=model.name,
-            verdict=verdict,
+            verdict=add_model_kind(verdict, model),
             chart_history=chart_history,
             events=tuple(events),
             drifted_images=tuple(drifted_images),
@@ -147,7 +147,9 @@ class StatusPageRoutes:
         )
 
     def _load_thumbnails(self, model: Model, is_drifting: bool) -> tuple[CaptionedPngs, CaptionedPngs]:
-        """Return thumbnails of drifted captures, if there is drift, and of the reference."""
+        """Return thumbnails of drifted captures, if there is drift, and of the reference; none of rows and texts."""
+        if model.current.bundle.kind != "image":
+            return [], []
         drifted_images: CaptionedPngs = []
         if is_drifting and self.capture_store:
             try:
@@ -172,7 +174,7 @@ class StatusPageRoutes:
 
 def unknown_drift(model: Model, reason: str) -> ModelDrift:
     """Return the drift of a model whose requests cannot be compared with a reference."""
-    return ModelDrift(model_name=model.name, verdict=StreamVerdict(state="unknown", why=reason))
+    return ModelDrift(model_name=model.name, verdict=add_model_kind(StreamVerdict(state="unknown", why=reason), model))
 
 
 def format_caption(capture: CaptureMetadata) -> str:

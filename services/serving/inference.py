@@ -1,5 +1,6 @@
 """What goes into a model and comes out of it: requests, outputs and computed batches."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -44,13 +45,9 @@ class AnsweredBatch(Protocol):
     def sources(self) -> list[str | None]:
         """Source of each example, as its client names it."""
 
-
-@dataclass(frozen=True, eq=False)
-class UnwatchedBatch:
-    """Batch of examples of a kind that is counted, and not compared with a reference."""
-
-    version: LoadedVersion
-    sources: list[str | None]
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that are kept until the batch has been observed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +62,49 @@ class ComputedBatch:
     """source of each image"""
     encoded_images: list[bytes | None]
     """each image as its client sent it; None if it came as a tensor"""
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the decoded images."""
+        return self.images.nbytes
+
+
+@dataclass(frozen=True, eq=False)
+class RowsBatch:
+    """Batch of rows of a table that a version has computed, with its outputs."""
+
+    version: LoadedVersion
+    contents: list[Mapping[str, Any] | tuple[Tensor, ...]]
+    """what each request holds: one row as its client sent it, or the encoded tensors of several"""
+    outputs: Tensor
+    features: Tensor
+    sources: list[str | None]
+    """source of each row"""
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the outputs; rows are small."""
+        return self.outputs.nbytes + self.features.nbytes
+
+
+@dataclass(frozen=True, eq=False)
+class WindowsBatch:
+    """Batch of windows of texts that a language model has computed, with its logits."""
+
+    version: LoadedVersion
+    windows: list[Tensor]
+    """tokens (windows, length) of each request: one window of a text, or all that were sent as tokens"""
+    logits: list[Tensor]
+    """(windows, length, vocabulary) of each request"""
+    texts: list[str | None]
+    """what the window of each request reads in its text; None for tokens"""
+    sources: list[str | None]
+    """source of each window"""
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the logits."""
+        return sum(part.nbytes for part in self.logits)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,8 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from equipoise.bundle.engines import ENGINES
 from equipoise.bundle.kinds.base_bundle import Bundle
-from equipoise.bundle.manifest import DATA_NAMES
-from equipoise.drift.reference.profile import ReferenceProfile, ReferenceUnavailable, profile_from_arrays
+from equipoise.drift.profiling.bundle_profile import load_bundle_profile
+from equipoise.drift.reference.profile import ReferenceProfile, ReferenceUnavailable
 from equipoise.errors import EquipoiseError
 
 DRIFT_DETECTION_OFF = ReferenceUnavailable("drift detection is off")
@@ -69,11 +69,8 @@ class LoadedVersion:
 
 def load_reference_profile(loaded_bundle: Bundle) -> ReferenceProfile | ReferenceUnavailable:
     """Return the reference profile of a bundle, or the reason why it has none."""
-    if loaded_bundle.kind != "image":
-        return ReferenceUnavailable(f"a model of {DATA_NAMES[loaded_bundle.kind]} is not watched for drift yet")
-    features = loaded_bundle.manifest.outputs[1].shape[1]
     try:
-        return profile_from_arrays(loaded_bundle.load_reference_arrays(), loaded_bundle.classes, features)
+        return load_bundle_profile(loaded_bundle)
     except EquipoiseError as error:
         return ReferenceUnavailable(str(error))
 

@@ -20,7 +20,7 @@ from tests.support.drift_data import extract_shape_features, render_shapes, shap
 from tests.support.sweep_folders import write_sweep_folder
 from tests.unit.dashboards.test_training_run import record
 
-PAGE_KINDS = ("curve", "scaling", "run", "drift", "stream", "index")
+PAGE_KINDS = ("curve", "scaling", "run", "drift", "stream", "rows", "index")
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +36,7 @@ def pages(tmp_path_factory):
     page = drift_page(compute_verdict(), [(render_png(), "odd.png")], [(render_png(), "usual")])
     paths = {"curve": "swept/curve.html", "scaling": "swept/scaling.html", "run": "one/run.html", "index": "index.html"}
     drift_pages = {"drift": write_page(page, root / "drift.html"), "stream": write_stream_page(root / "stream.html")}
+    drift_pages["rows"] = write_rows_page(root / "rows.html")
     return {kind: root / name for kind, name in paths.items()} | drift_pages
 
 
@@ -59,6 +60,34 @@ def write_stream_page(path):
         condition=names[1],
     )
     return write_page(drift_page(verdict, [], [], history), path)
+
+
+def write_rows_page(path):
+    """Write the page of rows of a table that have moved, with the rows that moved most."""
+    from dashboards.page import NumberCell, Table
+    from equipoise.drift.diagnosis.verdict import ChartReading, CorruptionEffect, DatasetVerdict
+
+    effect = CorruptionEffect(
+        cause="column income", detail="higher", value=0.5, unit="standard deviations", low=0.4, high=0.6, explained=0.9
+    )
+    quarters = ("lowest quarter", "second quarter", "third quarter", "highest quarter")
+    verdict = DatasetVerdict(
+        kind="table",
+        has_accuracy=False,
+        state="drift",
+        why="column income lies 0.5 standard deviations higher than in the reference (0.4 to 0.6)",
+        images=400,
+        cause=effect.cause,
+        effects=(effect,),
+        charts=tuple(ChartReading(name=f"x{n}", value=9.0 - n, threshold=4.0, effect=None) for n in range(12)),
+        classes=dict.fromkeys(quarters, 100),
+        usual=dict.fromkeys(quarters, 150),
+        folder="customers-of-november.csv",
+        bundle="income",
+    )
+    columns = ["row", "income", "place of residence", "first contract"]
+    rows = [[n, NumberCell(1e5 / n, f"{1e5 / n:,.0f}"), "Schwarzenberg", "2026-11-25 12:00:00"] for n in range(1, 13)]
+    return write_page(drift_page(verdict, [], [], moved_examples=Table(name="moved", columns=columns, rows=rows)), path)
 
 
 def compute_verdict():

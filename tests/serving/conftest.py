@@ -13,11 +13,15 @@ import pytest
 import torch
 
 from equipoise.config import TrainConfig
+from equipoise.training.loop import Training
 from equipoise.workloads import load_workload
 from jobs.cluster.processes import find_free_ports, wait_until
-from tests.support.bundles import publish_run, train_short_run
+from tests.support.bundles import publish_run, train_short_run, train_table, write_run_folder
 from tests.support.ray_cluster import list_descendants
+from tests.support.tables import friedman_table, mixed_table
+from tests.support.webhook import start_webhook
 
+FRIEDMAN_COLUMNS = ["x1", "x2", "x3", "x4", "x5", "y"]
 SERVING_TESTS = Path(__file__).parent
 SERVE_COMMAND = str(Path(sys.executable).with_name("serve"))
 
@@ -123,6 +127,58 @@ def service(service_slot, cluster, bundles, tmp_path_factory):
     return service_slot.use(
         "service", lambda: start_service(cluster, bundles, tmp_path_factory.mktemp("service") / "log")
     )
+
+
+@pytest.fixture(scope="session")
+def kind_bundles(bundles, tmp_path_factory):
+    """Folders of bundles of all kinds of data by the names of their models; each is trained for seconds."""
+    folder = tmp_path_factory.mktemp("kinds")
+    language = Training(TrainConfig(workload="text", model="gpt:1x16", batch_size=16, max_examples=960))
+    for _ in language.laps():
+        pass
+    runs = {
+        "friedman": train_table(folder / "friedman", friedman_table(3000)[FRIEDMAN_COLUMNS], "y", examples=1600),
+        "grades": train_table(folder / "grades", mixed_table(400), "grade", examples=480),
+        "plays": write_run_folder(language, folder / "plays"),
+    }
+    return {"digits": bundles[0]} | {
+        name: publish_run(run, folder / f"{name}-bundle", drift=True) for name, run in runs.items()
+    }
+
+
+@pytest.fixture(scope="session")
+def webhook():
+    with start_webhook() as server:
+        yield server
+
+
+@pytest.fixture
+def mixed_service(service_slot, cluster, kind_bundles, webhook, tmp_path_factory):
+    """Service of models of all kinds."""
+    folder = tmp_path_factory.mktemp("mixed")
+    return service_slot.use("mixed", lambda: start_mixed_service(cluster, kind_bundles, webhook.server_port, folder))
+
+
+@contextmanager
+def start_mixed_service(cluster, kind_bundles, webhook_port, folder):
+    """Deploy the service of models of all kinds, and shut it down at the end."""
+    (port,) = find_free_ports(1)
+    specs = {name: {"bundle": str(path)} for name, path in kind_bundles.items()}
+    arguments = {"port": port, "models": specs, "state_dir": str(folder), "capture_dir": str(folder / "captures")}
+    arguments |= {"report_seconds": 0.2, "webhook": f"http://127.0.0.1:{webhook_port}"}
+    application = {"name": "kinds", "route_prefix": "/", "import_path": "services.app:build", "args": arguments}
+    cluster.deploy({"proxy_location": "Disabled", "applications": [application]})
+    service = Service(port, kind_bundles["digits"], 0, kind_bundles["digits"], folder / "log")
+
+    def is_ready():
+        try:
+            return service.request("GET", "/ready")[0] == 200
+        except OSError:
+            return False
+
+    wait_until(is_ready, 120)
+    yield service
+    cluster.shut_down_serve()
 
 
 @contextmanager

@@ -4,8 +4,6 @@ import io
 import json
 import os
 import signal
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import numpy as np
 import pytest
@@ -18,30 +16,6 @@ from jobs.cluster.processes import wait_until
 from tests.serving.conftest import start_service
 from tests.support.chromium import WIDTHS, find_accessibility_violations, find_overflowing_elements
 from tests.support.ray_cluster import list_descendants
-
-
-class WebhookHandler(BaseHTTPRequestHandler):
-    """Records the messages that are posted."""
-
-    def do_POST(self):
-        self.server.messages.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-        self.send_response(204)
-        self.end_headers()
-
-    def log_message(self, *_):
-        """Keep standard error free of access logs; tests read the recorded messages."""
-
-
-@pytest.fixture(scope="module")
-def webhook():
-    server = HTTPServer(("127.0.0.1", 0), WebhookHandler)
-    server.messages = []
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +54,7 @@ def read_alarms(service):
 
 
 def test_clean_images_are_ok_and_blur_is_named_as_cause(monitored_service, digit_images, webhook):
+    webhook.messages.clear()
     predict_images(monitored_service, sample_images(digit_images, 400, 1))
     verdict = wait_for_verdict(monitored_service, 400)
     assert (verdict["state"], verdict["cause"], verdict["since"], read_alarms(monitored_service)) == (
@@ -184,7 +159,7 @@ def test_check_command_judges_a_folder_of_images(monitored_service, digit_images
             Image.fromarray(image[0].numpy()).save(tmp_path / name / f"{index}.png")
 
     def run_check(*arguments):
-        status = main(["--bundle", str(monitored_service.bundle), "--images", *map(str, arguments)])
+        status = main(["--bundle", str(monitored_service.bundle), "--data", *map(str, arguments)])
         return status, capsys.readouterr()
 
     status, output = run_check(tmp_path / "clean", "--json")

@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 
 from equipoise.config import OptimizerName, TrainConfig
-from equipoise.optimizer_registry import OPTIMIZERS
+from equipoise.registries.optimizer_registry import OPTIMIZERS
 from tests.support.errors import raises_code
 
 

@@ -119,12 +119,12 @@ def fit_baseline(
     condition_count = len(condition_names)
     origin_counts = count_by_condition(image_features, condition_count)
     if origin_counts.min() < MIN_REFERENCE_IMAGES:
-        refuse_few_images(condition_names, origin_counts, "has")
+        refuse_few_images(condition_names, origin_counts, "has", schema.example_name)
     rule = fit_condition_rule(image_features, class_count, condition_count, schema) if condition_count > 1 else None
     assigned = apply_condition_rule(rule, image_features, class_count)
     assigned_counts = count_by_condition(assigned, condition_count)
     if assigned_counts.min() < MIN_REFERENCE_IMAGES:
-        refuse_few_images(condition_names, assigned_counts, "is nearest to")
+        refuse_few_images(condition_names, assigned_counts, "is nearest to", schema.example_name)
     statistics = fit_cell_statistics(assigned, class_count, condition_count)
     ranked = np.sort(statistics.scores(assigned).astype(np.float32), 0).T
     min_cell_images = max(statistics.counts[statistics.counts > 0].min(), SHRINKAGE_IMAGES)
@@ -151,13 +151,15 @@ def count_by_condition(image_features: ImageFeatures, condition_count: int) -> N
     return np.bincount(conditions, minlength=condition_count)
 
 
-def refuse_few_images(condition_names: Sequence[str], counts: NDArray[np.int64], relation: str) -> NoReturn:
-    """Refuse a reference one condition of which has too few images."""
+def refuse_few_images(
+    condition_names: Sequence[str], counts: NDArray[np.int64], relation: str, example_name: str
+) -> NoReturn:
+    """Refuse a reference one condition of which has too few examples."""
     smallest = int(counts.argmin())
     subject = "the reference" if len(counts) == 1 else f"the condition {condition_names[smallest]!r}"
     raise EquipoiseError(
         "reference-unusable",
-        f"{subject} {relation} {counts[smallest]} images",
+        f"{subject} {relation} {counts[smallest]} {example_name}",
         f"at least {MIN_REFERENCE_IMAGES} are needed to tell drift from chance",
     )
 

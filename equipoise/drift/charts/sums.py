@@ -86,14 +86,19 @@ class SumsLayout:
 
 def sum_over_conditions(cell_counts: NDArray[np.float64], class_count: int) -> NDArray[np.float64]:
     """Return (..., classes) counts by class from counts by cell (..., cells)."""
-    return np.asarray(cell_counts.reshape(*cell_counts.shape[:-1], -1, class_count).sum(-2))
+    return np.asarray(split_cells(cell_counts, class_count).sum(-2))
 
 
 def sum_over_classes(cell_counts: NDArray[np.float64], class_count: int) -> NDArray[np.float64]:
     """Return (..., conditions) counts by condition from counts by cell (..., cells)."""
-    return np.asarray(cell_counts.reshape(*cell_counts.shape[:-1], -1, class_count).sum(-1))
+    return np.asarray(split_cells(cell_counts, class_count).sum(-1))
 
 
 def quantized_sum(values: NDArray[Any]) -> FixedPointSums:
     """Return the fixed-point sum over images, each rounded by itself, so that it does not depend on their grouping."""
     return np.asarray(np.rint(np.asarray(values, np.float64) * FIXED_POINT_SCALE).astype(np.int64).sum(0))
+
+
+def split_cells(cell_counts: NDArray[np.float64], class_count: int) -> NDArray[np.float64]:
+    """Return (..., conditions, classes) counts of cells (..., cells), also of no rows at all."""
+    return cell_counts.reshape(*cell_counts.shape[:-1], cell_counts.shape[-1] // class_count, class_count)

@@ -21,6 +21,13 @@ class Cause:
     """what has moved, the one that explains most first: corruptions of an image, columns of a table"""
     runner_up: Effect | None = None
     """best corruption of another cause in place of the last one; None without effects"""
+    is_sentence: bool = False
+    """whether the reason is a sentence that names the cause itself"""
+
+    @property
+    def explanation(self) -> str:
+        """Cause and reason in words."""
+        return self.why if self.is_sentence else f"{self.name}: {self.why}"
 
 
 def is_significant(window: Window) -> bool:

@@ -10,16 +10,18 @@ from scipy.stats import norm
 from equipoise.drift.charts.cell_statistics import ImageFeatures, shrunk_class_means
 from equipoise.drift.diagnosis.accuracy_estimate import estimate_accuracy
 from equipoise.drift.diagnosis.cause import Cause
+from equipoise.drift.diagnosis.dataset_findings import ReferenceSupport
 from equipoise.drift.diagnosis.root_cause import diagnose_window
 from equipoise.drift.diagnosis.stream_verdict import (
     feature_reading,
     find_runner_up,
+    find_silent_charts,
     list_corruption_effects,
     most_frequent,
     name_counts,
     name_reference_counts,
 )
-from equipoise.drift.diagnosis.verdict import ChartEffect, ChartReading, DatasetVerdict, ReferenceSupport
+from equipoise.drift.diagnosis.verdict import ChartEffect, ChartReading, DatasetVerdict
 from equipoise.drift.diagnosis.window import Window, window_from_sums
 from equipoise.drift.reference.profile import ReferenceProfile
 from equipoise.drift.stats.density_ratio import estimate_density_ratio
@@ -29,6 +31,8 @@ from equipoise.proportions import wilson_interval
 from equipoise.spacing import evenly_spaced_indices
 from equipoise.type_aliases import AnyArray
 
+CLASS_CHARTS = ("classes", "answers")
+"""names of the chart of shares: of predicted classes, or of the quarters of predicted numbers"""
 MIN_DATASET_IMAGES = 30  # images: with fewer the verdict is `unknown`
 ALPHA = 0.01  # share of image sets without drift that are called drifted
 TEST_FAMILY_COUNT = 4  # families of charts among which alpha is divided
@@ -50,35 +54,47 @@ def compute_dataset_verdict(
     """Return the verdict on a set of images.
 
     Takes the images' charted and model features, and the model features, predicted classes and conditions (None: all
-    of the first) of the reference. Images are called by their indices if not given names.
+    of the first) of the reference. Images are called by their indices if not given names. Features are not compared
+    where the profile charts none, as for texts.
     """
     examples = profile.schema.example_name
     if len(image_features) < MIN_DATASET_IMAGES:
         reason = f"{len(image_features)} {examples} were given; at least {MIN_DATASET_IMAGES} are needed"
-        return DatasetVerdict(state="unknown", why=reason, images=len(image_features))
+        return DatasetVerdict(
+            kind=profile.schema.kind,
+            has_accuracy=profile.schema.has_accuracy,
+            state="unknown",
+            why=reason,
+            images=len(image_features),
+        )
     window = window_from_sums(profile, profile.baseline.sum_features(image_features))
     class_count = profile.baseline.layout.class_count
     reference_cells = reference_predictions
     if reference_conditions is not None:
         reference_cells = reference_conditions * class_count + reference_predictions
+    has_features = image_features.fourier_features.shape[1] > 0
     compared = match_condition_shares(
         ModelFeatures(image_features.cells, features), ModelFeatures(reference_cells, reference_features), class_count
     )
     charts = [
         *statistic_charts(window),
         distribution_chart(profile, image_features),
-        class_share_chart(profile, window),
-        feature_chart(*compared, profile.baseline.layout.cell_count, permutation_count),
     ]
+    if class_count > 1:
+        charts.append(class_share_chart(profile, window))
+    if has_features:
+        charts.append(feature_chart(*compared, profile.baseline.layout.cell_count, permutation_count))
     alarmed = {chart.name for chart in charts if chart.value >= chart.threshold}
-    cause = diagnose_window(window, "classes" in alarmed) if alarmed else None
+    cause = diagnose_window(window, not alarmed.isdisjoint(CLASS_CHARTS)) if alarmed else None
     if cause and cause.name == "label shift" and not is_label_shift_sufficient(*compared, permutation_count):
         why = "the shares of the classes have changed, but that does not explain how the features differ"
         cause = Cause("features", why)
     moved = most_shifted_images(profile, image_features, window) if alarmed else []
     return DatasetVerdict(
+        kind=profile.schema.kind,
+        has_accuracy=profile.schema.has_accuracy,
         state="drift" if alarmed else "ok",
-        why=f"{cause.name}: {cause.why}" if cause else f"{len(image_features)} {examples} look like the reference",
+        why=cause.explanation if cause else f"{len(image_features)} {examples} look like the reference",
         images=len(image_features),
         cause=cause.name if cause else None,
         effects=list_corruption_effects(cause),
@@ -89,7 +105,7 @@ def compute_dataset_verdict(
         usual=name_reference_counts(profile),
         conditions=window.condition_shares,
         condition=most_frequent(window.condition_shares),
-        support=measure_reference_support(*compared) if alarmed else None,
+        support=measure_reference_support(*compared) if alarmed and has_features else None,
         moved=tuple(image_names[index] if image_names else str(index) for index in moved),
     )
 
@@ -116,7 +132,7 @@ def match_condition_shares(
     Images of a condition of which the reference has none are left out too.
     """
     conditions, reference_conditions = current.cells // class_count, reference.cells // class_count
-    if conditions.max() == 0 and reference_conditions.max() == 0:
+    if conditions.max(initial=0) == 0 and reference_conditions.max(initial=0) == 0:
         return current, reference
     condition_count = int(max(conditions.max(), reference_conditions.max())) + 1
     counts, reference_counts = (
@@ -160,7 +176,11 @@ def statistic_charts(window: Window) -> list[ChartReading]:
     z = window.scores * np.sqrt(window.effective_sample_size)
     neg_log_p = -(np.log(2) + norm.logsf(np.abs(z))) / np.log(10)
     threshold = float(-np.log10(ALPHA / TEST_FAMILY_COUNT / len(neg_log_p)))
-    return [feature_reading(window, index, float(max(value, 0)), threshold) for index, value in enumerate(neg_log_p)]
+    return [
+        feature_reading(window, index, float(max(value, 0)), threshold)
+        for index, value in enumerate(neg_log_p)
+        if window.profile.schema.names[index] not in find_silent_charts(window.profile)
+    ]
 
 
 def distribution_chart(profile: ReferenceProfile, image_features: ImageFeatures) -> ChartReading:
@@ -205,7 +225,7 @@ def class_share_chart(profile: ReferenceProfile, window: Window) -> ChartReading
         reference=float(shares[index]),
     )
     return ChartReading(
-        name="classes",
+        name=CLASS_CHARTS[0] if profile.schema.has_accuracy else CLASS_CHARTS[1],
         value=neg_log10_p(test.p_value),
         threshold=float(-np.log10(ALPHA / TEST_FAMILY_COUNT)),
         effect=effect,

@@ -8,13 +8,14 @@ by means over all answers: of a column that moves alone, only its own mean does.
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from equipoise.drift.charts.sums import sum_over_classes
 from equipoise.drift.diagnosis.cause import Cause, is_significant, remove_label_shift
 from equipoise.drift.diagnosis.effects import Effect
+from equipoise.drift.diagnosis.statistic_sentences import SHARE_UNIT, describe_moved_statistic
 from equipoise.drift.diagnosis.window import Window
-from equipoise.drift.features.statistic_schema import JOINT_CAUSE
-from equipoise.formatting import format_number, format_share
+from equipoise.drift.features.statistic_schema import JOINT_CAUSE, SCALE_CAUSE
 from equipoise.proportions import Z_95
 from equipoise.type_aliases import FloatArray
 
@@ -54,8 +55,25 @@ def measure_overall_shift(window: Window) -> OverallShift:
     reference_mean = expected @ usual.mean
     variance = expected @ (usual.scale**2 + (usual.mean - reference_mean) ** 2)
     shifts = window.shifts + (current - expected) @ usual.mean
-    error = np.sqrt(1 / max(window.image_count, 1) + 1 / usual.counts.sum())
-    return OverallShift(shifts, np.sqrt(variance), reference_mean, float(error))
+    sizes = max(window.image_count, 1), float(usual.counts.sum())
+    variance = pool_binary_variance(window.profile.schema.is_binary, variance, reference_mean, shifts, sizes)
+    return OverallShift(shifts, np.sqrt(variance), reference_mean, float(np.sqrt(1 / sizes[0] + 1 / sizes[1])))
+
+
+def pool_binary_variance(
+    is_binary: NDArray[np.bool_],
+    variance: FloatArray,
+    reference_mean: FloatArray,
+    shifts: FloatArray,
+    sizes: tuple[float, float],
+) -> FloatArray:
+    """Return the variances with those of shares from window and reference together, if larger.
+
+    A share that is 0 in the reference has no variance there: it would outweigh all else that has moved.
+    """
+    current, reference = sizes
+    share = np.clip(reference_mean + shifts * current / (current + reference), 0, 1)
+    return np.where(is_binary, np.maximum(variance, share * (1 - share)), variance)
 
 
 def diagnose_statistics(window: Window, classes_moved: bool) -> Cause:
@@ -73,7 +91,11 @@ def diagnose_statistics(window: Window, classes_moved: bool) -> Cause:
         )
         return Cause(JOINT_CAUSE if schema.kind == "table" else "features", joint)
     effects = [build_statistic_effect(window, overall, column) for column in moved]
-    return Cause(effects[0].cause, ", ".join(map(describe_statistic_effect, effects)), tuple(effects))
+    sentences = [
+        describe_moved_statistic(schema.statistics[column], effect, float(overall.reference_mean[column]))
+        for column, effect in zip(moved, effects, strict=True)
+    ]
+    return Cause(effects[0].cause, "; ".join(sentences), tuple(effects), is_sentence=True)
 
 
 def list_moved_statistics(window: Window, overall: OverallShift) -> list[int]:
@@ -109,11 +131,11 @@ def build_statistic_effect(window: Window, overall: OverallShift, column: int) -
     middle = float(overall.shifts[column])
     ends = [middle, middle - margin, middle + margin]
     unit, mean = statistic.unit, float(overall.reference_mean[column])
-    if statistic.cause.startswith("scale of"):
+    if statistic.cause.startswith(f"{SCALE_CAUSE} "):
         unit, ends = "times", [max(1 + end / max(mean, 1e-9), 0.0) for end in ends]
     elif unit == "times":
         ends = [float(np.exp(end)) for end in ends]
-    elif statistic.is_binary:
+    elif unit.startswith(SHARE_UNIT):
         ends = [min(max(mean + end, 0.0), 1.0) for end in ends]
     value, low, high = ends
     squares = (overall.z * weights) ** 2
@@ -131,11 +153,3 @@ def build_statistic_effect(window: Window, overall: OverallShift, column: int) -
         kind=NOT_A_CORRUPTION,
         place=0.0,
     )
-
-
-def describe_statistic_effect(effect: Effect) -> str:
-    """Describe an effect with its interval, without its cause if that is named before it."""
-    low, high = format_number(effect.low), format_number(effect.high)
-    if effect.unit.startswith("of the "):
-        return f"{effect.detail}, {format_share(effect.value)} {effect.unit}"
-    return f"{effect.detail}, {format_number(effect.value)} {effect.unit} ({low} to {high})"

@@ -44,6 +44,8 @@ def compute_stream_verdict(detector: StreamDetector) -> StreamVerdict:
     if window is not None and state != "unknown":
         estimate = estimate_accuracy(window, cause)
     return StreamVerdict(
+        kind=profile.schema.kind,
+        has_accuracy=profile.schema.has_accuracy,
         state=state,
         why=explain_state(detector, state, cause),
         images=detector.answered_images,
@@ -55,7 +57,9 @@ def compute_stream_verdict(detector: StreamDetector) -> StreamVerdict:
         accuracy=estimate or "unknown",
         run_length=detector.run_length,
         verified=describe_false_alarm_check(detector),
-        reference_warning=describe_small_reference(profile.image_count, profile.verified, detector.run_length),
+        reference_warning=describe_small_reference(
+            profile.image_count, profile.verified, detector.run_length, profile.schema.example_name
+        ),
         runs=round(float(detector.charts.runs.mean_run_length()[0]), 2),
         evidence=BettingEvidence(value=detector.evidence.log_mean_wealth(), threshold=float(np.log(20))),
         classes=name_counts(profile, window.class_counts) if window else {},
@@ -130,7 +134,7 @@ def explain_state(detector: StreamDetector, state: str, cause: Cause | None) -> 
     if cause is None or detector.alarm is None:
         return f"{detector.observed_images} {examples} look like the reference"
     chart = detector.chart_names.name_of(detector.alarm.chart_index)
-    return f"{cause.name}: {cause.why}; the first chart over its threshold was {chart}"
+    return f"{cause.explanation}; the first chart over its threshold was {chart}"
 
 
 def describe_onset(detector: StreamDetector, first_step: int) -> DriftOnset:
@@ -177,7 +181,17 @@ def describe_charts(detector: StreamDetector, window: Window) -> list[ChartReadi
         )
         effect = class_share_effect(detector, window, name)
         charts.append(ChartReading(name=name, value=height, threshold=threshold, effect=effect))
-    return sorted(charts, key=lambda chart: -chart.value)
+    silent = find_silent_charts(detector.profile)
+    return sorted((chart for chart in charts if chart.name not in silent), key=lambda chart: -chart.value)
+
+
+def find_silent_charts(profile: ReferenceProfile) -> set[str]:
+    """Return the charts that never move: of classes where there is one, of features where none are charted."""
+    class_charts = {name for name in CLASS_AND_FEATURE_CHARTS if name.startswith("class")}
+    feature_charts = {*CLASS_AND_FEATURE_CHARTS} - class_charts
+    feature_charts |= {statistic.name for statistic in profile.schema.statistics if statistic.source == "features"}
+    has_features = profile.baseline.layout.fourier_count > 0
+    return (class_charts if len(profile.class_names) == 1 else set()) | (set() if has_features else feature_charts)
 
 
 def feature_reading(window: Window, feature_index: int, value: float, threshold: float) -> ChartReading:
@@ -222,6 +236,10 @@ def chart_history(detector: StreamDetector) -> ChartHistory:
         image_numbers=detector.asked.tolist(),
         times=detector.times.round(3).tolist(),
         threshold=heights[:, -1].tolist(),
-        charts={name: heights[:, index].tolist() for index, name in enumerate(detector.chart_names.unique)},
+        charts={
+            name: heights[:, index].tolist()
+            for index, name in enumerate(detector.chart_names.unique)
+            if name not in find_silent_charts(detector.profile)
+        },
         conditions={name: [round(shares[name], 3) for shares in steps] for name in names} if len(names) > 1 else {},
     )

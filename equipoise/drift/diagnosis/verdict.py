@@ -7,6 +7,8 @@ import msgspec
 import numpy as np
 
 from equipoise.drift.diagnosis.accuracy_estimate import AccuracyEstimate
+from equipoise.drift.diagnosis.dataset_findings import InversionProof, MeasuredError, ReferenceSupport
+from equipoise.drift.features.statistic_schema import EXAMPLE_NAMES, ProfileKind
 from equipoise.formatting import format_share
 from equipoise.storage.json_decoding import decode_json_value
 from equipoise.type_aliases import JsonObject
@@ -32,12 +34,12 @@ class ChartEffect(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 
 
 class CorruptionEffect(msgspec.Struct, frozen=True, kw_only=True):
-    """Corruption that explains a drift, and its size with a 95 % interval."""
+    """What explains a drift, such as a corruption or a column that moved, and its size with a 95 % interval."""
 
     cause: str
-    """name of the cause, such as `exposure`"""
+    """name of the cause, such as `exposure` or `column x3`"""
     detail: str
-    """direction of the change, such as `darker`"""
+    """direction of the change, such as `darker` or `higher`"""
     value: float
     """size in the unit"""
     unit: str = ""
@@ -64,10 +66,14 @@ class ChartReading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether images look like the reference of a model, with the numbers behind it."""
+    """Whether images, rows of a table or texts look like the reference of a model, with the numbers behind it."""
 
     state: VerdictState
-    """`unknown` if there are too few images or no usable reference"""
+    """`unknown` if there are too few examples or no usable reference"""
+    kind: ProfileKind = "image"
+    """what the examples are: images, rows of a table or texts; other fields say images in place of all three"""
+    has_accuracy: bool = True
+    """whether the model predicts classes, whose accuracy can be estimated"""
     why: str = ""
     """reason for the state, in one sentence"""
     images: int = 0
@@ -100,11 +106,16 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         """Seconds since 1970 at which the drift began; 0 if the verdict does not say."""
         return 0.0
 
+    @property
+    def example_name(self) -> str:
+        """What the examples are called, in the plural."""
+        return EXAMPLE_NAMES[self.kind]
+
     def describe_condition(self) -> str | None:
-        """Return the most frequent condition with its share of the images; None where less than two are known."""
+        """Return the most frequent condition with its share of the examples; None where less than two are known."""
         if self.condition is None or len(self.conditions) < 2:
             return None
-        return f"{self.condition} ({format_share(self.conditions.get(self.condition))} of the images)"
+        return f"{self.condition} ({format_share(self.conditions.get(self.condition))} of the {self.example_name})"
 
     def to_json(self) -> JsonObject:
         """Return the verdict as JSON values, as files and HTTP replies hold it."""
@@ -233,41 +244,27 @@ class ChartHistory(msgspec.Struct, frozen=True, kw_only=True):
     """share of each known condition in each step, by its name; empty if only one is known"""
 
 
-class ReferenceSupport(msgspec.Struct, frozen=True, kw_only=True):
-    """Share of the reference that is effectively like the images, and whether they lie outside of it."""
-
-    share: float
-    """share of the reference that is effectively like the images"""
-    moved: bool
-    """true if the images lie outside of the reference"""
-
-
-class InversionProof(msgspec.Struct, frozen=True, kw_only=True):
-    """Share of the drift that is left after its causes were undone on the images."""
-
-    left: float
-    """share of the drift that is left"""
-    proved: bool
-    """true if so little is left that the cause is proved"""
-    state: VerdictState
-    """verdict on the restored images"""
-
-
 class DatasetVerdict(Verdict, frozen=True, kw_only=True):
-    """Verdict on a set of images."""
+    """Verdict on a set of images, rows or texts."""
 
     support: ReferenceSupport | None = None
     """overlap with the reference; None without drift"""
     moved: tuple[str, ...] = ()
-    """names of the images that changed most"""
+    """names of the images that changed most; of rows their numbers, of texts their files and places"""
     proof: InversionProof | None = None
     """what is left after the causes were undone; None where they cannot be"""
     unread: int = 0
     """number of images that could not be read"""
+    uncompared: int = 0
+    """number of rows or texts left out of the comparison, because there are very many"""
+    piece_characters: int | None = None
+    """length of the pieces that texts were cut into, each of which counts as a text; None for other data"""
+    measured: MeasuredError | None = None
+    """error on the rows that have a label; None without any"""
     bundle: str | None = None
     """path of the bundle"""
     folder: str | None = None
-    """path of the images"""
+    """path of the images, of the table or of the texts"""
 
 
 def scalar_to_python(value: object) -> object:

@@ -29,10 +29,15 @@ class RandomFourierFeatures:
         return np.concatenate([np.cos(angles), np.sin(angles)], 1) * np.float32(DIRECTION_COUNT**-0.5)
 
 
-def fit_random_features(reference_features: AnyArray, seed: int = 0) -> RandomFourierFeatures:
-    """Draw directions for a kernel as wide as the reference; its width must not depend on the compared window."""
+def fit_random_features(
+    reference_features: AnyArray, seed: int = 0, direction_count: int = DIRECTION_COUNT
+) -> RandomFourierFeatures:
+    """Draw directions for a kernel as wide as the reference; its width must not depend on the compared window.
+
+    Without directions, features are not compared: all charts of them stay at 0.
+    """
     rng = np.random.Generator(np.random.Philox(key=seed))
-    directions = rng.standard_normal((reference_features.shape[1], DIRECTION_COUNT))
+    directions = rng.standard_normal((reference_features.shape[1], direction_count))
     return RandomFourierFeatures((directions / median_distance(reference_features)).astype(np.float32))
 
 

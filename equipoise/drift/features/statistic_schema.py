@@ -4,7 +4,7 @@ A profile carries its schema, so the same charts, sums, calibration and tests wa
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Literal, cast, get_args
 
@@ -19,6 +19,10 @@ EXAMPLE_NAMES: dict[ProfileKind, str] = {"image": "images", "table": "rows", "te
 """what the examples of each kind are called in verdicts"""
 JOINT_CAUSE = "joint"
 """cause where examples look unlike the reference as a whole, but nothing has moved by itself"""
+COLUMN_CAUSE, SCALE_CAUSE, CATEGORY_CAUSE, MISSING_CAUSE = "column", "scale of", "categories of", "missing values of"
+"""first words of the causes in a table; the name of a column follows"""
+RESERVED_CHART_NAMES = ("class gone", "class more often", "features", "shape", "classes", "answers")
+"""names of the charts that are of no single statistic"""
 DISTANCE_COLUMN, OUTLIER_COLUMN = -2, -1
 """columns of the two statistics of the model's features, which end every schema"""
 
@@ -129,10 +133,21 @@ def build_schema(
     outputs: Sequence[WatchedStatistic],
     has_accuracy: bool = True,
 ) -> StatisticSchema:
-    """Build a schema from the statistics of the input and of the output; those of the features are added."""
+    """Build a schema from the statistics of the input and of the output; those of the features are added.
+
+    Statistics of the input, which columns of a table are named in, get another name where theirs is taken.
+    """
     outlier_unit = f"of the {EXAMPLE_NAMES[kind]}"
     features = (
         WatchedStatistic(name="distance", source="features", unit="of at most 2", cause_weight=0.0),
         WatchedStatistic(name="strange", source="features", unit=outlier_unit, cause_weight=0.0, is_binary=True),
     )
-    return StatisticSchema(kind, (*inputs, *outputs, *features), has_accuracy)
+    taken = {*RESERVED_CHART_NAMES, *(statistic.name for statistic in (*outputs, *features))}
+    renamed = []
+    for statistic in inputs:
+        name = statistic.name
+        while name in taken:
+            name = f"input {name}"
+        taken.add(name)
+        renamed.append(replace(statistic, name=name))
+    return StatisticSchema(kind, (*renamed, *outputs, *features), has_accuracy)

@@ -19,13 +19,23 @@ from numpy.typing import NDArray
 from equipoise.drift.features.column_scaling import ColumnScaling, fit_column_scaling
 from equipoise.drift.features.confidence import confidence_statistics
 from equipoise.drift.features.image_schema import build_confidence_statistics
-from equipoise.drift.features.statistic_schema import JOINT_CAUSE, StatisticSchema, WatchedStatistic, build_schema
+from equipoise.drift.features.statistic_schema import (
+    CATEGORY_CAUSE,
+    COLUMN_CAUSE,
+    JOINT_CAUSE,
+    MISSING_CAUSE,
+    SCALE_CAUSE,
+    StatisticSchema,
+    WatchedStatistic,
+    build_schema,
+)
 from equipoise.drift.features.table_columns import Columns, category_values, numeric_values, stack_numeric_values
 from equipoise.type_aliases import AnyArray
 
 MAX_PAIRED_COLUMNS = 10  # the first numeric columns, of which each pair has a statistic: their number grows as squares
 MAX_CATEGORIES = 8  # of a column that have a statistic of their own, the most frequent ones
 MIN_CATEGORY_SHARE = 0.01  # of the rows: rarer categories count as other values
+NUMERIC_KINDS = "fiub"  # of the data types of NumPy
 ANSWER_BIN_NAMES = ("lowest quarter", "second quarter", "third quarter", "highest quarter")
 """names of the bins of a number, by its quantiles in the reference: they take the place of classes"""
 
@@ -51,12 +61,12 @@ class TableEncoder:
             *(describe_spread(name) for name in self.spread_columns),
             *(describe_pair(first, second) for first, second in combinations(self.paired_columns, 2)),
             *(
-                describe_indicator(f"{name} = {value}", name, f"categories of {name}")
+                describe_indicator(f"{name} = {value}", name, f"{CATEGORY_CAUSE} {name}")
                 for name, values in self.categories
                 for value in values
             ),
-            *(describe_indicator(f"other {name}", name, f"categories of {name}") for name, _ in self.categories),
-            *(describe_indicator(f"missing {name}", name, f"missing values of {name}") for name in self.column_names),
+            *(describe_indicator(f"other {name}", name, f"{CATEGORY_CAUSE} {name}") for name, _ in self.categories),
+            *(describe_indicator(f"missing {name}", name, f"{MISSING_CAUSE} {name}") for name in self.column_names),
         ]
         answer = WatchedStatistic(
             name="answer", source="output", unit="standard deviations", cause_weight=0.0, group="answer"
@@ -81,6 +91,12 @@ class TableEncoder:
     def paired_columns(self) -> tuple[str, ...]:
         """Names of the numeric columns of which each pair is watched."""
         return self.spread_columns[:MAX_PAIRED_COLUMNS]
+
+    def find_category_columns(self, name: str) -> tuple[int, int]:
+        """Return which statistics are whether a column of categories is missing, and whether it has another value."""
+        missing = self.schema.input_count - len(self.column_names)
+        other = missing - len(self.categories) + [column for column, _ in self.categories].index(name)
+        return missing + self.column_names.index(name), other
 
     def statistics(self, columns: Columns, answers: AnyArray) -> NDArray[np.float32]:
         """Return (n, statistics but those of the features) of rows and of the model's answers.
@@ -155,13 +171,17 @@ class TableEncoder:
 
 def describe_value(name: str) -> WatchedStatistic:
     """Describe the value of a numeric column."""
-    return WatchedStatistic(name=name, unit="standard deviations", cause=f"column {name}", group=name)
+    return WatchedStatistic(name=name, unit="standard deviations", cause=f"{COLUMN_CAUSE} {name}", group=name)
 
 
 def describe_spread(name: str) -> WatchedStatistic:
     """Describe the spread of a numeric column, in mean distances from the mean of the reference."""
     return WatchedStatistic(
-        name=f"spread of {name}", unit="standard deviations", cause=f"scale of {name}", group=name, condition_weight=0.5
+        name=f"spread of {name}",
+        unit="standard deviations",
+        cause=f"{SCALE_CAUSE} {name}",
+        group=name,
+        condition_weight=0.5,
     )
 
 
@@ -186,7 +206,9 @@ def fit_table_encoder(
     Columns that hold no numbers are categories; `category_columns` names those that are categories although they do.
     """
     given = {*(category_columns or ())}
-    numeric = tuple(name for name in columns if name not in given and np.asarray(columns[name]).dtype.kind in "fiub")
+    numeric = tuple(
+        name for name in columns if name not in given and np.asarray(columns[name]).dtype.kind in NUMERIC_KINDS
+    )
     categories = tuple(
         (name, frequent_categories(category_values(columns, name))) for name in columns if name not in numeric
     )
@@ -205,3 +227,19 @@ def frequent_categories(values: AnyArray) -> tuple[str, ...]:
     names, counts = np.unique(values[values != ""].astype(str), return_counts=True)
     order = np.argsort(-counts, kind="stable")[:MAX_CATEGORIES]
     return tuple(str(names[index]) for index in order if counts[index] >= MIN_CATEGORY_SHARE * len(values))
+
+
+def select_watched_columns(columns: Columns, max_statistics: int) -> list[str]:
+    """Return the first columns whose statistics are not more than so many, without those of pairs.
+
+    Thresholds of all charts are simulated together, which takes memory and time in proportion to their number.
+    """
+    counts = [count_column_statistics(columns, name) for name in columns]
+    return [name for name, total in zip(columns, np.cumsum(counts).tolist(), strict=True) if total <= max_statistics]
+
+
+def count_column_statistics(columns: Columns, name: str) -> int:
+    """Return how many statistics watch a column by itself: of numbers their place, spread and missing values."""
+    if np.asarray(columns[name]).dtype.kind in NUMERIC_KINDS:
+        return 3
+    return len(frequent_categories(category_values(columns, name))) + 2

@@ -20,8 +20,9 @@ from equipoise.drift.profiling.corruption_response import (
     PROFILE_BATCH_IMAGES,
     measure_corruption_responses,
 )
+from equipoise.drift.profiling.profile_arrays import collect_profile_arrays
 from equipoise.drift.profiling.reference_examples import ReferenceExamples, build_profile_from_examples
-from equipoise.drift.reference.profile import ARRAY_PREFIX, ReferenceProfile
+from equipoise.drift.reference.profile import ReferenceProfile
 from equipoise.errors import EquipoiseError
 from equipoise.spacing import evenly_spaced_indices
 from equipoise.type_aliases import AnyArray
@@ -62,11 +63,9 @@ def build_profile_arrays(
     conditions: Sequence[KnownCondition] = (),
 ) -> dict[str, NDArray[Any]]:
     """Return the arrays for reference.npz; where the reference cannot be used, only the reason why."""
-    try:
-        profile = build_reference_profile(predict, reference, temperature, holdout, conditions=conditions)
-    except EquipoiseError as error:
-        return {f"{ARRAY_PREFIX}why not": np.array(str(error))}
-    return profile.to_arrays()
+    return collect_profile_arrays(
+        lambda: build_reference_profile(predict, reference, temperature, holdout, conditions=conditions)
+    )
 
 
 def build_reference_profile(

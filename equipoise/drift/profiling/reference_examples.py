@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from equipoise.drift.charts.baseline import fit_baseline
 from equipoise.drift.charts.cell_statistics import ClassStatistics, ImageFeatures
 from equipoise.drift.charts.conditions import PUBLISHED_CONDITION
-from equipoise.drift.features.random_fourier import RandomFourierFeatures, fit_random_features
+from equipoise.drift.features.random_fourier import DIRECTION_COUNT, RandomFourierFeatures, fit_random_features
 from equipoise.drift.features.statistic_schema import StatisticSchema
 from equipoise.drift.reference.false_alarms import count_false_alarms
 from equipoise.drift.reference.profile import ConditionAccuracy, LabelStatistics, ReferenceProfile
@@ -51,13 +51,17 @@ def build_profile_from_examples(
     holdout: ReferenceExamples | None = None,
     conditions: Sequence[tuple[str, ReferenceExamples]] = (),
     temperature: float = 1.0,
+    charts_features: bool = True,
 ) -> ReferenceProfile:
     """Build the profile of reference examples and of further conditions, each with its name, that the model knows.
 
     Conditions that have the name of the first one are taken into the reference. False alarms are counted on the
-    held-out examples, if given, which are of the same condition as the reference.
+    held-out examples, if given, which are of the same condition as the reference. `charts_features` says whether the
+    features of the model are compared too.
     """
-    random_fourier, class_count = fit_random_features(reference.features), len(class_names)
+    direction_count = DIRECTION_COUNT if charts_features else 0
+    random_fourier = fit_random_features(reference.features, direction_count=direction_count)
+    class_count = len(class_names)
     conditions = sorted(conditions, key=lambda condition: condition[0] != PUBLISHED_CONDITION)
     others = [name for name, _ in conditions if name != PUBLISHED_CONDITION]
     growth_count = len(conditions) - len(others)

@@ -10,11 +10,14 @@ from equipoise.drift.diagnosis.dataset_verdict import compute_dataset_verdict
 from equipoise.drift.diagnosis.verdict import DatasetVerdict
 from equipoise.drift.features.table_columns import Columns
 from equipoise.drift.features.table_stats import ANSWER_BIN_NAMES, TableEncoder, fit_table_encoder
-from equipoise.drift.features.text_stats import TextEncoder, fit_text_encoder
+from equipoise.drift.features.text_stats import TextEncoder, fit_text_encoder, fit_window_encoder
 from equipoise.drift.profiling.reference_examples import ReferenceExamples, build_profile_from_examples
 from equipoise.drift.reference.profile import ReferenceProfile
 from equipoise.errors import EquipoiseError
 from equipoise.type_aliases import AnyArray
+
+TEXT_CLASSES = ("texts",)
+"""classes of the answers of a language model, which has none"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,11 +53,31 @@ class AnsweredTexts:
     """(n,) mean loss of the tokens of each text"""
     features: AnyArray
     """(n, width) features of the model"""
+    token_nats: AnyArray | None = None
+    """(n, length - 1) loss of each token after the first, where all texts are windows of one length"""
 
     def encode(self, encoder: TextEncoder) -> ReferenceExamples:
         """Return the texts as examples of a reference, all of one class."""
         none = np.zeros(len(self.texts), np.int64)
         return ReferenceExamples(encoder.statistics(self.texts, self.nats_per_token), none, self.features, none)
+
+    def fit_encoder(self) -> TextEncoder:
+        """Return the encoder that fits these texts as a reference."""
+        if self.token_nats is None:
+            return fit_text_encoder(self.texts)
+        return fit_window_encoder(self.texts, self.token_nats)
+
+
+def concat_answered_texts(parts: Sequence[AnsweredTexts]) -> AnsweredTexts:
+    """Return the texts of several parts, with the loss of each token where all are windows of one length."""
+    token_nats = [part.token_nats for part in parts if part.token_nats is not None]
+    is_even = len(token_nats) == len(parts) and len({nats.shape[1] for nats in token_nats}) == 1
+    return AnsweredTexts(
+        [text for part in parts for text in part.texts],
+        np.concatenate([part.nats_per_token for part in parts]),
+        np.concatenate([part.features for part in parts]),
+        np.concatenate(token_nats) if is_even else None,
+    )
 
 
 def build_table_profile(
@@ -75,11 +98,21 @@ def build_table_profile(
     return replace(profile, encoder=encoder)
 
 
-def build_text_profile(reference: AnsweredTexts, holdout: AnsweredTexts | None = None) -> ReferenceProfile:
-    """Build the profile of texts."""
-    encoder = fit_text_encoder(reference.texts)
+def build_text_profile(
+    reference: AnsweredTexts, holdout: AnsweredTexts | None = None, known_characters: str = ""
+) -> ReferenceProfile:
+    """Build the profile of texts, or of windows of one length, with which texts of any length can be compared.
+
+    The features of windows are not compared: they differ between any two books, and with the length of a text.
+    `known_characters` are characters of the training texts, which are not new even if the reference has none of them.
+    """
+    encoder = reference.fit_encoder()
+    encoder = replace(encoder, known_characters=encoder.known_characters | {*known_characters})
     examples, held_out = reference.encode(encoder), holdout.encode(encoder) if holdout else None
-    return replace(build_profile_from_examples(encoder.schema, examples, ("texts",), held_out), encoder=encoder)
+    profile = build_profile_from_examples(
+        encoder.schema, examples, TEXT_CLASSES, held_out, charts_features=encoder.windows is None
+    )
+    return replace(profile, encoder=encoder)
 
 
 def extract_row_features(profile: ReferenceProfile, rows: AnsweredRows) -> ImageFeatures:

@@ -27,30 +27,39 @@ CLOSE_FACTOR = 1.5  # a rate within this factor of the one asked for is as good 
 
 
 def describe_small_reference(
-    image_count: int, check: FalseAlarmCheck | None, run_length: float = DEFAULT_REQUESTS_PER_FALSE_ALARM
+    image_count: int,
+    check: FalseAlarmCheck | None,
+    run_length: float = DEFAULT_REQUESTS_PER_FALSE_ALARM,
+    examples: str = "images",
 ) -> str | None:
-    """Return a sentence on a reference too small for the requested images per false alarm; None if it is not."""
+    """Return a sentence on a reference too small for the requested images per false alarm; None if it is not.
+
+    `examples` is what the images are called: rows of a table, texts.
+    """
     shortfall = log_shortfall(image_count, check, run_length)
     if shortfall <= math.log(MAX_SHORTFALL_FACTOR):
         return None
     return (
-        f"the drift reference has {image_count:,} images, which support about one false alarm in"
+        f"the drift reference has {image_count:,} {examples}, which support about one false alarm in"
         f" {format_rounded(run_length * math.exp(-shortfall))} requests where one in {run_length:,.0f} is asked for;"
         f" about {format_rounded(count_needed_images(image_count, shortfall))} are needed:"
-        " train and publish with more images, of which the reference is a part, or expect that many false alarms"
+        f" train and publish with more {examples}, of which the reference is a part, or expect that many false alarms"
     )
 
 
 def describe_false_alarm_rate(
-    image_count: int, check: FalseAlarmCheck, run_length: float = DEFAULT_REQUESTS_PER_FALSE_ALARM
+    image_count: int,
+    check: FalseAlarmCheck,
+    run_length: float = DEFAULT_REQUESTS_PER_FALSE_ALARM,
+    examples: str = "images",
 ) -> str:
     """Return a sentence on the false alarms counted, and on the size of reference that keeps the rate asked for."""
     rate = check.estimate
     needed = count_needed_images(image_count, log_shortfall(image_count, None, run_length), CLOSE_FACTOR)
     return (
-        f"false alarms, tried on held-out images with a setting of one in {check.asked:,.0f} requests: one in"
+        f"false alarms, tried on held-out {examples} with a setting of one in {check.asked:,.0f} requests: one in"
         f" {format_rounded(rate.value)} ({format_rounded(rate.low)} to {format_rounded(rate.high)}); the reference has"
-        f" {image_count:,} images, and about {format_rounded(needed)} bring false alarms within a factor of"
+        f" {image_count:,} {examples}, and about {format_rounded(needed)} bring false alarms within a factor of"
         f" {CLOSE_FACTOR:g} of the default setting of one in {run_length:,.0f}"
     )
 

@@ -108,6 +108,8 @@ def calibrate_thresholds(
     offset, slope, moves = (np.array([[tail[part] for tail in row] for row in tails]) for part in range(3))
     if class_count == 1:
         offset[..., CLASS_CHARTS] = 0  # they never move
+    if not images.features.fourier_features.shape[1]:
+        offset[..., CLASS_CHARTS.stop :] = 0  # nor do these
     if rare_events is not None:
         charts = find_score_charts(rare_events, images.features.statistics.shape[1] + 2)
         offset[..., charts] = np.where(moves[..., charts], offset[..., charts], 0)

@@ -1,6 +1,7 @@
 """Reading of CSV files: what is no table of cells between commas is refused before pandas reads something else."""
 
 import warnings
+from collections.abc import Collection
 from pathlib import Path
 
 import pandas as pd
@@ -10,13 +11,17 @@ from equipoise.errors import EquipoiseError
 OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 
 
-def read_csv(path: Path) -> pd.DataFrame:
-    """Read a CSV file with a header; refuse rows that are longer than it, which pandas would cut with a warning."""
+def read_csv(path: Path, text_columns: Collection[str] = ()) -> pd.DataFrame:
+    """Read a CSV file with a header; refuse rows that are longer than it, which pandas would cut with a warning.
+
+    Values of `text_columns` stay texts, whatever they look like.
+    """
     try:
         check_header(read_header(path))
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            return pd.read_csv(path, index_col=False, low_memory=False)  # by chunks a column could get two types
+            # by chunks a column could get two types
+            return pd.read_csv(path, index_col=False, low_memory=False, dtype=dict.fromkeys(text_columns, str))
     except UnicodeDecodeError as error:
         raise EquipoiseError("dataset-invalid", "it is not UTF-8", "convert the file to UTF-8") from error
     except (pd.errors.ParserWarning, pd.errors.ParserError) as error:

@@ -1,7 +1,7 @@
 """Reading of a table from CSV and parquet files."""
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,11 +34,17 @@ class TableData:
         raise IndexError(index)
 
 
-def read_table(location: str) -> TableData:
-    """Read a CSV or parquet file, or all such files of a folder or behind its URL as one table."""
+def read_table(location: str, text_columns: Collection[str] = (), min_columns: int = 2) -> TableData:
+    """Read a CSV or parquet file, or all such files of a folder or behind its URL as one table.
+
+    Values of `text_columns` stay texts in CSV files, whatever they look like.
+    """
     root = fetch_data(location)
     paths = list_table_files(root, location)
-    frames = [read_table_file(path, location if path == root else f"{location}/{path.name}") for path in paths]
+    frames = [
+        read_table_file(path, location if path == root else f"{location}/{path.name}", text_columns, min_columns)
+        for path in paths
+    ]
     for path, frame in zip(paths, frames, strict=True):
         if set(frame.columns) != set(frames[0].columns):
             differing = ", ".join(map(repr, sorted(set(frame.columns) ^ set(frames[0].columns), key=str)))
@@ -79,10 +85,12 @@ def list_table_files(root: Path, location: str) -> list[Path]:
     return paths
 
 
-def read_table_file(path: Path, location: str) -> pd.DataFrame:
+def read_table_file(
+    path: Path, location: str, text_columns: Collection[str] = (), min_columns: int = 2
+) -> pd.DataFrame:
     """Read a CSV or parquet file, its columns named by texts; messages name `location`."""
     try:
-        frame = read_parquet(path) if path.suffix.lower() == ".parquet" else read_csv(path)
+        frame = read_parquet(path) if path.suffix.lower() == ".parquet" else read_csv(path, text_columns)
     except EquipoiseError as error:
         raise error.within(f"cannot read {location}") from error
     except UNREADABLE_ERRORS as error:
@@ -94,7 +102,7 @@ def read_table_file(path: Path, location: str) -> pd.DataFrame:
     if len(set(frame.columns)) < len(frame.columns):
         names = frame.columns[frame.columns.duplicated()]
         raise EquipoiseError("dataset-invalid", f"cannot read {location}: it has two columns {names[0]!r}")
-    if len(frame.columns) < 2:
+    if len(frame.columns) < min_columns:
         raise EquipoiseError(
             "dataset-invalid",
             f"cannot read {location}: it has only the column {', '.join(map(repr, frame.columns))}",

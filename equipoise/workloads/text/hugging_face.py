@@ -1,6 +1,6 @@
 """Architectures of transformers as language models of characters, with new weights.
 
-Only the architecture comes from there: published weights belong to tokens of their own vocabulary.
+Weights in a folder are those of `hugging_face_weights`.
 """
 
 from collections.abc import Callable
@@ -32,10 +32,7 @@ class HuggingFaceModel(nn.Module):
 
 def hugging_face_factory(name: str, vocabulary_size: int, context: int) -> Callable[[], nn.Module]:
     """Return a function that builds a model of transformers by hf:ARCHITECTURE[:LAYERSxWIDTH] or hf:FOLDER."""
-    if find_spec("transformers") is None:
-        raise EquipoiseError(
-            "package-missing", f"cannot build {name}: transformers is not installed", "pip install transformers"
-        )
+    require_transformers(f"build {name}")
     from transformers import AutoModelForCausalLM
 
     config = make_configuration(name, vocabulary_size, context)
@@ -50,6 +47,13 @@ def hugging_face_factory(name: str, vocabulary_size: int, context: int) -> Calla
         return model
 
     return build_model
+
+
+def require_transformers(purpose: str) -> None:
+    """Refuse a purpose that needs transformers if the package is not installed."""
+    if find_spec("transformers") is None:
+        problem = f"cannot {purpose}: transformers is not installed"
+        raise EquipoiseError("package-missing", problem, "pip install transformers")
 
 
 def make_configuration(name: str, vocabulary_size: int, context: int) -> Any:

@@ -10,6 +10,7 @@ from equipoise.texts.vocabulary import Vocabulary, build_vocabulary
 from equipoise.workloads.base import Split, Unit
 from equipoise.workloads.image_folder import folder_name
 from equipoise.workloads.text.corpus import Corpus, load_shakespeare
+from equipoise.workloads.text.hugging_face_weights import is_transformers_folder
 from equipoise.workloads.text.models import language_model_factory
 from equipoise.workloads.text.nats import mean_token_nats, window_nats
 from equipoise.workloads.text.text_files import find_text_files, read_text_corpus
@@ -27,7 +28,7 @@ TRAIN_DEFAULTS = MappingProxyType(
         "decay_on": "matrices",
         "clip_norm": 1.0,
         "warmup_examples": 1000,
-        "eval_every": 1024,  # a quarter of an epoch would be as much as the target takes
+        "eval_every": 2048,  # a quarter of an epoch is as much as the target takes; 1024 would take half the time
     }
 )
 
@@ -42,7 +43,7 @@ def text(config: TrainConfig) -> TextWorkload:
         validation=make_split(corpus.validation, vocabulary),
         reference=make_split(corpus.reference, vocabulary),
         test=make_split(corpus.test, vocabulary),
-        model=language_model_factory(config.model or "gpt", len(vocabulary), WINDOW_LENGTH),
+        model=language_model_factory(find_model_name(config), len(vocabulary), WINDOW_LENGTH),
         target=TARGET_NATS,
         loss=mean_token_nats,
         metric=window_nats,
@@ -52,6 +53,13 @@ def text(config: TrainConfig) -> TextWorkload:
         vocabulary=vocabulary,
         window=WINDOW_LENGTH,
     )
+
+
+def find_model_name(config: TrainConfig) -> str:
+    """Return the --model, by default the architecture of the folder of transformers that --init-from names, or gpt."""
+    if config.model is None and config.init_from and is_transformers_folder(config.init_from):
+        return f"hf:{fetch_data(config.init_from)}"
+    return config.model or "gpt"
 
 
 def read_corpus(config: TrainConfig) -> tuple[str, Corpus]:

@@ -14,9 +14,11 @@ LIMITS = {
     "evaluated on images like those it was trained on: under another camera, light or background it may be "
     "wrong and still confident. The bundle contains a reference so that such a change can be detected.",
     "table": "The model predicts for every row, even for one unlike all that it was trained on. Its figures hold for "
-    "rows drawn as those of the table were; a text that the table did not have counts as a missing one.",
+    "rows drawn as those of the table were; a text that the table did not have counts as a missing one. The bundle "
+    "contains a reference so that rows of another kind can be detected.",
     "text": "The model gives the probability of each next character, and knows nothing else. It was evaluated on text "
-    "like that it was trained on; characters that this did not have are all the same to it.",
+    "like that it was trained on; characters that this did not have are all the same to it. The bundle contains a "
+    "reference so that another language or other characters can be detected; another book may be a change already.",
 }
 """what to expect of a model, by its kind"""
 

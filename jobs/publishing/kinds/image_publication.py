@@ -16,14 +16,12 @@ from equipoise.bundle.kinds.image_input import (
 )
 from equipoise.bundle.kinds.inference_module import InferenceModule
 from equipoise.workloads import ImageWorkload, Split
-from jobs.publishing.kinds.publication import HeldOutFindings, Publication
+from jobs.publishing.kinds.publication import HeldOutFindings, Publication, add_drift_findings
 from jobs.publishing.known_conditions import LearnedCondition
 from jobs.publishing.reference_arrays import (
     build_drift_arrays,
     build_reference_arrays,
-    find_false_alarm_rate,
     find_false_alarm_split,
-    find_reference_warning,
     predict_split,
     sample_images,
 )
@@ -72,10 +70,5 @@ class ImagePublication(Publication):
         arrays = build_reference_arrays(workload, outputs["reference"])
         if not include_drift:
             return HeldOutFindings(metrics=metrics, arrays=arrays)
-        arrays |= build_drift_arrays(run_engine, workload, outputs, temperature, learned)
-        return HeldOutFindings(
-            metrics=metrics,
-            arrays=arrays,
-            warning=find_reference_warning(arrays),
-            false_alarm_rate=find_false_alarm_rate(arrays),
-        )
+        drift_arrays = build_drift_arrays(run_engine, workload, outputs, temperature, learned)
+        return add_drift_findings(metrics, arrays, drift_arrays)

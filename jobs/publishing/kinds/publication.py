@@ -18,6 +18,7 @@ from equipoise.spacing import evenly_spaced_indices
 from equipoise.workloads import Split, Workload
 from equipoise.workloads.batch import Batch
 from jobs.publishing.known_conditions import LearnedCondition
+from jobs.publishing.reference_arrays import find_false_alarm_rate, find_reference_warning
 
 BATCH_EXAMPLES = 64  # computed at a time
 
@@ -71,6 +72,22 @@ class Publication(ABC):
     @abstractmethod
     def evaluate(self, run_engine: Engine, include_drift: bool, learned: Sequence[LearnedCondition]) -> HeldOutFindings:
         """Evaluate a published model on the held-out splits, and build its reference."""
+
+
+def add_drift_findings(
+    metrics: Metrics, arrays: dict[str, Any], drift_arrays: dict[str, Any], limit: str | None = None
+) -> HeldOutFindings:
+    """Return the findings with the arrays of a drift profile, and the sentences on its size and its false alarms.
+
+    `limit` is a sentence on what the profile leaves out, if it does.
+    """
+    sentences = [*filter(None, (find_reference_warning(drift_arrays), limit))]
+    return HeldOutFindings(
+        metrics=metrics,
+        arrays=arrays | drift_arrays,
+        warning="; ".join(sentences) or None,
+        false_alarm_rate=find_false_alarm_rate(drift_arrays),
+    )
 
 
 def list_inputs(inputs: Batch) -> tuple[Tensor, ...]:

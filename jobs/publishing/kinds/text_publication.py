@@ -13,12 +13,22 @@ from equipoise.bundle.kinds.base_bundle import INPUT_PREFIX
 from equipoise.bundle.kinds.image_input import LOGITS_TENSOR
 from equipoise.bundle.kinds.language import LanguageEvaluation
 from equipoise.bundle.kinds.text_input import TOKENS_TENSOR, TextInput
+from equipoise.drift.profiling.bundle_profile import collect_answered_windows
+from equipoise.drift.profiling.profile_arrays import collect_profile_arrays
+from equipoise.drift.profiling.row_profile import AnsweredTexts, build_text_profile, concat_answered_texts
+from equipoise.workloads import Split
 from equipoise.workloads.text.workload import TextWorkload
-from jobs.publishing.kinds.publication import HeldOutFindings, Publication, read_batches
+from jobs.publishing.kinds.publication import (
+    BATCH_EXAMPLES,
+    HeldOutFindings,
+    Publication,
+    add_drift_findings,
+    read_batches,
+)
 from jobs.publishing.known_conditions import LearnedCondition
 
 MAX_KEPT_WINDOWS = 16  # windows of the reference kept in the bundle, with which a service tests itself
-NOT_WATCHED = "the service does not compare texts with a reference yet, and so cannot detect their drift"
+MAX_PROFILE_WINDOWS = 20_000  # windows of the reference that the drift profile is built from
 
 
 class LanguageModule(nn.Module):
@@ -54,7 +64,7 @@ class TextPublication(Publication):
         return {"kind": "text", "text": text, "inputs": text.list_inputs()}
 
     def evaluate(self, run_engine: Engine, include_drift: bool, learned: Sequence[LearnedCondition]) -> HeldOutFindings:
-        """Measure the nats of a language model on the test split, and keep its outputs on a few windows."""
+        """Measure the nats of a language model, keep its outputs on a few windows, and profile the reference."""
         rows = [
             self.workload.metric(run_engine(*inputs)[0], targets)
             for inputs, targets in read_batches(self.workload.test)
@@ -68,4 +78,23 @@ class TextPublication(Publication):
             f"{INPUT_PREFIX}{TOKENS_TENSOR}": kept[0].numpy(),
             "places": np.arange(len(kept[0])),
         }
-        return HeldOutFindings(metrics=metrics, arrays=arrays, warning=NOT_WATCHED if include_drift else None)
+        if not include_drift:
+            return HeldOutFindings(metrics=metrics, arrays=arrays)
+        return add_drift_findings(metrics, arrays, self._build_drift_arrays(run_engine))
+
+    def _build_drift_arrays(self, run_engine: Engine) -> dict[str, Any]:
+        """Build the arrays of the drift profile; false alarms are counted on the validation split."""
+        reference, holdout = (
+            self._answer_windows(run_engine, split) for split in (self.workload.reference, self.workload.validation)
+        )
+        characters = self.workload.vocabulary.characters
+        return collect_profile_arrays(lambda: build_text_profile(reference, holdout, characters))
+
+    def _answer_windows(self, run_engine: Engine, split: Split) -> AnsweredTexts:
+        """Return up to MAX_PROFILE_WINDOWS windows of a split, and how well the model predicts them."""
+        (windows,) = self.sample_inputs(split, MAX_PROFILE_WINDOWS)
+        parts = [
+            collect_answered_windows(self.workload.vocabulary, part, run_engine(part)[0])
+            for part in windows.split(BATCH_EXAMPLES)
+        ]
+        return concat_answered_texts(parts)

@@ -101,6 +101,11 @@ def require_tensors(tensors: InferenceTensors, expected: Sequence[TensorMetadata
     return arrays
 
 
+def repeat_sources(requests: Sequence[InferenceRequest], counts: Sequence[int]) -> list[str | None]:
+    """Return the source of each example, given the number of examples of each request."""
+    return [request.source for request, count in zip(requests, counts, strict=True) for _ in range(count)]
+
+
 def encode_strings(texts: Sequence[str]) -> AnyArray:
     """Return texts as an array of byte strings."""
     return np.array([*(text.encode() for text in texts), None], object)[:-1]

@@ -18,13 +18,14 @@ from services.http.errors import RequestRejected, too_many_rows
 from services.http.message_types import TensorMetadata
 from services.http.prediction_types import NumberReply, PredictionReply
 from services.http.tensor_codec import InferenceTensors, require_object
-from services.serving.inference import InferenceRequest, UnwatchedBatch
+from services.serving.inference import InferenceRequest, RowsBatch
 from services.serving.kinds.image_kind import LABELS_OUTPUT, SCORES_OUTPUT, build_prediction_reply
 from services.serving.kinds.served_kind import (
     RawTensor,
     ServedKind,
     encode_strings,
     parse_json_field,
+    repeat_sources,
     require_tensors,
 )
 from services.serving.model_versions import LoadedVersion
@@ -82,15 +83,23 @@ class TableKind(ServedKind):
 
     def run_version(
         self, version: LoadedVersion, decoded: Sequence[EncodedRows], requests: Sequence[InferenceRequest]
-    ) -> tuple[list[RowsOutput], UnwatchedBatch]:
+    ) -> tuple[list[RowsOutput], RowsBatch]:
         """Return the outputs of a version for several requests, computed in one batch."""
         bundle = find_bundle(version)
         inputs = [torch.cat(tensors) for tensors in zip(*(rows.tensors for rows in decoded), strict=True)]
         counts = [len(rows) for rows in decoded]
-        parts = zip(*(output.split(counts) for output in bundle.run_engine(*inputs)), strict=True)
-        outputs = [RowsOutput(bundle.read_outputs(*part), version) for part in parts]
-        sources = [request.source for request, count in zip(requests, counts, strict=True) for _ in range(count)]
-        return outputs, UnwatchedBatch(version, sources)
+        outputs, features = bundle.run_engine(*inputs)
+        parts = zip(outputs.split(counts), features.split(counts), strict=True)
+        answers = [RowsOutput(bundle.read_outputs(*part), version) for part in parts]
+        contents = [request.content for request in requests]
+        batch = RowsBatch(
+            version,
+            [content.tensors if isinstance(content, EncodedRows) else content for content in contents],
+            outputs,
+            features,
+            repeat_sources(requests, counts),
+        )
+        return answers, batch
 
     def list_tensors(self, version: LoadedVersion) -> tuple[list[TensorMetadata], list[TensorMetadata]]:
         """Return the inputs and outputs of a model in the Open Inference Protocol."""

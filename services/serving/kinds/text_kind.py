@@ -17,8 +17,8 @@ from services.http.errors import RequestRejected, text_is_too_long, too_many_row
 from services.http.message_types import TensorMetadata
 from services.http.prediction_types import NextTokenReply, TextReply
 from services.http.tensor_codec import InferenceTensors
-from services.serving.inference import InferenceRequest, UnwatchedBatch
-from services.serving.kinds.served_kind import RawTensor, ServedKind, parse_json_field, require_tensors
+from services.serving.inference import InferenceRequest, WindowsBatch
+from services.serving.kinds.served_kind import RawTensor, ServedKind, parse_json_field, repeat_sources, require_tensors
 from services.serving.kinds.table_kind import list_input_tensors
 from services.serving.model_versions import LoadedVersion
 
@@ -93,7 +93,7 @@ class TextKind(ServedKind):
 
     def run_version(
         self, version: LoadedVersion, decoded: Sequence[EncodedText], requests: Sequence[InferenceRequest]
-    ) -> tuple[list[TextOutput], UnwatchedBatch]:
+    ) -> tuple[list[TextOutput], WindowsBatch]:
         """Return the outputs of a version for several requests; windows of equal length are computed in one batch."""
         bundle = find_bundle(version)
         outputs: dict[int, TextOutput] = {}
@@ -103,8 +103,8 @@ class TextKind(ServedKind):
             (logits,) = bundle.run_engine(torch.cat([text.windows for text in texts]))
             for index, text, part in zip(indices, texts, logits.split([len(text) for text in texts]), strict=True):
                 outputs[index] = build_output(version, bundle, text, part)
-        sources = [request.source for request in requests]
-        return [outputs[index] for index in range(len(decoded))], UnwatchedBatch(version, sources)
+        answers = [outputs[index] for index in range(len(decoded))]
+        return answers, collect_watched_windows(version, bundle, decoded, answers, requests)
 
     def list_tensors(self, version: LoadedVersion) -> tuple[list[TensorMetadata], list[TensorMetadata]]:
         """Return the inputs and outputs of a model in the Open Inference Protocol."""
@@ -137,6 +137,35 @@ def build_output(version: LoadedVersion, bundle: TextBundle, text: EncodedText, 
     if text.text_length is None:
         return TextOutput(version, logits, None)
     return TextOutput(version, logits, bundle.read_outputs(text.windows, logits, text.text_length, DEFAULT_NEXT_TOKENS))
+
+
+def collect_watched_windows(
+    version: LoadedVersion,
+    bundle: TextBundle,
+    decoded: Sequence[EncodedText],
+    outputs: Sequence[TextOutput],
+    requests: Sequence[InferenceRequest],
+) -> WindowsBatch:
+    """Return what drift detection reads of the requests: one window of each text, and all windows sent as tokens.
+
+    Windows are what the reference consists of. Which window of a text it is depends on the length of the text.
+    """
+    windows: list[Tensor] = []
+    logits: list[Tensor] = []
+    texts: list[str | None] = []
+    for text, output, request in zip(decoded, outputs, requests, strict=True):
+        if text.text_length is None:
+            windows.append(text.windows)
+            logits.append(output.logits)
+            texts.append(None)
+            continue
+        index = text.text_length % len(text)
+        start = min(index * bundle.window, text.text_length - text.windows.shape[1])
+        windows.append(text.windows[index : index + 1])
+        logits.append(output.logits[index : index + 1].clone())  # a view would keep the logits of all windows
+        texts.append(request.content[start : start + bundle.window])
+    sources = repeat_sources(requests, [len(part) for part in windows])
+    return WindowsBatch(version, windows, logits, texts, sources)
 
 
 def find_bundle(version: LoadedVersion) -> TextBundle:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from equipoise.bundle.graph import collect_weights, export_model, serialize_graph
+from equipoise.bundle.graph import collect_weights, export_model, find_size_bounds, serialize_graph
 from equipoise.bundle.kinds.inference_module import InferenceModule
 from equipoise.bundle.program import load_program
 from equipoise.training.finetune import find_classifier_layer
@@ -121,3 +121,11 @@ def test_arithmetic_is_limited_to_sizes(do, take, message):
     steps = [INPUT_STEP, {"do": do, "take": take, "named": {}}, {"output": [{"step": 1}]}]
     with raises_code("bundle-invalid", message):
         load_program(steps, {})(torch.zeros(1, 1, 2, 2))
+
+
+@pytest.mark.parametrize(("least", "bound"), [(2, 0), (3, 3), (4, 4)])
+def test_least_size_of_a_variable_dimension_is_bounded_from_three_on(least, bound):
+    rows = torch.export.Dim("rows", min=least, max=64)
+    program = torch.export.export(nn.Linear(3, 2), (torch.zeros(5, 3),), dynamic_shapes=({0: rows},))
+    (inputs,) = (node.meta["val"] for node in program.graph.nodes if node.name == "input")
+    assert [find_size_bounds(size, program) for size in inputs.shape] == [(bound, 64), (3, 3)]

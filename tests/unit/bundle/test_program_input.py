@@ -17,6 +17,11 @@ def test_json_form_is_reversible(key, sizes):
     assert ProgramInput.from_json(described.to_json()) == described
 
 
+def test_json_form_leaves_out_what_is_not_bounded():
+    described = ProgramInput("tokens", torch.int64, ((0, None), (3, 3), (0, 64)))
+    assert described.to_json() == {"input": "tokens", "dtype": "int64", "shape": [None, 3, [0, 64]]}
+
+
 BOUNDED = ProgramInput(0, torch.float32, ((0, None), (3, 3), (2, 4)))
 
 

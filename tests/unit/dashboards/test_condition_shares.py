@@ -13,6 +13,7 @@ from dashboards.panels.condition_shares import (
     condition_shares_figure,
 )
 from dashboards.panels.drift import build_drift_sections, verdict_facts
+from dashboards.panels.drift_words import EXAMPLE_WORDS
 from dashboards.theme import NEUTRAL_COLOR, SERIES_COLORS
 from equipoise.drift.diagnosis.verdict import ChartHistory, DatasetVerdict, StreamVerdict
 
@@ -28,13 +29,17 @@ def build_history(image_numbers, **conditions):
     )
 
 
+def draw_figure(history):
+    return condition_shares_figure(history, EXAMPLE_WORDS["image"])
+
+
 def draw_shares(history):
     """Return the name and the shares of each area of a figure, without the repeated last one."""
-    return {trace.name: trace.y[:-1].tolist() for trace in condition_shares_figure(history).data}
+    return {trace.name: trace.y[:-1].tolist() for trace in draw_figure(history).data}
 
 
 def test_areas_are_the_shares_of_the_steps():
-    figure = condition_shares_figure(build_history([20, 40, 80], plain=[1.0, 0.75, 0.25], warm=[0.0, 0.25, 0.75]))
+    figure = draw_figure(build_history([20, 40, 80], plain=[1.0, 0.75, 0.25], warm=[0.0, 0.25, 0.75]))
     plain, warm = figure.data
     assert (plain.name, warm.name) == ("plain", "warm")
     assert list(plain.x) == list(warm.x) == [20, 40, 80]  # where steps begin and end: that of the first is not known
@@ -50,7 +55,7 @@ def test_long_histories_are_averaged_over_the_images_of_neighbouring_steps():
     rng = np.random.default_rng(1)
     image_counts, plain = rng.integers(16, 400, 512), rng.random(512).round(3)
     history = build_history(np.cumsum(image_counts).tolist(), plain=plain.tolist(), warm=(1 - plain).tolist())
-    first, second = condition_shares_figure(history).data
+    first, second = draw_figure(history).data
     assert len(first.x) == MAX_STRETCHES + 1
     assert (first.x[0], first.x[-1]) == (history.image_numbers[0], history.image_numbers[-1])
     ends = np.searchsorted(history.image_numbers, first.x)
@@ -64,7 +69,7 @@ def test_long_histories_are_averaged_over_the_images_of_neighbouring_steps():
 
 def test_rarest_of_too_many_conditions_share_one_grey_area():
     conditions = {f"light {index}": [0.0, (index + 1) / 36] for index in range(MAX_CONDITION_AREAS + 2)}
-    figure = condition_shares_figure(build_history([10, 20], **conditions))
+    figure = draw_figure(build_history([10, 20], **conditions))
     names = [trace.name for trace in figure.data]
     assert names == [*[f"light {index}" for index in range(2, MAX_CONDITION_AREAS + 2)], OTHER_CONDITIONS]
     colors = [trace.line.color for trace in figure.data]

@@ -1,8 +1,10 @@
 """The page of a drift verdict says what the verdict holds, and nothing that it does not hold."""
 
+import re
+
 import pytest
 
-from dashboards.page import ImageGallery, Page, TimeCell, render_html
+from dashboards.page import ImageGallery, Page, Panel, Table, TimeCell, render_html
 from dashboards.panels.drift import (
     STATE_SENTENCES,
     UNKNOWN_REMEDY,
@@ -146,7 +148,7 @@ def test_verdict_with_everything_has_a_section_for_each():
     )
     sections = build_drift_sections(verdict, history, EVENTS, [(b"a", "first")], [(b"b", "usual")], "shop-")
     assert [section.title for section in sections] == ["Verdict", "Charts", "Classes", "Images", "Events"]
-    assert sections[0].paragraphs == [STATE_SENTENCES["drift"], "Images are bluer."]
+    assert sections[0].paragraphs == [STATE_SENTENCES["drift"].format("images"), "Images are bluer."]
     assert [part.name for part in sections[0].parts] == ["shop-verdict", "shop-causes", "shop-sources"]
     parts = list_parts(sections)
     assert "over the images answered" in parts["shop-charts-panel"].caption
@@ -163,7 +165,7 @@ def test_verdict_with_everything_has_a_section_for_each():
 def test_verdict_with_nothing_has_one_section():
     (section,) = build_drift_sections(StreamVerdict(state="unknown"))
     assert section.title == "Verdict"
-    assert section.paragraphs == [STATE_SENTENCES["unknown"], UNKNOWN_REMEDY]
+    assert section.paragraphs == [STATE_SENTENCES["unknown"].format("images"), UNKNOWN_REMEDY.format("images")]
     assert [part.name for part in section.parts] == ["verdict"]
 
 
@@ -207,3 +209,65 @@ def test_page_of_requests_shows_their_history_and_events():
     assert page.title == "Images: no drift"
     assert page.lead == "Requests compared with the reference of a bundle."
     assert [section.title for section in page.sections] == ["Verdict", "Charts", "Events"]
+
+
+WORDS_OF_IMAGES = re.compile(r"image|pictur|photo|pixel|light|bright|colour|camera", re.IGNORECASE)
+
+
+def list_page_texts(sections):
+    """Return all that a reader of the sections sees, without the numbers."""
+    for section in sections:
+        yield from (section.title, *section.paragraphs)
+        for part in section.parts:
+            yield str(getattr(part, "facts", "")) + str(getattr(part, "text", ""))
+            if isinstance(part, Panel):
+                layout = part.figure.layout
+                yield from (part.caption, part.reading, str(layout.xaxis.title.text), str(layout.yaxis.title.text))
+                yield str(part.data_table)
+            elif isinstance(part, Table):
+                yield str(part)
+
+
+@pytest.mark.parametrize("state", ["ok", "drift", "unknown"])
+@pytest.mark.parametrize(("kind", "word"), [("table", "row"), ("text", "text")])
+def test_page_of_rows_and_texts_has_no_word_of_images(kind, word, state):
+    facts = {
+        "kind": kind,
+        "state": state,
+        "images": 7,
+        "classes": {"low": 4, "high": 3},
+        "usual": {"low": 1, "high": 1},
+    }
+    facts |= {"charts": (CHARTS[1],), "conditions": {"a": 0.5, "b": 0.5}, "condition": "a"}
+    history = ChartHistory(
+        image_numbers=[1, 2], threshold=[3.0, 3.0], charts={"x": [1.0, 2.0]}, conditions={"a": [1, 1], "b": [0, 0]}
+    )
+    moved = Table(name="moved", columns=[word, "x"], rows=[["17", 0.5]])
+    sources = {"shop": StreamVerdict(state="ok", kind=kind)}
+    since = DriftOnset(at="2026-01-02T03:04:05+00:00", images_ago=5) if state == "drift" else None
+    stream = StreamVerdict(**facts, has_accuracy=kind == "table", sources=sources, since=since)
+    dataset = DatasetVerdict(**facts, has_accuracy=False)
+    for page in (drift_page(stream, [], [], history), drift_page(dataset, [], [], moved_examples=moved)):
+        texts = [page.title, page.lead, *list_page_texts(page.sections)]
+        assert [text for text in texts if WORDS_OF_IMAGES.search(text)] == []
+        assert list_parts(page.sections)["verdict"].facts[f"{word}s"] == "7"
+    titles = [section.title for section in page.sections]
+    assert titles == [
+        "Verdict",
+        "Charts",
+        *(["Answers"] if kind == "table" else []),
+        f"{word.capitalize()}s that changed most",
+    ]
+
+
+def test_number_has_no_accuracy_and_its_answers_are_quarters():
+    verdict = DatasetVerdict(kind="table", has_accuracy=False, state="ok", classes={"low": 1}, usual={"low": 1})
+    sections = build_drift_sections(verdict)
+    parts = list_parts(sections)
+    assert [*parts["verdict"].facts] == ["state", "rows"]
+    assert (
+        parts["classes-panel"].figure.layout.xaxis.title.text == "answer"
+        and "quarter" in parts["classes-panel"].reading
+    )
+    known = DatasetVerdict(kind="table", state="ok", classes={"low": 1}, usual={"low": 1})
+    assert "estimated accuracy, without labels" in list_parts(build_drift_sections(known))["verdict"].facts

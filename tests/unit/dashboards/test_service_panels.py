@@ -164,7 +164,7 @@ def test_images_are_drawn_by_version():
         "a 2": ([1], SERIES_COLORS[1]),
     }
     assert unix_times(figure.data[0]) == [10]
-    assert figure.layout.yaxis.title.text == "images/s"
+    assert figure.layout.yaxis.title.text == "examples/s"
 
 
 def test_version_without_answers_yet_is_drawn_at_zero():
@@ -184,7 +184,7 @@ def test_batches_are_drawn_as_bars_of_each_size():
     (bars,) = figure.data
     assert (list(bars.x), list(bars.y), bars.marker.color) == (["1", "over 1"], [6, 2], BLUE)
     assert figure.layout.xaxis.type == "category"
-    assert figure.layout.xaxis.title.text == "images computed at once"
+    assert figure.layout.xaxis.title.text == "examples computed at once"
     assert (figure.layout.yaxis.title.text, figure.layout.yaxis.rangemode) == ("batches", "tozero")
 
 

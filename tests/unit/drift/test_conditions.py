@@ -19,6 +19,7 @@ from equipoise.drift.charts.sums import SumsLayout
 from equipoise.drift.detector import StreamDetector
 from equipoise.drift.diagnosis.stream_verdict import chart_history, compute_stream_verdict
 from equipoise.drift.diagnosis.verdict import ChartHistory, StreamVerdict
+from equipoise.drift.diagnosis.window import Window
 from equipoise.drift.features.image_stats import STATISTIC_NAMES
 from equipoise.drift.monitor.monitor import Monitor, Report
 from equipoise.drift.monitor.report_ledger import Tick
@@ -114,6 +115,20 @@ def test_counts_are_read_by_class_and_by_condition():
     assert len(row) == layout.row_length == 1 + 6 + 4 + 1
     assert layout.read_class_counts(row).tolist() == [11, 22, 33]
     assert layout.read_condition_counts(np.stack([row, 2 * row])).tolist() == [[6, 60], [12, 120]]
+
+
+@pytest.mark.parametrize("mix", [(30, 10), (1, 99), (50, 0)])
+def test_reference_counts_of_a_window_have_its_mix_of_conditions(mix):
+    profile = two_lights_profile()
+    reference = profile.baseline.usual.counts.reshape(2, -1)
+    counts = np.zeros_like(reference)
+    counts[:, 0] = mix
+    window = Window(profile, counts.ravel(), np.zeros(1), np.zeros(1))
+    expected = np.array(mix) / reference.sum(1) @ reference
+    np.testing.assert_allclose(
+        window.reference_class_counts / window.reference_class_counts.sum(), expected / expected.sum(), rtol=1e-9
+    )
+    assert window.reference_class_counts.sum() <= reference.sum() * (1 + 1e-9)
 
 
 def test_any_mix_of_known_conditions_is_no_drift():

@@ -217,6 +217,13 @@ def test_restored_detector_continues_bit_equal():
         assert_equal_detectors(detector, restored)
 
 
+def test_steps_over_the_threshold_are_restored():
+    state = StreamDetector.start(shapes_profile(), RUN_LENGTH_IMAGES).state_arrays()
+    restored = StreamDetector.start(shapes_profile(), RUN_LENGTH_IMAGES)
+    restored.restore(state | {"over": np.array(3)})
+    assert restored.over == 3
+
+
 def assert_equal_detectors(left, right):
     left_state, right_state = left.state_arrays(), right.state_arrays()
     assert left_state.keys() == right_state.keys()

@@ -48,6 +48,9 @@ def test_moved_column_is_named_with_its_size(column):
     effect = verdict.effects[0]
     assert effect.low - 0.1 < 0.5 < effect.high + 0.1  # the alarm comes where the shift looks large by chance
     assert effect.unit == "standard deviations" and effect.detail == "higher"
+    assert (
+        verdict.why.startswith(f"column x{column + 1} lies ") and verdict.kind == "table" and not verdict.has_accuracy
+    )
 
 
 def test_two_columns_that_moved_are_both_named():

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from equipoise.drift.diagnosis.verdict import StreamVerdict, TickCounts
+from equipoise.drift.diagnosis.verdict import ChartHistory, StreamVerdict, TickCounts
 from equipoise.drift.monitor.entries import DriftEvent
 from equipoise.drift.monitor.monitor import OTHER_SOURCES, Monitor, Report
 from equipoise.drift.monitor.report_ledger import Tick
@@ -177,6 +177,12 @@ def test_reset_forgets_one_model_and_no_other(image_rows, tmp_path):
     assert [*monitor.detectors] == [other] == [*Monitor(tmp_path, RUN_LENGTH_REQUESTS).detectors]
     assert monitor.events[-1] == DriftEvent(event="reset", stream=str(STREAM), time=5.0)
     assert monitor.compute_verdict(STREAM).state == "unknown" and monitor.compute_verdict(STREAM).images == 0
+
+
+def test_charts_of_a_model_are_empty_before_its_first_request(tmp_path):
+    history = start_monitor(tmp_path).chart_history(STREAM)
+    assert history.image_numbers == [] and "luminance" in history.charts
+    assert Monitor(tmp_path / "no-model", RUN_LENGTH_REQUESTS).chart_history(STREAM) == ChartHistory()
 
 
 def test_model_without_reference_gives_verdict_unknown_with_the_reason(tmp_path):

@@ -55,14 +55,13 @@ def test_profile_and_thresholds_are_finite():
     assert check.images_per_alarm > RUN_LENGTH_IMAGES / 5
 
 
-def test_images_like_the_reference_are_no_drift_and_class_charts_stay_at_zero():
+def test_images_like_the_reference_are_no_drift_and_no_chart_is_of_classes():
     detector = run_detector(render_shapes(640, 3)[0])
     verdict = compute_stream_verdict(detector)
     assert json.dumps(verdict.to_json(), allow_nan=False)
     assert verdict.state == "ok" and verdict.classes == {"0": 640} and verdict.runs == 1
     assert np.isfinite(detector.threshold()) and not detector.charts.classes.any()
-    heights = {chart.name: chart.value for chart in verdict.charts}
-    assert heights["class gone"] == heights["class more often"] == 0
+    assert not {"class gone", "class more often"} & {chart.name for chart in verdict.charts}  # they never move
 
 
 def test_change_of_light_is_found_and_its_end_too():
@@ -89,4 +88,4 @@ def test_sets_of_images_are_judged(factor, state):
     )
     assert json.dumps(verdict.to_json(), allow_nan=False)
     assert verdict.state == state and verdict.cause == ("exposure" if state == "drift" else None)
-    assert next(chart.value for chart in verdict.charts if chart.name == "classes") == 0
+    assert "classes" not in {chart.name for chart in verdict.charts}

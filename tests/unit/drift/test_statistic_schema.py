@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from equipoise.drift.charts.chart_names import CLASS_AND_FEATURE_CHARTS, ChartNames
 from equipoise.drift.features.image_schema import IMAGE_SCHEMA
 from equipoise.drift.features.statistic_schema import (
     DISTANCE_COLUMN,
@@ -48,3 +49,13 @@ def test_text_is_described_by_its_characters():
     expected = [[np.log(5), 0, 0, 1], [np.log(5), 0.5, 0, 2], [np.log(5), 0.5, 1, 3], [0, 0, 0, 4]]
     np.testing.assert_allclose(rows, expected, rtol=1e-6)
     assert TextEncoder.from_arrays(encoder.to_arrays()) == encoder
+
+
+def test_columns_named_as_other_charts_get_a_name_of_their_own():
+    names = ("x", "distance", "features", "answer", "x", "spread of x")
+    inputs = [WatchedStatistic(name=name) for name in names]
+    schema = build_schema("table", inputs, [WatchedStatistic(name="answer", source="output")])
+    assert schema.names[:6] == ("x", "input distance", "input features", "input answer", "input x", "spread of x")
+    charts = ChartNames(schema.names)
+    values = np.arange(charts.score_chart_count + len(CLASS_AND_FEATURE_CHARTS), dtype=np.float64)
+    assert len(charts.highest_by_name(values)) == len(charts.unique) == len(schema) + 3

@@ -3,7 +3,13 @@ import pytest
 
 from equipoise.drift.features.column_scaling import MAX_ABS_Z, fit_column_scaling
 from equipoise.drift.features.table_columns import read_csv_columns
-from equipoise.drift.features.table_stats import MAX_CATEGORIES, MAX_PAIRED_COLUMNS, TableEncoder, fit_table_encoder
+from equipoise.drift.features.table_stats import (
+    MAX_CATEGORIES,
+    MAX_PAIRED_COLUMNS,
+    TableEncoder,
+    fit_table_encoder,
+    select_watched_columns,
+)
 from tests.support.errors import raises_code
 
 
@@ -109,3 +115,16 @@ def test_csv_is_read_as_numbers_and_words(tmp_path):
         path.write_text(contents)
         with raises_code("dataset-invalid", *([f"line {number}"] if number else [])):
             read_csv_columns(path)
+
+
+def test_first_columns_are_watched_by_themselves_within_a_number_of_statistics():
+    columns = {
+        "size": np.arange(100.0),
+        "colour": np.array(["red", "green"] * 50, dtype=object),
+        "name": np.array([f"name {index}" for index in range(100)], dtype=object),
+    }
+    counts = {1: 0, 3: 1, 6: 1, 7: 2, 12: 2, 17: 3}
+    for limit, count in counts.items():
+        assert select_watched_columns(columns, limit) == [*columns][:count]
+    encoder = fit_table_encoder(columns, np.arange(100.0))
+    assert encoder.schema.input_count == 3 + 4 + 10

@@ -82,7 +82,7 @@ def test_check_and_publish_leave_bundles_loadable(folders, monkeypatch, capsys, 
     Image.new("L", (16, 16)).save(tmp_path / "image.png")
     (tmp_path / "link").symlink_to(folders / "bundle")
     for out in (folders / "bundle", folders / "bundle" / "deep" / "sub", tmp_path / "link" / "sub"):
-        arguments = ("--bundle", folders / "bundle", "--images", tmp_path, "--out", out)
+        arguments = ("--bundle", folders / "bundle", "--data", tmp_path, "--out", out)
         status, message = run_command(check, monkeypatch, capsys, *arguments)
         assert status == 2 and "[path-in-use]" in message
     for out in (folders / "bundle" / "sub", tmp_path / "link" / "sub"):

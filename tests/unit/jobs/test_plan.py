@@ -141,3 +141,38 @@ def test_at_least_one_table_is_required(run_plan, tmp_path):
     status, output, _ = run_plan("--out", tmp_path)
     assert status == 2
     assert "give --system, --statistical or both" in output.err
+
+
+GRID_CSV = "".join(
+    f"4,4,8,{0.02 + (0.1 + 8e8 / rate) / interval},diloco:{interval},{rate:g}\n"
+    for interval in (1, 32)
+    for rate in (2e8, 5e9)
+)
+
+
+def test_exchanges_are_predicted_at_other_rates(run_plan, tmp_path):
+    path = tmp_path / "grid.csv"
+    path.write_text("nodes,workers,batch,seconds,exchange,bits_per_second\n" + GRID_CSV)
+    arguments = ["--system", path, "--out", tmp_path / "out", "--predict-exchange", "local:8", "bf16"]
+    status, output, document = run_plan(*arguments, "--predict-rate", "1e9", "5e7")
+    assert status == 0
+    rows = {(row["exchange"], row["bits_per_second"]): row for row in document["system"]["predictions"]}
+    for rate in (1e9, 5e7):
+        assert rows["local:8", rate]["seconds"] == pytest.approx(0.02 + (0.1 + 8e8 / rate) / 8)
+        assert not rows["local:8", rate]["measured"]
+    assert "local:8 at 1,000 Mbit/s" in output.out and "left out: bf16 on 4 workers" in output.out
+    assert any(gap.startswith("bf16") for gap in document["system"]["missing"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("--predict-rate", "0"), "rates must be"),
+        (("--predict-exchange", "local:0"), "local"),
+        (("--predict-rate", "nan"), "rates must be"),
+        (("--algorithms", "missing.csv"), "missing.csv"),
+    ],
+)
+def test_impossible_exchanges_are_refused(run_plan, table_arguments, arguments, code):
+    status, output, document = run_plan(*table_arguments, *arguments)
+    assert status == 2 and document is None and code in output.err

@@ -181,6 +181,16 @@ def test_document_that_recommends_nothing_is_refused_with_the_reason(plan_path, 
         build_options(plan_path)
 
 
+@pytest.mark.parametrize(("exchange", "is_exact"), [("", True), ("tree", True), ("local:8", False), ("ours", False)])
+def test_plan_with_an_exchange_that_training_cannot_do_is_refused(tmp_path, exchange, is_exact):
+    path = write_plan_json(tmp_path / "plan.json", PLAN | {"exchange": exchange})
+    if is_exact:
+        assert read_recommended_plan(path).plan.exchange == exchange
+    else:
+        with raises_code("plan-invalid", exchange):
+            read_recommended_plan(path)
+
+
 def test_nan_in_a_plan_is_refused(plan_path):
     plan_path.write_text(plan_path.read_text().replace("0.05", "NaN"))
     with raises_code("file-damaged", "NaN"):

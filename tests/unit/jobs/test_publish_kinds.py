@@ -10,6 +10,8 @@ from equipoise.tables.labels import TableLabel
 from equipoise.tables.spec import TableSpec
 from jobs.publishing.kinds.card_texts import describe_evaluation, describe_table_task, summarize_metrics
 from jobs.publishing.kinds.choose_publication import choose_publication
+from jobs.publishing.kinds.publication import add_drift_findings
+from jobs.publishing.kinds.table_publication import describe_unwatched_columns
 from tests.support import any_workloads
 from tests.support.errors import raises_code
 
@@ -43,3 +45,18 @@ def test_card_describes_the_interval_and_the_columns():
     assert describe_table_task(spec) == (
         "Predicts the number in column `price` of a table from `age`. It ignores `id` (it numbers rows)."
     )
+
+
+def test_note_names_how_many_columns_are_watched_by_themselves():
+    columns = tuple(TableColumn(name=f"x{index}", kind="number") for index in range(3))
+    spec = TableSpec(columns=columns, label=TableLabel(name="y", kind="number"))
+    assert describe_unwatched_columns(spec, ["x0", "x1", "x2"]) is None
+    assert describe_unwatched_columns(spec, ["x0"]).startswith("the first 1 of 3 columns")
+
+
+def test_findings_say_what_a_profile_cannot_do():
+    findings = add_drift_findings(
+        REGRESSION, {"labels": 1}, {"drift.why not": "the reference has 60 rows"}, "few columns"
+    )
+    assert findings.warning == "the service cannot detect drift: the reference has 60 rows; few columns"
+    assert findings.false_alarm_rate is None and findings.arrays.keys() == {"labels", "drift.why not"}

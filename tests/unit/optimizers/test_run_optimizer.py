@@ -6,8 +6,8 @@ from safetensors.torch import load, save
 from torch import nn
 
 from equipoise.config import TrainConfig
-from equipoise.optimizer_registry import OPTIMIZERS, OptimizerEntry
 from equipoise.optimizers.run_optimizer import RunOptimizer
+from equipoise.registries.optimizer_registry import OPTIMIZERS, OptimizerEntry
 
 TORCH_OPTIMIZERS = {
     "sgd": lambda config, parameters: torch.optim.SGD(

@@ -30,6 +30,14 @@ def test_examples_to_target_double_at_critical_batch():
     assert np.exp(logs) == pytest.approx([MIN_EXAMPLES, 2 * MIN_EXAMPLES])
 
 
+def test_runs_are_ordered_by_their_batch():
+    table = build_runs_table()
+    shuffled, ordered = (RunArrays.from_table(rows) for rows in (table.sample(frac=1, random_state=0), table))
+    assert len(set(table.global_batch)) == len(table) > 3 and not table.sample(frac=1, random_state=0).equals(table)
+    for values, expected in zip(shuffled, ordered, strict=True):
+        assert values.tolist() == expected.tolist()
+
+
 def test_run_censored_below_the_curve_does_not_bias_the_fit():
     runs = RunArrays.from_table(build_runs_table(max_examples=100_000.0))  # the largest batch needs 156,533
     log_parameters = fit_hyperbola(runs, SEED_NOISE)

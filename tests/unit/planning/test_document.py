@@ -62,7 +62,8 @@ def test_keys_keep_their_order(document):
     assert [*contents] == DOCUMENT_KEYS
     assert [*contents["front"][0]] == [*contents["knee"]] == [*SETTING_KEYS, "measured"]
     assert [*contents["options"][0]] == [*SETTING_KEYS, "measured", "binding"]
-    assert [*contents["plan"]] == [*contents["runner_up"]] == [*SETTING_KEYS, "measured", "binding", "why", "runs"]
+    plan_keys = [*SETTING_KEYS, "measured", "binding", "why", "runs", "exchange"]
+    assert [*contents["plan"]] == [*contents["runner_up"]] == plan_keys
     assert [*contents["plan"]["seconds"]] == [*contents["statistical"]["critical_batch"]] == ["value", "low", "high"]
 
 

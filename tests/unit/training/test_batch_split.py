@@ -50,6 +50,7 @@ CASES = {
     "inputs centered by the batch": (any_workloads.table(model=BatchCentered), True),
     "no fp64": (any_workloads.table(model=SinglePrecision), True),
     "sum of losses": (any_workloads.table(loss=lambda a, b: F.mse_loss(a, b, reduction="sum")), True),
+    "large losses": (any_workloads.table(loss=lambda a, b: 1e9 * F.mse_loss(a, b)), False),
     "images": (digits(TrainConfig(workload="digits")), False),
     "batch norm": (digits(TrainConfig(workload="digits", model="resnet18", image_size=32)), True),
 }

@@ -6,6 +6,7 @@ from equipoise.training.gradient_norms import GradientNorms
 from equipoise.training.gradient_sync import (
     GradientAllReduce,
     assign_buckets,
+    uses_all_to_all,
 )
 from tests.support.gloo import run_with_gloo
 
@@ -23,6 +24,14 @@ def test_buckets_keep_parameter_order_and_stay_within_their_size():
 def test_bucket_holds_one_dtype():
     parameters = [nn.Parameter(torch.empty(4, dtype=dtype)) for dtype in (torch.float32, torch.float64, torch.float64)]
     assert [len(bucket) for bucket in assign_buckets(parameters)] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "workers", "device", "expected"),
+    [(1 << 16, 4, "cpu", True), ((1 << 16) + 4, 4, "cpu", False), (1 << 18, 2, "cpu", False), (4, 2, "cuda", False)],
+)
+def test_only_small_sums_on_cpus_go_by_one_all_to_all(size_bytes, workers, device, expected):
+    assert uses_all_to_all(size_bytes, workers, torch.device(device)) == expected
 
 
 def test_one_worker_exchanges_nothing():

@@ -167,7 +167,7 @@ def test_observing_costs_its_time(observer, version):
     assert 0 < 0.1 - observer.credit_seconds < time.process_time() - started_at
     observer.credit_seconds = 0.0
     observe(observer, answer_images(version, 1))
-    assert observer.pending_images  # a little time has passed
+    assert observer.pending_examples  # a little time has passed
 
 
 def test_version_without_a_reference_is_not_observed(observer, monitor):
@@ -176,7 +176,7 @@ def test_version_without_a_reference_is_not_observed(observer, monitor):
     observer.on_batch("shapes", answer_images(version, 40))
     report(observer)
     assert observer.references == {STREAM: reason}
-    assert not monitor.reports[0].ticks and not observer.skipped_images
+    assert not monitor.reports[0].ticks and not observer.skipped_examples
 
 
 def test_reference_is_registered_once_before_its_first_tick(observer, monitor, version):

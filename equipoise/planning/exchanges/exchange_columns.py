@@ -1,0 +1,85 @@
+"""Optional columns of system.csv and statistical.csv on the exchange, and the table of sums by each algorithm."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from equipoise.errors import EquipoiseError
+from equipoise.planning.exchanges.exchange_name import parse_exchange
+from equipoise.planning.measurements import (
+    COUNT_COLUMN,
+    SECONDS_COLUMN,
+    Column,
+    parse_numbers,
+    read_examples_to_target,
+    read_step_times,
+    read_table,
+    require_worker_per_node,
+)
+from equipoise.registries.all_reduce_registry import ALL_REDUCE_ALGORITHMS
+
+MAX_BYTES = 1e18
+BYTES_COLUMN = Column(
+    "a number of bytes from 0 to 1e18", lambda values: (values >= 0) & (values <= MAX_BYTES), may_be_empty=True
+)
+ENCODE_COLUMN = Column(
+    "a number of seconds from 0 to 1e4", lambda values: (values >= 0) & (values <= 1e4), may_be_empty=True
+)
+RATE_COLUMN = Column(
+    "a number of bits per second from 1 to 1e15", lambda values: (values >= 1) & (values <= 1e15), may_be_empty=True
+)
+STEP_EXCHANGE_COLUMNS = {
+    "sent_bytes": BYTES_COLUMN,
+    "encode_seconds": ENCODE_COLUMN,
+    "bits_per_second": RATE_COLUMN,
+    "peak_bytes": BYTES_COLUMN,
+}
+WORKERS_COLUMN = COUNT_COLUMN._replace(may_be_empty=True)
+ALGORITHM_COLUMNS = {"ranks": COUNT_COLUMN, "bytes": COUNT_COLUMN, "seconds": SECONDS_COLUMN}
+
+
+def read_steps_by_exchange(path: Path) -> pd.DataFrame:
+    """Read step times with the optional columns on their exchange, empty numbers as NaN."""
+    return parse_exchange_columns(path, read_step_times(path), STEP_EXCHANGE_COLUMNS)
+
+
+def read_runs_by_exchange(path: Path) -> pd.DataFrame:
+    """Read training runs with the optional columns `exchange` and `workers`, an empty number as NaN."""
+    return parse_exchange_columns(path, read_examples_to_target(path), {"workers": WORKERS_COLUMN})
+
+
+def parse_exchange_columns(path: Path, table: pd.DataFrame, columns: dict[str, Column]) -> pd.DataFrame:
+    """Parse the names in `exchange`, and those of the given columns that the table has."""
+    values = {name: parse_numbers(path, table[name], rule) for name, rule in columns.items() if name in table}
+    if "exchange" not in table:
+        return table.assign(**values)
+    return table.assign(**values, exchange=[parse_cell(path, row, text) for row, text in enumerate(table.exchange)])
+
+
+def parse_cell(path: Path, row: int, text: str) -> str:
+    """Parse the name of an exchange in a cell and return it without defaults; the error names the cell."""
+    try:
+        return parse_exchange(text).name
+    except EquipoiseError as error:
+        raise EquipoiseError("table-invalid", f"{path}, row {row + 2}, column exchange: {error.problem}") from error
+
+
+def read_algorithm_times(path: Path) -> pd.DataFrame:
+    """Read rows of algorithm, ranks, bytes and seconds of sums timed alone; `nodes` may say on how many they were."""
+    table = read_table(path, ALGORITHM_COLUMNS)
+    if "algorithm" not in table:
+        raise EquipoiseError("table-invalid", f"{path} has no column algorithm", "name the algorithm of each sum")
+    table["algorithm"] = table.algorithm.str.strip()
+    if len(unknown := np.flatnonzero(~table.algorithm.isin(ALL_REDUCE_ALGORITHMS))):
+        raise EquipoiseError(
+            "table-invalid",
+            f"{path}, row {unknown[0] + 2}, column algorithm: must be one of {', '.join(ALL_REDUCE_ALGORITHMS)},"
+            f" got {table.algorithm[unknown[0]][:40]!a}",
+        )
+    if len(single := np.flatnonzero(table.ranks < 2)):
+        raise EquipoiseError("table-invalid", f"{path}, row {single[0] + 2}, column ranks: a sum needs at least 2")
+    if "nodes" in table:
+        table["nodes"] = parse_numbers(path, table["nodes"], COUNT_COLUMN)
+        require_worker_per_node(path, table.assign(workers=table.ranks))
+    return table

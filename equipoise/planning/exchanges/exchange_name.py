@@ -1,0 +1,125 @@
+"""Names of ways of exchange, `sync/compression/all-reduce`, with the defaults left out: `local:16/bf16`.
+
+An empty name is the exact sum of the gradient in every step. A name of others is an opaque label: its rows can be
+compared and moved to another rate, but nothing is known of it.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from equipoise.errors import EquipoiseError
+from equipoise.formatting import make_printable
+from equipoise.number_bounds import MAX_COUNT
+from equipoise.planning.exchanges.exchange_time import all_reduce_cost
+from equipoise.registries.all_reduce_registry import ALL_REDUCE_ALGORITHMS
+
+MAX_NAME_LENGTH = 100
+INTERVAL_SYNCS = ("local", "diloco")  # workers exchange every H steps
+COMPRESSED_SHARES = {"none": 1.0, "bf16": 0.5, "int8": 0.25}  # of the bytes of an exact exchange in fp32
+NUMBERED = ("local", "diloco", "async", "powersgd", "topk")  # names that a number follows
+AXES = {
+    "sync": ("step", "server", *INTERVAL_SYNCS, "async"),
+    "compression": (*COMPRESSED_SHARES, "powersgd", "topk"),
+    "all_reduce": ("auto", "backend", *ALL_REDUCE_ALGORITHMS),
+}
+DEFAULTS = ("step", "none", "auto", "backend")  # left out of names
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExchangeMethod:
+    """Way of exchange, as far as its name tells."""
+
+    name: str = ""
+    """the name without defaults; empty for exact sums in every step"""
+    sync: Literal["step", "server", "local", "diloco", "async"] | None = "step"
+    """when workers exchange; None if the name is an opaque label"""
+    interval: int = 1
+    """steps from one exchange to the next"""
+    compression: str = "none"
+    """what is sent: `none` for all of the gradient, or a compression with its number"""
+    all_reduce: str = ""
+    """algorithm of the sum; empty if it is not known"""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every step takes the exact sum of the gradient: then the way does not change what is learned."""
+        return self.sync == "step" and self.compression == "none"
+
+    @property
+    def interval_family(self) -> tuple[str, str] | None:
+        """What exchanges every H steps share but for H; None for others."""
+        return (self.compression, self.all_reduce) if self.sync in INTERVAL_SYNCS else None
+
+    def byte_share(self, workers: int) -> float | None:
+        """Return what is sent in an exchange over what an exact one sends; None where the name does not tell."""
+        if self.sync not in ("step", *INTERVAL_SYNCS):
+            return None
+        kind, _, number = self.compression.partition(":")
+        if kind == "topk":  # values and places of all others are gathered; a sum of gradients sends 2 (p - 1) / p
+            return float(number) * workers
+        return COMPRESSED_SHARES.get(kind)
+
+    def sent_bytes(self, gradient_bytes: float, workers: int, nodes: int) -> float | None:
+        """Return the bytes that leave a worker in a step, averaged over an interval; None where they are not known."""
+        if (share := self.byte_share(workers)) is None:
+            return None
+        cost = all_reduce_cost(self.all_reduce or "ring", workers, gradient_bytes, nodes)
+        return cost.mean_sent_bytes * share / self.interval
+
+
+def parse_exchange(text: str) -> ExchangeMethod:
+    """Parse the name of a way of exchange; a text that is no such name becomes an opaque label."""
+    text = text.strip()
+    if len(text) > MAX_NAME_LENGTH or make_printable(text) != text:
+        raise EquipoiseError(
+            "option-format",
+            f"cannot read the exchange {text[:40]!a}: its name has control characters or more than"
+            f" {MAX_NAME_LENGTH} characters",
+            "give it a shorter name, such as local:8/bf16",
+        )
+    parts = [part.strip() for part in text.split("/")] if text else []
+    axes = [find_axis(part.partition(":")[0]) for part in parts]
+    if None in axes or len(set(axes)) < len(axes):
+        return ExchangeMethod(name=text, sync=None)
+    values: dict[str, str | int] = {}
+    names: dict[str, str] = {}
+    for axis, part in zip(axes, parts, strict=True):
+        head, separator, number = part.partition(":")
+        if (head in NUMBERED) != bool(separator):
+            return ExchangeMethod(name=text, sync=None)
+        part = f"{head}:{format_method_number(parse_method_number(part, head, number))}" if separator else part
+        if head in DEFAULTS:
+            continue
+        names[str(axis)] = part
+        values[str(axis)] = head if axis == "sync" else part
+        if head in INTERVAL_SYNCS:
+            values["interval"] = int(float(number))
+    return ExchangeMethod(name="/".join(names[axis] for axis in AXES if axis in names), **values)  # type: ignore[arg-type]
+
+
+def format_method_number(value: float) -> str:
+    """Format the number behind a method: a whole number with all its digits, a share as it is."""
+    return str(int(value)) if value % 1 == 0 else f"{value:.6g}"
+
+
+def find_axis(head: str) -> str | None:
+    """Return the axis that a part of a name belongs to, or None."""
+    return next((axis for axis, heads in AXES.items() if head in heads), None)
+
+
+def parse_method_number(part: str, head: str, number: str) -> float:
+    """Parse the number behind the name of a method: whole and at least 1, a share up to 1, a staleness of 0 or more."""
+    try:
+        value = float(number)
+    except ValueError:
+        value = float("nan")
+    lowest, highest = (0, MAX_COUNT) if head == "async" else (1, MAX_COUNT)
+    valid = 0 < value <= 1 if head == "topk" else lowest <= value <= highest and value % 1 == 0
+    if not valid:
+        bounds = "a share above 0 and up to 1" if head == "topk" else f"a whole number of at least {lowest}"
+        raise EquipoiseError(
+            "option-range",
+            f"cannot read the exchange {part[:40]!a}: behind {head} comes {bounds}",
+            f"write it such as {head}:{0.01 if head == 'topk' else 8:g}",
+        )
+    return value

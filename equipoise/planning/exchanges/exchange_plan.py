@@ -1,0 +1,258 @@
+"""Plans from tables with several ways of exchange or rates: each is fitted by itself, and the fastest one wins.
+
+Rows of different exchanges are never fitted together. Exact sums need the same examples whatever their algorithm; every
+other way of exchange needs training runs of its own.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from equipoise.errors import EquipoiseError
+from equipoise.planning.build_document import PlanRequest, build_plan_document, fit_step_times
+from equipoise.planning.document import PlanDocument
+from equipoise.planning.exchanges.algorithm_times import assign_nodes, fit_algorithm_links, replace_ring_messages
+from equipoise.planning.exchanges.compose_exchange import ExchangeComposer, Setting
+from equipoise.planning.exchanges.exchange_name import parse_exchange
+from equipoise.planning.exchanges.predict_exchanges import (
+    EXACT_TEXT,
+    ExchangePredictor,
+    find_fastest_exchanges,
+    predict_exchanges,
+)
+
+NUMBER_COLUMNS = ("bits_per_second", "sent_bytes", "encode_seconds")
+PREDICTION_REMEDY = "give --system with columns bits_per_second and sent_bytes, or leave out the two options"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ExchangeRequest:
+    """Exchanges and rates to predict beside those measured."""
+
+    names: tuple[str, ...] = ()
+    """ways of exchange"""
+    rates: tuple[float, ...] = ()
+    """bits per second of the slowest link"""
+    sums: pd.DataFrame | None = field(default=None, repr=False)
+    """sums timed alone: rows of algorithm, ranks, bytes and seconds"""
+
+
+class ExchangePlan(NamedTuple):
+    """Plan with the measurements of the exchange and the rate that it is for."""
+
+    document: PlanDocument
+    request: PlanRequest
+
+
+def build_exchange_plan(request: PlanRequest, wanted: ExchangeRequest) -> ExchangePlan:
+    """Build a plan from tables whose rows may have several ways of exchange and rates, with further predictions.
+
+    The plan is for the first of the rates requested, or for the rate with most rows.
+    """
+    if request.system is None:
+        if wanted.names or wanted.rates:
+            raise EquipoiseError("option-missing", "cannot predict exchanges without step times", PREDICTION_REMEDY)
+        return ExchangePlan(build_plan_document(request), request)
+    rows = fill_exchange_columns(request.system)
+    name, rate = find_base(rows)
+    predictor = ExchangePredictor(rows=rows)
+    if name == "" and (wanted.names or wanted.rates):
+        predictor = replace(predictor, composer=build_composer(request, predictor, rate, wanted.sums))
+    plan_rate = wanted.rates[0] if wanted.rates else rate
+    candidates = list(plan_each_exchange(request, predictor, plan_rate, wanted.sums))
+    chosen = choose_plan(candidates, by_cost=request.deadline_seconds is not None)
+    if chosen is None:
+        base = select_rows(request, predictor, name, rate, wanted.sums)
+        chosen = Candidate(name, rate, base, build_plan_document(base))
+    document = add_predictions(chosen, request, predictor, wanted)
+    return ExchangePlan(add_reasons(document, chosen, candidates, rows), chosen.request)
+
+
+class Candidate(NamedTuple):
+    """Plan with one way of exchange at one rate."""
+
+    name: str
+    rate: float | None
+    request: PlanRequest
+    document: PlanDocument
+
+
+def fill_exchange_columns(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with all columns on the exchange: exact sums and NaN where the table has none."""
+    missing = {name: np.nan for name in NUMBER_COLUMNS if name not in rows}
+    return rows.assign(**missing, exchange=rows.exchange if "exchange" in rows else "")
+
+
+def find_base(rows: pd.DataFrame) -> tuple[str, float | None]:
+    """Return the exchange and the rate to fit: exact sums if there are any, with most rows, then the highest rate."""
+    exact = rows[rows.exchange == ""]
+    name = "" if len(exact) else str(rows.exchange.value_counts(sort=True).index[0])
+    counts = rows[rows.exchange == name].bits_per_second.value_counts()
+    return name, float(max(counts[counts == counts.max()].index)) if len(counts) else None
+
+
+def build_composer(
+    request: PlanRequest, predictor: ExchangePredictor, rate: float | None, sums: pd.DataFrame | None
+) -> ExchangeComposer | None:
+    """Fit the exact rows at a rate, from which exchanges without rows are put together."""
+    fit = fit_step_times(select_rows(request, predictor, "", rate, sums))
+    links = {} if sums is None else fit_algorithm_links(assign_nodes(sums, predictor.rows))
+    return None if fit is None else ExchangeComposer(fit=fit, rate=rate, rows=predictor.rows, links=links)
+
+
+def select_rows(
+    request: PlanRequest, predictor: ExchangePredictor, name: str, rate: float | None, sums: pd.DataFrame | None
+) -> PlanRequest:
+    """Return the request with the step times of one exchange at one rate, measured or moved there from other rates."""
+    rows = predictor.rows[predictor.rows.exchange == name]
+    at_rate = rows[rows.bits_per_second.isna() if rate is None else rows.bits_per_second == rate]
+    timed = set(at_rate[["nodes", "workers", "batch"]].itertuples(index=False, name=None))
+    moved = []
+    firsts = rows.drop_duplicates(["nodes", "workers", "batch"])
+    for index, (nodes, workers, batch) in zip(firsts.index, list_settings(firsts), strict=True):
+        if (nodes, workers, batch) not in timed:
+            seconds = predictor.predict_seconds(Setting(nodes, workers, batch), name, rate)
+            moved += [firsts.loc[[index]].assign(seconds=seconds)] if isinstance(seconds, float) else []
+    exchange = request.exchange if parse_exchange(name).is_exact else None
+    if sums is not None and name in ("", "ring") and "gradient_bytes" in rows:
+        exchange = replace_ring_messages(exchange, assign_nodes(sums, rows), float(rows.gradient_bytes.median()))
+    return replace(request, system=pd.concat([at_rate, *moved], ignore_index=True), exchange=exchange)
+
+
+def plan_each_exchange(
+    request: PlanRequest, predictor: ExchangePredictor, rate: float | None, sums: pd.DataFrame | None
+) -> Iterator[Candidate]:
+    """Yield a plan with each exchange of the table at a rate, as far as training runs tell its examples."""
+    if request.statistical is None:
+        return
+    for name in predictor.rows.exchange.drop_duplicates().tolist():
+        selected = select_rows(request, predictor, name, rate, sums)
+        if selected.system is None or selected.system.empty:
+            continue
+        for workers, runs in select_runs(request.statistical, name):
+            steps = selected.system if workers is None else selected.system[selected.system.workers == workers]
+            if len(steps) and len(runs):
+                part = replace(selected, system=steps, statistical=runs)
+                document = build_plan_document(part)
+                rated = predictor.rows[predictor.rows.exchange == name].bits_per_second
+                is_measured = rate is None or bool((rated == rate).any())
+                yield Candidate(name, rate, part, document if is_measured else mark_predicted(document))
+
+
+def select_runs(runs: pd.DataFrame, name: str) -> Iterator[tuple[int | None, pd.DataFrame]]:
+    """Yield the training runs of an exchange, by the number of workers where that changes what is learned."""
+    method = parse_exchange(name)
+    if "exchange" not in runs:
+        if method.is_exact:
+            yield None, runs
+        return
+    names = {other: parse_exchange(other).is_exact for other in runs.exchange.unique()}
+    own = runs[[names[other] if method.is_exact else other == name for other in runs.exchange]]
+    if method.is_exact or "workers" not in own:
+        yield None, own
+        return
+    if len(unknown := own[own.workers.isna()]):
+        yield None, unknown
+    for workers in sorted(own.workers.dropna().unique().tolist()):
+        yield int(workers), own[own.workers == workers]
+
+
+def mark_predicted(document: PlanDocument) -> PlanDocument:
+    """Return a document whose step times were moved to another rate, with nothing marked as measured."""
+    single = {
+        name: entry and replace(entry, measured=False)
+        for name, entry in (("plan", document.plan), ("runner_up", document.runner_up), ("knee", document.knee))
+    }
+    system = document.system
+    steps = tuple(replace(row, measured=False) for row in system.predictions) if system else ()
+    return replace(
+        document,
+        **single,  # type: ignore[arg-type]
+        front=tuple(replace(entry, measured=False) for entry in document.front),
+        options=tuple(replace(entry, measured=False) for entry in document.options),
+        system=system and replace(system, predictions=steps),
+    )
+
+
+def choose_plan(candidates: Sequence[Candidate], by_cost: bool) -> Candidate | None:
+    """Return the candidate whose plan is fastest, or cheapest; None if no exchange has a plan."""
+    plans = [
+        (candidate.document.plan.worker_seconds if by_cost else candidate.document.plan.seconds.value, index)
+        for index, candidate in enumerate(candidates)
+        if candidate.document.plan
+    ]
+    return candidates[min(plans)[1]] if plans else None
+
+
+def add_predictions(
+    chosen: Candidate, request: PlanRequest, predictor: ExchangePredictor, wanted: ExchangeRequest
+) -> PlanDocument:
+    """Return the chosen document with its exchange, and with predictions for all other exchanges and rates."""
+    document, rows = chosen.document, predictor.rows
+    if document.system is None:
+        return document
+    own = tuple(replace(row, exchange=chosen.name, bits_per_second=chosen.rate) for row in document.system.predictions)
+    names = list(dict.fromkeys(parse_exchange(name).name for name in wanted.names)) or rows.exchange.unique().tolist()
+    rates = list(dict.fromkeys(wanted.rates)) or list_rates(rows)
+    measured = set(list_settings(rows))
+    shapes = {Setting(*shape, int(batch)) for shape in request.cluster_shapes for batch in rows.batch.unique()}
+    others, gaps = predict_exchanges(predictor, sorted(measured | shapes), names, rates)
+    if (wanted.names or wanted.rates) and not others:
+        raise EquipoiseError("measurements-missing", f"cannot predict any exchange: {gaps[0]}", PREDICTION_REMEDY)
+    known = {(row.nodes, row.workers, row.batch, row.exchange, row.bits_per_second) for row in own}
+    others = [
+        row for row in others if (row.nodes, row.workers, row.batch, row.exchange, row.bits_per_second) not in known
+    ]
+    return replace(
+        document,
+        plan=document.plan and replace(document.plan, exchange=chosen.name),
+        system=replace(
+            document.system,
+            exchange=chosen.name,
+            bits_per_second=chosen.rate,
+            predictions=(*own, *others),
+            missing=(*document.system.missing, *(gaps if wanted.names or wanted.rates else ())),
+            fastest_exchanges=tuple(find_fastest_exchanges((*own, *others))),
+        ),
+    )
+
+
+def list_settings(rows: pd.DataFrame) -> list[Setting]:
+    """Return the setting of each row."""
+    return [Setting(*row) for row in rows[["nodes", "workers", "batch"]].to_numpy(int).tolist()]
+
+
+def list_rates(rows: pd.DataFrame) -> list[float | None]:
+    """Return the rates of a table; None stands for the unknown rate of its rows."""
+    rates = sorted(rows.bits_per_second.dropna().unique().tolist())
+    return rates or [None]
+
+
+def add_reasons(
+    document: PlanDocument, chosen: Candidate, candidates: Sequence[Candidate], rows: pd.DataFrame
+) -> PlanDocument:
+    """Return the document with what speaks for its exchange against the others of the table."""
+    names = rows.exchange.drop_duplicates().tolist()
+    if len(names) < 2 or not document.plan:
+        return document
+    others = [candidate for candidate in candidates if candidate.name != chosen.name and candidate.document.plan]
+    times = [
+        f"{candidate.name or EXACT_TEXT} {plan.seconds.value:,.3g} s"
+        for candidate in others
+        if (plan := candidate.document.plan)
+    ]
+    text = f"exchange: {chosen.name or EXACT_TEXT}" + (f", against {', '.join(times)}" if times else "")
+    unplanned = sorted({*names} - {candidate.name for candidate in others} - {chosen.name})
+    gaps = (
+        [
+            f"no plan with {', '.join(name or EXACT_TEXT for name in unplanned)}: no training runs with it, or no step"
+            " times at this rate"
+        ]
+        if unplanned
+        else []
+    )
+    why = f"{document.plan.why}; {text}"
+    return replace(document, plan=replace(document.plan, why=why), warnings=(*document.warnings, *gaps))

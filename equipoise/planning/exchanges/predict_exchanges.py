@@ -1,0 +1,108 @@
+"""Step times with another way of exchange or at another rate: from rows that have it, else from a fit of exact rows."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+
+import numpy as np
+import pandas as pd
+
+from equipoise.errors import EquipoiseError
+from equipoise.planning.document import StepTimePrediction
+from equipoise.planning.exchanges.compose_exchange import ExchangeComposer, Setting
+from equipoise.planning.exchanges.exchange_name import parse_exchange
+from equipoise.planning.exchanges.fastest_exchange import FastestExchange
+from equipoise.planning.exchanges.rate_model import predict_from_rows, select_exchange_rows
+
+PREDICTION_LOG_SD = 0.12  # of the errors on a published grid of intervals and rates: 8 % in the median
+INTERVAL_SDS = 1.2816  # standard deviations from the middle of a normal to the ends of 80 %
+EXACT_TEXT = "exact sums"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ExchangePredictor:
+    """Predicts step times from the rows of a table, and where no row has the exchange, from the fit of exact rows."""
+
+    rows: pd.DataFrame = field(repr=False)
+    """rows of nodes, workers, batch, seconds, exchange, bits_per_second, sent_bytes and encode_seconds"""
+    composer: ExchangeComposer | None = None
+    """fit of the rows with exact sums; None without such rows"""
+
+    def predict_seconds(self, setting: Setting, name: str, rate: float | None) -> float | str:
+        """Return the seconds of a step, or what must be measured to predict them."""
+        method = parse_exchange(name)
+        here = self._select(setting)
+        own = select_exchange_rows(here, method)
+        seconds = predict_from_rows(own, method.interval, rate)
+        if isinstance(seconds, float) or self.composer is None:
+            return seconds
+        try:
+            composed = self.composer.compose_seconds(method, setting, rate)
+        except EquipoiseError as error:  # an algorithm that cannot run on so many workers
+            return error.problem
+        return seconds if isinstance(composed, str) and len(own.seconds) else composed
+
+    def is_measured(self, setting: Setting, name: str, rate: float | None) -> bool:
+        """Return whether a row has this setting, exchange and rate."""
+        rows = self._select(setting)
+        rates = rows.bits_per_second[rows.exchange == name]
+        return bool(rates.isna().any() if rate is None else (rates == rate).any())
+
+    def _select(self, setting: Setting) -> pd.DataFrame:
+        """Return the rows of a setting."""
+        matches = (self.rows[[*Setting._fields]].to_numpy() == np.array(setting)).all(axis=1)
+        rows: pd.DataFrame = self.rows[matches]
+        return rows
+
+
+def predict_exchanges(
+    predictor: ExchangePredictor, settings: Iterable[Setting], names: Sequence[str], rates: Sequence[float | None]
+) -> tuple[list[StepTimePrediction], list[str]]:
+    """Predict all combinations; return also one sentence for each exchange and rate that cannot be predicted."""
+    predictions: list[StepTimePrediction] = []
+    gaps: dict[str, None] = {}
+    for setting, name, rate in product(settings, names, rates):
+        seconds = predictor.predict_seconds(setting, name, rate)
+        if isinstance(seconds, str):
+            at_rate = "" if rate is None else f" at {rate:g} bits per second"
+            gaps.setdefault(f"{name or EXACT_TEXT} on {setting.workers} workers{at_rate}: {seconds}", None)
+            continue
+        measured = predictor.is_measured(setting, name, rate)
+        spread = 1.0 if measured else float(np.exp(INTERVAL_SDS * PREDICTION_LOG_SD))
+        predictions.append(
+            StepTimePrediction(
+                **setting._asdict(),
+                seconds=seconds,
+                low=seconds / spread,
+                high=seconds * spread,
+                measured=measured,
+                exchange=name,
+                bits_per_second=rate,
+            )
+        )
+    return predictions, list(gaps)
+
+
+def find_fastest_exchanges(predictions: Iterable[StepTimePrediction]) -> list[FastestExchange]:
+    """Return the exchange with the shortest step at each rate and setting where there are several."""
+    groups: dict[tuple[float, int, int, int], list[StepTimePrediction]] = {}
+    for row in predictions:
+        if row.seconds:
+            groups.setdefault((row.bits_per_second or 0.0, row.nodes, row.workers, row.batch), []).append(row)
+    fastest = []
+    for _, rows in sorted(groups.items()):
+        names = {row.exchange for row in rows}
+        if len(names) > 1:
+            best = min(rows, key=lambda row: (row.seconds or 0.0, row.exchange))
+            fastest.append(
+                FastestExchange(
+                    bits_per_second=best.bits_per_second,
+                    nodes=best.nodes,
+                    workers=best.workers,
+                    batch=best.batch,
+                    exchange=best.exchange,
+                    seconds=best.seconds or 0.0,
+                    compared=len(names),
+                )
+            )
+    return fastest

@@ -1,0 +1,1 @@
+"""Initial weights of a run: drawn, pretrained, or pretrained with adapters."""

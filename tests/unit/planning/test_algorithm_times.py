@@ -1,0 +1,82 @@
+import pandas as pd
+import pytest
+
+from equipoise.planning.exchanges.algorithm_times import (
+    assign_nodes,
+    fit_algorithm_links,
+    replace_ring_messages,
+)
+from equipoise.planning.exchanges.exchange_columns import read_algorithm_times
+from equipoise.planning.exchanges.exchange_time import all_reduce_cost, all_reduce_seconds
+from equipoise.planning.step_time_fit import fit_step_time
+from tests.support.errors import raises_code
+
+GRADIENT_BYTES, ALPHA, BETA = 1e7, 0.0114, 4e-8  # a ring's message pays the delay of the link twice
+LINK_DELAY = 0.0057
+
+
+def build_sums(name, sizes, ranks=(2, 4), alpha=ALPHA):
+    costs = [(count, size, all_reduce_cost(name, count, size, count)) for count in ranks for size in sizes]
+    rows = [(name, count, size, all_reduce_seconds(cost, between=(alpha, BETA))) for count, size, cost in costs]
+    return pd.DataFrame(rows, columns=["algorithm", "ranks", "bytes", "seconds"])
+
+
+def build_steps(workers=(1, 2, 4)):
+    rows = [
+        (count, count, batch, 0.01 + 0.001 * batch + 2 * (count - 1) * (ALPHA + GRADIENT_BYTES * BETA / count))
+        for count in workers
+        for batch in (8, 16, 32)
+    ]
+    return pd.DataFrame(rows, columns=["nodes", "workers", "batch", "seconds"]).assign(gradient_bytes=GRADIENT_BYTES)
+
+
+def test_each_algorithm_has_its_own_delay():
+    sums = pd.concat([build_sums("ring", (1e3, 1e5, 1e6)), build_sums("tree", (1e3, 1e6), alpha=0.003)])
+    links = fit_algorithm_links(assign_nodes(sums, build_steps()))
+    assert links["ring", True] == pytest.approx((ALPHA, BETA))
+    assert links["tree", True] == pytest.approx((0.003, BETA))
+
+
+def test_small_sums_alone_tell_the_delay():
+    link = fit_algorithm_links(build_sums("direct", (8,)).assign(nodes=2))["direct", True]
+    assert link.alpha == pytest.approx(ALPHA, rel=1e-4) and link.beta is None
+
+
+def test_rings_replace_messages_so_that_larger_rings_are_predicted_right():
+    """Half of a ping-pong takes half of a ring's message: with it as the same alpha, eight nodes come out too fast."""
+    messages = pd.DataFrame(
+        [(count, count, "message", 8 / GRADIENT_BYTES, LINK_DELAY) for count in (2, 4)],
+        columns=["nodes", "workers", "kind", "share", "seconds"],
+    )
+    large = pd.DataFrame([(2, 2, "sum", 0.5, 2 * (ALPHA + 0.25 * GRADIENT_BYTES * BETA))], columns=messages.columns)
+    exchanges = pd.concat([messages, large], ignore_index=True)
+    sums = assign_nodes(build_sums("ring", (1e3, 1e4, 1e6)), build_steps())
+    mended = fit_step_time(build_steps(), replace_ring_messages(exchanges, sums, GRADIENT_BYTES))
+    assert mended.parameters["between_alpha"] == pytest.approx(ALPHA, rel=0.05)
+    plain = fit_step_time(build_steps(), exchanges)
+    assert plain.parameters["between_alpha"] < 0.8 * ALPHA
+
+
+def test_without_rings_the_exchanges_stay():
+    sums = assign_nodes(build_sums("tree", (1e3,)), build_steps())
+    assert replace_ring_messages(None, sums, GRADIENT_BYTES) is None
+
+
+def test_nodes_are_those_of_the_step_times():
+    sums = build_sums("ring", (1e3,), ranks=(2, 8))
+    assert assign_nodes(sums, build_steps()).nodes.tolist() == [2, 8]
+    assert assign_nodes(sums, build_steps().assign(nodes=1)).nodes.tolist() == [1, 1]
+    assert assign_nodes(sums.assign(nodes=2), build_steps()).nodes.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("ring", "star"), (",2,", ",1,"), ("1000", "-5"), ("algorithm", "name"), ("0.5", "0")]
+)
+def test_bad_tables_of_sums_are_refused(tmp_path, old, new):
+    path = tmp_path / "sums.csv"
+    text = "algorithm,ranks,bytes,seconds\nring,2,1000,0.5\ntree,4,1000,0.7\n"
+    path.write_text(text)
+    assert read_algorithm_times(path).ranks.tolist() == [2, 4]
+    path.write_text(text.replace(old, new, 1))
+    with raises_code("table-invalid", path):
+        read_algorithm_times(path)
