@@ -5,6 +5,7 @@ from torch import nn
 from equipoise.training.gradient_norms import GradientNorms
 from equipoise.training.gradient_sync import (
     GradientAllReduce,
+    GradientBucket,
     assign_buckets,
     uses_all_to_all,
 )
@@ -32,6 +33,11 @@ def test_bucket_holds_one_dtype():
 )
 def test_only_small_sums_on_cpus_go_by_one_all_to_all(size_bytes, workers, device, expected):
     assert uses_all_to_all(size_bytes, workers, torch.device(device)) == expected
+
+
+def test_only_a_bucket_of_few_bytes_has_room_for_the_gradients_of_all_workers():
+    small, large = (GradientBucket([nn.Parameter(torch.empty(size))], workers=2) for size in (8, 1 << 16))
+    assert small.received_rows.shape == (2, 8) and large.received_rows is None
 
 
 def test_one_worker_exchanges_nothing():
