@@ -20,7 +20,7 @@ from equipoise.planning.step_time_model import StepSettings, compute_and_exchang
 FREE_ENCODINGS = ("none", "bf16")  # a cast to bf16 takes 1 ms for 11 MB
 
 
-class Setting(NamedTuple):
+class ClusterSetting(NamedTuple):
     """Nodes, workers on all of them, and examples per worker."""
 
     nodes: int
@@ -41,7 +41,7 @@ class ExchangeComposer:
     links: dict[tuple[str, bool], AlgorithmLink] = field(default_factory=dict)
     """links of the algorithms that were timed alone"""
 
-    def compose_seconds(self, method: ExchangeMethod, setting: Setting, rate: float | None) -> float | str:
+    def compose_seconds(self, method: ExchangeMethod, setting: ClusterSetting, rate: float | None) -> float | str:
         """Return the seconds of a step from the fit of exact rows, or what is missing for it."""
         if (share := method.byte_share(setting.workers)) is None:
             return "rows with this exchange: its name does not tell what it sends"
@@ -72,7 +72,7 @@ class ExchangeComposer:
             return float(known.median())
         return 0.0 if method.compression in FREE_ENCODINGS else f"encode_seconds of rows with {method.compression}"
 
-    def _exchange_seconds(self, method: ExchangeMethod, share: float, setting: Setting) -> float | str:
+    def _exchange_seconds(self, method: ExchangeMethod, share: float, setting: ClusterSetting) -> float | str:
         """Return the seconds of a sum of this share of the bytes, at the rate of the fit."""
         if setting.workers == 1:
             return 0.0
@@ -88,11 +88,11 @@ class ExchangeComposer:
         cost = all_reduce_cost(method.all_reduce, setting.workers, share, setting.nodes)  # in shares of the gradient
         return all_reduce_seconds(cost, local=links["local"], between=links["between"])
 
-    def _has_alpha(self, setting: Setting) -> bool:
+    def _has_alpha(self, setting: ClusterSetting) -> bool:
         """Return whether the fit separates delay from volume on the links of a setting."""
         return "alpha" in (self.fit.form.between_terms if setting.nodes > 1 else self.fit.form.local_terms)
 
-    def _algorithm_links(self, name: str, setting: Setting) -> dict[str, tuple[float, float]] | str:
+    def _algorithm_links(self, name: str, setting: ClusterSetting) -> dict[str, tuple[float, float]] | str:
         """Return the seconds a message and the seconds of the whole gradient on both levels, for one algorithm."""
         values, size = self.fit.parameters, self.fit.gradient_bytes
         links: dict[str, tuple[float, float]] = {"local": (0.0, 0.0), "between": (0.0, 0.0)}
@@ -110,7 +110,7 @@ class ExchangeComposer:
         return links
 
     def _seconds_of_rate(
-        self, method: ExchangeMethod, share: float, setting: Setting, rate: float | None
+        self, method: ExchangeMethod, share: float, setting: ClusterSetting, rate: float | None
     ) -> float | str:
         """Return the seconds that an exchange takes longer at this rate than at that of the fit."""
         if rate == self.rate or rate is None or setting.workers == 1:
@@ -125,7 +125,7 @@ class ExchangeComposer:
         level = cost.between if setting.nodes > 1 else cost.local
         return 8 * level.serial_bytes * (1 / rate - 1 / self.rate)
 
-    def _gradient_bytes(self, setting: Setting) -> float | None:
+    def _gradient_bytes(self, setting: ClusterSetting) -> float | None:
         """Return the bytes of the gradient: as measured, or as the sent bytes of exact rows of rings say."""
         exact = self.rows[(self.rows.exchange == "") & (self.rows.workers > 1)]
         same = exact[(exact.workers == setting.workers) & exact.sent_bytes.notna()]

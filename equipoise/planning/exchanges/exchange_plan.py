@@ -15,7 +15,7 @@ from equipoise.errors import EquipoiseError
 from equipoise.planning.build_document import PlanRequest, build_plan_document, fit_step_times
 from equipoise.planning.document import PlanDocument
 from equipoise.planning.exchanges.algorithm_times import assign_nodes, fit_algorithm_links, replace_ring_messages
-from equipoise.planning.exchanges.compose_exchange import ExchangeComposer, Setting
+from equipoise.planning.exchanges.compose_exchange import ClusterSetting, ExchangeComposer
 from equipoise.planning.exchanges.exchange_name import parse_exchange
 from equipoise.planning.exchanges.predict_exchanges import (
     EXACT_TEXT,
@@ -66,12 +66,12 @@ def build_exchange_plan(request: PlanRequest, wanted: ExchangeRequest) -> Exchan
     chosen = choose_plan(candidates, by_cost=request.deadline_seconds is not None)
     if chosen is None:
         base = select_rows(request, predictor, name, rate, wanted.sums)
-        chosen = Candidate(name, rate, base, build_plan_document(base))
+        chosen = ExchangeCandidate(name, rate, base, build_plan_document(base))
     document = add_predictions(chosen, request, predictor, wanted)
     return ExchangePlan(add_reasons(document, chosen, candidates, rows), chosen.request)
 
 
-class Candidate(NamedTuple):
+class ExchangeCandidate(NamedTuple):
     """Plan with one way of exchange at one rate."""
 
     name: str
@@ -114,7 +114,7 @@ def select_rows(
     firsts = rows.drop_duplicates(["nodes", "workers", "batch"])
     for index, (nodes, workers, batch) in zip(firsts.index, list_settings(firsts), strict=True):
         if (nodes, workers, batch) not in timed:
-            seconds = predictor.predict_seconds(Setting(nodes, workers, batch), name, rate)
+            seconds = predictor.predict_seconds(ClusterSetting(nodes, workers, batch), name, rate)
             moved += [firsts.loc[[index]].assign(seconds=seconds)] if isinstance(seconds, float) else []
     exchange = request.exchange if parse_exchange(name).is_exact else None
     if sums is not None and name in ("", "ring") and "gradient_bytes" in rows:
@@ -124,7 +124,7 @@ def select_rows(
 
 def plan_each_exchange(
     request: PlanRequest, predictor: ExchangePredictor, rate: float | None, sums: pd.DataFrame | None
-) -> Iterator[Candidate]:
+) -> Iterator[ExchangeCandidate]:
     """Yield a plan with each exchange of the table at a rate, as far as training runs tell its examples."""
     if request.statistical is None:
         return
@@ -139,7 +139,7 @@ def plan_each_exchange(
                 document = build_plan_document(part)
                 rated = predictor.rows[predictor.rows.exchange == name].bits_per_second
                 is_measured = rate is None or bool((rated == rate).any())
-                yield Candidate(name, rate, part, document if is_measured else mark_predicted(document))
+                yield ExchangeCandidate(name, rate, part, document if is_measured else mark_predicted(document))
 
 
 def select_runs(runs: pd.DataFrame, name: str) -> Iterator[tuple[int | None, pd.DataFrame]]:
@@ -177,7 +177,7 @@ def mark_predicted(document: PlanDocument) -> PlanDocument:
     )
 
 
-def choose_plan(candidates: Sequence[Candidate], by_cost: bool) -> Candidate | None:
+def choose_plan(candidates: Sequence[ExchangeCandidate], by_cost: bool) -> ExchangeCandidate | None:
     """Return the candidate whose plan is fastest, or cheapest; None if no exchange has a plan."""
     plans = [
         (candidate.document.plan.worker_seconds if by_cost else candidate.document.plan.seconds.value, index)
@@ -188,7 +188,7 @@ def choose_plan(candidates: Sequence[Candidate], by_cost: bool) -> Candidate | N
 
 
 def add_predictions(
-    chosen: Candidate, request: PlanRequest, predictor: ExchangePredictor, wanted: ExchangeRequest
+    chosen: ExchangeCandidate, request: PlanRequest, predictor: ExchangePredictor, wanted: ExchangeRequest
 ) -> PlanDocument:
     """Return the chosen document with its exchange, and with predictions for all other exchanges and rates."""
     document, rows = chosen.document, predictor.rows
@@ -198,7 +198,7 @@ def add_predictions(
     names = list(dict.fromkeys(parse_exchange(name).name for name in wanted.names)) or rows.exchange.unique().tolist()
     rates = list(dict.fromkeys(wanted.rates)) or list_rates(rows)
     measured = set(list_settings(rows))
-    shapes = {Setting(*shape, int(batch)) for shape in request.cluster_shapes for batch in rows.batch.unique()}
+    shapes = {ClusterSetting(*shape, int(batch)) for shape in request.cluster_shapes for batch in rows.batch.unique()}
     others, gaps = predict_exchanges(predictor, sorted(measured | shapes), names, rates)
     if (wanted.names or wanted.rates) and not others:
         raise EquipoiseError("measurements-missing", f"cannot predict any exchange: {gaps[0]}", PREDICTION_REMEDY)
@@ -220,9 +220,9 @@ def add_predictions(
     )
 
 
-def list_settings(rows: pd.DataFrame) -> list[Setting]:
+def list_settings(rows: pd.DataFrame) -> list[ClusterSetting]:
     """Return the setting of each row."""
-    return [Setting(*row) for row in rows[["nodes", "workers", "batch"]].to_numpy(int).tolist()]
+    return [ClusterSetting(*row) for row in rows[["nodes", "workers", "batch"]].to_numpy(int).tolist()]
 
 
 def list_rates(rows: pd.DataFrame) -> list[float | None]:
@@ -232,7 +232,7 @@ def list_rates(rows: pd.DataFrame) -> list[float | None]:
 
 
 def add_reasons(
-    document: PlanDocument, chosen: Candidate, candidates: Sequence[Candidate], rows: pd.DataFrame
+    document: PlanDocument, chosen: ExchangeCandidate, candidates: Sequence[ExchangeCandidate], rows: pd.DataFrame
 ) -> PlanDocument:
     """Return the document with what speaks for its exchange against the others of the table."""
     names = rows.exchange.drop_duplicates().tolist()

@@ -9,7 +9,7 @@ import pandas as pd
 
 from equipoise.errors import EquipoiseError
 from equipoise.planning.document import StepTimePrediction
-from equipoise.planning.exchanges.compose_exchange import ExchangeComposer, Setting
+from equipoise.planning.exchanges.compose_exchange import ClusterSetting, ExchangeComposer
 from equipoise.planning.exchanges.exchange_name import parse_exchange
 from equipoise.planning.exchanges.fastest_exchange import FastestExchange
 from equipoise.planning.exchanges.rate_model import predict_from_rows, select_exchange_rows
@@ -28,7 +28,7 @@ class ExchangePredictor:
     composer: ExchangeComposer | None = None
     """fit of the rows with exact sums; None without such rows"""
 
-    def predict_seconds(self, setting: Setting, name: str, rate: float | None) -> float | str:
+    def predict_seconds(self, setting: ClusterSetting, name: str, rate: float | None) -> float | str:
         """Return the seconds of a step, or what must be measured to predict them."""
         method = parse_exchange(name)
         here = self._select(setting)
@@ -42,21 +42,24 @@ class ExchangePredictor:
             return error.problem
         return seconds if isinstance(composed, str) and len(own.seconds) else composed
 
-    def is_measured(self, setting: Setting, name: str, rate: float | None) -> bool:
+    def is_measured(self, setting: ClusterSetting, name: str, rate: float | None) -> bool:
         """Return whether a row has this setting, exchange and rate."""
         rows = self._select(setting)
         rates = rows.bits_per_second[rows.exchange == name]
         return bool(rates.isna().any() if rate is None else (rates == rate).any())
 
-    def _select(self, setting: Setting) -> pd.DataFrame:
+    def _select(self, setting: ClusterSetting) -> pd.DataFrame:
         """Return the rows of a setting."""
-        matches = (self.rows[[*Setting._fields]].to_numpy() == np.array(setting)).all(axis=1)
+        matches = (self.rows[[*ClusterSetting._fields]].to_numpy() == np.array(setting)).all(axis=1)
         rows: pd.DataFrame = self.rows[matches]
         return rows
 
 
 def predict_exchanges(
-    predictor: ExchangePredictor, settings: Iterable[Setting], names: Sequence[str], rates: Sequence[float | None]
+    predictor: ExchangePredictor,
+    settings: Iterable[ClusterSetting],
+    names: Sequence[str],
+    rates: Sequence[float | None],
 ) -> tuple[list[StepTimePrediction], list[str]]:
     """Predict all combinations; return also one sentence for each exchange and rate that cannot be predicted."""
     predictions: list[StepTimePrediction] = []
