@@ -54,3 +54,19 @@ def last_error_line(error: BaseException, otherwise: str = "") -> str:
 def capitalize_first(text: str) -> str:
     """Return a text with a capital first letter; the other letters stay, unlike with `str.capitalize`."""
     return text[:1].upper() + text[1:]
+
+
+def format_bytes(size: float) -> str:
+    """Format a number of bytes to three digits in the unit that reads best, such as '64 KiB'."""
+    units = ("bytes", "KiB", "MiB", "GiB", "TiB")
+    power = 0
+    while size >= 1024 and power < len(units) - 1:
+        size, power = size / 1024, power + 1
+    return f"{format_number(size)} {units[power]}"
+
+
+def format_bit_rate(bytes_a_second: float) -> str:
+    """Format a rate given in bytes per second in bits, as networks are sold, such as '200 Mbit/s'."""
+    bits = 8 * bytes_a_second
+    size, unit = next(((size, unit) for size, unit in ((1e9, "Gbit/s"), (1e6, "Mbit/s")) if bits >= size), (1e3, "kbit/s"))
+    return f"{format_number(bits / size)} {unit}"

@@ -14,12 +14,17 @@ NODE_RANK_VARIABLES = "NODE_RANK", "GROUP_RANK"  # of Ray Train and of torchrun
 
 def gather_group_size(device: torch.device) -> int | None:
     """Return the number of workers on each node; None if nodes differ in it. All workers call this."""
+    return find_group_size(gather_nodes(device))
+
+
+def gather_nodes(device: torch.device) -> list[int]:
+    """Return a number for the node of each worker, equal for workers on one node. All workers call this."""
     identity = " ".join([socket.gethostname(), *(os.environ.get(name, "") for name in NODE_RANK_VARIABLES)])
     digest = int.from_bytes(hashlib.sha256(identity.encode()).digest()[:7])
     own = torch.tensor([digest], device=device)
     nodes = [torch.empty_like(own) for _ in range(dist.get_world_size())]
     dist.all_gather(nodes, own)
-    return find_group_size([int(node) for node in nodes])
+    return [int(node) for node in nodes]
 
 
 def find_group_size(nodes: Sequence[int]) -> int | None:

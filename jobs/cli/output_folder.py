@@ -7,10 +7,11 @@ from typing import Literal
 from equipoise.bundle.folder import MANIFEST_FILE
 from equipoise.errors import EquipoiseError
 from equipoise.planning.document import PLAN_FILE
+from equipoise.planning.exchanges.link_report import LINKS_FILE
 from equipoise.storage.object_store import RemotePath
 from equipoise.storage.path_errors import report_path_errors
 
-ResultKind = Literal["bundle", "sweep", "run", "plan", "check"]
+ResultKind = Literal["bundle", "sweep", "run", "plan", "check", "link measurement"]
 SWEEP_NAMES = {"trials", "system", "system.csv", "statistical.csv", "confirm", "setup.json", PLAN_FILE}
 RUN_NAMES = {"record.json", "laps.jsonl", "checkpoints", "model.safetensors"}
 OTHER_OUT = "choose another --out"
@@ -50,6 +51,8 @@ def find_result_kind(folder: Path) -> ResultKind | None:
         return "run"
     if PLAN_FILE in names:
         return "plan"
+    if LINKS_FILE in names:
+        return "link measurement"
     return "check" if "verdict.json" in names else None
 
 

@@ -1,6 +1,7 @@
 """Build Ray Train's trainer: where workers run and what each reserves, without helpers that are not needed here."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -67,3 +68,12 @@ def build_trainer(
             **run_options,
         ),
     )
+
+
+def fit_in_thread(trainer: LeanTorchTrainer) -> Any:
+    """Run the trainer and return what its first worker does; in a thread, as in the main one Ray would handle Ctrl-C."""
+    pool = ThreadPoolExecutor(1)
+    try:
+        return pool.submit(trainer.fit).result().return_value
+    finally:
+        pool.shutdown(wait=False)

@@ -6,7 +6,6 @@ them.
 """
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -27,7 +26,7 @@ from equipoise.training.comm_benchmark import ALL_REDUCE_SECONDS
 from equipoise.type_aliases import JsonObject
 from equipoise.workloads import load_workload
 from jobs.cluster.wait import wait_for_slots
-from jobs.ray_train.trainer import LeanTorchTrainer, build_trainer
+from jobs.ray_train.trainer import LeanTorchTrainer, build_trainer, fit_in_thread
 from jobs.timing.process_groups import ShrinkingProcessGroup
 from jobs.timing.step_bench import StepBench, summarize_stretches
 from jobs.timing.timing_records import (
@@ -120,7 +119,8 @@ def time_in_one_group(
         folder=str(folder),
         max_seconds=max_seconds,
     )
-    return fit_in_thread(build_timing_trainer(config, folder, gpu))
+    started_at: float = fit_in_thread(build_timing_trainer(config, folder, gpu))
+    return started_at
 
 
 def print_start(pending: dict[int, list[int]], max_seconds: float) -> None:
@@ -183,16 +183,6 @@ def require_enough_batches(
             f" this sweep needs about {budget} s",
             f"give --budget-seconds {budget}, what was measured is kept, or choose a smaller --batch-size",
         )
-
-
-def fit_in_thread(trainer: LeanTorchTrainer) -> float:
-    """Run the trainer and return when timing began; in a thread, because in the main one Ray would handle Ctrl-C."""
-    pool = ThreadPoolExecutor(1)
-    try:
-        started_at: float = pool.submit(trainer.fit).result().return_value
-        return started_at
-    finally:
-        pool.shutdown(wait=False)
 
 
 def build_timing_trainer(config: TimingWorkerConfig, folder: Path, gpu: bool) -> LeanTorchTrainer:

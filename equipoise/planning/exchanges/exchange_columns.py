@@ -37,6 +37,8 @@ STEP_EXCHANGE_COLUMNS = {
 }
 WORKERS_COLUMN = COUNT_COLUMN._replace(may_be_empty=True)
 ALGORITHM_COLUMNS = {"ranks": COUNT_COLUMN, "bytes": COUNT_COLUMN, "seconds": SECONDS_COLUMN}
+BACKEND = "backend"
+TIMED_ALGORITHMS = (BACKEND, *ALL_REDUCE_ALGORITHMS)  # in a table of sums
 
 
 def read_steps_by_exchange(path: Path) -> pd.DataFrame:
@@ -66,15 +68,18 @@ def parse_cell(path: Path, row: int, text: str) -> str:
 
 
 def read_algorithm_times(path: Path) -> pd.DataFrame:
-    """Read rows of algorithm, ranks, bytes and seconds of sums timed alone; `nodes` may say on how many they were."""
+    """Read rows of algorithm, ranks, bytes and seconds of sums timed alone; `nodes` may say on how many they were.
+
+    Rows of `backend` are left out: how it sums is not known.
+    """
     table = read_table(path, ALGORITHM_COLUMNS)
     if "algorithm" not in table:
         raise EquipoiseError("table-invalid", f"{path} has no column algorithm", "name the algorithm of each sum")
     table["algorithm"] = table.algorithm.str.strip()
-    if len(unknown := np.flatnonzero(~table.algorithm.isin(ALL_REDUCE_ALGORITHMS))):
+    if len(unknown := np.flatnonzero(~table.algorithm.isin(TIMED_ALGORITHMS))):
         raise EquipoiseError(
             "table-invalid",
-            f"{path}, row {unknown[0] + 2}, column algorithm: must be one of {', '.join(ALL_REDUCE_ALGORITHMS)},"
+            f"{path}, row {unknown[0] + 2}, column algorithm: must be one of {', '.join(TIMED_ALGORITHMS)},"
             f" got {table.algorithm[unknown[0]][:40]!a}",
         )
     if len(single := np.flatnonzero(table.ranks < 2)):
@@ -82,4 +87,4 @@ def read_algorithm_times(path: Path) -> pd.DataFrame:
     if "nodes" in table:
         table["nodes"] = parse_numbers(path, table["nodes"], COUNT_COLUMN)
         require_worker_per_node(path, table.assign(workers=table.ranks))
-    return table
+    return table[table.algorithm != BACKEND].reset_index(drop=True)

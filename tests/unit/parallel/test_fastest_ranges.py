@@ -1,0 +1,31 @@
+import pytest
+
+from equipoise.parallel.algorithm_choice import AlgorithmTiming
+from equipoise.parallel.fastest_ranges import find_fastest_ranges
+
+
+def build_timings(seconds_by_algorithm, sizes=(1000, 101_000)):
+    return [
+        AlgorithmTiming(name, size, value)
+        for name, values in seconds_by_algorithm.items()
+        for size, value in zip(sizes, values, strict=True)
+    ]
+
+
+def test_ranges_meet_where_one_algorithm_overtakes_another():
+    timings = build_timings({"ring": (0.010, 0.020), "direct": (0.001, 0.101), "tree": (0.1, 0.2)})
+    first, second = find_fastest_ranges(timings)
+    assert (first.algorithm, second.algorithm) == ("direct", "ring")
+    assert (first.start_bytes, second.stop_bytes) == (1000, 101_000)
+    assert first.stop_bytes == second.start_bytes == pytest.approx(11_000, rel=0.05)  # 1 + 100 x = 10 + 10 x
+    assert first.similar == second.similar == ()
+
+
+def test_algorithms_within_five_percent_are_named():
+    timings = build_timings({"ring": (1.0, 2.0), "direct": (1.04, 2.08), "tree": (1.01, 2.2)})
+    assert [(part.algorithm, part.similar) for part in find_fastest_ranges(timings)] == [("ring", ("direct",))]
+
+
+def test_single_size_is_one_range():
+    [part] = find_fastest_ranges(build_timings({"ring": (2.0,), "tree": (1.0,)}, sizes=(4096,)))
+    assert (part.algorithm, part.start_bytes, part.stop_bytes) == ("tree", 4096, 4096)
