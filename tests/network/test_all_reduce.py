@@ -64,6 +64,6 @@ def test_command_finds_rate_and_delay_of_links_and_writes_the_table_of_a_plan(tm
     assert (table.nodes == 2).all() and (table.ranks == 2).all()
     large = table[table.bytes == 1 << 20]
     assert (large.counted_bytes / large.sent_bytes).between(0.99, 1.02).all()  # with the headers of Ray's own messages
-    bits = 8 * large.sent_bytes * large.ranks
-    assert (large.seconds > DELAY_SECONDS * large.rounds).all() and (large.seconds > bits / 2 / (MEGABITS * 1e6)).all()
+    assert (large.seconds > DELAY_SECONDS * large.rounds).all()
+    assert (large.seconds > 8 * large.sent_bytes / (MEGABITS * 1e6)).all()
     assert len(read_algorithm_times(out / "links.csv")) == len(table) - 2  # without the backend's rows

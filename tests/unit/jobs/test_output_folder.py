@@ -20,7 +20,7 @@ from tests.support.sweep_folders import write_plan_folder, write_statistical_csv
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """Folders of all kinds of results: a bundle, a sweep, a run, a plan, a check, and the tables of a plan."""
+    """Folders of all kinds of results: a bundle, a sweep, a run, a plan, a check, times of links, and the tables of a plan."""
     root = tmp_path_factory.mktemp("results")
     run = train_short_run(root / "run")
     publish_run(run, root / "bundle")
@@ -30,6 +30,8 @@ def folders(tmp_path_factory):
     write_statistical_csv(root / "statistical.csv")
     (root / "check").mkdir()
     (root / "check" / "verdict.json").write_text("{}")
+    (root / "link measurement").mkdir()
+    (root / "link measurement" / "links.csv").touch()
     return root
 
 
@@ -47,7 +49,7 @@ def run_command(module, monkeypatch, capsys, *arguments):
     return status, capsys.readouterr().err
 
 
-@pytest.mark.parametrize("kind", ["bundle", "sweep", "run", "plan", "check"])
+@pytest.mark.parametrize("kind", ["bundle", "sweep", "run", "plan", "check", "link measurement"])
 def test_kind_of_results_is_told_by_the_files(folders, kind):
     assert find_result_kind(folders / kind) == kind
     require_no_other_results(folders / kind, kind)

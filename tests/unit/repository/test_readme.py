@@ -13,6 +13,7 @@ from jobs.captures import CapturesOptions
 from jobs.check import CheckOptions
 from jobs.contact_sheet import ContactSheetOptions
 from jobs.demo.__main__ import DemoOptions
+from jobs.links import LinksOptions
 from jobs.plan import PlanOptions
 from jobs.publish import PublishOptions
 from jobs.ray_tune.sweep_options import SweepOptions
@@ -33,6 +34,7 @@ OPTION_CLASSES = (
     AdaptOptions,
     DemoOptions,
     RecordsOptions,
+    LinksOptions,
 )
 OTHER_OPTIONS = {  # of Ray, pip, curl and other tools
     *("--working-dir", "--submission-id", "--no-wait", "--runtime-env-json", "--metadata-json", "--head", "--generate"),

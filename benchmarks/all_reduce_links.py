@@ -1,0 +1,178 @@
+"""All-reduce algorithms between hosts: predicted on more hosts than were measured, and chosen by a table.
+
+    python -m benchmarks.all_reduce_links [--seconds 90] [--out FOLDER]
+
+Hosts are network namespaces whose links have a rate, and a delay or none. Every algorithm is timed on 2, 3 and 4 of them.
+Seconds on 3 and 4 hosts are predicted by closed forms from those on 2. An algorithm is chosen by the odd turns and
+judged by the even ones: by the table of what was timed on as many hosts, and by the closed forms of 2 hosts.
+"""
+
+import argparse
+import json
+import os
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from equipoise.formatting import format_bytes
+from equipoise.parallel.algorithm_choice import AlgorithmTiming, choose_algorithm
+from equipoise.planning.exchanges.algorithm_times import AlgorithmLink, fit_link
+from equipoise.planning.exchanges.closed_forms import closed_form_cost, predict_sum_seconds
+from tests.network.delayed_lan import create_delayed_lan
+from tests.network.gloo_hosts import run_on_hosts
+from tests.network.hosts import Host, create_lan
+
+MEGABITS = 200.0
+DELAYS = 0.0, 0.005  # seconds, one way
+HOST_COUNTS = 2, 3, 4
+SIZES = 1 << 16, 1 << 20, 1 << 22
+BACKEND = "backend"
+NEAR_BEST, NEAR_BACKEND = 1.05, 1.03
+
+Turns = list[list[float]]
+
+
+class Case(NamedTuple):
+    """Sums of one size on so many hosts, whose links have this delay."""
+
+    delay: float
+    hosts: int
+    size: int
+
+
+class Samples:
+    """Seconds of sums by case and algorithm, by turn."""
+
+    def __init__(self) -> None:
+        self.turns: dict[tuple[Case, str], Turns] = {}
+
+    def add(self, delay: float, hosts: int, rows: Sequence[tuple[str, int, Turns]]) -> None:
+        """Add what workers on these hosts have measured."""
+        for name, size, turns in rows:
+            self.turns[Case(delay, hosts, size), name] = turns
+
+    def medians(self, case: Case, parity: int | None = None) -> dict[str, float]:
+        """Return the median seconds by algorithm, over all turns, or over the even (0) or odd ones (1) alone."""
+        return {
+            name: median_seconds(turns if parity is None else turns[parity::2])
+            for (other, name), turns in self.turns.items()
+            if other == case
+        }
+
+
+def main() -> None:
+    """Measure all cases and print what was predicted and chosen."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.all_reduce_links", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=90.0, help="time for the sums on each number of hosts")
+    parser.add_argument("--out", type=Path, help="file for the seconds of every sum, as JSON")
+    options = parser.parse_args()
+    samples = Samples()
+    for delay in DELAYS:
+        for hosts in HOST_COUNTS:
+            samples.add(delay, hosts, measure_sums(delay, hosts, options.seconds))
+    if options.out:
+        rows = [{**case._asdict(), "algorithm": name, "turns": turns} for (case, name), turns in samples.turns.items()]
+        options.out.write_text(json.dumps(rows))
+    print_figures(samples)
+
+
+def measure_sums(delay: float, host_count: int, seconds: float) -> list[tuple[str, int, Turns]]:
+    """Time every algorithm between hosts whose links have this delay, and print the load of the machine."""
+    before = os.getloadavg()[0]
+    with create_links(host_count, delay) as hosts:
+        rows: list[Any] = run_on_hosts(hosts, "tests.network.host_sums:sample_all_sums", SIZES, seconds)[0]
+    turns = len(rows[0][2])
+    print(
+        f"{host_count} hosts, delay {1e3 * delay:g} ms: {turns} turns of each sum; load {before:.2f} before,"
+        f" {os.getloadavg()[0]:.2f} after",
+        flush=True,
+    )
+    return [(name, size, turns) for name, size, turns in rows]
+
+
+def create_links(host_count: int, delay: float) -> AbstractContextManager[list[Host]]:
+    """Create hosts for the length of a block: by the kernel's token bucket without a delay, else by a process."""
+    return create_delayed_lan(host_count, delay, MEGABITS) if delay else create_lan(host_count, MEGABITS)
+
+
+def median_seconds(turns: Turns) -> float:
+    """Return the median of all sums of these turns."""
+    return statistics.median([seconds for turn in turns for seconds in turn])
+
+
+def print_figures(samples: Samples) -> None:
+    """Print the errors of predictions, and what choices cost."""
+    for delay in DELAYS:
+        links = fit_two_hosts(samples, delay)
+        print(f"\ndelay {1e3 * delay:g} ms: seconds a message and a byte of each algorithm on two hosts")
+        for name, link in links.items():
+            print(f"  {name:18} {1e3 * link.alpha:8.3f} ms  {8e-6 / link.beta if link.beta else np.nan:8.1f} Mbit/s")
+        print_errors(samples, delay, links)
+    print("\nalgorithm chosen, over the best measured one and over the backend's own sum")
+    for source in ("table", "closed forms"):
+        print_choices(samples, source)
+
+
+def fit_two_hosts(samples: Samples, delay: float) -> dict[str, AlgorithmLink]:
+    """Fit the link of each algorithm to the sums on two hosts."""
+    by_size = {size: samples.medians(Case(delay, 2, size)) for size in SIZES}
+    return {
+        name: fit_link(
+            [closed_form_cost(name, 2, 2, size) for size in SIZES], np.array([by_size[size][name] for size in SIZES])
+        )
+        for name in by_size[SIZES[0]]
+    }
+
+
+def predict_case(case: Case, links: Mapping[str, AlgorithmLink]) -> dict[str, float]:
+    """Return the seconds of each algorithm that can run on so many hosts, by the closed forms of two."""
+    runnable = [name for name in links if case.hosts != 3 or name not in ("doubling", "halving-doubling")]
+    predicted = {name: predict_sum_seconds(links[name], name, case.hosts, case.hosts, case.size) for name in runnable}
+    return {name: seconds for name, seconds in predicted.items() if seconds is not None}
+
+
+def print_errors(samples: Samples, delay: float, links: Mapping[str, AlgorithmLink]) -> None:
+    """Print the error of each predicted sum on three and four hosts."""
+    limits = {size: 0.25 if size < 1 << 20 else 0.1 for size in SIZES}
+    for hosts in HOST_COUNTS[1:]:
+        for size in SIZES:
+            case = Case(delay, hosts, size)
+            measured, predicted = samples.medians(case), predict_case(case, links)
+            errors = {name: predicted[name] / measured[name] - 1 for name in predicted}
+            within = sum(abs(error) <= limits[size] for error in errors.values())
+            texts = ", ".join(f"{name} {error:+.0%}" for name, error in errors.items())
+            print(f"  {hosts} hosts, {format_bytes(size):>7}: {within} of {len(errors)} within {limits[size]:.0%}: {texts}")
+
+
+def list_cases() -> Iterator[Case]:
+    """Return all cases, those without a delay first."""
+    return (Case(delay, hosts, size) for delay in DELAYS for hosts in HOST_COUNTS for size in SIZES)
+
+
+def print_choices(samples: Samples, source: str) -> None:
+    """Print what the choice costs in each case, and in how many of them it is near the best."""
+    links = {delay: fit_two_hosts(samples, delay) for delay in DELAYS}
+    near_best = near_backend = count = 0
+    for case in list_cases():
+        estimates = samples.medians(case, 1) if source == "table" else predict_case(case, links[case.delay])
+        timings = [AlgorithmTiming(name, case.size, seconds) for name, seconds in estimates.items()]  # type: ignore[arg-type]
+        chosen = choose_algorithm(case.size, timings)
+        judged = samples.medians(case, 0)
+        best = min(judged, key=judged.__getitem__)
+        over_best, over_backend = judged[chosen] / judged[best], judged[chosen] / judged[BACKEND]
+        near_best += over_best <= NEAR_BEST
+        near_backend += over_backend <= NEAR_BACKEND
+        count += 1
+        print(
+            f"  {source}, {1e3 * case.delay:g} ms, {case.hosts} hosts, {format_bytes(case.size):>7}: {chosen:16}"
+            f" {over_best:.3f} of {best:16} {over_backend:.3f} of the backend ({1e3 * judged[BACKEND]:.1f} ms)"
+        )
+    print(f"  by {source}: within 5 % of the best in {near_best} of {count}, of the backend within 3 % in {near_backend}")
+
+
+if __name__ == "__main__":
+    main()
