@@ -2,8 +2,8 @@
 
     python -m benchmarks.all_reduce_links [--seconds 90] [--out FOLDER]
 
-Hosts are network namespaces whose links have a rate, and a delay or none. Every algorithm is timed on 2, 3 and 4 of them.
-Seconds on 3 and 4 hosts are predicted by closed forms from those on 2. An algorithm is chosen by the odd turns and
+Hosts are network namespaces whose links have a rate, and a delay or none. Every algorithm is timed on 2, 3 and 4 of
+them. Seconds on 3 and 4 hosts are predicted by closed forms from those on 2. An algorithm is chosen by the odd turns and
 judged by the even ones: by the table of what was timed on as many hosts, and by the closed forms of 2 hosts.
 """
 
@@ -85,9 +85,9 @@ def measure_sums(delay: float, host_count: int, seconds: float) -> list[tuple[st
     before = os.getloadavg()[0]
     with create_links(host_count, delay) as hosts:
         rows: list[Any] = run_on_hosts(hosts, "tests.network.host_sums:sample_all_sums", SIZES, seconds)[0]
-    turns = len(rows[0][2])
+    count = len(rows[0][2])
     print(
-        f"{host_count} hosts, delay {1e3 * delay:g} ms: {turns} turns of each sum; load {before:.2f} before,"
+        f"{host_count} hosts, delay {1e3 * delay:g} ms: {count} turns of each sum; load {before:.2f} before,"
         f" {os.getloadavg()[0]:.2f} after",
         flush=True,
     )
@@ -145,7 +145,8 @@ def print_errors(samples: Samples, delay: float, links: Mapping[str, AlgorithmLi
             errors = {name: predicted[name] / measured[name] - 1 for name in predicted}
             within = sum(abs(error) <= limits[size] for error in errors.values())
             texts = ", ".join(f"{name} {error:+.0%}" for name, error in errors.items())
-            print(f"  {hosts} hosts, {format_bytes(size):>7}: {within} of {len(errors)} within {limits[size]:.0%}: {texts}")
+            count = f"{within} of {len(errors)} within {limits[size]:.0%}"
+            print(f"  {hosts} hosts, {format_bytes(size):>7}: {count}: {texts}")
 
 
 def list_cases() -> Iterator[Case]:
@@ -171,7 +172,9 @@ def print_choices(samples: Samples, source: str) -> None:
             f"  {source}, {1e3 * case.delay:g} ms, {case.hosts} hosts, {format_bytes(case.size):>7}: {chosen:16}"
             f" {over_best:.3f} of {best:16} {over_backend:.3f} of the backend ({1e3 * judged[BACKEND]:.1f} ms)"
         )
-    print(f"  by {source}: within 5 % of the best in {near_best} of {count}, of the backend within 3 % in {near_backend}")
+    print(
+        f"  by {source}: within 5 % of the best in {near_best} of {count}, of the backend within 3 % in {near_backend}"
+    )
 
 
 if __name__ == "__main__":

@@ -38,7 +38,9 @@ def build_links_page(report: LinkReport) -> Page:
                 parts=[links_table(report)],
             ),
             Section(title="Time of a sum", parts=[*closed_form_notes(report), build_sums_panel(report)]),
-            Section(title="Bytes that leave a worker", paragraphs=describe_counters(report), parts=[bytes_table(report)]),
+            Section(
+                title="Bytes that leave a worker", paragraphs=describe_counters(report), parts=[bytes_table(report)]
+            ),
         ],
     )
 
@@ -46,8 +48,8 @@ def build_links_page(report: LinkReport) -> Page:
 def describe_links(report: LinkReport) -> list[str]:
     """Return the delay and the rate of each level of the network in words."""
     return [
-        f"{link.level}: {format_seconds(link.delay_seconds)} for a small message, {format_bit_rate(link.bytes_a_second)}"
-        f" for a large one{'' if link.pairs == 1 else f', the slowest of {link.pairs} pairs of workers'}"
+        f"{link.level}: {format_seconds(link.delay_seconds)} for a small message,"
+        f" {format_bit_rate(link.bytes_a_second)} for a large one{'' if link.pairs == 1 else f', the slowest of {link.pairs} pairs of workers'}"
         for link in report.links
     ]
 
@@ -80,8 +82,8 @@ def describe_counters(report: LinkReport) -> list[str]:
     )
     if "lo" in report.interfaces:
         counted += (
-            " Messages between workers on one node pass `lo`, which counts them for all its workers together: the column"
-            " is the mean of a worker."
+            " Messages between workers on one node pass `lo`, which counts them for all its workers together: the"
+            " column has the mean of a worker."
         )
     return [schedule, counted]
 

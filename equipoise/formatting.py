@@ -68,5 +68,7 @@ def format_bytes(size: float) -> str:
 def format_bit_rate(bytes_a_second: float) -> str:
     """Format a rate given in bytes per second in bits, as networks are sold, such as '200 Mbit/s'."""
     bits = 8 * bytes_a_second
-    size, unit = next(((size, unit) for size, unit in ((1e9, "Gbit/s"), (1e6, "Mbit/s")) if bits >= size), (1e3, "kbit/s"))
+    size, unit = next(
+        ((size, unit) for size, unit in ((1e9, "Gbit/s"), (1e6, "Mbit/s")) if bits >= size), (1e3, "kbit/s")
+    )
     return f"{format_number(bits / size)} {unit}"

@@ -83,7 +83,9 @@ def parse_size(text: str) -> int:
     match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([kmg]i?b|b|)", text.strip().lower())
     if match is None:
         raise EquipoiseError(
-            "option-format", f"cannot parse the size {text[:40]!r} of --sizes", "give bytes such as 64KiB, 1MiB or 65536"
+            "option-format",
+            f"cannot parse the size {text[:40]!r} of --sizes",
+            "give bytes such as 64KiB, 1MiB or 65536",
         )
     size = round(float(match[1]) * UNIT_BYTES[match[2]])
     if not MIN_SIZE <= size <= MAX_SIZE:

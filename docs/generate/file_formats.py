@@ -25,8 +25,15 @@ from equipoise.drift.diagnosis.verdict import DatasetVerdict, StreamVerdict
 from equipoise.drift.features.statistic_schema import WatchedStatistic
 from equipoise.drift.reference.profile import ARRAY_PREFIX, PROFILE_PARTS
 from equipoise.planning.document import PLAN_SCHEMA, PlanDocument
-from equipoise.planning.exchanges.exchange_columns import STEP_EXCHANGE_COLUMNS, WORKERS_COLUMN
+from equipoise.planning.exchanges.exchange_columns import (
+    ALGORITHM_COLUMNS,
+    STEP_EXCHANGE_COLUMNS,
+    TIMED_ALGORITHMS,
+    WORKERS_COLUMN,
+)
+from equipoise.planning.exchanges.link_report import SumTiming
 from equipoise.planning.measurements import (
+    COUNT_COLUMN,
     EXCHANGE_COLUMNS,
     PACE_SD_COLUMN,
     STATISTICAL_COLUMNS,
@@ -61,6 +68,7 @@ JSON_FILES = (
 FILES = (
     *("record.json", "trial.json", "laps.jsonl", "misclassified.json", "system.csv", "exchange.csv", "statistical.csv"),
     "targets.csv",
+    "links.csv",
     *("plan.json", "bundle.json", "reference.npz", "verdict.json", "captures"),
 )
 """files in the order of the page"""
@@ -131,6 +139,8 @@ def describe_columns(name: str) -> tuple[dict[str, str], dict[str, Column], dict
     """Return the meanings of a table's columns, those that must be there, and the values of the others."""
     if name == "targets.csv":
         return TARGETS_MEANINGS, {}, {name: rule.description for name, rule in TARGET_COLUMNS.items()}
+    if name == "links.csv":
+        return read_attribute_docs(SumTiming), *describe_link_columns()
     if name == "statistical.csv":
         others = {"exchange": EXCHANGE_VALUES, "workers": f"{WORKERS_COLUMN.description} or empty"}
         return STATISTICAL_MEANINGS | RUN_EXCHANGE_MEANINGS, STATISTICAL_COLUMNS, others
@@ -148,6 +158,14 @@ def describe_columns(name: str) -> tuple[dict[str, str], dict[str, Column], dict
         others |= {column: f"{rule.description} or empty" for column, rule in STEP_EXCHANGE_COLUMNS.items()}
         meanings = meanings | EXCHANGE_MEANINGS
     return meanings, required, others
+
+
+def describe_link_columns() -> tuple[dict[str, Column], dict[str, str]]:
+    """Return the columns of links.csv that a plan needs, and the values of the others."""
+    algorithm = Column(f"one of {', '.join(TIMED_ALGORITHMS)}", lambda values: values.isin(TIMED_ALGORITHMS))
+    required = {"algorithm": algorithm, **ALGORITHM_COLUMNS}
+    others = {field.name: "not read" for field in fields(SumTiming) if field.name not in required}
+    return required, others | {"nodes": COUNT_COLUMN.description}
 
 
 def format_npz_table() -> str:

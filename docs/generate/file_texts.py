@@ -83,6 +83,12 @@ TEXTS = {
         " trial's metric crossed it. Trials run to the last target, and `statistical.csv` has that one alone. A trial"
         " that was cut off has rows for the targets that it had passed. There is none for a single target.",
     ),
+    "links.csv": FileText(
+        "links.csv",
+        "you, or `links`",
+        "Times of sums by each all-reduce algorithm, for `equipoise plan --algorithms`: a row for each algorithm and"
+        " size. Rows of `backend` are left out there, because how it sums is not known. Other columns are ignored.",
+    ),
     "plan.json": FileText(
         "plan.json",
         "`plan`, `sweep`",

@@ -71,7 +71,7 @@ def build_trainer(
 
 
 def fit_in_thread(trainer: LeanTorchTrainer) -> Any:
-    """Run the trainer and return what its first worker does; in a thread, as in the main one Ray would handle Ctrl-C."""
+    """Run the trainer and return what its first worker returned; in the main thread Ray would handle Ctrl-C."""
     pool = ThreadPoolExecutor(1)
     try:
         return pool.submit(trainer.fit).result().return_value

@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 import torch.distributed as dist
@@ -31,7 +32,7 @@ def list_pairs(nodes: Sequence[int]) -> dict[NetworkLevel, list[Pair]]:
         ranks_by_node.setdefault(node, []).append(rank)
     inside = [(ranks[0], ranks[1]) for ranks in ranks_by_node.values() if len(ranks) > 1]
     firsts = [ranks[0] for ranks in ranks_by_node.values()]
-    around = [*zip(firsts, firsts[1:], strict=False), *([(firsts[-1], firsts[0])] if len(firsts) > 2 else [])]
+    around = [*pairwise(firsts), *([(firsts[-1], firsts[0])] if len(firsts) > 2 else [])]
     return {"within a node": inside[:MAX_PAIRS], "between nodes": around[:MAX_PAIRS]}
 
 

@@ -17,9 +17,7 @@ class SentBytesCounter:
     def __init__(self, nodes: Sequence[int], rank: int) -> None:
         """Choose the interfaces; `nodes` is a number for the node of each worker."""
         self.is_reader = nodes.index(nodes[rank]) == rank
-        self.interfaces = find_interfaces(
-            crosses_nodes=len(set(nodes)) > 1, shares_nodes=len(set(nodes)) < len(nodes)
-        )
+        self.interfaces = find_interfaces(crosses_nodes=len(set(nodes)) > 1, shares_nodes=len(set(nodes)) < len(nodes))
 
     @property
     def can_count(self) -> bool:

@@ -6,6 +6,7 @@ import pytest
 
 from dashboards.build import build_index
 from dashboards.experiments import load_experiment
+from dashboards.links_page import build_links_page
 from dashboards.page import write_page
 from dashboards.panels.experiment_index import INDEX_COLUMNS
 from dashboards.reports import drift_page, write_pages
@@ -17,10 +18,11 @@ from tests.support.chromium import (
     read_panel_traces,
 )
 from tests.support.drift_data import extract_shape_features, render_shapes, shapes_profile
+from tests.support.link_reports import build_link_report
 from tests.support.sweep_folders import write_sweep_folder
 from tests.unit.dashboards.test_training_run import record
 
-PAGE_KINDS = ("curve", "scaling", "run", "drift", "stream", "rows", "index")
+PAGE_KINDS = ("curve", "scaling", "run", "drift", "stream", "rows", "links", "index")
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +39,7 @@ def pages(tmp_path_factory):
     paths = {"curve": "swept/curve.html", "scaling": "swept/scaling.html", "run": "one/run.html", "index": "index.html"}
     drift_pages = {"drift": write_page(page, root / "drift.html"), "stream": write_stream_page(root / "stream.html")}
     drift_pages["rows"] = write_rows_page(root / "rows.html")
+    drift_pages["links"] = write_page(build_links_page(build_link_report()), root / "links.html")
     return {kind: root / name for kind, name in paths.items()} | drift_pages
 
 

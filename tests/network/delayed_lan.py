@@ -15,7 +15,9 @@ MTU = 9000  # large packets, so that one process can carry all of them
 
 def find_missing_tun() -> str | None:
     """Return why hosts with delay cannot be created on this machine, or None if they can."""
-    return find_missing_requirement() or (None if Path("/dev/net/tun").exists() else "links with a delay need /dev/net/tun")
+    return find_missing_requirement() or (
+        None if Path("/dev/net/tun").exists() else "links with a delay need /dev/net/tun"
+    )
 
 
 @contextmanager
@@ -28,8 +30,8 @@ def create_delayed_lan(host_count: int, delay_seconds: float, megabits: float) -
             stack.enter_context(create_namespace(host))
         stack.enter_context(run_forwarder(hosts, delay_seconds, megabits))
         for host in hosts:
-            for command in (("addr", "add", f"{host.address}/24", "dev", "eth0"), ("link", "set", "eth0", "mtu", str(MTU), "up")):
-                run_checked(*host.build_command("ip", *command))
+            run_checked(*host.build_command("ip", "addr", "add", f"{host.address}/24", "dev", "eth0"))
+            run_checked(*host.build_command("ip", "link", "set", "eth0", "mtu", str(MTU), "up"))
         yield hosts
 
 

@@ -1,4 +1,4 @@
-"""What workers on simulated hosts do to check and to time sums by every algorithm; `gloo_hosts` runs these functions."""
+"""What workers on simulated hosts do to check and to time sums by every algorithm; `gloo_hosts` runs it."""
 
 import hashlib
 

@@ -1,7 +1,9 @@
-"""Carry packets between hosts at a rate and with a delay: `... packet_forwarder DELAY_SECONDS MEGABITS NAME=ADDRESS ...`.
+"""Carry packets between simulated hosts with a delay and at a rate.
 
-Each network namespace gets a TUN device, eth0, whose packets arrive here. A packet leaves its host after those before it
-at the rate of the link, travels for the delay, and enters the other host at the rate of that one's link.
+    python -m tests.network.packet_forwarder DELAY_SECONDS MEGABITS NAMESPACE=ADDRESS ...
+
+Each network namespace gets a TUN device, eth0, whose packets arrive here. A packet leaves its host after those before
+it at the rate of the link, travels for the delay, and enters the other host at the rate of that one's link.
 """
 
 import ctypes

@@ -1,4 +1,6 @@
-from equipoise.formatting import first_error_line, make_printable, pluralize
+import pytest
+
+from equipoise.formatting import first_error_line, format_bit_rate, format_bytes, make_printable, pluralize
 
 
 def test_pluralize_formats_a_count_with_its_noun():

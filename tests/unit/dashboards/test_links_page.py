@@ -41,9 +41,9 @@ def test_fastest_algorithms_are_told_in_words_and_in_a_table():
 
 
 def test_backend_that_is_fastest_is_not_compared_with_itself():
-    rows = [row for row in REPORT.sums if row.algorithm in ("backend", "tree")]
+    rows = [row for row in REPORT.sums if row.algorithm in ("backend", "ring", "tree") and row.bytes > 1 << 16]
     assert describe_fastest_ranges(replace(REPORT, sums=tuple(rows))) == [
-        "from 64 KiB to 16 MiB the backend's own sum is the fastest"
+        "from 1 MiB to 16 MiB the backend's own sum is the fastest; ring within 5 % of it"
     ]
 
 
@@ -82,6 +82,8 @@ def test_sizes_without_closed_forms_are_noted():
     assert {trace.mode for trace in sum_seconds_figure(replace(REPORT, sums=rows)).data} == {"markers"}
 
 
-@pytest.mark.parametrize(("count", "labelled"), [(1, [0]), (8, [*range(8)]), (9, [0, 2, 4, 6, 8]), (16, [*range(0, 15, 2), 15])])
+@pytest.mark.parametrize(
+    ("count", "labelled"), [(1, [0]), (8, [*range(8)]), (9, [0, 2, 4, 6, 8]), (16, [*range(0, 15, 2), 15])]
+)
 def test_few_sizes_are_labelled(count, labelled):
     assert thin_sizes(range(count)) == labelled

@@ -17,7 +17,7 @@ from jobs.timing.sum_bench import measure_links
 from tests.support.errors import raises_code
 from tests.support.gloo import run_with_gloo
 
-SIZES = (1 << 12, 1 << 20)
+SIZES = (1 << 12, 1 << 18)
 
 
 @pytest.mark.parametrize(
@@ -91,13 +91,13 @@ def test_interface_is_that_of_the_address():
 def measure_small_links():
     """Return the report of every worker."""
     os.environ["MASTER_ADDR"] = "127.0.0.1"
-    report = measure_links(SIZES, 1.0, torch.device("cpu"))
+    report = measure_links(SIZES, 0.2, torch.device("cpu"))
     assert dist.is_initialized()
     return report
 
 
-@pytest.mark.parametrize("workers", [2, 3])
-def test_all_algorithms_are_measured_on_real_workers(tmp_path, workers):
+def test_all_algorithms_are_measured_on_real_workers(tmp_path):
+    workers = 3
     first, *others = run_with_gloo(workers, tmp_path, measure_small_links)
     assert all(other.sums == first.sums and other.links == first.links for other in others)
     names = ["backend", *list_runnable_algorithms(workers)]

@@ -20,7 +20,7 @@ from tests.support.sweep_folders import write_plan_folder, write_statistical_csv
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """Folders of all kinds of results: a bundle, a sweep, a run, a plan, a check, times of links, and the tables of a plan."""
+    """Folders of all kinds of results: a bundle, a sweep, a run, a plan, a check, links, and the tables of a plan."""
     root = tmp_path_factory.mktemp("results")
     run = train_short_run(root / "run")
     publish_run(run, root / "bundle")
