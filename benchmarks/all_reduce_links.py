@@ -3,8 +3,8 @@
     python -m benchmarks.all_reduce_links [--seconds 90] [--out FOLDER]
 
 Hosts are network namespaces whose links have a rate, and a delay or none. Every algorithm is timed on 2, 3 and 4 of
-them. Seconds on 3 and 4 hosts are predicted by closed forms from those on 2. An algorithm is chosen by the odd turns and
-judged by the even ones: by the table of what was timed on as many hosts, and by the closed forms of 2 hosts.
+them. Seconds on 3 and 4 hosts are predicted by closed forms from those on 2. An algorithm is chosen by the odd turns
+and judged by the even ones: by the table of what was timed on as many hosts, and by the closed forms of 2 hosts.
 """
 
 import argparse

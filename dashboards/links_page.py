@@ -49,7 +49,8 @@ def describe_links(report: LinkReport) -> list[str]:
     """Return the delay and the rate of each level of the network in words."""
     return [
         f"{link.level}: {format_seconds(link.delay_seconds)} for a small message,"
-        f" {format_bit_rate(link.bytes_a_second)} for a large one{'' if link.pairs == 1 else f', the slowest of {link.pairs} pairs of workers'}"
+        f" {format_bit_rate(link.bytes_a_second)} for a large one"
+        + (f", the slowest of {link.pairs} pairs of workers" if link.pairs > 1 else "")
         for link in report.links
     ]
 

@@ -11,7 +11,7 @@ from jobs.timing.sent_bytes_counter import SentBytesCounter
 from jobs.timing.sum_bench import list_algorithms, prepare_sums, sample_sums
 
 CPU = torch.device("cpu")
-COUNTED_SUMS = 3
+COUNTED_SUMS = 5
 
 
 def draw_integers(rank: int, count: int) -> torch.Tensor:
@@ -57,21 +57,30 @@ def check_sum(name: str, rank: int, ranks: int, count: int) -> dict[str, object]
     }
 
 
-def count_sent_bytes(size: int) -> dict[str, list[float]]:
-    """Return by algorithm the bytes that leave this host in a sum: by the schedule, and as the kernel counts them."""
+def count_sent_bytes(sizes: list[int]) -> list[tuple[str, int, float, int]]:
+    """Return by algorithm and size the bytes that leave this host in a sum: by the schedule, and by the kernel's count.
+
+    The least of several sums is counted: what other programs send, and packets that are sent again, only add to it.
+    """
     nodes = gather_nodes(CPU)
     counter = SentBytesCounter(nodes, dist.get_rank())
-    sums = prepare_sums([size], list_algorithms(find_group_size(nodes)), len(set(nodes)), CPU)
-    result = {}
-    for prepared in sums:
+    result = []
+    for prepared in prepare_sums(sizes, list_algorithms(find_group_size(nodes)), len(set(nodes)), CPU):
         prepared.run()  # opens connections
-        dist.barrier()
-        before = counter.read()
+        counts = []
         for _ in range(COUNTED_SUMS):
+            dist.barrier()
+            before = counter.read()
             prepared.run()
-        dist.barrier()
-        result[str(prepared.algorithm)] = [prepared.sent_bytes, (counter.read() - before) / COUNTED_SUMS]
+            dist.barrier()
+            counts.append(counter.read() - before)
+        result.append((prepared.algorithm, prepared.bytes, prepared.sent_bytes, min(counts)))
     return result
+
+
+def check_and_count(counts: list[int], sizes: list[int]) -> tuple[object, object]:
+    """Return what `check_sums` and `count_sent_bytes` return."""
+    return check_sums(counts), count_sent_bytes(sizes)
 
 
 def sample_all_sums(sizes: list[int], seconds: float) -> list[tuple[str, int, list[list[float]]]]:

@@ -18,37 +18,39 @@ from tests.network.spread_workers import start_spread_cluster
 pytestmark = pytest.mark.skipif(find_missing_requirement() is not None, reason=str(find_missing_requirement()))
 needs_tun = pytest.mark.skipif(find_missing_tun() is not None, reason=str(find_missing_tun()))
 COUNTS = (1, 1000, 100_003)
+SIZES = (1 << 20, 3 << 20)
 DELAY_SECONDS, MEGABITS = 0.005, 200.0
 
 
-def require_equal_sums(hosts):
-    """Check the sums of every algorithm on these hosts."""
-    first, *others = run_on_hosts(hosts, "tests.network.host_sums:check_sums", COUNTS)
-    assert [*first] == ["backend", *list_runnable_algorithms(len(hosts))]
+def require_equal_sums(sums_by_host):
+    """Check the sums of every algorithm, as the hosts report them."""
+    first, *others = sums_by_host
+    ranks = len(sums_by_host)
+    assert [*first] == ["backend", *list_runnable_algorithms(ranks)]
     for name, sums in first.items():
         assert all(other[name] == sums for other in others), name  # the same bits on all hosts
-        assert all(row["is_exact"] and row["error"] <= len(hosts) * torch.finfo(torch.float32).eps for row in sums)
+        assert all(row["is_exact"] and row["error"] <= ranks * torch.finfo(torch.float32).eps for row in sums)
 
 
 @pytest.mark.parametrize("host_count", [3, 4])
 def test_every_algorithm_sums_to_the_same_bits_and_sends_the_bytes_of_its_closed_form(host_count):
     with create_lan(host_count) as hosts:
-        require_equal_sums(hosts)
-        for size in (1 << 20, 3 << 20):
-            by_host = run_on_hosts(hosts, "tests.network.host_sums:count_sent_bytes", size)
-            for name in by_host[0]:
-                scheduled, counted = zip(*(sent[name] for sent in by_host), strict=True)
-                cost = all_reduce_cost(BACKEND_FORM if name == "backend" else name, host_count, size, host_count)
-                assert sum(scheduled) / host_count == pytest.approx(cost.mean_sent_bytes, rel=1e-5)
-                assert sum(counted) / host_count == pytest.approx(cost.mean_sent_bytes, rel=0.01), name
-                assert max(counted) == pytest.approx(cost.max_sent_bytes, rel=0.01), name
+        sums, sent = zip(*run_on_hosts(hosts, "tests.network.host_sums:check_and_count", COUNTS, SIZES), strict=True)
+    require_equal_sums(sums)
+    for rows in zip(*sent, strict=True):
+        [(name, size)] = {(name, size) for name, size, _, _ in rows}
+        cost = all_reduce_cost(BACKEND_FORM if name == "backend" else name, host_count, size, host_count)
+        scheduled, counted = ([row[index] for row in rows] for index in (2, 3))
+        assert sum(scheduled) / host_count == pytest.approx(cost.mean_sent_bytes, rel=1e-5)
+        assert sum(counted) / host_count == pytest.approx(cost.mean_sent_bytes, rel=0.01), (name, size)
+        assert max(counted) == pytest.approx(cost.max_sent_bytes, rel=0.01), (name, size)
 
 
 @needs_tun
 @pytest.mark.parametrize("host_count", [3, 4])
 def test_every_algorithm_sums_to_the_same_bits_over_links_with_a_delay(host_count):
     with create_delayed_lan(host_count, DELAY_SECONDS, MEGABITS) as hosts:
-        require_equal_sums(hosts)
+        require_equal_sums(run_on_hosts(hosts, "tests.network.host_sums:check_sums", COUNTS))
 
 
 @needs_tun
