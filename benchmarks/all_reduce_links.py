@@ -1,18 +1,17 @@
 """All-reduce algorithms between hosts: predicted on more hosts than were measured, and chosen by a table.
 
-    python -m benchmarks.all_reduce_links [--seconds 90] [--out FOLDER]
+    python -m benchmarks.all_reduce_links [--seconds 75] [--out FILE | --samples FILE] [--quantile 0.5]
 
-Hosts are network namespaces whose links have a rate, and a delay or none. Every algorithm is timed on 2, 3 and 4 of
-them. Seconds on 3 and 4 hosts are predicted by closed forms from those on 2. An algorithm is chosen by the odd turns
-and judged by the even ones: by the table of what was timed on as many hosts, and by the closed forms of 2 hosts.
+Hosts are network namespaces whose links have a rate and a delay: a process carries their packets. Every algorithm is
+timed on 2, 3 and 4 of them. Seconds on 3 and 4 hosts are predicted by closed forms from those on 2. An algorithm is
+chosen by the odd turns and judged by the even ones: by the table of what was timed on as many hosts, and by the closed
+forms of 2 hosts.
 """
 
 import argparse
 import json
 import os
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,10 +23,9 @@ from equipoise.planning.exchanges.algorithm_times import AlgorithmLink, fit_link
 from equipoise.planning.exchanges.closed_forms import closed_form_cost, predict_sum_seconds
 from tests.network.delayed_lan import create_delayed_lan
 from tests.network.gloo_hosts import run_on_hosts
-from tests.network.hosts import Host, create_lan
 
 MEGABITS = 200.0
-DELAYS = 0.0, 0.005  # seconds, one way
+DELAYS = 0.0001, 0.005  # seconds, one way
 HOST_COUNTS = 2, 3, 4
 SIZES = 1 << 16, 1 << 20, 1 << 22
 BACKEND = "backend"
@@ -47,7 +45,8 @@ class Case(NamedTuple):
 class Samples:
     """Seconds of sums by case and algorithm, by turn."""
 
-    def __init__(self) -> None:
+    def __init__(self, quantile: float = 0.5) -> None:
+        self.quantile = quantile
         self.turns: dict[tuple[Case, str], Turns] = {}
 
     def add(self, delay: float, hosts: int, rows: Sequence[tuple[str, int, Turns]]) -> None:
@@ -55,35 +54,52 @@ class Samples:
         for name, size, turns in rows:
             self.turns[Case(delay, hosts, size), name] = turns
 
-    def medians(self, case: Case, parity: int | None = None) -> dict[str, float]:
-        """Return the median seconds by algorithm, over all turns, or over the even (0) or odd ones (1) alone."""
+    def seconds_by_algorithm(self, case: Case, parity: int | None = None) -> dict[str, float]:
+        """Return the seconds by algorithm, over all turns, or over the even (0) or odd ones (1) alone."""
         return {
-            name: median_seconds(turns if parity is None else turns[parity::2])
+            name: self.summarize(turns if parity is None else turns[parity::2])
             for (other, name), turns in self.turns.items()
             if other == case
         }
+
+    def summarize(self, turns: Turns) -> float:
+        """Return the quantile of all sums of these turns, their median by default."""
+        return float(np.quantile(np.concatenate(turns), self.quantile))
 
 
 def main() -> None:
     """Measure all cases and print what was predicted and chosen."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.all_reduce_links", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=90.0, help="time for the sums on each number of hosts")
+    parser.add_argument("--seconds", type=float, default=75.0, help="time for the sums on each number of hosts")
     parser.add_argument("--out", type=Path, help="file for the seconds of every sum, as JSON")
+    parser.add_argument("--samples", type=Path, help="file of an earlier --out, instead of measuring")
+    parser.add_argument(
+        "--quantile", type=float, default=0.5, help="of the sums: low ones are disturbed least by others"
+    )
     options = parser.parse_args()
-    samples = Samples()
-    for delay in DELAYS:
-        for hosts in HOST_COUNTS:
-            samples.add(delay, hosts, measure_sums(delay, hosts, options.seconds))
+    samples = Samples(options.quantile)
+    if options.samples:
+        for row in json.loads(options.samples.read_text()):
+            samples.add(row["delay"], row["hosts"], [(row["algorithm"], row["size"], row["turns"])])
+    else:
+        measure_all(samples, options.seconds)
     if options.out:
         rows = [{**case._asdict(), "algorithm": name, "turns": turns} for (case, name), turns in samples.turns.items()]
         options.out.write_text(json.dumps(rows))
     print_figures(samples)
 
 
+def measure_all(samples: Samples, seconds: float) -> None:
+    """Time every algorithm on each number of hosts and with each delay."""
+    for delay in DELAYS:
+        for hosts in HOST_COUNTS:
+            samples.add(delay, hosts, measure_sums(delay, hosts, seconds))
+
+
 def measure_sums(delay: float, host_count: int, seconds: float) -> list[tuple[str, int, Turns]]:
     """Time every algorithm between hosts whose links have this delay, and print the load of the machine."""
     before = os.getloadavg()[0]
-    with create_links(host_count, delay) as hosts:
+    with create_delayed_lan(host_count, delay, MEGABITS) as hosts:
         rows: list[Any] = run_on_hosts(hosts, "tests.network.host_sums:sample_all_sums", SIZES, seconds)[0]
     count = len(rows[0][2])
     print(
@@ -92,16 +108,6 @@ def measure_sums(delay: float, host_count: int, seconds: float) -> list[tuple[st
         flush=True,
     )
     return [(name, size, turns) for name, size, turns in rows]
-
-
-def create_links(host_count: int, delay: float) -> AbstractContextManager[list[Host]]:
-    """Create hosts for the length of a block: by the kernel's token bucket without a delay, else by a process."""
-    return create_delayed_lan(host_count, delay, MEGABITS) if delay else create_lan(host_count, MEGABITS)
-
-
-def median_seconds(turns: Turns) -> float:
-    """Return the median of all sums of these turns."""
-    return statistics.median([seconds for turn in turns for seconds in turn])
 
 
 def print_figures(samples: Samples) -> None:
@@ -119,7 +125,7 @@ def print_figures(samples: Samples) -> None:
 
 def fit_two_hosts(samples: Samples, delay: float) -> dict[str, AlgorithmLink]:
     """Fit the link of each algorithm to the sums on two hosts."""
-    by_size = {size: samples.medians(Case(delay, 2, size)) for size in SIZES}
+    by_size = {size: samples.seconds_by_algorithm(Case(delay, 2, size)) for size in SIZES}
     return {
         name: fit_link(
             [closed_form_cost(name, 2, 2, size) for size in SIZES], np.array([by_size[size][name] for size in SIZES])
@@ -141,7 +147,7 @@ def print_errors(samples: Samples, delay: float, links: Mapping[str, AlgorithmLi
     for hosts in HOST_COUNTS[1:]:
         for size in SIZES:
             case = Case(delay, hosts, size)
-            measured, predicted = samples.medians(case), predict_case(case, links)
+            measured, predicted = samples.seconds_by_algorithm(case), predict_case(case, links)
             errors = {name: predicted[name] / measured[name] - 1 for name in predicted}
             within = sum(abs(error) <= limits[size] for error in errors.values())
             texts = ", ".join(f"{name} {error:+.0%}" for name, error in errors.items())
@@ -159,10 +165,12 @@ def print_choices(samples: Samples, source: str) -> None:
     links = {delay: fit_two_hosts(samples, delay) for delay in DELAYS}
     near_best = near_backend = count = 0
     for case in list_cases():
-        estimates = samples.medians(case, 1) if source == "table" else predict_case(case, links[case.delay])
+        estimates = (
+            samples.seconds_by_algorithm(case, 1) if source == "table" else predict_case(case, links[case.delay])
+        )
         timings = [AlgorithmTiming(name, case.size, seconds) for name, seconds in estimates.items()]  # type: ignore[arg-type]
         chosen = choose_algorithm(case.size, timings)
-        judged = samples.medians(case, 0)
+        judged = samples.seconds_by_algorithm(case, 0)
         best = min(judged, key=judged.__getitem__)
         over_best, over_backend = judged[chosen] / judged[best], judged[chosen] / judged[BACKEND]
         near_best += over_best <= NEAR_BEST

@@ -26,7 +26,7 @@ from jobs.timing.sent_bytes_counter import SentBytesCounter
 
 MIN_TURNS = 3  # turns of each setting, however long they take
 TURN_SECONDS = 0.1  # for the sums of a turn, within their bounds
-MIN_TURN_SUMS, MAX_TURN_SUMS = 3, 30
+MIN_TURN_SUMS, MAX_TURN_SUMS = 2, 30
 MESSAGES_SHARE = 0.15  # of the time, for messages between two workers
 ELEMENT_BYTES = 4
 SPREAD_QUANTILES = 0.1, 0.9
@@ -111,25 +111,33 @@ def sample_sums(
 ) -> list[SumSamples]:
     """Run all sums in turns until about `seconds` have passed, at least a few turns of each."""
     samples = [SumSamples([], []) for _ in sums]
+    counts = [choose_count(row.run, device) for row in sums]
     idle_bytes = count_idle_bytes(device, counter)
-    start, turn_seconds, turn = time.monotonic(), 0.0, 0
-    while turn < MIN_TURNS or turn_seconds * (1 + 1 / turn) < seconds:
+    start, elapsed, turn = time.monotonic(), 0.0, 0
+    while turn < MIN_TURNS or elapsed * (1 + 1 / turn) < seconds:
         for index in np.random.default_rng(turn).permutation(len(sums)):  # the same order on all workers
-            took, sent = take_turn(sums[index].run, device, counter)
+            took, sent = take_turn(sums[index].run, counts[index], device, counter)
             samples[index].seconds.append(took)
-            samples[index].counted_bytes.append((sent - idle_bytes) / (len(took) + 1))
+            samples[index].counted_bytes.append((sent - idle_bytes) / (1 + counts[index]))
         turn += 1
-        turn_seconds = max_over_workers(time.monotonic() - start, device)
+        elapsed = max_over_workers(time.monotonic() - start, device)
     return samples
 
 
-def take_turn(run: Callable[[], object], device: torch.device, counter: SentBytesCounter) -> tuple[list[float], int]:
+def choose_count(run: Callable[[], object], device: torch.device) -> int:
+    """Return how many sums a turn takes; this runs two sums, the first of which opens connections."""
+    estimate = time_rounds(run, 2, device)[-1]
+    return int(min(max(TURN_SECONDS / estimate, MIN_TURN_SUMS), MAX_TURN_SUMS))
+
+
+def take_turn(
+    run: Callable[[], object], count: int, device: torch.device, counter: SentBytesCounter
+) -> tuple[list[float], int]:
     """Run a sum a few times; return the seconds of each and the bytes that this node sent for all of them and one more.
 
     The first sum of a turn is not timed: workers do not start it at the same time.
     """
-    [estimate] = time_rounds(run, 1, device)
-    count = int(min(max(TURN_SECONDS / estimate, MIN_TURN_SUMS), MAX_TURN_SUMS))
+    dist.barrier()  # what was sent before is not counted
     before = counter.read()
     took = time_rounds(run, 1 + count, device)[1:]
     dist.barrier()  # all have sent what they had to
@@ -138,7 +146,7 @@ def take_turn(run: Callable[[], object], device: torch.device, counter: SentByte
 
 def count_idle_bytes(device: torch.device, counter: SentBytesCounter) -> float:
     """Return the bytes that this node sends in a turn without any sum: barriers, and what other programs send."""
-    counts = [take_turn(lambda: None, device, counter)[1] for _ in range(MIN_TURNS)]
+    counts = [take_turn(lambda: None, 1, device, counter)[1] for _ in range(MIN_TURNS)]
     return float(np.median(counts))
 
 
