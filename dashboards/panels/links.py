@@ -21,7 +21,7 @@ from equipoise.parallel.algorithm_choice import AlgorithmTiming, estimate_sum_se
 from equipoise.parallel.fastest_ranges import FastestRange, find_fastest_ranges
 from equipoise.planning.exchanges.link_report import LinkReport, SumTiming
 
-PANEL_HEIGHT_PIXELS = 520
+SUMS_HEIGHT_PIXELS = 520
 MAX_SIZE_TICKS = 8
 READING_OF_SUMS = (
     "The size of a tensor runs to the right and the time of its sum over all workers upwards, both logarithmic. Filled"
@@ -66,7 +66,7 @@ def sum_seconds_figure(report: LinkReport) -> go.Figure:
     figure.update_xaxes(
         type="log", tickvals=ticks, ticktext=[format_bytes(size) for size in ticks], title_text="size of the tensor"
     )
-    return apply_theme(figure, PANEL_HEIGHT_PIXELS)
+    return apply_theme(figure, SUMS_HEIGHT_PIXELS)
 
 
 def add_closed_form_line(figure: go.Figure, rows: Sequence[SumTiming], color: str) -> None:

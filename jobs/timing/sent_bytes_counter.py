@@ -54,5 +54,5 @@ def find_interface_to(address: str) -> str | None:
         return None
     for interface, addresses in psutil.net_if_addrs().items():
         if any(entry.address.partition("%")[0] == own_address for entry in addresses):
-            return interface
+            return str(interface)
     return None

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from equipoise.parallel.bucket_sums import build_bucket_sums
 from equipoise.parallel.node_groups import find_group_size, gather_nodes
@@ -37,7 +38,7 @@ class PreparedSum(NamedTuple):
 
     algorithm: AllReduceName
     bytes: int
-    run: Callable[[], object]
+    run: Callable[[], None]
     sent_bytes: float
     """bytes that leave this worker"""
     rounds: int
@@ -99,11 +100,15 @@ def prepare_sums(
     for (name, size), tensor, bucket_sum in zip(settings, tensors, built, strict=True):
         if bucket_sum is None:
             cost = all_reduce_cost(BACKEND_FORM, dist.get_world_size(), size, nodes)
-            run = partial(dist.all_reduce, tensor)
-            prepared.append(PreparedSum(name, size, run, cost.mean_sent_bytes, cost.rounds))
+            prepared.append(PreparedSum(name, size, partial(sum_by_backend, tensor), cost.mean_sent_bytes, cost.rounds))
         else:
             prepared.append(PreparedSum(name, size, bucket_sum.run, bucket_sum.sent_bytes, bucket_sum.num_rounds))
     return prepared
+
+
+def sum_by_backend(tensor: Tensor) -> None:
+    """Sum a tensor by torch's own process group."""
+    dist.all_reduce(tensor)
 
 
 def sample_sums(
@@ -124,14 +129,14 @@ def sample_sums(
     return samples
 
 
-def choose_count(run: Callable[[], object], device: torch.device) -> int:
+def choose_count(run: Callable[[], None], device: torch.device) -> int:
     """Return how many sums a turn takes; this runs two sums, the first of which opens connections."""
     estimate = time_rounds(run, 2, device)[-1]
     return int(min(max(TURN_SECONDS / estimate, MIN_TURN_SUMS), MAX_TURN_SUMS))
 
 
 def take_turn(
-    run: Callable[[], object], count: int, device: torch.device, counter: SentBytesCounter
+    run: Callable[[], None], count: int, device: torch.device, counter: SentBytesCounter
 ) -> tuple[list[float], int]:
     """Run a sum a few times; return the seconds of each and the bytes that this node sent for all of them and one more.
 
