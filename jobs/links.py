@@ -35,7 +35,7 @@ from jobs.cluster.resources import (
     set_worker_group_timeout,
     warn_if_temporary_folder,
 )
-from jobs.timing.link_timing import time_links
+from jobs.timing.link_timing import LinkWorkerConfig, time_links
 from jobs.timing.timing_tables import write_csv
 
 UNIT_BYTES = {"": 1, "b": 1, "kb": 10**3, "kib": 1 << 10, "mb": 10**6, "mib": 1 << 20, "gb": 10**9, "gib": 1 << 30}
@@ -131,7 +131,8 @@ def measure_and_write(options: LinksOptions, sizes: list[int], out: Path, gpu: b
         flush=True,
     )
     try:
-        report = time_links(options.workers, sizes, options.seconds, out / RAY_FOLDER, gpu)
+        config = LinkWorkerConfig(workers=options.workers, sizes=sizes, seconds=options.seconds)
+        report = time_links(config, out / RAY_FOLDER, gpu)
     finally:
         if not isinstance(out, RemotePath):
             shutil.rmtree(out / RAY_FOLDER, ignore_errors=True)  # nothing in it is of use later

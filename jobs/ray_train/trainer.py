@@ -3,12 +3,11 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import ray.train
 from ray.train.torch import TorchTrainer
 
-from equipoise.config import TrainConfig
 from equipoise.type_aliases import JsonObject
 from jobs.cluster.ray_internals import DatasetsCallback, PlacementGroupCleanerCallback, RayTrainCallback
 from jobs.cluster.resources import worker_resources
@@ -20,6 +19,18 @@ from jobs.ray_train.stopping import explain_failure
 # groups end with their job, and a sweep removes those of its trials.
 SKIPPED_CALLBACKS = DatasetsCallback, PlacementGroupCleanerCallback
 RESIZE_CHECK_SECONDS = 20.0  # interval in which an elastic run looks for more workers; Ray sees new nodes no sooner
+
+
+class WorkerGroupSize(Protocol):
+    """Options that say how many workers a job has, as those of training do."""
+
+    @property
+    def workers(self) -> int:
+        """Number of workers."""
+
+    @property
+    def threads(self) -> int:
+        """Number of CPUs that each worker reserves."""
 
 
 class LeanTorchTrainer(TorchTrainer):
@@ -40,7 +51,7 @@ class LeanTorchTrainer(TorchTrainer):
 def build_trainer(
     worker: Callable[[JsonObject], object],
     loop_config: JsonObject,
-    config: TrainConfig,
+    config: WorkerGroupSize,
     folder: Path,
     *,
     gpu: bool,
