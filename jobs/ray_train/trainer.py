@@ -26,7 +26,7 @@ class WorkerGroupSize(Protocol):
 
     @property
     def workers(self) -> int:
-        """Number of workers."""
+        """Number of workers that the job starts."""
 
     @property
     def threads(self) -> int:
