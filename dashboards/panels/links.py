@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import plotly.graph_objects as go
 
 from dashboards.page import NumberCell, Panel, Table, TableCell
@@ -23,6 +24,7 @@ from equipoise.planning.exchanges.link_report import LinkReport, SumTiming
 
 SUMS_HEIGHT_PIXELS = 520
 MAX_SIZE_TICKS = 8
+LINE_POINTS = 40
 READING_OF_SUMS = (
     "The size of a tensor runs to the right and the time of its sum over all workers upwards, both logarithmic. Filled"
     " marks were measured: medians, with bars from the tenth to the ninetieth of a hundred sums. A dotted line is the"
@@ -74,7 +76,8 @@ def add_closed_form_line(figure: go.Figure, rows: Sequence[SumTiming], color: st
     points = [(row.bytes, row.closed_form_seconds) for row in rows if row.closed_form_seconds]
     if not points:
         return
-    sizes, seconds = zip(*points, strict=True)
+    sizes = np.geomspace(points[0][0], points[-1][0], LINE_POINTS)
+    seconds = np.interp(sizes, *zip(*points, strict=True))  # a form is a line, which logarithmic axes bend
     figure.add_scatter(
         x=sizes,
         y=seconds,
