@@ -21,6 +21,7 @@ CLONE_NEWNET = 0x40000000
 TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
 DEVICE = b"eth0"
 MAX_PACKET_BYTES = 1 << 16
+FIN_SYN_RST = 0x07  # flags of TCP
 
 
 @dataclass
@@ -48,12 +49,19 @@ class Forwarder:
         target = self.links.get(packet[16:20]) if packet[0] >> 4 == 4 else None
         if target is None:  # IPv6, or an address that no host has
             return
+        self.count += 1
+        heapq.heappush(self.packets, (self.find_arrival(packet, source, target), self.count, target, packet))
+
+    def find_arrival(self, packet: bytes, source: Link, target: Link) -> float:
+        """Return when a packet arrives, and keep both links busy for as long as it takes."""
+        now = time.monotonic()
+        if is_acknowledgement(packet):  # the fair queues of Linux let these go before the packets of large messages
+            return now + self.delay_seconds
         seconds = len(packet) / self.bytes_a_second
-        starts_at = max(time.monotonic(), source.out_free_at)
+        starts_at = max(now, source.out_free_at)
         source.out_free_at = starts_at + seconds
         target.in_free_at = max(starts_at + self.delay_seconds, target.in_free_at) + seconds
-        self.count += 1
-        heapq.heappush(self.packets, (target.in_free_at, self.count, target, packet))
+        return target.in_free_at
 
     def deliver_due(self) -> float | None:
         """Write the packets that have arrived, and return the seconds until the next one; None without any."""
@@ -64,6 +72,14 @@ class Forwarder:
             _, _, target, packet = heapq.heappop(self.packets)
             os.write(target.device, packet)
         return None
+
+
+def is_acknowledgement(packet: bytes) -> bool:
+    """Return whether an IPv4 packet is of TCP and carries no data, and neither opens nor closes a connection."""
+    header = 4 * (packet[0] & 15)
+    if packet[9] != socket.IPPROTO_TCP or len(packet) < header + 20:
+        return False
+    return len(packet) == header + 4 * (packet[header + 12] >> 4) and not packet[header + 13] & FIN_SYN_RST
 
 
 def open_tun(namespace: str) -> int:
