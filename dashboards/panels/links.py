@@ -77,7 +77,8 @@ def add_closed_form_line(figure: go.Figure, rows: Sequence[SumTiming], color: st
     if not points:
         return
     sizes = np.geomspace(points[0][0], points[-1][0], LINE_POINTS)
-    seconds = np.interp(sizes, *zip(*points, strict=True))  # a form is a line, which logarithmic axes bend
+    known_sizes, known_seconds = zip(*points, strict=True)
+    seconds = np.interp(sizes, known_sizes, known_seconds)  # a form is a line, which logarithmic axes bend
     figure.add_scatter(
         x=sizes,
         y=seconds,
