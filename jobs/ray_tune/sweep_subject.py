@@ -15,7 +15,7 @@ from equipoise.planning.training_setup import TrainingSetup
 from equipoise.runs.reports import ReportReader
 from equipoise.runs.target import Target, command_target
 from equipoise.training.batch_split import depends_on_batch_split
-from equipoise.workloads.metric_limit import require_possible_target
+from equipoise.workloads.checks.metric_limit import require_possible_target
 from jobs.cli.describe_setup import describe_command_setup, describe_training_setup
 from jobs.cli.sweep_setup import load_workload_with_target, require_target
 from jobs.ray_train.run import describe_initialization, require_usable_locations

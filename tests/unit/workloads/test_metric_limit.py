@@ -7,7 +7,7 @@ import pytest
 from equipoise.config import TrainConfig
 from equipoise.runs.target import Target
 from equipoise.workloads import load_workload
-from equipoise.workloads.metric_limit import find_best_metric, require_possible_target
+from equipoise.workloads.checks.metric_limit import find_best_metric, require_possible_target
 from equipoise.workloads.table.regression import r2_score
 from tests.support.errors import raises_code
 
