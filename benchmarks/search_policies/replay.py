@@ -18,17 +18,14 @@ LADDER_SECONDS = 1.0  # seconds per worker to time one batch size: five laps of 
 
 
 def replay_search(
-    truth: GroundTruth, seen: list[int], fastest: FastestWorkers, max_seconds: float = np.inf
-) -> tuple[pd.DataFrame, float]:
-    """Return the trials that the search suggests, and the worker-seconds of these and of timing the steps.
-
-    A search that is stopped after some seconds of trials returns those that had ended.
-    """
+    truth: GroundTruth, seen: list[int], fastest: FastestWorkers
+) -> tuple[pd.DataFrame, list[float], float]:
+    """Return the trials that the search suggests, when each ended, and the worker-seconds of all and of timing."""
     search = Search(sorted(truth.lrs_by_batch), find_first_lr(truth), fastest.step_seconds)
     search.lr_reach_octaves = GRID_LR_REACH_OCTAVES  # nothing was recorded further out
     finished, running = pd.DataFrame([], columns=FINISHED_TRIAL_COLUMNS), []
     spent = LADDER_SECONDS * sum(workers for workers, _ in truth.seconds_by_shape.index)
-    now, count = 0.0, 0
+    now, count, ends = 0.0, 0, []
     while True:
         while len(running) < SLOT_COUNT and (
             suggestion := search.suggest(finished, [suggested for *_, suggested, _ in running])
@@ -38,10 +35,9 @@ def replay_search(
             spent, count = spent + seconds, count + 1
             heapq.heappush(running, (now + seconds, count, suggestion, row))
         if not running:
-            return finished, spent
+            return finished, ends, spent
         now, _, _, row = heapq.heappop(running)
-        if now > max_seconds:
-            return finished, spent
+        ends.append(now)
         rows = pd.DataFrame([row], columns=FINISHED_TRIAL_COLUMNS)
         finished = pd.concat([finished, rows], ignore_index=True) if len(finished) else rows
 
@@ -59,7 +55,7 @@ def replay_trial(
 def choose_by_search(truth: GroundTruth, seen: list[int], draw: int) -> tuple[Choice, float]:
     """Return what a sweep that measured one of the ladders recommends, and its cost in worker-seconds."""
     step_time_fit = truth.fit_ladder(draw)
-    finished, spent = replay_search(truth, seen, FastestWorkers(step_time_fit))
+    finished, _, spent = replay_search(truth, seen, FastestWorkers(step_time_fit))
     return choose_plan(truth, step_time_fit, fit_examples_curve(finished)), spent
 
 
