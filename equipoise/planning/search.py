@@ -4,7 +4,7 @@ The policy has no state of its own: the same finished and running trials, with t
 give the same next trial. It has three stages:
 
 1. a coarse ladder of global batches, each with the learning rate of the square-root rule; those
-   that look hopeless after the smaller ones come last;
+   that look hopeless after the smaller ones wait until learning rates and neighbours were tried;
 2. at the batches that may still win, learning rates to both sides until the best is interior,
    and the batches next to the best one;
 3. further seeds for the best setting and its rivals, until they are significantly apart.
@@ -109,7 +109,7 @@ class Search:
     def rank_suggestions(self, finished: pd.DataFrame) -> list[Suggestion]:
         """Return suggestions, the most valuable first: the first ladder, learning rates, batches, then seeds.
 
-        A batch of the ladder comes last once the smaller ones let expect that its trial would be pruned.
+        A batch of the ladder waits for learning rates while the smaller ones let expect that its trial would be pruned.
         """
         ladder = [Suggestion(batch, self.sqrt_scaled_lr(batch), 0) for batch in self.initial_batches()]
         if finished.empty:
@@ -122,8 +122,8 @@ class Search:
             *(trial for trial in ladder if trial not in hopeless),
             *self._suggest_lrs(finished, standings),
             *self._suggest_batches(standings),
-            *self._suggest_seeds(settings),
             *hopeless,
+            *self._suggest_seeds(settings),
         ]
 
     def _looks_hopeless(self, batch: int, examples: Mapping[float, float], best: SettingResult) -> bool:

@@ -99,7 +99,7 @@ def suggest_after(examples_by_batch, batches=BATCHES):
     return list(dict.fromkeys(trial.global_batch for trial in suggestions))
 
 
-def test_batches_that_the_smaller_ones_let_expect_to_be_pruned_come_last():
+def test_batches_that_the_smaller_ones_let_expect_to_be_pruned_follow_all_others():
     last = suggest_after({8: 4500.0, 32: 5000.0, 128: 30_000.0})[-2:]
     assert last == [256, 1024]  # at least 57,000 and 220,000 examples: 10 and 26 s, where the best takes 3.6 s
 
