@@ -20,7 +20,8 @@ from typing import Any
 import torch
 
 from benchmarks.http_clients import WARM_UP_SECONDS, BurstResult, build_request, run_burst
-from benchmarks.serving import deploy_application, render_png
+from benchmarks.server_processes import deploy_application
+from benchmarks.serving import render_png
 from equipoise.bundle.folder import verify_bundle
 from equipoise.hardware import describe_hardware
 from jobs.cluster.processes import find_free_ports, wait_until

@@ -11,11 +11,11 @@ from tempfile import TemporaryDirectory
 import torch
 
 from benchmarks import http_clients as clients
+from benchmarks.server_processes import Server
 from benchmarks.serving import (
     API_KEY,
     CLIENT_COUNTS,
     MODEL_INPUTS,
-    Server,
     build_binary_request,
     measure_servers,
     print_server_table,

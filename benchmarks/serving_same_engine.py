@@ -26,7 +26,8 @@ import torch
 
 from benchmarks.drift.image_pool import CLEAN_FIRST_INDEX, SEED
 from benchmarks.http_clients import build_request, read_tree_cpu_seconds
-from benchmarks.serving import API_KEY, Server, deploy_application, is_answering, run_server_process, signal_server
+from benchmarks.server_processes import Server, deploy_application, is_answering, run_server_process, signal_server
+from benchmarks.serving import API_KEY
 from equipoise.config import TrainConfig
 from equipoise.hardware import describe_hardware
 from equipoise.images.png import encode_png

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, TypeAlias, 
 from equipoise.command_template import find_program_name, split_command
 from equipoise.errors import EquipoiseError
 from equipoise.number_bounds import MAX_LEARNING_RATE, MIN_LEARNING_RATE
+from equipoise.registries.all_reduce_registry import AllReduceName, require_runnable_algorithm
 from equipoise.registries.optimizer_registry import OPTIMIZERS
 
 Value = TypeVar("Value")
@@ -24,6 +25,7 @@ Precision = Literal["fp32", "bf16", "fp64"]
 KeptWeights = Literal["last", "best"]
 DecayedWeights = Literal["all", "matrices"]
 CHOICES = {
+    "all_reduce": AllReduceName,
     "optimizer": OptimizerName,
     "decay_on": DecayedWeights,
     "schedule": ScheduleName,
@@ -101,6 +103,9 @@ class TrainConfig:
     """examples per worker and micro-step"""
     grad_accumulation: int = 1
     """micro-steps whose gradients are accumulated before they are exchanged"""
+    all_reduce: AllReduceName = "backend"
+    """algorithm that sums gradients over workers: backend for that of torch's process group, auto for the one that is
+    fastest at the start of the run, for each bucket of gradients"""
     lr: WorkloadDefault[float] = FROM_WORKLOAD
     """learning rate after warm-up; by default 0.05, or what suits the workload, as with all options like it"""
     seed: int = 0
@@ -191,7 +196,7 @@ class TrainConfig:
                 raise EquipoiseError(
                     "option-choice", f"{name} must be one of {', '.join(get_args(choices))}, got {value!r}"
                 )
-
+        require_runnable_algorithm(self.all_reduce, self.workers)
         self._require_workload_or_command()
         if self.lora_rank is not None and self.init_from is None:
             raise EquipoiseError("option-conflict", "--lora-rank has no effect without --init-from")

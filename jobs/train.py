@@ -23,6 +23,7 @@ from equipoise.command_line import STOPPED, command, describe_os_error
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import format_units, make_printable, pluralize
+from equipoise.registries.all_reduce_registry import require_runnable_algorithm
 from equipoise.runs.folder import load_finished_run
 from equipoise.runs.record import Record, mean_noise_scale
 from equipoise.runs.run_end import find_kept_lap
@@ -83,6 +84,11 @@ class TrainOptions(TrainConfig):
     """plan.json, or folder of a sweep, to take workers, batch size, gradient accumulation and learning rate from"""
     track: TrackerName | None = None
     """experiment tracker that also shows the laps"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for workers in range(self.min_workers, self.workers):  # an elastic run may get any of these numbers
+            require_runnable_algorithm(self.all_reduce, workers)
 
     def train_config(self) -> TrainConfig:
         """Return the options of the training run alone, without --out, --plan and --track."""

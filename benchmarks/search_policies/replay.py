@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.search_policies.ground_truth import Choice, GroundTruth, find_first_lr
-from equipoise.planning.examples_to_target import fit_examples_curve
+from equipoise.planning.examples_to_target import ExamplesCurve, fit_examples_curve
 from equipoise.planning.plan import ClusterShape, enumerate_options, rank_options
 from equipoise.planning.search import GRID_LR_REACH_OCTAVES, PRUNE_FACTOR, Search, Suggestion
+from equipoise.planning.step_time_fit import StepTimeFit
 from jobs.ray_tune.fastest_workers import FastestWorkers
 from jobs.ray_tune.trial_records import FINISHED_TRIAL_COLUMNS
 
@@ -16,13 +17,15 @@ SLOT_COUNT = 2
 LADDER_SECONDS = 1.0  # seconds per worker to time one batch size: five laps of 0.1 s after the warm-up
 
 
-def replay_search(truth: GroundTruth, seen: list[int], fastest: FastestWorkers) -> tuple[pd.DataFrame, float]:
-    """Return the trials that the search suggests, and the worker-seconds of these and of timing the steps."""
+def replay_search(
+    truth: GroundTruth, seen: list[int], fastest: FastestWorkers
+) -> tuple[pd.DataFrame, list[float], float]:
+    """Return the trials that the search suggests, when each ended, and the worker-seconds of all and of timing."""
     search = Search(sorted(truth.lrs_by_batch), find_first_lr(truth), fastest.step_seconds)
     search.lr_reach_octaves = GRID_LR_REACH_OCTAVES  # nothing was recorded further out
     finished, running = pd.DataFrame([], columns=FINISHED_TRIAL_COLUMNS), []
     spent = LADDER_SECONDS * sum(workers for workers, _ in truth.seconds_by_shape.index)
-    now, count = 0.0, 0
+    now, count, ends = 0.0, 0, []
     while True:
         while len(running) < SLOT_COUNT and (
             suggestion := search.suggest(finished, [suggested for *_, suggested, _ in running])
@@ -32,8 +35,9 @@ def replay_search(truth: GroundTruth, seen: list[int], fastest: FastestWorkers) 
             spent, count = spent + seconds, count + 1
             heapq.heappush(running, (now + seconds, count, suggestion, row))
         if not running:
-            return finished, spent
+            return finished, ends, spent
         now, _, _, row = heapq.heappop(running)
+        ends.append(now)
         rows = pd.DataFrame([row], columns=FINISHED_TRIAL_COLUMNS)
         finished = pd.concat([finished, rows], ignore_index=True) if len(finished) else rows
 
@@ -51,9 +55,13 @@ def replay_trial(
 def choose_by_search(truth: GroundTruth, seen: list[int], draw: int) -> tuple[Choice, float]:
     """Return what a sweep that measured one of the ladders recommends, and its cost in worker-seconds."""
     step_time_fit = truth.fit_ladder(draw)
-    finished, spent = replay_search(truth, seen, FastestWorkers(step_time_fit))
-    curve = fit_examples_curve(finished)
+    finished, _, spent = replay_search(truth, seen, FastestWorkers(step_time_fit))
+    return choose_plan(truth, step_time_fit, fit_examples_curve(finished)), spent
+
+
+def choose_plan(truth: GroundTruth, step_time_fit: StepTimeFit, curve: ExamplesCurve) -> Choice:
+    """Return the setting that both fits recommend, among the batches of the trials."""
     shapes = [ClusterShape(1, workers) for workers in truth.seconds_by_shape.index.unique("workers")]
     options = enumerate_options(step_time_fit, curve, shapes, map(int, curve.batch_summary.index))
     best = rank_options(options)[0]
-    return Choice(best.workers, best.global_batch, float(best.lr or 0)), spent
+    return Choice(best.workers, best.global_batch, float(best.lr or 0))

@@ -5,24 +5,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from equipoise.registries.all_reduce_registry import AllReduceName
+from equipoise.registries.all_reduce_registry import AppliedAllReduce
 
 
 class AlgorithmTiming(NamedTuple):
     """Seconds that the sum of a tensor over all workers took."""
 
-    algorithm: AllReduceName
+    algorithm: AppliedAllReduce
     bytes: int
     seconds: float
 
 
-def choose_algorithm(size_bytes: int, timings: Sequence[AlgorithmTiming]) -> AllReduceName:
+def choose_algorithm(size_bytes: int, timings: Sequence[AlgorithmTiming]) -> AppliedAllReduce:
     """Return the algorithm that sums `size_bytes` fastest according to a table of timings; the first of two alike."""
     algorithms = dict.fromkeys(row.algorithm for row in timings)
     return min(algorithms, key=lambda name: estimate_sum_seconds(size_bytes, name, timings))
 
 
-def estimate_sum_seconds(size_bytes: int, algorithm: AllReduceName, timings: Iterable[AlgorithmTiming]) -> float:
+def estimate_sum_seconds(size_bytes: int, algorithm: AppliedAllReduce, timings: Iterable[AlgorithmTiming]) -> float:
     """Estimate the seconds of a sum on the lines between the sizes that were timed.
 
     Below the smallest size it takes as long as that one; above the largest the last line goes on, but never falls.

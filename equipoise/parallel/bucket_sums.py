@@ -1,7 +1,6 @@
 """Sums of the gradient buckets of a run, each by an algorithm of its own."""
 
 from collections.abc import Sequence
-from typing import cast
 
 import torch
 import torch.distributed as dist
@@ -12,10 +11,10 @@ from equipoise.parallel.build_schedule import build_schedule
 from equipoise.parallel.node_groups import gather_group_size
 from equipoise.parallel.schedule import Schedule
 from equipoise.parallel.scheduled_sum import ScheduledSum, scratch_bytes
-from equipoise.registries.all_reduce_registry import AllReduceAlgorithm, AllReduceName
+from equipoise.registries.all_reduce_registry import AppliedAllReduce
 
 
-def build_bucket_sums(tensors: Sequence[Tensor], algorithms: Sequence[AllReduceName]) -> list[ScheduledSum | None]:
+def build_bucket_sums(tensors: Sequence[Tensor], algorithms: Sequence[AppliedAllReduce]) -> list[ScheduledSum | None]:
     """Build the sums of tensors over the default process group; None for those that the backend sums.
 
     All workers call this with the same sizes and algorithms.
@@ -24,9 +23,7 @@ def build_bucket_sums(tensors: Sequence[Tensor], algorithms: Sequence[AllReduceN
     rank, ranks = dist.get_rank(), dist.get_world_size()
     group_size = gather_group_size(tensors[0].device) if "two-level" in algorithms else None
     schedules: list[Schedule | None] = [
-        None
-        if algorithm == "backend"
-        else build_schedule(cast(AllReduceAlgorithm, algorithm), rank, ranks, tensor.numel(), group_size)
+        None if algorithm == "backend" else build_schedule(algorithm, rank, ranks, tensor.numel(), group_size)
         for tensor, algorithm in zip(tensors, algorithms, strict=True)
     ]
     sizes = [scratch_bytes(s, tensor) for s, tensor in zip(schedules, tensors, strict=True) if s is not None]

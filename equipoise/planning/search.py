@@ -3,20 +3,28 @@
 The policy has no state of its own: the same finished and running trials, with the same step times,
 give the same next trial. It has three stages:
 
-1. a coarse ladder of global batches, each with the learning rate of the square-root rule;
+1. a coarse ladder of global batches, each with the learning rate of the square-root rule; those
+   that look hopeless after the smaller ones wait until learning rates and neighbours were tried;
 2. at the batches that may still win, learning rates to both sides until the best is interior,
    and the batches next to the best one;
 3. further seeds for the best setting and its rivals, until they are significantly apart.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from equipoise.number_bounds import MAX_LEARNING_RATE, MIN_LEARNING_RATE
-from equipoise.planning.setting_runs import SettingRuns, expected_examples, group_by_setting, pool_seed_noise
+from equipoise.planning.setting_runs import (
+    SettingRuns,
+    best_examples_by_batch,
+    expected_examples,
+    extrapolate_examples,
+    group_by_setting,
+    pool_seed_noise,
+)
 
 OCTAVE_FACTOR = 2.0
 INITIAL_BATCH_FACTOR = 4.0  # between neighbours on the first ladder of batches
@@ -99,18 +107,28 @@ class Search:
         return not set(running).isdisjoint(self.rank_suggestions(finished))
 
     def rank_suggestions(self, finished: pd.DataFrame) -> list[Suggestion]:
-        """Return suggestions, the most valuable first: the first ladder, learning rates, batches, then seeds."""
+        """Return suggestions, the most valuable first: the first ladder, learning rates, batches, then seeds.
+
+        A batch of the ladder waits for learning rates while the smaller ones let expect that its trial would be pruned.
+        """
         ladder = [Suggestion(batch, self.sqrt_scaled_lr(batch), 0) for batch in self.initial_batches()]
         if finished.empty:
             return ladder
         settings = self.rank_settings(finished)
         standings = fastest_by_batch(settings)
+        examples = best_examples_by_batch(finished)
+        hopeless = [trial for trial in ladder if self._looks_hopeless(trial.global_batch, examples, settings[0])]
         return [
-            *ladder,
+            *(trial for trial in ladder if trial not in hopeless),
             *self._suggest_lrs(finished, standings),
             *self._suggest_batches(standings),
+            *hopeless,
             *self._suggest_seeds(settings),
         ]
+
+    def _looks_hopeless(self, batch: int, examples: Mapping[float, float], best: SettingResult) -> bool:
+        """Return whether a trial at a batch would be pruned if it took what the smaller batches let expect."""
+        return should_prune(extrapolate_examples(examples, batch) / batch * self.step_seconds(batch), best.seconds)
 
     def _extra_seeds(self, finished: pd.DataFrame) -> list[Suggestion]:
         """Return further seeds of the best settings, beyond what the plan needs, to keep free slots busy."""

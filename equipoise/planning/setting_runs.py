@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -78,6 +78,33 @@ def expected_examples(setting_runs: SettingRuns) -> float:
     """
     reached = int(setting_runs.reached.sum())
     return float(setting_runs.examples.sum()) / reached if reached else np.inf
+
+
+def best_examples_by_batch(runs: pd.DataFrame) -> dict[float, float]:
+    """Return the examples to the target of each global batch with its best learning rate.
+
+    A batch that has not reached the target counts with the most examples that one of its runs has seen.
+    """
+    best: dict[float, float] = {}
+    unreached = runs.groupby("global_batch").examples.max().to_dict()
+    for (batch, _), setting_runs in group_by_setting(runs).items():
+        best[batch] = min(best.get(batch, np.inf), expected_examples(setting_runs))
+    return {batch: examples if np.isfinite(examples) else unreached[batch] for batch, examples in best.items()}
+
+
+def extrapolate_examples(examples_by_batch: Mapping[float, float], batch: float) -> float:
+    """Return the examples to the target that a batch needs at least, by those of smaller batches; 0 without any.
+
+    By the hyperbola they lie on a straight line over the batch. Of the lines from the largest smaller batch through
+    another one the flattest counts, and none that falls: single runs scatter.
+    """
+    smaller = {other: examples for other, examples in examples_by_batch.items() if other < batch}
+    if not smaller:
+        return 0.0
+    largest = max(smaller)
+    examples = smaller.pop(largest)
+    slopes = [(examples - other_examples) / (largest - other) for other, other_examples in smaller.items()]
+    return examples + max(0.0, min(slopes, default=0.0)) * (batch - largest)
 
 
 def estimate_lr_curvature(runs: pd.DataFrame) -> float:

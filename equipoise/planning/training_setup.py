@@ -9,6 +9,7 @@ from equipoise.runs.target import Target
 OptionValue = str | bool | FiniteNumber | None
 
 SETUP_OPTIONS = (
+    "all_reduce",
     "reuse_head",
     "freeze_stages",
     "lora_rank",

@@ -20,6 +20,8 @@ AllReduceAlgorithm = Literal[
 ]
 AllReduceName = Literal["backend", "auto", AllReduceAlgorithm]
 """`backend`: the sum of torch's own process group; `auto`: the fastest for each bucket, by timing them at the start"""
+AppliedAllReduce = Literal["backend", AllReduceAlgorithm]
+"""what sums a bucket of gradients, after `auto` has chosen"""
 ALL_REDUCE_ALGORITHMS: tuple[AllReduceAlgorithm, ...] = get_args(AllReduceAlgorithm)
 POWER_OF_TWO_ALGORITHMS = {"halving-doubling", "doubling"}
 """algorithms in which each worker has a partner in every round"""

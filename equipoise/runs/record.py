@@ -8,6 +8,7 @@ from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.number_bounds import Count, FiniteNumber, NonNegativeCount, NonNegativeNumber, PositiveNumber
+from equipoise.registries.all_reduce_registry import AppliedAllReduce
 from equipoise.runs.noise_scale import NoiseTerms, estimate_noise_terms, noise_scale_from_terms
 from equipoise.runs.target import Target
 from equipoise.storage.json_decoding import decode_json_value
@@ -50,6 +51,13 @@ class Lap:
     """seconds of the forward and backward pass and the optimizer"""
     exchange_seconds: NonNegativeNumber | None = None
     """seconds waiting for the gradient exchange beyond the backward pass, including waits for slower workers"""
+    all_reduce: tuple[AppliedAllReduce, ...] = ()
+    """algorithms that summed the buckets of gradients over workers, in the order of the sums; none with one worker"""
+    sent_bytes: NonNegativeCount | None = None
+    """bytes of gradients that leave a worker in an optimizer step, of the worker that sends most; those of `backend` by
+    the closed form of a ring, or of one all-to-all where gradients are small"""
+    rounds: NonNegativeCount | None = None
+    """messages of an optimizer step that wait for each other, over all of its sums"""
     local_norm: FiniteNumber | None = None
     """mean squared norm of a gradient over `local_batch` examples; None where it was not measured"""
     total_norm: FiniteNumber | None = None

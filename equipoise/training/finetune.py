@@ -179,7 +179,7 @@ def find_matching_tensor(pretrained: PretrainedWeights, name: str, expected: Ten
             "pretrained-mismatch",
             f"--init-from {pretrained.origin} holds another model: "
             f"its {name} is {actual}, here it is {[*expected.shape]}",
-            "give the --model and --image-size it was trained with",
+            "give the --model it was trained with, and the --image-size of images",
         )
     return value
 

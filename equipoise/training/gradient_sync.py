@@ -6,19 +6,37 @@ run equal those of an uninterrupted one to the bit, on any number of workers (DD
 its buckets after its first step). The two squared norms for the noise scale are taken
 here, because a worker's own gradient exists nowhere else.
 
+A bucket may be summed by an algorithm of equipoise.parallel (`--all-reduce`), which is only imported then.
+
 Why by hand: docs/decisions/0001-gradient-all-reduce.md.
 """
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from equipoise.planning.exchanges.exchange_time import all_reduce_cost
+from equipoise.registries.all_reduce_registry import AllReduceName, AppliedAllReduce
 from equipoise.training.gradient_norms import GradientNorms
+
+if TYPE_CHECKING:
+    from equipoise.parallel.background import PendingSum
+    from equipoise.parallel.scheduled_sum import ScheduledSum
 
 FIRST_BUCKET_BYTES, BUCKET_BYTES = 1 << 20, 25 << 20  # a small first bucket starts the exchange early; DDP's sizes
 MAX_ALL_TO_ALL_BYTES = 1 << 18  # over all workers; above it a ring of small messages is faster than one all-to-all
+
+
+class SumTraffic(NamedTuple):
+    """What one worker sends to sum gradients over workers."""
+
+    sent_bytes: int = 0
+    """bytes that leave the worker"""
+    rounds: int = 0
+    """messages that wait for each other"""
 
 
 class GradientBucket:
@@ -35,6 +53,8 @@ class GradientBucket:
             piece.as_strided(p.shape, p.stride()) for piece, p in zip(pieces, parameters, strict=True)
         ]
         self.num_missing = len(parameters)
+        self.scheduled_sum: ScheduledSum | None = None
+        """sum by an algorithm of --all-reduce; None where that of the process group sums"""
 
     def copy_gradient(self, index: int) -> None:
         """Copy a gradient in as it arrives: keeping it until the bucket is full costs page faults, 8 % on ResNet-18."""
@@ -42,8 +62,10 @@ class GradientBucket:
         parameter.grad = view.zero_() if parameter.grad is None else view.copy_(parameter.grad)
         self.num_missing -= 1
 
-    def start_exchange(self) -> dist.Work:
+    def start_exchange(self) -> "dist.Work | PendingSum":
         """Start to sum over workers; small buckets by one all-to-all, as gloo's ring spends its time on wake-ups."""
+        if self.scheduled_sum is not None:
+            return self.scheduled_sum.start()
         if self.received_rows is None:
             return dist.all_reduce(self.flat_gradients, async_op=True)
         copies = self.flat_gradients.repeat(len(self.received_rows))
@@ -51,8 +73,16 @@ class GradientBucket:
 
     def sum_received_rows(self) -> None:
         """Sum the received rows in the order of ranks, so that every worker gets the same bits."""
-        if self.received_rows is not None:
+        if self.received_rows is not None and self.scheduled_sum is None:
             torch.sum(self.received_rows, 0, out=self.flat_gradients)
+
+    def count_traffic(self, workers: int) -> SumTraffic:
+        """Return what this worker sends to sum the bucket; by the closed form where the process group sums."""
+        if self.scheduled_sum is not None:
+            return SumTraffic(self.scheduled_sum.sent_bytes, self.scheduled_sum.num_rounds)
+        algorithm = "ring" if self.received_rows is None else "direct"
+        cost = all_reduce_cost(algorithm, workers, self.flat_gradients.nbytes)
+        return SumTraffic(round(cost.max_sent_bytes), cost.rounds)
 
     def fill_missing(self) -> None:
         """Copy in gradients without a part in the last micro-step: zero, or the sum of earlier micro-steps."""
@@ -76,19 +106,43 @@ class GradientAllReduce:
     global batch, all workers end up with the mean gradient.
     """
 
-    def __init__(self, parameters: Sequence[nn.Parameter], workers: int) -> None:
+    def __init__(self, parameters: Sequence[nn.Parameter], workers: int, all_reduce: AllReduceName = "backend") -> None:
         self.workers = workers
         # one worker keeps large gradients too: allocating them at each step takes 3 % of ResNet-18's time
         uses_buckets = workers > 1 or has_large_gradients(parameters)
         backward_order = parameters[::-1] if uses_buckets else []  # the last layer's gradient comes first
         self.buckets = [GradientBucket(group, workers) for group in assign_buckets(backward_order)]
-        self.pending_works: list[dist.Work] = []
+        self.pending_works: list[dist.Work | PendingSum] = []
         self.is_last_micro_batch = False
         self.gradient_norms: GradientNorms | None = None
+        self.algorithms: tuple[AppliedAllReduce, ...] = ()
+        """algorithm of each bucket; none with one worker, and before `auto` has chosen"""
+        self.traffic = SumTraffic()
+        """bytes in a step of the worker that sends most, and rounds"""
+        if workers > 1 and all_reduce != "auto":
+            self.set_algorithms([all_reduce] * len(self.buckets))
         if len(self.buckets) > 1 or workers == 1:  # a single bucket is only full when backward ends
             for bucket in self.buckets:
                 for index, parameter in enumerate(bucket.parameters):
                     parameter.register_post_accumulate_grad_hook(self._gradient_hook(bucket, index))
+
+    def set_algorithms(self, algorithms: Sequence[AppliedAllReduce]) -> None:
+        """Sum each bucket by its algorithm from now on; all workers call this with the same names."""
+        is_scheduled = any(name != "backend" for name in algorithms)
+        sums: Sequence[ScheduledSum | None] = [None] * len(self.buckets)
+        if is_scheduled:
+            from equipoise.parallel.bucket_sums import build_bucket_sums
+
+            sums = build_bucket_sums([bucket.flat_gradients for bucket in self.buckets], algorithms)
+        for bucket, scheduled_sum in zip(self.buckets, sums, strict=True):
+            bucket.scheduled_sum = scheduled_sum
+        self.algorithms = tuple(algorithms)
+        traffic = [bucket.count_traffic(self.workers) for bucket in self.buckets]
+        self.traffic = SumTraffic(*map(sum, zip(*traffic, strict=True)))
+        if is_scheduled:  # workers may send unequal numbers of bytes
+            largest = torch.tensor(self.traffic.sent_bytes, device=self.buckets[0].flat_gradients.device)
+            dist.all_reduce(largest, dist.ReduceOp.MAX)
+            self.traffic = self.traffic._replace(sent_bytes=int(largest))
 
     def begin_last_micro_batch(self, gradient_norms: GradientNorms | None) -> None:
         """Treat gradients from now on as the last ones of the step; `gradient_norms` receives their norms."""

@@ -30,8 +30,8 @@ from equipoise.training.evaluation import Evaluator
 from equipoise.training.finetune import build_lr_scales, freeze_stages
 from equipoise.training.gradient_norms import half_batch_norms
 from equipoise.training.gradient_sync import GradientAllReduce
-from equipoise.training.initialization.initial_model import build_initial_model
 from equipoise.training.initialization.lora import merge_adapters
+from equipoise.training.initialization.shared_model import build_shared_model
 from equipoise.training.sampler import rank_micro_batches
 from equipoise.training.step_timer import StepTimer
 from equipoise.training.torch_state import flush_denormals, get_dropout_generator
@@ -71,8 +71,9 @@ class Training:
         self.reason: str | None = None
         self.loader = BatchLoader(config, self.workload, self.device)
         self.evaluator = Evaluator(self.workload, self.loader, self.rank, self.workers)
-        self.reused_classes: list[str] = []  # classes whose rows of the classifier are pretrained
-        self.model = self._build_model()
+        initial = build_shared_model(config, self.workload, self.device, self.workers)
+        self.model = initial.model
+        self.reused_classes = list(initial.reused_classes)  # whose rows of the classifier are pretrained
         self.best_weights = BestWeights(self.model) if config.keep == "best" else None
         self.frozen_modules = freeze_stages(self.model, config.freeze_stages)
         self._set_train_mode()
@@ -81,7 +82,7 @@ class Training:
         self.trainable_parameters = list(trainable.values())
         lr_scales = build_lr_scales(self.model, config, len(self.workload.classes))
         self.optimizer = RunOptimizer(config, trainable, lr_scales)
-        self.gradient_sync = GradientAllReduce(self.trainable_parameters, self.workers)
+        self.gradient_sync = GradientAllReduce(self.trainable_parameters, self.workers, config.all_reduce)
         # weight of a micro-batch in the mean loss
         self.loss_weight = torch.tensor(
             1 / config.num_micro_batches, device=self.device, dtype=PARAMETER_DTYPES[config.precision]
@@ -99,6 +100,7 @@ class Training:
         """Yield laps until the target or `max_examples` is reached or the loss is no longer finite."""
         batches, self.prefetched_batch = self.loader.train_batches(self.micro_indices, self.step), None
         if self.workers > 1:
+            self.prepare_all_reduce()
             dist.barrier()  # else the first exchange would include the wait for a worker that starts late
         while self.status is None:
             lap = self._run_lap(batches)
@@ -108,6 +110,13 @@ class Training:
                     self.best_weights.copy_from_model()
                 self._update_status()
                 yield lap
+
+    def prepare_all_reduce(self) -> None:
+        """Let `--all-reduce auto` choose the algorithm of each bucket, where that has not been done."""
+        if self.workers > 1 and not self.gradient_sync.algorithms:
+            from equipoise.training.all_reduce_choice import resume_or_choose_algorithms
+
+            resume_or_choose_algorithms(self.gradient_sync, self.finished_laps)
 
     def evaluate(self, split: Split) -> float:
         """Return the workload's metric on a split, computed by all workers together."""
@@ -162,16 +171,6 @@ class Training:
         self.step = finished_laps[-1].step if finished_laps else 0
         self._update_status()
 
-    def _build_model(self) -> nn.Module:
-        initial = build_initial_model(self.config, self.workload)
-        model, self.reused_classes = initial.model, list(initial.reused_classes)
-        memory_format = torch.channels_last if self.config.channels_last else torch.preserve_format
-        model = model.to(self.device, PARAMETER_DTYPES[self.config.precision], memory_format=memory_format)  # type: ignore[call-overload]
-        if self.workers > 1:  # different processors may round the same random draw differently
-            for tensor in model.state_dict().values():
-                dist.broadcast(tensor, 0)
-        return model  # type: ignore[no-any-return]
-
     def _set_train_mode(self) -> None:
         """Put all modules but the frozen ones in training mode."""
         self.model.train()
@@ -187,6 +186,7 @@ class Training:
         lap, means = self.timer.finish_lap(
             losses.view(steps, -1).sum(1) * self.loss_weight, self.step, self._lr_at(self.step), self._all_reduce_sum
         )
+        lap = replace(lap, all_reduce=self.gradient_sync.algorithms, **self.gradient_sync.traffic._asdict())
         self._check_losses(means)
         if self.workers > 1:
             self._average_buffers()

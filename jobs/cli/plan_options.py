@@ -9,7 +9,7 @@ from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.planning.document import PLAN_FILE, PlanDocument, PlanEntry, is_plan
 from equipoise.planning.exchanges.exchange_name import parse_exchange
-from equipoise.planning.training_setup import TrainingSetup, format_flag
+from equipoise.planning.training_setup import TrainingSetup, format_flag, format_value
 from equipoise.storage.atomic import read_json
 
 OptionsT = TypeVar("OptionsT")
@@ -19,6 +19,7 @@ PLAN_OPTION_WORDS = {
     "batch_size": "examples per worker",
     "grad_accumulation": "micro-steps",
     "lr": "as the learning rate",
+    "all_reduce": "as the all-reduce",
 }
 PLAN_REMEDY = "give the plan.json of a sweep or of jobs.plan"
 
@@ -43,12 +44,14 @@ def apply_plan(options: OptionsT, arguments: list[str] | None = None) -> Options
     flags = {token.partition("=")[0].replace("_", "-") for token in tokens if token.startswith("--")}  # as parsed
     document, plan = read_recommended_plan(path)
     settings = list_plan_settings(plan)
+    if getattr(options, "command", None) is not None:
+        settings.pop("all_reduce", None)  # a command exchanges in its own way
     for name, value in settings.items():
         if format_flag(name) in flags and (other := getattr(options, name)) != value:
             raise EquipoiseError(
                 "option-conflict",
-                f"cannot apply --plan {path}: it has {value:g} {PLAN_OPTION_WORDS[name]}"
-                f" and {format_flag(name)} asks for {other:g}",
+                f"cannot apply --plan {path}: it has {format_value(value)} {PLAN_OPTION_WORDS[name]}"
+                f" and {format_flag(name)} asks for {format_value(other)}",
                 "leave out one of the two",
             )
     changes = {name: value for name, value in settings.items() if format_flag(name) not in flags}
@@ -63,14 +66,18 @@ def take_target_of_command(options: OptionsT, planned: TrainingSetup | None) -> 
     return replace(options, target=planned.target, lower_is_better=planned.lower_is_better)  # type: ignore[type-var]
 
 
-def list_plan_settings(plan: PlanEntry) -> dict[str, int | float]:
+def list_plan_settings(plan: PlanEntry) -> dict[str, int | float | str]:
     """Return the options of training that a plan sets, by their names."""
-    settings: dict[str, int | float] = {
+    settings: dict[str, int | float | str] = {
         "workers": plan.workers,
         "batch_size": plan.batch,
         "grad_accumulation": plan.global_batch // (plan.workers * plan.batch),
     }
-    return settings if plan.lr is None else settings | {"lr": plan.lr}
+    if plan.lr is not None:
+        settings["lr"] = plan.lr
+    if all_reduce := parse_exchange(plan.exchange).all_reduce:
+        settings["all_reduce"] = all_reduce
+    return settings
 
 
 def require_planned_settings(location: Path, plan: PlanEntry, run_folder: Path, config: TrainConfig) -> None:
@@ -87,9 +94,9 @@ def require_planned_settings(location: Path, plan: PlanEntry, run_folder: Path, 
     )
 
 
-def format_settings(settings: dict[str, int | float]) -> str:
+def format_settings(settings: dict[str, int | float | str]) -> str:
     """Format settings of training as the options that ask for them."""
-    return " ".join(f"{format_flag(name)} {value:g}" for name, value in settings.items())
+    return " ".join(f"{format_flag(name)} {format_value(value)}" for name, value in settings.items())
 
 
 def read_recommended_plan(location: Path) -> RecommendedPlan:

@@ -3,7 +3,8 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -12,6 +13,8 @@ from typing import Any, NamedTuple
 from tqdm import tqdm
 
 from equipoise.errors import EquipoiseError
+from equipoise.formatting import pluralize
+from equipoise.registries.all_reduce_registry import AppliedAllReduce
 from equipoise.runs.record import Lap
 from equipoise.storage.json_decoding import decode_json_bytes
 from equipoise.storage.object_store import RemotePath
@@ -57,6 +60,7 @@ class RunProgress:
         self.max_examples = max_examples
         self.examples_seen = examples_seen
         self.log_lap = log_lap
+        self.all_reduce_note = ""
         self.read_position = FileOffset(0, 0)
         self.has_new_laps = False
         self.initial_size = self._journal_size()
@@ -88,6 +92,7 @@ class RunProgress:
         for lap in self._read_new_laps():
             self.examples_seen, self.has_new_laps = lap.seen, True
             self.log_lap(lap)
+            self._show_all_reduce(lap)
             if self.bar is not None:
                 if not self.bar.n:  # the rate leaves out the cluster's start and the part before a resume
                     self.bar.reset()
@@ -96,6 +101,16 @@ class RunProgress:
                 self.bar.update(self.examples_seen - self.bar.n)
             else:
                 print(self._format_line(lap), flush=True)
+
+    def _show_all_reduce(self, lap: Lap) -> None:
+        """Say how gradients are summed if that has changed: at the start, and where `auto` chose anew."""
+        if not lap.all_reduce:  # one worker
+            return
+        note = describe_all_reduce(lap.all_reduce)
+        if note != self.all_reduce_note:
+            note_or_default = note or "gradients are summed by the backend"
+            print(note_or_default, flush=True) if self.bar is None else self.bar.write(note_or_default)
+        self.all_reduce_note = note
 
     def _format_line(self, lap: Lap) -> str:
         """Format a lap as a line of text."""
@@ -121,6 +136,15 @@ class RunProgress:
                 self.read_position = FileOffset(inode, file.tell())
                 if (lap := parse_journal_line(line, self.journal)).seen > self.examples_seen:
                     yield lap
+
+
+def describe_all_reduce(algorithms: Sequence[AppliedAllReduce]) -> str:
+    """Return which algorithms sum the gradients; an empty text if the process group sums them all."""
+    counts = Counter(algorithms)
+    if len(counts) > 1:
+        buckets = [f"{name} in {pluralize(count, 'bucket')}" for name, count in counts.items()]
+        return f"gradients are summed by {', '.join(buckets)}"
+    return "" if counts.keys() <= {"backend"} else f"gradients are summed by {algorithms[0]}"
 
 
 def format_lap_results(lap: Lap) -> str:

@@ -153,6 +153,7 @@ def build_adaptation_config(model: ImageBundle, work_folder: Path, epochs: int, 
     config = replace(
         first_config,
         grad_accumulation=1,
+        all_reduce="backend",  # another number of workers may not be able to run the algorithm of the first training
         workload=ADAPTED_WORKLOAD,
         data=str(work_folder),
         init_from=str(model.folder.absolute()),

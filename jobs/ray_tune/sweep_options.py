@@ -133,6 +133,8 @@ class SweepOptions:
         """Refuse options that make no valid sweep."""
         if not self.workers or min(self.workers) < 1:
             raise EquipoiseError("option-range", f"workers must be numbers of at least 1, got {self.workers}")
+        for workers in self.workers:
+            replace(self.config, workers=workers)  # refuses an --all-reduce that so many cannot run
         if not 1 <= self.seeds <= MAX_SEEDS:
             raise EquipoiseError("option-range", f"seeds must be from 1 to {MAX_SEEDS:,}, got {self.seeds}")
         last_seed = self.config.seed + CONFIRMATION_SEED_OFFSET + MAX_SEEDS

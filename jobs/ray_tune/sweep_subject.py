@@ -15,6 +15,7 @@ from equipoise.planning.training_setup import TrainingSetup
 from equipoise.runs.reports import ReportReader
 from equipoise.runs.target import Target, command_target
 from equipoise.training.batch_split import depends_on_batch_split
+from equipoise.workloads.checks.metric_limit import require_possible_target
 from jobs.cli.describe_setup import describe_command_setup, describe_training_setup
 from jobs.cli.sweep_setup import load_workload_with_target, require_target
 from jobs.ray_train.run import describe_initialization, require_usable_locations
@@ -55,6 +56,7 @@ def load_sweep_subject(base: TrainConfig, out: Path, target_values: Sequence[flo
     require_usable_locations(base, out)
     workload = load_workload_with_target(base)
     targets = workload.run_target(base).list_targets(target_values)
+    require_possible_target(workload, targets[-1])
     base = set_hardest_target(base, targets)
     if initialization := describe_initialization(base, workload):
         print(make_printable(initialization), flush=True)

@@ -10,6 +10,7 @@ import torch
 
 from equipoise.config import TrainConfig
 from equipoise.number_bounds import MIN_LEARNING_RATE
+from equipoise.registries.all_reduce_registry import AppliedAllReduce
 from equipoise.runs.record import Lap
 from equipoise.training.comm_benchmark import MESSAGE_BYTES, time_all_reduces, time_send_recv
 from equipoise.training.gradient_sync import uses_all_to_all
@@ -35,7 +36,10 @@ class StepBench:
         self.workload = replace(workload, target=None)  # steps are timed, whatever the metric
         self.started_at = started_at
         self._limit_evaluation(1)
+        self.chosen_algorithms: tuple[AppliedAllReduce, ...] = ()  # by --all-reduce auto, once for all trainings
         self.idle_training = self._build_training(1, 1)
+        self.idle_training.prepare_all_reduce()
+        self.chosen_algorithms = self.idle_training.gradient_sync.algorithms
         self.probes: dict[int, StepProbe] = {}
 
     @property
@@ -79,7 +83,7 @@ class StepBench:
         return laps
 
     def time_exchanges(self, nodes: int, seconds: float) -> list[ExchangeTiming]:
-        """Time exchanges alone, for about `seconds`.
+        """Time exchanges alone, for about `seconds`, by the algorithm that sums most of the gradient.
 
         Return none for one worker or gradients so small that one all-to-all sums them.
         """
@@ -89,8 +93,14 @@ class StepBench:
         message = ExchangeTiming(
             nodes=nodes, workers=workers, kind="message", bytes=MESSAGE_BYTES, seconds=time_send_recv(self.device)
         )
-        sums = time_all_reduces(self.gradient_bytes, self.device, seconds)
+        sums = time_all_reduces(self.gradient_bytes, self.device, seconds, self._largest_bucket_algorithm())
         return [message, *(replace(message, kind="sum", bytes=size, seconds=took) for size, took in sums.items())]
+
+    def _largest_bucket_algorithm(self) -> AppliedAllReduce:
+        """Return the algorithm of the largest bucket: one for all sizes, so that one delay and one rate fit them."""
+        sync = self.idle_training.gradient_sync
+        sizes = [bucket.flat_gradients.nbytes for bucket in sync.buckets]
+        return sync.algorithms[sizes.index(max(sizes))]
 
     def _time_second_lap(self, batch: int, lap_steps: int, setup_seconds: float) -> StepProbe:
         """Train two laps, and return what the second one took."""
@@ -124,7 +134,10 @@ class StepBench:
         lap_examples = lap_steps * batch * self.trial.workers
         max_examples = MAX_STRETCH_LAPS * lap_examples
         trial = replace(self.trial, batch_size=batch, eval_every=lap_examples, max_examples=max_examples)
-        return Training(trial, self.evaluated_workload, self.device)
+        training = Training(trial, self.evaluated_workload, self.device)
+        if trial.all_reduce == "auto" and self.chosen_algorithms:
+            training.gradient_sync.set_algorithms(self.chosen_algorithms)
+        return training
 
 
 def summarize_stretches(bench: StepBench, nodes: int, batch: int, stretches: list[list[Lap]]) -> StepTiming:

@@ -21,8 +21,8 @@ from equipoise.workloads import WORKLOADS, load_workload
 from equipoise.workloads.base import stratified_split
 from equipoise.workloads.digits import read_sklearn_digits
 from equipoise.workloads.image_folder import LazyImages, list_image_files
-from equipoise.workloads.validation import validate_workload
 from tests.support.errors import raises_code
+from tests.support.photographs import write_plain_photographs
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def data_folder(tmp_path_factory):
         write_idx_file(raw_folder / f"{part}-images-idx3-ubyte", images)
         write_idx_file(raw_folder / f"{part}-labels-idx1-ubyte", np.arange(count, dtype=np.uint8) % 10)
     for name, color in (("cat", (200, 0, 0)), ("dog", (0, 0, 200))):
-        write_photographs(root / "photos" / name, color, 20, rng)
+        write_plain_photographs(root / "photos" / name, color, 20, rng)
     return root
 
 
@@ -46,13 +46,6 @@ def write_idx_file(path, values):
     content = struct.pack(f">HBB{values.ndim}I", 0, 8, values.ndim, *values.shape) + values.tobytes()
     path.write_bytes(content)
     path.with_name(path.name + ".gz").write_bytes(gzip.compress(content))
-
-
-def write_photographs(folder, color, count, rng):
-    folder.mkdir(parents=True)
-    for i in range(count):
-        width, height = rng.integers(20, 90, 2)
-        Image.new("RGB", (width, height), color).save(folder / f"{i}.{('jpg', 'png', 'webp')[i % 3]}")
 
 
 IMAGE_CONFIGS = [
@@ -174,29 +167,6 @@ def test_global_batch_larger_than_the_training_split_is_refused():
         load_workload(TrainConfig(workload="digits", workers=2, batch_size=1024))
 
 
-@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v3_small", "squeezenet1_1", "googlenet"])
-def test_torchvision_models_adapt_to_channels_and_classes(name):
-    workload = load_workload(TrainConfig(workload="digits", model=name, image_size=64))
-    assert workload.model().eval()(torch.zeros(2, 1, 64, 64)).shape == (2, 10)
-
-
-def test_unknown_or_unsuitable_model_is_refused():
-    with raises_code("model-unknown", "resnet19", "lenet, alexnet"):
-        load_workload(TrainConfig(workload="digits", model="resnet19"))
-    with raises_code("model-unknown", "'lennet'; did you mean lenet? choose one of: lenet, alexnet"):
-        load_workload(TrainConfig(workload="digits", model="lennet"))
-    with raises_code("model-invalid", "alexnet", "1x16x16"):
-        load_workload(TrainConfig(workload="digits", model="alexnet"))
-    with raises_code("model-invalid", 12, 8):
-        load_workload(TrainConfig(workload="digits", image_size=8))
-
-
-def test_model_in_place_of_a_function_that_builds_one_is_refused():
-    workload = load_workload(TrainConfig(workload="digits"))
-    with raises_code("workload-invalid", "its model is a LeNet", "lambda"):
-        validate_workload(replace(workload, model=workload.model()), TrainConfig(workload="digits"))
-
-
 def test_every_named_workload_is_callable():
     assert all(callable(function) for function in WORKLOADS.values())
 
@@ -239,13 +209,15 @@ class TestImageFolder:
     def test_hidden_and_special_files_are_ignored(self, data_folder):
         os.mkfifo(data_folder / "photos" / "cat" / "pipe.png")
         (data_folder / "photos" / "cat" / ".thumbs").mkdir()
-        write_photographs(data_folder / "photos" / "cat" / ".thumbs" / "a", (1, 2, 3), 2, np.random.default_rng(0))
+        write_plain_photographs(
+            data_folder / "photos" / "cat" / ".thumbs" / "a", (1, 2, 3), 2, np.random.default_rng(0)
+        )
         assert len(list_image_files(data_folder / "photos" / "cat")) == 20
 
     def test_corrupt_images_are_left_out_named_and_counted(self, tmp_path, caplog):
         rng = np.random.default_rng(0)
         for name in ("a", "b"):
-            write_photographs(tmp_path / name, (10, 20, 30), 12, rng)
+            write_plain_photographs(tmp_path / name, (10, 20, 30), 12, rng)
         content = (tmp_path / "a" / "0.jpg").read_bytes()
         (tmp_path / "a" / "cut.jpg").write_bytes(content[: len(content) // 2])
         (tmp_path / "b" / "empty.png").touch()
@@ -257,7 +229,7 @@ class TestImageFolder:
     @pytest.mark.parametrize(("classes", "message"), [([], "no folder"), (["cat"], "only one folder (cat)")])
     def test_fewer_than_two_classes_are_refused(self, tmp_path, classes, message):
         for name in classes:
-            write_photographs(tmp_path / name, (1, 2, 3), 10, np.random.default_rng(0))
+            write_plain_photographs(tmp_path / name, (1, 2, 3), 10, np.random.default_rng(0))
         with raises_code("dataset-invalid", message):
             load_workload(self.build_config(tmp_path))
 
@@ -267,11 +239,11 @@ class TestImageFolder:
     )
     def test_workload_is_named_after_its_folder(self, tmp_path, folder, name):
         for label in ("cat", "dog"):
-            write_photographs(tmp_path / folder / label, (1, 2, 3), 12, np.random.default_rng(0))
+            write_plain_photographs(tmp_path / folder / label, (1, 2, 3), 12, np.random.default_rng(0))
         assert load_workload(self.build_config(tmp_path / folder, batch_size=4)).name == name
 
     def test_class_with_too_few_images_is_named(self, tmp_path):
-        write_photographs(tmp_path / "cat", (1, 2, 3), 10, np.random.default_rng(0))
+        write_plain_photographs(tmp_path / "cat", (1, 2, 3), 10, np.random.default_rng(0))
         (tmp_path / "dog").mkdir()
         with raises_code("dataset-invalid", "dog (0)"):
             load_workload(self.build_config(tmp_path))
@@ -289,7 +261,7 @@ class TestImageFolder:
         assert [lap.loss for lap in streamed] == [lap.loss for lap in in_memory]
 
     def test_image_damaged_during_streaming_is_replaced_by_another(self, tmp_path, caplog):
-        write_photographs(tmp_path / "cat", (9, 9, 9), 3, np.random.default_rng(0))
+        write_plain_photographs(tmp_path / "cat", (9, 9, 9), 3, np.random.default_rng(0))
         paths = sorted((tmp_path / "cat").iterdir())
         paths[1].write_bytes(b"gone")
         images = LazyImages(paths, 16)

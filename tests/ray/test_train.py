@@ -124,6 +124,29 @@ def test_killed_worker_does_not_change_the_weights(cluster, undisturbed_run, tmp
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("all_reduce", ["sharded-root", "auto"])
+def test_killed_worker_does_not_change_how_gradients_are_summed(cluster, undisturbed_run, tmp_path, all_reduce):
+    out = tmp_path / "run"
+    process = cluster.start(*cluster.build_train_command(*LONG_RUN_FLAGS, "--all-reduce", all_reduce, "--out", out))
+    wait_until(lambda: has_checkpoint(out) or process.poll() is not None)
+    victims = list_train_worker_pids(cluster)
+    assert len(victims) == 2, process.communicate()
+    os.kill(victims[1], signal.SIGKILL)
+    stdout, stderr = process.communicate(timeout=240)
+    assert process.returncode == 0, stderr
+    laps = read_record(out).laps
+    assert len({lap.all_reduce for lap in laps}) == 1 and all(lap.sent_bytes and lap.rounds for lap in laps)
+    assert all_reduce == "auto" or laps[0].all_reduce == (all_reduce,)
+    # two numbers have the same sum by every algorithm, so the weights are those of the default
+    assert are_weights_equal(load_weights(out), load_weights(undisturbed_run))
+    assert [lap.loss for lap in laps] == [lap.loss for lap in read_record(undisturbed_run).laps]
+    assert stdout.count("gradients are summed by") == (set(laps[0].all_reduce) != {"backend"})
+    refused = cluster.run(*cluster.build_train_command(*LONG_RUN_FLAGS, "--all-reduce", "tree", "--out", out))
+    assert refused.returncode == 2
+    assert f"all_reduce is {all_reduce}, requested tree" in refused.stderr
+
+
+@pytest.mark.slow
 def test_killed_and_resubmitted_job_does_not_change_the_weights(cluster, undisturbed_run, tmp_path, capsys):
     out = tmp_path / "run"
     process = cluster.start(*cluster.build_train_command(*LONG_RUN_FLAGS, "--out", out))
@@ -231,6 +254,10 @@ def run_refused_command(monkeypatch, capsys, out, *flags):
         (["--workers", 0], "must be at least 1"),
         (["--workers", "4:2"], "the first number of a range the smaller one, got 4:2"),
         (["--workers", "two"], "two"),
+        (
+            ["--workers", 3, "--all-reduce", "doubling"],
+            "cannot sum over 3 workers by doubling: it needs 2, 4, 8, ... workers",
+        ),
         (["--batch-size", -1], "batch_size must be a finite number of at least 1, got -1"),
         (["--lr", "nan"], "lr must be a number from 1e-12 to 1e+06, got nan"),
         (["--bach", 32], "--bach"),

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -59,6 +60,15 @@ def wait_for_verdict(service, model, min_examples):
     return wait_until(read_verdict, 60)
 
 
+def wait_for_late_reports(service, model):
+    """Return how many examples of a model were counted, once their number has not changed for two seconds."""
+    counts = [-1, wait_for_verdict(service, model, 1)["images"]]
+    while counts[-1] != counts[-2]:
+        time.sleep(2)  # four reports of a replica
+        counts.append(wait_for_verdict(service, model, 1)["images"])
+    return counts[-1]
+
+
 @pytest.fixture(scope="module")
 def read_play(kind_bundles):
     """Text of the reference split of the language model."""
@@ -82,7 +92,7 @@ def test_clean_rows_are_ok_and_a_moved_column_is_named(mixed_service, cluster, w
     _, _, metrics = mixed_service.request("GET", "/metrics")
     assert f'equipoise_drift{{model="friedman",version="{verdict["version"]}"}} 1.0' in metrics.decode()
     assert 'chart="spread of x4",model="friedman"' in metrics.decode()
-    counted = wait_for_verdict(mixed_service, "friedman", 800)["images"]  # rows of other tests may have come late
+    counted = wait_for_late_reports(mixed_service, "friedman")  # rows of other tests may have come late
     (monitor,) = [pid for pid, command in list_descendants(cluster.head_pid).items() if "ray::Drift" in command]
     os.kill(monitor, signal.SIGKILL)
     resumed = wait_for_verdict(mixed_service, "friedman", 800)

@@ -43,3 +43,11 @@ def save_crops(
         top, left = (int(rng.integers(0, length - side)) for length in scene.shape[:2])
         piece = scene[top : top + side, left : left + side].clip(0, 255).astype(np.uint8)
         Image.fromarray(piece).resize(SIZE).save(folder / f"{prefix}_{101 + index:04}.jpg", quality=88)
+
+
+def write_plain_photographs(folder: Path, color: tuple[int, int, int], count: int, rng: np.random.Generator) -> None:
+    """Write photographs of one colour in several sizes and formats."""
+    folder.mkdir(parents=True)
+    for i in range(count):
+        width, height = rng.integers(20, 90, 2)
+        Image.new("RGB", (width, height), color).save(folder / f"{i}.{('jpg', 'png', 'webp')[i % 3]}")

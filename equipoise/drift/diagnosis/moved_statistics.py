@@ -22,7 +22,7 @@ from equipoise.type_aliases import FloatArray
 MIN_NAMED_Z = 3.5  # standard errors from which a statistic is named: one in 2,100 by chance
 MIN_RELATIVE_Z = 0.75  # of what has moved most, from which a simpler statistic is named in its place
 MAX_NAMED_CAUSES = 3
-MIN_SQUARED_SHARE = 0.1  # of the sum of squared shifts, which a further cause must have to be named
+MIN_SQUARED_SHARE = 0.05  # of the sum of squared shifts, which a further cause must have to be named
 NOT_A_CORRUPTION = -1  # in the place of the index of a corruption
 
 
@@ -103,7 +103,7 @@ def list_moved_statistics(window: Window, overall: OverallShift) -> list[int]:
 
     Statistics of two columns together count only where none of a single one has moved about as much. In a group, the
     first that has moved about as much is named: a column that moves is farther from its old mean too, so its spread
-    seems to grow, but a wider column does not move.
+    seems to grow, but a wider column does not move. Values that have become rarer come last: others took their place.
     """
     schema, weighted = window.profile.schema, np.abs(overall.z) * window.profile.schema.cause_weights
     causes = np.array([statistic.cause for statistic in schema.statistics])
@@ -119,6 +119,7 @@ def list_moved_statistics(window: Window, overall: OverallShift) -> list[int]:
         if group in groups or is_small or len(named) == MAX_NAMED_CAUSES:
             continue
         same = [other for other in candidates.tolist() if schema.statistics[other].group == group]
+        same.sort(key=lambda other: schema.statistics[other].is_binary and overall.shifts[other] < 0)
         named.append(next(other for other in same if weighted[other] >= MIN_RELATIVE_Z * weighted[column]))
         groups.add(group)
     return named

@@ -17,7 +17,7 @@ class InitialModel:
     """Model at the start of a run, and where its weights come from."""
 
     model: nn.Module
-    """the model, on the CPU"""
+    """the model, on the CPU until `build_shared_model` moves it"""
     pretrained: PretrainedWeights | None = None
     """weights of --init-from, if given"""
     reused_classes: tuple[str, ...] = ()

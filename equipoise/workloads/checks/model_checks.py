@@ -244,7 +244,7 @@ def refuse_single_values(model: nn.Module, inputs: Batch) -> None:
                 "model-invalid",
                 f"the model cannot train with --batch-size 1 on inputs of {describe_shapes(inputs)}: a batch norm of it"
                 " gets one value per channel, which has no variance",
-                "give a larger --batch-size or --image-size",
+                "give a larger --batch-size",
             )
 
     for layer in model.modules():

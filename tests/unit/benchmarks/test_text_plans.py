@@ -13,13 +13,14 @@ REPLAY_COUNT = 6
 TARGET = 2.4
 
 
-def test_sweep_of_150_seconds_plans_close_to_the_best_of_the_grid_and_finds_its_critical_batch():
+@pytest.mark.parametrize("budget", [120, 150])
+def test_sweep_plans_close_to_the_best_of_the_grid_and_finds_its_critical_batch(budget):
     truth = RecordedCurves(DATA_FOLDER / "text", TARGET)
     critical_batch, *_ = fit_examples_curve(truth.build_runs(TARGET)).critical_batch
     regrets, covered = [], []
     for draw in range(REPLAY_COUNT):
         seen, others = split_seeds(truth, draw)
-        sweep = ReplayedSweep(truth, SweepSettings(targets=(TARGET,), budget_seconds=150), seen, draw)
+        sweep = ReplayedSweep(truth, SweepSettings(targets=(TARGET,), budget_seconds=budget), seen, draw)
         sweep.run()
         curve = sweep.fit_targets()[TARGET]
         regrets.append(measure_regret(truth, sweep.build_plan(curve), TARGET, seen, others))

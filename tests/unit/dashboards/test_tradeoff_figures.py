@@ -5,8 +5,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from dashboards.panels.learning_rates import format_lr_hover, lr_figure, trials_table
-from dashboards.panels.tick_labels import MAX_TICKS, thin_ticks
+from dashboards.panels.learning_rates import trials_table
 from dashboards.panels.tradeoff import (
     MAX_PLOT_LINES,
     build_tradeoff_panels,
@@ -15,7 +14,7 @@ from dashboards.panels.tradeoff import (
     tradeoff_figure,
 )
 from dashboards.panels.tradeoff_traces import EXAMPLE_UNIT, EXAMPLES_UNIT, FIT_COLOR, TARGET_UNIT
-from dashboards.theme import AMBER, BLUE, NEUTRAL_COLOR, SERIES_COLORS, translucent_color
+from dashboards.theme import AMBER, NEUTRAL_COLOR, SERIES_COLORS, translucent_color
 from equipoise.planning.document import IntervalEstimate
 from tests.support.plan_documents import (
     build_document,
@@ -55,10 +54,6 @@ def row_title(figure, axis):
     """Return the title of a vertical axis; None if the figure has no such row."""
     layout = figure.layout.to_plotly_json()
     return layout.get(axis.replace("y", "yaxis"), {}).get("title", {}).get("text")
-
-
-def build_lr_trials(*rows):
-    return pd.DataFrame(rows, columns=["global_batch", "lr", "examples", "reached"]).assign(seed=0)
 
 
 def test_runs_that_were_made_with_a_plan_stand_where_they_ended():
@@ -234,17 +229,6 @@ def test_every_batch_of_the_tables_gets_a_tick_if_there_is_room():
     assert axis.showspikes and axis.spikemode == "across"
 
 
-def test_ticks_whose_labels_would_overlap_are_left_out():
-    assert thin_ticks([10, 12, 13, 16, 17, 40]) == [10, 13, 17, 40]
-    assert thin_ticks([]) == []
-
-
-def test_ticks_are_few_enough_for_a_phone():
-    batches = [4 * (1 + step % 2 / 2) * 2 ** (step // 2) for step in range(22)]  # 4, 6, 8, 12, 16 and so on
-    assert len(thin_ticks(batches)) <= MAX_TICKS + 1
-    assert [thin_ticks(batches)[0], *thin_ticks([8, 16, 32, 64])] == [4, 8, 16, 32, 64]
-
-
 def test_shapes_of_plan_and_front_are_drawn_first_then_the_smallest():
     options = tuple(build_option(nodes=nodes, workers=workers) for nodes in (1, 2) for workers in (2, 4, 8, 16))
     document = build_document(
@@ -259,47 +243,6 @@ def test_more_measured_shapes_than_colours_are_not_drawn():
     rows = [(1, workers, 10, 0.1) for workers in range(1, 10)]
     figure = tradeoff_figure(build_document(), pd.DataFrame(rows, columns=STEP_TIMES.columns), None)
     assert [trace.name for trace in figure.data] == ["1 worker", *(f"{workers} workers" for workers in range(2, 5))]
-
-
-def test_best_rate_of_each_batch_is_joined_by_a_line():
-    trials = build_lr_trials(
-        *((32, 0.1, 300, 1), (32, 0.2, 100, 1), (32, 0.4, 200, 1), (64, 0.2, 300, 0), (64, 0.4, 90, 1))
-    )
-    figure = lr_figure(trials)
-    tried, best = figure.data
-    assert (list(tried.x), list(tried.y)) == ([32, 32, 64], [0.1, 0.4, 0.2])
-    assert list(tried.marker.symbol) == ["circle", "circle", "x"]  # a cross: did not reach the target
-    assert list(tried.text)[::2] == [
-        "3.00 times the examples of the best rate (1 trial, 100% reached the target)",
-        "1 trial, none reached the target",
-    ]
-    assert (list(best.x), list(best.y)) == ([32, 64], [0.2, 0.4])
-    assert list(best.marker.symbol) == ["circle", "circle-open"]
-    assert list(best.text) == ["lower and higher rates were tried", "the lowest or highest rate tried"]
-    assert (tried.mode, tried.marker.color, best.mode, best.line.color) == (
-        *("markers", NEUTRAL_COLOR),
-        *("lines+markers", BLUE),
-    )
-
-
-def test_rate_that_never_reached_the_target_is_not_the_best():
-    tried, best = lr_figure(build_lr_trials((32, 0.1, 100, 0), (32, 0.2, 200, 0), (64, 0.1, 100, 1))).data
-    assert (list(tried.x), list(best.x)) == ([32, 32], [64])
-
-
-def test_axes_of_the_rates():
-    layout = lr_figure(build_lr_trials((32, 0.01, 100, 1), (36, 0.2, 100, 1), (2048, 0.4, 100, 1))).layout
-    assert list(layout.xaxis.tickvals) == [32, 2048] and list(layout.xaxis.ticktext) == ["32", "2,048"]
-    assert (layout.xaxis.type, layout.xaxis.title.text) == ("log", "global batch, examples")
-    assert (layout.yaxis.type, layout.yaxis.title.text) == ("log", "learning rate")
-    assert min(layout.yaxis.tickvals) == pytest.approx(0.01)
-
-
-def test_hover_text_of_a_rate_counts_its_trials():
-    assert (
-        format_lr_hover(1.25, 0.5, 4) == "1.25 times the examples of the best rate (4 trials, 50% reached the target)"
-    )
-    assert format_lr_hover(1.25, 0.0, 2) == "2 trials, none reached the target"
 
 
 def test_trials_are_listed_with_the_fewest_examples_first():

@@ -11,39 +11,17 @@ from equipoise.drift.detector import StreamDetector
 from equipoise.drift.diagnosis.stream_verdict import chart_history, compute_stream_verdict
 from equipoise.drift.diagnosis.verdict import ChartHistory, StreamVerdict
 from equipoise.drift.features.image_schema import IMAGE_SCHEMA
-from equipoise.images.camera import blackbody_gain, linear_to_srgb8, srgb8_to_linear
-from tests.support.drift_data import CLASSES, COLOURS, extract_shape_features, render_shapes, shapes_profile
-from tests.support.errors import raises_code
-
-RUN_LENGTH_IMAGES = 20_000.0  # images without drift per false alarm
-STEP_IMAGES = 16
-
-
-def apply_warm_light(images):
-    gain = torch.tensor(blackbody_gain(np.array([4500.0]))[0]).float().view(3, 1, 1)
-    return linear_to_srgb8(srgb8_to_linear(images) * gain)
-
-
-def sum_by_step(images, step_size=STEP_IMAGES):
-    """Return the sums of consecutive steps of images."""
-    base, features = shapes_profile().baseline, extract_shape_features(images)
-    return [
-        base.sum_features(features.select([*range(first, first + step_size)]))
-        for first in range(0, len(features) - step_size + 1, step_size)
-    ]
-
-
-def feed_steps(detector, steps, start_seconds=0.0):
-    """Feed a detector one step per second, and return the indices of the steps that raised an alarm."""
-    return [index for index, row in enumerate(steps) if detector.add_sums(row, start_seconds + index)]
-
-
-def run_detector(*parts, run_length=RUN_LENGTH_IMAGES):
-    """Return a detector that has observed the parts of a stream in order."""
-    detector = StreamDetector.start(shapes_profile(), run_length)
-    for images in parts:
-        feed_steps(detector, sum_by_step(images), detector.observed_images)
-    return detector
+from equipoise.images.camera import blackbody_gain
+from tests.support.drift_data import CLASSES, COLOURS, render_shapes, shapes_profile
+from tests.support.drift_streams import (
+    RUN_LENGTH_IMAGES,
+    STEP_IMAGES,
+    apply_warm_light,
+    feed_steps,
+    render_clean_images,
+    run_detector,
+    sum_by_step,
+)
 
 
 def compute_checked_verdict(detector):
@@ -51,10 +29,6 @@ def compute_checked_verdict(detector):
     verdict = compute_stream_verdict(detector)
     assert StreamVerdict.from_json(json.loads(json.dumps(verdict.to_json(), allow_nan=False))) == verdict
     return verdict
-
-
-def render_clean_images(count=1600, seed=40):
-    return render_shapes(count, seed)[0]
 
 
 def render_with_class_shares(shares, count, seed=41):
@@ -199,56 +173,6 @@ def test_new_class_among_known_ones_is_named():
     assert verdict.accuracy == "unknown"
 
 
-def test_restored_detector_continues_bit_equal():
-    steps = [
-        *sum_by_step(render_clean_images(488, 50), 8),
-        *sum_by_step(apply_warm_light(render_clean_images(488, 51)), 8),
-    ]
-    for cut in (1, 40, 90):
-        detector, restored = (
-            StreamDetector.start(shapes_profile(), RUN_LENGTH_IMAGES),
-            StreamDetector.start(shapes_profile(), RUN_LENGTH_IMAGES),
-        )
-        alarms = feed_steps(detector, steps[:cut])
-        restored.restore(detector.state_arrays())
-        assert restored.alarm == detector.alarm
-        assert feed_steps(detector, steps[cut:], cut) == feed_steps(restored, steps[cut:], cut)
-        assert alarms or detector.alarm
-        assert_equal_detectors(detector, restored)
-
-
-def test_steps_over_the_threshold_are_restored():
-    state = StreamDetector.start(shapes_profile(), RUN_LENGTH_IMAGES).state_arrays()
-    restored = StreamDetector.start(shapes_profile(), RUN_LENGTH_IMAGES)
-    restored.restore(state | {"over": np.array(3)})
-    assert restored.over == 3
-
-
-def assert_equal_detectors(left, right):
-    left_state, right_state = left.state_arrays(), right.state_arrays()
-    assert left_state.keys() == right_state.keys()
-    for name in left_state:
-        np.testing.assert_array_equal(left_state[name], right_state[name], name)
-    assert compute_stream_verdict(left) == compute_stream_verdict(right)
-
-
-def test_state_of_another_dtype_or_shape_is_refused():
-    detector = run_detector(render_clean_images(160))
-    state = detector.state_arrays()
-    for name in ("charts.scores", "charts.rest", "runs.share", "wealth", "rows"):
-        for array in (state[name].astype(np.float32), state[name][..., :-1]):
-            with raises_code("state-invalid"):
-                StreamDetector.start(shapes_profile(), RUN_LENGTH_IMAGES).restore(state | {name: array})
-
-
-def test_state_stays_small_on_long_streams():
-    detector = StreamDetector.start(shapes_profile(), RUN_LENGTH_IMAGES)
-    (row,) = sum_by_step(render_clean_images(STEP_IMAGES))
-    feed_steps(detector, [row] * (512 + 20))
-    assert sum(array.nbytes for array in detector.state_arrays().values()) < 1 << 20
-    assert detector.observed_images == (512 + 20) * STEP_IMAGES and len(detector.rows) == 512
-
-
 def test_unobserved_images_count_as_answered():
     detector, layout = StreamDetector.start(shapes_profile(), RUN_LENGTH_IMAGES), shapes_profile().baseline.layout
     for row in sum_by_step(render_clean_images(320, 52)):
@@ -269,17 +193,6 @@ def test_unobserved_images_count_as_answered():
     marks = {trace.name: trace.x[0] for trace in figure.data if trace.name in ("change began", "alarm")}
     assert marks == {"change began": verdict.images - verdict.since.images_ago, "alarm": alarm.image_number}
     assert figure.layout.xaxis.title.text.startswith("image number")
-
-
-def test_images_too_few_for_a_step_count_once_the_step_is_full():
-    single, stepwise = (
-        StreamDetector.start(shapes_profile(), RUN_LENGTH_IMAGES),
-        StreamDetector.start(shapes_profile(), RUN_LENGTH_IMAGES),
-    )
-    feed_steps(single, sum_by_step(render_clean_images(320, 54), 1))
-    feed_steps(stepwise, sum_by_step(render_clean_images(320, 54)))
-    single.times = stepwise.times
-    assert_equal_detectors(single, stepwise)
 
 
 def test_chart_is_named_after_what_it_measures():

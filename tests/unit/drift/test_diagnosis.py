@@ -1,14 +1,13 @@
-import io
 import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image, ImageEnhance, ImageFilter
+from PIL import Image, ImageFilter
 
 from dashboards.panels.drift import causes_table
-from equipoise.drift.corruptions import CAUSE_NAMES, all_corruptions, invert_corruption
+from equipoise.drift.corruptions import CAUSE_NAMES, all_corruptions
 from equipoise.drift.diagnosis.effects import (
     FeatureShift,
     invert_line,
@@ -24,62 +23,30 @@ from equipoise.drift.diagnosis.root_cause import (
 )
 from equipoise.drift.diagnosis.stream_verdict import list_corruption_effects
 from equipoise.drift.diagnosis.verdict import DatasetVerdict
-from equipoise.drift.diagnosis.window import Window, window_from_sums
+from equipoise.drift.diagnosis.window import Window
 from equipoise.drift.features.image_schema import IMAGE_SCHEMA
-from equipoise.images.camera import blackbody_gain, linear_to_srgb8, srgb8_to_linear
-from tests.support.drift_data import extract_shape_features, render_shapes, shapes_profile
+from tests.support.drift_data import shapes_profile
+from tests.support.image_changes import (
+    build_brightness_transform,
+    build_contrast_transform,
+    build_jpeg_transform,
+    build_lamp_transform,
+    build_linear_transform,
+    build_noise_transform,
+    build_pil_transform,
+    build_tint_transform,
+    build_veil_transform,
+    build_window,
+    diagnose_images,
+    render_clean_images,
+)
 
 # Quarter turns and mirroring are left out: a disc on a grey ground does not show them.
-
-
-def build_pil_transform(change):
-    """Return a transform of image tensors that applies `change` to each as a PIL image."""
-
-    def transform(images):
-        changed = [np.array(change(Image.fromarray(image.permute(1, 2, 0).numpy()))) for image in images]
-        return torch.from_numpy(np.stack(changed)).permute(0, 3, 1, 2)
-
-    return transform
-
-
-def build_jpeg_transform(quality):
-    def compress(image):
-        buffer = io.BytesIO()
-        image.save(buffer, "JPEG", quality=quality)
-        return Image.open(buffer)
-
-    return build_pil_transform(compress)
-
-
-def build_linear_transform(change):
-    """Return a transform of image tensors that applies `change` to linear light."""
-    return lambda images: linear_to_srgb8(change(srgb8_to_linear(images)))
-
-
-def build_lamp_transform(kelvin):
-    gain = torch.tensor(blackbody_gain(np.array([float(kelvin)]))[0]).float().view(3, 1, 1)
-    return build_linear_transform(lambda linear: linear * gain)
 
 
 def build_channel_gain(red, blue):
     gain = torch.tensor([red, 1, blue]).view(3, 1, 1)
     return lambda images: (images.float() * gain).round().clamp(0, 255).byte()
-
-
-def build_tint_transform(stops):
-    return build_linear_transform(lambda linear: linear * torch.tensor([1, 2**stops, 1]).view(3, 1, 1))
-
-
-def build_brightness_transform(factor):
-    return build_pil_transform(lambda image: ImageEnhance.Brightness(image).enhance(factor))
-
-
-def build_contrast_transform(factor):
-    return build_pil_transform(lambda image: ImageEnhance.Contrast(image).enhance(factor))
-
-
-def build_veil_transform(share):
-    return build_linear_transform(lambda linear: linear + share * (1 - linear))
 
 
 def build_spot_transform(down, right):
@@ -90,14 +57,6 @@ def build_spot_transform(down, right):
 
 def build_blur_transform(radius):
     return build_pil_transform(lambda image: image.filter(ImageFilter.GaussianBlur(radius)))
-
-
-def build_noise_transform(levels):
-    def add_noise(images):
-        grain = np.random.default_rng(0).normal(0, levels, images.shape)
-        return torch.from_numpy(np.clip(images.numpy() + grain, 0, 255).round().astype(np.uint8))
-
-    return add_noise
 
 
 def build_rotation(degrees):
@@ -151,18 +110,6 @@ TRANSFORMS_BY_CAUSE = {
 }
 
 
-def render_clean_images(seed=500, count=100):
-    return render_shapes(count, seed)[0]
-
-
-def build_window(images):
-    return window_from_sums(shapes_profile(), shapes_profile().baseline.sum_features(extract_shape_features(images)))
-
-
-def diagnose_images(images):
-    return diagnose_window(build_window(images), False)
-
-
 @pytest.mark.parametrize(
     ("cause", "case"), [(cause, case) for cause, cases in TRANSFORMS_BY_CAUSE.items() for case in cases]
 )
@@ -172,61 +119,6 @@ def test_corruption_is_named(cause, case):
 
 def test_clean_images_have_no_cause():
     assert [diagnose_images(render_clean_images(seed)).effects for seed in range(600, 620)] == [()] * 20
-
-
-@pytest.mark.parametrize("kelvin", [3500, 5000, 9000, 12000])
-def test_colour_temperature_is_estimated_within_a_tenth(kelvin):
-    effect = diagnose_images(build_lamp_transform(kelvin)(render_clean_images())).effects[0]
-    assert effect.value == pytest.approx(kelvin, rel=0.1) and effect.unit == "K"
-    assert effect.detail == ("warmer" if kelvin < 6500 else "cooler")
-
-
-@pytest.mark.parametrize("factor", [0.5, 0.7, 1.2])  # with more light, red no longer fits into eight bits
-def test_exposure_is_estimated_in_stops_within_a_tenth(factor):
-    clean, corrupted = render_clean_images(), build_brightness_transform(factor)(render_clean_images())
-    stops = torch.log2(srgb8_to_linear(corrupted).mean() / srgb8_to_linear(clean).mean())
-    effect = diagnose_images(corrupted).effects[0]
-    assert effect.value == pytest.approx(float(stops), rel=0.1) and effect.unit == "stops"
-
-
-TRANSFORMS_AND_SIZES = {
-    "colour temperature": (build_lamp_transform(4500), 4500),
-    "exposure": (build_linear_transform(lambda linear: linear * 2**-0.6), -0.6),
-    "tint": (build_tint_transform(0.3), 0.3),
-    "contrast": (build_contrast_transform(0.7), 0.7),
-    "reflection": (build_veil_transform(0.1), 0.1),
-    "noise": (build_noise_transform(10), 10),
-    "compression": (build_jpeg_transform(40), 40),
-}
-
-
-@pytest.mark.parametrize("cause", TRANSFORMS_AND_SIZES)
-def test_interval_usually_contains_the_true_size(cause):
-    transform, true_size = TRANSFORMS_AND_SIZES[cause]
-    effects = [diagnose_images(transform(render_clean_images(seed))).effects[0] for seed in range(700, 720)]
-    assert {effect.cause for effect in effects} == {cause}
-    is_inside = [effect.low <= true_size <= effect.high for effect in effects]
-    assert np.mean(is_inside) >= 0.75 and all(effect.low <= effect.value <= effect.high for effect in effects)
-
-
-@pytest.mark.parametrize("cause", [cause for cause in TRANSFORMS_AND_SIZES if cause not in ("noise", "compression")])
-def test_inverting_the_cause_restores_the_features(cause):
-    transform, _ = TRANSFORMS_AND_SIZES[cause]
-    corrupted = transform(render_clean_images())
-    effect = diagnose_images(corrupted).effects[0]
-    restored = invert_corruption(corrupted, cause, effect.detail, effect.value)
-    before, after = (
-        float(np.linalg.norm(build_window(images).feature_shift().weighted_scores)) for images in (corrupted, restored)
-    )
-    clean = float(np.linalg.norm(build_window(render_clean_images()).feature_shift().weighted_scores))
-    assert after < 0.5 * before and after < clean + 0.4
-    assert diagnose_images(restored).effects == ()
-
-
-@pytest.mark.parametrize("cause", ["blur", "noise", "compression", "geometry"])
-def test_corruption_that_loses_information_is_not_inverted(cause):
-    assert invert_corruption(render_clean_images(count=2), cause, "", 1.0) is None
-    assert invert_corruption(render_clean_images(count=2), "reflection", "at -0.6 down, -0.6 right", 0.5) is None
 
 
 HALVE_LIGHT = build_linear_transform(lambda linear: linear * 0.5)

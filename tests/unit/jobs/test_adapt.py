@@ -1,8 +1,6 @@
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Thread
 
 import numpy as np
 import pytest
@@ -12,45 +10,32 @@ from equipoise.captures.capture import CapturedRequest
 from equipoise.captures.store import CaptureStore
 from equipoise.drift.adaptation.workload import AdaptationRecipe, CorruptionAmount, DriftCondition
 from equipoise.errors import EquipoiseError
-from jobs.adapt import AdaptOptions, load_verdict, main
 from jobs.publishing.adaptation import training_history
 from jobs.publishing.bundle_link import point_link
 from jobs.publishing.publish import PublishRequest, publish_bundle
-from tests.support.bundles import publish_run, train_short_run
-from tests.support.errors import raises_code
+from tests.support.adapt_command import run_adapt
 
 DARK = {"cause": "exposure", "detail": "darker", "value": -1.0}
 DRIFT = {"state": "drift", "why": "exposure: darker", "cause": "exposure", "effects": [DARK]}
 
 
-def run_adapt(*arguments):
-    return main([str(argument) for argument in arguments])
-
-
-@pytest.fixture(scope="module")
-def digits(tmp_path_factory):
-    """Publish a bundle without a drift reference, which most of these tests do not need."""
-    folder = tmp_path_factory.mktemp("digits")
-    return publish_run(train_short_run(folder / "run", examples=320), folder / "digits")
-
-
 @pytest.fixture
-def dry_run(digits, tmp_path, capsys):
+def dry_run(digits_bundle, tmp_path, capsys):
     """Return a function that does a dry run on a verdict and returns its exit status and output."""
 
     def run_on_verdict(verdict, *arguments):
         path = tmp_path / "verdict.json"
         path.write_text(verdict if isinstance(verdict, str) else json.dumps(verdict))
-        status = run_adapt("--bundle", digits, "--verdict", path, "--dry-run", *arguments)
+        status = run_adapt("--bundle", digits_bundle, "--verdict", path, "--dry-run", *arguments)
         return status, capsys.readouterr()
 
     return run_on_verdict
 
 
-def test_link_is_switched_and_rolled_back(digits, tmp_path, monkeypatch):
+def test_link_is_switched_and_rolled_back(digits_bundle, tmp_path, monkeypatch):
     old, new, link = tmp_path / "old", tmp_path / "new", tmp_path / "served"
     for folder in (old, new):
-        folder.symlink_to(digits)
+        folder.symlink_to(digits_bundle)
     link.symlink_to("old")  # relative, as `ln -s old served` makes it
     monkeypatch.chdir(tmp_path.parent)
     point_link(link, new)
@@ -95,8 +80,8 @@ def test_invalid_arguments_are_refused_in_one_sentence_before_training(
     assert message in error and error.count("\n") == 1
 
 
-def test_bundle_is_not_published_into_another(dry_run, digits):
-    status, output = dry_run(DRIFT, "--out", digits / "inner")
+def test_bundle_is_not_published_into_another(dry_run, digits_bundle):
+    status, output = dry_run(DRIFT, "--out", digits_bundle / "inner")
     assert status == 2 and "would damage the bundle" in output.err
 
 
@@ -180,8 +165,8 @@ def test_labels_that_are_not_classes_of_the_bundle_are_not_used(dry_run, tmp_pat
     assert status == 4 and "4 labelled images" in output.out
 
 
-def test_bundle_without_its_training_history_is_refused(digits):
-    model = load_bundle(digits)
+def test_bundle_without_its_training_history_is_refused(digits_bundle):
+    model = load_bundle(digits_bundle)
     published = model.manifest
     without_lr = {name: value for name, value in published.config.items() if name != "lr"}
     for config in ({}, without_lr, published.config | {"new": 1}, published.config | {"lr": "x"}):
@@ -191,11 +176,11 @@ def test_bundle_without_its_training_history_is_refused(digits):
         assert_history_is_refused(model, replace(published, remedy=remedy))
 
 
-def test_adapted_bundle_names_its_first_workload_and_the_drift_that_it_knows(digits, tmp_path):
+def test_adapted_bundle_names_its_first_workload_and_the_drift_that_it_knows(digits_bundle, tmp_path):
     before = DriftCondition((CorruptionAmount("contrast", "lower", 0.5),))
     drift = DriftCondition((CorruptionAmount("exposure", "darker", -1.0),), {"0": 2.0})
     recipe = AdaptationRecipe("digits", "photos", drift, before)
-    request = PublishRequest(run=digits.parent / "run", out=tmp_path / "adapted", native=False, drift=False)
+    request = PublishRequest(run=digits_bundle.parent / "run", out=tmp_path / "adapted", native=False, drift=False)
     publish_bundle(request, recipe)
     config, known = training_history(load_bundle(tmp_path / "adapted"))
     assert (config.workload, config.data) == ("digits", "photos") and known == recipe.combined_condition
@@ -210,108 +195,14 @@ def assert_history_is_refused(model, manifest):
     assert error.value.code == "bundle-invalid" and len(str(error.value).splitlines()) == 1
 
 
-class FixedResponseHandler(BaseHTTPRequestHandler):
-    """Handler that answers every request with the server's response and records the requested paths."""
-
-    def do_GET(self):
-        self.server.requested_paths.append(self.path)
-        status, body = self.server.response
-        self.send_response(status)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        """Log nothing."""
-
-
-@pytest.fixture
-def fake_service():
-    with HTTPServer(("127.0.0.1", 0), FixedResponseHandler) as server:
-        server.requested_paths = []
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
-
-
-@pytest.mark.parametrize(
-    ("response", "status", "message"),
-    [
-        ((401, b'{"error": "give an API key"}'), 2, "answers 401: give an API key"),
-        ((503, b"<html>"), 1, "answers 503: Service Unavailable"),
-        ((200, b"<html>"), 1, "cannot get a verdict"),
-        ((200, b"[]"), 2, "is not a verdict"),
-    ],
-)
-def test_response_without_a_verdict_is_reported_in_one_sentence(
-    digits, fake_service, capsys, response, status, message
-):
-    fake_service.response = response
-    address = f"http://127.0.0.1:{fake_service.server_port}"
-    assert run_adapt("--bundle", digits, "--service", address, "--dry-run") == status
-    error = capsys.readouterr().err
-    assert message in error and error.count("\n") == 1
-    assert fake_service.requested_paths == ["/drift?model=digits"]
-
-
-@pytest.mark.parametrize(
-    ("service", "status", "code"),
-    [
-        ("http://127.0.0.1:1", 1, "service-unavailable"),
-        ("http://h:x", 2, "url-format"),
-        ("http://a b", 2, "url-format"),
-        ("nowhere", 2, "url-format"),
-    ],
-)
-def test_unreachable_service_is_reported_in_one_sentence(digits, capsys, service, status, code):
-    assert run_adapt("--bundle", digits, "--service", service, "--dry-run") == status
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and error.endswith(f"[{code}]\n")
-
-
 def test_texts_of_a_verdict_show_no_control_characters(dry_run):
     _, output = dry_run({"state": "ok", "why": "\x1b[31mred\nerror: fake"})
     assert r"\x1b[31mred\nerror: fake" in output.out and output.out.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("service", "message"),
-    [
-        ("http://name:open-sesame@127.0.0.1:9", "has a password in it"),
-        ("file:///etc/hostname", "is not an HTTP URL; give one such as"),
-        ("", "is not an HTTP URL; give one such as"),
-        ("http://[::1", "cannot use --service"),
-    ],
-)
-def test_invalid_service_url_is_refused_without_its_password(digits, capsys, service, message):
-    assert run_adapt("--bundle", digits, "--service", service, "--dry-run") == 2
-    error = capsys.readouterr().err
-    assert message in error and "open-sesame" not in error and error.count("\n") == 1
-
-
-@pytest.mark.parametrize("key", ["none", ".", "odd"])
-def test_unreadable_key_file_is_named_without_its_content(digits, tmp_path, capsys, key):
-    (tmp_path / "odd").write_bytes(b"open-sesame\xff")
-    service = ("--service", "http://127.0.0.1:9", "--key", tmp_path / key)
-    assert run_adapt("--bundle", digits, *service, "--dry-run") == 2
-    error = capsys.readouterr().err
-    assert error.startswith(f"error: cannot read --key {tmp_path / key}") and "open-sesame" not in error
-
-
-def test_link_replaces_the_bundle_option(digits, tmp_path, capsys):
-    (tmp_path / "served").symlink_to(digits)
+def test_link_replaces_the_bundle_option(digits_bundle, tmp_path, capsys):
+    (tmp_path / "served").symlink_to(digits_bundle)
     (tmp_path / "verdict.json").write_text(json.dumps(DRIFT))
     assert run_adapt("--link", tmp_path / "served", "--verdict", tmp_path / "verdict.json", "--dry-run") == 0
     assert run_adapt("--verdict", tmp_path / "verdict.json", "--dry-run") == 2
     assert "give --bundle with its bundle, or --link" in capsys.readouterr().err
-
-
-def test_verdict_needs_one_source_and_a_key_that_is_not_empty(digits, tmp_path):
-    options = AdaptOptions(bundle=str(digits))
-    with raises_code("option-missing", "--service", "--verdict"):
-        load_verdict(options, load_bundle(digits))
-    (tmp_path / "key").touch()
-    with raises_code("file-damaged", "--key"):
-        load_verdict(replace(options, service="http://127.0.0.1:1", key=tmp_path / "key"), load_bundle(digits))

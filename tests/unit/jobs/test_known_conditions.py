@@ -2,75 +2,35 @@
 
 import math
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 from equipoise.captures.traffic import TrafficSample
-from equipoise.drift.adaptation.workload import AdaptationRecipe, CorruptionAmount, DriftCondition, apply_corruptions
-from equipoise.drift.diagnosis.verdict import parse_verdict
-from equipoise.workloads import Split
+from equipoise.drift.adaptation.workload import DriftCondition, apply_corruptions
 from jobs.publishing.known_conditions import (
     MIN_CONDITION_IMAGES,
-    LearnedCondition,
-    are_similar_changes,
-    build_known_conditions,
     condition_arrays,
     condition_entries,
-    find_condition,
     learn_condition,
     limit_images,
     load_learned_conditions,
     load_traffic,
-    name_condition,
-    require_new_condition,
 )
 from tests.support.captures import build_request
-from tests.support.drift_data import CLASSES, render_shapes, score_shapes
+from tests.support.drift_data import render_shapes
 from tests.support.errors import raises_code
-from tests.support.manifests import build_manifest
-
-DARKER = CorruptionAmount("exposure", "darker", -1.0)
-WARMER = CorruptionAmount("colour temperature", "warmer", 4400.0)
-NOISE = CorruptionAmount("noise", "", 12.5)
-NAMES = [str(index) for index in range(CLASSES)]
-
-
-@pytest.fixture(scope="module")
-def base():
-    """Return the workload that the model learned first, of which only the reference matters."""
-    images, labels = render_shapes(400, seed=1)
-    return SimpleNamespace(reference=Split(images, torch.from_numpy(labels)))
-
-
-def build_model(learned=(), **fields):
-    """Build what learning a condition needs of a bundle."""
-    model = {
-        "manifest": build_manifest(classes=NAMES, conditions=condition_entries(learned), digest="1" * 64),
-        "classes": NAMES,
-        "shape": (3, 32, 32),
-        "folder": "bundle",
-        "temperature": 1.0,
-        "run_engine": score_shapes,
-        "load_reference_arrays": lambda: condition_arrays(learned),
-    }
-    return SimpleNamespace(**model | fields)
-
-
-def build_verdict(**fields):
-    effect = {"cause": "exposure", "detail": "darker", "value": -1.0}
-    return parse_verdict({"state": "drift", "cause": "exposure", "effects": [effect], "looked_at": 500} | fields)
-
-
-def build_recipe(*changes, before=()):
-    return AdaptationRecipe("shapes", "photos", DriftCondition(changes), DriftCondition(before))
-
-
-def build_condition(*changes, name="darker", seed=7, count=120, real_share=0.25):
-    images = apply_corruptions(render_shapes(count, seed)[0], changes)
-    return LearnedCondition(name, DriftCondition(changes), images, real_share)
+from tests.support.known_conditions import (
+    DARKER,
+    NAMES,
+    NOISE,
+    WARMER,
+    build_condition,
+    build_model,
+    build_recipe,
+    build_verdict,
+)
 
 
 def sample_traffic(folder, images, model):
@@ -99,51 +59,23 @@ def share_of_images_in(images, others):
     return sum(image.numpy().tobytes() in known for image in images) / len(images)
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ((DARKER,), "darker, -1 stops"),
-        ((WARMER, DARKER), "warmer, 4,400 K and darker, -1 stops"),
-        ((WARMER, DARKER, NOISE), "warmer, 4,400 K and darker, -1 stops"),
-        ((NOISE,), "noise, 12.5 levels of 255"),
-        ((CorruptionAmount("reflection", "all over", 0.1),), "reflection all over, 0.1 of full light"),
-    ],
-)
-def test_condition_is_named_by_its_two_main_changes(changes, expected):
-    assert name_condition(build_verdict(), build_recipe(*changes), []) == expected
-
-
-def test_condition_without_known_changes_is_named_by_its_day():
-    verdict = build_verdict(since={"at": "2026-03-05T10:00:00+00:00"})
-    assert name_condition(verdict, build_recipe(), []) == "change of 2026-03-05"
-
-
-def test_names_of_conditions_are_numbered_and_never_repeat():
-    names = []
-    for _ in range(5):
-        names.append(name_condition(build_verdict(), build_recipe(DARKER), names))
-    assert names == ["darker, -1 stops", *(f"darker, -1 stops ({number})" for number in (2, 3, 4, 5))]
-    names.remove("darker, -1 stops (3)")
-    assert name_condition(build_verdict(), build_recipe(DARKER), names) == "darker, -1 stops (3)"
-
-
-def test_sample_of_a_thousand_requests_is_all_that_is_learned_from(base, tmp_path, capsys):
+def test_sample_of_a_thousand_requests_is_all_that_is_learned_from(shapes, tmp_path, capsys):
     model, requests = build_model(), darken(1000, seed=3)
     location = sample_traffic(tmp_path / "kept", requests, model)
-    condition = learn_condition(model, build_recipe(DARKER), build_verdict(), location, base)
+    condition = learn_condition(model, build_recipe(DARKER), build_verdict(), location, shapes)
     assert (condition.real_share, len(condition.images)) == (1.0, 1000)
     assert share_of_images_in(condition.images, requests) == 1.0
     assert "learned from 1,000 images, 100% of them requests" in capsys.readouterr().out
 
 
-def test_few_requests_are_filled_up_with_simulated_images(base, tmp_path, capsys):
+def test_few_requests_are_filled_up_with_simulated_images(shapes, tmp_path, capsys):
     model, requests = build_model(), darken(20, seed=3)
     location = sample_traffic(tmp_path / "kept", requests, model)
-    condition = learn_condition(model, build_recipe(DARKER), build_verdict(), location, base)
+    condition = learn_condition(model, build_recipe(DARKER), build_verdict(), location, shapes)
     assert len(condition.images) == MIN_CONDITION_IMAGES
     assert condition.real_share == pytest.approx(20 / MIN_CONDITION_IMAGES)
     assert share_of_images_in(condition.images, requests) == pytest.approx(condition.real_share)
-    simulated = apply_corruptions(base.reference.inputs, [DARKER])
+    simulated = apply_corruptions(shapes.reference.inputs, [DARKER])
     assert share_of_images_in(condition.images, simulated) == pytest.approx(1 - condition.real_share)
     assert "darker, -1 stops: learned from 300 images, 7% of them requests" in capsys.readouterr().out
 
@@ -165,17 +97,17 @@ def truncate_pictures(folder):
 
 
 @pytest.mark.parametrize("damage", [delete_pictures, truncate_pictures])
-def test_without_any_picture_the_condition_is_simulated(base, tmp_path, capsys, damage):
+def test_without_any_picture_the_condition_is_simulated(shapes, tmp_path, capsys, damage):
     model = build_model()
     location = sample_traffic(tmp_path / "kept", darken(20, seed=3), model)
     assert damage(tmp_path / "kept") == 20
     for captures in (location, str(tmp_path / "none"), None):
-        condition = learn_condition(model, build_recipe(DARKER), build_verdict(), captures, base)
+        condition = learn_condition(model, build_recipe(DARKER), build_verdict(), captures, shapes)
         assert (condition.real_share, len(condition.images)) == (0.0, MIN_CONDITION_IMAGES)
         assert "learned from 300 images, 0% of them requests, the others simulated" in capsys.readouterr().out
 
 
-def test_requests_from_before_the_drift_or_to_another_version_are_not_learned_from(base, tmp_path):
+def test_requests_from_before_the_drift_or_to_another_version_are_not_learned_from(shapes, tmp_path):
     model = build_model()
     location = sample_traffic(tmp_path / "kept", darken(5, seed=3), model)
     assert len(load_traffic(model, 0.0, location)) == 5
@@ -184,47 +116,47 @@ def test_requests_from_before_the_drift_or_to_another_version_are_not_learned_fr
     assert len(load_traffic(other, 0.0, location)) == 0
 
 
-def test_unexplained_change_needs_a_hundred_requests(base, tmp_path, capsys):
+def test_unexplained_change_needs_a_hundred_requests(shapes, tmp_path, capsys):
     model, verdict = build_model(), build_verdict(effects=[], since={"at": "2020-03-05T10:00:00+00:00"})
     location = sample_traffic(tmp_path / "kept", darken(99, seed=3), model)
-    assert learn_condition(model, build_recipe(), verdict, location, base) is None
+    assert learn_condition(model, build_recipe(), verdict, location, shapes) is None
     assert "99 requests show the new condition" in capsys.readouterr().out
     sample_traffic(tmp_path / "kept", darken(1, seed=4), model)
-    condition = learn_condition(model, build_recipe(), verdict, location, base)
+    condition = learn_condition(model, build_recipe(), verdict, location, shapes)
     assert (condition.name, condition.real_share, len(condition.images)) == ("change of 2020-03-05", 1.0, 100)
 
 
-def test_new_class_shares_are_no_condition_of_images(base):
+def test_new_class_shares_are_no_condition_of_images(shapes):
     recipe = replace(build_recipe(), drift=DriftCondition((), dict.fromkeys(NAMES, 1.0)))
-    assert learn_condition(build_model(), recipe, build_verdict(), None, base) is None
+    assert learn_condition(build_model(), recipe, build_verdict(), None, shapes) is None
 
 
-def test_requests_of_one_condition_are_all_kept(base, tmp_path):
+def test_requests_of_one_condition_are_all_kept(shapes, tmp_path):
     """A third of requests in slightly darker light look like the old light, as a third of simulated images do."""
     slightly_darker = replace(DARKER, value=-0.2)
     model, requests = build_model(), apply_corruptions(render_shapes(300, seed=3)[0], [slightly_darker])
     location = sample_traffic(tmp_path / "kept", requests, model)
-    condition = learn_condition(model, build_recipe(slightly_darker), build_verdict(), location, base)
+    condition = learn_condition(model, build_recipe(slightly_darker), build_verdict(), location, shapes)
     assert (condition.real_share, len(condition.images)) == (1.0, 300)
 
 
-def test_mixture_is_sorted_into_old_and_new_requests(base, tmp_path):
+def test_mixture_is_sorted_into_old_and_new_requests(shapes, tmp_path):
     model, old, new = build_model(), render_shapes(200, seed=4)[0], darken(200, seed=3)
     location = sample_traffic(tmp_path / "kept", torch.cat([old, new]), model)
-    condition = learn_condition(model, build_recipe(DARKER), build_verdict(), location, base)
+    condition = learn_condition(model, build_recipe(DARKER), build_verdict(), location, shapes)
     kept_of_new = share_of_images_in(new, condition.images)
     assert share_of_images_in(old, condition.images) < 0.05 and kept_of_new > 0.95
     assert len(condition.images) == MIN_CONDITION_IMAGES  # filled up with simulated ones
     assert condition.real_share == pytest.approx(200 / MIN_CONDITION_IMAGES, abs=0.03)
 
 
-def test_requests_under_a_condition_learned_before_are_sorted_out_too(base, tmp_path):
+def test_requests_under_a_condition_learned_before_are_sorted_out_too(shapes, tmp_path):
     """Without what was learned before, requests in even darker light would be nearest to the new condition."""
     darkest = replace(DARKER, value=-2.0)
     model = build_model([build_condition(darkest, name="darkest", count=300)])
     earlier = apply_corruptions(render_shapes(200, seed=4)[0], [darkest])
     location = sample_traffic(tmp_path / "kept", torch.cat([earlier, darken(200, seed=3)]), model)
-    condition = learn_condition(model, build_recipe(DARKER), build_verdict(), location, base)
+    condition = learn_condition(model, build_recipe(DARKER), build_verdict(), location, shapes)
     assert share_of_images_in(earlier, condition.images) < 0.05
     assert condition.real_share == pytest.approx(200 / MIN_CONDITION_IMAGES, abs=0.03)
 
@@ -271,70 +203,3 @@ def test_conditions_of_another_model_are_refused():
     model = build_model([build_condition(DARKER)], shape=(1, 32, 32))
     with raises_code("bundle-invalid", "no images of its condition darker"):
         load_learned_conditions(model)
-
-
-def test_condition_is_found_by_the_name_in_a_verdict():
-    manifest = build_model([build_condition(DARKER), build_condition(WARMER, name="warmer")]).manifest
-    assert find_condition(manifest, "warmer") == DriftCondition((WARMER,))
-    assert find_condition(manifest, "as published") == DriftCondition()
-    assert find_condition(manifest, "cooler") is None and find_condition(manifest, None) is None
-
-
-def test_profile_knows_each_condition_and_what_lies_halfway_to_it(base):
-    day = LearnedCondition("change of today", DriftCondition(), render_shapes(110, 9)[0], 1.0)
-    learned = [build_condition(DARKER), day]
-    known = build_known_conditions(score_shapes, learned, base.reference)
-    assert [(part.name, part.has_labels, len(part.outputs.pictures)) for part in known] == [
-        ("darker", False, 120),
-        ("darker", True, 400),
-        ("change of today", False, 110),
-    ]
-    halfway = apply_corruptions(base.reference.inputs, [replace(DARKER, value=-0.5)])
-    assert torch.equal(known[1].outputs.pictures, halfway)
-    np.testing.assert_array_equal(known[1].outputs.labels, base.reference.targets)
-    np.testing.assert_array_equal(known[0].outputs.labels, score_shapes(learned[0].images)[0].argmax(1))
-
-
-@pytest.mark.parametrize(
-    ("value", "is_similar"), [(-1.0, True), (-1.09, True), (-0.91, True), (-1.11, False), (-0.89, False), (1.0, False)]
-)
-def test_sizes_within_a_tenth_of_a_known_change_are_the_same_change(value, is_similar):
-    assert are_similar_changes([replace(DARKER, value=value)], [DARKER]) == is_similar
-
-
-def test_colour_temperatures_are_compared_in_mired():
-    distance = 1e6 / 4400 - 1e6 / 6500
-    for share, is_similar in ((1.09, True), (0.91, True), (1.11, False), (0.89, False)):
-        kelvin = 1e6 / (1e6 / 6500 + share * distance)
-        assert are_similar_changes([replace(WARMER, value=kelvin)], [WARMER]) == is_similar
-
-
-def test_similar_changes_have_the_same_causes_in_any_order():
-    assert are_similar_changes([NOISE, DARKER], [DARKER, NOISE])
-    assert not are_similar_changes([DARKER], [DARKER, NOISE])
-    assert not are_similar_changes([DARKER, NOISE], [DARKER])
-    half = replace(DARKER, value=-0.5)
-    assert are_similar_changes([half, half], [DARKER])  # one after the other
-
-
-def test_adaptation_to_a_known_condition_is_refused_by_its_name():
-    manifest = build_model([build_condition(WARMER, name="warmer"), build_condition(DARKER)]).manifest
-    published, unnamed = build_verdict(condition="as published"), build_verdict()
-    for verdict in (published, unnamed):
-        with raises_code("adaptation-impossible", "knows this condition already, as 'darker'", "--forget"):
-            require_new_condition(manifest, build_recipe(replace(DARKER, value=-1.05)), verdict)
-        require_new_condition(manifest, build_recipe(replace(DARKER, value=-1.5)), verdict)
-
-
-def test_change_relative_to_a_known_condition_is_not_mistaken_for_it():
-    """Darker again, compared with requests that are dark already, is twice as dark."""
-    manifest = build_model([build_condition(DARKER)]).manifest
-    twice = build_recipe(DARKER, before=[DARKER])
-    require_new_condition(manifest, twice, build_verdict(condition="darker"))
-    with raises_code("adaptation-impossible", "'darker'"):  # as in a verdict from before the condition was learned
-        require_new_condition(manifest, twice, build_verdict())
-
-
-def test_adaptation_to_no_change_of_images_is_not_compared_with_known_conditions():
-    manifest = build_model([build_condition(DARKER)]).manifest
-    require_new_condition(manifest, build_recipe(before=[DARKER]), build_verdict(condition="darker"))

@@ -35,6 +35,17 @@ def test_plan_sets_workers_batch_accumulation_and_rate(plan_path):
     assert config.global_batch == PLAN["global_batch"]
 
 
+def test_plan_whose_exchange_is_an_algorithm_sets_the_all_reduce(tmp_path):
+    path = write_plan_json(tmp_path / "plan.json", PLAN | {"exchange": "tree"})
+    assert build_options(path).train_config().all_reduce == "tree"
+    assert build_options(path, "--all-reduce", "tree", all_reduce="tree").all_reduce == "tree"
+    with raises_code("option-conflict", "it has tree as the all-reduce and --all-reduce asks for ring"):
+        build_options(path, "--all-reduce", "ring", all_reduce="ring")
+    path = write_plan_json(tmp_path / "plan.json", PLAN | {"exchange": "tree", "global_batch": 64})
+    command = TrainOptions(command="train {lr}", out=Path("x"), plan=path)
+    assert apply_plan(command, []).all_reduce == "backend"
+
+
 def test_command_line_is_looked_at_unless_arguments_are_given(plan_path, monkeypatch):
     options = TrainOptions(workload="digits", out=Path("x"), plan=plan_path, workers=2)
     monkeypatch.setattr("sys.argv", ["--batch-size", "--workers", "2"])
@@ -79,6 +90,15 @@ def test_worker_range_is_parsed_and_printed(text, worker_range):
     assert WorkerRange.parse(text) == worker_range == WorkerRange.parse(str(worker_range))
     options = parse_train_options(["--workload", "digits", "--out", "x", "--workers", text])
     assert (options.train_config().workers, options.min_workers) == (worker_range.most, worker_range.fewest)
+
+
+def test_range_with_a_number_of_workers_that_an_all_reduce_cannot_run_is_refused():
+    flags = ["--workload", "digits", "--out", "x", "--all-reduce", "doubling", "--workers"]
+    assert (
+        parse_train_options([*flags, "1:2"]).all_reduce == parse_train_options([*flags, "4"]).all_reduce == "doubling"
+    )
+    with raises_code("all-reduce-unusable", "over 3 workers by doubling", "--all-reduce ring"):
+        parse_train_options([*flags, "1:4"])
 
 
 @pytest.mark.parametrize("text", ["0", "0:4", "5:4", "-1:2"])

@@ -62,6 +62,7 @@ def test_plan_for_the_same_setup_is_accepted(digits_plan):
         ({"augment": False}, ["--augment True (this run: False)"]),
         ({"weight_decay": 1e-4}, ["--weight-decay 0 (this run: 0.0001)"]),
         ({"threads": 2}, ["--threads 1 (this run: 2)"]),
+        ({"all_reduce": "ring"}, ["--all-reduce backend (this run: ring)"]),
     ],
 )
 def test_plan_for_another_setup_is_refused_by_name(digits_plan, changes, mentioned):

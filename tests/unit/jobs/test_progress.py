@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from equipoise.errors import EquipoiseError
@@ -95,3 +97,23 @@ def test_journal_of_an_earlier_command_is_no_progress_until_workers_write_it_ane
         (tmp_path / "new").write_text(build_journal_line(100))
         (tmp_path / "new").replace(journal)
         assert progress.has_progress() and not progress.has_new_laps
+
+
+def test_way_to_sum_gradients_is_said_where_it_changes(tmp_path, capsys):
+    journal, laps = tmp_path / "laps.jsonl", []
+    ways = [(), ("backend",), ("ring",), ("ring",), (), ("ring", "direct", "direct"), ("backend", "backend")]
+    for index, all_reduce in enumerate(ways):
+        lap = json.loads(build_journal_line(100 * index + 100))
+        laps.append(json.dumps(lap | {"all_reduce": all_reduce}) + "\n")
+    journal.write_text("".join(laps))
+    with RunProgress(journal, max_examples=1000) as progress:
+        progress.show_new_laps()
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == [
+        *("step", "step", "gradients", "step", "step", "step", "gradients", "step", "gradients", "step")
+    ]
+    assert [line for line in lines if line.startswith("gradients")] == [
+        "gradients are summed by ring",
+        "gradients are summed by ring in 1 bucket, direct in 2 buckets",
+        "gradients are summed by the backend",
+    ]

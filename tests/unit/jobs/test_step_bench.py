@@ -5,10 +5,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 
 from equipoise.config import TrainConfig
 from equipoise.workloads import load_workload
 from jobs.timing.step_bench import StepBench
+from tests.support.gloo import run_with_gloo
 
 DIGITS = TrainConfig(workload="digits")
 FALLING = TrainConfig(workload="tests.support.workloads:with_falling_metric")
@@ -24,3 +26,27 @@ def test_target_that_any_metric_reaches_does_not_end_the_timing(config, target):
         assert bench.probe(8).step_seconds > 0
         laps = bench.time_stretch(8)
         assert len(laps) > 1 and all(lap.metric is not None for lap in laps)  # it is evaluated as in training
+
+
+def time_with_all_reduce(all_reduce):
+    """Return the algorithms of the steps that are timed, the kinds of exchanges, and the algorithms chosen before."""
+    trial = replace(DIGITS, workers=2, all_reduce=all_reduce)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(256, 256), nn.Linear(256, 10))  # too large for one all-to-all
+    workload = replace(load_workload(trial), model=lambda: model)
+    bench = StepBench(trial, workload, torch.device("cpu"), time.monotonic())
+    assert bench.probe(8).step_seconds > 0
+    algorithms = {lap.all_reduce for lap in bench.time_stretch(8)}
+    return algorithms, [row.kind for row in bench.time_exchanges(1, 0.1)], bench.chosen_algorithms
+
+
+def time_with_tree_and_auto():
+    return [time_with_all_reduce(name) for name in ("tree", "auto")]
+
+
+def test_steps_and_exchanges_are_timed_with_the_algorithm_of_the_options(tmp_path):
+    first, second = run_with_gloo(2, tmp_path, time_with_tree_and_auto)
+    assert first == second
+    for algorithms, exchanges, chosen in first:
+        assert algorithms == {chosen} and len(chosen) == 1  # the same in all trainings
+        assert exchanges[0] == "message" and {*exchanges[1:]} == {"sum"}
+    assert first[0][2] == ("tree",)

@@ -39,6 +39,12 @@ def test_other_options_are_refused_by_name(name):
         build_options(**{name: 1})
 
 
+def test_all_reduce_that_a_number_of_workers_cannot_run_is_refused():
+    build_sweep_options("digits", "x", [1, 2, 4], {"all_reduce": "doubling"}).validate()
+    with raises_code("all-reduce-unusable", "over 3 workers by doubling"):
+        build_sweep_options("digits", "x", [1, 2, 3], {"all_reduce": "doubling"}).validate()
+
+
 @pytest.mark.parametrize("targets", [[float("nan")], [0.9, float("inf")]])
 def test_target_that_is_no_finite_number_is_refused(targets):
     with raises_code("option-range", "target"):

@@ -74,7 +74,8 @@ def test_every_worker_ends_with_the_same_bits_of_the_sum(algorithm, ranks, group
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "ranks"), [(name, p) for name, p, g in list_settings() if g == 1 and p in (3, 4)]
+    ("algorithm", "ranks"),
+    [pytest.param(name, p, marks=() if p in (3, 4) else pytest.mark.slow) for name, p, g in list_settings() if g == 1],
 )
 def test_a_million_elements_are_all_summed(algorithm, ranks):
     rows = np.arange(ranks)[:, None] + np.arange(1_000_000, dtype=np.float32)

@@ -91,6 +91,29 @@ def test_learning_rates_are_tried_at_fast_batches_and_at_slow_neighbours_of_the_
     assert {best, 128, 1024} <= tried and 8 not in tried
 
 
+def suggest_after(examples_by_batch, batches=BATCHES):
+    """Return the batches of what is suggested after one trial at some batches, in their order, each once."""
+    search = Search(batches, 0.02, step_seconds)
+    rows = [(b, search.sqrt_scaled_lr(b), 0, examples, 1) for b, examples in examples_by_batch.items()]
+    suggestions = search.rank_suggestions(pd.DataFrame(rows, columns=COLUMNS))
+    return list(dict.fromkeys(trial.global_batch for trial in suggestions))
+
+
+def test_batches_that_the_smaller_ones_let_expect_to_be_pruned_follow_all_others():
+    last = suggest_after({8: 4500.0, 32: 5000.0, 128: 30_000.0})[-2:]
+    assert last == [256, 1024]  # at least 57,000 and 220,000 examples: 10 and 26 s, where the best takes 3.6 s
+
+
+def test_large_batches_follow_the_smaller_ones_at_once_where_they_may_win():
+    assert suggest_after({8: 5000.0, 32: 5100.0})[:5] == [8, 32, 128, 256, 1024]
+    assert suggest_after({8: 9000.0, 32: 5000.0})[:5] == [8, 32, 128, 256, 1024]  # the smallest batch turned up
+
+
+def test_search_tries_the_hopeless_batches_of_the_ladder_before_it_ends():
+    table = run_search()
+    assert set(Search(BATCHES, 0.02, step_seconds).initial_batches()) <= set(table.global_batch)
+
+
 def test_batch_nearest_the_noise_scale_joins_the_first_ladder():
     search = Search(BATCHES, 0.02, step_seconds)
     search.noise_scale = 70.0

@@ -1,4 +1,5 @@
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -53,6 +54,13 @@ def test_folder_of_another_trial_is_refused_with_the_differences(tmp_path):
     (tmp_path / "model.safetensors").touch()
     with raises_code("run-mismatch", "lr is 0.05, requested 0.2; seed is 0, requested 3", f"--init-from {tmp_path}"):
         load_finished_run(tmp_path, TrainConfig(workload="digits", lr=0.2, seed=3))
+
+
+def test_run_is_not_resumed_with_another_all_reduce(tmp_path):
+    with claim_run_folder(tmp_path, CONFIG):
+        pass
+    with raises_code("run-mismatch", "all_reduce is backend, requested ring", "choose another --out"):
+        load_finished_run(tmp_path, replace(CONFIG, all_reduce="ring"))
 
 
 def test_difference_names_an_option_that_was_or_is_not_given(tmp_path):

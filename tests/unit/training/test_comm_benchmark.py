@@ -20,15 +20,18 @@ def test_workers_agree_on_message_and_all_reduce_seconds(tmp_path, workers):
     assert min(*all_reduce_seconds.values(), message_seconds) > 0
 
 
-def sum_while_timing(seconds):
+def sum_while_timing(seconds, algorithm):
     tensor = torch.full((1000,), 1e-30)
-    assert time_all_reduce(tensor, seconds) > 0
+    assert time_all_reduce(tensor, seconds, algorithm) > 0
     return tensor
 
 
-@pytest.mark.parametrize(("seconds", "rounds"), [(0.0, 5), (1e9, 50)])
-def test_timed_all_reduces_sum_over_the_workers(tmp_path, seconds, rounds):
-    first, second = run_with_gloo(2, tmp_path, sum_while_timing, seconds)
+@pytest.mark.parametrize(
+    ("seconds", "rounds", "algorithm"),
+    [(0.0, 5, "backend"), (1e9, 50, "backend"), (0.0, 5, "ring"), (0.0, 5, "direct")],
+)
+def test_timed_all_reduces_sum_over_the_workers(tmp_path, seconds, rounds, algorithm):
+    first, second = run_with_gloo(2, tmp_path, sum_while_timing, seconds, algorithm)
     doublings = torch.log2(first / 1e-30).round()
     assert torch.equal(first, second)
     assert set(doublings.tolist()) == {2 + 2 + rounds}  # two to connect, two for an estimate, then those that count

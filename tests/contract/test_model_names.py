@@ -1,0 +1,34 @@
+"""A model is built by its name, for the channels and classes of a workload."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from equipoise.config import TrainConfig
+from equipoise.workloads import load_workload
+from equipoise.workloads.validation import validate_workload
+from tests.support.errors import raises_code
+
+
+@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v3_small", "squeezenet1_1", "googlenet"])
+def test_torchvision_models_adapt_to_channels_and_classes(name):
+    workload = load_workload(TrainConfig(workload="digits", model=name, image_size=64))
+    assert workload.model().eval()(torch.zeros(2, 1, 64, 64)).shape == (2, 10)
+
+
+def test_unknown_or_unsuitable_model_is_refused():
+    with raises_code("model-unknown", "resnet19", "lenet, alexnet"):
+        load_workload(TrainConfig(workload="digits", model="resnet19"))
+    with raises_code("model-unknown", "'lennet'; did you mean lenet? choose one of: lenet, alexnet"):
+        load_workload(TrainConfig(workload="digits", model="lennet"))
+    with raises_code("model-invalid", "alexnet", "1x16x16"):
+        load_workload(TrainConfig(workload="digits", model="alexnet"))
+    with raises_code("model-invalid", 12, 8):
+        load_workload(TrainConfig(workload="digits", image_size=8))
+
+
+def test_model_in_place_of_a_function_that_builds_one_is_refused():
+    workload = load_workload(TrainConfig(workload="digits"))
+    with raises_code("workload-invalid", "its model is a LeNet", "lambda"):
+        validate_workload(replace(workload, model=workload.model()), TrainConfig(workload="digits"))
