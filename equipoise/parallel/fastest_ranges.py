@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from equipoise.parallel.algorithm_choice import AlgorithmTiming, choose_algorithm, estimate_sum_seconds
-from equipoise.registries.all_reduce_registry import AllReduceName
+from equipoise.registries.all_reduce_registry import AppliedAllReduce
 
 SIMILAR_RATIO = 1.05  # seconds of an algorithm over the fastest one's, up to which both count as alike
 STEPS_PER_OCTAVE = 16  # sizes at which algorithms are compared: a crossing is found within 4 %
@@ -15,12 +15,12 @@ STEPS_PER_OCTAVE = 16  # sizes at which algorithms are compared: a crossing is f
 class FastestRange(NamedTuple):
     """Sizes of a tensor that one algorithm sums fastest."""
 
-    algorithm: AllReduceName
+    algorithm: AppliedAllReduce
     start_bytes: int
     """smallest size that was compared, or where this algorithm overtakes the one before"""
     stop_bytes: int
     """largest size that was compared, or where the next algorithm overtakes this one"""
-    similar: tuple[AllReduceName, ...]
+    similar: tuple[AppliedAllReduce, ...]
     """algorithms that take at most 5 % longer, at every size of the range"""
 
 
@@ -49,8 +49,8 @@ def list_compared_sizes(timings: Sequence[AlgorithmTiming]) -> list[int]:
 
 
 def find_similar(
-    name: AllReduceName, sizes: Sequence[int], timings: Sequence[AlgorithmTiming]
-) -> tuple[AllReduceName, ...]:
+    name: AppliedAllReduce, sizes: Sequence[int], timings: Sequence[AlgorithmTiming]
+) -> tuple[AppliedAllReduce, ...]:
     """Return the other algorithms that are about as fast as `name` at all of these sizes."""
     best = [estimate_sum_seconds(size, name, timings) for size in sizes]
     return tuple(

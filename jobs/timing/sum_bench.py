@@ -19,7 +19,7 @@ from equipoise.parallel.node_groups import find_group_size, gather_nodes
 from equipoise.planning.exchanges.closed_forms import BACKEND_FORM, add_closed_forms
 from equipoise.planning.exchanges.exchange_time import all_reduce_cost
 from equipoise.planning.exchanges.link_report import LinkReport, SumTiming
-from equipoise.registries.all_reduce_registry import AllReduceName, list_runnable_algorithms
+from equipoise.registries.all_reduce_registry import AppliedAllReduce, list_runnable_algorithms
 from equipoise.training.comm_benchmark import time_rounds
 from equipoise.type_aliases import FloatArray
 from jobs.timing.message_bench import time_levels
@@ -36,7 +36,7 @@ SPREAD_QUANTILES = 0.1, 0.9
 class PreparedSum(NamedTuple):
     """Sum of one size by one algorithm that can be run again and again."""
 
-    algorithm: AllReduceName
+    algorithm: AppliedAllReduce
     bytes: int
     run: Callable[[], None]
     sent_bytes: float
@@ -82,14 +82,14 @@ def measure_links(sizes: Sequence[int], seconds: float, device: torch.device) ->
     )
 
 
-def list_algorithms(group_size: int | None) -> list[AllReduceName]:
+def list_algorithms(group_size: int | None) -> list[AppliedAllReduce]:
     """Return the algorithms that all workers can run, with as many on each node as `group_size`, if that is known."""
     runnable = list_runnable_algorithms(dist.get_world_size())
     return ["backend", *(name for name in runnable if name != "two-level" or group_size is not None)]
 
 
 def prepare_sums(
-    sizes: Sequence[int], algorithms: Sequence[AllReduceName], nodes: int, device: torch.device
+    sizes: Sequence[int], algorithms: Sequence[AppliedAllReduce], nodes: int, device: torch.device
 ) -> list[PreparedSum]:
     """Build the sums of tensors of these sizes by each of the algorithms; all share their memory."""
     settings = [(name, size) for name in algorithms for size in sizes]

@@ -6,7 +6,7 @@ from typing import Literal
 import pandas as pd
 
 from equipoise.number_bounds import Count, NonNegativeNumber, PositiveNumber
-from equipoise.registries.all_reduce_registry import AllReduceName
+from equipoise.registries.all_reduce_registry import AppliedAllReduce
 
 LINKS_FILE = "links.csv"
 NetworkLevel = Literal["within a node", "between nodes"]
@@ -30,7 +30,7 @@ class LinkTiming:
 class SumTiming:
     """Row of links.csv: sums of one size by one algorithm, timed with nothing else running."""
 
-    algorithm: AllReduceName
+    algorithm: AppliedAllReduce
     """all-reduce algorithm; `backend` is the sum of torch's own process group"""
     nodes: Count
     """nodes that the workers were on"""
@@ -83,7 +83,7 @@ class LinkReport:
         return sorted({row.bytes for row in self.sums})
 
     @property
-    def algorithms(self) -> list[AllReduceName]:
+    def algorithms(self) -> list[AppliedAllReduce]:
         """Algorithms that were timed, in the order of the rows."""
         return list(dict.fromkeys(row.algorithm for row in self.sums))
 
