@@ -50,6 +50,14 @@ def test_backend_that_is_fastest_is_not_compared_with_itself():
     ]
 
 
+def test_backend_is_never_faster_than_the_fastest():
+    seconds = {"ring": (0.01, 0.2), "backend": (0.02, 0.1)}  # the lines cross between two sizes that are compared
+    rows = [row for row in REPORT.sums if row.algorithm in seconds and row.bytes < 1 << 24]
+    sums = tuple(replace(row, seconds=seconds[row.algorithm][row.bytes > 1 << 16]) for row in rows)
+    ring, backend = describe_fastest_ranges(replace(REPORT, sums=sums))
+    assert ring.endswith("the backend's own sum takes 1 to 2 times as long") and "backend's own" in backend
+
+
 def test_levels_have_delay_and_rate():
     assert list_texts(links_table(REPORT)) == [
         ["within a node", 2, "40 us", "12 Gbit/s"],
