@@ -25,8 +25,7 @@ def build_links_page(report: LinkReport) -> Page:
     shape = f"{pluralize(report.ranks, 'worker')} on {pluralize(report.nodes, 'node')}"
     return Page(
         title=f"Links: {shape}",
-        lead=f"How long {shape} take to sum a tensor, by `backend`, which is {report.backend}, and by each all-reduce"
-        " algorithm.",
+        lead=f"How long {shape} take to sum a tensor, by {report.backend} (backend) and by each all-reduce algorithm.",
         sections=[
             Section(
                 title="The fastest algorithm by size",

@@ -111,8 +111,7 @@ def main() -> int:
     out = options.out.absolute()
     require_no_other_results(out, "link measurement")
     require_writable(out)
-    for name in (LINKS_FILE, PAGE_FILE):
-        find_output_file(out / name)  # refuses what is not a file
+    require_result_files(out)
     connect_to_cluster()
     gpu = require_link_slots(options.workers)
     set_worker_group_timeout(elastic=False)
@@ -126,6 +125,15 @@ def main() -> int:
     print("\n".join([*describe_links(report), *describe_fastest_ranges(report)]).replace("`", ""))
     print(f"wrote {options.out / LINKS_FILE} and {options.out / PAGE_FILE}")
     return 0
+
+
+def require_result_files(out: Path) -> None:
+    """Refuse a folder or a device where a result is to be written, before time is spent on measuring."""
+    try:
+        for name in (LINKS_FILE, PAGE_FILE):
+            find_output_file(out / name)
+    except EquipoiseError as error:
+        raise EquipoiseError(error.code, error.problem, "remove it, or choose another --out") from error
 
 
 def require_link_slots(workers: int) -> bool:

@@ -81,6 +81,7 @@ def test_bytes_are_those_of_a_worker_by_schedule_and_by_the_kernel():
 def test_page_has_every_section_and_what_is_counted():
     html = render_html(build_links_page(REPORT))
     assert "4 workers on 2 nodes" in html and "<code>lo</code> and <code>eth0</code>" in html
+    assert "by gloo (backend) and by each" in html
     assert all(f'id="{name}"' in html for name in ("fastest", "levels", "sums", "bytes", "sum-times"))
     assert len(list_texts(sums_table(REPORT))) == len(REPORT.sums)
 
