@@ -137,7 +137,7 @@ def links_table(report: LinkReport) -> Table:
         ]
         for link in report.links
     ]
-    return Table(name="levels", columns=["level", "pairs timed", "delay of a message", "rate"], rows=rows)
+    return Table(name="levels", columns=["level", "pairs timed", "delay", "rate"], rows=rows)
 
 
 def ranges_table(report: LinkReport) -> Table:

@@ -89,6 +89,7 @@ def test_page_has_every_section_and_what_is_counted():
 def test_sizes_without_closed_forms_are_noted():
     rows = add_closed_forms([row for row in REPORT.sums if row.bytes == 1 << 20])
     page = build_links_page(replace(REPORT, sums=rows))
+    assert page.sections[0].paragraphs[0].startswith("At 1 MiB `")
     [note] = [part for section in page.sections for part in section.parts if isinstance(part, Note)]
     assert "8 times" in note.text
     assert {trace.mode for trace in sum_seconds_figure(replace(REPORT, sums=rows)).data} == {"markers"}
