@@ -25,7 +25,7 @@ def build_links_page(report: LinkReport) -> Page:
     shape = f"{pluralize(report.ranks, 'worker')} on {pluralize(report.nodes, 'node')}"
     return Page(
         title=f"Links: {shape}",
-        lead=f"How long {shape} take to sum a tensor, by {report.backend} and by each all-reduce algorithm.",
+        lead=f"How long {shape} take to sum a tensor, by {report.backend} (backend) and by each all-reduce algorithm.",
         sections=[
             Section(
                 title="The fastest algorithm by size",
@@ -63,7 +63,8 @@ def describe_fastest_ranges(report: LinkReport) -> list[str]:
 def describe_range(report: LinkReport, part: FastestRange) -> str:
     """Return a range of sizes, its fastest algorithm and what the backend takes there in words."""
     similar = f"; {', '.join(part.similar)} within 5 % of it" if part.similar else ""
-    sizes = f"from {format_bytes(part.start_bytes)} to {format_bytes(part.stop_bytes)}"
+    start, stop = format_bytes(part.start_bytes), format_bytes(part.stop_bytes)
+    sizes = f"from {start} to {stop}" if start != stop else f"at {start}"
     if part.algorithm == "backend":
         return f"{sizes} the backend's own sum is the fastest{similar}"
     low, high = sorted(backend_ratio(report, part, size) for size in (part.start_bytes, part.stop_bytes))

@@ -3,7 +3,8 @@
 Shows which algorithm is the fastest for tensors of which size. Writes links.csv, which `jobs.plan --algorithms` takes,
 and the page links.html to --out; the same command measures again and replaces both.
 
-Exit status: 0 both files were written; 1 a worker failed, or the object store did not answer; 2 wrong options or files.
+Exit status: 0 both files were written; 1 a worker failed, or the object store did not answer; 2 wrong options or files;
+143 stopped.
 """
 
 from jobs import prepare_process
@@ -19,11 +20,12 @@ from pathlib import Path
 
 from dashboards.links_page import build_links_page, describe_fastest_ranges, describe_links
 from dashboards.page import write_page
-from equipoise.command_line import command
+from equipoise.command_line import STOPPED, command
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import format_number, pluralize
 from equipoise.planning.exchanges.link_report import LINKS_FILE, LinkReport
 from equipoise.runs.folder import lock_folder, require_writable
+from equipoise.storage.atomic import find_output_file
 from equipoise.storage.object_store import RemotePath
 from jobs.cli.option_parser import parse_options
 from jobs.cli.output_folder import require_no_other_results
@@ -31,6 +33,8 @@ from jobs.cli.paths import PathOrUrl, validate_locations
 from jobs.cluster.resources import (
     connect_to_cluster,
     describe_cluster,
+    exit_at_once,
+    kill_own_ray,
     require_slots,
     set_worker_group_timeout,
     warn_if_temporary_folder,
@@ -42,7 +46,8 @@ UNIT_BYTES = {"": 1, "b": 1, "kb": 10**3, "kib": 1 << 10, "mb": 10**6, "mib": 1 
 ELEMENT_BYTES = 4  # of the fp32 numbers that are summed
 MIN_SIZE, MAX_SIZE = ELEMENT_BYTES, 16 << 30
 MAX_SECONDS = 86_400.0
-RAY_FOLDER = "ray"
+RAY_FOLDER = ".links-ray"  # deleted at the end, so a name that nobody else gives a folder
+PAGE_FILE = "links.html"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +72,8 @@ class LinksOptions:
                 f"cannot time sums over {pluralize(self.workers, 'worker')}: it takes at least two",
                 "give --workers 2 or more",
             )
+        if not self.sizes:
+            raise EquipoiseError("option-missing", "--sizes needs a value", "give sizes such as 64KiB 1MiB 16MiB")
         if not 0 < self.seconds <= MAX_SECONDS:
             raise EquipoiseError(
                 "option-range", f"--seconds must be above 0 and at most {MAX_SECONDS:,.0f}, got {self.seconds:g}"
@@ -104,15 +111,29 @@ def main() -> int:
     out = options.out.absolute()
     require_no_other_results(out, "link measurement")
     require_writable(out)
+    require_result_files(out)
     connect_to_cluster()
     gpu = require_link_slots(options.workers)
     set_worker_group_timeout(elastic=False)
     out.mkdir(parents=True, exist_ok=True)
-    with lock_folder(out):
-        report = measure_and_write(options, sizes, out, gpu)
+    try:
+        with lock_folder(out):
+            report = measure_and_write(options, sizes, out, gpu)
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        exit_at_once(STOPPED)  # else the thread that waits for the workers would keep this process until they end
     print("\n".join([*describe_links(report), *describe_fastest_ranges(report)]).replace("`", ""))
-    print(f"wrote {options.out / LINKS_FILE} and {options.out / 'links.html'}")
+    print(f"wrote {options.out / LINKS_FILE} and {options.out / PAGE_FILE}")
     return 0
+
+
+def require_result_files(out: Path) -> None:
+    """Refuse a folder or a device where a result is to be written, before time is spent on measuring."""
+    try:
+        for name in (LINKS_FILE, PAGE_FILE):
+            find_output_file(out / name)
+    except EquipoiseError as error:
+        raise EquipoiseError(error.code, error.problem, "remove it, or choose another --out") from error
 
 
 def require_link_slots(workers: int) -> bool:
@@ -133,11 +154,14 @@ def measure_and_write(options: LinksOptions, sizes: list[int], out: Path, gpu: b
     try:
         config = LinkWorkerConfig(workers=options.workers, sizes=sizes, seconds=options.seconds)
         report = time_links(config, out / RAY_FOLDER, gpu)
+    except KeyboardInterrupt:
+        kill_own_ray()  # else it could write to its folder once more
+        raise
     finally:
         if not isinstance(out, RemotePath):
             shutil.rmtree(out / RAY_FOLDER, ignore_errors=True)  # nothing in it is of use later
     write_csv(report.to_table(), out / LINKS_FILE)
-    write_page(build_links_page(report), out / "links.html")
+    write_page(build_links_page(report), out / PAGE_FILE)
     return report
 
 

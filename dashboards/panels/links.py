@@ -137,7 +137,7 @@ def links_table(report: LinkReport) -> Table:
         ]
         for link in report.links
     ]
-    return Table(name="levels", columns=["level", "pairs timed", "delay of a message", "rate"], rows=rows)
+    return Table(name="levels", columns=["level", "pairs timed", "delay", "rate"], rows=rows)
 
 
 def ranges_table(report: LinkReport) -> Table:
@@ -163,9 +163,13 @@ def backend_cell(report: LinkReport, part: FastestRange, size: int) -> NumberCel
 
 
 def backend_ratio(report: LinkReport, part: FastestRange, size: int) -> float:
-    """Return the seconds of the backend's own sum of a size over those of the fastest algorithm."""
+    """Return the seconds of the backend's own sum of a size over those of the fastest algorithm, 1 at the least.
+
+    A range ends at the first size that was compared after a crossing, at which another algorithm is faster.
+    """
     timings = list_sum_timings(report)
-    return estimate_sum_seconds(size, "backend", timings) / estimate_sum_seconds(size, part.algorithm, timings)
+    seconds, fastest_seconds = (estimate_sum_seconds(size, name, timings) for name in ("backend", part.algorithm))
+    return max(1.0, seconds / fastest_seconds)
 
 
 def bytes_table(report: LinkReport) -> Table:

@@ -1,6 +1,6 @@
 """Strict readers of the measurement tables system.csv, exchange.csv and statistical.csv: a bad cell is an error."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import NamedTuple
@@ -36,6 +36,7 @@ LEARNING_RATE_COLUMN = Column(
 SECONDS_COLUMN = Column("a number of seconds from 1e-7 to 1e4", lambda values: (values >= 1e-7) & (values <= 1e4))
 PACE_SD_COLUMN = Column("a number from 0 to 10", lambda values: (values >= 0) & (values <= 10))
 SYSTEM_COLUMNS = {"nodes": COUNT_COLUMN, "workers": COUNT_COLUMN, "batch": COUNT_COLUMN, "seconds": SECONDS_COLUMN}
+OPTIONAL_COLUMNS = ("kind", "nodes", "workers", "exchange", "gradient_bytes", "bits_per_second", "sent_bytes")
 EXCHANGE_KINDS = ("sum", "message")  # all workers sum so many bytes; one worker sends them to the next
 EXCHANGE_COLUMNS = {"nodes": COUNT_COLUMN, "workers": COUNT_COLUMN, "bytes": COUNT_COLUMN, "seconds": SECONDS_COLUMN}
 STATISTICAL_COLUMNS = {
@@ -94,13 +95,13 @@ def read_exchange_times(path: Path, step_times: pd.DataFrame) -> pd.DataFrame:
     return table.assign(share=table.bytes / gradient_sizes[0])
 
 
-def require_worker_per_node(path: Path, table: pd.DataFrame) -> None:
-    """Refuse a row with fewer workers than nodes."""
-    wrong = table.index[table.workers < table.nodes]
+def require_worker_per_node(path: Path, table: pd.DataFrame, column: str = "workers") -> None:
+    """Refuse a row with fewer workers than nodes; `column` has the workers."""
+    wrong = table.index[table[column] < table.nodes]
     if len(wrong):
         raise EquipoiseError(
             "table-invalid",
-            f"{path}, row {wrong[0] + 2}, column workers: fewer workers than nodes",
+            f"{path}, row {wrong[0] + 2}, column {column}: fewer workers than nodes",
             "count the workers of all nodes",
         )
 
@@ -165,7 +166,7 @@ def parse_columns(path: Path, texts: pd.DataFrame, columns: dict[str, Column]) -
     return texts.assign(**{name: parse_numbers(path, texts[name], column) for name, column in columns.items()})
 
 
-def read_checked_cells(path: Path, columns: dict[str, Column]) -> pd.DataFrame:
+def read_checked_cells(path: Path, columns: Collection[str]) -> pd.DataFrame:
     """Read the cells of a CSV file as texts; refuse one without the given columns or with fewer than two rows."""
     texts = read_cells(path, columns)
     missing = [name for name in columns if name not in texts.columns]
@@ -176,7 +177,7 @@ def read_checked_cells(path: Path, columns: dict[str, Column]) -> pd.DataFrame:
             f"{path} has no column {', '.join(missing)}: its first line reads {header!r}, it needs {','.join(columns)}",
         )
     if duplicates := [
-        name for name in (*columns, "kind") if f"{name}.1" in texts.columns
+        name for name in (*columns, *OPTIONAL_COLUMNS) if f"{name}.1" in texts.columns
     ]:  # pandas' name of the second
         raise EquipoiseError("table-invalid", f"{path} has two columns named {duplicates[0]}", "keep one of them")
     if not isinstance(texts.index, pd.RangeIndex):
@@ -191,7 +192,7 @@ def read_checked_cells(path: Path, columns: dict[str, Column]) -> pd.DataFrame:
     return texts
 
 
-def read_cells(path: Path, columns: dict[str, Column]) -> pd.DataFrame:
+def read_cells(path: Path, columns: Collection[str]) -> pd.DataFrame:
     """Read all cells of a CSV file as texts; the error names the columns that it should have."""
     validate_location(str(path))  # first, since messages repeat the location
     require_regular_file(path)

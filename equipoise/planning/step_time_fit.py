@@ -19,6 +19,7 @@ from equipoise.planning.step_time_regression import (
     inflate_residuals,
     log_residuals,
     mean_relative_error,
+    select_exchanges,
 )
 from equipoise.type_aliases import FloatArray
 
@@ -120,8 +121,8 @@ def list_candidate_forms(rows: pd.DataFrame, exchanges: pd.DataFrame = NO_EXCHAN
     """List the forms whose parameters the rows can identify, the simplest first."""
     local = find_identifiable_terms(rows[rows.nodes == 1], rows, exchanges[exchanges.nodes == 1])
     between = find_identifiable_terms(rows[rows.nodes > 1], rows, exchanges[exchanges.nodes > 1])
-    num_timings = len(rows) + len(exchanges)
     simplest = StepTimeForm(local_terms=local, between_terms=between, has_batch_term=rows.batch.nunique() > 1)
+    num_timings = len(rows) + len(select_exchanges(simplest, exchanges))
     forms = [simplest]
     if num_timings > len(simplest.parameter_names) + 1 and rows.batch.nunique() > 2 and (rows.workers > 1).any():
         forms.append(simplest._replace(has_overlap=True))
@@ -183,7 +184,7 @@ def bootstrap_parameters(
     Whole groups of rows (equal nodes and workers) are resampled where there are enough: rows of one group share its
     peculiarities, such as its place in the network, so that resampling single rows would make intervals too narrow.
     """
-    rng = np.random.default_rng(0)
+    rng, exchanges = np.random.default_rng(0), select_exchanges(form, exchanges)
     groups = [group for _, group in rows.groupby(["nodes", "workers"])]
     draws = []
     for _ in range(STEP_TIME_BOOTSTRAP_DRAWS):

@@ -60,6 +60,12 @@ class ExchangeTimings(NamedTuple):
         return np.asarray(np.log(fitted / self.seconds))
 
 
+def select_exchanges(form: StepTimeForm, exchanges: pd.DataFrame) -> pd.DataFrame:
+    """Return the exchanges on network levels that a form has terms for: no step tells how the others add to it."""
+    is_used = np.where(exchanges.nodes > 1, bool(form.between_terms), bool(form.local_terms))
+    return exchanges[is_used.astype(bool)]
+
+
 def fit_form(
     form: StepTimeForm, rows: pd.DataFrame, exchanges: pd.DataFrame, initial_guess: dict[str, float] | None = None
 ) -> dict[str, float]:
@@ -67,6 +73,7 @@ def fit_form(
 
     A first fit without the prior measures the scatter of the rows, which sets the weight of the prior in the second.
     """
+    exchanges = select_exchanges(form, exchanges)
     guesses = [initial_guess] if initial_guess else build_initial_guesses(form, rows)
     without_prior = fit_robust_least_squares(form, rows, exchanges, guesses, prior_weight=0.0)
     scatter = max(MIN_LOG_SCATTER, 1.4826 * float(np.median(np.abs(log_residuals(form, without_prior, rows)))))

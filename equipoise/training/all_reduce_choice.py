@@ -48,10 +48,12 @@ SUM_NAMES: tuple[AppliedAllReduce, ...] = ("backend", *ALL_REDUCE_ALGORITHMS)
 def resume_or_choose_algorithms(gradient_sync: GradientAllReduce, finished_laps: Sequence[Lap]) -> None:
     """Sum each bucket by the algorithm of the last lap if as many workers took it, or else by the one that is fastest.
 
-    So a resumed run takes the same sums as an uninterrupted one. All workers call this.
+    So a resumed run takes the same sums as an uninterrupted one, unless its gradients are in other buckets. All workers
+    call this.
     """
     last_lap = finished_laps[-1] if finished_laps else None
-    if last_lap and last_lap.all_reduce and last_lap.workers == gradient_sync.workers:
+    is_known = last_lap is not None and len(last_lap.all_reduce) == len(gradient_sync.buckets)
+    if last_lap and is_known and last_lap.workers == gradient_sync.workers:
         try:
             gradient_sync.set_algorithms(last_lap.all_reduce)
         except EquipoiseError:  # the nodes are no longer such that two-level can run

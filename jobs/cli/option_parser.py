@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stdout, suppress
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import tyro
 from tyro._errors import (  # its documented hook for mistakes, not yet public; tyro is pinned
@@ -31,6 +31,9 @@ NUMBER_ERRORS = {
     "could not convert string to float: ": "a number",
 }
 """beginnings of Python's messages, and what was expected"""
+LIST_ERROR = "Could not find valid parse for arguments: "
+"""beginning of tyro's message about an option of several values"""
+LIST_KINDS = {int: "whole numbers", float: "numbers"}
 TYRO_OPTIONS = "--tyro-"  # of shell completion, which the help does not show
 
 
@@ -64,7 +67,8 @@ def describe_mistake(event: ParseErrorEvent) -> EquipoiseError:
         case BadValue(argument=argument):
             return EquipoiseError("option-missing", f"{option_name(argument)} needs a value", help_hint)
         case InstantiationFailure(message=message, argument=argument) if argument is not None:
-            return EquipoiseError("option-format", f"{option_name(argument)} {describe_bad_value(message)}")
+            reason = describe_bad_list(message, argument.field.type) or describe_bad_value(message)
+            return EquipoiseError("option-format", f"{option_name(argument)} {reason}")
         case UnrecognizedArgs(tokens=unknown):
             return EquipoiseError("option-unknown", f"unexpected argument {unknown[0]!r}", help_hint)
     reason = str(getattr(event, "message", "options that do not fit together"))
@@ -81,6 +85,13 @@ def describe_bad_value(message: str) -> str:
         if found:
             return f"must be {kind}, got {rest}"
     return f"cannot be parsed: {message}"
+
+
+def describe_bad_list(message: str, kind: Any) -> str:
+    """Return what is wrong with the values of an option that takes several numbers; empty for any other option."""
+    _, found, values = message.partition(LIST_ERROR)
+    expected = [LIST_KINDS[number] for number in LIST_KINDS if number in get_args(kind)]
+    return f"must be {expected[0]}, got {values.strip('[]')}" if found and expected else ""
 
 
 def option_name(argument: Any) -> str:

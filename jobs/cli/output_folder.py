@@ -32,8 +32,8 @@ def require_outside_bundles(out: Path) -> None:
     """Refuse a folder inside a bundle, which is damaged by any further file; behind a URL it is not."""
     if isinstance(out, RemotePath):
         return
-    with report_path_errors(f"cannot write to {out}"):
-        bundles = [folder for folder in out.resolve().parents if (folder / MANIFEST_FILE).is_file()]
+    with report_path_errors(f"cannot write to {out}"):  # `resolve` raises another error for a link to itself
+        bundles = [folder for folder in Path(os.path.realpath(out)).parents if (folder / MANIFEST_FILE).is_file()]
     if bundles:
         raise EquipoiseError(
             "path-in-use", f"cannot write to {out}: it would damage the bundle {bundles[0]}", OTHER_OUT

@@ -172,7 +172,8 @@ def format_fastest(fastest: FastestExchange) -> str:
     """Format the exchange with the shortest step at one rate and setting."""
     return (
         f"shortest step{format_rate(fastest.bits_per_second)} of {fastest.compared} exchanges, {fastest.workers} x"
-        f" {fastest.batch} on {fastest.nodes} nodes: {fastest.exchange or EXACT_TEXT}, {1000 * fastest.seconds:,.4g} ms"
+        f" {fastest.batch} on {pluralize(fastest.nodes, 'node')}: {fastest.exchange or EXACT_TEXT},"
+        f" {1000 * fastest.seconds:,.4g} ms"
     )
 
 
@@ -180,8 +181,8 @@ def format_prediction(row: StepTimePrediction) -> str:
     """Format the predicted step time with one exchange at one rate."""
     seconds, low, high = (1000 * (value or 0.0) for value in (row.seconds, row.low, row.high))
     return (
-        f"{row.exchange or EXACT_TEXT}{format_rate(row.bits_per_second)}, {row.workers} x {row.batch} on {row.nodes}"
-        f" nodes: a step takes {seconds:,.4g} ms ({low:,.4g} to {high:,.4g})"
+        f"{row.exchange or EXACT_TEXT}{format_rate(row.bits_per_second)}, {row.workers} x {row.batch} on"
+        f" {pluralize(row.nodes, 'node')}: a step takes {seconds:,.4g} ms ({low:,.4g} to {high:,.4g})"
     )
 
 

@@ -4,8 +4,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -38,13 +38,27 @@ def start_or_join_ray(runtime_env: dict[str, Any] | None = None) -> None:
     """Call `ray.init`, and keep the command's own handler of SIGTERM: Ray's would end it without a word."""
     handler = signal.getsignal(signal.SIGTERM)
     try:
-        # for one job a dashboard would take as long to start as everything else
-        ray.init(logging_level=logging.WARNING, log_to_driver=False, include_dashboard=False, runtime_env=runtime_env)
+        with sigterm_exit_as_ctrl_c():
+            # for one job a dashboard would take as long to start as everything else
+            ray.init(
+                logging_level=logging.WARNING, log_to_driver=False, include_dashboard=False, runtime_env=runtime_env
+            )
     except ValueError as error:  # Ray's, for a RAY_ADDRESS that is none
         raise EquipoiseError("option-format", str(error)) from error
     finally:
         with suppress(ValueError):  # outside the main thread, where Ray sets no handler either
             signal.signal(signal.SIGTERM, handler)
+
+
+@contextmanager
+def sigterm_exit_as_ctrl_c() -> Iterator[None]:
+    """Make the exit by which Ray's own handler answers a SIGTERM a KeyboardInterrupt, as everywhere in a command."""
+    try:
+        yield
+    except SystemExit as error:
+        if error.code != signal.SIGTERM:
+            raise
+        raise KeyboardInterrupt from None
 
 
 def set_worker_group_timeout(elastic: bool) -> int:

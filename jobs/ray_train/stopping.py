@@ -85,10 +85,11 @@ def find_cause(error: BaseException | None, kinds: tuple[type[ErrorT], ...]) -> 
     return error
 
 
-def explain_failure(error: ray.train.TrainingFailedError) -> Exception:
-    """Return what to raise for a run that failed: an unavailable store, a mistake of the user, or else any failure.
+def explain_failure(error: ray.train.TrainingFailedError, work: str, hint: str) -> Exception:
+    """Return what to raise for workers that failed: an unavailable store, a mistake of the user, or else any failure.
 
-    The traceback of a worker is printed if its error is neither: it is a bug, in a user's workload or here.
+    `work` is what they did, and `hint` what to do now. The traceback of a worker is printed if its error is neither: it
+    is a bug, in a user's workload or here.
     """
     if (known := find_cause(error, (StoreUnavailable, EquipoiseError))) is not None:
         return known
@@ -97,6 +98,4 @@ def explain_failure(error: ray.train.TrainingFailedError) -> Exception:
     if "Traceback" in text:
         print(text, file=sys.stderr, flush=True)
     reason = text.splitlines()[-1]
-    return CommandFailed(
-        f"training failed, the last error is: {reason}; the same command resumes from the last checkpoint"
-    )
+    return CommandFailed(f"{work} failed, the last error is: {reason}; {hint}")

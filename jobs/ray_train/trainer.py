@@ -36,12 +36,15 @@ class WorkerGroupSize(Protocol):
 class LeanTorchTrainer(TorchTrainer):
     """Trainer without Ray's default callbacks that are not needed here, and with errors for the command line."""
 
+    work = "training"
+    failure_hint = "the same command resumes from the last checkpoint"
+
     def fit(self) -> ray.train.Result:
         """Run the workers and return their result; refuse or fail with the error that ended them."""
         try:
             return super().fit()
         except ray.train.TrainingFailedError as error:
-            raise explain_failure(error) from error
+            raise explain_failure(error, self.work, self.failure_hint) from error
 
     def _create_default_callbacks(self) -> list[RayTrainCallback]:
         callbacks: list[RayTrainCallback] = super()._create_default_callbacks()

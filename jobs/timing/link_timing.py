@@ -29,7 +29,9 @@ class LinkWorkerConfig:
 def time_links(config: LinkWorkerConfig, folder: Path, gpu: bool) -> LinkReport:
     """Start workers that time links, and return their report; Ray keeps its own files in `folder`."""
     wait_for_slots(config.workers, config.threads, gpu)
-    report: LinkReport = fit_in_thread(build_trainer(run_link_worker, asdict(config), config, folder, gpu=gpu))
+    trainer = build_trainer(run_link_worker, asdict(config), config, folder, gpu=gpu)
+    trainer.work, trainer.failure_hint = "timing sums", "give smaller --sizes if memory ran out, or try again"
+    report: LinkReport = fit_in_thread(trainer)
     return report
 
 

@@ -11,13 +11,14 @@ from equipoise.planning.measurements import (
     COUNT_COLUMN,
     SECONDS_COLUMN,
     Column,
+    parse_columns,
     parse_numbers,
+    read_checked_cells,
     read_examples_to_target,
     read_step_times,
-    read_table,
     require_worker_per_node,
 )
-from equipoise.registries.all_reduce_registry import ALL_REDUCE_ALGORITHMS
+from equipoise.registries.all_reduce_registry import ALL_REDUCE_ALGORITHMS, require_runnable_algorithm
 
 MAX_BYTES = 1e18
 BYTES_COLUMN = Column(
@@ -72,9 +73,8 @@ def read_algorithm_times(path: Path) -> pd.DataFrame:
 
     Rows of `backend` are left out: how it sums is not known.
     """
-    table = read_table(path, ALGORITHM_COLUMNS)
-    if "algorithm" not in table:
-        raise EquipoiseError("table-invalid", f"{path} has no column algorithm", "name the algorithm of each sum")
+    cells = read_checked_cells(path, ("algorithm", *ALGORITHM_COLUMNS))
+    table = parse_columns(path, cells, ALGORITHM_COLUMNS)
     table["algorithm"] = table.algorithm.str.strip()
     if len(unknown := np.flatnonzero(~table.algorithm.isin(TIMED_ALGORITHMS))):
         raise EquipoiseError(
@@ -86,5 +86,19 @@ def read_algorithm_times(path: Path) -> pd.DataFrame:
         raise EquipoiseError("table-invalid", f"{path}, row {single[0] + 2}, column ranks: a sum needs at least 2")
     if "nodes" in table:
         table["nodes"] = parse_numbers(path, table["nodes"], COUNT_COLUMN)
-        require_worker_per_node(path, table.assign(workers=table.ranks))
+        require_worker_per_node(path, table, "ranks")
+    require_runnable_rows(path, table)
     return table[table.algorithm != BACKEND].reset_index(drop=True)
+
+
+def require_runnable_rows(path: Path, table: pd.DataFrame) -> None:
+    """Refuse a row of an algorithm that so many ranks cannot run: no such sum was timed."""
+    for row, (name, ranks) in enumerate(zip(table.algorithm, table.ranks, strict=True)):
+        try:
+            require_runnable_algorithm(name, int(ranks))
+        except EquipoiseError as error:
+            raise EquipoiseError(
+                "table-invalid",
+                f"{path}, row {row + 2}, column algorithm: {error.problem}",
+                "correct the row, or remove it",
+            ) from error

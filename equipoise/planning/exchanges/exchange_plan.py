@@ -25,7 +25,9 @@ from equipoise.planning.exchanges.predict_exchanges import (
 )
 
 NUMBER_COLUMNS = ("bits_per_second", "sent_bytes", "encode_seconds")
-PREDICTION_REMEDY = "give --system with columns bits_per_second and sent_bytes, or leave out the two options"
+PREDICTION_REMEDY = (
+    "give --system with columns bits_per_second and sent_bytes, or leave out --predict-exchange and --predict-rate"
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -201,6 +203,7 @@ def add_predictions(
     shapes = {ClusterSetting(*shape, int(batch)) for shape in request.cluster_shapes for batch in rows.batch.unique()}
     others, gaps = predict_exchanges(predictor, sorted(measured | shapes), names, rates)
     if (wanted.names or wanted.rates) and not others:
+        require_known_exchanges(names, rows)
         raise EquipoiseError("measurements-missing", f"cannot predict any exchange: {gaps[0]}", PREDICTION_REMEDY)
     known = {(row.nodes, row.workers, row.batch, row.exchange, row.bits_per_second) for row in own}
     others = [
@@ -218,6 +221,18 @@ def add_predictions(
             fastest_exchanges=tuple(find_fastest_exchanges((*own, *others))),
         ),
     )
+
+
+def require_known_exchanges(names: Sequence[str], rows: pd.DataFrame) -> None:
+    """Refuse a name that is no way of exchange and that no row has, such as a mistyped one."""
+    for name in names:
+        if parse_exchange(name).sync is None and name not in set(rows.exchange):
+            raise EquipoiseError(
+                "option-choice",
+                f"cannot predict the exchange {name!r}: no row of --system has it, and it is no way of exchange whose"
+                " bytes are known",
+                "write it such as local:8, bf16, tree or local:8/bf16/tree",
+            )
 
 
 def list_settings(rows: pd.DataFrame) -> list[ClusterSetting]:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from equipoise.errors import EquipoiseError
+from equipoise.formatting import pluralize
 from equipoise.planning.document import StepTimePrediction
 from equipoise.planning.exchanges.compose_exchange import ClusterSetting, ExchangeComposer
 from equipoise.planning.exchanges.exchange_name import parse_exchange
@@ -68,7 +69,7 @@ def predict_exchanges(
         seconds = predictor.predict_seconds(setting, name, rate)
         if isinstance(seconds, str):
             at_rate = "" if rate is None else f" at {rate:g} bits per second"
-            gaps.setdefault(f"{name or EXACT_TEXT} on {setting.workers} workers{at_rate}: {seconds}", None)
+            gaps.setdefault(f"{name or EXACT_TEXT} on {pluralize(setting.workers, 'worker')}{at_rate}: {seconds}", None)
             continue
         measured = predictor.is_measured(setting, name, rate)
         spread = 1.0 if measured else float(np.exp(INTERVAL_SDS * PREDICTION_LOG_SD))

@@ -50,6 +50,14 @@ def test_backend_that_is_fastest_is_not_compared_with_itself():
     ]
 
 
+def test_backend_is_never_faster_than_the_fastest():
+    seconds = {"ring": (0.01, 0.2), "backend": (0.02, 0.1)}  # the lines cross between two sizes that are compared
+    rows = [row for row in REPORT.sums if row.algorithm in seconds and row.bytes < 1 << 24]
+    sums = tuple(replace(row, seconds=seconds[row.algorithm][row.bytes > 1 << 16]) for row in rows)
+    ring, backend = describe_fastest_ranges(replace(REPORT, sums=sums))
+    assert ring.endswith("the backend's own sum takes 1 to 2 times as long") and "backend's own" in backend
+
+
 def test_levels_have_delay_and_rate():
     assert list_texts(links_table(REPORT)) == [
         ["within a node", 2, "40 us", "12 Gbit/s"],
@@ -73,6 +81,7 @@ def test_bytes_are_those_of_a_worker_by_schedule_and_by_the_kernel():
 def test_page_has_every_section_and_what_is_counted():
     html = render_html(build_links_page(REPORT))
     assert "4 workers on 2 nodes" in html and "<code>lo</code> and <code>eth0</code>" in html
+    assert "by gloo (backend) and by each" in html
     assert all(f'id="{name}"' in html for name in ("fastest", "levels", "sums", "bytes", "sum-times"))
     assert len(list_texts(sums_table(REPORT))) == len(REPORT.sums)
 
@@ -80,6 +89,7 @@ def test_page_has_every_section_and_what_is_counted():
 def test_sizes_without_closed_forms_are_noted():
     rows = add_closed_forms([row for row in REPORT.sums if row.bytes == 1 << 20])
     page = build_links_page(replace(REPORT, sums=rows))
+    assert page.sections[0].paragraphs[0].startswith("At 1 MiB `")
     [note] = [part for section in page.sections for part in section.parts if isinstance(part, Note)]
     assert "8 times" in note.text
     assert {trace.mode for trace in sum_seconds_figure(replace(REPORT, sums=rows)).data} == {"markers"}

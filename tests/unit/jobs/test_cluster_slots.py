@@ -1,6 +1,8 @@
 """Slots for workers on nodes, and the messages of a run that waits for them."""
 
 import os
+import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from jobs.cluster.resources import (
     format_slots,
     set_worker_group_timeout,
+    sigterm_exit_as_ctrl_c,
     slots_on_node,
     warn_if_temporary_folder,
     worker_resources,
@@ -49,6 +52,12 @@ def test_slots_are_described_in_words():
     assert format_slots(1, 1, False) == "1 slot of 1 CPU"
     assert format_slots(3, 2, True) == "3 slots of 2 CPU and a GPU"
     assert format_slots(2000, 1, False, "more ") == "2,000 more slots of 1 CPU"
+
+
+@pytest.mark.parametrize(("status", "expected"), [(signal.SIGTERM, KeyboardInterrupt), (1, SystemExit)])
+def test_exit_of_rays_own_handler_is_a_stop_of_the_command(status, expected):
+    with pytest.raises(expected), sigterm_exit_as_ctrl_c():
+        sys.exit(status)
 
 
 def test_elastic_group_waits_briefly_and_often(monkeypatch):

@@ -52,6 +52,24 @@ def test_sizes_are_sorted_and_distinct(tmp_path):
     assert LinksOptions(workers=2, out=tmp_path, sizes=("1MiB", "64KiB", "65536")).size_bytes == [1 << 16, 1 << 20]
 
 
+def run_links(monkeypatch, out, *arguments):
+    """Run the command and return its exit status."""
+    monkeypatch.setattr(sys, "argv", ["links", "--workers", "2", "--out", str(out), *arguments])
+    return links.main()
+
+
+def test_no_sizes_are_refused(tmp_path):
+    with raises_code("option-missing"):
+        LinksOptions(workers=2, out=tmp_path, sizes=()).validate()
+
+
+@pytest.mark.parametrize("name", ["links.csv", "links.html"])
+def test_folder_in_place_of_a_result_is_refused_before_anything_is_measured(name, tmp_path, monkeypatch, capsys):
+    (tmp_path / name).mkdir()
+    assert run_links(monkeypatch, tmp_path) == 2
+    assert f"{name}: it is a folder" in capsys.readouterr().err
+
+
 def test_folder_of_another_command_is_refused_before_ray_starts(tmp_path, monkeypatch, capsys):
     (tmp_path / "record.json").write_text("{}")
     monkeypatch.setattr(sys, "argv", ["links", "--workers", "2", "--out", str(tmp_path)])

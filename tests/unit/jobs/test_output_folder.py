@@ -8,7 +8,7 @@ from PIL import Image
 from equipoise.bundle.bundle import load_bundle
 from equipoise.config import TrainConfig
 from equipoise.planning.document import PLAN_FILE
-from equipoise.runs.folder import claim_run_folder
+from equipoise.runs.folder import claim_run_folder, require_writable
 from jobs import check, plan, train
 from jobs.adapt import require_new_folder
 from jobs.cli.output_folder import find_result_kind, require_no_other_results, require_outside_bundles
@@ -55,6 +55,14 @@ def test_kind_of_results_is_told_by_the_files(folders, kind):
     require_no_other_results(folders / kind, kind)
     with raises_code("path-in-use", f"it holds a {kind}"):
         require_no_other_results(folders / kind, "plan" if kind != "plan" else "run")
+
+
+def test_link_to_itself_is_no_folder_to_write_to(tmp_path):
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    require_no_other_results(loop, "plan")
+    with raises_code("path-kind", "symbolic link"):
+        require_writable(loop)
 
 
 def test_new_folder_and_one_that_was_only_claimed_hold_no_results(tmp_path):

@@ -170,6 +170,9 @@ def test_exchanges_are_predicted_at_other_rates(run_plan, tmp_path):
         (("--predict-rate", "0"), "rates must be"),
         (("--predict-exchange", "local:0"), "local"),
         (("--predict-rate", "nan"), "rates must be"),
+        (("--predict-rate", "1e9", "fast"), "--predict-rate must be numbers, got '1e9', 'fast'"),
+        (("--predict-batch", "1.5"), "--predict-batch must be whole numbers, got '1.5'"),
+        (("--predict-exchange", "Ring"), "cannot predict the exchange 'Ring': no row of --system has it"),
         (("--algorithms", "missing.csv"), "missing.csv"),
     ],
 )

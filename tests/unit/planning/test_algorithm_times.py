@@ -70,6 +70,23 @@ def test_nodes_are_those_of_the_step_times():
 
 
 @pytest.mark.parametrize(
+    ("header", "row", "sentence"),
+    [
+        ("name,ranks,bytes,seconds", "ring,2,1000,0.5", "it needs algorithm,ranks,bytes,seconds"),
+        ("algorithm,ranks,bytes,seconds,algorithm", "ring,2,1000,0.5,tree", "two columns named algorithm"),
+        ("algorithm,nodes,nodes,ranks,bytes,seconds", "ring,1,2,2,1000,0.5", "two columns named nodes"),
+        ("algorithm,nodes,ranks,bytes,seconds", "ring,3,2,1000,0.5", "row 2, column ranks: fewer workers than nodes"),
+        ("algorithm,ranks,bytes,seconds", "doubling,3,1000,0.5", "row 2, column algorithm: cannot sum over 3 workers"),
+    ],
+)
+def test_error_names_the_column_of_the_table(tmp_path, header, row, sentence):
+    path = tmp_path / "sums.csv"
+    path.write_text("\n".join([header, row, row]))
+    with raises_code("table-invalid", sentence):
+        read_algorithm_times(path)
+
+
+@pytest.mark.parametrize(
     ("old", "new"), [("ring", "star"), (",2,", ",1,"), ("1000", "-5"), ("algorithm", "name"), ("0.5", "0")]
 )
 def test_bad_tables_of_sums_are_refused(tmp_path, old, new):

@@ -179,6 +179,14 @@ def test_exchanges_timed_alone_on_two_nodes_predict_four_nodes():
     )
 
 
+@pytest.mark.parametrize("kind", ["sum", "message"])
+def test_exchanges_between_nodes_do_not_change_a_fit_to_steps_on_one_node(kind):
+    steps = build_step_rows(FULL_FORM._replace(between_terms=()), [(1, 1), (1, 2), (1, 4)], noise=0.01)
+    fit = fit_step_time(steps, build_exchange_rows([(2, 2)]).assign(kind=kind))
+    assert fit.parameters == fit_step_time(steps).parameters
+    assert fit.missing_measurements(2, 2, 32) == "rows of several workers on several nodes"
+
+
 def test_exchanges_of_similar_sizes_do_not_separate_alpha_from_volume():
     steps = build_step_rows(FULL_FORM._replace(local_terms=()), [(1, 1), (2, 2)])
     assert fit_step_time(steps, build_exchange_rows([(2, 2)], byte_shares=(0.5, 1))).form.between_terms == ("volume",)

@@ -152,27 +152,29 @@ def test_resumed_run_sums_as_auto_chose_before(rendezvous_folder):
         assert any(not torch.equal(value, tree[name]) for name, value in ring.items())
 
 
-def resume_on_fewer_workers(config):
-    """Return the laps before and after a run on one worker more, whose algorithm cannot be known here."""
+def resume_after_other_laps(config):
+    """Return the algorithms and the laps after those of one worker more, and of buckets that are not these."""
     training = Training(config)
     training.gradient_sync.set_algorithms(["ring"] * len(training.gradient_sync.buckets))
     next(training.laps())
-    finished_laps = [replace(lap, workers=lap.workers + 1) for lap in training.finished_laps]
-    resumed = Training(config)
-    resumed.load_state_dict(training.state_dict(), finished_laps)
-    before = resumed.gradient_sync.algorithms
-    next(resumed.laps())
-    return before, resumed.finished_laps
+    lap, runs = training.finished_laps[-1], []
+    for other_lap in (replace(lap, workers=lap.workers + 1), replace(lap, all_reduce=("ring", *lap.all_reduce))):
+        resumed = Training(config)
+        resumed.load_state_dict(training.state_dict(), [other_lap])
+        before = resumed.gradient_sync.algorithms
+        next(resumed.laps())
+        runs.append((before, resumed.finished_laps))
+    return runs
 
 
-def test_auto_chooses_again_on_another_number_of_workers(rendezvous_folder):
-    first, second = run_with_gloo(
-        2, rendezvous_folder, resume_on_fewer_workers, replace(FP32, workers=2, all_reduce="auto", eval_every=120)
-    )
-    assert first[0] == () and first[1][-1].all_reduce == second[1][-1].all_reduce
-    assert [lap.workers for lap in first[1]] == [3, 2]
-    assert len(first[1][-1].all_reduce) == len(first[1][0].all_reduce)
-    assert {*first[1][-1].all_reduce} <= {"backend", *ALL_REDUCE_ALGORITHMS}
+def test_auto_chooses_again_for_other_workers_or_buckets(rendezvous_folder):
+    config = replace(FP32, workers=2, all_reduce="auto", eval_every=120)
+    results = run_with_gloo(2, rendezvous_folder, resume_after_other_laps, config)
+    for first, second, workers, surplus in zip(*results, [3, 2], [0, 1], strict=True):
+        assert first[0] == () and first[1][-1].all_reduce == second[1][-1].all_reduce
+        assert [lap.workers for lap in first[1]] == [workers, 2]
+        assert len(first[1][-1].all_reduce) == len(first[1][0].all_reduce) - surplus
+        assert {*first[1][-1].all_reduce} <= {"backend", *ALL_REDUCE_ALGORITHMS}
 
 
 def refuse_training(config, nodes):
