@@ -173,13 +173,13 @@ def test_bundle_is_reloaded_when_its_link_changes(secured_service, bundles, tmp_
 
 
 def test_requests_beyond_full_queue_get_429_and_retry_after(secured_service):
-    replies = []
+    replies, images = [], [render_random_png(seed, (900, 900)) for seed in range(6)]
+    barrier = threading.Barrier(12)
 
     def send_requests():
-        for seed in range(6):
-            replies.append(
-                secured_service.request("POST", "/models/plain/predict", render_random_png(seed, (900, 900)))
-            )
+        for image in images:  # rendered before, and sent at once: requests that come one by one never fill the queue
+            barrier.wait(60)
+            replies.append(secured_service.request("POST", "/models/plain/predict", image))
 
     threads = [threading.Thread(target=send_requests) for _ in range(12)]
     for thread in threads:
