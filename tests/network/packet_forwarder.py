@@ -16,6 +16,7 @@ import struct
 import sys
 import time
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 CLONE_NEWNET = 0x40000000
 TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
@@ -33,6 +34,17 @@ class Link:
     in_free_at: float = 0.0
 
 
+class Arrival(NamedTuple):
+    """When a packet reaches the link of its host, or the host at the end of that link."""
+
+    time: float
+    number: int
+    """of the packet: the first one of two at the same time goes first"""
+    target: Link
+    packet: bytes
+    at_host: bool
+
+
 @dataclass
 class Forwarder:
     """Links by address, and the packets that travel, the next one to arrive first."""
@@ -40,7 +52,7 @@ class Forwarder:
     links: dict[bytes, Link]
     delay_seconds: float
     bytes_a_second: float
-    packets: list[tuple[float, int, Link, bytes]] = field(default_factory=list)
+    arrivals: list[Arrival] = field(default_factory=list)
     count: int = 0
 
     def accept(self, source: Link) -> None:
@@ -50,28 +62,36 @@ class Forwarder:
         if target is None:  # IPv6, or an address that no host has
             return
         self.count += 1
-        heapq.heappush(self.packets, (self.find_arrival(packet, source, target), self.count, target, packet))
-
-    def find_arrival(self, packet: bytes, source: Link, target: Link) -> float:
-        """Return when a packet arrives, and keep both links busy for as long as it takes."""
         now = time.monotonic()
         if is_acknowledgement(packet):  # the fair queues of Linux let these go before the packets of large messages
-            return now + self.delay_seconds
-        seconds = len(packet) / self.bytes_a_second
+            heapq.heappush(self.arrivals, Arrival(now + self.delay_seconds, self.count, target, packet, at_host=True))
+            return
         starts_at = max(now, source.out_free_at)
-        source.out_free_at = starts_at + seconds
-        target.in_free_at = max(starts_at + self.delay_seconds, target.in_free_at) + seconds
-        return target.in_free_at
+        source.out_free_at = starts_at + len(packet) / self.bytes_a_second
+        arrival = Arrival(starts_at + self.delay_seconds, self.count, target, packet, at_host=False)
+        heapq.heappush(self.arrivals, arrival)
 
     def deliver_due(self) -> float | None:
         """Write the packets that have arrived, and return the seconds until the next one; None without any."""
-        while self.packets:
-            wait = self.packets[0][0] - time.monotonic()
+        while self.arrivals:
+            wait = self.arrivals[0].time - time.monotonic()
             if wait > 0:
                 return wait
-            _, _, target, packet = heapq.heappop(self.packets)
-            os.write(target.device, packet)
+            arrival = heapq.heappop(self.arrivals)
+            if arrival.at_host:
+                os.write(arrival.target.device, arrival.packet)
+            else:
+                heapq.heappush(self.arrivals, self.enter_link(arrival))
         return None
+
+    def enter_link(self, arrival: Arrival) -> Arrival:
+        """Return when a packet has passed the link of its host, behind those that reached it before.
+
+        Not behind those that were sent before: another host's may still wait for its own link.
+        """
+        link = arrival.target
+        link.in_free_at = max(arrival.time, link.in_free_at) + len(arrival.packet) / self.bytes_a_second
+        return arrival._replace(time=link.in_free_at, at_host=True)
 
 
 def is_acknowledgement(packet: bytes) -> bool:
