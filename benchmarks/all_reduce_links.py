@@ -34,7 +34,7 @@ NEAR_BEST, NEAR_BACKEND = 1.05, 1.03
 Turns = list[list[float]]
 
 
-class Case(NamedTuple):
+class SumCase(NamedTuple):
     """Sums of one size on so many hosts, whose links have this delay."""
 
     delay: float
@@ -42,19 +42,19 @@ class Case(NamedTuple):
     size: int
 
 
-class Samples:
+class SumTurns:
     """Seconds of sums by case and algorithm, by turn."""
 
     def __init__(self, quantile: float = 0.5) -> None:
         self.quantile = quantile
-        self.turns: dict[tuple[Case, str], Turns] = {}
+        self.turns: dict[tuple[SumCase, str], Turns] = {}
 
     def add(self, delay: float, hosts: int, rows: Sequence[tuple[str, int, Turns]]) -> None:
         """Add what workers on these hosts have measured."""
         for name, size, turns in rows:
-            self.turns[Case(delay, hosts, size), name] = turns
+            self.turns[SumCase(delay, hosts, size), name] = turns
 
-    def seconds_by_algorithm(self, case: Case, parity: int | None = None) -> dict[str, float]:
+    def seconds_by_algorithm(self, case: SumCase, parity: int | None = None) -> dict[str, float]:
         """Return the seconds by algorithm, over all turns, or over the even (0) or odd ones (1) alone."""
         return {
             name: self.summarize(turns if parity is None else turns[parity::2])
@@ -77,7 +77,7 @@ def main() -> None:
         "--quantile", type=float, default=0.5, help="of the sums: low ones are disturbed least by others"
     )
     options = parser.parse_args()
-    samples = Samples(options.quantile)
+    samples = SumTurns(options.quantile)
     if options.samples:
         for row in json.loads(options.samples.read_text()):
             samples.add(row["delay"], row["hosts"], [(row["algorithm"], row["size"], row["turns"])])
@@ -89,7 +89,7 @@ def main() -> None:
     print_figures(samples)
 
 
-def measure_all(samples: Samples, seconds: float) -> None:
+def measure_all(samples: SumTurns, seconds: float) -> None:
     """Time every algorithm on each number of hosts and with each delay."""
     for delay in DELAYS:
         for hosts in HOST_COUNTS:
@@ -110,7 +110,7 @@ def measure_sums(delay: float, host_count: int, seconds: float) -> list[tuple[st
     return [(name, size, turns) for name, size, turns in rows]
 
 
-def print_figures(samples: Samples) -> None:
+def print_figures(samples: SumTurns) -> None:
     """Print the errors of predictions, and what choices cost."""
     for delay in DELAYS:
         links = fit_two_hosts(samples, delay)
@@ -123,9 +123,9 @@ def print_figures(samples: Samples) -> None:
         print_choices(samples, source)
 
 
-def fit_two_hosts(samples: Samples, delay: float) -> dict[str, AlgorithmLink]:
+def fit_two_hosts(samples: SumTurns, delay: float) -> dict[str, AlgorithmLink]:
     """Fit the link of each algorithm to the sums on two hosts."""
-    by_size = {size: samples.seconds_by_algorithm(Case(delay, 2, size)) for size in SIZES}
+    by_size = {size: samples.seconds_by_algorithm(SumCase(delay, 2, size)) for size in SIZES}
     return {
         name: fit_link(
             [closed_form_cost(name, 2, 2, size) for size in SIZES], np.array([by_size[size][name] for size in SIZES])
@@ -134,19 +134,19 @@ def fit_two_hosts(samples: Samples, delay: float) -> dict[str, AlgorithmLink]:
     }
 
 
-def predict_case(case: Case, links: Mapping[str, AlgorithmLink]) -> dict[str, float]:
+def predict_case(case: SumCase, links: Mapping[str, AlgorithmLink]) -> dict[str, float]:
     """Return the seconds of each algorithm that can run on so many hosts, by the closed forms of two."""
     runnable = [name for name in links if case.hosts != 3 or name not in ("doubling", "halving-doubling")]
     predicted = {name: predict_sum_seconds(links[name], name, case.hosts, case.hosts, case.size) for name in runnable}
     return {name: seconds for name, seconds in predicted.items() if seconds is not None}
 
 
-def print_errors(samples: Samples, delay: float, links: Mapping[str, AlgorithmLink]) -> None:
+def print_errors(samples: SumTurns, delay: float, links: Mapping[str, AlgorithmLink]) -> None:
     """Print the error of each predicted sum on three and four hosts."""
     limits = {size: 0.25 if size < 1 << 20 else 0.1 for size in SIZES}
     for hosts in HOST_COUNTS[1:]:
         for size in SIZES:
-            case = Case(delay, hosts, size)
+            case = SumCase(delay, hosts, size)
             measured, predicted = samples.seconds_by_algorithm(case), predict_case(case, links)
             errors = {name: predicted[name] / measured[name] - 1 for name in predicted}
             within = sum(abs(error) <= limits[size] for error in errors.values())
@@ -155,12 +155,12 @@ def print_errors(samples: Samples, delay: float, links: Mapping[str, AlgorithmLi
             print(f"  {hosts} hosts, {format_bytes(size):>7}: {count}: {texts}")
 
 
-def list_cases() -> Iterator[Case]:
+def list_cases() -> Iterator[SumCase]:
     """Return all cases, those without a delay first."""
-    return (Case(delay, hosts, size) for delay in DELAYS for hosts in HOST_COUNTS for size in SIZES)
+    return (SumCase(delay, hosts, size) for delay in DELAYS for hosts in HOST_COUNTS for size in SIZES)
 
 
-def print_choices(samples: Samples, source: str) -> None:
+def print_choices(samples: SumTurns, source: str) -> None:
     """Print what the choice costs in each case, and in how many of them it is near the best."""
     links = {delay: fit_two_hosts(samples, delay) for delay in DELAYS}
     near_best = near_backend = count = 0

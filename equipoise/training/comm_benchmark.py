@@ -58,23 +58,29 @@ def find_sum_operation(tensor: Tensor, algorithm: AppliedAllReduce) -> Callable[
 
 def time_send_recv(device: torch.device) -> float:
     """Return the seconds of a message from a worker to the next in the ring: half a round trip of the slowest pair."""
-    workers, rank = dist.get_world_size(), dist.get_rank()
+    workers = dist.get_world_size()
     values = torch.zeros(MESSAGE_BYTES // 4, device=device)
     slowest = 0.0
     for first in range(workers if workers > 2 else 1):
         second = (first + 1) % workers
 
         def round_trip(first: int = first, second: int = second) -> None:
-            if rank == first:
-                dist.send(values, second)
-                dist.recv(values, second)
-            elif rank == second:
-                dist.recv(values, first)
-                dist.send(values, first)
+            send_and_return(values, first, second)
 
         time_rounds(round_trip, 2, device)
         slowest = max(slowest, statistics.median(time_rounds(round_trip, MESSAGE_ROUNDS, device)) / 2)
     return slowest
+
+
+def send_and_return(values: Tensor, first: int, second: int) -> None:
+    """Send values from one worker to another and back; the others do nothing."""
+    rank = dist.get_rank()
+    if rank == first:
+        dist.send(values, second)
+        dist.recv(values, second)
+    elif rank == second:
+        dist.recv(values, first)
+        dist.send(values, first)
 
 
 def time_rounds(operation: Callable[[], object], rounds: int, device: torch.device) -> list[float]:

@@ -5,11 +5,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
-import torch.distributed as dist
-from torch import Tensor
 
 from equipoise.planning.exchanges.link_report import LinkTiming, NetworkLevel
-from equipoise.training.comm_benchmark import time_rounds
+from equipoise.training.comm_benchmark import send_and_return, time_rounds
 
 SMALL_BYTES, LARGE_BYTES = 1 << 10, 1 << 22  # a message of delay alone, and one of which nearly all is its bytes
 MIN_ROUND_TRIPS, MAX_ROUND_TRIPS = 3, 100
@@ -51,19 +49,8 @@ def time_message(pair: Pair, size: int, seconds: float, device: torch.device) ->
     values = torch.zeros(size // 4, device=device)
 
     def round_trip() -> None:
-        send_and_return(values, pair)
+        send_and_return(values, *pair)
 
     first = max(time_rounds(round_trip, 2, device))
     rounds = int(min(max(seconds / first, MIN_ROUND_TRIPS), MAX_ROUND_TRIPS))
     return statistics.median(time_rounds(round_trip, rounds, device)) / 2
-
-
-def send_and_return(values: Tensor, pair: Pair) -> None:
-    """Send values from the first worker of a pair to the second and back; the others do nothing."""
-    rank, (first, second) = dist.get_rank(), pair
-    if rank == first:
-        dist.send(values, second)
-        dist.recv(values, second)
-    elif rank == second:
-        dist.recv(values, first)
-        dist.send(values, first)

@@ -40,7 +40,6 @@ from jobs.timing.timing_records import (
 from jobs.timing.timing_schedule import MAX_TIMING_ROUNDS, MIN_TIMING_ROUNDS, choose_batches
 
 MAX_EXCHANGE_SHARE = 0.15  # of the time of a group of workers that its exchanges alone may take
-MAX_FURTHER_ROUNDS_SHARE = 0.5  # of a group's time, in which rounds beyond the fewest end: trials teach more than they
 MIN_BATCH_SIZES = 2  # they identify the fixed time of a step and that of each example
 
 
@@ -240,9 +239,7 @@ def time_worker_count(
     schedule = choose_batches(batches, bench.probe, lambda: step_deadline - bench.elapsed_seconds(), known)
     nodes = bench.max_over_workers(ray.train.get_context().get_node_rank()) + 1
     return WorkerCountTimings(
-        rows=time_steps(
-            bench, sorted(schedule.probes), nodes, start + MAX_FURTHER_ROUNDS_SHARE * (step_deadline - start)
-        ),
+        rows=time_steps(bench, sorted(schedule.probes), nodes, step_deadline),
         too_large=sorted(schedule.too_large),
         untimed=[
             UntimedBatch(batch=batch, step_seconds=estimate.step_seconds, timing_seconds=estimate.timing_seconds)
@@ -255,10 +252,7 @@ def time_worker_count(
 
 
 def time_steps(bench: StepBench, batches: list[int], nodes: int, deadline: float) -> list[StepTiming]:
-    """Time batch sizes in several rounds, as many as end before the deadline; one of them is timed twice.
-
-    The fewest rounds are taken in any case.
-    """
+    """Time batch sizes in several rounds, as many as end before the deadline; one of them is timed twice."""
     rng = np.random.default_rng(bench.trial.workers)  # all workers draw the same orders
     smaller_half = batches[: -(-len(batches) // 2)]  # their second timing costs less
     batches = [*batches, *rng.choice(smaller_half, min(1, len(batches))).tolist()]

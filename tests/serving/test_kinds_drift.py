@@ -64,7 +64,7 @@ def wait_for_late_reports(service, model):
     """Return how many examples of a model were counted, once their number has not changed for two seconds."""
     counts = [-1, wait_for_verdict(service, model, 1)["images"]]
     while counts[-1] != counts[-2]:
-        time.sleep(2)  # four reports of a replica
+        time.sleep(2)  # nothing says that no report is still to come; a replica sends two a second
         counts.append(wait_for_verdict(service, model, 1)["images"])
     return counts[-1]
 
