@@ -10,6 +10,13 @@ from equipoise.command_template import find_program_name, split_command
 from equipoise.errors import EquipoiseError
 from equipoise.number_bounds import MAX_LEARNING_RATE, MIN_LEARNING_RATE
 from equipoise.registries.all_reduce_registry import AllReduceName, require_runnable_algorithm
+from equipoise.registries.exchange_registry import (
+    CompressionMethod,
+    SyncMethod,
+    parse_compression,
+    parse_sync,
+    require_compatible,
+)
 from equipoise.registries.optimizer_registry import OPTIMIZERS
 
 Value = TypeVar("Value")
@@ -106,6 +113,17 @@ class TrainConfig:
     all_reduce: AllReduceName = "backend"
     """algorithm that sums gradients over workers: backend for that of torch's process group, auto for the one that is
     fastest at the start of the run, for each bucket of gradients"""
+    sync: str = "step"
+    """when workers exchange: step for the gradient in every step, local:H for weights that are averaged every H steps,
+    diloco:H for an outer step with momentum along their average"""
+    outer_lr: float = 0.7
+    """learning rate of the outer step of diloco"""
+    outer_momentum: float = 0.9
+    """Nesterov momentum of the outer step of diloco"""
+    compression: str = "none"
+    """what workers send: none for all of it, bf16, int8, powersgd:RANK, or topk:SHARE"""
+    error_feedback: bool = True
+    """keep what compression left out, and add it to what is sent next"""
     lr: WorkloadDefault[float] = FROM_WORKLOAD
     """learning rate after warm-up; by default 0.05, or what suits the workload, as with all options like it"""
     seed: int = 0
@@ -172,6 +190,8 @@ class TrainConfig:
             "seed",
             "noise_scale_every",
             "momentum",
+            "outer_lr",
+            "outer_momentum",
             "epsilon",
             "weight_decay",
             "clip_norm",
@@ -183,6 +203,8 @@ class TrainConfig:
             self._require_at_least(name, minimum=0)
         if not self.momentum < 1:  # the sum of past gradients would grow without bound
             raise EquipoiseError("option-range", f"momentum must be below 1, got {self.momentum}")
+        if not self.outer_momentum < 1:
+            raise EquipoiseError("option-range", f"outer_momentum must be below 1, got {self.outer_momentum}")
         if self.beta2 is not None and not 0 <= self.beta2 < 1:
             raise EquipoiseError("option-range", f"beta2 must be at least 0 and below 1, got {self.beta2}")
         if self.lr is not None and not MIN_LEARNING_RATE <= self.lr <= MAX_LEARNING_RATE:
@@ -197,6 +219,7 @@ class TrainConfig:
                     "option-choice", f"{name} must be one of {', '.join(get_args(choices))}, got {value!r}"
                 )
         require_runnable_algorithm(self.all_reduce, self.workers)
+        require_compatible(self.sync_method, self.compression_method)
         self._require_workload_or_command()
         if self.lora_rank is not None and self.init_from is None:
             raise EquipoiseError("option-conflict", "--lora-rank has no effect without --init-from")
@@ -245,6 +268,16 @@ class TrainConfig:
     def name(self) -> str:
         """Name of what is trained: the workload, or the program that --command runs."""
         return self.workload or find_program_name(self.command or "")
+
+    @property
+    def sync_method(self) -> SyncMethod:
+        """When workers exchange."""
+        return parse_sync(self.sync)
+
+    @property
+    def compression_method(self) -> CompressionMethod:
+        """What workers send."""
+        return parse_compression(self.compression)
 
     @property
     def num_micro_batches(self) -> int:

@@ -1,0 +1,80 @@
+"""When workers exchange what they learned (`--sync`), and what they send (`--compression`), by name.
+
+`equipoise.training` runs them; without it, their names and numbers are known here.
+"""
+
+from typing import Literal, NamedTuple, get_args
+
+from equipoise.errors import EquipoiseError
+from equipoise.number_bounds import MAX_COUNT
+
+SyncKind = Literal["step", "local", "diloco"]
+CompressionKind = Literal["none", "bf16", "int8", "powersgd", "topk"]
+INTERVAL_SYNCS: tuple[SyncKind, ...] = ("local", "diloco")  # workers exchange every H steps
+SYNC_FORMS = "step, local:H or diloco:H with a whole number H of steps from 1"
+COMPRESSION_FORMS = (
+    "none, bf16, int8, powersgd:RANK with a whole rank from 1, or topk:SHARE with a share above 0 and up to 1"
+)
+
+
+class SyncMethod(NamedTuple):
+    """When workers exchange: the gradient in every step, or their weights every `interval` steps."""
+
+    kind: SyncKind = "step"
+    interval: int = 1
+
+
+class CompressionMethod(NamedTuple):
+    """What workers send of a tensor; `amount` is the rank of powersgd, the share of topk, and 0 for others."""
+
+    kind: CompressionKind = "none"
+    amount: float = 0.0
+
+
+def parse_sync(text: str) -> SyncMethod:
+    """Parse the value of --sync."""
+    kind, separator, number = text.partition(":")
+    if kind == "step" and not separator:
+        return SyncMethod()
+    if kind in INTERVAL_SYNCS and is_whole_number(number):
+        return SyncMethod(kind, int(number))  # type: ignore[arg-type]  # narrowed by the line above
+    raise EquipoiseError("option-choice", f"sync must be {SYNC_FORMS}, got {text[:40]!a}", "write it such as local:16")
+
+
+def parse_compression(text: str) -> CompressionMethod:
+    """Parse the value of --compression."""
+    kind, separator, number = text.partition(":")
+    if kind in get_args(CompressionKind)[:3] and not separator:
+        return CompressionMethod(kind)  # type: ignore[arg-type]  # narrowed by the line above
+    if kind == "powersgd" and is_whole_number(number):
+        return CompressionMethod("powersgd", int(number))
+    if kind == "topk" and is_share(number):
+        return CompressionMethod("topk", float(number))
+    raise EquipoiseError(
+        "option-choice",
+        f"compression must be {COMPRESSION_FORMS}, got {text[:40]!a}",
+        "write it such as powersgd:4 or topk:0.01",
+    )
+
+
+def require_compatible(sync: SyncMethod, compression: CompressionMethod) -> None:
+    """Refuse compressions of gradients where weights and moments of the optimizer travel instead."""
+    if sync.kind != "step" and compression.kind in ("powersgd", "topk"):
+        raise EquipoiseError(
+            "option-conflict",
+            f"cannot send {compression.kind} with --sync {sync.kind}: weights and moments travel, not gradients",
+            "choose --compression none, bf16 or int8, or --sync step",
+        )
+
+
+def is_whole_number(text: str) -> bool:
+    """Return whether a text is a whole number from 1 to the largest count."""
+    return text.isascii() and text.isdigit() and 1 <= int(text[:20]) <= MAX_COUNT
+
+
+def is_share(text: str) -> bool:
+    """Return whether a text is a number above 0 and up to 1."""
+    try:
+        return 0 < float(text) <= 1
+    except ValueError:
+        return False
