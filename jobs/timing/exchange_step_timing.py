@@ -1,0 +1,224 @@
+"""Step times with other ways of exchange, each in turns with exact sums at the same setting, on all workers of it.
+
+A machine's pace drifts over minutes, and the step times of a sweep were taken before its trials: what counts is the
+ratio of two stretches that follow each other.
+"""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import ray
+import ray.train
+import torch
+from ray.train.torch import get_device
+
+from equipoise.config import TrainConfig
+from equipoise.errors import EquipoiseError
+from equipoise.number_bounds import Count, NonNegativeNumber, PositiveNumber
+from equipoise.planning.exchanges.exchange_name import parse_exchange
+from equipoise.planning.exchanges.training_options import find_exchange_options
+from equipoise.registries.exchange_registry import parse_compression
+from equipoise.runs.record import Lap
+from equipoise.storage.atomic import read_json
+from equipoise.storage.json_decoding import decode_json_value
+from equipoise.type_aliases import JsonObject
+from equipoise.workloads import load_workload
+from jobs.cluster.resources import worker_resources
+from jobs.cluster.wait import wait_for_slots
+from jobs.ray_train.trainer import build_trainer, fit_in_thread
+from jobs.timing.process_groups import ShrinkingProcessGroup
+from jobs.timing.step_bench import StepBench
+
+EXCHANGE_TIMINGS_FILE = "exchanges.json"  # in the folder of the timings of a sweep
+MIN_TURNS, MAX_TURNS = 3, 7  # of a stretch with exact sums and one with the other way of exchange
+MIN_PERIODS = 2  # between exchanges that a stretch has at least
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExchangeStepTiming:
+    """Measured steps with a way of exchange at one setting, beside steps with exact sums in turns with them."""
+
+    exchange: str
+    """way of exchange"""
+    nodes: Count
+    """nodes that the workers were on"""
+    workers: Count
+    """workers on all nodes"""
+    batch: Count
+    """examples per worker and step"""
+    seconds: PositiveNumber
+    """median seconds of a step, averaged from one exchange to the next"""
+    exact_seconds: PositiveNumber
+    """median seconds of a step with exact sums"""
+    ratio: PositiveNumber
+    """median of the seconds over those of exact sums, of stretches that follow each other"""
+    pace_sd: NonNegativeNumber
+    """standard deviation of the log of that ratio between stretches"""
+    data_seconds: NonNegativeNumber
+    """seconds of a step waiting for batches"""
+    exchange_seconds: NonNegativeNumber
+    """seconds of a step waiting for the exchange"""
+    sent_bytes: NonNegativeNumber
+    """bytes that leave the worker that sends most, in an average step"""
+    encode_seconds: NonNegativeNumber
+    """seconds of encoding and decoding in an average step"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExchangeTimings:
+    """What a sweep has measured of other ways of exchange, as its file keeps it."""
+
+    encode_seconds: dict[str, NonNegativeNumber] = field(default_factory=dict)
+    """seconds in which one worker encodes and decodes all gradients once, by compression"""
+    steps: list[ExchangeStepTiming] = field(default_factory=list)
+    """measured steps"""
+
+    def find_steps(self, exchange: str, workers: int, batch: int) -> ExchangeStepTiming | None:
+        """Return the timing of a setting, or None."""
+        setting = (exchange, workers, batch)
+        return next((row for row in self.steps if (row.exchange, row.workers, row.batch) == setting), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedExchange:
+    """Way of exchange to time, and the setting."""
+
+    exchange: str
+    workers: int
+    batch: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExchangeWorkerConfig:
+    """What a group of workers has to time, and for how long."""
+
+    trial: TrainConfig
+    exchanges: list[TimedExchange]
+    seconds: float
+    """seconds for each of them"""
+
+    @classmethod
+    def from_dict(cls, loop_config: JsonObject) -> "ExchangeWorkerConfig":
+        """Build the configuration from the dictionary that Ray Train passes on."""
+        exchanges = [TimedExchange(**values) for values in loop_config["exchanges"]]
+        return cls(**loop_config | {"trial": TrainConfig(**loop_config["trial"]), "exchanges": exchanges})
+
+
+def load_exchange_timings(folder: Path) -> ExchangeTimings:
+    """Read what an earlier command of a sweep has measured of other ways of exchange; nothing if there is no file."""
+    path = folder / EXCHANGE_TIMINGS_FILE
+    if not path.exists():
+        return ExchangeTimings()
+    try:
+        return decode_json_value(read_json(path), ExchangeTimings, code="file-damaged", problem="invalid timings")
+    except EquipoiseError as error:
+        raise EquipoiseError(
+            "file-damaged", f"{path} is damaged: remove it, and the same command times these exchanges again"
+        ) from error
+
+
+def time_encodings(
+    shapes: Sequence[tuple[int, ...]], compressions: Sequence[str], threads: int, gpu: bool
+) -> dict[str, float]:
+    """Return the seconds in which one worker of the cluster encodes and decodes gradients of these shapes once."""
+    wait_for_slots(1, threads, gpu)
+    resources = worker_resources(threads, gpu)
+    measure = ray.remote(num_cpus=resources["CPU"], num_gpus=resources.get("GPU", 0), max_retries=0)(measure_encodings)
+    seconds: dict[str, float] = ray.get(measure.remote([*shapes], [*compressions], threads, gpu))
+    return seconds
+
+
+def measure_encodings(
+    shapes: list[tuple[int, ...]], compressions: list[str], threads: int, gpu: bool
+) -> dict[str, float]:
+    """Return the seconds in which this process encodes and decodes gradients once, by compression."""
+    from equipoise.compression.time_encoding import time_encoding
+
+    torch.set_num_threads(threads)
+    device = torch.device("cuda" if gpu else "cpu")
+    return {name: time_encoding(shapes, parse_compression(name), device) for name in compressions}
+
+
+def time_exchange_steps(
+    base: TrainConfig, exchanges: Sequence[TimedExchange], folder: Path, gpu: bool, seconds: float
+) -> list[ExchangeStepTiming]:
+    """Start one group of workers that times steps with ways of exchange, `seconds` for each of them."""
+    most_workers = max(timed.workers for timed in exchanges)
+    wait_for_slots(most_workers, base.threads, gpu)
+    config = ExchangeWorkerConfig(trial=replace(base, workers=most_workers), exchanges=[*exchanges], seconds=seconds)
+    trainer = build_trainer(
+        run_exchange_worker, asdict(config), config.trial, folder / f"ray-exchanges-{most_workers}", gpu=gpu
+    )
+    trainer.work = "timing exchanges"
+    steps: list[ExchangeStepTiming] = fit_in_thread(trainer)
+    return steps
+
+
+def run_exchange_worker(loop_config: JsonObject) -> list[ExchangeStepTiming]:
+    """Time steps in a worker of Ray Train, with all workers and then with fewer, and return what they took."""
+    config = ExchangeWorkerConfig.from_dict(loop_config)
+    torch.set_num_threads(config.trial.threads)
+    device = get_device()
+    workload = load_workload(config.trial)
+    group = ShrinkingProcessGroup(device)
+    steps: list[ExchangeStepTiming] = []
+    for workers in sorted({timed.workers for timed in config.exchanges}, reverse=True):
+        if not group.shrink(workers):
+            group.wait_for_end()
+            break
+        trial = replace(config.trial, workers=workers)
+        for timed in (timed for timed in config.exchanges if timed.workers == workers):
+            options = find_exchange_options(parse_exchange(timed.exchange), f"cannot time {timed.exchange}")
+            benches = [StepBench(option, workload, device, 0.0) for option in (trial, replace(trial, **options))]
+            steps += time_in_turns(benches[0], benches[1], timed, config.seconds)
+    if group.rank == 0:
+        group.end()
+    return steps
+
+
+def time_in_turns(
+    exact: StepBench, other: StepBench, timed: TimedExchange, seconds: float
+) -> list[ExchangeStepTiming]:
+    """Time steps with exact sums and with another way of exchange in turns; return none if they do not fit in memory."""
+    nodes = exact.max_over_workers(ray.train.get_context().get_node_rank()) + 1
+    if exact.probe(timed.batch) is None or other.probe(timed.batch) is None:
+        return []
+    start = exact.elapsed_seconds()
+    turns: list[tuple[list[Lap], list[Lap]]] = []
+    while len(turns) < MIN_TURNS or (len(turns) < MAX_TURNS and exact.elapsed_seconds() - start < seconds):
+        turns.append((exact.time_stretch(timed.batch), other.time_stretch(timed.batch)))
+    return [summarize_turns(turns, timed, nodes)]
+
+
+def summarize_turns(
+    turns: Sequence[tuple[Sequence[Lap], Sequence[Lap]]], timed: TimedExchange, nodes: int
+) -> ExchangeStepTiming:
+    """Summarize stretches of laps, each with exact sums and with another way of exchange, by their medians."""
+    exact, own = zip(*turns, strict=True)
+    ratios = [mean_per_step(laps, "seconds") / mean_per_step(other, "seconds") for other, laps in turns]
+
+    def median_per_step(stretches: Sequence[Sequence[Lap]], name: str) -> float:
+        return statistics.median(mean_per_step(laps, name) for laps in stretches)
+
+    return ExchangeStepTiming(
+        exchange=timed.exchange,
+        nodes=nodes,
+        workers=timed.workers,
+        batch=timed.batch,
+        seconds=median_per_step(own, "seconds"),
+        exact_seconds=median_per_step(exact, "seconds"),
+        ratio=statistics.median(ratios),
+        pace_sd=float(np.std(np.log(ratios), ddof=1)),
+        data_seconds=median_per_step(own, "data_seconds"),
+        exchange_seconds=median_per_step(own, "exchange_seconds"),
+        sent_bytes=float(own[-1][-1].sent_bytes or 0),
+        encode_seconds=median_per_step(own, "encode_seconds"),
+    )
+
+
+def mean_per_step(laps: Sequence[Lap], name: str) -> float:
+    """Return the mean of a quantity of laps in a step; 0 where it was not measured."""
+    return sum(getattr(lap, name) or 0.0 for lap in laps) / sum(lap.steps for lap in laps)
