@@ -9,7 +9,8 @@ from equipoise.config import TrainConfig
 from equipoise.planning.search import GridSearch
 from equipoise.storage.atomic import write_json
 from jobs.cli.sweep_status import SweepStatus
-from jobs.ray_tune.tuner import DeadlineScheduler, DropMetricHistory, SearchAdapter, SweepTrials
+from jobs.ray_tune.scheduling.deadline_scheduler import DeadlineScheduler, TimeReserve
+from jobs.ray_tune.tuner import DropMetricHistory, SearchAdapter, SweepTrials
 from tests.support.trial_records import build_record
 
 
@@ -68,7 +69,7 @@ class LiveTrialsController:
 def test_next_trial_is_chosen_from_the_live_ones():
     pending, running = (tune.experiment.Trial("nothing", stub=True) for _ in range(2))
     running.set_status(running.RUNNING)
-    scheduler = DeadlineScheduler(float("inf"))
+    scheduler = DeadlineScheduler(lambda: False)
     assert scheduler.choose_trial_to_run(LiveTrialsController(running, pending)) is pending
     assert scheduler.choose_trial_to_run(LiveTrialsController(running)) is None
 
@@ -77,7 +78,7 @@ def test_all_trials_are_stopped_when_the_time_is_up():
     pending, running = (tune.experiment.Trial("nothing", stub=True) for _ in range(2))
     running.set_status(running.RUNNING)
     controller = LiveTrialsController(running, pending)
-    assert DeadlineScheduler(time.time() + 60).choose_trial_to_run(controller) is pending
+    assert DeadlineScheduler(lambda: False).choose_trial_to_run(controller) is pending
     assert not controller.stopped_trials
-    assert DeadlineScheduler(time.time() - 1).choose_trial_to_run(controller) is None
+    assert DeadlineScheduler(lambda: True).choose_trial_to_run(controller) is None
     assert set(controller.stopped_trials) == {pending, running} and not controller.live_trials
