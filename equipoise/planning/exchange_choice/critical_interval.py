@@ -126,7 +126,8 @@ def draw_log_ratios(ratios: Sequence[ExamplesRatio]) -> FloatArray:
     freedom = np.mean([ratio.degrees_of_freedom for ratio in ratios])
     scale = np.sqrt(freedom / rng.chisquare(freedom, (CRITICAL_INTERVAL_DRAWS, 1)))  # makes normals Student's t
     noise = (np.sqrt(SHARED_VARIANCE) * shared + np.sqrt(1 - SHARED_VARIANCE) * own) * scale
-    return np.array([ratio.log_mean for ratio in ratios]) + noise * np.array([ratio.log_error for ratio in ratios])
+    means, errors = (np.array([getattr(ratio, name) for ratio in ratios]) for name in ("log_mean", "log_error"))
+    return np.asarray(means + noise * errors)
 
 
 def find_best_interval(critical_steps: float, exchange_seconds: float, compute_seconds: float) -> float:
