@@ -147,7 +147,7 @@ class SearchAdapter(Searcher):
         self.stopped_paths: list[Path] = []  # records of trials that were stopped for lack of time
         self.finished_trials = pd.DataFrame([], columns=FINISHED_TRIAL_COLUMNS)
         self.setting_results: list[SettingResult] = []
-        self.add_records(load_finished_trials(sweep_trials.folder, sweep_trials.base))
+        self.add_earlier_records()
 
     def suggest(self, trial_id: str) -> JsonObject | str | None:
         """Return the next trial, None to wait for running trials that decide it, or `Searcher.FINISHED`.
@@ -205,6 +205,10 @@ class SearchAdapter(Searcher):
         else:
             self.add_records([record])
         self.sweep_status.show(self.finished_trials, len(self.running_trials), self.setting_results)
+
+    def add_earlier_records(self) -> None:
+        """Add the trials of earlier commands."""
+        self.add_records(load_finished_trials(self.sweep_trials.folder, self.sweep_trials.base))
 
     def add_trials_that_ended_late(self) -> None:
         """Add the trials that came to their end between the signal to stop and the end of their process."""
