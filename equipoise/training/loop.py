@@ -10,17 +10,16 @@ Workers are the ranks of `torch.distributed`'s process group; without one there 
 
 import math
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 
 from equipoise.config import TrainConfig
 from equipoise.optimizers.lr_schedules import lr_scale
 from equipoise.optimizers.run_optimizer import RunOptimizer
-from equipoise.rng import derive_seed
 from equipoise.runs.record import Lap, RunStatus, examples_at_target
 from equipoise.runs.run_end import find_best_lap, find_run_end
 from equipoise.training.best_weights import BestWeights
@@ -28,15 +27,15 @@ from equipoise.training.checkpoint import collect_training_state, load_training_
 from equipoise.training.dataloader import PARAMETER_DTYPES, BatchLoader, InputsAndTargets
 from equipoise.training.evaluation import Evaluator
 from equipoise.training.finetune import build_lr_scales, freeze_stages
-from equipoise.training.gradient_norms import half_batch_norms
 from equipoise.training.gradient_sync import GradientAllReduce
 from equipoise.training.initialization.lora import merge_adapters
 from equipoise.training.initialization.shared_model import build_shared_model
 from equipoise.training.sampler import rank_micro_batches
 from equipoise.training.step_timer import StepTimer
-from equipoise.training.torch_state import flush_denormals, get_dropout_generator
+from equipoise.training.steps.backward_pass import BackwardPass
+from equipoise.training.steps.gradient_step import GradientStep
+from equipoise.training.torch_state import flush_denormals
 from equipoise.workloads import Split, Workload, load_workload
-from equipoise.workloads.batch import Batch, call_model
 
 MAX_LAP_STEPS = 100  # upper bound, so that progress shows even when evaluations are far apart
 
@@ -77,7 +76,6 @@ class Training:
         self.best_weights = BestWeights(self.model) if config.keep == "best" else None
         self.frozen_modules = freeze_stages(self.model, config.freeze_stages)
         self._set_train_mode()
-        self.forward_model = torch.compile(self.model) if config.compile else self.model
         trainable = {name: parameter for name, parameter in self.model.named_parameters() if parameter.requires_grad}
         self.trainable_parameters = list(trainable.values())
         lr_scales = build_lr_scales(self.model, config, len(self.workload.classes))
@@ -88,8 +86,8 @@ class Training:
             1 / config.num_micro_batches, device=self.device, dtype=PARAMETER_DTYPES[config.precision]
         )
         self.timer = StepTimer(config, self.rank, self.workers, self.device)
-        self.dropout_generator = get_dropout_generator(self.device)
-        self.prefetched_batch: InputsAndTargets | None = None  # the next micro-batch, if already loaded
+        self.backward_pass = BackwardPass(config, self.workload, self.model, self.device)
+        self.gradient_step = GradientStep(config, self.backward_pass, self.gradient_sync, self.optimizer, self.timer)
 
     @property
     def examples_seen(self) -> int:
@@ -98,7 +96,7 @@ class Training:
 
     def laps(self) -> Iterator[Lap]:
         """Yield laps until the target or `max_examples` is reached or the loss is no longer finite."""
-        batches, self.prefetched_batch = self.loader.train_batches(self.micro_indices, self.step), None
+        batches, self.gradient_step.prefetched_batch = self.loader.train_batches(self.micro_indices, self.step), None
         if self.workers > 1:
             self.prepare_all_reduce()
             dist.barrier()  # else the first exchange would include the wait for a worker that starts late
@@ -136,7 +134,7 @@ class Training:
         """Return whether a micro-batch fits every worker's memory; without an exchange, which could wait forever."""
         inputs, targets = next(self.loader.train_batches(self.micro_indices, self.step))
         try:
-            self._run_backward(inputs, targets, self.micro_indices[0])
+            self.backward_pass.run(inputs, targets, self.step, self.micro_indices[0])
             out_of_memory = 0
         except torch.OutOfMemoryError:
             out_of_memory = 1
@@ -207,61 +205,9 @@ class Training:
 
     def run_step(self, batches: Iterator[InputsAndTargets]) -> list[Tensor]:
         """Take one optimizer step and return the mean loss of each of this worker's micro-batches."""
-        timer, is_probe_step = self.timer, self._is_probe_step()
-        mark = timer.mark()
-        for parameter in self.trainable_parameters:
-            parameter.grad = None
-        losses = []
-        for micro_index in self.micro_indices:
-            inputs, targets = self.prefetched_batch or next(batches)
-            self.prefetched_batch = None
-            mark = timer.record_span("data", mark)
-            if is_probe_step and micro_index == self.micro_indices[0]:
-                self._record_half_batch_norms(inputs, targets)
-                mark = timer.record_span("probe", mark)
-            if micro_index == self.micro_indices[-1]:
-                self.gradient_sync.begin_last_micro_batch(
-                    timer.gradient_norms if self.config.noise_scale_every else None
-                )
-            losses.append(self._run_backward(inputs, targets, micro_index))
-            mark = timer.record_span("compute", mark)
-        self.gradient_sync.launch_remaining()
-        if self.workers > 1:
-            mark = timer.record_span("exchange", mark)
-            self.prefetched_batch = next(batches)  # while other workers finish
-            mark = timer.record_span("data", mark)
-            self.gradient_sync.wait_for_sums()
-            mark = timer.record_span("exchange", mark)
-        if self.config.clip_norm:  # of the summed gradient, so that n workers clip as one does
-            nn.utils.clip_grad_norm_(self.trainable_parameters, self.config.clip_norm)
+        losses = self.gradient_step.run(batches, self.micro_indices, self.step, self._lr_at(self.step + 1))
         self.step += 1
-        self.optimizer.step(self._lr_at(self.step))
-        timer.record_span("compute", mark)
         return losses
-
-    def _run_backward(self, inputs: Batch, targets: Batch, micro_index: int) -> Tensor:
-        self.dropout_generator.manual_seed(derive_seed(self.config.seed, self.step, micro_index))
-        with self.autocast():
-            loss = self.workload.loss(call_model(self.forward_model, inputs), targets)
-        # scaled here, because `backward` validates a gradient argument: the first time with half a second of imports
-        (loss if self.config.num_micro_batches == 1 else loss * self.loss_weight.to(loss.dtype)).backward()
-        return loss.detach()
-
-    def _is_probe_step(self) -> bool:
-        """Return whether this step measures half-batch gradients; several workers compare their gradients instead."""
-        config = self.config
-        return (
-            self.workers == 1
-            and config.batch_size > 1
-            and config.noise_scale_every > 0
-            and self.step % config.noise_scale_every == 0
-        )
-
-    def _record_half_batch_norms(self, inputs: Batch, targets: Batch) -> None:
-        self.dropout_generator.manual_seed(derive_seed(self.config.seed, self.step, self.config.num_micro_batches))
-        with self.autocast():
-            local, total = half_batch_norms(self.model, self.workload.loss, inputs, targets)
-        self.timer.gradient_norms.add_draw(local, total)
 
     def _lr_at(self, step: int) -> float:
         """Return the learning rate of the optimizer step with number `step`, counted from 1."""
@@ -270,7 +216,7 @@ class Training:
 
     def autocast(self) -> AbstractContextManager[object]:
         """Return the context in which the model computes: bfloat16 where --precision asks for it."""
-        return torch.autocast(self.device.type, torch.bfloat16) if self.config.precision == "bf16" else nullcontext()
+        return self.backward_pass.autocast()
 
     def _check_losses(self, losses: Tensor) -> None:
         not_finite = torch.nonzero(~torch.isfinite(losses))
