@@ -51,6 +51,8 @@ class Lap:
     """seconds of the forward and backward pass and the optimizer"""
     exchange_seconds: NonNegativeNumber | None = None
     """seconds waiting for the gradient exchange beyond the backward pass, including waits for slower workers"""
+    encode_seconds: NonNegativeNumber | None = None
+    """seconds of encoding and decoding what workers send; None without --compression"""
     all_reduce: tuple[AppliedAllReduce, ...] = ()
     """algorithms that summed the buckets of gradients over workers, in the order of the sums; none with one worker"""
     sent_bytes: NonNegativeCount | None = None

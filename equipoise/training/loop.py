@@ -29,10 +29,10 @@ from equipoise.training.dataloader import PARAMETER_DTYPES, BatchLoader, InputsA
 from equipoise.training.evaluation import Evaluator
 from equipoise.training.finetune import build_lr_scales, freeze_stages
 from equipoise.training.gradient_norms import half_batch_norms
-from equipoise.training.gradient_sync import GradientAllReduce
+from equipoise.training.gradient_sums.build_gradient_sync import build_gradient_sync
 from equipoise.training.initialization.lora import merge_adapters
 from equipoise.training.initialization.shared_model import build_shared_model
-from equipoise.training.sampler import rank_micro_batches
+from equipoise.training.sampler import list_own_micro_batches
 from equipoise.training.step_timer import StepTimer
 from equipoise.training.torch_state import flush_denormals, get_dropout_generator
 from equipoise.workloads import Split, Workload, load_workload
@@ -60,7 +60,7 @@ class Training:
         self.device = device or torch.device("cpu")
         self.workload = workload or load_workload(config)
         self.config = config = config.with_defaults(self.workload.defaults)
-        self.micro_indices = rank_micro_batches(config.num_micro_batches, self.rank, self.workers)
+        self.micro_indices = list_own_micro_batches(config, self.rank, self.workers)
         self.max_examples = self.workload.max_examples(config)
         self.eval_every = self.workload.eval_interval(config)
         self.warmup_examples = self.workload.warmup_examples(config)
@@ -82,12 +82,12 @@ class Training:
         self.trainable_parameters = list(trainable.values())
         lr_scales = build_lr_scales(self.model, config, len(self.workload.classes))
         self.optimizer = RunOptimizer(config, trainable, lr_scales)
-        self.gradient_sync = GradientAllReduce(self.trainable_parameters, self.workers, config.all_reduce)
         # weight of a micro-batch in the mean loss
         self.loss_weight = torch.tensor(
             1 / config.num_micro_batches, device=self.device, dtype=PARAMETER_DTYPES[config.precision]
         )
         self.timer = StepTimer(config, self.rank, self.workers, self.device)
+        self.gradient_sync = build_gradient_sync(config, trainable, self.rank, self.workers, self.timer)
         self.dropout_generator = get_dropout_generator(self.device)
         self.prefetched_batch: InputsAndTargets | None = None  # the next micro-batch, if already loaded
 
@@ -159,14 +159,16 @@ class Training:
     def state_dict(self) -> dict[str, Tensor]:
         """Return all tensors that the next step depends on; the finished laps are saved separately.
 
+        With --compression all workers call this.
         The order of examples, augmentation, dropout and the learning rate are functions of
         the seed and the step, so no generator or sampler has a state to save.
         """
-        return collect_training_state(self.model, self.optimizer, self.best_weights)
+        return collect_training_state(self.model, self.optimizer, self.best_weights, self.gradient_sync.state_dict())
 
     def load_state_dict(self, tensors: dict[str, Tensor], finished_laps: list[Lap]) -> None:
         """Resume from the tensors of `state_dict` and the laps that led to them."""
-        load_training_state(self.model, self.optimizer, self.best_weights, tensors)
+        sync_state = load_training_state(self.model, self.optimizer, self.best_weights, tensors)
+        self.gradient_sync.load_state_dict(sync_state)
         self.finished_laps = list(finished_laps)
         self.step = finished_laps[-1].step if finished_laps else 0
         self._update_status()
@@ -225,6 +227,8 @@ class Training:
                 )
             losses.append(self._run_backward(inputs, targets, micro_index))
             mark = timer.record_span("compute", mark)
+            if self.gradient_sync.end_micro_batch(micro_index):
+                mark = timer.mark()
         self.gradient_sync.launch_remaining()
         if self.workers > 1:
             mark = timer.record_span("exchange", mark)

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
+from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.order import example_order
 from equipoise.workloads import Split
@@ -31,6 +32,14 @@ def rank_micro_batches(num_micro_batches: int, rank: int, workers: int) -> range
             f"{workers} workers cannot share {num_micro_batches} micro-batches: start at most {num_micro_batches}"
         )
     return range(rank * num_micro_batches // workers, (rank + 1) * num_micro_batches // workers)
+
+
+def list_own_micro_batches(config: TrainConfig, rank: int, processes: int) -> range:
+    """Return the micro-batches that a process computes; those of a worker stay together where workers differ."""
+    if config.compression_method.kind == "none" and config.sync_method.kind == "step":
+        return rank_micro_batches(config.num_micro_batches, rank, processes)
+    workers, micros = rank_micro_batches(config.workers, rank, processes), config.grad_accumulation
+    return range(workers.start * micros, workers.stop * micros)
 
 
 def iterate_micro_batches(
