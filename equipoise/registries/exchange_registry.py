@@ -42,7 +42,7 @@ def parse_sync(text: str) -> SyncMethod:
     if kind == "step" and not separator:
         return SyncMethod()
     if kind in INTERVAL_SYNCS and is_whole_number(number):
-        return SyncMethod(kind, int(number))  # type: ignore[arg-type]  # narrowed by the line above
+        return SyncMethod(kind, int(number))
     raise EquipoiseError("option-choice", f"sync must be {SYNC_FORMS}, got {text[:40]!a}", "write it such as local:16")
 
 

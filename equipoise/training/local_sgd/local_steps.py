@@ -7,19 +7,17 @@ same state; their micro-batches, augmentation and dropout are those that process
 A worker clips its own gradient (`--clip-norm`), because no other gradient is known to it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from equipoise.config import TrainConfig
-from equipoise.errors import EquipoiseError
+from equipoise.runs.record import Lap
 from equipoise.training.dataloader import BatchLoader, InputsAndTargets
-from equipoise.training.gradient_sync import SumTraffic
 from equipoise.training.local_sgd.outer_step import OuterStep
-from equipoise.training.local_sgd.state_sum import StateSum
+from equipoise.training.local_sgd.state_average import StateAverage
 from equipoise.training.local_sgd.worker_state import WorkerState
-from equipoise.training.sampler import rank_micro_batches
 from equipoise.training.steps.gradient_step import GradientStep
 
 
@@ -27,82 +25,77 @@ class LocalSteps:
     """Steps of the workers that this process hosts, and their averages over all processes."""
 
     def __init__(
-        self, config: TrainConfig, gradient_step: GradientStep, state: WorkerState, hosted: range, processes: int
+        self,
+        gradient_step: GradientStep,
+        state: WorkerState,
+        average: StateAverage,
+        outer_step: OuterStep | None,
+        workers: Sequence[range],
+        interval: int,
     ) -> None:
-        self.config, self.gradient_step, self.state, self.hosted = config, gradient_step, state, hosted
-        averaged = state.list_averaged_later(config)
-        self.state_sum = StateSum(averaged, processes, config.all_reduce) if processes > 1 else None
-        takes_turns = len(hosted) > 1
-        self.hosted_sums = [torch.zeros_like(tensor) for tensor in averaged] if takes_turns else []
-        self.outer_step = (
-            OuterStep(gradient_step.optimizer, config.outer_lr, config.outer_momentum)
-            if config.sync_method.kind == "diloco"
-            else None
-        )
+        """Take the steps of workers, each given by the indices of its micro-batches."""
+        self.gradient_step, self.state, self.sync, self.outer_step = gradient_step, state, average, outer_step
+        self.workers, self.interval = workers, interval
         self.batches: list[Iterator[InputsAndTargets]] = []
 
     def begin(self, loader: BatchLoader, step: int) -> None:
         """Start with the batches of the step after `step` others, from the weights that the model has now."""
-        self.batches = [loader.train_batches(self._micro_indices(worker), step) for worker in self.hosted]
+        self.batches = [loader.train_batches(micro_indices, step) for micro_indices in self.workers]
+        self.sync.begin()
         if self.outer_step:
             self.outer_step.begin()
 
     def run(self, step: int, num_steps: int, lr_at: Callable[[int], float]) -> Tensor:
-        """Take the steps after `step` others and average; return the losses by step and micro-batch of this process."""
-        saved = self.state.save() if self.hosted_sums else None
+        """Take whole intervals after `step` other steps; return the losses by step and micro-batch of this process."""
+        starts = range(step, step + num_steps, self.interval)
+        return torch.cat([self._run_interval(start, lr_at) for start in starts])
+
+    def describe_exchange(self, lap: Lap) -> Lap:
+        """Return a lap with what its workers exchanged, per step."""
+        sent_bytes, rounds = self.sync.traffic
+        return replace(
+            lap,
+            all_reduce=self.sync.algorithms,
+            sent_bytes=round(sent_bytes / self.interval),
+            rounds=rounds / self.interval,
+            sync_interval=self.interval,
+            averages_statistics=bool(self.state.statistics),
+        )
+
+    def state_dict(self) -> dict[str, dict[str, Tensor]]:
+        """Return what the next average depends on besides model and optimizer, by part of a checkpoint and name."""
+        outer = {"outer": self.outer_step.state_dict()} if self.outer_step else {}
+        return {"compression": self.sync.state_dict()} | outer
+
+    def load_state_dict(self, parts: Mapping[str, Mapping[str, Tensor]]) -> None:
+        """Restore the state from the tensors of `state_dict`."""
+        self.sync.load_state_dict(parts["compression"])
+        if self.outer_step:
+            self.outer_step.load_state_dict(parts["outer"])
+
+    def _run_interval(self, step: int, lr_at: Callable[[int], float]) -> Tensor:
+        saved = self.state.save() if len(self.workers) > 1 else None
         losses = []
-        for worker, batches in zip(self.hosted, self.batches, strict=True):
-            if saved and worker > self.hosted.start:
+        for index, (micro_indices, batches) in enumerate(zip(self.workers, self.batches, strict=True)):
+            if saved and index:
                 self.state.restore(saved)
-            steps = [
-                self.gradient_step.run(batches, self._micro_indices(worker), index, lr_at(index + 1))
-                for index in range(step, step + num_steps)
+            losses += [
+                loss
+                for later_step in range(step, step + self.interval)
+                for loss in self.gradient_step.run(batches, micro_indices, later_step, lr_at(later_step + 1))
             ]
-            losses.append(torch.stack([torch.stack(step_losses) for step_losses in steps]))
-            if saved:
-                self._add_to_sums(is_first=worker == self.hosted.start)
+            self.sync.add_worker(index, self.state.list_averaged())
         self._average()
-        return torch.cat(losses, 1)
-
-    @property
-    def traffic(self) -> SumTraffic:
-        """What a worker process sends for one average."""
-        return self.state_sum.all_reduce.traffic if self.state_sum else SumTraffic()
-
-    def _micro_indices(self, worker: int) -> range:
-        size = self.config.grad_accumulation
-        return range(worker * size, (worker + 1) * size)
-
-    def _add_to_sums(self, is_first: bool) -> None:
-        tensors = self.state.list_averaged()
-        (torch._foreach_copy_ if is_first else torch._foreach_add_)(self.hosted_sums, tensors)
+        return torch.stack(losses).view(len(self.workers), self.interval, -1).transpose(0, 1).flatten(1)
 
     @torch.no_grad()
     def _average(self) -> None:
         """Give the model and the optimizer the average over all workers, or what the outer step makes of it."""
         timer = self.gradient_step.timer
         mark = timer.mark()
-        tensors = self.state.list_averaged()
-        averages = self.hosted_sums or tensors
-        if self.state_sum:
-            averages = self.state_sum.run(averages)
-            mark = timer.record_span("exchange", mark)
-        if averages is not tensors:
-            torch._foreach_div_(averages, self.config.workers)
+        averages = self.sync.average()
+        mark = timer.record_span("exchange" if self.sync.workers > 1 else "compute", mark)
         if self.outer_step:
             self.outer_step.apply(averages[: len(self.state.weights)])
-        if averages is not tensors:
-            torch._foreach_copy_(tensors, averages)
+        self.state.load_averages(averages)
         timer.record_span("compute", mark)
-
-
-def find_hosted_workers(config: TrainConfig, rank: int, processes: int) -> range:
-    """Return the workers of a configuration that a process hosts; refuse more processes than workers."""
-    if processes > config.workers:
-        raise EquipoiseError(
-            "option-conflict",
-            f"cannot take steps of {config.workers} workers with --sync {config.sync} in {processes} processes: a worker"
-            " takes all micro-batches of its own steps",
-            f"start at most {config.workers} processes, or set --workers {processes}",
-        )
-    return rank_micro_batches(config.workers, rank, processes)

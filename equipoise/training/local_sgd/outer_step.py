@@ -4,7 +4,7 @@ With d = w0 - mean(w), the change of the average weights since the last outer st
 v <- momentum v + d and w <- w0 - lr (d + momentum v). With lr 1 and momentum 0 the new weights are the average.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -26,7 +26,7 @@ class OuterStep:
         """Take the weights of the model as those of the last outer step: at the start of a run, and after a resume."""
         torch._foreach_copy_(self.last_weights, self.weights)
 
-    def apply(self, averages: Sequence[Tensor]) -> None:
+    def apply(self, averages: list[Tensor]) -> None:
         """Replace the average weights by those after the outer step."""
         changes = torch._foreach_sub(self.last_weights, averages)
         torch._foreach_mul_(self.velocities, self.momentum)

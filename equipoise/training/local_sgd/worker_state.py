@@ -42,6 +42,12 @@ class WorkerState:
         optimizer.step(config.lr)  # of copies: it makes the moments
         return [*self.weights, *select_moments(optimizer), *self.statistics]
 
+    def load_averages(self, averages: list[Tensor]) -> None:
+        """Take averages of what `list_averaged` returns; those that are its tensors are in place already."""
+        tensors = self.list_averaged()
+        if averages[0] is not tensors[0]:
+            torch._foreach_copy_(tensors, averages)
+
     def save(self) -> SavedState:
         """Return copies of all that the next step depends on."""
         tensors = [tensor.clone() for tensor in (*self.weights, *self.buffers)]

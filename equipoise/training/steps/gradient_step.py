@@ -49,6 +49,8 @@ class GradientStep:
                 sync.begin_last_micro_batch(timer.gradient_norms if self.measures_noise else None)
             losses.append(self.backward_pass.run(inputs, targets, step, micro_index))
             mark = timer.record_span("compute", mark)
+            if sync.end_micro_batch(micro_index):
+                mark = timer.mark()
         sync.launch_remaining()
         if not is_alone:
             mark = timer.record_span("exchange", mark)
