@@ -10,7 +10,7 @@ from equipoise.number_bounds import MAX_COUNT
 
 SyncKind = Literal["step", "local", "diloco"]
 CompressionKind = Literal["none", "bf16", "int8", "powersgd", "topk"]
-INTERVAL_SYNCS: tuple[SyncKind, ...] = ("local", "diloco")  # workers exchange every H steps
+INTERVAL_SYNCS: tuple[SyncKind, ...] = ("local", "diloco")  # workers exchange weights every H steps
 SYNC_FORMS = "step, local:H or diloco:H with a whole number H of steps from 1"
 COMPRESSION_FORMS = (
     "none, bf16, int8, powersgd:RANK with a whole rank from 1, or topk:SHARE with a share above 0 and up to 1"
@@ -22,6 +22,11 @@ class SyncMethod(NamedTuple):
 
     kind: SyncKind = "step"
     interval: int = 1
+
+    @property
+    def is_local(self) -> bool:
+        """Whether workers take steps of their own between two exchanges."""
+        return self.kind in INTERVAL_SYNCS
 
 
 class CompressionMethod(NamedTuple):
@@ -37,7 +42,7 @@ def parse_sync(text: str) -> SyncMethod:
     if kind == "step" and not separator:
         return SyncMethod()
     if kind in INTERVAL_SYNCS and is_whole_number(number):
-        return SyncMethod(kind, int(number))  # type: ignore[arg-type]  # narrowed by the line above
+        return SyncMethod(kind, int(number))
     raise EquipoiseError("option-choice", f"sync must be {SYNC_FORMS}, got {text[:40]!a}", "write it such as local:16")
 
 

@@ -51,9 +51,10 @@ class GradientShapes:
     @classmethod
     def from_shapes(cls, shapes: Iterable[Sequence[int]], number_bytes: int = 4) -> "GradientShapes":
         """Build the facts from the shapes of all tensors."""
-        matrices, others = [], 0
-        for shape in shapes:
-            if len(shape) > 1 and math.prod(shape):
+        matrices: list[tuple[int, int]] = []
+        others = 0
+        for shape in map(tuple, shapes):
+            if len(shape) > 1 and all(shape):
                 matrices.append((int(shape[0]), math.prod(shape[1:])))
             else:
                 others += math.prod(shape)
