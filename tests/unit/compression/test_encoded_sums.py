@@ -19,11 +19,11 @@ class ExactEncoder:
 
     block_bytes = 8 * BLOCK_NUMBERS
 
-    def encode(self, blocks):
-        return blocks.double().clone().view(torch.uint8)
+    def encode(self, blocks, rows, scratch):
+        rows.view(torch.float64).copy_(blocks)
 
-    def decode(self, rows, dtype):
-        return rows.clone().view(torch.float64).to(dtype)
+    def decode(self, rows, blocks):
+        blocks.copy_(rows.view(torch.float64))
 
 
 def draw_gradients(workers, steps, dtype=torch.float64, count=COUNT):
@@ -50,15 +50,17 @@ def test_what_was_sent_and_what_is_kept_is_the_sum_of_all_gradients(method, work
     sent = torch.zeros(COUNT, dtype=torch.float64)
     for step in range(5):
         sent += sum_step(encoded_sum, gradients[step])
-        torch.testing.assert_close(sent + encoded_sum.pop_error(), gradients[: step + 1].sum((0, 1)), rtol=0, atol=1e-13)
-        assert encoded_sum.pop_error().norm() > 1e-3
+        torch.testing.assert_close(
+            sent + encoded_sum.collect_error(), gradients[: step + 1].sum((0, 1)), rtol=0, atol=1e-13
+        )
+        assert encoded_sum.collect_error().norm() > 1e-3
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_without_feedback_nothing_is_kept_and_each_step_stands_alone(method):
     gradients, encoded_sum = draw_gradients(2, steps=2), build_sum(method, 2, error_feedback=False)
     first, second = (sum_step(encoded_sum, gradients[step]).clone() for step in (0, 1))
-    assert not encoded_sum.pop_error().any()
+    assert not encoded_sum.collect_error().any()
     assert torch.equal(second, sum_step(build_sum(method, 2, error_feedback=False), gradients[1]))
     assert not torch.equal(first, gradients[0].sum(0))
 
@@ -83,7 +85,7 @@ def test_sum_is_exact_where_nothing_is_left_out(workers):
     everything = sum_step(build_sum("topk:1", workers), gradients)
     exact = QuantizedSum(WorkerLayout(workers), torch.zeros(COUNT, dtype=torch.float64), ExactEncoder())
     assert torch.equal(everything, expected) and torch.equal(sum_step(exact, gradients), expected)
-    assert not exact.pop_error().any()
+    assert not exact.collect_error().any()
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -91,11 +93,11 @@ def test_error_of_a_checkpoint_is_shared_by_any_number_of_workers(method):
     gradients, encoded_sum = draw_gradients(3, steps=2), build_sum(method, 3)
     for step in range(2):
         sum_step(encoded_sum, gradients[step])
-    error = encoded_sum.pop_error()
+    error = encoded_sum.collect_error()
     for workers in (1, 2, 5):
         resumed = build_sum(method, workers)
         resumed.load_error(error)
-        torch.testing.assert_close(resumed.pop_error(), error, rtol=0, atol=1e-15)
+        torch.testing.assert_close(resumed.collect_error(), error, rtol=0, atol=1e-15)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -111,7 +113,7 @@ def test_small_tensors_are_summed_too(method, count):
     gradients = draw_gradients(2, steps=1, count=count)[0]
     encoded_sum = build_sum(method, 2, count=count)
     total = sum_step(encoded_sum, gradients)
-    torch.testing.assert_close(total + encoded_sum.pop_error(), gradients.sum(0), rtol=0, atol=1e-14)
+    torch.testing.assert_close(total + encoded_sum.collect_error(), gradients.sum(0), rtol=0, atol=1e-14)
 
 
 def test_largest_numbers_are_those_of_largest_magnitude_and_of_equal_ones_the_first():
@@ -124,6 +126,14 @@ def test_largest_numbers_are_those_of_largest_magnitude_and_of_equal_ones_the_fi
         [0, 1, 2, 3, 4, 5, 6],
     ]
     assert find_largest(torch.zeros(5), 3).tolist() == [0, 1, 2]
+    generator = torch.Generator().manual_seed(2)
+    for count, share in ((100_000, 0.01), (100_000, 0.3), (40_000, 1e-5)):
+        many = torch.randn(count, generator=generator).round(decimals=2)  # with ties
+        expected = many.abs().sort(descending=True, stable=True).indices[: max(1, round(share * count))]
+        assert torch.equal(find_largest(many, len(expected)), expected.sort().values)
+    rising = torch.arange(100_000.0)
+    rising[::6] = 0  # a sample of these says little
+    assert torch.equal(find_largest(rising, 50_000), torch.nonzero(rising).view(-1)[-50_000:])
     assert 2 in find_largest(torch.tensor([1.0, 2.0, float("nan"), 3.0]), 1).tolist()
 
 
