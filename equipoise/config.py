@@ -219,7 +219,7 @@ class TrainConfig:
                     "option-choice", f"{name} must be one of {', '.join(get_args(choices))}, got {value!r}"
                 )
         require_runnable_algorithm(self.all_reduce, self.workers)
-        require_compatible(self.sync_method, self.compression_method)
+        require_compatible(self.sync_method, self.compression_method, self.all_reduce)
         self._require_workload_or_command()
         if self.lora_rank is not None and self.init_from is None:
             raise EquipoiseError("option-conflict", "--lora-rank has no effect without --init-from")

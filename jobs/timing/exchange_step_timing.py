@@ -135,11 +135,12 @@ def measure_encodings(
     shapes: list[tuple[int, ...]], compressions: list[str], threads: int, gpu: bool
 ) -> dict[str, float]:
     """Return the seconds in which this process encodes and decodes gradients once, by compression."""
-    from equipoise.compression.time_encoding import time_encoding
+    from equipoise.compression.encode_timing import time_encoding
 
     torch.set_num_threads(threads)
     device = torch.device("cuda" if gpu else "cpu")
-    return {name: time_encoding(shapes, parse_compression(name), device) for name in compressions}
+    gradients = [torch.empty(shape, dtype=getattr(torch, dtype), device=device) for shape in shapes]
+    return {name: time_encoding(gradients, parse_compression(name)) for name in compressions}
 
 
 def time_exchange_steps(
