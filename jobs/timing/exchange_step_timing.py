@@ -18,12 +18,12 @@ from ray.train.torch import get_device
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.number_bounds import Count, NonNegativeNumber, PositiveNumber
-from equipoise.planning.exchanges.exchange_name import parse_exchange
-from equipoise.planning.exchanges.training_options import find_exchange_options
+from equipoise.planning.exchanges.training_options import replace_exchange
 from equipoise.registries.exchange_registry import parse_compression
 from equipoise.runs.record import Lap
 from equipoise.storage.atomic import read_json
 from equipoise.storage.json_decoding import decode_json_value
+from equipoise.training.dataloader import PARAMETER_DTYPES
 from equipoise.type_aliases import JsonObject
 from equipoise.workloads import load_workload
 from jobs.cluster.resources import worker_resources
@@ -121,25 +121,26 @@ def load_exchange_timings(folder: Path) -> ExchangeTimings:
 
 
 def time_encodings(
-    shapes: Sequence[tuple[int, ...]], compressions: Sequence[str], threads: int, gpu: bool
+    base: TrainConfig, shapes: Sequence[tuple[int, ...]], compressions: Sequence[str], gpu: bool
 ) -> dict[str, float]:
     """Return the seconds in which one worker of the cluster encodes and decodes gradients of these shapes once."""
-    wait_for_slots(1, threads, gpu)
-    resources = worker_resources(threads, gpu)
+    wait_for_slots(1, base.threads, gpu)
+    resources = worker_resources(base.threads, gpu)
     measure = ray.remote(num_cpus=resources["CPU"], num_gpus=resources.get("GPU", 0), max_retries=0)(measure_encodings)
-    seconds: dict[str, float] = ray.get(measure.remote([*shapes], [*compressions], threads, gpu))
+    dtype = PARAMETER_DTYPES[base.precision]
+    seconds: dict[str, float] = ray.get(measure.remote([*shapes], dtype, [*compressions], base.threads, gpu))
     return seconds
 
 
 def measure_encodings(
-    shapes: list[tuple[int, ...]], compressions: list[str], threads: int, gpu: bool
+    shapes: list[tuple[int, ...]], dtype: torch.dtype, compressions: list[str], threads: int, gpu: bool
 ) -> dict[str, float]:
     """Return the seconds in which this process encodes and decodes gradients once, by compression."""
     from equipoise.compression.encode_timing import time_encoding
 
     torch.set_num_threads(threads)
     device = torch.device("cuda" if gpu else "cpu")
-    gradients = [torch.empty(shape, dtype=getattr(torch, dtype), device=device) for shape in shapes]
+    gradients = [torch.empty(shape, dtype=dtype, device=device) for shape in shapes]
     return {name: time_encoding(gradients, parse_compression(name)) for name in compressions}
 
 
@@ -172,17 +173,17 @@ def run_exchange_worker(loop_config: JsonObject) -> list[ExchangeStepTiming]:
             break
         trial = replace(config.trial, workers=workers)
         for timed in (timed for timed in config.exchanges if timed.workers == workers):
-            options = find_exchange_options(parse_exchange(timed.exchange), f"cannot time {timed.exchange}")
-            benches = [StepBench(option, workload, device, 0.0) for option in (trial, replace(trial, **options))]
-            steps += time_in_turns(benches[0], benches[1], timed, config.seconds)
+            exact, other = (
+                StepBench(options, workload, device, 0.0)
+                for options in (trial, replace_exchange(trial, timed.exchange))
+            )
+            steps += time_in_turns(exact, other, timed, config.seconds)
     if group.rank == 0:
         group.end()
     return steps
 
 
-def time_in_turns(
-    exact: StepBench, other: StepBench, timed: TimedExchange, seconds: float
-) -> list[ExchangeStepTiming]:
+def time_in_turns(exact: StepBench, other: StepBench, timed: TimedExchange, seconds: float) -> list[ExchangeStepTiming]:
     """Time steps with exact sums and with another way of exchange in turns; return none if they do not fit in memory."""
     nodes = exact.max_over_workers(ray.train.get_context().get_node_rank()) + 1
     if exact.probe(timed.batch) is None or other.probe(timed.batch) is None:

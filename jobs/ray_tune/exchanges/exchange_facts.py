@@ -9,7 +9,6 @@ import numpy as np
 from torch import nn
 
 from equipoise.config import TrainConfig
-from equipoise.planning.exchange_choice.exact_fits import ExactFits
 from equipoise.planning.exchange_choice.exchange_costs import MOMENTS_BY_OPTIMIZER, ExchangeCosts, MatrixFacts
 from equipoise.planning.exchanges.compression_cost import GradientShapes
 from equipoise.planning.step_time_fit import StepTimeFit

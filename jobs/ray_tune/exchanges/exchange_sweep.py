@@ -8,7 +8,7 @@ and these are tried in trials of one process each.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields, replace
-from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from ray.tune import Callback
@@ -29,6 +29,7 @@ from equipoise.planning.sweep_budget import MIN_FINISHED_TRIALS
 from equipoise.storage.atomic import write_json
 from jobs.ray_tune.exchanges.exchange_facts import ExchangeFacts
 from jobs.ray_tune.exchanges.exchange_option import AUTO, NONE
+from jobs.ray_tune.exchanges.exchange_tables import build_run_table
 from jobs.ray_tune.exchanges.exchange_trials import (
     ExchangeSearch,
     ExchangeSearchAdapter,
@@ -37,6 +38,7 @@ from jobs.ray_tune.exchanges.exchange_trials import (
     exchange_trials_folder,
 )
 from jobs.ray_tune.run_trials import run_trials
+from jobs.ray_tune.scheduling.deadline_scheduler import TimeReserve
 from jobs.ray_tune.tuner import SweepTrials
 from jobs.timing.exchange_step_timing import (
     EXCHANGE_TIMINGS_FILE,
@@ -81,7 +83,14 @@ class ExchangeSweep:
     ) -> None:
         self.facts, self.timings, self.step_fit, self.trials = facts, timings, step_fit, trials
         self.max_seconds = MAX_BUDGET_SHARE * budget_seconds
+        self.last_deadline = trials.deadline
         self.folder = trials.folder.parent / "system"
+
+    def reserve_time(self) -> None:
+        """Let trials with exact sums end early, unless their results show that no way of exchange needs the time."""
+        if self.facts.candidates and self.last_deadline < float("inf"):
+            self.trials.deadline = self.last_deadline - self.max_seconds
+            self.trials.reserve = TimeReserve(self.last_deadline, self.is_worth_time)
 
     def is_worth_time(self, runs: pd.DataFrame) -> bool:
         """Return whether a way of exchange may gain by these finished trials, so that time is to be left for it."""
@@ -108,19 +117,34 @@ class ExchangeSweep:
         """Build the closed forms by what is known so far."""
         return self.facts.build_costs(self.step_fit)
 
-    def run(self, runs: pd.DataFrame, callbacks: list[Callback], last_deadline: float) -> None:
-        """Measure what may gain, and try it, until the answer cannot change or the time for it is up."""
-        deadline = min(last_deadline, time.time() + self.max_seconds)
-        if not self.facts.candidates or (fits := self.fit_exact(runs)) is None:
-            return
+    def run(self, callbacks: list[Callback]) -> bool:
+        """Measure what may gain, and try it, until the answer cannot change or the time for it is up.
+
+        Return whether there was anything to try.
+        """
+        deadline = min(self.last_deadline, time.time() + self.max_seconds)
+        if not self.facts.candidates or (fits := self.fit_exact(self.read_runs())) is None:
+            return False
         survivors = self.find_survivors(fits, lambda: deadline - time.time())
         if not survivors:
             print(describe_no_gain(self.bound_all(fits)), flush=True)
-            return
+            return False
+        self.try_survivors(fits, survivors, deadline, callbacks)
+        return True
+
+    def read_runs(self) -> pd.DataFrame:
+        """Read the finished trials with exact sums."""
+        trials = self.trials
+        return build_run_table(trials.folder, trials.base, trials.workers_by_batch, with_exchanges=False)
+
+    def try_survivors(
+        self, fits: ExactFits, survivors: Sequence[ExchangeBound], deadline: float, callbacks: list[Callback]
+    ) -> None:
+        """Run trials with the ways of exchange that may gain, until a deadline in Unix time."""
         names = " and ".join(f"{bound.exchange} ({format_bound(bound)})" for bound in survivors)
         print(f"trying other ways of exchange: {names}", flush=True)
         search = ExchangeSearch(fits, self.build_costs(), survivors, self.trials.workers_by_batch)
-        trials = ExchangeTrials(**inherit_fields(self.trials) | {"deadline": deadline, "reserve": None})
+        trials = ExchangeTrials(**inherited_fields(self.trials) | {"deadline": deadline, "reserve": None})
         exchange_trials_folder(trials.folder).mkdir(exist_ok=True, parents=True)
         adapter = ExchangeSearchAdapter(search, trials, ExchangeStatus())  # type: ignore[arg-type]  # it shows them too
         adapter.sweep_status.num_shown = len(adapter.finished_trials)  # type: ignore[attr-defined]
@@ -154,7 +178,7 @@ class ExchangeSweep:
     def list_untimed_steps(self, survivors: Sequence[ExchangeBound]) -> list[TimedExchange]:
         """Return the settings of ways of exchange whose steps were not timed."""
         return [
-            TimedExchange(bound.exchange, bound.workers, bound.batch)
+            TimedExchange(exchange=bound.exchange, workers=bound.workers, batch=bound.batch)
             for bound in survivors
             if self.facts.timings.find_steps(bound.exchange, bound.workers, bound.batch) is None
         ]
@@ -162,9 +186,7 @@ class ExchangeSweep:
     def time_encodings(self, compressions: Sequence[str]) -> None:
         """Time compressions on one worker, and keep the result."""
         print(f"timing {', '.join(compressions)} on one worker", flush=True)
-        seconds = time_encodings(
-            self.facts.gradient_shapes, compressions, self.trials.base.threads, self.trials.gpu
-        )
+        seconds = time_encodings(self.trials.base, self.facts.gradient_shapes, compressions, self.trials.gpu)
         known = self.facts.timings
         self.keep_timings(encode_seconds=known.encode_seconds | seconds)
 
@@ -184,7 +206,7 @@ class ExchangeSweep:
         write_json(self.folder / EXCHANGE_TIMINGS_FILE, asdict(timings))
 
 
-def inherit_fields(trials: SweepTrials) -> dict[str, object]:
+def inherited_fields(trials: SweepTrials) -> dict[str, Any]:
     """Return the options of the trials of a sweep."""
     return {field.name: getattr(trials, field.name) for field in fields(SweepTrials) if field.init}
 
@@ -199,5 +221,3 @@ def describe_no_gain(bounds: Sequence[ExchangeBound]) -> str:
 def format_bound(bound: ExchangeBound) -> str:
     """Format an optimistic bound."""
     return f"at most {format_number(bound.max_speedup)} times as fast, if it needed no more examples"
-
-

@@ -1,6 +1,6 @@
 """Trials with other ways of exchange, each in one process that hosts all workers, paired by seed with exact sums."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,8 +16,8 @@ from equipoise.planning.exchange_choice.next_trial import (
     limit_trial_examples,
     suggest_exchange_trial,
 )
-from equipoise.planning.exchanges.exchange_name import parse_exchange
-from equipoise.planning.exchanges.training_options import find_exchange_options, name_exchange
+from equipoise.planning.exchanges.predict_exchanges import EXACT_TEXT
+from equipoise.planning.exchanges.training_options import name_exchange, replace_exchange
 from equipoise.planning.search import Suggestion
 from equipoise.runs.record import Record
 from jobs.ray_tune.trial_records import FINISHED_TRIAL_COLUMNS, load_finished_trials, record_to_row, trial_file_stem
@@ -53,14 +53,14 @@ class ExchangeTrials(SweepTrials):
         if not (name := read_exchange(suggestion)):
             return super().build_trial(Suggestion(suggestion.global_batch, suggestion.lr, suggestion.seed))
         workers = suggestion.workers  # type: ignore[union-attr]  # it names a way of exchange
-        return replace(
+        trial = replace(
             self.base,
             workers=workers,
             batch_size=suggestion.global_batch // workers,
             lr=suggestion.lr,
             seed=self.base.seed + suggestion.seed,
-            **find_exchange_options(parse_exchange(name), f"cannot try {name}"),  # type: ignore[arg-type]
         )
+        return replace_exchange(trial, name)
 
     def record_path(self, suggestion: Suggestion | ExchangeTrial) -> Path:
         """Return the path of the record of a trial."""
@@ -155,15 +155,15 @@ class ExchangeStatus:
 
     def show(self, finished_trials: pd.DataFrame, running_count: int, setting_results: object) -> None:
         """Print the trials that ended since the last call."""
-        for row in finished_trials.iloc[self.num_shown :].to_dict("records"):
-            print(format_exchange_trial(row), flush=True)
+        for name, _, *row in finished_trials.iloc[self.num_shown :].itertuples(index=False, name=None):
+            print(format_exchange_trial(name, *row), flush=True)
         self.num_shown = len(finished_trials)
 
 
-def format_exchange_trial(row: Mapping[str, object]) -> str:
+def format_exchange_trial(exchange: str, global_batch: int, lr: float, seed: int, examples: float, reached: int) -> str:
     """Format a finished trial as a line."""
-    end = "reached the target after" if row["reached"] else "did not reach the target within"
+    end = "reached the target after" if reached else "did not reach the target within"
     return (
-        f"{row['exchange'] or 'exact sums'}, global batch {row['global_batch']} at lr {row['lr']:.3g}, seed"
-        f" {row['seed']}: {end} {format_number(float(str(row['examples'])))} examples"
+        f"{exchange or EXACT_TEXT}, global batch {global_batch} at lr {lr:.3g}, seed {seed}: {end}"
+        f" {format_number(examples)} examples"
     )

@@ -32,7 +32,7 @@ def select_exact_runs(table: pd.DataFrame | None) -> pd.DataFrame | None:
     return exact if exact is None or "workers" not in exact else exact.drop(columns="workers")
 
 
-def exact_request(request: PlanRequest) -> PlanRequest:
+def select_exact_request(request: PlanRequest) -> PlanRequest:
     """Return the measurements of a request that were made with exact sums."""
     return replace(
         request, system=select_exact_rows(request.system), statistical=select_exact_runs(request.statistical)
@@ -50,34 +50,39 @@ def list_exchange_runs(request: PlanRequest) -> pd.DataFrame:
 
 
 def add_exchange_verdicts(
-    document: PlanDocument, request: PlanRequest, facts: ExchangeFacts, runs: Sequence[ConfirmationResult] = ()
+    document: PlanDocument,
+    exact: PlanRequest,
+    all_runs: pd.DataFrame,
+    facts: ExchangeFacts,
+    lost_runs: Sequence[ConfirmationResult] = (),
 ) -> PlanDocument:
     """Return the plan of exact sums with verdicts on other ways of exchange, and with the plan of the one to use.
 
-    `runs` refuted plans with other ways of exchange: then exact sums stay the plan.
+    `exact` are the measurements with exact sums, `all_runs` those of `list_exchange_runs`. Of `lost_runs` those with
+    other ways of exchange refuted a plan: then exact sums stay the plan.
     """
-    fits = fit_exact_sums(exact_request(request))
-    if fits is None or document.plan is None or not facts.candidates:
+    fits = fit_exact_sums(exact)
+    if fits is None or document.plan is None:
         return document
-    costs, ratios = facts.build_costs(fits.step_fit), fit_ratio_table(list_exchange_runs(request))
+    costs, ratios = facts.build_costs(fits.step_fit), fit_ratio_table(all_runs)
     choice = judge_exchanges(fits, costs, ratios, facts.candidates)
-    verdicts = tuple(refute_verdict(verdict, runs) for verdict in choice.verdicts)
+    verdicts = tuple(refute_verdict(verdict, lost_runs) for verdict in choice.verdicts)
     document = replace(
         document,
         exchanges=verdicts,
         switches_at=find_switches(fits, costs, ratios),
         exchange_map=build_exchange_map(fits, costs, ratios),
     )
-    if choice.winner is None or any(run.exchange for run in runs):
+    if choice.winner is None or any(run.exchange for run in lost_runs):
         return document
     why = next(verdict.why for verdict in choice.verdicts if verdict.exchange == choice.winner.exchange)
     plan = build_exchange_entry(fits, choice.winner, why)
     return replace(document, plan=plan, runner_up=document.plan)
 
 
-def refute_verdict(verdict: ExchangeVerdict, runs: Sequence[ConfirmationResult]) -> ExchangeVerdict:
+def refute_verdict(verdict: ExchangeVerdict, lost_runs: Sequence[ConfirmationResult]) -> ExchangeVerdict:
     """Return a verdict that counts in that a training run refuted it."""
-    own = [run for run in runs if run.exchange == verdict.exchange]
+    own = [run for run in lost_runs if run.exchange == verdict.exchange]
     if verdict.verdict != "use" or not own:
         return verdict
     run = own[-1]
@@ -88,5 +93,3 @@ def refute_verdict(verdict: ExchangeVerdict, runs: Sequence[ConfirmationResult])
         why=f"a training run with {verdict.exchange} {took} where {run.predicted.low:.3g} to"
         f" {run.predicted.high:.3g} s were predicted, or longer than one with exact sums",
     )
-
-
