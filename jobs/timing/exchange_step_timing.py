@@ -184,7 +184,7 @@ def run_exchange_worker(loop_config: JsonObject) -> list[ExchangeStepTiming]:
 
 
 def time_in_turns(exact: StepBench, other: StepBench, timed: TimedExchange, seconds: float) -> list[ExchangeStepTiming]:
-    """Time steps with exact sums and with another way of exchange in turns; return none if they do not fit in memory."""
+    """Time steps with exact sums and another way of exchange in turns; return none if they do not fit in memory."""
     nodes = exact.max_over_workers(ray.train.get_context().get_node_rank()) + 1
     if exact.probe(timed.batch) is None or other.probe(timed.batch) is None:
         return []
