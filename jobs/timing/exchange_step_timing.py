@@ -1,7 +1,7 @@
 """Step times with other ways of exchange, each in turns with exact sums at the same setting, on all workers of it.
 
 A machine's pace drifts over minutes, and the step times of a sweep were taken before its trials: what counts is the
-ratio of two stretches that follow each other.
+ratio of two laps that follow each other.
 """
 
 import statistics
@@ -33,8 +33,8 @@ from jobs.timing.process_groups import ShrinkingProcessGroup
 from jobs.timing.step_bench import StepBench
 
 EXCHANGE_TIMINGS_FILE = "exchanges.json"  # in the folder of the timings of a sweep
-MIN_TURNS, MAX_TURNS = 3, 7  # of a stretch with exact sums and one with the other way of exchange
-MIN_PERIODS = 2  # between exchanges that a stretch has at least
+MIN_TURNS, MAX_TURNS = 3, 9  # of a lap with exact sums and one with the other way of exchange
+LAP_SECONDS = 0.3  # of a lap, unless it takes longer from one exchange to the next
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,9 +54,9 @@ class ExchangeStepTiming:
     exact_seconds: PositiveNumber
     """median seconds of a step with exact sums"""
     ratio: PositiveNumber
-    """median of the seconds over those of exact sums, of stretches that follow each other"""
+    """median of the seconds over those of exact sums, of laps that follow each other"""
     pace_sd: NonNegativeNumber
-    """standard deviation of the log of that ratio between stretches"""
+    """standard deviation of the log of that ratio between laps"""
     data_seconds: NonNegativeNumber
     """seconds of a step waiting for batches"""
     exchange_seconds: NonNegativeNumber
@@ -186,24 +186,28 @@ def run_exchange_worker(loop_config: JsonObject) -> list[ExchangeStepTiming]:
 def time_in_turns(exact: StepBench, other: StepBench, timed: TimedExchange, seconds: float) -> list[ExchangeStepTiming]:
     """Time steps with exact sums and another way of exchange in turns; return none if they do not fit in memory."""
     nodes = exact.max_over_workers(ray.train.get_context().get_node_rank()) + 1
-    if exact.probe(timed.batch) is None or other.probe(timed.batch) is None:
+    probe = exact.probe(timed.batch)
+    if probe is None:
+        return []
+    other.probes[timed.batch] = probe  # a probe of its own would take as long as several turns
+    generators = [bench.start_laps(timed.batch, LAP_SECONDS) for bench in (exact, other)]
+    if None in generators:
         return []
     start = exact.elapsed_seconds()
-    turns: list[tuple[list[Lap], list[Lap]]] = []
+    turns: list[tuple[Lap, Lap]] = []
     while len(turns) < MIN_TURNS or (len(turns) < MAX_TURNS and exact.elapsed_seconds() - start < seconds):
-        turns.append((exact.time_stretch(timed.batch), other.time_stretch(timed.batch)))
+        exact_lap, own_lap = (next(laps) for laps in generators if laps is not None)
+        turns.append((exact_lap, own_lap))
     return [summarize_turns(turns, timed, nodes)]
 
 
-def summarize_turns(
-    turns: Sequence[tuple[Sequence[Lap], Sequence[Lap]]], timed: TimedExchange, nodes: int
-) -> ExchangeStepTiming:
-    """Summarize stretches of laps, each with exact sums and with another way of exchange, by their medians."""
+def summarize_turns(turns: Sequence[tuple[Lap, Lap]], timed: TimedExchange, nodes: int) -> ExchangeStepTiming:
+    """Summarize laps with exact sums, each followed by one with another way of exchange, by their medians."""
     exact, own = zip(*turns, strict=True)
-    ratios = [mean_per_step(laps, "seconds") / mean_per_step(other, "seconds") for other, laps in turns]
+    ratios = [lap.seconds / lap.steps / (other.seconds / other.steps) for other, lap in turns]
 
-    def median_per_step(stretches: Sequence[Sequence[Lap]], name: str) -> float:
-        return statistics.median(mean_per_step(laps, name) for laps in stretches)
+    def median_per_step(laps: Sequence[Lap], name: str) -> float:
+        return statistics.median((getattr(lap, name) or 0.0) / lap.steps for lap in laps)
 
     return ExchangeStepTiming(
         exchange=timed.exchange,
@@ -216,11 +220,6 @@ def summarize_turns(
         pace_sd=float(np.std(np.log(ratios), ddof=1)),
         data_seconds=median_per_step(own, "data_seconds"),
         exchange_seconds=median_per_step(own, "exchange_seconds"),
-        sent_bytes=float(own[-1][-1].sent_bytes or 0),
+        sent_bytes=float(own[-1].sent_bytes or 0),
         encode_seconds=median_per_step(own, "encode_seconds"),
     )
-
-
-def mean_per_step(laps: Sequence[Lap], name: str) -> float:
-    """Return the mean of a quantity of laps in a step; 0 where it was not measured."""
-    return sum(getattr(lap, name) or 0.0 for lap in laps) / sum(lap.steps for lap in laps)

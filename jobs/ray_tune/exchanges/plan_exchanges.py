@@ -14,28 +14,17 @@ from equipoise.planning.exchange_choice.exchange_map import build_exchange_map, 
 from equipoise.planning.exchange_choice.exchange_verdict import ExchangeVerdict
 from equipoise.planning.exchange_choice.exchange_verdicts import judge_exchanges
 from equipoise.planning.exchange_choice.ratio_table import fit_ratio_table
+from equipoise.planning.exchanges.exact_rows import select_exact_runs, select_exact_steps
 from jobs.ray_tune.exchanges.exchange_facts import ExchangeFacts
 from jobs.ray_tune.exchanges.exchange_trials import ANY_WORKERS
-
-
-def select_exact_rows(table: pd.DataFrame | None) -> pd.DataFrame | None:
-    """Return the rows of a table whose sums are exact, without the columns on their exchange."""
-    if table is None or "exchange" not in table:
-        return table
-    exact = table[table.exchange == ""].reset_index(drop=True)
-    return exact.drop(columns=[name for name in ("exchange", "sent_bytes", "encode_seconds") if name in exact])
-
-
-def select_exact_runs(table: pd.DataFrame | None) -> pd.DataFrame | None:
-    """Return the training runs with exact sums, which any number of workers may have made."""
-    exact = select_exact_rows(table)
-    return exact if exact is None or "workers" not in exact else exact.drop(columns="workers")
 
 
 def select_exact_request(request: PlanRequest) -> PlanRequest:
     """Return the measurements of a request that were made with exact sums."""
     return replace(
-        request, system=select_exact_rows(request.system), statistical=select_exact_runs(request.statistical)
+        request,
+        system=None if request.system is None else select_exact_steps(request.system),
+        statistical=None if request.statistical is None else select_exact_runs(request.statistical),
     )
 
 
