@@ -82,3 +82,19 @@ def test_all_trials_are_stopped_when_the_time_is_up():
     assert not controller.stopped_trials
     assert DeadlineScheduler(lambda: True).choose_trial_to_run(controller) is None
     assert set(controller.stopped_trials) == {pending, running} and not controller.live_trials
+
+
+def test_trials_go_on_into_the_reserve_where_nothing_else_needs_it(tmp_path):
+    for is_needed in (True, False):
+        asked = []
+        reserve = TimeReserve(
+            time.time() + 60, lambda runs, asked=asked, answer=is_needed: asked.append(runs) or answer
+        )
+        sweep_trials = SweepTrials(
+            base=TrainConfig(workload="digits").with_defaults(), folder=tmp_path, workers_by_batch={8: 1}, slots=1,
+            deadline=time.time() - 1, reserve=reserve,
+        )  # fmt: skip
+        grid = GridSearch([8], 0.05, lambda batch: batch / 1000, num_seeds=1)
+        adapter = SearchAdapter(grid, sweep_trials, SweepStatus({8: 1}, sweep_trials.deadline))
+        assert [adapter.time_is_up() for _ in range(2)] == [is_needed] * 2 and len(asked) == 1
+        assert (sweep_trials.deadline == reserve.deadline) != is_needed and sweep_trials.reserve is None
