@@ -1,0 +1,55 @@
+"""A sweep between hosts tries another way of exchange where links are slow, and adds nothing where they are fast."""
+
+import json
+import sys
+
+import pandas as pd
+import pytest
+
+from tests.network.hosts import create_lan, find_missing_requirement
+from tests.network.spread_workers import start_spread_cluster
+
+pytestmark = [
+    pytest.mark.skipif(find_missing_requirement() is not None, reason=str(find_missing_requirement())),
+    pytest.mark.slow,
+]
+SLOW_MBIT = 200.0
+
+
+def run_sweep(ray, out, workload, *flags):
+    command = ("jobs.sweep", "--workload", workload, "--workers", "2", *flags, "--out", str(out))
+    result = ray.run(sys.executable, "-m", *command, timeout=900)
+    assert result.returncode in (0, 1), result.stdout + result.stderr  # 1: on a busy machine runs refute their plans
+    return result.stdout, json.loads((out / "plan.json").read_text())
+
+
+def test_sweep_on_slow_links_plans_with_another_way_of_exchange_and_trains_it(tmp_path):
+    out = tmp_path / "sweep"
+    flags = ("--batch-size", "64:128", "--exchanges", "local:16", "--budget-seconds", "240")
+    with create_lan(3, SLOW_MBIT) as hosts, start_spread_cluster(hosts) as ray:
+        text, document = run_sweep(ray, out, "tests.network.wide_model:wider", *flags)
+    system, runs = (pd.read_csv(out / f"{name}.csv", keep_default_na=False) for name in ("system", "statistical"))
+    timed = system[system.exchange == "local:16"].astype({"seconds": float, "sent_bytes": float})
+    assert len(timed) >= 1 and (timed.seconds < 0.6 * system[system.exchange == ""].seconds.astype(float).min()).all()
+    assert timed.sent_bytes.iloc[0] == pytest.approx(2 * 11_083_816 / 16, rel=0.01)  # weights and momentum
+    tried = runs[runs.exchange != ""]
+    assert 3 <= len(tried) <= 12 and (tried.workers.astype(int) == 2).all()
+    assert len([*(out / "trials" / "exchanges").glob("*.json")]) >= len(tried)
+    verdict = next(verdict for verdict in document["exchanges"] if verdict["exchange"].startswith("local:"))
+    assert verdict["speedup"]["value"] > 1.05 and verdict["examples_ratio"]["value"] > 0, text
+    trained = [run for run in document["confirmations"] if run["exchange"]]
+    assert trained and trained[0]["exchange"].startswith("local:"), text
+    assert any(not run["exchange"] for run in document["confirmations"])  # the best plan with exact sums, in turns
+    plan = document["plan"]
+    assert plan["exchange"] == trained[0]["exchange"] or document["confirmations"][-1]["exchange"] == ""
+
+
+def test_sweep_on_fast_links_adds_no_trial(tmp_path):
+    out = tmp_path / "sweep"
+    with create_lan(3) as hosts, start_spread_cluster(hosts) as ray:
+        text, document = run_sweep(ray, out, "digits", "--batch-size", "128:256", "--budget-seconds", "60")
+    assert "no other way of exchange is tried" in text
+    assert not (out / "trials" / "exchanges").exists() and not (out / "system" / "exchanges.json").exists()
+    assert "exchange" not in pd.read_csv(out / "system.csv") and "exchange" not in pd.read_csv(out / "statistical.csv")
+    assert document["plan"]["exchange"] == ""
+    assert {verdict["verdict"] for verdict in document["exchanges"]} == {"no gain"}
