@@ -33,7 +33,7 @@ from jobs.timing.process_groups import ShrinkingProcessGroup
 from jobs.timing.step_bench import StepBench
 
 EXCHANGE_TIMINGS_FILE = "exchanges.json"  # in the folder of the timings of a sweep
-MIN_TURNS, MAX_TURNS = 3, 9  # of a lap with exact sums and one with the other way of exchange
+MIN_TURNS, MAX_TURNS = 2, 9  # of a lap with exact sums and one with the other way of exchange
 LAP_SECONDS = 0.3  # of a lap, unless it takes longer from one exchange to the next
 
 

@@ -149,29 +149,41 @@ class ExchangeSweep:
         adapter = ExchangeSearchAdapter(search, trials, ExchangeStatus())  # type: ignore[arg-type]  # it shows them too
         adapter.sweep_status.num_shown = len(adapter.finished_trials)  # type: ignore[attr-defined]
         if adapter.time_is_up():
-            print("no time is left for trials of them: give more --budget-seconds", flush=True)
+            print(
+                "no time is left for trials of them: the same command tries them, or give more --budget-seconds",
+                flush=True,
+            )
             return
         run_trials(adapter, callbacks, prune=True)
         adapter.add_trials_that_ended_late()
         if adapter.time_is_up():
-            print("the time for trials of them is up: the same command goes on with more --budget-seconds", flush=True)
+            print("the time for trials of them is up: the same command goes on with them", flush=True)
 
     def find_survivors(self, fits: ExactFits, seconds_left: Callable[[], float]) -> list[ExchangeBound]:
         """Return the ways of exchange to try, once compressions and steps were timed as far as they are not yet."""
-        survivors = select_survivors(self.bound_all(fits))
-        while pending := self.list_untimed_compressions(survivors):
-            if seconds_left() <= 0:
-                return survivors
-            self.time_encodings(pending)
-            survivors = select_survivors(self.bound_all(fits))
-        if (pending_steps := self.list_untimed_steps(survivors)) and seconds_left() > 0:
-            self.time_steps(pending_steps)
-            survivors = select_survivors(self.bound_all(fits))
+        bounds = self.bound_all(fits)
+        if (compressions := self.list_untimed_compressions(bounds)) and seconds_left() > 0:
+            self.time_encodings(compressions)
+            bounds = self.bound_all(fits)
+        survivors = self.select_survivors(bounds)
+        if (pending := self.list_untimed_steps(survivors)) and seconds_left() > 0:
+            self.time_steps(pending)
+            survivors = self.select_survivors(self.bound_all(fits))
         return survivors
 
-    def list_untimed_compressions(self, survivors: Sequence[ExchangeBound]) -> list[str]:
-        """Return the compressions of ways of exchange whose encoding was not timed."""
-        compressions = (parse_exchange(bound.exchange).compression for bound in survivors)
+    def select_survivors(self, bounds: Sequence[ExchangeBound]) -> list[ExchangeBound]:
+        """Return at most one compression and one way to exchange every H steps; those that were timed come first.
+
+        What was timed was the most promising before, and its trials go on.
+        """
+        timed = {row.exchange for row in self.facts.timings.steps}
+        kept = select_survivors([bound for bound in bounds if bound.exchange in timed])
+        families = {bound.is_sync for bound in kept}
+        return [*kept, *(bound for bound in select_survivors(bounds) if bound.is_sync not in families)]
+
+    def list_untimed_compressions(self, bounds: Sequence[ExchangeBound]) -> list[str]:
+        """Return the compressions that may gain if encoding were free, and whose encoding was not timed."""
+        compressions = (parse_exchange(bound.exchange).compression for bound in bounds if bound.may_gain)
         known = self.facts.timings.encode_seconds
         return [name for name in dict.fromkeys(compressions) if name != "none" and name not in known]
 
