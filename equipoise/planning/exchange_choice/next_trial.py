@@ -136,7 +136,7 @@ def highest_speedup(state: TrialState, bound: ExchangeBound, lowest_ratio: float
     slope = (lowest_ratio - 1) / max(parse_exchange(bound.exchange).interval - 1, 1)
     names = [replace_interval(bound.exchange, interval) for interval in INTERVALS]
     speedups = [bound.max_speedup / time_share(state, bound, name) for name in names]
-    return max(speedup / (1 + slope * (interval - 1)) for speedup, interval in zip(speedups, INTERVALS, strict=True))
+    return float(np.max([speedup / (1 + slope * (H - 1)) for speedup, H in zip(speedups, INTERVALS, strict=True)]))
 
 
 def lowest_speedup(state: TrialState, bound: ExchangeBound) -> float:
@@ -153,8 +153,10 @@ def is_still_searched(state: TrialState, bound: ExchangeBound) -> bool:
 
 def select_own_runs(runs: pd.DataFrame, name: str, bound: ExchangeBound) -> pd.DataFrame:
     """Return the runs of a way of exchange at the setting of a survivor; exact sums have any number of workers."""
-    own = runs[(runs.exchange == name) & (runs.global_batch == bound.global_batch)]
-    return own[own.workers == bound.workers] if name else own
+    here = runs[runs.global_batch == bound.global_batch]
+    if not name:
+        return here[[parse_exchange(other).is_exact for other in here.exchange]]
+    return here[(here.exchange == name) & (here.workers == bound.workers)]
 
 
 def suggest_lrs(state: TrialState, bound: ExchangeBound) -> list[ExchangeTrial]:

@@ -134,6 +134,7 @@ def test_trials_are_paired_and_go_on_from_what_is_known(slow):
     assert suggest_exchange_trial(costs, survivors, runs, num_trials=MAX_EXCHANGE_TRIALS) is None
 
 
+@pytest.mark.slow
 def test_exact_runs_that_pairs_need_are_suggested_too():
     fits, costs, runs = fit_world(SLOW)
     runs, survivors, trials = runs[runs.seed == 0], select_survivors(bound_exchanges(fits, costs)), []
@@ -153,6 +154,7 @@ def test_hopeless_exchange_gets_no_seeds():
     assert verdicts["powersgd"].verdict == "use"
 
 
+@pytest.mark.slow
 def test_exchange_that_needs_many_examples_is_slower():
     fits, costs, runs, _ = try_exchanges(replace(SLOW, critical_interval=2.0))
     _, verdicts = judge(fits, costs, runs)
