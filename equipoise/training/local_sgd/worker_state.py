@@ -65,9 +65,9 @@ class WorkerState:
 
 
 def select_moments(optimizer: RunOptimizer) -> list[Tensor]:
-    """Return the state of an optimizer that workers average: all floating-point tensors but counts of steps."""
+    """Return the state of an optimizer that workers average, by name: floating-point tensors but counts of steps."""
     return [
         value
-        for name, value in optimizer.state_dict().items()
+        for name, value in sorted(optimizer.state_dict().items())  # a resumed optimizer may have another order
         if value.is_floating_point() and name.rpartition(".")[2] not in COUNTER_KEYS
     ]
