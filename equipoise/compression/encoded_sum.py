@@ -10,22 +10,24 @@ tensors so far.
 
 from typing import Protocol
 
-import torch
 from torch import Tensor
 
-from equipoise.compression.worker_layout import ExchangeChunks, WorkerLayout
+from equipoise.compression.worker_layout import ExchangeChunks
 
 
 class EncodedSum(Protocol):
     """Sum over workers of encoded tensors."""
 
+    total: Tensor
+    """sum of what all workers have encoded, after `sum_over_workers`"""
+
     def encode_worker(self, index: int, values: Tensor) -> None:
-        """Encode what a hosted worker adds, counted from 0 in this process; `values` are overwritten."""
+        """Encode what a hosted worker adds, counted from 0 in this process."""
 
     def sum_over_workers(self, exchange: ExchangeChunks) -> Tensor:
-        """Return the sum of what all workers have encoded, with the same bits on all; all processes call this."""
+        """Sum what all workers have encoded to `total`, with the same bits on all; all processes call this."""
 
-    def pop_error(self) -> Tensor:
+    def collect_error(self) -> Tensor:
         """Return this process's part of what was left out; summed over processes it is all of it."""
 
     def load_error(self, error: Tensor) -> None:
@@ -37,25 +39,3 @@ class EncodedSum(Protocol):
     @property
     def num_rounds(self) -> int:
         """Messages of a sum that wait for each other."""
-
-
-class KeptErrors:
-    """What the encodings of each hosted worker have left out so far; nothing if errors are not fed back."""
-
-    def __init__(self, layout: WorkerLayout, like: Tensor, error_feedback: bool) -> None:
-        self.layout = layout
-        self.errors = [torch.zeros_like(like) for _ in layout.hosted] if error_feedback else []
-
-    def add_to(self, index: int, values: Tensor) -> None:
-        """Add what a worker has kept to its values."""
-        if self.errors:
-            values += self.errors[index]
-
-    def sum_hosted(self, like: Tensor) -> Tensor:
-        """Return the sum of what the workers of this process have kept."""
-        return torch.stack(self.errors).sum(0) if self.errors else torch.zeros_like(like)
-
-    def share(self, error: Tensor) -> None:
-        """Give each worker the same part of an error."""
-        for own in self.errors:
-            own.copy_(error).div_(self.layout.workers)

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from equipoise.compression.block_encoders import BlockEncoder
-from equipoise.compression.encoded_sum import KeptErrors
 from equipoise.compression.worker_layout import ExchangeChunks, WorkerLayout
 from equipoise.parallel.schedule import split_evenly
 from equipoise.planning.exchanges.compression_cost import BLOCK_NUMBERS, count_blocks
@@ -20,75 +19,86 @@ class QuantizedSum:
     num_rounds = 2
 
     def __init__(self, layout: WorkerLayout, like: Tensor, encoder: BlockEncoder, error_feedback: bool = True) -> None:
-        self.layout, self.encoder, self.count = layout, encoder, len(like)
-        self.blocks = count_blocks(self.count)
-        self.bounds = split_evenly(0, self.blocks, layout.processes)
-        self.errors = KeptErrors(layout, like, error_feedback)
-        self.padded = like.new_zeros(self.blocks, BLOCK_NUMBERS)
+        self.layout, self.encoder, self.error_feedback = layout, encoder, error_feedback
+        self.count, blocks = len(like), count_blocks(len(like))
+        bounds = split_evenly(0, blocks, layout.processes)
+        self.parts = [slice(bounds[rank], bounds[rank + 1]) for rank in range(layout.processes)]
+        """blocks that each process sums"""
+        shape = blocks, BLOCK_NUMBERS
+        # to these a tensor is added before it is encoded; what is left out stays in them
+        self.inputs = [like.new_zeros(shape) for _ in (layout.hosted if error_feedback else range(1))]
         self.rows = [
-            torch.zeros(self.blocks, encoder.block_bytes, dtype=torch.uint8, device=like.device) for _ in layout.hosted
+            torch.zeros(blocks, encoder.block_bytes, dtype=torch.uint8, device=like.device) for _ in layout.hosted
         ]
-        part = self.part_of(layout.rank)
-        self.part_error = like.new_zeros(part.stop - part.start, BLOCK_NUMBERS) if error_feedback else None
-
-    def part_of(self, rank: int) -> slice:
-        """Return the blocks that a process sums."""
-        return slice(self.bounds[rank], self.bounds[rank + 1])
+        self.part_sum = like.new_zeros(self._part_size(layout.rank), BLOCK_NUMBERS)
+        self.part_rows = self.rows[0].new_zeros(len(self.part_sum), encoder.block_bytes)
+        self.scratch, self.decoded = like.new_zeros(shape), like.new_zeros(shape)
+        self.total = self.decoded.view(-1)[: self.count]
 
     def encode_worker(self, index: int, values: Tensor) -> None:
-        """Encode what a hosted worker adds, counted from 0 in this process; `values` are overwritten."""
-        self.errors.add_to(index, values)
-        self.padded.view(-1)[: self.count] = values
-        self.rows[index] = self.encoder.encode(self.padded)
-        if self.errors.errors:
-            decoded = self.encoder.decode(self.rows[index], values.dtype).view(-1)[: self.count]
-            torch.sub(values, decoded, out=self.errors.errors[index])
+        """Encode what a hosted worker adds, counted from 0 in this process."""
+        if not self.error_feedback:
+            self.inputs[0].view(-1)[: self.count] = values
+            self.encoder.encode(self.inputs[0], self.rows[index], self.scratch)
+            return
+        blocks = self.inputs[index]
+        blocks.view(-1)[: self.count] += values
+        self.encoder.encode(blocks, self.rows[index], self.scratch)
+        self.encoder.decode(self.rows[index], self.scratch)
+        blocks -= self.scratch
 
     def sum_over_workers(self, exchange: ExchangeChunks) -> Tensor:
-        """Return the sum of what all workers have encoded, with the same bits on all; all processes call this."""
-        layout, size = self.layout, self.encoder.block_bytes
-        own = self.part_of(layout.rank)
-        part_bytes = (own.stop - own.start) * size
-        chunks = [torch.cat([rows[self.part_of(rank)] for rows in self.rows]) for rank in range(layout.processes)]
+        """Sum what all workers have encoded to `total`, with the same bits on all; all processes call this."""
+        own, size = self.parts[self.layout.rank], self.encoder.block_bytes
+        if not self.error_feedback:
+            self.part_sum.zero_()
+        scratch = self.scratch[: len(self.part_sum)]
+        for rows in self._exchange_parts(exchange):
+            self.encoder.decode(rows, scratch)
+            self.part_sum += scratch
+        self.encoder.encode(self.part_sum, self.part_rows, scratch)
+        sizes = [self._part_size(rank) * size for rank in range(self.layout.processes)]
+        gathered = exchange([self.part_rows.view(-1)] * self.layout.processes, sizes)
+        for part, chunk in zip(self.parts, gathered, strict=True):
+            self.encoder.decode(chunk.view(-1, size), self.decoded[part])
+        self.part_sum -= self.decoded[own]
+        return self.total
+
+    def _exchange_parts(self, exchange: ExchangeChunks) -> list[Tensor]:
+        """Return what all workers have encoded of this process's part, in their order."""
+        if self.layout.processes == 1:
+            return self.rows
+        part_bytes = self.part_rows.numel()
         received = exchange(
-            [chunk.view(-1) for chunk in chunks], [part_bytes * count for count in layout.hosted_counts]
+            [torch.cat([rows[part] for rows in self.rows]).view(-1) for part in self.parts],
+            [part_bytes * count for count in self.layout.hosted_counts],
         )
-        encoded = self.encoder.encode(self._sum_part([chunk.view(-1, size) for chunk in received])).view(-1)
-        gathered = exchange(
-            [encoded] * layout.processes,
-            [(self.bounds[rank + 1] - self.bounds[rank]) * size for rank in range(layout.processes)],
-        )
-        decoded = self.encoder.decode(torch.cat([chunk.view(-1, size) for chunk in gathered]), self.padded.dtype)
-        if self.part_error is not None:
-            self.part_error -= decoded[own]
-        return decoded.view(-1)[: self.count]
+        return [
+            rows.view(-1, self.encoder.block_bytes)
+            for chunk in received
+            for rows in (chunk.split(part_bytes) if part_bytes else ())  # more processes than blocks
+        ]
 
-    def _sum_part(self, received: list[Tensor]) -> Tensor:
-        """Return the sum of this process's part with what its last encoding left out, which `part_error` holds then."""
-        total: Tensor | None = None
-        for chunk, count in zip(received, self.layout.hosted_counts, strict=True):
-            for rows in chunk.chunk(count) if len(chunk) else ():
-                addend = self.encoder.decode(rows, self.padded.dtype)
-                total = addend if total is None else total.add_(addend)
-        total = self.padded[:0] if total is None else total  # more processes than blocks
-        return total if self.part_error is None else self.part_error.add_(total)
+    def _part_size(self, rank: int) -> int:
+        return self.parts[rank].stop - self.parts[rank].start
 
-    def pop_error(self) -> Tensor:
+    def collect_error(self) -> Tensor:
         """Return this process's part of what was left out; summed over processes it is all of it."""
-        error = torch.zeros_like(self.padded)
-        if self.part_error is not None:
-            error[self.part_of(self.layout.rank)] = self.part_error
-        flat = error.view(-1)[: self.count]
-        return flat + self.errors.sum_hosted(flat)
+        if not self.error_feedback:
+            return torch.zeros_like(self.total)
+        error = torch.stack(self.inputs).sum(0)
+        error[self.parts[self.layout.rank]] += self.part_sum
+        return error.view(-1)[: self.count]
 
     def load_error(self, error: Tensor) -> None:
         """Share what was left out equally among the workers, in place of what they keep."""
-        self.errors.share(error)
-        if self.part_error is not None:
-            self.part_error.zero_()
+        self.part_sum.zero_()
+        if self.error_feedback:
+            for blocks in self.inputs:
+                blocks.view(-1)[: self.count] = error / self.layout.workers
 
     def count_sent_bytes(self) -> int:
         """Return the bytes that leave this process in a sum."""
-        own = self.bounds[self.layout.rank + 1] - self.bounds[self.layout.rank]
-        blocks = len(self.layout.hosted) * (self.blocks - own) + (self.layout.processes - 1) * own
-        return blocks * self.encoder.block_bytes
+        own, blocks = len(self.part_sum), len(self.scratch)
+        sent = len(self.layout.hosted) * (blocks - own) + (self.layout.processes - 1) * own
+        return sent * self.encoder.block_bytes

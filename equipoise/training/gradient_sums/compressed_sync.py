@@ -95,13 +95,21 @@ class EncodedSync(CompressedSync):
         like = next(iter(parameters.values()))
         dtype = common_dtype(parameters.values())
         self.flat_gradients = like.new_zeros(sum(p.numel() for p in parameters.values()), dtype=dtype)
-        pieces = self.flat_gradients.split([p.numel() for p in parameters.values()])
-        self.views = [shape_as(piece, p) for piece, p in zip(pieces, parameters.values(), strict=True)]
+        self.views = self._split(self.flat_gradients)
         self.encoded_sum = build_sum(layout, self.flat_gradients, config.error_feedback)
+        self.totals = self._split(self.encoded_sum.total)
         sent = torch.tensor(self.encoded_sum.count_sent_bytes() if self.workers > 1 else 0, device=like.device)
         if self.workers > 1:
             dist.all_reduce(sent, dist.ReduceOp.MAX)
         self.traffic = SumTraffic(int(sent), self.encoded_sum.num_rounds if self.workers > 1 else 0)
+
+    def _split(self, flat: Tensor) -> list[Tensor]:
+        """Return views of flat numbers, with the shapes and memory layouts of the parameters."""
+        pieces = flat.split([parameter.numel() for parameter in self.parameters.values()])
+        return [
+            piece.as_strided(p.shape, p.stride(), piece.storage_offset())
+            for piece, p in zip(pieces, self.parameters.values(), strict=True)
+        ]
 
     def set_algorithms(self, algorithms: Sequence[AppliedAllReduce]) -> None:
         """Do nothing: what is encoded has an exchange of its own."""
@@ -112,9 +120,9 @@ class EncodedSync(CompressedSync):
             parameter.grad = None
         self.encoded_sum.encode_worker(index, self.flat_gradients)
         if is_last:
-            self.flat_gradients.copy_(self.encoded_sum.sum_over_workers(self._exchange_chunks))
-            for parameter, view in zip(self.parameters.values(), self.views, strict=True):
-                parameter.grad = view.to(parameter.dtype)
+            self.encoded_sum.sum_over_workers(self._exchange_chunks)
+            for parameter, total in zip(self.parameters.values(), self.totals, strict=True):
+                parameter.grad = total.to(parameter.dtype)
 
     def _exchange_chunks(self, chunks: Sequence[Tensor], received_sizes: Sequence[int]) -> list[Tensor]:
         received: list[Tensor] = []
@@ -123,10 +131,8 @@ class EncodedSync(CompressedSync):
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return what all workers have left out of each gradient, as error.NAME."""
-        error = self._all_reduce_state(self.encoded_sum.pop_error())
-        pieces = error.split([p.numel() for p in self.parameters.values()])
-        views = [shape_as(piece, p) for piece, p in zip(pieces, self.parameters.values(), strict=True)]
-        return {f"error.{name}": view for name, view in zip(self.parameters, views, strict=True)}
+        error = self._all_reduce_state(self.encoded_sum.collect_error())
+        return {f"error.{name}": view for name, view in zip(self.parameters, self._split(error), strict=True)}
 
     def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
         """Restore the state from the tensors of `state_dict`; start anew without any."""
@@ -140,8 +146,3 @@ class EncodedSync(CompressedSync):
 def common_dtype(tensors: Iterable[Tensor]) -> torch.dtype:
     """Return the dtype in which sums of gradients are computed: fp64 if one of them has it, else fp32."""
     return reduce(torch.promote_types, (tensor.dtype for tensor in tensors), torch.float32)
-
-
-def shape_as(piece: Tensor, parameter: Tensor) -> Tensor:
-    """Return a view of flat numbers with the shape and the memory layout of a parameter."""
-    return piece.as_strided(parameter.shape, parameter.stride(), piece.storage_offset())

@@ -43,7 +43,8 @@ class LowRankSync(CompressedSync):
         self._sum_bucket(self.buckets[1])
         decoded = self.low_rank_sum.finish()
         for parameter, gradient, total in zip(self.parameters.values(), self.sums, decoded, strict=True):
-            parameter.grad = gradient.copy_(total)
+            fits = total.dtype == parameter.dtype and total.stride() == parameter.stride()
+            parameter.grad = total if fits else gradient.copy_(total)
 
     def _sum_bucket(self, bucket: GradientBucket) -> None:
         """Sum a bucket over processes."""
