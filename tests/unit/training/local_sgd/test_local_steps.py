@@ -93,10 +93,17 @@ CASES = {
     "batch-norm": {"sync": "local:6", **WITH_BATCH_NORM},
 }
 
+ENCODED_CASES = {
+    "int8": {"sync": "local:5", "compression": "int8"},
+    "int8-adamw": {"sync": "local:5", "compression": "int8", **ADAMW},
+    "bf16-diloco": {**DILOCO, "compression": "bf16", **WITH_BATCH_NORM},
+}
+ALL_CASES = [*CASES.values(), *ENCODED_CASES.values()]
+
 
 @pytest.mark.parametrize("processes", [2, 3])
 def test_any_number_of_processes_takes_the_same_steps(rendezvous_folder, processes):
-    configs = [replace(DIGITS, workers=workers, **changes) for workers in (processes, 4) for changes in CASES.values()]
+    configs = [replace(DIGITS, workers=workers, **changes) for workers in (processes, 4) for changes in ALL_CASES]
     results = run_with_gloo(processes, rendezvous_folder, train_states, configs)
     for index, config in enumerate(configs):
         alone, laps = train_state(config)
@@ -150,6 +157,25 @@ def test_run_goes_on_with_another_number_of_processes(rendezvous_folder):
     state, finished_laps = run_with_gloo(3, rendezvous_folder, train_one_lap, config)[0]
     (resumed, _), _ = run_with_gloo(2, rendezvous_folder, resume_state, config, state, finished_laps)
     assert are_close(resumed, uninterrupted)
+
+
+@pytest.mark.parametrize("name", ENCODED_CASES)
+def test_encoded_changes_lead_near_exact_averages_and_keep_what_they_left_out(name):
+    changes = {**ENCODED_CASES[name], "precision": "fp32"}
+    config = replace(DIGITS, **changes)
+    encoded, laps = train_state(config)
+    exact, exact_laps = train_state(replace(config, compression="none"))
+    weights = [name for name in exact if name.startswith("model.") and exact[name].is_floating_point()]
+    distance = max(float((encoded[name] - exact[name]).norm() / exact[name].norm()) for name in weights)
+    assert 0 < distance < 0.05
+    assert [lap[2] for lap in laps] == pytest.approx([lap[2] for lap in exact_laps], rel=0.02)
+    errors = {name: value for name, value in encoded.items() if name.startswith("compression.error.")}
+    assert errors and all(torch.isfinite(value).all() for value in encoded.values())
+    assert any(value.abs().max() > 0 for value in errors.values())
+    resumed = Training(config)
+    resumed.load_state_dict(encoded, [])
+    again = resumed.state_dict()
+    assert all(torch.allclose(again[name], value, rtol=1e-5) for name, value in errors.items())
 
 
 def train_one_lap(config):
