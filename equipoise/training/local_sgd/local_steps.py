@@ -58,8 +58,8 @@ class LocalSteps:
             all_reduce=self.sync.algorithms,
             sent_bytes=round(sent_bytes / self.interval),
             rounds=rounds / self.interval,
-            sync_interval=self.interval,
-            averages_statistics=bool(self.state.statistics),
+            average_interval=self.interval,
+            averages_statistics=self.state.has_batch_norm,
         )
 
     def state_dict(self) -> dict[str, dict[str, Tensor]]:

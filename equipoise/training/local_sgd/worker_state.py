@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from equipoise.config import TrainConfig
 from equipoise.optimizers.run_optimizer import RunOptimizer
@@ -28,6 +29,7 @@ class WorkerState:
         self.optimizer = optimizer
         self.weights = [parameter.detach() for parameter in optimizer.named_parameters.values()]
         self.buffers = list(model.buffers())
+        self.has_batch_norm = any(isinstance(m, _BatchNorm) and m.training for m in model.modules())
         self.statistics = [buffer for buffer in self.buffers if buffer.is_floating_point()]
 
     def list_averaged(self) -> list[Tensor]:
