@@ -271,12 +271,12 @@ class TrainConfig:
 
     @property
     def sync_method(self) -> SyncMethod:
-        """When workers exchange."""
+        """Parsed value of --sync: when workers exchange."""
         return parse_sync(self.sync)
 
     @property
     def compression_method(self) -> CompressionMethod:
-        """What workers send."""
+        """Parsed value of --compression: what workers send."""
         return parse_compression(self.compression)
 
     @property

@@ -78,7 +78,7 @@ class LowRankSum:
         """Make the summed P orthogonal, and compute Q."""
         for matrix, p, q in zip(self.inputs, self.p_matrices, self.q_matrices, strict=True):
             p.copy_(orthogonalize(p))
-            torch.mm(matrix.T, p, out=q)
+            q.copy_((p.T @ matrix).T)  # M^T P takes 10 times as long
 
     def finish(self) -> list[Tensor]:
         """Return the sums of all gradients from the summed Q, and keep this process's part of what they leave out."""

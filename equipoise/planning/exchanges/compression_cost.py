@@ -62,12 +62,12 @@ class GradientShapes:
 
     @property
     def num_numbers(self) -> int:
-        """Numbers in all gradients."""
+        """Numbers in the gradients of all tensors."""
         return sum(rows * columns for rows, columns in self.matrices) + self.other_numbers
 
     @property
     def gradient_bytes(self) -> int:
-        """Bytes of all gradients."""
+        """Bytes of the gradients of all tensors."""
         return self.num_numbers * self.number_bytes
 
     def count_low_rank_numbers(self, rank: int) -> LowRankNumbers:
