@@ -10,7 +10,7 @@ from equipoise.number_bounds import MAX_COUNT
 
 SyncKind = Literal["step", "local", "diloco"]
 CompressionKind = Literal["none", "bf16", "int8", "powersgd", "topk"]
-INTERVAL_SYNCS: tuple[SyncKind, ...] = ("local", "diloco")  # workers exchange every H steps
+INTERVAL_SYNCS: tuple[SyncKind, ...] = ("local", "diloco")  # workers exchange weights every H steps
 OWN_EXCHANGES: tuple[CompressionKind, ...] = ("bf16", "int8", "topk")  # in place of an all-reduce
 SYNC_FORMS = "step, local:H or diloco:H with a whole number H of steps from 1"
 COMPRESSION_FORMS = (
@@ -23,6 +23,11 @@ class SyncMethod(NamedTuple):
 
     kind: SyncKind = "step"
     interval: int = 1
+
+    @property
+    def is_local(self) -> bool:
+        """Whether workers take steps of their own between two exchanges."""
+        return self.kind in INTERVAL_SYNCS
 
 
 class CompressionMethod(NamedTuple):

@@ -8,31 +8,34 @@ from equipoise.optimizers.run_optimizer import RunOptimizer
 from equipoise.training.best_weights import BestWeights
 from equipoise.training.torch_state import collect_weights, load_weights
 
+EXCHANGE_PARTS = "compression", "outer"
+
 
 def collect_training_state(
     model: nn.Module,
     optimizer: RunOptimizer,
     best_weights: BestWeights | None,
-    sync_state: Mapping[str, Tensor],
+    exchange_state: Mapping[str, Mapping[str, Tensor]],
 ) -> dict[str, Tensor]:
     """Return all tensors of a checkpoint by name.
 
-    Weights are `model.NAME`, the optimizer's state `optimizer.NAME.KEY`, best weights `best.NAME`, and what compression
-    keeps from step to step `compression.KEY.NAME`.
+    Weights are `model.NAME`, the optimizer's state `optimizer.NAME.KEY`, best weights `best.NAME`, what compression
+    keeps from step to step `compression.KEY.NAME`, and the momentum of an outer step `outer.NAME`.
     """
     named = {f"model.{name}": value for name, value in collect_weights(model).items()}
     named |= {f"optimizer.{name}": value for name, value in optimizer.state_dict().items()}
     if best_weights:
         named |= {f"best.{name}": value for name, value in best_weights.tensors.items()}
-    named |= {f"compression.{name}": value for name, value in sync_state.items()}
+    for part, tensors in exchange_state.items():
+        named |= {f"{part}.{name}": value for name, value in tensors.items()}
     return {name: value.detach().cpu().contiguous() for name, value in named.items()}
 
 
 def load_training_state(
     model: nn.Module, optimizer: RunOptimizer, best_weights: BestWeights | None, tensors: dict[str, Tensor]
-) -> dict[str, Tensor]:
-    """Load the tensors of `collect_training_state` into their places, and return those that compression keeps."""
-    parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "best": {}, "compression": {}}
+) -> dict[str, dict[str, Tensor]]:
+    """Load the tensors of `collect_training_state` into their places, and return the parts of the exchange."""
+    parts: dict[str, dict[str, Tensor]] = {part: {} for part in ("model", "optimizer", "best", *EXCHANGE_PARTS)}
     for name, value in tensors.items():
         kind, _, rest = name.partition(".")
         parts[kind][rest] = value
@@ -40,4 +43,4 @@ def load_training_state(
     optimizer.load_state_dict(parts["optimizer"])
     if best_weights:
         best_weights.tensors = parts["best"]
-    return parts["compression"]
+    return {part: parts[part] for part in EXCHANGE_PARTS}
