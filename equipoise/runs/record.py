@@ -57,8 +57,8 @@ class Lap:
     """algorithms that summed the buckets of gradients or weights over workers, in the order of the sums; none with one
     worker"""
     sent_bytes: NonNegativeCount | None = None
-    """bytes of gradients or weights that leave a worker in an optimizer step, of the worker that sends most; those of `backend` by
-    the closed form of a ring, or of one all-to-all where gradients are small"""
+    """bytes of gradients or weights that leave a worker in an optimizer step, of the worker that sends most; those of
+    `backend` by the closed form of a ring, or of one all-to-all where gradients are small"""
     rounds: NonNegativeNumber | None = None
     """messages of an optimizer step that wait for each other, over all of its sums"""
     average_interval: Count | None = None
