@@ -58,7 +58,7 @@ class Lap:
     worker"""
     sent_bytes: NonNegativeCount | None = None
     """bytes of gradients or weights that leave a worker in an optimizer step, of the worker that sends most; those of
-    `backend` by the closed form of a ring, or of one all-to-all where gradients are small"""
+    `backend` by the closed form of a ring, or of one all-to-all where they are small"""
     rounds: NonNegativeNumber | None = None
     """messages of an optimizer step that wait for each other, over all of its sums"""
     average_interval: Count | None = None

@@ -111,8 +111,8 @@ def test_averages_and_batch_normalisation_are_said_once(tmp_path, capsys):
     lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("step")]
     assert lines == [
         "weights and moments of the optimizer are averaged every 16 steps",
-        "batch normalisation: running statistics are averaged every 16 steps; between them each worker normalises by its"
-        " own batches",
+        "batch normalisation: running statistics are averaged every 16 steps; between them each worker normalises by"
+        " its own batches",
         "weights are summed by tree",
     ]
 

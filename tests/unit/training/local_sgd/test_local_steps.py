@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 import torch
+import torch.distributed as dist
 from safetensors.torch import load, save
+from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 
 from equipoise.config import TrainConfig
 from equipoise.planning.exchanges.exchange_time import all_reduce_cost
@@ -242,6 +244,31 @@ def test_statistics_and_moments_are_the_means_of_the_workers():
         assert torch.allclose(value.double(), mean, rtol=1e-12, atol=1e-16), name
     assert not torch.equal(states[0]["model.1.running_var"], states[1]["model.1.running_var"])
     assert averaged["model.1.num_batches_tracked"] == 6
+
+
+def train_by_torch(config, interval):
+    """Train as torch's averager of parameters does, with the model, batches and learning rates of `Training`."""
+    training = Training(config)
+    rank, model = dist.get_rank(), training.model
+    batches = training.loader.train_batches(range(rank, rank + 1), 0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=config.lr)
+    averager = PeriodicModelAverager(period=interval, warmup_steps=0)
+    for _ in range(config.max_examples // config.global_batch):
+        inputs, targets = next(batches)
+        optimizer.zero_grad()
+        training.workload.loss(model(inputs), targets).backward()
+        optimizer.step()
+        if averager.step == 0:  # it counts from 0, and would average after the first step
+            averager.step += 1
+        averager.average_parameters(model.parameters())
+    return model.state_dict()
+
+
+def test_steps_without_momentum_are_those_of_the_averager_of_torch(rendezvous_folder):
+    config = replace(DIGITS, workers=2, momentum=0.0, warmup=0.0, max_examples=480, lr=0.1)
+    theirs = run_with_gloo(2, rendezvous_folder, train_by_torch, config, 5)[0]
+    ours, _ = train_model(replace(config, sync="local:5"))
+    assert max_relative_difference(ours, theirs) < 1e-14
 
 
 def train_in_too_many(config):
