@@ -107,7 +107,6 @@ class SweepTrials:
         )  # it warns that these files are missing
         os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "inf")  # the records are the state; Tune's is never read
         os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")  # Ctrl-C ends the sweep, not the search alone
-        os.environ.setdefault()  # curves are fitted between two trials, which takes seconds
         if self.real_workers:
             trainable = tune.with_resources(run_multi_worker_trial, LAUNCHER_RESOURCES)
         else:

@@ -38,7 +38,7 @@ def list_exchange_runs(request: PlanRequest) -> pd.DataFrame:
     return runs.assign(workers=runs.workers.fillna(ANY_WORKERS).astype(int))
 
 
-def add_exchange_verdicts(
+def add_sweep_verdicts(
     document: PlanDocument,
     exact: PlanRequest,
     all_runs: pd.DataFrame,

@@ -20,7 +20,7 @@ from jobs.ray_tune.confirmation import have_confirmed
 from jobs.ray_tune.exchanges.exchange_facts import ExchangeFacts, build_exchange_facts, seconds_in_table
 from jobs.ray_tune.exchanges.exchange_sweep import ExchangeSweep
 from jobs.ray_tune.exchanges.exchange_tables import add_exchange_steps
-from jobs.ray_tune.exchanges.plan_exchanges import add_exchange_verdicts, list_exchange_runs, select_exact_request
+from jobs.ray_tune.exchanges.plan_exchanges import add_sweep_verdicts, list_exchange_runs, select_exact_request
 from jobs.ray_tune.tuner import SweepTrials
 from jobs.timing.exchange_step_timing import ExchangeStepTiming, ExchangeTimings
 from jobs.timing.timing_records import TimingTables
@@ -48,7 +48,7 @@ def slow():
     *_, runs, _ = try_exchanges(SLOW)
     request = build_request(SLOW, runs[runs.exchange == ""])
     exact = build_plan_document(request)
-    return SlowSweep(request, runs, exact, add_exchange_verdicts(exact, request, runs, FACTS))
+    return SlowSweep(request, runs, exact, add_sweep_verdicts(exact, request, runs, FACTS))
 
 
 def build_request(world, runs):
@@ -134,7 +134,7 @@ def test_fast_links_keep_the_exact_plan_and_say_why():
     runs = FAST.measure_exact_runs()
     request = build_request(FAST, runs)
     exact_document = build_plan_document(request)
-    document = add_exchange_verdicts(exact_document, request, runs, FACTS)
+    document = add_sweep_verdicts(exact_document, request, runs, FACTS)
     assert document.plan == exact_document.plan and document.exchanges
     assert {verdict.verdict for verdict in document.exchanges} == {"no gain"}
     assert "no gain, at most" in format_plan(document)
@@ -151,7 +151,7 @@ def test_runs_without_a_column_for_their_exchange_have_exact_sums():
 def test_refuted_winner_gives_way_to_the_exact_plan(slow):
     plan = slow.document.plan
     run = replace(build_refuting_run(plan, 3 * plan.seconds.high), exchange=plan.exchange)
-    document = add_exchange_verdicts(slow.exact, slow.request, slow.runs, FACTS, [run])
+    document = add_sweep_verdicts(slow.exact, slow.request, slow.runs, FACTS, [run])
     assert document.plan == slow.exact.plan and document.runner_up == slow.exact.runner_up
     verdict = next(verdict for verdict in document.exchanges if verdict.exchange == plan.exchange)
     assert verdict.verdict == "slower" and "a training run with" in verdict.why
