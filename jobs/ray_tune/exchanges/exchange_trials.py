@@ -134,7 +134,7 @@ class ExchangeSearchAdapter(SearchAdapter):
         self.add_records(load_exchange_trials(trials.folder, trials.base))
 
     def add_records(self, records: Iterable[Record]) -> None:
-        """Add trials that ended."""
+        """Add trials that ended to the table of both kinds."""
         records = [record for record in records if record.config.global_batch in self.search.batches]
         if not records:
             return
