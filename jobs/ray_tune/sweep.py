@@ -34,19 +34,21 @@ from jobs.cluster.resources import (
 from jobs.cluster.wait import wait_for_slots
 from jobs.ray_train.trackers import build_tracker_callbacks
 from jobs.ray_tune.confirmation import confirm_plan
-from jobs.ray_tune.exchanges.exchange_facts import build_exchange_facts
+from jobs.ray_tune.exchanges.exchange_facts import ExchangeFacts, build_exchange_facts
 from jobs.ray_tune.exchanges.exchange_sweep import ExchangeSweep, list_candidates
 from jobs.ray_tune.exchanges.exchange_tables import add_exchange_steps, build_run_table
+from jobs.ray_tune.exchanges.exchange_trials import load_exchange_trials
 from jobs.ray_tune.fastest_workers import FastestWorkers
 from jobs.ray_tune.pace_drift import add_pace_noise, estimate_pace_drift
 from jobs.ray_tune.run_trials import run_trials
 from jobs.ray_tune.sweep_options import SweepOptions, build_sweep_options
-from jobs.ray_tune.sweep_subject import load_sweep_subject
+from jobs.ray_tune.sweep_subject import SweepSubject, load_sweep_subject
 from jobs.ray_tune.target_crossings import write_crossings
 from jobs.ray_tune.trial_budget import describe_trials, leave_out_unaffordable_batches, require_finished_trials
 from jobs.ray_tune.trial_records import FINISHED_TRIAL_COLUMNS, load_finished_trials
 from jobs.ray_tune.tuner import SearchAdapter, SweepTrials
 from jobs.timing.exchange_step_timing import load_exchange_timings
+from jobs.timing.timing_records import TimingTables
 from jobs.timing.timing_tables import fit_timings, write_csv, write_timings
 
 
@@ -108,11 +110,11 @@ def run_sweep(options: SweepOptions, worker_setup: Callable[[], None] | None = N
     require_same_config(out, base)
     require_same_sweep_setup(out, subject.setup)
     load_finished_trials(out / "trials", base)  # refuses damaged files before waiting for a cluster
+    load_exchange_trials(out / "trials", base)
+    facts = describe_exchanges(options, subject, max_workers)
     connect_to_cluster(worker_setup)
     _, gpu = require_slots(max_workers, base.threads)
     set_worker_group_timeout(elastic=False)
-    candidates = list_candidates(options.exchanges, max_workers, base.command)
-    exchange_timings = load_exchange_timings(out / "system")
     with claim_run_folder(out, base):
         write_sweep_setup(out, subject.setup)
         wait_for_slots(max_workers, base.threads, gpu)  # once for all groups of workers, before the budget starts
@@ -122,18 +124,8 @@ def run_sweep(options: SweepOptions, worker_setup: Callable[[], None] | None = N
         timings = write_timings(timings, out)
         step_time_fit = fit_timings(timings)
         fastest = FastestWorkers(step_time_fit)
-        trials = SweepTrials(
-            base=base,
-            folder=out / "trials",
-            workers_by_batch=fastest.workers_by_batch,
-            slots=slots,
-            gpu=gpu,
-            real_workers=subject.runs_real_workers or options.trials == "real",
-            max_unsplit_batch=0 if subject.depends_on_batch_split else int(timings.steps.batch.max()),
-            deadline=timings.started_at + options.budget.seconds,
-        )
+        trials = build_sweep_trials(options, subject, timings, fastest, slots, gpu)
         leave_out_unaffordable_batches(trials, fastest, step_time_fit, subject.num_examples)
-        facts = build_exchange_facts(base, subject.gradient_shapes, candidates, exchange_timings)
         exchange_sweep = ExchangeSweep(facts, timings, step_time_fit, trials, options.budget.seconds)
         exchange_sweep.reserve_time()
         run_search(options, trials, fastest, callbacks)
@@ -144,6 +136,34 @@ def run_sweep(options: SweepOptions, worker_setup: Callable[[], None] | None = N
         document = confirm_plan(base, out, setup, exchange_sweep.last_deadline, exchange_sweep.facts)
         print(f"  pages      {', '.join(map(str, write_pages(load_experiment(out))))}")
         return document
+
+
+def describe_exchanges(options: SweepOptions, subject: SweepSubject, max_workers: int) -> ExchangeFacts:
+    """Return what is known of the ways of exchange that a sweep considers, with what it has timed before."""
+    candidates = list_candidates(options.exchanges, max_workers, subject.base.command)
+    timings = load_exchange_timings(options.out.absolute() / "system")
+    return build_exchange_facts(subject.base, subject.gradient_shapes, candidates, timings)
+
+
+def build_sweep_trials(
+    options: SweepOptions,
+    subject: SweepSubject,
+    timings: TimingTables,
+    fastest_workers: FastestWorkers,
+    slots: int,
+    gpu: bool,
+) -> SweepTrials:
+    """Build the trials with exact sums of a sweep whose steps were timed."""
+    return SweepTrials(
+        base=subject.base,
+        folder=options.out.absolute() / "trials",
+        workers_by_batch=fastest_workers.workers_by_batch,
+        slots=slots,
+        gpu=gpu,
+        real_workers=subject.runs_real_workers or options.trials == "real",
+        max_unsplit_batch=0 if subject.depends_on_batch_split else int(timings.steps.batch.max()),
+        deadline=timings.started_at + options.budget.seconds,
+    )
 
 
 def search_exchanges(

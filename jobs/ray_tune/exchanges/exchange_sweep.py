@@ -231,5 +231,5 @@ def describe_no_gain(bounds: Sequence[ExchangeBound]) -> str:
 
 
 def format_bound(bound: ExchangeBound) -> str:
-    """Format an optimistic bound."""
+    """Format an optimistic bound as a phrase."""
     return f"at most {format_number(bound.max_speedup)} times as fast, if it needed no more examples"
