@@ -1,4 +1,4 @@
-"""The page of a plan with ways of exchange, opened as a file: its map answers to mouse and keyboard, and is accessible."""
+"""The page of a plan with ways of exchange, opened as a file: its map answers to mouse and keyboard."""
 
 import pytest
 

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from dashboards.page import NumberCell, Panel, Table, TableCell
 from dashboards.panels.exchanges.area_names import Cell, find_roomiest_cell, is_hidden
-from dashboards.panels.exchanges.exchange_estimates import (
+from dashboards.panels.exchanges.time_estimates import (
     find_cell_edges,
     label_exchange,
     list_best_options,
@@ -17,6 +17,7 @@ from dashboards.panels.exchanges.exchange_estimates import (
 )
 from dashboards.theme import (
     NEUTRAL_COLOR,
+    SERIES_COLORS,
     apply_theme,
     format_seconds,
     format_significant,
@@ -108,7 +109,8 @@ def color_option(index: int) -> str:
 
 def symbol_option(index: int) -> str:
     """Return the symbol of an option by its position: a hollow circle for exact sums, which are the first."""
-    return "circle-open" if index == 0 else series_symbol(index)
+    # each round through the colours shifts the symbols, so that no two options share both
+    return "circle-open" if index == 0 else series_symbol(index + (index - 1) // len(SERIES_COLORS))
 
 
 def build_cells(exchange_map: ExchangeMap, grid: MapGrid, options: list[int]) -> go.Heatmap:

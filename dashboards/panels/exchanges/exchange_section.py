@@ -2,13 +2,12 @@
 
 from dashboards.page import NumberCell, Section, SectionPart, Table, TableCell
 from dashboards.panels.exchanges.best_exchange_map import build_map_panel
-from dashboards.panels.exchanges.exchange_estimates import has_exchange_options, label_exchange
 from dashboards.panels.exchanges.exchange_times import build_times_panel, speedup_cell
+from dashboards.panels.exchanges.time_estimates import has_exact_plan, has_exchange_options, label_exchange
 from dashboards.theme import format_interval, format_seconds, format_significant
 from equipoise.formatting import format_bit_rate, format_bytes
 from equipoise.planning.document import PlanDocument
 from equipoise.planning.exchange_choice.exchange_verdict import ExchangeVerdict, SwitchesAt
-from equipoise.planning.exchanges.exchange_name import parse_exchange
 
 VERDICT_COLUMNS = ["exchange", "verdict", "bytes a step", "encoding", "examples ratio", "times sooner", "reason"]
 
@@ -26,7 +25,7 @@ def describe_choice(document: PlanDocument) -> list[str]:
     """Return in words how the plan exchanges and why, and on which networks that would change."""
     paragraphs = []
     if plan := document.plan:
-        if parse_exchange(plan.exchange).is_exact:
+        if has_exact_plan(document):
             text = "The plan sums gradients exactly in every step."
         else:
             text = f"The plan exchanges as `{plan.exchange}`."

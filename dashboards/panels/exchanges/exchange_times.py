@@ -4,7 +4,12 @@ import plotly.graph_objects as go
 
 from dashboards.page import NumberCell, Panel, Table, TableCell
 from dashboards.panels.exchanges.best_exchange_map import MAP_HEIGHT_PIXELS
-from dashboards.panels.exchanges.exchange_estimates import TimeEstimate, label_exchange, list_time_estimates
+from dashboards.panels.exchanges.time_estimates import (
+    TimeEstimate,
+    find_plan_estimate,
+    label_exchange,
+    list_time_estimates,
+)
 from dashboards.plan_tables import format_cluster_shape
 from dashboards.theme import (
     AMBER,
@@ -25,9 +30,9 @@ BOUND_STYLE = "bound, no sooner than"
 ROW_PIXELS, FRAME_PIXELS = 36, 130
 READING_OF_TIMES = (
     "Time runs to the right. Filled marks combine step times and examples that were both measured, hollow ones need a"
-    " prediction; bars are 80 % intervals. A triangle is a bound: the time of a way of exchange that needs no more"
-    " examples than exact sums. It can be no sooner, so that one close to exact sums is not worth a trial. The star is"
-    " the way of exchange of the plan."
+    " prediction. Bars are 80 % intervals: of exact sums that of a single run, of others that of the average of runs. A"
+    " triangle is a bound: the time of a way of exchange that needs no more examples than exact sums. It can be no"
+    " sooner, so that one close to exact sums is not worth a trial. The star is the way of exchange of the plan."
 )
 STYLES: dict[str, dict[str, str | int]] = {
     "measured": {"symbol": "circle", "size": 9},
@@ -47,7 +52,7 @@ def exchange_times_figure(document: PlanDocument, height: int | None = None) -> 
     """Draw the time to the target with its interval by way of exchange, and the one of the plan."""
     estimates = list_time_estimates(document)
     figure = go.Figure()
-    if chosen := next((row for row in estimates if document.plan and row.exchange == document.plan.exchange), None):
+    if chosen := find_plan_estimate(document):
         figure.add_scatter(
             x=[chosen.seconds.value],
             y=[label_exchange(chosen.exchange)],

@@ -12,18 +12,21 @@ from dashboards.panels.exchanges.area_names import find_roomiest_cell
 from dashboards.panels.exchanges.best_exchange_map import (
     MapGrid,
     build_map_panel,
+    color_option,
     exchange_map_figure,
     find_border,
     map_table,
-)
-from dashboards.panels.exchanges.exchange_estimates import (
-    estimate_exact_seconds,
-    find_cell_edges,
-    list_time_estimates,
-    place_on_log_axis,
+    symbol_option,
 )
 from dashboards.panels.exchanges.exchange_section import build_exchange_section, describe_choice, verdicts_table
 from dashboards.panels.exchanges.exchange_times import build_times_panel, exchange_times_figure
+from dashboards.panels.exchanges.time_estimates import (
+    estimate_exact_seconds,
+    find_cell_edges,
+    find_plan_estimate,
+    list_time_estimates,
+    place_on_log_axis,
+)
 from dashboards.reports import tradeoff_page
 from equipoise.planning.document import PlanEntry
 from equipoise.planning.exchange_choice.exchange_verdict import ExchangeMap, SwitchesAt
@@ -84,6 +87,11 @@ def test_options_differ_in_colour_and_in_mark_and_are_named_in_the_legend():
     traces = read_traces(exchange_map_figure(DOCUMENT, DOCUMENT.exchange_map))
     marks = [traces[name or "exact sums"].marker for name in OPTIONS]
     assert len({mark.color for mark in marks}) == len({mark.symbol for mark in marks}) == len(OPTIONS)
+
+
+def test_no_two_of_many_options_share_colour_and_mark():
+    looks = [(color_option(index), symbol_option(index)) for index in range(20)]
+    assert len(set(looks)) == len(looks)
 
 
 def test_option_that_is_nowhere_the_best_is_not_in_the_legend():
@@ -181,10 +189,20 @@ def test_times_have_exact_sums_first_and_bounds_where_nothing_was_measured():
     assert others[-1].seconds.value == pytest.approx(exact.seconds.value / 1.02)
 
 
-def test_exact_sums_of_an_exact_plan_have_its_interval():
-    plan = build_plan(exchange="tree", seconds=20.0, measured=False)
-    estimate = estimate_exact_seconds(build_exchange_document(plan=plan))
-    assert estimate == ("tree", plan.seconds, False, False)
+def test_exact_sums_have_the_interval_of_the_setting_with_their_time():
+    exact = compute_target_seconds("", OWN_RATE, OWN_DELAY)
+    options = (build_option(2, 64, 2 * exact), build_option(4, 32, exact * 1.001))
+    estimate = estimate_exact_seconds(build_exchange_document(options=options))
+    assert estimate == ("", options[1].seconds, True, False)
+    unknown = estimate_exact_seconds(DOCUMENT)
+    assert unknown.seconds.low == unknown.seconds.high == pytest.approx(exact) and not unknown.is_measured
+
+
+@pytest.mark.parametrize("name", ["", "tree"])
+def test_exact_plan_tells_the_time_of_exact_sums_where_nothing_else_was_measured(name):
+    plan = build_plan(exchange=name, seconds=20.0, measured=False)
+    document = build_exchange_document(plan=plan, exchanges=DOCUMENT.exchanges[2:])
+    assert estimate_exact_seconds(document) == find_plan_estimate(document) == ("", plan.seconds, False, False)
 
 
 def test_figure_of_times_marks_measured_predicted_bound_and_the_plan():
@@ -192,15 +210,15 @@ def test_figure_of_times_marks_measured_predicted_bound_and_the_plan():
     traces = read_traces(figure)
     assert {name: [*trace.y] for name, trace in traces.items()} == {
         "the plan": ["local:16"],
-        "measured": ["exact sums", "local:16"],
-        "predicted": ["local:64/bf16"],
+        "measured": ["local:16"],
+        "predicted": ["exact sums", "local:64/bf16"],
         "bound, no sooner than": ["bf16", "int8"],
     }
     assert figure.layout.yaxis.categoryarray[-1] == "exact sums"  # categories go upwards
     verdict = DOCUMENT.exchanges[0]
     bar = traces["measured"].error_x
-    assert traces["measured"].x[1] + bar.array[1] == pytest.approx(verdict.seconds.high)
-    assert traces["measured"].x[1] - bar.arrayminus[1] == pytest.approx(verdict.seconds.low)
+    assert traces["measured"].x[0] + bar.array[0] == pytest.approx(verdict.seconds.high)
+    assert traces["measured"].x[0] - bar.arrayminus[0] == pytest.approx(verdict.seconds.low)
 
 
 def test_one_time_alone_makes_no_figure():

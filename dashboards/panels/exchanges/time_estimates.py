@@ -10,6 +10,7 @@ from equipoise.planning.exchanges.exchange_name import parse_exchange
 from equipoise.planning.interval import IntervalEstimate
 
 EXACT_LABEL = "exact sums"
+SAME_TIME = 0.005  # relative difference of two times of one setting, which were rounded on their way
 
 
 class TimeEstimate(NamedTuple):
@@ -33,18 +34,31 @@ def has_exchange_options(document: PlanDocument) -> bool:
 
 
 def estimate_exact_seconds(document: PlanDocument) -> TimeEstimate | None:
-    """Return the time to the target of the best plan with exact sums, as far as the plan tells it.
+    """Return the time to the target of the best setting with exact sums, as far as the plan tells it.
 
-    Where the plan exchanges otherwise, it follows from how many times sooner the others are; then no interval is known.
+    Others are so many times sooner than it; its interval is that of the setting which has this time.
     """
-    plan = document.plan
-    if plan and parse_exchange(plan.exchange).is_exact:
-        return TimeEstimate(plan.exchange, plan.seconds, plan.measured)
+    plan = document.plan if has_exact_plan(document) else None
+    settings = [*([plan] if plan else []), *document.options]
     for verdict in document.exchanges:
         if verdict.seconds and verdict.speedup:
             value = verdict.seconds.value * verdict.speedup.value
-            return TimeEstimate("", IntervalEstimate(value=value, low=value, high=value), verdict.measured)
-    return None
+            same = (setting for setting in settings if abs(setting.seconds.value / value - 1) <= SAME_TIME)
+            if setting := next(same, None):
+                return TimeEstimate("", setting.seconds, setting.measured)
+            return TimeEstimate("", IntervalEstimate(value=value, low=value, high=value), is_measured=False)
+    return TimeEstimate("", plan.seconds, plan.measured) if plan else None
+
+
+def has_exact_plan(document: PlanDocument) -> bool:
+    """Return whether there is a plan, and it takes the exact sum of the gradient in every step."""
+    return document.plan is not None and parse_exchange(document.plan.exchange).is_exact
+
+
+def find_plan_estimate(document: PlanDocument) -> TimeEstimate | None:
+    """Return the estimate of the way of exchange that the plan has; None without one."""
+    name = None if document.plan is None else "" if has_exact_plan(document) else document.plan.exchange
+    return next((estimate for estimate in list_time_estimates(document) if estimate.exchange == name), None)
 
 
 def list_time_estimates(document: PlanDocument) -> list[TimeEstimate]:
