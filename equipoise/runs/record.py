@@ -51,13 +51,19 @@ class Lap:
     """seconds of the forward and backward pass and the optimizer"""
     exchange_seconds: NonNegativeNumber | None = None
     """seconds waiting for the gradient exchange beyond the backward pass, including waits for slower workers"""
+    encode_seconds: NonNegativeNumber | None = None
+    """seconds of encoding and decoding what workers send; None without --compression"""
     all_reduce: tuple[AppliedAllReduce, ...] = ()
     """algorithms that summed the buckets of gradients over workers, in the order of the sums; none with one worker"""
     sent_bytes: NonNegativeCount | None = None
     """bytes of gradients that leave a worker in an optimizer step, of the worker that sends most; those of `backend` by
     the closed form of a ring, or of one all-to-all where gradients are small"""
-    rounds: NonNegativeCount | None = None
+    rounds: NonNegativeNumber | None = None
     """messages of an optimizer step that wait for each other, over all of its sums"""
+    sync_interval: Count = 1
+    """optimizer steps from one exchange to the next, over which `sent_bytes` and `rounds` are averaged"""
+    averages_statistics: bool = False
+    """whether running statistics, as of batch normalisation, are averaged at exchanges alone"""
     local_norm: FiniteNumber | None = None
     """mean squared norm of a gradient over `local_batch` examples; None where it was not measured"""
     total_norm: FiniteNumber | None = None
