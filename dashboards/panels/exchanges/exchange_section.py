@@ -8,6 +8,7 @@ from dashboards.theme import format_interval, format_seconds, format_significant
 from equipoise.formatting import format_bit_rate, format_bytes
 from equipoise.planning.document import PlanDocument
 from equipoise.planning.exchange_choice.exchange_verdict import ExchangeVerdict, SwitchesAt
+from equipoise.planning.exchanges.exchange_name import parse_exchange
 
 VERDICT_COLUMNS = ["exchange", "verdict", "bytes a step", "encoding", "examples ratio", "times sooner", "reason"]
 
@@ -64,13 +65,21 @@ def verdicts_table(document: PlanDocument) -> Table:
 
 def list_verdict_cells(verdict: ExchangeVerdict) -> list[TableCell]:
     """Return the cells of a way of exchange."""
-    ratio, encode, sent = verdict.examples_ratio, verdict.encode_seconds, verdict.sent_bytes
+    ratio, sent = verdict.examples_ratio, verdict.sent_bytes
     return [
         label_exchange(verdict.exchange),
         verdict.verdict,
         NumberCell(sent, "-" if sent is None else format_bytes(sent)),
-        NumberCell(encode, "-" if encode is None else f"{format_significant(1000 * encode)} ms"),
+        encoding_cell(verdict),
         NumberCell(ratio.value if ratio else None, format_interval(ratio)),
         speedup_cell(verdict),
         verdict.why,
     ]
+
+
+def encoding_cell(verdict: ExchangeVerdict) -> NumberCell:
+    """Return the milliseconds of encoding in a step; a dash for a compression whose encoding was not timed."""
+    seconds = verdict.encode_seconds
+    if seconds is None or (not seconds and parse_exchange(verdict.exchange).compression != "none"):
+        return NumberCell(None, "-")
+    return NumberCell(seconds, f"{format_significant(1000 * seconds)} ms")

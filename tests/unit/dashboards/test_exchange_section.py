@@ -18,7 +18,12 @@ from dashboards.panels.exchanges.best_exchange_map import (
     map_table,
     symbol_option,
 )
-from dashboards.panels.exchanges.exchange_section import build_exchange_section, describe_choice, verdicts_table
+from dashboards.panels.exchanges.exchange_section import (
+    build_exchange_section,
+    describe_choice,
+    encoding_cell,
+    verdicts_table,
+)
 from dashboards.panels.exchanges.exchange_times import build_times_panel, exchange_times_figure
 from dashboards.panels.exchanges.time_estimates import (
     estimate_exact_seconds,
@@ -38,6 +43,7 @@ from tests.support.exchange_plans import (
     RATES,
     build_exchange_document,
     build_exchange_map,
+    build_verdict,
     compute_target_seconds,
 )
 from tests.support.plan_documents import build_document, build_option, build_plan
@@ -241,6 +247,20 @@ def test_verdicts_say_bytes_encoding_ratio_and_reason():
     ]
     used = list_texts(verdicts_table(DOCUMENT))[0]
     assert used[:5] == ["local:16", "use", "1,016 KiB", "0 ms", "1.3 (1.2 to 1.4)"]
+
+
+@pytest.mark.parametrize(
+    ("name", "seconds", "text"),
+    [
+        ("int8", None, "-"),
+        ("int8", 0.0, "-"),
+        ("local:4/int8", 0.0, "-"),
+        ("local:4", 0.0, "0 ms"),
+        ("int8", 4e-4, "0.4 ms"),
+    ],
+)
+def test_encoding_that_was_not_timed_is_no_number(name, seconds, text):
+    assert encoding_cell(build_verdict(exchange=name, encode_seconds=seconds)).text == text
 
 
 @pytest.mark.parametrize(
