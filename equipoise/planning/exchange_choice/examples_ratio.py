@@ -91,18 +91,24 @@ def fit_examples_ratios(runs: pd.DataFrame) -> list[ExamplesRatio]:
         for name, workers, batch in sorted(set(zip(runs.exchange, runs.workers, runs.global_batch, strict=True)))
         if not parse_exchange(str(name)).is_exact
     ]
-    ratios = [fit_examples_ratio(runs, key) for key in keys]
+    noise = pool_noise_by_exchange(runs)
+    ratios = [fit_examples_ratio(runs, key, noise) for key in keys]
     return [ratio for ratio in ratios if ratio is not None]
 
 
-def fit_examples_ratio(runs: pd.DataFrame, key: RatioKey) -> ExamplesRatio | None:
-    """Return the ratio of one setting; None if there is no pair of runs of equal seed in which exact sums get there."""
+def fit_examples_ratio(
+    runs: pd.DataFrame, key: RatioKey, pooled_noise: tuple[float, int] | None = None
+) -> ExamplesRatio | None:
+    """Return the ratio of one setting; None if there is no pair of runs of equal seed in which exact sums get there.
+
+    `pooled_noise` is that of `pool_noise_by_exchange`, if it is known already.
+    """
     at_batch = runs[runs.global_batch == key.global_batch]
     exact = at_batch[[parse_exchange(name).is_exact for name in at_batch.exchange]]
     own = at_batch[(at_batch.exchange == key.exchange) & (at_batch.workers == key.workers)]
     if own.empty or exact.empty:
         return None
-    noise, freedom = pool_noise_by_exchange(runs)
+    noise, freedom = pooled_noise or pool_noise_by_exchange(runs)
     best, best_exact = (select_best_lr(side, noise).drop_duplicates("seed") for side in (own, exact))
     pairs = best.merge(best_exact[best_exact.reached == 1], on="seed", suffixes=("", "_exact"))
     if pairs.empty:

@@ -51,6 +51,11 @@ class ExchangeBound:
         return self.workers * self.batch
 
     @property
+    def step_settings(self) -> StepSettings:
+        """Setting as arrays of length 1."""
+        return StepSettings(*(np.array([value], float) for value in (self.nodes, self.workers, self.batch)))
+
+    @property
     def may_gain(self) -> bool:
         """Whether it could be enough sooner to be worth trials."""
         return self.max_speedup >= MIN_GAIN
@@ -125,9 +130,8 @@ def next_interval(bound: ExchangeBound, costs: ExchangeCosts, critical_steps: fl
 
 def split_step(bound: ExchangeBound, costs: ExchangeCosts) -> tuple[float, float]:
     """Return the seconds of computing in a step, and those of one exchange, at the setting of a bound."""
-    settings = StepSettings(*(np.array([value], float) for value in (bound.nodes, bound.workers, bound.batch)))
     method = parse_exchange(bound.exchange)
     kind = f"/{method.compression}" if method.compression != "none" else ""
-    every, rare = (float(costs.step_seconds(f"local:{interval}{kind}", settings)[0]) for interval in (1, 2))
+    every, rare = (float(costs.step_seconds(f"local:{interval}{kind}", bound.step_settings)[0]) for interval in (1, 2))
     exchange = 2 * (every - rare)
     return max(every - exchange, 1e-9), max(exchange, 0.0)

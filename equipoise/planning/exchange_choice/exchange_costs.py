@@ -32,9 +32,10 @@ class MatrixFacts(NamedTuple):
 class Network(NamedTuple):
     """Delay and rate of the slowest links."""
 
-    delay_seconds: float
+    delay_seconds: FloatArray | float
     """seconds a message"""
-    bits_per_second: float
+    bits_per_second: FloatArray | float
+    """rate; arrays have one row for each network, and one column"""
 
 
 class ExchangeShape(NamedTuple):
@@ -69,15 +70,18 @@ class ExchangeCosts:
         return None
 
     def step_seconds(self, name: str, settings: StepSettings, network: Network | None = None) -> FloatArray:
-        """Return the seconds of an average step at each setting; `network` replaces the slowest links."""
+        """Return the seconds of an average step at each setting; `network` replaces the slowest links.
+
+        With several networks the result has a row for each.
+        """
         method = parse_exchange(name)
         parameters = self._replace_links(network)
-        compute, full = compute_and_exchange_seconds(self.fit.form, parameters, settings)
+        compute, full = compute_and_exchange_seconds(self.fit.form, parameters, settings)  # type: ignore[arg-type]
         # what the measurement of a setting says beyond the fit holds for all that happens there
         correction = self.fit.shrunk_seconds(settings) / self.fit.fitted_seconds(settings)
         if method.is_exact:
-            return overlapped_seconds(compute, full, parameters.get("g", 1.0)) * correction
-        _, delays = compute_and_exchange_seconds(self.fit.form, parameters, settings, 0.0)
+            return overlapped_seconds(compute, full, self.fit.parameters.get("g", 1.0)) * correction
+        _, delays = compute_and_exchange_seconds(self.fit.form, parameters, settings, 0.0)  # type: ignore[arg-type]
         shape = self._exchange_shape(method, settings)
         exchange = shape.rounds * delays + shape.bytes * (full - delays)
         encode = self.encode_seconds.get(method.compression, 0.0)
@@ -114,16 +118,16 @@ class ExchangeCosts:
             return None
         return Network(self.fit.parameters.get(f"{self.slow_level}_alpha", 0.0), 8 * size / volume)
 
-    def _replace_links(self, network: Network | None) -> dict[str, float]:
+    def _replace_links(self, network: Network | None) -> dict[str, FloatArray | float]:
         """Return the parameters of the fit, with those of the slowest links replaced."""
         if network is None:
-            return self.fit.parameters
+            return {**self.fit.parameters}
         size = self.fit.gradient_bytes or 0.0
         links = {
             f"{self.slow_level}_alpha": network.delay_seconds,
             f"{self.slow_level}_volume": 8 * size / network.bits_per_second,
         }
-        return self.fit.parameters | links
+        return {**self.fit.parameters, **links}
 
     def _exchange_shape(self, method: ExchangeMethod, settings: StepSettings) -> ExchangeShape:
         """Return the rounds and bytes of an exchange over those of an exact sum."""

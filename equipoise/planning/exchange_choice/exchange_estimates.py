@@ -67,9 +67,9 @@ def estimate_exchange(
 
 
 def find_ratio_values(fits: ExactFits, ratios: RatioTable, name: str) -> FloatArray:
-    """Return the examples ratio at each setting; NaN where no runs tell it."""
-    found = [ratios.find_ratio(name, option.workers, option.global_batch) for option in fits.options]
-    return np.array([np.nan if ratio is None else ratio.value for ratio in found])
+    """Return the examples ratio at each setting, at least 1; NaN where no runs tell it."""
+    estimates = [ratios.find_ratio(name, option.workers, option.global_batch) for option in fits.options]
+    return np.array([np.nan if ratio is None else max(1.0, ratio.value) for ratio in estimates])
 
 
 def apply_exchange(
@@ -79,14 +79,16 @@ def apply_exchange(
     rng = np.random.default_rng([exact.global_batch, *name.encode()])
     spread = TIMED_LOG_SD if is_timed else PREDICTION_LOG_SD
     noise = np.exp(spread * rng.standard_normal(len(exact.seconds_draws)))
+    # fewer examples than exact sums are not expected: such a ratio is luck, of which the best of several has most
+    factor, draws = max(1.0, ratio.value), np.maximum(1.0, ratio.draws)
     compute = min(exact.component_seconds[0], step_seconds)
     return replace(
         exact,
         lr=ratio.lr,
-        examples=exact.examples * ratio.value,
+        examples=exact.examples * factor,
         step_seconds=step_seconds,
         component_seconds=(compute, step_seconds - compute),
-        seconds_draws=exact.seconds_draws * step_seconds / exact.step_seconds * ratio.draws * noise,
+        seconds_draws=exact.seconds_draws * step_seconds / exact.step_seconds * draws * noise,
         measured=is_timed and ratio.is_measured,
     )
 

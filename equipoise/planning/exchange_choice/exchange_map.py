@@ -15,18 +15,20 @@ from equipoise.type_aliases import FloatArray
 
 MAP_RATES = tuple(float(f"{rate:.3g}") for rate in np.geomspace(1e7, 1e11, 25))  # bits per second
 MAP_DELAYS = tuple(float(f"{delay:.3g}") for delay in np.geomspace(1e-5, 1e-1, 17))  # seconds a message
-BISECTION_STEPS = 40
+SpeedupFunction = Callable[[FloatArray], FloatArray]
+"""speed-up of the best way of exchange at each of several rates or delays"""
+REFINED_POINTS = 200  # between two neighbours, among which a switch is found
 
 
-class NetworkAnswer(NamedTuple):
-    """Best way of exchange on a network."""
+class NetworkAnswers(NamedTuple):
+    """Best way of exchange on each of several networks."""
 
-    exchange: str
-    """way of exchange; empty for exact sums"""
-    exact_seconds: float
+    best: FloatArray
+    """position of the best way of exchange among the options, from 1; 0 for exact sums"""
+    exact_seconds: FloatArray
     """seconds to the target of the best setting with exact sums"""
-    speedup: float
-    """how many times sooner the way of exchange is"""
+    speedup: FloatArray
+    """how many times sooner the best way of exchange is; 1 for exact sums"""
 
 
 class MapOption(NamedTuple):
@@ -43,29 +45,24 @@ def list_map_options(fits: ExactFits, costs: ExchangeCosts, ratios: RatioTable) 
     return [option for option in options if not np.isnan(option.factors).all()]
 
 
-def answer_network(
-    fits: ExactFits, costs: ExchangeCosts, options: list[MapOption], network: Network | None
-) -> NetworkAnswer:
-    """Return the best way of exchange on a network; exact sums unless another one is at least 5 % sooner."""
-    exact_seconds = best_exact_seconds(fits, costs, network)
+def answer_networks(
+    fits: ExactFits, costs: ExchangeCosts, options: list[MapOption], delays: FloatArray, rates: FloatArray
+) -> NetworkAnswers:
+    """Return the best way of exchange on each network; exact sums unless another one is at least 5 % sooner."""
+    networks = Network(delays.reshape(-1, 1), rates.reshape(-1, 1))
     per_step = fits.examples / fits.global_batches
-    times = {
-        option.exchange: float(
-            np.nanmin(per_step * option.factors * costs.step_seconds(option.exchange, fits.settings, network))
-        )
-        for option in options
-    }
-    name = min(times, key=lambda name: (times[name], name), default="")
-    if not name or exact_seconds < MIN_GAIN * times[name]:
-        return NetworkAnswer("", exact_seconds, 1.0)
-    return NetworkAnswer(name, exact_seconds, exact_seconds / times[name])
-
-
-def best_exact_seconds(fits: ExactFits, costs: ExchangeCosts, network: Network | None) -> float:
-    """Return the seconds to the target of the best setting with exact sums on a network, one worker included."""
-    steps = costs.step_seconds("", fits.settings, network)
-    seconds = float((fits.examples / fits.global_batches * steps).min())
-    return min([seconds, *(option.seconds for option in fits.alone)])
+    alone = min([option.seconds for option in fits.alone], default=np.inf)  # one worker needs no network
+    exact = np.minimum((per_step * costs.step_seconds("", fits.settings, networks)).min(axis=1), alone)
+    times = np.array(
+        [
+            np.nanmin(per_step * option.factors * costs.step_seconds(option.exchange, fits.settings, networks), axis=1)
+            for option in options
+        ]
+    )
+    fastest = times.argmin(axis=0)
+    speedups = exact / times.min(axis=0)
+    pays = speedups >= MIN_GAIN
+    return NetworkAnswers(np.where(pays, fastest + 1, 0), exact, np.where(pays, speedups, 1.0))
 
 
 def build_exchange_map(fits: ExactFits, costs: ExchangeCosts, ratios: RatioTable) -> ExchangeMap | None:
@@ -73,46 +70,64 @@ def build_exchange_map(fits: ExactFits, costs: ExchangeCosts, ratios: RatioTable
     own, options = costs.network, list_map_options(fits, costs, ratios)
     if own is None or not options:
         return None
-    answers = [
-        [answer_network(fits, costs, options, Network(delay, rate)) for rate in MAP_RATES] for delay in MAP_DELAYS
-    ]
-    names = list(dict.fromkeys(["", *(answer.exchange for row in answers for answer in row)]))
+    delays, rates = np.meshgrid(MAP_DELAYS, MAP_RATES, indexing="ij")
+    answers = answer_networks(fits, costs, options, delays, rates)
+    used = sorted({0, *answers.best.astype(int).tolist()})
+    names = ["", *(option.exchange for option in options)]
+    exact, speedup = (
+        tuple(map(tuple, values.reshape(delays.shape).tolist())) for values in (answers.exact_seconds, answers.speedup)
+    )
     return ExchangeMap(
         bits_per_second=MAP_RATES,
         delay_seconds=MAP_DELAYS,
-        options=tuple(names),
-        best=tuple(tuple(names.index(answer.exchange) for answer in row) for row in answers),
-        exact_seconds=tuple(tuple(answer.exact_seconds for answer in row) for row in answers),
-        speedup=tuple(tuple(answer.speedup for answer in row) for row in answers),
-        own_bits_per_second=own.bits_per_second,
-        own_delay_seconds=own.delay_seconds,
+        options=tuple(names[index] for index in used),
+        best=tuple(tuple(used.index(int(index)) for index in row) for row in answers.best.reshape(delays.shape)),
+        exact_seconds=exact,
+        speedup=speedup,
+        own_bits_per_second=float(own.bits_per_second),
+        own_delay_seconds=float(own.delay_seconds),
     )
 
 
 def find_switches(fits: ExactFits, costs: ExchangeCosts, ratios: RatioTable) -> SwitchesAt | None:
-    """Return the rate and the delay at which exact sums stop being the best; None as with the map."""
+    """Return the nearest rate and delay at which exact sums start or stop to be the best; None as with the map."""
     own, options = costs.network, list_map_options(fits, costs, ratios)
     if own is None or not options:
         return None
 
-    def pays_at_rate(rate: float) -> bool:
-        return bool(answer_network(fits, costs, options, Network(own.delay_seconds, rate)).exchange)
+    def speedups_at_rates(rates: FloatArray) -> FloatArray:
+        delays = np.full(len(rates), own.delay_seconds)
+        return answer_networks(fits, costs, options, delays, rates).speedup
 
-    def pays_at_delay(delay: float) -> bool:
-        return bool(answer_network(fits, costs, options, Network(delay, own.bits_per_second)).exchange)
+    def speedups_at_delays(delays: FloatArray) -> FloatArray:
+        rates = np.full(len(delays), own.bits_per_second)
+        return answer_networks(fits, costs, options, delays, rates).speedup
 
+    rate, delay = float(own.bits_per_second), float(own.delay_seconds)
     return SwitchesAt(
-        bits_per_second=bisect_switch(pays_at_rate, MAP_RATES[0], MAP_RATES[-1]),
-        delay_seconds=bisect_switch(pays_at_delay, MAP_DELAYS[0], MAP_DELAYS[-1]),
+        bits_per_second=find_switch(speedups_at_rates, rate, worse=MAP_RATES[0], better=MAP_RATES[-1]),
+        delay_seconds=find_switch(speedups_at_delays, delay, worse=MAP_DELAYS[-1], better=MAP_DELAYS[0]),
     )
 
 
-def bisect_switch(pays: Callable[[float], bool], low: float, high: float) -> float | None:
-    """Return where another way of exchange starts or stops to pay, by bisection in logs; None if it does not change."""
-    pays_at_low = pays(low)
-    if pays_at_low == pays(high):
-        return None
-    for _ in range(BISECTION_STEPS):
-        middle = float(np.sqrt(low * high))
-        low, high = (middle, high) if pays(middle) == pays_at_low else (low, middle)
-    return float(f"{np.sqrt(low * high):.6g}")
+def find_switch(
+    speedups: Callable[[FloatArray], FloatArray], own: float, *, worse: float, better: float
+) -> float | None:
+    """Return the nearest value at which another way starts or stops to be the best.
+
+    That is on a better network if one is at `own`, where its speed-up is above 1, else on a worse one. If none is
+    there, the other side counts.
+    """
+    start = max(own, min(worse, better))
+    sides = (better, worse) if speedups(np.array([start]))[0] > 1 else (worse, better)
+    for side in sides:
+        low, high = start, side
+        for _ in range(2):
+            values = np.geomspace(low, high, REFINED_POINTS)
+            changes = np.flatnonzero(np.diff((speedups(values) > 1).astype(int)))
+            if not len(changes):
+                break
+            low, high = float(values[changes[0]]), float(values[changes[0] + 1])
+        else:
+            return float(f"{np.sqrt(low * high):.6g}")
+    return None

@@ -67,11 +67,10 @@ class SwitchesAt:
     """Networks at which the answer changes between exact sums and another way of exchange."""
 
     bits_per_second: PositiveNumber | None = None
-    """rate of the slowest link below which another way of exchange is faster, with the measured delay; None if the
-    answer is the same at all rates of the map"""
+    """rate of the slowest links at which exact sums start or stop to be the best, with the measured delay; the nearest
+    one on a better network if another way is the best here, else on a worse one; None if no rate changes it"""
     delay_seconds: NonNegativeNumber | None = None
-    """seconds a message above which another way of exchange is faster, with the measured rate; None if the answer is
-    the same at all delays of the map"""
+    """the same of the seconds a message, with the measured rate; None if no delay of the map changes it"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ fast links none is.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from equipoise.formatting import format_bytes, pluralize
+from equipoise.formatting import format_bytes
 from equipoise.planning.exchange_choice.exact_fits import ExactFits
 from equipoise.planning.exchange_choice.examples_ratio import ExamplesRatio
 from equipoise.planning.exchange_choice.exchange_bounds import (
@@ -66,15 +66,15 @@ def judge_exchanges(
     winner = next((estimate for estimate in estimates if wins(estimate) and memory.does_fit(estimate.exchange)), None)
     judged = [judge_estimate(fits, costs, estimate, winner, memory) for estimate in estimates]
     tried = {family_name(verdict.exchange) for verdict in judged}
-    failed = [
-        judge_failure(fits, costs, failure)
-        for name in dict.fromkeys(ratio.key.exchange for ratio in ratios.ratios)
+    failures = {
+        family_name(name): judge_failure(fits, costs, failure)
+        for name in dict.fromkeys(ratio.key.exchange for ratio in reversed(ratios.ratios))
         if family_name(name) not in tried and (failure := ratios.find_failure(name)) and not costs.missing_facts(name)
-    ]
-    tried |= {family_name(verdict.exchange) for verdict in failed}
+    }
+    tried |= {*failures}
     untried = [name for name in names if family_name(name) not in tried]
     bounds = bound_exchanges(fits, costs, untried)
-    verdicts = [*judged, *failed, *(judge_bound(costs, bound, memory) for bound in best_bounds(bounds))]
+    verdicts = [*judged, *failures.values(), *(judge_bound(costs, bound, memory) for bound in best_bounds(bounds))]
     verdicts += [judge_unknown(fits, name, gap) for name in untried if (gap := costs.missing_facts(name))]
     return ExchangeChoice(verdicts=tuple(verdicts), winner=winner)
 
@@ -164,12 +164,12 @@ def judge_failure(fits: ExactFits, costs: ExchangeCosts, ratio: ExamplesRatio) -
     """Return the verdict on a way of exchange whose runs were mostly cut off before the target."""
     bound = bound_exchange(fits, costs, ratio.key.exchange)
     verdict = judge_bound(costs, bound, MemoryFacts())
-    is_slower = ratio.value * MIN_GAIN >= bound.max_speedup or ratio.value >= MIN_GAIN * bound.max_speedup
+    is_slower = bound.max_speedup < MIN_GAIN * ratio.value
     return replace(
         verdict,
         lr=ratio.lr,
         verdict="slower" if is_slower else "unknown",
-        why=f"{bound.exchange} reached the target in {ratio.reached} of {pluralize(ratio.pairs, 'run')}, after"
+        why=f"{bound.exchange} reached the target in {ratio.reached} of {ratio.pairs} runs, after"
         f" {ratio.value:.2g} times the examples of exact sums; it could be sooner with less than"
         f" {bound.max_speedup:.2g} times",
     )

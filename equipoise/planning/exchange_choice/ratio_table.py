@@ -70,7 +70,7 @@ class RatioTable:
             in_family = (family.sync, family.compression) == (method.sync, method.compression)
             near_batch = abs(np.log(family.global_batch / global_batch)) <= np.log(BATCH_RANGE_FACTOR)
             if in_family and near_batch and critical.missing_measurements(method.interval) is None:
-                return estimate_from_line(critical, method.interval, own, workers, global_batch)
+                return estimate_from_line(critical, method.interval, workers, global_batch)
         return None if own is None else estimate_from_ratio(own, workers, global_batch)
 
     def find_failure(self, name: str) -> ExamplesRatio | None:
@@ -117,19 +117,11 @@ def estimate_from_ratio(ratio: ExamplesRatio, workers: int, global_batch: int) -
     return RatioEstimate(ratio.value, ratio.sample_ratio(COMBINED_DRAWS), ratio.lr, is_measured)
 
 
-def estimate_from_line(
-    critical: CriticalInterval, interval: int, own: ExamplesRatio | None, workers: int, global_batch: int
-) -> RatioEstimate:
-    """Return the estimate by the critical interval, and by the runs of this very setting, weighted by precision."""
+def estimate_from_line(critical: CriticalInterval, interval: int, workers: int, global_batch: int) -> RatioEstimate:
+    """Return the estimate by the critical interval, which rests on the runs at this H too if there are any."""
     rng = np.random.default_rng(global_batch + interval)
-    draws = np.log(rng.choice(critical.sample_ratio(interval, workers), COMBINED_DRAWS))
-    value = float(np.log(critical.predict_ratio(interval, workers).value))
+    draws = rng.choice(critical.sample_ratio(interval, workers), COMBINED_DRAWS)
+    value = critical.predict_ratio(interval, workers).value
     nearest = min(critical.ratios, key=lambda ratio: abs(parse_exchange(ratio.key.exchange).interval - interval))
-    if own is None:
-        return RatioEstimate(float(np.exp(value)), np.exp(draws), nearest.lr, False)
-    weight = float(draws.var() / (draws.var() + own.log_error**2)) if own.log_error or draws.var() else 1.0
-    mixed = weight * np.log(own.sample_ratio(COMBINED_DRAWS)) + (1 - weight) * draws
-    is_measured = own.key.global_batch == global_batch
-    return RatioEstimate(
-        float(np.exp(weight * own.log_mean + (1 - weight) * value)), np.exp(mixed), own.lr, is_measured
-    )
+    setting = (parse_exchange(nearest.key.exchange).interval, nearest.key.workers, nearest.key.global_batch)
+    return RatioEstimate(value, draws, nearest.lr, setting == (interval, workers, global_batch))
