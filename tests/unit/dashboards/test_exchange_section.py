@@ -289,6 +289,15 @@ def test_words_say_where_the_answer_changes(switches, sentence):
     assert changes == sentence
 
 
+def test_words_without_a_map_tell_only_what_was_compared():
+    unknown, known = (
+        describe_choice(build_exchange_document(exchange_map=None, switches_at=SwitchesAt(bits_per_second=rate)))[-1]
+        for rate in (None, 2e9)
+    )
+    assert unknown == "The answer is the same at all rates that were compared."
+    assert known == "Another way of exchange is faster than exact sums below 2 Gbit/s."
+
+
 def test_words_of_an_exact_plan():
     plan = build_option(kind=PlanEntry, why="it is the fastest")
     assert describe_choice(build_exchange_document(plan=plan, switches_at=None)) == [
