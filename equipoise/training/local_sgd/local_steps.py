@@ -36,12 +36,12 @@ class LocalSteps:
         """Take the steps of workers, each given by the indices of its micro-batches."""
         self.gradient_step, self.state, self.sync, self.outer_step = gradient_step, state, average, outer_step
         self.workers, self.interval = workers, interval
+        self.saved = state.save() if len(workers) > 1 else None  # now, for a check of the memory to see it
         self.batches: list[Iterator[InputsAndTargets]] = []
 
     def begin(self, loader: BatchLoader, step: int) -> None:
         """Start with the batches of the step after `step` others, from the weights that the model has now."""
         self.batches = [loader.train_batches(micro_indices, step) for micro_indices in self.workers]
-        self.sync.begin()
         if self.outer_step:
             self.outer_step.begin()
 
@@ -58,8 +58,8 @@ class LocalSteps:
             all_reduce=self.sync.algorithms,
             sent_bytes=round(sent_bytes / self.interval),
             rounds=rounds / self.interval,
-            sync_interval=self.interval,
-            averages_statistics=bool(self.state.statistics),
+            average_interval=self.interval,
+            averages_statistics=self.state.has_batch_norm,
         )
 
     def state_dict(self) -> dict[str, dict[str, Tensor]]:
@@ -74,11 +74,14 @@ class LocalSteps:
             self.outer_step.load_state_dict(parts["outer"])
 
     def _run_interval(self, step: int, lr_at: Callable[[int], float]) -> Tensor:
-        saved = self.state.save() if len(self.workers) > 1 else None
+        if self.saved:
+            self.saved = None  # frees its memory first
+            self.saved = self.state.save()
+        self.sync.begin(self.state.list_averaged())
         losses = []
         for index, (micro_indices, batches) in enumerate(zip(self.workers, self.batches, strict=True)):
-            if saved and index:
-                self.state.restore(saved)
+            if self.saved and index:
+                self.state.restore(self.saved)
             losses += [
                 loss
                 for later_step in range(step, step + self.interval)
@@ -91,10 +94,9 @@ class LocalSteps:
     @torch.no_grad()
     def _average(self) -> None:
         """Give the model and the optimizer the average over all workers, or what the outer step makes of it."""
+        averages = self.sync.average()
         timer = self.gradient_step.timer
         mark = timer.mark()
-        averages = self.sync.average()
-        mark = timer.record_span("exchange" if self.sync.workers > 1 else "compute", mark)
         if self.outer_step:
             self.outer_step.apply(averages[: len(self.state.weights)])
         self.state.load_averages(averages)

@@ -4,11 +4,13 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from equipoise.config import TrainConfig
 from equipoise.optimizers.run_optimizer import RunOptimizer
 
 COUNTER_KEYS = ("step", "steps")  # of an optimizer's state: equal on all workers
+SIGNED_KEYS = ("momentum", "mean", "momentum_buffer", "exp_avg")  # first moments, of any sign
 
 
 class SavedState(NamedTuple):
@@ -27,20 +29,35 @@ class WorkerState:
         self.optimizer = optimizer
         self.weights = [parameter.detach() for parameter in optimizer.named_parameters.values()]
         self.buffers = list(model.buffers())
+        self.has_batch_norm = any(isinstance(m, _BatchNorm) and m.training for m in model.modules())
         self.statistics = [buffer for buffer in self.buffers if buffer.is_floating_point()]
 
     def list_averaged(self) -> list[Tensor]:
-        """Return what workers average: weights, then moments of the optimizer, then running statistics."""
-        return [*self.weights, *select_moments(self.optimizer), *self.statistics]
+        """Return what workers average: weights, moments of any sign, other moments, and running statistics."""
+        return self._join(self.optimizer)
 
     def list_averaged_later(self, config: TrainConfig) -> list[Tensor]:
         """Return tensors like those that `list_averaged` returns after the first step."""
+        return self._join(self._optimizer_after_step(config))
+
+    def name_signed_later(self, config: TrainConfig) -> dict[str, Tensor]:
+        """Return those of `list_averaged_later` that may have any sign, which come first, by name."""
+        weights = {f"model.{name}": p.detach() for name, p in self.optimizer.named_parameters.items()}
+        signed, _ = split_moments(self._optimizer_after_step(config))
+        return weights | {f"optimizer.{name}": value for name, value in signed.items()}
+
+    def _join(self, optimizer: RunOptimizer) -> list[Tensor]:
+        signed, others = split_moments(optimizer)
+        return [*self.weights, *signed.values(), *others.values(), *self.statistics]
+
+    def _optimizer_after_step(self, config: TrainConfig) -> RunOptimizer:
+        """Return the optimizer if it has all of its moments, or else one of copies of the weights."""
         if all(self.optimizer.optimizer.state.get(p) for p in self.optimizer.named_parameters.values()):
-            return self.list_averaged()
+            return self.optimizer
         copies = {name: nn.Parameter(p.detach().clone()) for name, p in self.optimizer.named_parameters.items()}
         optimizer = RunOptimizer(config, copies)
-        optimizer.step(config.lr)  # of copies: it makes the moments
-        return [*self.weights, *select_moments(optimizer), *self.statistics]
+        optimizer.step(config.lr)
+        return optimizer
 
     def load_averages(self, averages: list[Tensor]) -> None:
         """Take averages of what `list_averaged` returns; those that are its tensors are in place already."""
@@ -64,10 +81,12 @@ class WorkerState:
                     del self.optimizer.optimizer.state[parameter]
 
 
-def select_moments(optimizer: RunOptimizer) -> list[Tensor]:
-    """Return the state of an optimizer that workers average, by name: floating-point tensors but counts of steps."""
-    return [
-        value
+def split_moments(optimizer: RunOptimizer) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Return the moments that workers average by name, those of any sign and others; counts of steps are none."""
+    moments = {
+        name: value
         for name, value in sorted(optimizer.state_dict().items())  # a resumed optimizer may have another order
         if value.is_floating_point() and name.rpartition(".")[2] not in COUNTER_KEYS
-    ]
+    }
+    signed = {name: value for name, value in moments.items() if name.rpartition(".")[2] in SIGNED_KEYS}
+    return signed, {name: value for name, value in moments.items() if name not in signed}

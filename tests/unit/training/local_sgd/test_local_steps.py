@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 import torch
+import torch.distributed as dist
 from safetensors.torch import load, save
+from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 
 from equipoise.config import TrainConfig
 from equipoise.planning.exchanges.exchange_time import all_reduce_cost
@@ -93,10 +95,17 @@ CASES = {
     "batch-norm": {"sync": "local:6", **WITH_BATCH_NORM},
 }
 
+ENCODED_CASES = {
+    "int8": {"sync": "local:5", "compression": "int8"},
+    "int8-adamw": {"sync": "local:5", "compression": "int8", **ADAMW},
+    "bf16-diloco": {**DILOCO, "compression": "bf16", **WITH_BATCH_NORM},
+}
+ALL_CASES = [*CASES.values(), *ENCODED_CASES.values()]
+
 
 @pytest.mark.parametrize("processes", [2, 3])
 def test_any_number_of_processes_takes_the_same_steps(rendezvous_folder, processes):
-    configs = [replace(DIGITS, workers=workers, **changes) for workers in (processes, 4) for changes in CASES.values()]
+    configs = [replace(DIGITS, workers=workers, **changes) for workers in (processes, 4) for changes in ALL_CASES]
     results = run_with_gloo(processes, rendezvous_folder, train_states, configs)
     for index, config in enumerate(configs):
         alone, laps = train_state(config)
@@ -152,6 +161,25 @@ def test_run_goes_on_with_another_number_of_processes(rendezvous_folder):
     assert are_close(resumed, uninterrupted)
 
 
+@pytest.mark.parametrize("name", ENCODED_CASES)
+def test_encoded_changes_lead_near_exact_averages_and_keep_what_they_left_out(name):
+    # rounding grows with the steps, as any small change of weights does
+    config = replace(DIGITS, **ENCODED_CASES[name], precision="fp32", max_examples=320, eval_every=320)
+    encoded, laps = train_state(config)
+    exact, exact_laps = train_state(replace(config, compression="none"))
+    weights = [name for name in exact if name.startswith("model.") and exact[name].is_floating_point()]
+    distance = max(float((encoded[name] - exact[name]).norm() / exact[name].norm()) for name in weights)
+    assert 0 < distance < 0.05
+    assert [lap[2] for lap in laps] == pytest.approx([lap[2] for lap in exact_laps], rel=0.02)
+    errors = {name: value for name, value in encoded.items() if name.startswith("compression.error.")}
+    assert errors and all(torch.isfinite(value).all() for value in encoded.values())
+    assert any(value.abs().max() > 0 for value in errors.values())
+    resumed = Training(config)
+    resumed.load_state_dict(encoded, [])
+    again = resumed.state_dict()
+    assert all(torch.allclose(again[name], value, rtol=1e-5) for name, value in errors.items())
+
+
 def train_one_lap(config):
     training = Training(config)
     next(training.laps())
@@ -172,17 +200,17 @@ def test_laps_end_at_averages():
     laps = list(training.laps())
     assert [(lap.step, lap.steps) for lap in laps] == [(8, 8), (16, 8), (24, 8), (32, 8), (40, 8)]
     assert [lap.seen for lap in laps] == [256 * count for count in range(1, 6)]
-    assert all(lap.metric is not None and lap.draws == 0 and lap.sync_interval == 8 for lap in laps)
+    assert all(lap.metric is not None and lap.draws == 0 and lap.average_interval == 8 for lap in laps)
     assert training.status == "max_examples" and training.examples_seen == 1280
 
 
 def test_long_intervals_are_not_cut_by_the_longest_lap_but_by_the_run():
     config = replace(DIGITS, workers=2, batch_size=1, sync="local:150", max_examples=520, eval_every=10**6)
-    assert [(lap.step, lap.sync_interval) for lap in Training(config).laps()] == [(150, 150), (300, 150)]
+    assert [(lap.step, lap.average_interval) for lap in Training(config).laps()] == [(150, 150), (300, 150)]
     short = replace(config, sync="local:40", max_examples=400)
     assert [lap.step for lap in Training(short).laps()] == [80, 160, 200]
     longer_than_run = replace(config, sync="local:1000", max_examples=50)
-    assert [(lap.step, lap.sync_interval) for lap in Training(longer_than_run).laps()] == [(25, 25)]
+    assert [(lap.step, lap.average_interval) for lap in Training(longer_than_run).laps()] == [(25, 25)]
 
 
 def train_laps(config):
@@ -216,6 +244,31 @@ def test_statistics_and_moments_are_the_means_of_the_workers():
         assert torch.allclose(value.double(), mean, rtol=1e-12, atol=1e-16), name
     assert not torch.equal(states[0]["model.1.running_var"], states[1]["model.1.running_var"])
     assert averaged["model.1.num_batches_tracked"] == 6
+
+
+def train_by_torch(config, interval):
+    """Train as torch's averager of parameters does, with the model, batches and learning rates of `Training`."""
+    training = Training(config)
+    rank, model = dist.get_rank(), training.model
+    batches = training.loader.train_batches(range(rank, rank + 1), 0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=config.lr)
+    averager = PeriodicModelAverager(period=interval, warmup_steps=0)
+    for _ in range(config.max_examples // config.global_batch):
+        inputs, targets = next(batches)
+        optimizer.zero_grad()
+        training.workload.loss(model(inputs), targets).backward()
+        optimizer.step()
+        if averager.step == 0:  # it counts from 0, and would average after the first step
+            averager.step += 1
+        averager.average_parameters(model.parameters())
+    return model.state_dict()
+
+
+def test_steps_without_momentum_are_those_of_the_averager_of_torch(rendezvous_folder):
+    config = replace(DIGITS, workers=2, momentum=0.0, warmup=0.0, max_examples=480, lr=0.1)
+    theirs = run_with_gloo(2, rendezvous_folder, train_by_torch, config, 5)[0]
+    ours, _ = train_model(replace(config, sync="local:5"))
+    assert max_relative_difference(ours, theirs) < 1e-14
 
 
 def train_in_too_many(config):
