@@ -1,4 +1,4 @@
-"""Refuse parameters whose gradients a compression cannot send, before training."""
+"""Refuse parameters whose gradients a compression cannot send, before training, and say which go exact."""
 
 from collections.abc import Mapping
 
@@ -6,6 +6,29 @@ from torch import Tensor, nn
 
 from equipoise.compression.low_rank_sum import uses_low_rank
 from equipoise.errors import EquipoiseError
+from equipoise.registries.exchange_registry import CompressionMethod
+
+MAX_LISTED_NAMES = 3  # of matrices that go exact
+
+
+def check_compression(method: CompressionMethod, parameters: Mapping[str, nn.Parameter]) -> str:
+    """Refuse parameters whose gradients cannot be compressed, and return a line on those that go exact, or ""."""
+    if method.kind == "none":
+        return ""
+    require_floating(parameters)
+    if method.kind != "powersgd":
+        return ""
+    rank = int(method.amount)
+    require_usable_rank(rank, parameters)
+    matrices = {name: parameter for name, parameter in parameters.items() if parameter.ndim > 1}
+    exact = [f"{name} {tuple(p.shape)}" for name, p in matrices.items() if not uses_low_rank(p, rank)]
+    if not exact:
+        return ""
+    names = ", ".join(exact[:MAX_LISTED_NAMES]) + (", ..." if len(exact) > MAX_LISTED_NAMES else "")
+    return (
+        f"powersgd:{rank} sums {len(exact)} of the model's {len(matrices)} matrices exactly, because at this rank they"
+        f" would take no fewer numbers: {names}"
+    )
 
 
 def require_floating(parameters: Mapping[str, nn.Parameter]) -> None:

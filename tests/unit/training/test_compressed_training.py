@@ -10,7 +10,13 @@ from torch import nn
 
 from equipoise.config import TrainConfig
 from equipoise.planning.exchanges.compression_cost import GradientShapes, compression_cost
-from equipoise.training.gradient_sums.compression_checks import find_largest_rank, require_floating, require_usable_rank
+from equipoise.registries.exchange_registry import parse_compression
+from equipoise.training.gradient_sums.compression_checks import (
+    check_compression,
+    find_largest_rank,
+    require_floating,
+    require_usable_rank,
+)
 from equipoise.training.loop import Training
 from tests.support.errors import raises_code
 from tests.support.gloo import run_with_gloo
@@ -36,7 +42,7 @@ def train_each(configs):
     return results
 
 
-@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("processes", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_real_workers_take_the_steps_of_workers_in_one_process(rendezvous_folder, processes):
     changes = {"workers": 4, "grad_accumulation": 2, "batch_size": 4}
     configs = [replace(FP64, compression=name, **changes) for name in [*ENCODED, LINEAR]]
@@ -181,6 +187,16 @@ def test_rank_that_no_matrix_can_use_is_refused_with_its_name():
         require_usable_rank(1, {"bias": nn.Parameter(torch.zeros(4))})
     with raises_code("compression-unusable", "bf16"):
         require_usable_rank(1, {"one.weight": nn.Parameter(torch.zeros(1, 4))})
+
+
+def test_matrices_that_go_exact_are_named_in_a_line():
+    shapes = {"large": (8, 10), "bias": (8,), **{f"small{index}": (3, 3) for index in range(4)}}
+    parameters = {name: nn.Parameter(torch.zeros(shape)) for name, shape in shapes.items()}
+    line = check_compression(parse_compression("powersgd:2"), parameters)
+    assert "4 of the model's 5 matrices" in line and "small0 (3, 3), small1 (3, 3), small2 (3, 3), ..." in line
+    assert "bias" not in line and "large" not in line and "\n" not in line
+    assert check_compression(parse_compression("powersgd:1"), parameters) == ""
+    assert check_compression(parse_compression("int8"), parameters) == ""
 
 
 @pytest.mark.parametrize("shape", [(2, 2), (3, 3), (8, 10), (10, 8), (64, 3, 3, 3)])
