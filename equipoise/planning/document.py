@@ -266,7 +266,7 @@ class PlanDocument:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a plan.json."""
+        """Read the plan.json at a path."""
         return cls.from_json(read_json(path), f"cannot read {path}")
 
 

@@ -38,6 +38,8 @@ class ExchangeWorld:
     """best learning rate with local steps, in octaves from that of exact sums"""
     diverging: tuple[str, ...] = ()
     """ways of exchange that never reach the target"""
+    draw: int = 0
+    """number of the draw of all noise between seeds"""
 
     def step_seconds(self, name, workers, batch):
         method = parse_exchange(name)
@@ -64,7 +66,7 @@ class ExchangeWorld:
         """Return the row of a trial, with the penalty of a learning rate away from the best one."""
         exchange, workers, batch, lr, seed = trial
         best = 0.1 * np.sqrt(batch / 64) * 2 ** (self.lr_octaves if parse_exchange(exchange).interval > 1 else 0.0)
-        rng = np.random.default_rng([batch, round(lr * 1e6), seed, workers, *exchange.encode()])
+        rng = np.random.default_rng([batch, round(lr * 1e6), seed, workers, self.draw, *exchange.encode()])
         slowdown = np.exp(0.25 * np.log2(lr / best) ** 2 + self.noise * rng.standard_normal())
         if exchange in self.diverging:
             return (*trial, 3 * self.exact_examples(batch), 0)
@@ -100,9 +102,9 @@ class ExchangeWorld:
 
 
 @cache
-def fit_exact_world(rate, delay, noise, seeds):
+def fit_exact_world(rate, delay, noise, seeds, draw):
     """Return the fits of a world's exact sums, which do not depend on its other ways of exchange."""
-    world = ExchangeWorld(rate=rate, delay=delay, noise=noise)
+    world = ExchangeWorld(rate=rate, delay=delay, noise=noise, draw=draw)
     runs = world.measure_exact_runs(seeds)
     request = PlanRequest(system=world.measure_steps(), exchange=world.measure_exchanges(), statistical=runs)
     return fit_exact_sums(request)
@@ -110,7 +112,7 @@ def fit_exact_world(rate, delay, noise, seeds):
 
 def fit_world(world, seeds=3):
     """Return the fits of a world's exact sums, its costs and its runs."""
-    fits = fit_exact_world(world.rate, world.delay, world.noise, seeds)
+    fits = fit_exact_world(world.rate, world.delay, world.noise, seeds, world.draw)
     costs = ExchangeCosts(fit=fits.step_fit, encode_seconds=ENCODE_SECONDS, matrices=MATRICES)
     return fits, costs, world.measure_exact_runs(seeds)
 

@@ -44,7 +44,7 @@ class CriticalInterval:
 
     @property
     def value(self) -> float:
-        """Hc in steps."""
+        """Critical interval Hc in steps."""
         return 1 / self.slope
 
     @property

@@ -59,7 +59,7 @@ class ExamplesRatio:
 
     @property
     def value(self) -> float:
-        """Ratio of the examples."""
+        """Ratio of the examples, as a geometric mean over pairs."""
         return float(np.exp(self.log_mean))
 
     @property

@@ -47,7 +47,7 @@ class ExchangeBound:
 
     @property
     def global_batch(self) -> int:
-        """Examples per optimizer step."""
+        """Examples per optimizer step of all workers."""
         return self.workers * self.batch
 
     @property

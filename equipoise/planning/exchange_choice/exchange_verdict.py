@@ -58,7 +58,7 @@ class ExchangeVerdict:
 
     @property
     def global_batch(self) -> int:
-        """Examples per optimizer step."""
+        """Examples per optimizer step of all workers."""
         return self.workers * self.batch
 
 

@@ -8,9 +8,12 @@ from torch import Tensor, nn
 from equipoise.compression.low_rank_sum import LowRankSum
 from equipoise.compression.worker_layout import WorkerLayout
 from equipoise.config import TrainConfig
+from equipoise.rng import derive_seed
 from equipoise.training.gradient_sums.compressed_sync import CompressedSync, NamedParameters, common_dtype
 from equipoise.training.gradient_sync import GradientBucket
 from equipoise.training.step_timer import SpanTimer
+
+FIRST_Q_KEY = 1 << 40  # no step or epoch has this number
 
 
 class LowRankSync(CompressedSync):
@@ -23,7 +26,8 @@ class LowRankSync(CompressedSync):
         self.parameters = parameters
         tensors = list(parameters.values())
         dtype = common_dtype(tensors)
-        self.low_rank_sum = LowRankSum(tensors, rank, layout.processes, config.seed, config.error_feedback, dtype)
+        seed = derive_seed(config.seed, FIRST_Q_KEY)  # else Q would begin with the numbers of the first weights
+        self.low_rank_sum = LowRankSum(tensors, rank, layout.processes, seed, config.error_feedback, dtype)
         flats = (self.low_rank_sum.flat_p, self.low_rank_sum.flat_q)
         self.buckets = [GradientBucket([nn.Parameter(flat)], self.workers) for flat in flats]
         for bucket, flat in zip(self.buckets, flats, strict=True):

@@ -42,7 +42,7 @@ def train_each(configs):
     return results
 
 
-@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("processes", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_real_workers_take_the_steps_of_workers_in_one_process(rendezvous_folder, processes):
     changes = {"workers": 4, "grad_accumulation": 2, "batch_size": 4}
     configs = [replace(FP64, compression=name, **changes) for name in [*ENCODED, LINEAR]]

@@ -6,7 +6,9 @@ import pytest
 
 from equipoise.planning.build_document import PlanRequest
 from equipoise.planning.document import PlanDocument
+from equipoise.planning.exchange_choice.table_verdicts import judge_speedup
 from equipoise.planning.exchanges.exchange_plan import ExchangeRequest, build_exchange_plan
+from equipoise.planning.interval import IntervalEstimate
 
 SIZE, RATE = 1e7, 1e9
 COMPUTE = 0.04
@@ -14,20 +16,31 @@ BATCHES = (16, 32, 64)
 
 
 def step_seconds(workers, batch, rate, interval=1):
-    return COMPUTE + 0.001 * batch + 2 * (workers - 1) / workers * SIZE * 8 / rate / interval
+    return COMPUTE + 0.001 * batch + sent_bytes(workers) * 8 / rate / interval
+
+
+def sent_bytes(workers):
+    return 2 * (workers - 1) / workers * SIZE
 
 
 def build_tables(ratio, rate=RATE, noise=0.02):
-    """Return step times of exact sums and local:8, and runs whose examples are in a ratio."""
-    rng = np.random.default_rng(0)
+    """Return step times of exact sums and local:8, and runs whose mean log examples differ by those of a ratio."""
     steps = [
-        (1, workers, batch, step_seconds(workers, batch, rate, interval), name, rate, 2 * (workers - 1) / workers * SIZE / interval)
+        (
+            1,
+            workers,
+            batch,
+            step_seconds(workers, batch, rate, interval),
+            name,
+            rate,
+            2 * (workers - 1) / workers * SIZE / interval,
+        )
         for name, interval in (("", 1), ("local:8", 8))
         for workers in (1, 2, 4)
         for batch in BATCHES
     ]
     runs = [
-        (batch, 0.1, seed, factor * 2e4 * (1 + batch / 200) * np.exp(noise * rng.standard_normal()), 1, name)
+        (batch, 0.1, seed, factor * 2e4 * (1 + batch / 200) * np.exp(noise * (seed - 1)), 1, name)
         for name, factor in (("", 1.0), ("local:8", ratio))
         for batch in (64, 128, 256)
         for seed in range(3)
@@ -58,6 +71,7 @@ def true_gain(rate, ratio):
     return times[""] / times["local:8"]
 
 
+@pytest.mark.slow
 def test_exchange_that_reaches_the_target_sooner_is_used_with_its_interval():
     document = plan_tables(1.2)
     verdict = document.exchanges[0]
@@ -84,3 +98,20 @@ def test_fast_link_keeps_exact_sums():
     document = plan_tables(1.0, rate=1e12)
     assert document.plan.exchange == "" and document.exchanges[0].verdict == "no gain"
     assert document.switches_at.bits_per_second < 1e12
+
+
+@pytest.mark.parametrize(
+    ("low", "value", "high", "verdict", "reason"),
+    [
+        (1.2, 1.5, 1.8, "slower", "50% sooner, but later than bf16"),
+        (0.9, 1.3, 1.8, "unknown", "30% sooner, but not clearly"),
+        (0.99, 1.01, 1.03, "no gain", "at most 3% sooner"),
+        (0.9, 0.95, 1.0, "no gain", "not sooner"),
+        (0.4, 0.5, 0.6, "slower", "2 times as long"),
+    ],
+)
+def test_speedup_decides_on_the_verdict(low, value, high, verdict, reason):
+    speedup = IntervalEstimate(value=value, low=low, high=high)
+    name, text = judge_speedup(speedup, is_chosen=False, is_clear=low > 1, chosen_name="bf16")
+    assert name == verdict and text.startswith(reason)
+    assert judge_speedup(speedup, is_chosen=True, is_clear=True, chosen_name="bf16")[0] == "use"

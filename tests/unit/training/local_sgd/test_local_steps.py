@@ -103,9 +103,10 @@ ENCODED_CASES = {
 ALL_CASES = [*CASES.values(), *ENCODED_CASES.values()]
 
 
-@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("processes", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_any_number_of_processes_takes_the_same_steps(rendezvous_folder, processes):
-    configs = [replace(DIGITS, workers=workers, **changes) for workers in (processes, 4) for changes in ALL_CASES]
+    short = replace(DIGITS, max_examples=400, eval_every=200)
+    configs = [replace(short, workers=workers, **changes) for workers in (processes, 4) for changes in ALL_CASES]
     results = run_with_gloo(processes, rendezvous_folder, train_states, configs)
     for index, config in enumerate(configs):
         alone, laps = train_state(config)
@@ -144,7 +145,8 @@ def train_and_resume_states(configs):
 
 
 def test_resumed_run_is_bit_equal_to_the_uninterrupted_one(rendezvous_folder):
-    configs = [replace(DIGITS, precision="fp32", **changes) for changes in CASES.values()]
+    short = replace(DIGITS, precision="fp32", max_examples=400, eval_every=200)
+    configs = [replace(short, **changes) for changes in CASES.values()]
     lazy = replace(configs[0], optimizer="adafactor", lr=0.01)  # it makes its moments in its first step
     for state, resumed in [
         *train_and_resume_states([*configs, lazy]),
@@ -264,6 +266,7 @@ def train_by_torch(config, interval):
     return model.state_dict()
 
 
+@pytest.mark.slow
 def test_steps_without_momentum_are_those_of_the_averager_of_torch(rendezvous_folder):
     config = replace(DIGITS, workers=2, momentum=0.0, warmup=0.0, max_examples=480, lr=0.1)
     theirs = run_with_gloo(2, rendezvous_folder, train_by_torch, config, 5)[0]
