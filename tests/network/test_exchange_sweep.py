@@ -46,8 +46,9 @@ def test_sweep_on_slow_links_plans_with_another_way_of_exchange_and_trains_it(tm
 
 def test_sweep_on_fast_links_adds_no_trial(tmp_path):
     out = tmp_path / "sweep"
+    workload = "tests.network.wide_model:deep"
     with create_lan(3) as hosts, start_spread_cluster(hosts) as ray:
-        text, document = run_sweep(ray, out, "digits", "--batch-size", "128:256", "--budget-seconds", "60")
+        text, document = run_sweep(ray, out, workload, "--batch-size", "32:64", "--budget-seconds", "120")
     assert "no other way of exchange is tried" in text
     assert not (out / "trials" / "exchanges").exists() and not (out / "system" / "exchanges.json").exists()
     assert "exchange" not in pd.read_csv(out / "system.csv") and "exchange" not in pd.read_csv(out / "statistical.csv")
