@@ -4,7 +4,7 @@ from pathlib import Path
 
 from dashboards.experiments import Experiment, Sweep
 from dashboards.reports import write_pages
-from equipoise.formatting import format_bytes, make_printable, pluralize
+from equipoise.formatting import format_bit_rate, format_bytes, make_printable, pluralize
 from equipoise.planning.build_document import PlanRequest
 from equipoise.planning.confirmation import ConfirmationResult
 from equipoise.planning.document import (
@@ -178,7 +178,7 @@ def format_verdicts(document: PlanDocument) -> list[str]:
     lines += map(format_verdict, document.exchanges)
     switch = document.switches_at
     if switch and switch.bits_per_second is not None:
-        lines.append(f"the answer changes{format_rate(switch.bits_per_second)} on the slowest links")
+        lines.append(f"the answer changes at {format_bit_rate(switch.bits_per_second / 8)} on the slowest links")
     if switch and switch.delay_seconds is not None:
         lines.append(f"the answer changes at {1e3 * switch.delay_seconds:.3g} ms a message on the slowest links")
     return lines
