@@ -83,10 +83,13 @@ def read_request(
     return PlanRequest(system=steps, exchange=exchanges, statistical=runs, targets=crossings)
 
 
-def build_plan_document(request: PlanRequest) -> PlanDocument:
-    """Build the contents of plan.json from measurements and limits."""
-    step_fit = fit_step_times(request)
-    curve = None if request.statistical is None else fit_examples_curve(request.statistical)
+def build_plan_document(
+    request: PlanRequest, step_fit: StepTimeFit | None = None, curve: ExamplesCurve | None = None
+) -> PlanDocument:
+    """Build the contents of plan.json from measurements and limits; fits that are known need not be made again."""
+    step_fit = step_fit or fit_step_times(request)
+    if curve is None and request.statistical is not None:
+        curve = fit_examples_curve(request.statistical)
     fits = PlanDocument(
         plan=None,
         front=(),

@@ -15,8 +15,10 @@ from equipoise.number_bounds import (
     PositiveNumber,
 )
 from equipoise.planning.confirmation import ConfirmationResult, PlanStatus, find_plan_status
+from equipoise.planning.exchange_choice.exchange_verdict import ExchangeMap, ExchangeVerdict, SwitchesAt
 from equipoise.planning.exchanges.fastest_exchange import FastestExchange
 from equipoise.planning.interval import IntervalEstimate
+from equipoise.planning.sections.examples_types import ExamplesSection
 from equipoise.planning.targets.batch_schedule import BatchSchedule
 from equipoise.planning.training_setup import TrainingSetup, rename_old_setup_keys
 from equipoise.storage.atomic import read_json
@@ -176,38 +178,6 @@ class StepTimeSection:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExamplesPrediction:
-    """Predicted examples to the target at a global batch; None where measurements are missing for it."""
-
-    global_batch: Count
-    """examples per step of all workers"""
-    examples: NonNegativeNumber | None
-    """predicted examples to the target"""
-    low: NonNegativeNumber | None
-    """lower end of the 80 % interval"""
-    high: NonNegativeNumber | None
-    """upper end of the 80 % interval"""
-    lr: LearningRate | None
-    """learning rate that goes with this batch"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExamplesSection:
-    """Fit of the examples to the target and its predictions: at each measured global batch, and at those requested."""
-
-    identifiable: bool
-    """true if the runs show where the critical batch lies"""
-    critical_batch: IntervalEstimate | None
-    """critical batch in examples, at which twice `min_examples` are needed"""
-    min_examples: IntervalEstimate | None
-    """examples to the target at a very small batch"""
-    left_out: tuple[Count, ...]
-    """global batches that the fit leaves out"""
-    predictions: tuple[ExamplesPrediction, ...]
-    """examples at the global batches measured, and at those requested"""
-
-
-@dataclass(frozen=True, kw_only=True)
 class TargetPlan:
     """What the same training runs say of one of several targets."""
 
@@ -255,6 +225,12 @@ class PlanDocument:
     """critical batch and plan of each target, the easiest first, of a sweep to several; the last is that of `plan`"""
     schedule: BatchSchedule | None = None
     """plan whose batch grows on the way through these targets; no command trains it"""
+    exchanges: tuple[ExchangeVerdict, ...] = ()
+    """what to do with each other way of exchange that was considered, the soonest at the target first"""
+    switches_at: SwitchesAt | None = None
+    """networks at which the best way of exchange changes; None if no other one was measured"""
+    exchange_map: ExchangeMap | None = None
+    """best way of exchange over rates and delays of the network; None if no other one was measured"""
 
     def __post_init__(self) -> None:
         if self.status != (status := find_plan_status(self.plan, self.confirmations)):
@@ -290,7 +266,7 @@ class PlanDocument:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a plan.json."""
+        """Read the plan.json at a path."""
         return cls.from_json(read_json(path), f"cannot read {path}")
 
 

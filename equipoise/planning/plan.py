@@ -56,7 +56,7 @@ class PlanOption:
 
     @property
     def global_batch(self) -> int:
-        """Examples per optimizer step."""
+        """Examples per optimizer step of all workers."""
         return self.workers * self.batch
 
     @property

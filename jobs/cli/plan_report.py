@@ -7,17 +7,11 @@ from dashboards.reports import write_pages
 from equipoise.formatting import make_printable, pluralize
 from equipoise.planning.build_document import PlanRequest
 from equipoise.planning.confirmation import ConfirmationResult
-from equipoise.planning.document import (
-    ExamplesSection,
-    NetworkLink,
-    PlanDocument,
-    PredictedSetting,
-    StepTimePrediction,
-    StepTimeSection,
-)
+from equipoise.planning.document import NetworkLink, PlanDocument, PredictedSetting, StepTimePrediction, StepTimeSection
 from equipoise.planning.exchanges.fastest_exchange import FastestExchange
 from equipoise.planning.exchanges.predict_exchanges import EXACT_TEXT
 from equipoise.planning.plan import ClusterShape
+from equipoise.planning.sections.examples_types import ExamplesSection
 from jobs.cli.target_report import describe_targets
 
 EXTRAPOLATION_WARNING_FACTOR = 2  # times the most workers timed: predictions for more carry a warning

@@ -1,8 +1,6 @@
 """Small plan documents with round numbers, for tests of what is drawn and written of them."""
 
 from equipoise.planning.document import (
-    ExamplesPrediction,
-    ExamplesSection,
     IntervalEstimate,
     PlanDocument,
     PlanEntry,
@@ -11,6 +9,7 @@ from equipoise.planning.document import (
     StepTimePrediction,
     StepTimeSection,
 )
+from equipoise.planning.sections.examples_types import ExamplesPrediction, ExamplesSection
 from equipoise.storage.atomic import write_json
 
 

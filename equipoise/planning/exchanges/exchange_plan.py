@@ -14,6 +14,13 @@ import pandas as pd
 from equipoise.errors import EquipoiseError
 from equipoise.planning.build_document import PlanRequest, build_plan_document, fit_step_times
 from equipoise.planning.document import PlanDocument
+from equipoise.planning.examples_to_target import fit_examples_curve
+from equipoise.planning.exchange_choice.table_verdicts import (
+    ExchangeCandidate,
+    add_exchange_verdicts,
+    does_win,
+    find_best_exact,
+)
 from equipoise.planning.exchanges.algorithm_times import assign_nodes, fit_algorithm_links, replace_ring_messages
 from equipoise.planning.exchanges.compose_exchange import ClusterSetting, ExchangeComposer
 from equipoise.planning.exchanges.exchange_name import parse_exchange
@@ -68,18 +75,10 @@ def build_exchange_plan(request: PlanRequest, wanted: ExchangeRequest) -> Exchan
     chosen = choose_plan(candidates, by_cost=request.deadline_seconds is not None)
     if chosen is None:
         base = select_rows(request, predictor, name, rate, wanted.sums)
-        chosen = ExchangeCandidate(name, rate, base, build_plan_document(base))
+        chosen = ExchangeCandidate(name=name, rate=rate, request=base, document=build_plan_document(base))
     document = add_predictions(chosen, request, predictor, wanted)
+    document = add_exchange_verdicts(document, chosen, candidates, predictor)
     return ExchangePlan(add_reasons(document, chosen, candidates, rows), chosen.request)
-
-
-class ExchangeCandidate(NamedTuple):
-    """Plan with one way of exchange at one rate."""
-
-    name: str
-    rate: float | None
-    request: PlanRequest
-    document: PlanDocument
 
 
 def fill_exchange_columns(rows: pd.DataFrame) -> pd.DataFrame:
@@ -138,10 +137,18 @@ def plan_each_exchange(
             steps = selected.system if workers is None else selected.system[selected.system.workers == workers]
             if len(steps) and len(runs):
                 part = replace(selected, system=steps, statistical=runs)
-                document = build_plan_document(part)
+                step_fit, curve = fit_step_times(part), fit_examples_curve(runs)
+                document = build_plan_document(part, step_fit, curve)
                 rated = predictor.rows[predictor.rows.exchange == name].bits_per_second
                 is_measured = rate is None or bool((rated == rate).any())
-                yield ExchangeCandidate(name, rate, part, document if is_measured else mark_predicted(document))
+                yield ExchangeCandidate(
+                    name=name,
+                    rate=rate,
+                    request=part,
+                    document=document if is_measured else mark_predicted(document),
+                    step_fit=step_fit,
+                    curve=curve,
+                )
 
 
 def select_runs(runs: pd.DataFrame, name: str) -> Iterator[tuple[int | None, pd.DataFrame]]:
@@ -180,7 +187,13 @@ def mark_predicted(document: PlanDocument) -> PlanDocument:
 
 
 def choose_plan(candidates: Sequence[ExchangeCandidate], by_cost: bool) -> ExchangeCandidate | None:
-    """Return the candidate whose plan is fastest, or cheapest; None if no exchange has a plan."""
+    """Return the candidate whose plan is fastest, or cheapest; None if no exchange has a plan.
+
+    What is not clearly faster than exact sums is left out, since it may be luck.
+    """
+    exact = find_best_exact(candidates)
+    if exact and not by_cost:
+        candidates = [each for each in candidates if each.is_exact or does_win(each, exact)]
     plans = [
         (candidate.document.plan.worker_seconds if by_cost else candidate.document.plan.seconds.value, index)
         for index, candidate in enumerate(candidates)

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from equipoise.planning.document import ExamplesPrediction, ExamplesSection
 from equipoise.planning.examples_to_target import ExamplesCurve
 from equipoise.planning.interval import IntervalEstimate
+from equipoise.planning.sections.examples_types import ExamplesPrediction, ExamplesSection
 from equipoise.planning.step_time_fit import INTERVAL_QUANTILES
 
 

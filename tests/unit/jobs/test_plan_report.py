@@ -5,8 +5,6 @@ from dataclasses import replace
 import pytest
 
 from equipoise.planning.document import (
-    ExamplesPrediction,
-    ExamplesSection,
     NetworkLink,
     PlanDocument,
     PlanEntry,
@@ -17,6 +15,7 @@ from equipoise.planning.document import (
 )
 from equipoise.planning.interval import IntervalEstimate
 from equipoise.planning.plan import ClusterShape
+from equipoise.planning.sections.examples_types import ExamplesPrediction, ExamplesSection
 from jobs.cli.plan_report import (
     format_examples_to_target,
     format_link,

@@ -30,7 +30,7 @@ DOCUMENT_KEYS = [
     "statistical",
     "warnings",
 ]
-DOCUMENT_KEYS += ["setup", "confirmations", "targets", "schedule"]
+DOCUMENT_KEYS += ["setup", "confirmations", "targets", "schedule", "exchanges", "switches_at", "exchange_map"]
 SETTING_KEYS = ["nodes", "workers", "batch", "global_batch", "lr", "seconds", "worker_seconds", "step", "examples"]
 
 

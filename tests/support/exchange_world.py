@@ -1,0 +1,127 @@
+"""A simulated workload on a simulated network: step times, examples and their ratios by closed forms, with noise."""
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import pandas as pd
+
+from equipoise.planning.build_document import PlanRequest
+from equipoise.planning.exchange_choice.exact_fits import fit_exact_sums
+from equipoise.planning.exchange_choice.exchange_bounds import bound_exchanges, select_survivors
+from equipoise.planning.exchange_choice.exchange_costs import ExchangeCosts, MatrixFacts
+from equipoise.planning.exchange_choice.next_trial import suggest_exchange_trial
+from equipoise.planning.exchanges.exchange_name import parse_exchange
+
+SIZE = 1e7
+MATRICES = MatrixFacts(6000, 1e5)
+ENCODE_SECONDS = {"bf16": 0.001, "int8": 0.03, "powersgd:4": 0.02, "topk:0.01": 0.08}
+BATCHES = (64, 128, 256, 512)
+SHAPES = ((1, 1), (2, 2), (3, 3), (4, 4))  # one worker on each node
+RUN_COLUMNS = ["exchange", "workers", "global_batch", "lr", "seed", "examples", "reached"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExchangeWorld:
+    """Truth of a workload and its network, and what runs on it measure."""
+
+    rate: float = 2e8
+    """bits per second"""
+    delay: float = 2e-4
+    """seconds a message"""
+    critical_interval: float = 80.0
+    ratios: tuple[tuple[str, float], ...] = (("powersgd:4", 1.15), ("int8", 1.1), ("topk:0.01", 1.6))
+    """examples ratios of compressions; 1 for others"""
+    noise: float = 0.08
+    """standard deviation of log examples between seeds"""
+    lr_octaves: float = -1.0
+    """best learning rate with local steps, in octaves from that of exact sums"""
+    diverging: tuple[str, ...] = ()
+    """ways of exchange that never reach the target"""
+    draw: int = 0
+    """number of the draw of all noise between seeds"""
+
+    def step_seconds(self, name, workers, batch):
+        method = parse_exchange(name)
+        compute, delays = 0.01 + 0.0004 * batch, 2 * (workers - 1) * self.delay
+        volume = 2 * (workers - 1) / workers * 8 * SIZE / self.rate
+        if method.is_exact:
+            return compute + delays + volume
+        if method.interval_family:
+            return compute + (delays + 2 * volume) / method.interval
+        rank = MATRICES.rows_and_columns * 16 + MATRICES.other_bytes
+        shares = {"bf16": 0.5, "int8": 0.25, "powersgd:4": rank / SIZE, "topk:0.01": 0.01 * workers}
+        rounds = {"powersgd:4": 2.0, "topk:0.01": 0.5}.get(name, 1.0)
+        return compute + rounds * delays + shares[name] * volume + ENCODE_SECONDS[name]
+
+    def ratio(self, name, workers):
+        method = parse_exchange(name)
+        drift = (method.interval - 1) * (1 - 1 / workers) / self.critical_interval
+        return dict(self.ratios).get(method.compression, 1.0) * (1 + drift)
+
+    def exact_examples(self, batch):
+        return 20_000 * (1 + batch / 400)
+
+    def run(self, trial):
+        """Return the row of a trial, with the penalty of a learning rate away from the best one."""
+        exchange, workers, batch, lr, seed = trial
+        best = 0.1 * np.sqrt(batch / 64) * 2 ** (self.lr_octaves if parse_exchange(exchange).interval > 1 else 0.0)
+        rng = np.random.default_rng([batch, round(lr * 1e6), seed, workers, self.draw, *exchange.encode()])
+        slowdown = np.exp(0.25 * np.log2(lr / best) ** 2 + self.noise * rng.standard_normal())
+        if exchange in self.diverging:
+            return (*trial, 3 * self.exact_examples(batch), 0)
+        return (*trial, self.exact_examples(batch) * self.ratio(exchange, workers) * slowdown, 1)
+
+    def measure_steps(self):
+        rng = np.random.default_rng(0)
+        rows = [
+            (nodes, workers, batch, self.step_seconds("", workers, batch) * np.exp(0.01 * rng.standard_normal()))
+            for nodes, workers in SHAPES
+            for batch in (16, 32, 64, 128, 256)
+        ]
+        return pd.DataFrame(rows, columns=["nodes", "workers", "batch", "seconds"]).assign(gradient_bytes=SIZE)
+
+    def measure_exchanges(self):
+        """Return the table of sums that were timed alone."""
+        rows = [
+            (nodes, workers, "sum", share, 2 * (workers - 1) * (self.delay + share * 8 * SIZE / self.rate / workers))
+            for nodes, workers in SHAPES[1:]
+            for share in (0.001, 0.1, 1.0)
+        ]
+        return pd.DataFrame(rows, columns=["nodes", "workers", "kind", "share", "seconds"])
+
+    def measure_exact_runs(self, seeds=3):
+        trials = [
+            ("", 1, batch, round(0.1 * np.sqrt(batch / 64), 6), seed) for batch in BATCHES for seed in range(seeds)
+        ]
+        return pd.DataFrame([self.run(trial) for trial in trials], columns=RUN_COLUMNS)
+
+    def true_seconds(self, name, workers, global_batch):
+        step = self.step_seconds(name, workers, global_batch // workers)
+        return self.exact_examples(global_batch) * self.ratio(name, workers) / global_batch * step
+
+
+@cache
+def fit_exact_world(rate, delay, noise, seeds, draw):
+    """Return the fits of a world's exact sums, which do not depend on its other ways of exchange."""
+    world = ExchangeWorld(rate=rate, delay=delay, noise=noise, draw=draw)
+    runs = world.measure_exact_runs(seeds)
+    request = PlanRequest(system=world.measure_steps(), exchange=world.measure_exchanges(), statistical=runs)
+    return fit_exact_sums(request)
+
+
+def fit_world(world, seeds=3):
+    """Return the fits of a world's exact sums, its costs and its runs."""
+    fits = fit_exact_world(world.rate, world.delay, world.noise, seeds, world.draw)
+    costs = ExchangeCosts(fit=fits.step_fit, encode_seconds=ENCODE_SECONDS, matrices=MATRICES)
+    return fits, costs, world.measure_exact_runs(seeds)
+
+
+def try_exchanges(world, seeds=3):
+    """Run the trials of a sweep for ways of exchange; return fits, costs, all runs, and the trials."""
+    fits, costs, runs = fit_world(world, seeds)
+    survivors, trials = select_survivors(bound_exchanges(fits, costs)), []
+    while trial := suggest_exchange_trial(costs, survivors, runs, num_trials=len(trials)):
+        trials.append(trial)
+        runs = pd.concat([runs, pd.DataFrame([world.run(trial)], columns=RUN_COLUMNS)], ignore_index=True)
+    return fits, costs, runs, trials
