@@ -219,7 +219,7 @@ class TrainConfig:
                     "option-choice", f"{name} must be one of {', '.join(get_args(choices))}, got {value!r}"
                 )
         require_runnable_algorithm(self.all_reduce, self.workers)
-        require_compatible(self.sync_method, self.compression_method)
+        require_compatible(self.sync_method, self.compression_method, self.all_reduce)
         self._require_workload_or_command()
         if self.lora_rank is not None and self.init_from is None:
             raise EquipoiseError("option-conflict", "--lora-rank has no effect without --init-from")
@@ -271,12 +271,12 @@ class TrainConfig:
 
     @property
     def sync_method(self) -> SyncMethod:
-        """When workers exchange."""
+        """Parsed value of --sync: when workers exchange."""
         return parse_sync(self.sync)
 
     @property
     def compression_method(self) -> CompressionMethod:
-        """What workers send."""
+        """Parsed value of --compression: what workers send."""
         return parse_compression(self.compression)
 
     @property

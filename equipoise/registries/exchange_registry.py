@@ -10,7 +10,8 @@ from equipoise.number_bounds import MAX_COUNT
 
 SyncKind = Literal["step", "local", "diloco"]
 CompressionKind = Literal["none", "bf16", "int8", "powersgd", "topk"]
-INTERVAL_SYNCS: tuple[SyncKind, ...] = ("local", "diloco")  # workers exchange every H steps
+INTERVAL_SYNCS: tuple[SyncKind, ...] = ("local", "diloco")  # workers exchange weights every H steps
+OWN_EXCHANGES: tuple[CompressionKind, ...] = ("bf16", "int8", "topk")  # in place of an all-reduce
 SYNC_FORMS = "step, local:H or diloco:H with a whole number H of steps from 1"
 COMPRESSION_FORMS = (
     "none, bf16, int8, powersgd:RANK with a whole rank from 1, or topk:SHARE with a share above 0 and up to 1"
@@ -22,6 +23,11 @@ class SyncMethod(NamedTuple):
 
     kind: SyncKind = "step"
     interval: int = 1
+
+    @property
+    def is_local(self) -> bool:
+        """Whether workers take steps of their own between two exchanges."""
+        return self.kind in INTERVAL_SYNCS
 
 
 class CompressionMethod(NamedTuple):
@@ -37,7 +43,7 @@ def parse_sync(text: str) -> SyncMethod:
     if kind == "step" and not separator:
         return SyncMethod()
     if kind in INTERVAL_SYNCS and is_whole_number(number):
-        return SyncMethod(kind, int(number))  # type: ignore[arg-type]  # narrowed by the line above
+        return SyncMethod(kind, int(number))
     raise EquipoiseError("option-choice", f"sync must be {SYNC_FORMS}, got {text[:40]!a}", "write it such as local:16")
 
 
@@ -57,8 +63,19 @@ def parse_compression(text: str) -> CompressionMethod:
     )
 
 
-def require_compatible(sync: SyncMethod, compression: CompressionMethod) -> None:
-    """Refuse compressions of gradients where weights and moments of the optimizer travel instead."""
+def require_compatible(sync: SyncMethod, compression: CompressionMethod, all_reduce: str = "backend") -> None:
+    """Refuse options of an exchange that exclude each other.
+
+    Weights and moments of the optimizer cannot travel as gradients do, and what is encoded number by number is not
+    summed by an all-reduce.
+    """
+    if compression.kind in OWN_EXCHANGES and all_reduce not in ("backend", "auto"):
+        raise EquipoiseError(
+            "option-conflict",
+            f"cannot sum by --all-reduce {all_reduce} what --compression {compression.kind} encodes: that has an"
+            " exchange of its own",
+            "omit --all-reduce",
+        )
     if sync.kind != "step" and compression.kind in ("powersgd", "topk"):
         raise EquipoiseError(
             "option-conflict",

@@ -51,13 +51,21 @@ class Lap:
     """seconds of the forward and backward pass and the optimizer"""
     exchange_seconds: NonNegativeNumber | None = None
     """seconds waiting for the gradient exchange beyond the backward pass, including waits for slower workers"""
+    encode_seconds: NonNegativeNumber | None = None
+    """seconds of encoding and decoding what workers send; None without --compression"""
     all_reduce: tuple[AppliedAllReduce, ...] = ()
-    """algorithms that summed the buckets of gradients over workers, in the order of the sums; none with one worker"""
+    """algorithms that summed the buckets of gradients or weights over workers, in the order of the sums; none with one
+    worker"""
     sent_bytes: NonNegativeCount | None = None
-    """bytes of gradients that leave a worker in an optimizer step, of the worker that sends most; those of `backend` by
-    the closed form of a ring, or of one all-to-all where gradients are small"""
-    rounds: NonNegativeCount | None = None
+    """bytes of gradients or weights that leave a worker in an optimizer step, of the worker that sends most; those of
+    `backend` by the closed form of a ring, or of one all-to-all where they are small"""
+    rounds: NonNegativeNumber | None = None
     """messages of an optimizer step that wait for each other, over all of its sums"""
+    average_interval: Count | None = None
+    """optimizer steps from one average of the workers' weights to the next, over which `sent_bytes` and `rounds` are
+    means; None where gradients are summed in every step"""
+    averages_statistics: bool = False
+    """whether running statistics of batch normalisation are averaged with the weights"""
     local_norm: FiniteNumber | None = None
     """mean squared norm of a gradient over `local_batch` examples; None where it was not measured"""
     total_norm: FiniteNumber | None = None

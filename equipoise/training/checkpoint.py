@@ -1,28 +1,41 @@
 """Training state as named tensors, for file formats that keep neither memory layouts nor Python objects."""
 
+from collections.abc import Mapping
+
 from torch import Tensor, nn
 
 from equipoise.optimizers.run_optimizer import RunOptimizer
 from equipoise.training.best_weights import BestWeights
 from equipoise.training.torch_state import collect_weights, load_weights
 
+EXCHANGE_PARTS = "compression", "outer"
+
 
 def collect_training_state(
-    model: nn.Module, optimizer: RunOptimizer, best_weights: BestWeights | None
+    model: nn.Module,
+    optimizer: RunOptimizer,
+    best_weights: BestWeights | None,
+    exchange_state: Mapping[str, Mapping[str, Tensor]],
 ) -> dict[str, Tensor]:
-    """Return weights as `model.NAME`, the optimizer's state as `optimizer.NAME.KEY` and best weights as `best.NAME`."""
+    """Return all tensors of a checkpoint by name.
+
+    Weights are `model.NAME`, the optimizer's state `optimizer.NAME.KEY`, best weights `best.NAME`, what compression
+    keeps from step to step `compression.KEY.NAME`, and the momentum of an outer step `outer.NAME`.
+    """
     named = {f"model.{name}": value for name, value in collect_weights(model).items()}
     named |= {f"optimizer.{name}": value for name, value in optimizer.state_dict().items()}
     if best_weights:
         named |= {f"best.{name}": value for name, value in best_weights.tensors.items()}
+    for part, tensors in exchange_state.items():
+        named |= {f"{part}.{name}": value for name, value in tensors.items()}
     return {name: value.detach().cpu().contiguous() for name, value in named.items()}
 
 
 def load_training_state(
     model: nn.Module, optimizer: RunOptimizer, best_weights: BestWeights | None, tensors: dict[str, Tensor]
-) -> None:
-    """Load the tensors of `collect_training_state` into the model, the optimizer and the best weights."""
-    parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "best": {}}
+) -> dict[str, dict[str, Tensor]]:
+    """Load the tensors of `collect_training_state` into their places, and return the parts of the exchange."""
+    parts: dict[str, dict[str, Tensor]] = {part: {} for part in ("model", "optimizer", "best", *EXCHANGE_PARTS)}
     for name, value in tensors.items():
         kind, _, rest = name.partition(".")
         parts[kind][rest] = value
@@ -30,3 +43,4 @@ def load_training_state(
     optimizer.load_state_dict(parts["optimizer"])
     if best_weights:
         best_weights.tensors = parts["best"]
+    return {part: parts[part] for part in EXCHANGE_PARTS}

@@ -11,7 +11,7 @@ A bucket may be summed by an algorithm of equipoise.parallel (`--all-reduce`), w
 Why by hand: docs/decisions/0001-gradient-all-reduce.md.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -151,6 +151,10 @@ class GradientAllReduce:
         for bucket in self.buckets:
             bucket.num_missing = len(bucket.parameters)
 
+    def end_micro_batch(self, micro_index: int) -> bool:
+        """Return whether gradients were encoded after a micro-batch, in spans of their own; exact sums have none."""
+        return False
+
     def launch_remaining(self) -> None:
         """Launch the buckets that backward has not launched; other work fits in before `wait_for_sums`."""
         self.is_last_micro_batch = False
@@ -172,6 +176,13 @@ class GradientAllReduce:
         self.pending_works.clear()
         if self.gradient_norms:
             self.gradient_norms.num_draws += 1
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return what the next sum depends on besides the gradients: nothing, as it is exact."""
+        return {}
+
+    def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
+        """Restore the state from the tensors of `state_dict`."""
 
     def _gradient_hook(self, bucket: GradientBucket, index: int) -> Callable[[Tensor], None]:
         def on_gradient(_: Tensor) -> None:

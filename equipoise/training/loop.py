@@ -10,33 +10,32 @@ Workers are the ranks of `torch.distributed`'s process group; without one there 
 
 import math
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 
 from equipoise.config import TrainConfig
 from equipoise.optimizers.lr_schedules import lr_scale
 from equipoise.optimizers.run_optimizer import RunOptimizer
-from equipoise.rng import derive_seed
 from equipoise.runs.record import Lap, RunStatus, examples_at_target
 from equipoise.runs.run_end import find_best_lap, find_run_end
 from equipoise.training.best_weights import BestWeights
 from equipoise.training.checkpoint import collect_training_state, load_training_state
-from equipoise.training.dataloader import PARAMETER_DTYPES, BatchLoader, InputsAndTargets
+from equipoise.training.dataloader import PARAMETER_DTYPES, BatchLoader
 from equipoise.training.evaluation import Evaluator
 from equipoise.training.finetune import build_lr_scales, freeze_stages
-from equipoise.training.gradient_norms import half_batch_norms
 from equipoise.training.gradient_sync import GradientAllReduce
 from equipoise.training.initialization.lora import merge_adapters
 from equipoise.training.initialization.shared_model import build_shared_model
-from equipoise.training.sampler import rank_micro_batches
+from equipoise.training.sampler import list_own_micro_batches
 from equipoise.training.step_timer import StepTimer
-from equipoise.training.torch_state import flush_denormals, get_dropout_generator
+from equipoise.training.steps.backward_pass import BackwardPass
+from equipoise.training.steps.build_steps import build_steps
+from equipoise.training.torch_state import flush_denormals
 from equipoise.workloads import Split, Workload, load_workload
-from equipoise.workloads.batch import Batch, call_model
 
 MAX_LAP_STEPS = 100  # upper bound, so that progress shows even when evaluations are far apart
 
@@ -60,7 +59,7 @@ class Training:
         self.device = device or torch.device("cpu")
         self.workload = workload or load_workload(config)
         self.config = config = config.with_defaults(self.workload.defaults)
-        self.micro_indices = rank_micro_batches(config.num_micro_batches, self.rank, self.workers)
+        self.micro_indices = list_own_micro_batches(config, self.rank, self.workers)  # before anything takes long
         self.max_examples = self.workload.max_examples(config)
         self.eval_every = self.workload.eval_interval(config)
         self.warmup_examples = self.workload.warmup_examples(config)
@@ -77,19 +76,22 @@ class Training:
         self.best_weights = BestWeights(self.model) if config.keep == "best" else None
         self.frozen_modules = freeze_stages(self.model, config.freeze_stages)
         self._set_train_mode()
-        self.forward_model = torch.compile(self.model) if config.compile else self.model
         trainable = {name: parameter for name, parameter in self.model.named_parameters() if parameter.requires_grad}
         self.trainable_parameters = list(trainable.values())
         lr_scales = build_lr_scales(self.model, config, len(self.workload.classes))
         self.optimizer = RunOptimizer(config, trainable, lr_scales)
-        self.gradient_sync = GradientAllReduce(self.trainable_parameters, self.workers, config.all_reduce)
         # weight of a micro-batch in the mean loss
         self.loss_weight = torch.tensor(
             1 / config.num_micro_batches, device=self.device, dtype=PARAMETER_DTYPES[config.precision]
         )
         self.timer = StepTimer(config, self.rank, self.workers, self.device)
-        self.dropout_generator = get_dropout_generator(self.device)
-        self.prefetched_batch: InputsAndTargets | None = None  # the next micro-batch, if already loaded
+        self.backward_pass = BackwardPass(config, self.workload, self.model, self.device)
+        self.steps = build_steps(config, self.backward_pass, self.optimizer, self.timer, self.max_examples)
+
+    @property
+    def gradient_sync(self) -> GradientAllReduce:
+        """Sums over workers: of gradients, or of the weights that they average."""
+        return self.steps.sync
 
     @property
     def examples_seen(self) -> int:
@@ -98,12 +100,12 @@ class Training:
 
     def laps(self) -> Iterator[Lap]:
         """Yield laps until the target or `max_examples` is reached or the loss is no longer finite."""
-        batches, self.prefetched_batch = self.loader.train_batches(self.micro_indices, self.step), None
+        self.steps.begin(self.loader, self.step)
         if self.workers > 1:
             self.prepare_all_reduce()
             dist.barrier()  # else the first exchange would include the wait for a worker that starts late
         while self.status is None:
-            lap = self._run_lap(batches)
+            lap = self._run_lap()
             if self.status is None:
                 self.finished_laps.append(lap)
                 if self.best_weights and find_best_lap(self.finished_laps, self.target) is lap:
@@ -136,7 +138,7 @@ class Training:
         """Return whether a micro-batch fits every worker's memory; without an exchange, which could wait forever."""
         inputs, targets = next(self.loader.train_batches(self.micro_indices, self.step))
         try:
-            self._run_backward(inputs, targets, self.micro_indices[0])
+            self.backward_pass.run(inputs, targets, self.step, self.micro_indices[0])
             out_of_memory = 0
         except torch.OutOfMemoryError:
             out_of_memory = 1
@@ -159,14 +161,15 @@ class Training:
     def state_dict(self) -> dict[str, Tensor]:
         """Return all tensors that the next step depends on; the finished laps are saved separately.
 
+        With --compression all workers call this.
         The order of examples, augmentation, dropout and the learning rate are functions of
         the seed and the step, so no generator or sampler has a state to save.
         """
-        return collect_training_state(self.model, self.optimizer, self.best_weights)
+        return collect_training_state(self.model, self.optimizer, self.best_weights, self.steps.state_dict())
 
     def load_state_dict(self, tensors: dict[str, Tensor], finished_laps: list[Lap]) -> None:
         """Resume from the tensors of `state_dict` and the laps that led to them."""
-        load_training_state(self.model, self.optimizer, self.best_weights, tensors)
+        self.steps.load_state_dict(load_training_state(self.model, self.optimizer, self.best_weights, tensors))
         self.finished_laps = list(finished_laps)
         self.step = finished_laps[-1].step if finished_laps else 0
         self._update_status()
@@ -177,18 +180,17 @@ class Training:
         for module in self.frozen_modules:
             module.eval()
 
-    def _run_lap(self, batches: Iterator[InputsAndTargets]) -> Lap:
+    def _run_lap(self) -> Lap:
         start = self.timer.mark()
-        steps = self._steps_in_lap()
         with flush_denormals():
-            losses = torch.stack([loss for _ in range(steps) for loss in self.run_step(batches)])
+            losses = self.take_steps(self._steps_in_lap())
         self.timer.record_span("lap", start)
         lap, means = self.timer.finish_lap(
-            losses.view(steps, -1).sum(1) * self.loss_weight, self.step, self._lr_at(self.step), self._all_reduce_sum
+            losses.sum(1) * self.loss_weight, self.step, self._lr_at(self.step), self._all_reduce_sum
         )
-        lap = replace(lap, all_reduce=self.gradient_sync.algorithms, **self.gradient_sync.traffic._asdict())
+        lap = self.steps.describe_exchange(lap)
         self._check_losses(means)
-        if self.workers > 1:
+        if self.workers > 1 and not self.config.sync_method.is_local:  # which has averaged them with the weights
             self._average_buffers()
         due = (
             self.examples_seen // self.eval_every > (self.examples_seen - lap.examples) // self.eval_every
@@ -201,67 +203,20 @@ class Training:
         return lap
 
     def _steps_in_lap(self) -> int:
-        """Return the number of steps until the next evaluation, the end of the run or the longest lap."""
+        """Return the number of steps until the next evaluation, the end of the run or the longest lap.
+
+        They are whole intervals between exchanges: before an exchange each worker has weights of its own.
+        """
+        interval = self.steps.interval
         end = min((self.examples_seen // self.eval_every + 1) * self.eval_every, self.max_examples)
-        return min(MAX_LAP_STEPS, math.ceil((end - self.examples_seen) / self.config.global_batch))
+        intervals = math.ceil((end - self.examples_seen) / (self.config.global_batch * interval))
+        return interval * min(max(1, MAX_LAP_STEPS // interval), intervals)
 
-    def run_step(self, batches: Iterator[InputsAndTargets]) -> list[Tensor]:
-        """Take one optimizer step and return the mean loss of each of this worker's micro-batches."""
-        timer, is_probe_step = self.timer, self._is_probe_step()
-        mark = timer.mark()
-        for parameter in self.trainable_parameters:
-            parameter.grad = None
-        losses = []
-        for micro_index in self.micro_indices:
-            inputs, targets = self.prefetched_batch or next(batches)
-            self.prefetched_batch = None
-            mark = timer.record_span("data", mark)
-            if is_probe_step and micro_index == self.micro_indices[0]:
-                self._record_half_batch_norms(inputs, targets)
-                mark = timer.record_span("probe", mark)
-            if micro_index == self.micro_indices[-1]:
-                self.gradient_sync.begin_last_micro_batch(
-                    timer.gradient_norms if self.config.noise_scale_every else None
-                )
-            losses.append(self._run_backward(inputs, targets, micro_index))
-            mark = timer.record_span("compute", mark)
-        self.gradient_sync.launch_remaining()
-        if self.workers > 1:
-            mark = timer.record_span("exchange", mark)
-            self.prefetched_batch = next(batches)  # while other workers finish
-            mark = timer.record_span("data", mark)
-            self.gradient_sync.wait_for_sums()
-            mark = timer.record_span("exchange", mark)
-        if self.config.clip_norm:  # of the summed gradient, so that n workers clip as one does
-            nn.utils.clip_grad_norm_(self.trainable_parameters, self.config.clip_norm)
-        self.step += 1
-        self.optimizer.step(self._lr_at(self.step))
-        timer.record_span("compute", mark)
+    def take_steps(self, count: int) -> Tensor:
+        """Take optimizer steps, whole intervals of them, and return the losses by step and own micro-batch."""
+        losses = self.steps.run(self.step, count, self._lr_at)
+        self.step += count
         return losses
-
-    def _run_backward(self, inputs: Batch, targets: Batch, micro_index: int) -> Tensor:
-        self.dropout_generator.manual_seed(derive_seed(self.config.seed, self.step, micro_index))
-        with self.autocast():
-            loss = self.workload.loss(call_model(self.forward_model, inputs), targets)
-        # scaled here, because `backward` validates a gradient argument: the first time with half a second of imports
-        (loss if self.config.num_micro_batches == 1 else loss * self.loss_weight.to(loss.dtype)).backward()
-        return loss.detach()
-
-    def _is_probe_step(self) -> bool:
-        """Return whether this step measures half-batch gradients; several workers compare their gradients instead."""
-        config = self.config
-        return (
-            self.workers == 1
-            and config.batch_size > 1
-            and config.noise_scale_every > 0
-            and self.step % config.noise_scale_every == 0
-        )
-
-    def _record_half_batch_norms(self, inputs: Batch, targets: Batch) -> None:
-        self.dropout_generator.manual_seed(derive_seed(self.config.seed, self.step, self.config.num_micro_batches))
-        with self.autocast():
-            local, total = half_batch_norms(self.model, self.workload.loss, inputs, targets)
-        self.timer.gradient_norms.add_draw(local, total)
 
     def _lr_at(self, step: int) -> float:
         """Return the learning rate of the optimizer step with number `step`, counted from 1."""
@@ -270,7 +225,7 @@ class Training:
 
     def autocast(self) -> AbstractContextManager[object]:
         """Return the context in which the model computes: bfloat16 where --precision asks for it."""
-        return torch.autocast(self.device.type, torch.bfloat16) if self.config.precision == "bf16" else nullcontext()
+        return self.backward_pass.autocast()
 
     def _check_losses(self, losses: Tensor) -> None:
         not_finite = torch.nonzero(~torch.isfinite(losses))

@@ -9,7 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
+from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
+from equipoise.formatting import pluralize
 from equipoise.order import example_order
 from equipoise.workloads import Split
 from equipoise.workloads.batch import Batch, select_examples
@@ -31,6 +33,26 @@ def rank_micro_batches(num_micro_batches: int, rank: int, workers: int) -> range
             f"{workers} workers cannot share {num_micro_batches} micro-batches: start at most {num_micro_batches}"
         )
     return range(rank * num_micro_batches // workers, (rank + 1) * num_micro_batches // workers)
+
+
+def list_own_micro_batches(config: TrainConfig, rank: int, processes: int) -> range:
+    """Return the micro-batches that a process computes; those of a worker stay together where workers differ."""
+    if config.compression_method.kind == "none" and not config.sync_method.is_local:
+        return rank_micro_batches(config.num_micro_batches, rank, processes)
+    hosted, micros = find_hosted_workers(config, rank, processes), config.grad_accumulation
+    return range(hosted.start * micros, hosted.stop * micros)
+
+
+def find_hosted_workers(config: TrainConfig, rank: int, processes: int) -> range:
+    """Return the configured workers that a process hosts; refuse more processes than workers."""
+    if processes > config.workers:
+        raise EquipoiseError(
+            "option-conflict",
+            f"cannot share {pluralize(config.workers, 'worker')} among {processes} processes with --sync {config.sync}"
+            f" and --compression {config.compression}: all micro-batches of a worker belong to one process",
+            f"start no more processes than workers, or set --workers {processes}",
+        )
+    return rank_micro_batches(config.workers, rank, processes)
 
 
 def iterate_micro_batches(

@@ -17,6 +17,7 @@ from equipoise.training.gradient_norms import GradientNorms
 from equipoise.training.sampler import rank_micro_batches
 
 TimeMark = float | torch.cuda.Event
+LAP_SPANS = "data", "compute", "exchange", "encode"
 
 
 class SpanTimer:
@@ -69,12 +70,13 @@ class StepTimer(SpanTimer):
         seconds_by_span = self.pop_seconds()
         local, total, draws = self.gradient_norms.pop_sums()
         lap_seconds = seconds_by_span["lap"] - seconds_by_span["probe"]
-        columns = [lap_seconds, *(seconds_by_span[name] for name in ("data", "compute", "exchange")), local, total]
+        has_encoded = "encode" in seconds_by_span
+        columns = [lap_seconds, *(seconds_by_span[name] for name in LAP_SPANS), local, total]
         table = torch.zeros(self.workers, len(columns), dtype=torch.float64)
         table[self.rank] = torch.tensor(columns, dtype=torch.float64)
         shared = all_reduce_sum(torch.cat([losses.double(), table.flatten().to(self.device)])).cpu()
         losses, table = shared[: len(losses)], shared[len(losses) :].view_as(table)
-        seconds, data, compute, exchange = table[:, :4].amax(0).tolist()
+        seconds, data, compute, exchange, encode = table[:, :-2].amax(0).tolist()
         lap = Lap(
             step=step,
             steps=len(losses),
@@ -87,8 +89,9 @@ class StepTimer(SpanTimer):
             data_seconds=data,
             compute_seconds=compute,
             exchange_seconds=exchange,
+            encode_seconds=encode if has_encoded else None,
         )
-        return self._add_gradient_norms(lap, table[:, 4:], draws) if draws else lap, losses
+        return self._add_gradient_norms(lap, table[:, -2:], draws) if draws else lap, losses
 
     def _add_gradient_norms(self, lap: Lap, norms: Tensor, draws: int) -> Lap:
         """Return the lap with the means of each worker's sums of local and total norms, if they are finite."""

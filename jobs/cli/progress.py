@@ -61,6 +61,7 @@ class RunProgress:
         self.examples_seen = examples_seen
         self.log_lap = log_lap
         self.all_reduce_note = ""
+        self.averages_note = ""
         self.read_position = FileOffset(0, 0)
         self.has_new_laps = False
         self.initial_size = self._journal_size()
@@ -92,6 +93,7 @@ class RunProgress:
         for lap in self._read_new_laps():
             self.examples_seen, self.has_new_laps = lap.seen, True
             self.log_lap(lap)
+            self._show_averages(lap)
             self._show_all_reduce(lap)
             if self.bar is not None:
                 if not self.bar.n:  # the rate leaves out the cluster's start and the part before a resume
@@ -102,15 +104,25 @@ class RunProgress:
             else:
                 print(self._format_line(lap), flush=True)
 
+    def _show_averages(self, lap: Lap) -> None:
+        """Say what workers average, and how often, at the start and where that has changed."""
+        note = describe_averages(lap)
+        if note and note != self.averages_note:
+            self._print_note(note)
+        self.averages_note = note
+
     def _show_all_reduce(self, lap: Lap) -> None:
-        """Say how gradients are summed if that has changed: at the start, and where `auto` chose anew."""
+        """Say how workers sum if that has changed: at the start, and where `auto` chose anew."""
         if not lap.all_reduce:  # one worker
             return
-        note = describe_all_reduce(lap.all_reduce)
+        what = "gradients" if lap.average_interval is None else "weights"
+        note = describe_all_reduce(lap.all_reduce, what)
         if note != self.all_reduce_note:
-            note_or_default = note or "gradients are summed by the backend"
-            print(note_or_default, flush=True) if self.bar is None else self.bar.write(note_or_default)
+            self._print_note(note or f"{what} are summed by the backend")
         self.all_reduce_note = note
+
+    def _print_note(self, note: str) -> None:
+        print(note, flush=True) if self.bar is None else self.bar.write(note)
 
     def _format_line(self, lap: Lap) -> str:
         """Format a lap as a line of text."""
@@ -138,13 +150,26 @@ class RunProgress:
                     yield lap
 
 
-def describe_all_reduce(algorithms: Sequence[AppliedAllReduce]) -> str:
-    """Return which algorithms sum the gradients; an empty text if the process group sums them all."""
+def describe_averages(lap: Lap) -> str:
+    """Return what workers average at intervals; an empty text where they sum gradients in every step."""
+    if lap.average_interval is None:
+        return ""
+    interval = "in every step" if lap.average_interval == 1 else f"every {lap.average_interval:,} steps"
+    if lap.averages_statistics:
+        return (
+            f"weights and moments of the optimizer are averaged {interval}\nbatch normalisation: running statistics are"
+            f" averaged {interval}; between them each worker normalises by its own batches"
+        )
+    return f"weights and moments of the optimizer are averaged {interval}"
+
+
+def describe_all_reduce(algorithms: Sequence[AppliedAllReduce], what: str = "gradients") -> str:
+    """Return which algorithms sum gradients or weights; an empty text if the process group sums them all."""
     counts = Counter(algorithms)
     if len(counts) > 1:
         buckets = [f"{name} in {pluralize(count, 'bucket')}" for name, count in counts.items()]
-        return f"gradients are summed by {', '.join(buckets)}"
-    return "" if counts.keys() <= {"backend"} else f"gradients are summed by {algorithms[0]}"
+        return f"{what} are summed by {', '.join(buckets)}"
+    return "" if counts.keys() <= {"backend"} else f"{what} are summed by {algorithms[0]}"
 
 
 def format_lap_results(lap: Lap) -> str:

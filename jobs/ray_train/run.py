@@ -54,6 +54,8 @@ def train_on_cluster(
     workload = load_workload(config)  # loaded here too, so that errors show at once
     if initialization := describe_initialization(config, workload):
         print(make_printable(initialization), flush=True)
+    if compression := describe_compression(config, workload):
+        print(make_printable(compression), flush=True)
     require_writable(out)
     last_lap = find_last_lap(out, lambda: build_initial_model(config, workload).model)
     connect_to_cluster()
@@ -99,6 +101,18 @@ def describe_initialization(config: TrainConfig, workload: Workload) -> str:
         return f"starting from {pretrained.origin}"
     rows = f"{len(reused)} of {len(classes)} classes" + (f": {', '.join(reused)}" if reused else "")
     return f"starting from {pretrained.origin}, reusing the classifier rows of {rows}"
+
+
+def describe_compression(config: TrainConfig, workload: Workload) -> str:
+    """Return a line on what --compression sends exactly, or ""; refuse a model that it cannot be used with."""
+    if config.compression_method.kind == "none":
+        return ""
+    from equipoise.training.gradient_sums.compression_checks import check_compression  # only where it is asked for
+
+    model = build_initial_model(config, workload).model
+    freeze_stages(model, config.freeze_stages)
+    trainable = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    return check_compression(config.compression_method, trainable)
 
 
 def build_run_trainer(config: TrainConfig, out: Path, min_workers: int, gpu: bool) -> LeanTorchTrainer:

@@ -93,6 +93,7 @@ def report_checkpoint(training: Training) -> None:
     """Report a checkpoint to Ray: a barrier over all workers, outside the timed laps."""
     metrics = {"step": training.step, "seen": training.examples_seen}
     if training.rank:
+        training.gradient_sync.state_dict()  # adds this worker's part to what the first one saves
         train.report(metrics)
         return
     with tempfile.TemporaryDirectory() as folder:

@@ -99,6 +99,8 @@ class StepBench:
     def _largest_bucket_algorithm(self) -> AppliedAllReduce:
         """Return the algorithm of the largest bucket: one for all sizes, so that one delay and one rate fit them."""
         sync = self.idle_training.gradient_sync
+        if not sync.algorithms:  # what is encoded has an exchange of its own
+            return "backend"
         sizes = [bucket.flat_gradients.nbytes for bucket in sync.buckets]
         return sync.algorithms[sizes.index(max(sizes))]
 

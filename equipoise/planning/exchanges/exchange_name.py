@@ -10,6 +10,7 @@ from typing import Literal
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import make_printable
 from equipoise.number_bounds import MAX_COUNT
+from equipoise.planning.exchanges.compression_cost import GradientShapes
 from equipoise.planning.exchanges.exchange_time import all_reduce_cost
 from equipoise.registries.all_reduce_registry import ALL_REDUCE_ALGORITHMS
 
@@ -50,18 +51,25 @@ class ExchangeMethod:
         """What exchanges every H steps share but for H; None for others."""
         return (self.compression, self.all_reduce) if self.sync in INTERVAL_SYNCS else None
 
-    def byte_share(self, workers: int) -> float | None:
-        """Return what is sent in an exchange over what an exact one sends; None where the name does not tell."""
+    def byte_share(self, workers: int, shapes: GradientShapes | None = None) -> float | None:
+        """Return what is sent in an exchange over what an exact one sends; None where the name does not tell.
+
+        That of powersgd depends on the shapes of the gradients.
+        """
         if self.sync not in ("step", *INTERVAL_SYNCS):
             return None
         kind, _, number = self.compression.partition(":")
         if kind == "topk":  # values and places of all others are gathered; a sum of gradients sends 2 (p - 1) / p
             return float(number) * workers
+        if kind == "powersgd" and shapes is not None and shapes.num_numbers:
+            return sum(shapes.count_low_rank_numbers(int(number))) / shapes.num_numbers
         return COMPRESSED_SHARES.get(kind)
 
-    def sent_bytes(self, gradient_bytes: float, workers: int, nodes: int) -> float | None:
+    def sent_bytes(
+        self, gradient_bytes: float, workers: int, nodes: int, shapes: GradientShapes | None = None
+    ) -> float | None:
         """Return the bytes that leave a worker in a step, averaged over an interval; None where they are not known."""
-        if (share := self.byte_share(workers)) is None:
+        if (share := self.byte_share(workers, shapes)) is None:
             return None
         cost = all_reduce_cost(self.all_reduce or "ring", workers, gradient_bytes, nodes)
         return cost.mean_sent_bytes * share / self.interval

@@ -99,6 +99,24 @@ def test_journal_of_an_earlier_command_is_no_progress_until_workers_write_it_ane
         assert progress.has_progress() and not progress.has_new_laps
 
 
+def test_averages_and_batch_normalisation_are_said_once(tmp_path, capsys):
+    journal = tmp_path / "laps.jsonl"
+    averages = {"average_interval": 16, "averages_statistics": True, "all_reduce": ["tree"]}
+    journal.write_text(
+        build_journal_line(100)
+        + "".join(json.dumps(json.loads(build_journal_line(seen)) | averages) + "\n" for seen in (200, 300))
+    )
+    with RunProgress(journal, max_examples=1000) as progress:
+        progress.show_new_laps()
+    lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("step")]
+    assert lines == [
+        "weights and moments of the optimizer are averaged every 16 steps",
+        "batch normalisation: running statistics are averaged every 16 steps; between them each worker normalises by"
+        " its own batches",
+        "weights are summed by tree",
+    ]
+
+
 def test_way_to_sum_gradients_is_said_where_it_changes(tmp_path, capsys):
     journal, laps = tmp_path / "laps.jsonl", []
     ways = [(), ("backend",), ("ring",), ("ring",), (), ("ring", "direct", "direct"), ("backend", "backend")]

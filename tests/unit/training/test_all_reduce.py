@@ -225,7 +225,7 @@ from equipoise.training.loop import laps
 dist.init_process_group("gloo", init_method=f"file://{sys.argv[2]}", rank=int(sys.argv[1]), world_size=2)
 config = TrainConfig(workload="digits", workers=2, batch_size=8, max_examples=32, target=2.0)
 assert [lap.sent_bytes > 0 for lap in laps(config)] == [True]
-print([name for name in sys.modules if name.startswith("equipoise.parallel")])
+print([name for name in sys.modules if name.startswith(("equipoise.parallel", "equipoise.compression"))])
 dist.barrier()
 dist.destroy_process_group()
 """

@@ -23,9 +23,8 @@ GLOBAL_BATCH, NUM_STEPS = 128, 500
 def train_weights(step):
     """Return the weights of a run after `step` steps."""
     training = Training(replace(BASE_CONFIG, noise_scale_every=0))
-    batches = training.loader.train_batches(training.micro_indices, 0)
-    for _ in range(step):
-        training.run_step(batches)
+    training.steps.begin(training.loader, 0)
+    training.take_steps(step)
     return training.model.state_dict()
 
 

@@ -1,0 +1,70 @@
+"""Refuse parameters whose gradients a compression cannot send, before training, and say which go exact."""
+
+from collections.abc import Mapping
+
+from torch import Tensor, nn
+
+from equipoise.compression.low_rank_sum import uses_low_rank
+from equipoise.errors import EquipoiseError
+from equipoise.registries.exchange_registry import CompressionMethod
+
+MAX_LISTED_NAMES = 3  # of matrices that go exact
+
+
+def check_compression(method: CompressionMethod, parameters: Mapping[str, nn.Parameter]) -> str:
+    """Refuse parameters whose gradients cannot be compressed, and return a line on those that go exact, or ""."""
+    if method.kind == "none":
+        return ""
+    require_floating(parameters)
+    if method.kind != "powersgd":
+        return ""
+    rank = int(method.amount)
+    require_usable_rank(rank, parameters)
+    matrices = {name: parameter for name, parameter in parameters.items() if parameter.ndim > 1}
+    exact = [f"{name} {tuple(p.shape)}" for name, p in matrices.items() if not uses_low_rank(p, rank)]
+    if not exact:
+        return ""
+    names = ", ".join(exact[:MAX_LISTED_NAMES]) + (", ..." if len(exact) > MAX_LISTED_NAMES else "")
+    return (
+        f"powersgd:{rank} sums {len(exact)} of the model's {len(matrices)} matrices exactly, because at this rank they"
+        f" would take no fewer numbers: {names}"
+    )
+
+
+def require_floating(parameters: Mapping[str, nn.Parameter]) -> None:
+    """Refuse parameters that are not real floating-point numbers."""
+    for name, parameter in parameters.items():
+        if not parameter.is_floating_point():
+            dtype = str(parameter.dtype).removeprefix("torch.")
+            raise EquipoiseError(
+                "compression-unusable",
+                f"cannot compress the gradient of {name}: it is {dtype}, not floating-point numbers",
+                "use --compression none",
+            )
+
+
+def require_usable_rank(rank: int, parameters: Mapping[str, nn.Parameter]) -> None:
+    """Refuse a rank at which no gradient would be sent in fewer numbers."""
+    if any(uses_low_rank(parameter, rank) for parameter in parameters.values()):
+        return
+    matrices = {name: parameter for name, parameter in parameters.items() if parameter.ndim > 1}
+    if not matrices:
+        raise EquipoiseError(
+            "compression-unusable",
+            "cannot send gradients by powersgd: the model has no matrices, only tensors of one dimension",
+            "use --compression bf16 or int8",
+        )
+    name = max(matrices, key=lambda name: find_largest_rank(matrices[name]))
+    largest = find_largest_rank(matrices[name])
+    raise EquipoiseError(
+        "compression-unusable",
+        f"cannot send gradients by powersgd:{rank}: not even {name} of shape {tuple(matrices[name].shape)} would take"
+        " fewer numbers",
+        f"use --compression powersgd:{largest} or a lower rank" if largest else "use --compression bf16 or int8",
+    )
+
+
+def find_largest_rank(tensor: Tensor) -> int:
+    """Return the largest rank at which a matrix is sent in fewer numbers; 0 if there is none."""
+    rows, columns = len(tensor), tensor.numel() // max(1, len(tensor))
+    return max(0, (rows * columns - 1) // (rows + columns)) if rows * columns else 0

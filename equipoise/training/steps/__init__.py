@@ -1,0 +1,1 @@
+"""Steps of the optimizer, from a backward pass to a stretch of steps between exchanges."""

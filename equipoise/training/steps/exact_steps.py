@@ -1,0 +1,49 @@
+"""Steps for which workers exchange their gradients every time."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from equipoise.runs.record import Lap
+from equipoise.training.dataloader import BatchLoader, InputsAndTargets
+from equipoise.training.steps.gradient_step import GradientStep
+
+
+class ExactSteps:
+    """Steps of all workers together, along the sum of their gradients or what compression makes of it."""
+
+    interval = 1  # steps from one exchange to the next
+
+    def __init__(self, gradient_step: GradientStep, micro_indices: range) -> None:
+        self.gradient_step, self.micro_indices = gradient_step, micro_indices
+        self.sync = gradient_step.gradient_sync
+        self.batches: Iterator[InputsAndTargets] = iter(())
+
+    def begin(self, loader: BatchLoader, step: int) -> None:
+        """Start with the batches of the step after `step` others."""
+        self.batches = loader.train_batches(self.micro_indices, step)
+        self.gradient_step.prefetched_batch = None
+
+    def run(self, step: int, num_steps: int, lr_at: Callable[[int], float]) -> Tensor:
+        """Take the steps after `step` others, and return the losses by step and micro-batch of this process."""
+        return torch.stack(
+            [
+                loss
+                for index in range(step, step + num_steps)
+                for loss in self.gradient_step.run(self.batches, self.micro_indices, index, lr_at(index + 1))
+            ]
+        ).view(num_steps, -1)
+
+    def describe_exchange(self, lap: Lap) -> Lap:
+        """Return a lap with what its workers exchanged in a step."""
+        return replace(lap, all_reduce=self.sync.algorithms, **self.sync.traffic._asdict())
+
+    def state_dict(self) -> dict[str, dict[str, Tensor]]:
+        """Return what the next exchange depends on, by part of a checkpoint and name."""
+        return {"compression": self.sync.state_dict()}
+
+    def load_state_dict(self, parts: Mapping[str, Mapping[str, Tensor]]) -> None:
+        """Restore the state from the tensors of `state_dict`."""
+        self.sync.load_state_dict(parts["compression"])
