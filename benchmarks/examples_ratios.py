@@ -1,0 +1,147 @@
+"""How many times the examples each way of exchange needs to the target: python -m benchmarks.examples_ratios WORKLOAD.
+
+All workers are copies of the weights in this process. Each way of exchange has the learning rate that is best for it,
+found from the best one of exact sums an octave at a time, and runs are paired by seed. Runs are written as they end to
+a table that jobs.plan reads, and those that are there already are not repeated.
+"""
+
+import argparse
+import csv
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from equipoise.config import TrainConfig
+from equipoise.planning.exchanges.exchange_name import parse_exchange
+from equipoise.training.loop import Training
+from equipoise.workloads import Workload, load_workload
+
+LOCAL_EXCHANGES = ("local:2", "local:4", "local:8", "local:16", "local:32", "local:64", "diloco:16")
+COMPRESSIONS = ("bf16", "int8", "powersgd:1", "powersgd:2", "powersgd:4", "topk:0.01", "topk:0.1")
+SEARCH_SEEDS = 2  # that compare learning rates
+MAX_OCTAVES = 3  # from the first learning rate
+COLUMNS = ("exchange", "workers", "global_batch", "lr", "seed", "examples", "reached")
+
+
+class Trial(NamedTuple):
+    """Way of exchange, global batch, learning rate and seed of a run."""
+
+    exchange: str
+    global_batch: int
+    lr: float
+    seed: int
+
+
+class TrialTable:
+    """Runs of one workload on a number of workers, in a file."""
+
+    def __init__(self, path: Path, base: TrainConfig, workload: Workload) -> None:
+        self.path, self.base, self.workload = path, base, workload
+        self.examples: dict[Trial, float] = {}
+        """examples to the target; infinite for runs that did not reach it"""
+        if path.exists():
+            with path.open(encoding="utf-8", newline="") as file:
+                for row in csv.DictReader(file):
+                    if int(row["workers"]) == base.workers:
+                        trial = Trial(row["exchange"], int(row["global_batch"]), float(row["lr"]), int(row["seed"]))
+                        self.examples[trial] = float(row["examples"]) if row["reached"] == "1" else math.inf
+
+    def count_examples(self, trial: Trial) -> float:
+        """Return the examples to the target of a trial, which is run if it has not been."""
+        if trial not in self.examples:
+            training = self._train(trial)
+            reached = training.examples_to_target is not None
+            seen = training.examples_to_target or training.examples_seen
+            self.examples[trial] = seen if reached else math.inf
+            self._append([trial.exchange, self.base.workers, *trial[1:], f"{seen:.1f}", int(reached)])
+            print(*trial, f"{seen:.0f}" if reached else training.status, flush=True)
+        return self.examples[trial]
+
+    def _train(self, trial: Trial) -> Training:
+        config = build_config(self.base, trial)
+        training = Training(config, self.workload)
+        for _ in training.laps():
+            pass
+        return training
+
+    def _append(self, row: list[object]) -> None:
+        is_new = not self.path.exists()
+        with self.path.open("a", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([COLUMNS, row] if is_new else [row])
+
+
+def main() -> None:
+    """Run the trials that are missing."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.examples_ratios", description=__doc__)
+    parser.add_argument("workload")
+    parser.add_argument("--out", type=Path, required=True, help="table of runs, which is added to")
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--batches", type=int, nargs="+", default=[32, 128], help="examples per step of all workers")
+    parser.add_argument("--lr", type=float, default=0.1, help="first learning rate at the first batch")
+    parser.add_argument("--exchanges", nargs="+", default=[*LOCAL_EXCHANGES, *COMPRESSIONS])
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--max-examples", type=int)
+    parser.add_argument("--eval-every", type=int)
+    parser.add_argument("--target", type=float)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    base = TrainConfig(
+        workload=options.workload,
+        workers=options.workers,
+        noise_scale_every=0,
+        max_examples=options.max_examples,
+        eval_every=options.eval_every,
+        target=options.target,
+    )
+    table = TrialTable(options.out, base, load_workload(base))
+    for batch in options.batches:
+        first_lr = options.lr * math.sqrt(batch / options.batches[0])
+        exact_lr = run_at_best_lr(table, "", batch, first_lr, options.seeds)
+        for exchange in options.exchanges:
+            run_at_best_lr(table, exchange, batch, exact_lr, options.seeds)
+
+
+def run_at_best_lr(table: TrialTable, exchange: str, batch: int, first_lr: float, seeds: int) -> float:
+    """Run all seeds at the learning rate that is best for the first ones, and return that rate."""
+
+    def mean_examples(octaves: int) -> float:
+        trials = [Trial(exchange, batch, round_lr(first_lr * 2.0**octaves), seed) for seed in range(SEARCH_SEEDS)]
+        return sum(map(table.count_examples, trials))
+
+    best_lr = round_lr(first_lr * 2.0 ** find_lowest(mean_examples))
+    for seed in range(seeds):
+        table.count_examples(Trial(exchange, batch, best_lr, seed))
+    return best_lr
+
+
+def find_lowest(function: Callable[[int], float]) -> int:
+    """Return the whole number with the lowest value, by going from 0 to the side that is lower while it falls."""
+    values = {octave: function(octave) for octave in (0, 1, -1)}
+    while True:
+        best = min(values, key=lambda octave: (values[octave], abs(octave)))
+        missing = [octave for octave in (best - 1, best + 1) if octave not in values and abs(octave) <= MAX_OCTAVES]
+        if not missing:
+            return best
+        values |= {octave: function(octave) for octave in missing}
+
+
+def build_config(base: TrainConfig, trial: Trial) -> TrainConfig:
+    """Build the options of a trial."""
+    method = parse_exchange(trial.exchange)
+    sync = f"{method.sync}:{method.interval}" if method.interval_family else "step"
+    options = vars(base) | {"sync": sync, "compression": method.compression}
+    return TrainConfig(
+        **options | {"batch_size": trial.global_batch // base.workers, "lr": trial.lr, "seed": trial.seed}
+    )
+
+
+def round_lr(lr: float) -> float:
+    """Round a learning rate, so that equal ones are equal numbers."""
+    return float(f"{lr:.6g}")
+
+
+if __name__ == "__main__":
+    main()
