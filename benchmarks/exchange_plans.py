@@ -50,6 +50,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5, help="sweeps on slow links")
     parser.add_argument("--fast-sweeps", type=int, default=10, help="sweeps on links as fast as memory")
     parser.add_argument("--fast-workload", default=SLOW_WORKLOAD, help="workload of the sweeps on fast links")
+    parser.add_argument("--workers", nargs="+", default=["2"], help="numbers of workers; one alone needs no network")
     parser.add_argument("--batch-size", default="16:256", help="batch sizes of the sweeps")
     parser.add_argument("--repeats", type=int, default=1, help="runs of each plan")
     options = parser.parse_args()
@@ -60,7 +61,8 @@ def main() -> None:
         results = []
         for seed in range(count):
             with TemporaryDirectory() as folder:
-                flags = ("--budget-seconds", options.budget_seconds, "--batch-size", options.batch_size)
+                limits = ("--budget-seconds", options.budget_seconds, "--batch-size", options.batch_size)
+                flags = ("--workers", *options.workers, *limits)
                 results.append(measure_sweep(Path(folder), workload, rate, seed, flags, options.repeats))
             print(f"{describe_links(rate)}, seed {seed}: {describe_result(results[-1])}", flush=True)
         if results:
@@ -103,7 +105,7 @@ def find_exact_plan(document: PlanDocument) -> PlanEntry:
 
 def run_sweep(ray: SpreadCluster, out: Path, workload: str, *flags: str) -> PlanDocument:
     """Run a sweep and return its plan document."""
-    command = ("jobs.sweep", "--workload", workload, "--workers", "1", "2", *flags, "--out", str(out))
+    command = ("jobs.sweep", "--workload", workload, *flags, "--out", str(out))
     process = ray.run(sys.executable, "-m", *command, timeout=MAX_SECONDS)
     if not (out / "plan.json").exists():
         raise RuntimeError(process.stdout[-2000:] + process.stderr[-2000:])
