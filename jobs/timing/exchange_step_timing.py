@@ -5,9 +5,11 @@ ratio of two laps that follow each other.
 """
 
 import statistics
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import ray
@@ -82,6 +84,20 @@ class ExchangeTimings:
         return next((row for row in self.steps if (row.exchange, row.workers, row.batch) == setting), None)
 
 
+class MeasuredSteps(NamedTuple):
+    """Steps that a group of workers has timed, and how long that took without its start."""
+
+    steps: list[ExchangeStepTiming]
+    seconds: float
+
+
+class MeasuredEncodings(NamedTuple):
+    """Seconds of encoding by compression, and how long measuring took without the start of a process."""
+
+    encode_seconds: dict[str, float]
+    seconds: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class TimedExchange:
     """Way of exchange to time, and the setting."""
@@ -122,31 +138,33 @@ def load_exchange_timings(folder: Path) -> ExchangeTimings:
 
 def time_encodings(
     base: TrainConfig, shapes: Sequence[tuple[int, ...]], compressions: Sequence[str], gpu: bool
-) -> dict[str, float]:
-    """Return the seconds in which one worker of the cluster encodes and decodes gradients of these shapes once."""
+) -> MeasuredEncodings:
+    """Time on one worker of the cluster how long it encodes and decodes gradients of these shapes once."""
     wait_for_slots(1, base.threads, gpu)
     resources = worker_resources(base.threads, gpu)
     measure = ray.remote(num_cpus=resources["CPU"], num_gpus=resources.get("GPU", 0), max_retries=0)(measure_encodings)
     dtype = PARAMETER_DTYPES[base.precision]
-    seconds: dict[str, float] = ray.get(measure.remote([*shapes], dtype, [*compressions], base.threads, gpu))
-    return seconds
+    measured: MeasuredEncodings = ray.get(measure.remote([*shapes], dtype, [*compressions], base.threads, gpu))
+    return measured
 
 
 def measure_encodings(
     shapes: list[tuple[int, ...]], dtype: torch.dtype, compressions: list[str], threads: int, gpu: bool
-) -> dict[str, float]:
-    """Return the seconds in which this process encodes and decodes gradients once, by compression."""
+) -> MeasuredEncodings:
+    """Time in this process how long it encodes and decodes gradients once, by compression."""
     from equipoise.compression.encode_timing import time_encoding
 
+    start = time.monotonic()
     torch.set_num_threads(threads)
     device = torch.device("cuda" if gpu else "cpu")
     gradients = [torch.empty(shape, dtype=dtype, device=device) for shape in shapes]
-    return {name: time_encoding(gradients, parse_compression(name)) for name in compressions}
+    seconds = {name: time_encoding(gradients, parse_compression(name)) for name in compressions}
+    return MeasuredEncodings(seconds, time.monotonic() - start)
 
 
 def time_exchange_steps(
     base: TrainConfig, exchanges: Sequence[TimedExchange], folder: Path, gpu: bool, seconds: float
-) -> list[ExchangeStepTiming]:
+) -> MeasuredSteps:
     """Start one group of workers that times steps with ways of exchange, `seconds` for each of them."""
     most_workers = max(timed.workers for timed in exchanges)
     wait_for_slots(most_workers, base.threads, gpu)
@@ -155,17 +173,18 @@ def time_exchange_steps(
         run_exchange_worker, asdict(config), config.trial, folder / f"ray-exchanges-{most_workers}", gpu=gpu
     )
     trainer.work = "timing exchanges"
-    steps: list[ExchangeStepTiming] = fit_in_thread(trainer)
-    return steps
+    measured: MeasuredSteps = fit_in_thread(trainer)
+    return measured
 
 
-def run_exchange_worker(loop_config: JsonObject) -> list[ExchangeStepTiming]:
+def run_exchange_worker(loop_config: JsonObject) -> MeasuredSteps:
     """Time steps in a worker of Ray Train, with all workers and then with fewer, and return what they took."""
     config = ExchangeWorkerConfig.from_dict(loop_config)
     torch.set_num_threads(config.trial.threads)
     device = get_device()
     workload = load_workload(config.trial)
     group = ShrinkingProcessGroup(device)
+    start = time.monotonic()
     steps: list[ExchangeStepTiming] = []
     for workers in sorted({timed.workers for timed in config.exchanges}, reverse=True):
         if not group.shrink(workers):
@@ -180,7 +199,7 @@ def run_exchange_worker(loop_config: JsonObject) -> list[ExchangeStepTiming]:
             steps += time_in_turns(exact, other, timed, config.seconds)
     if group.rank == 0:
         group.end()
-    return steps
+    return MeasuredSteps(steps, time.monotonic() - start)
 
 
 def time_in_turns(exact: StepBench, other: StepBench, timed: TimedExchange, seconds: float) -> list[ExchangeStepTiming]:

@@ -51,7 +51,8 @@ def kill_after_a_trial(ray, out, command):
 
 def test_sweep_on_slow_links_plans_with_another_way_of_exchange_and_goes_on_after_it_was_killed(tmp_path):
     out = tmp_path / "sweep"
-    flags = ("--batch-size", "64:128", "--exchanges", "local:16", "--budget-seconds", "240")
+    search = ("--batch-size", "64:128", "--lr", "0.125:0.125", "--budget-seconds", "300")  # one rate for exact sums
+    flags = (*search, "--exchanges", "local:16")
     command = build_command(out, "tests.network.wide_model:wider", *flags)
     with create_lan(3, SLOW_MBIT) as hosts, start_spread_cluster(hosts) as ray:
         before = kill_after_a_trial(ray, out, command)

@@ -6,7 +6,7 @@ and these are tried in trials of one process each.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 from typing import Any
 
@@ -83,7 +83,7 @@ class ExchangeSweep:
     ) -> None:
         self.facts, self.timings, self.step_fit, self.trials = facts, timings, step_fit, trials
         self.max_seconds = MAX_BUDGET_SHARE * budget_seconds
-        self.last_deadline = trials.deadline
+        self.last_deadline = self.deadline = trials.deadline
         self.folder = trials.folder.parent / "system"
 
     def reserve_time(self) -> None:
@@ -122,14 +122,14 @@ class ExchangeSweep:
 
         Return whether there was anything to try.
         """
-        deadline = min(self.last_deadline, time.time() + self.max_seconds)
+        self.deadline = min(self.last_deadline, time.time() + self.max_seconds)
         if not self.facts.candidates or (fits := self.fit_exact(self.read_runs())) is None:
             return False
-        survivors = self.find_survivors(fits, lambda: deadline - time.time())
+        survivors = self.find_survivors(fits)
         if not survivors:
             print(describe_no_gain(self.bound_all(fits)), flush=True)
             return False
-        self.try_survivors(fits, survivors, deadline, callbacks)
+        self.try_survivors(fits, survivors, callbacks)
         return True
 
     def read_runs(self) -> pd.DataFrame:
@@ -137,14 +137,12 @@ class ExchangeSweep:
         trials = self.trials
         return build_run_table(trials.folder, trials.base, trials.workers_by_batch, with_exchanges=False)
 
-    def try_survivors(
-        self, fits: ExactFits, survivors: Sequence[ExchangeBound], deadline: float, callbacks: list[Callback]
-    ) -> None:
-        """Run trials with the ways of exchange that may gain, until a deadline in Unix time."""
+    def try_survivors(self, fits: ExactFits, survivors: Sequence[ExchangeBound], callbacks: list[Callback]) -> None:
+        """Run trials with the ways of exchange that may gain, until the time for them is up."""
         names = " and ".join(f"{bound.exchange} ({format_bound(bound)})" for bound in survivors)
         print(f"trying other ways of exchange: {names}", flush=True)
         search = ExchangeSearch(fits, self.build_costs(), survivors, self.trials.workers_by_batch)
-        trials = ExchangeTrials(**inherited_fields(self.trials) | {"deadline": deadline, "reserve": None})
+        trials = ExchangeTrials(**inherited_fields(self.trials) | {"deadline": self.deadline, "reserve": None})
         exchange_trials_folder(trials.folder).mkdir(exist_ok=True, parents=True)
         adapter = ExchangeSearchAdapter(search, trials, ExchangeStatus())  # type: ignore[arg-type]  # it shows them too
         adapter.sweep_status.num_shown = len(adapter.finished_trials)  # type: ignore[attr-defined]
@@ -159,14 +157,14 @@ class ExchangeSweep:
         if adapter.time_is_up():
             print("the time for trials of them is up: the same command goes on with them", flush=True)
 
-    def find_survivors(self, fits: ExactFits, seconds_left: Callable[[], float]) -> list[ExchangeBound]:
+    def find_survivors(self, fits: ExactFits) -> list[ExchangeBound]:
         """Return the ways of exchange to try, once compressions and steps were timed as far as they are not yet."""
         bounds = self.bound_all(fits)
-        if (compressions := self.list_untimed_compressions(bounds)) and seconds_left() > 0:
+        if (compressions := self.list_untimed_compressions(bounds)) and time.time() < self.deadline:
             self.time_encodings(compressions)
             bounds = self.bound_all(fits)
         survivors = self.select_survivors(bounds)
-        if (pending := self.list_untimed_steps(survivors)) and seconds_left() > 0:
+        if (pending := self.list_untimed_steps(survivors)) and time.time() < self.deadline:
             self.time_steps(pending)
             survivors = self.select_survivors(self.bound_all(fits))
         return survivors
@@ -198,18 +196,25 @@ class ExchangeSweep:
     def time_encodings(self, compressions: Sequence[str]) -> None:
         """Time compressions on one worker, and keep the result."""
         print(f"timing {', '.join(compressions)} on one worker", flush=True)
-        seconds = time_encodings(self.trials.base, self.facts.gradient_shapes, compressions, self.trials.gpu)
-        known = self.facts.timings
-        self.keep_timings(encode_seconds=known.encode_seconds | seconds)
+        start = time.time()
+        measured = time_encodings(self.trials.base, self.facts.gradient_shapes, compressions, self.trials.gpu)
+        self.extend_deadline(time.time() - start - measured.seconds)
+        self.keep_timings(encode_seconds=self.facts.timings.encode_seconds | measured.encode_seconds)
 
     def time_steps(self, exchanges: Sequence[TimedExchange]) -> None:
         """Time steps on all workers of their settings, and keep the result."""
         names = " and ".join(f"{timed.exchange} on {timed.workers} x {timed.batch}" for timed in exchanges)
         print(f"timing steps with {names}, in turns with exact sums", flush=True)
-        steps = time_exchange_steps(self.trials.base, exchanges, self.folder, self.trials.gpu, STEP_TIMING_SECONDS)
-        for row in steps:
+        start = time.time()
+        measured = time_exchange_steps(self.trials.base, exchanges, self.folder, self.trials.gpu, STEP_TIMING_SECONDS)
+        self.extend_deadline(time.time() - start - measured.seconds)
+        for row in measured.steps:
             print(f"  a step with {row.exchange} takes {row.ratio:.2g} of the time with exact sums", flush=True)
-        self.keep_timings(steps=[*self.facts.timings.steps, *steps])
+        self.keep_timings(steps=[*self.facts.timings.steps, *measured.steps])
+
+    def extend_deadline(self, seconds: float) -> None:
+        """Move the deadline by the start of processes, which is not part of a sweep's budget."""
+        self.deadline += max(0.0, seconds)
 
     def keep_timings(self, **changes: object) -> None:
         """Write what was timed, so that the same command does not time it again."""
