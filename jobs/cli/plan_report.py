@@ -62,17 +62,17 @@ def format_confirmation(result: ConfirmationResult) -> str:
 def list_printed_settings(document: PlanDocument) -> list[PredictedSetting]:
     """List the fastest settings of the Pareto front, and the plan, also where a faster one is only predicted."""
     settings: list[PredictedSetting] = [*document.front[:MAX_PRINTED_SETTINGS]]
-    if settings and document.plan and not any(is_plan_setting(setting, document.plan) for setting in settings):
+    if settings and document.plan and not any(is_plan_setting(setting, document) for setting in settings):
         settings.append(document.plan)
     return sorted(settings, key=lambda setting: setting.seconds.value)
 
 
 def format_setting(setting: PredictedSetting, document: PlanDocument) -> str:
     """Format a setting of the front as a row of the table, which marks the plan and the knee."""
-    mark = "*" if document.plan and is_plan_setting(setting, document.plan) else " "
+    mark = "*" if is_plan_setting(setting, document) else " "
     knee = "  knee" if document.knee and is_same_setting(setting, document.knee) else ""
     source = "  measured" if setting.measured else "  predicted"
-    way = format_way(setting.exchange) if isinstance(setting, PlanEntry) else ""
+    way = format_way(find_way(setting, document))
     lr = "" if setting.lr is None else f"{setting.lr:.4g}"
     seconds = setting.seconds
     return (
@@ -154,10 +154,17 @@ def format_link(level: str, link: NetworkLink) -> str:
     return f"{where}: {megabits} Mbit/s ({low} to {high}), {1e3 * delay.value:.2g} ms per message"
 
 
-def is_plan_setting(setting: PredictedSetting, plan: PlanEntry) -> bool:
+def is_plan_setting(setting: PredictedSetting, document: PlanDocument) -> bool:
     """Return whether a row of the table is that of the plan: rows of other ways of exchange than the plan's are not."""
-    exchange = setting.exchange if isinstance(setting, PlanEntry) else ""
-    return exchange == plan.exchange and is_same_setting(setting, plan)
+    plan = document.plan
+    return plan is not None and find_way(setting, document) == plan.exchange and is_same_setting(setting, plan)
+
+
+def find_way(setting: PredictedSetting, document: PlanDocument) -> str:
+    """Return the way of exchange of a row of the table: its own, or that of the step times that were fitted."""
+    if isinstance(setting, PlanEntry):
+        return setting.exchange
+    return document.system.exchange if document.system else ""
 
 
 def is_same_setting(first: PredictedSetting, second: PredictedSetting) -> bool:
