@@ -26,8 +26,8 @@ def check_compression(method: CompressionMethod, parameters: Mapping[str, nn.Par
         return ""
     names = ", ".join(exact[:MAX_LISTED_NAMES]) + (", ..." if len(exact) > MAX_LISTED_NAMES else "")
     return (
-        f"powersgd:{rank} sums {len(exact)} of the model's {len(matrices)} matrices exactly, because at this rank they"
-        f" would take no fewer numbers: {names}"
+        f"powersgd:{rank} sums {len(exact)} of the model's {len(matrices)} matrices exactly, where a product of this"
+        f" rank would hold no fewer numbers: {names}"
     )
 
 
