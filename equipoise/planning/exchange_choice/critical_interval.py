@@ -2,9 +2,9 @@
 
     rho(H, n) = 1 + (H - 1) (1 - 1/n) / Hc        Hc: critical interval, at which many workers need twice the examples
 
-It is fitted to log ratios, since their noise is relative: plain least squares would let the largest ratio, which
-scatters most, decide. The intervals come from draws in which ratios that share their exact runs share half of the
-variance.
+It is fitted to log ratios, since their noise is relative; weighted least squares of the ratios themselves do nearly as
+well (8.3 instead of 8.0 % error of predicted ratios on simulated runs with 10 % noise, 13.6 % both with 15 %). The
+intervals come from draws in which ratios that share their exact runs share half of the variance.
 """
 
 from collections.abc import Sequence
