@@ -118,10 +118,13 @@ def run_at_best_lr(table: TrialTable, exchange: str, batch: int, first_lr: float
 
 
 def find_lowest(function: Callable[[int], float]) -> int:
-    """Return the whole number with the lowest value, by going from 0 to the side that is lower while it falls."""
+    """Return the whole number with the lowest value, by going from 0 to the side that is lower while it falls.
+
+    While all values are infinite it goes down: a learning rate that no run survives is too high.
+    """
     values = {octave: function(octave) for octave in (0, 1, -1)}
     while True:
-        best = min(values, key=lambda octave: (values[octave], abs(octave)))
+        best = min(values, key=lambda octave: (values[octave], octave))
         missing = [octave for octave in (best - 1, best + 1) if octave not in values and abs(octave) <= MAX_OCTAVES]
         if not missing:
             return best

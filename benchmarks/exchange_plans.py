@@ -21,7 +21,7 @@ from tests.network.hosts import create_lan
 from tests.network.spread_workers import SpreadCluster, start_spread_cluster
 
 SLOW_MBIT, FAST_MBIT = 200.0, 0.0  # 0 for links as fast as memory
-WORKLOAD = "tests.network.wide_model:wider"
+SLOW_WORKLOAD = "tests.network.wide_model:wider"
 RUN_SEED = 2000  # of the runs of plans: above the seeds of all trials and confirmation runs
 MAX_SECONDS = 1800.0  # of a sweep and of a run
 
@@ -49,25 +49,33 @@ def main() -> None:
     parser.add_argument("--budget-seconds", default="240", help="budget of each sweep in seconds")
     parser.add_argument("--seeds", type=int, default=5, help="sweeps on slow links")
     parser.add_argument("--fast-sweeps", type=int, default=10, help="sweeps on links as fast as memory")
+    parser.add_argument("--fast-workload", default=SLOW_WORKLOAD, help="workload of the sweeps on fast links")
+    parser.add_argument("--workers", nargs="+", default=["2"], help="numbers of workers; one alone needs no network")
     parser.add_argument("--batch-size", default="16:256", help="batch sizes of the sweeps")
     parser.add_argument("--repeats", type=int, default=1, help="runs of each plan")
     options = parser.parse_args()
-    for rate, count in ((SLOW_MBIT, options.seeds), (FAST_MBIT, options.fast_sweeps)):
+    for rate, count, workload in (
+        (SLOW_MBIT, options.seeds, SLOW_WORKLOAD),
+        (FAST_MBIT, options.fast_sweeps, options.fast_workload),
+    ):
         results = []
         for seed in range(count):
             with TemporaryDirectory() as folder:
-                flags = ("--budget-seconds", options.budget_seconds, "--batch-size", options.batch_size)
-                results.append(measure_sweep(Path(folder), rate, seed, flags, options.repeats))
+                limits = ("--budget-seconds", options.budget_seconds, "--batch-size", options.batch_size)
+                flags = ("--workers", *options.workers, *limits)
+                results.append(measure_sweep(Path(folder), workload, rate, seed, flags, options.repeats))
             print(f"{describe_links(rate)}, seed {seed}: {describe_result(results[-1])}", flush=True)
         if results:
             print(f"{describe_links(rate)}: {summarize(results)}", flush=True)
 
 
-def measure_sweep(folder: Path, rate: float, seed: int, flags: tuple[str, ...], repeats: int) -> SweepResult:
+def measure_sweep(
+    folder: Path, workload: str, rate: float, seed: int, flags: tuple[str, ...], repeats: int
+) -> SweepResult:
     """Run a sweep, then its plan and its best plan with exact sums in turns."""
     with create_lan(3, rate) as hosts, start_spread_cluster(hosts) as ray:
         start = time.monotonic()
-        document = run_sweep(ray, folder / "sweep", "--seed", str(3000 * seed), *flags)
+        document = run_sweep(ray, folder / "sweep", workload, "--seed", str(3000 * seed), *flags)
         sweep_seconds = time.monotonic() - start
         plans = {"plan": document.plan, "exact": find_exact_plan(document)}
         same = plans["plan"] == plans["exact"]
@@ -76,7 +84,7 @@ def measure_sweep(folder: Path, rate: float, seed: int, flags: tuple[str, ...], 
             for name, plan in plans.items():
                 if name == "plan" or not same:
                     out = folder / f"{name}-{repeat}"
-                    seconds[name].append(run_plan(ray, out, plan, RUN_SEED + 3000 * seed + repeat))
+                    seconds[name].append(run_plan(ray, out, workload, plan, RUN_SEED + 3000 * seed + repeat))
     own = median(seconds["plan"])
     return SweepResult(
         document=document,
@@ -95,21 +103,21 @@ def find_exact_plan(document: PlanDocument) -> PlanEntry:
     return plan
 
 
-def run_sweep(ray: SpreadCluster, out: Path, *flags: str) -> PlanDocument:
+def run_sweep(ray: SpreadCluster, out: Path, workload: str, *flags: str) -> PlanDocument:
     """Run a sweep and return its plan document."""
-    command = ("jobs.sweep", "--workload", WORKLOAD, "--workers", "1", "2", *flags, "--out", str(out))
+    command = ("jobs.sweep", "--workload", workload, *flags, "--out", str(out))
     process = ray.run(sys.executable, "-m", *command, timeout=MAX_SECONDS)
     if not (out / "plan.json").exists():
         raise RuntimeError(process.stdout[-2000:] + process.stderr[-2000:])
     return PlanDocument.read(out / "plan.json")
 
 
-def run_plan(ray: SpreadCluster, out: Path, plan: PlanEntry, seed: int) -> float:
+def run_plan(ray: SpreadCluster, out: Path, workload: str, plan: PlanEntry, seed: int) -> float:
     """Train with a plan and return the seconds to the target; infinite if the run missed it."""
     options = find_exchange_options(parse_exchange(plan.exchange), f"cannot train with {plan.exchange}")
     flags = [text for name, value in options.items() for text in (f"--{name.replace('_', '-')}", value)]
     setting = ("--workers", plan.workers, "--batch-size", plan.batch, "--lr", plan.lr, "--seed", seed)
-    command = ("jobs.train", "--workload", WORKLOAD, *setting, *flags, "--out", out)
+    command = ("jobs.train", "--workload", workload, *setting, *flags, "--out", out)
     process = ray.run(sys.executable, "-m", *map(str, command), timeout=MAX_SECONDS)
     if process.returncode:
         raise RuntimeError(process.stderr[-2000:])
