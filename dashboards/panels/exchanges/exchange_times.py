@@ -1,5 +1,7 @@
 """Panel of the time to the target by way of exchange, exact sums first, each with its interval."""
 
+from collections.abc import Sequence
+
 import plotly.graph_objects as go
 
 from dashboards.page import NumberCell, Panel, Table, TableCell
@@ -10,10 +12,13 @@ from dashboards.panels.exchanges.time_estimates import (
     label_exchange,
     list_time_estimates,
 )
+from dashboards.panels.tradeoff_traces import RUN_SYMBOLS
+from dashboards.plan_confirmation import describe_run
 from dashboards.plan_tables import format_cluster_shape
 from dashboards.theme import (
     AMBER,
     BLUE,
+    GREEN,
     NEUTRAL_COLOR,
     apply_theme,
     format_interval,
@@ -26,13 +31,15 @@ from equipoise.formatting import format_bytes
 from equipoise.planning.document import PlanDocument
 from equipoise.planning.exchange_choice.exchange_verdict import ExchangeVerdict
 
+RUN_COLOR = GREEN
 BOUND_STYLE = "bound, no sooner than"
 ROW_PIXELS, FRAME_PIXELS = 36, 130
 READING_OF_TIMES = (
     "Time runs to the right. Filled marks combine step times and examples that were both measured, hollow ones need a"
     " prediction. Bars are 80 % intervals: of exact sums that of a single run, of others that of the average of runs. A"
     " triangle is a bound: the time of a way of exchange that needs no more examples than exact sums. It can be no"
-    " sooner, so that one close to exact sums is not worth a trial. The star is the way of exchange of the plan."
+    " sooner, so that one close to exact sums is not worth a trial. The star is the way of exchange of the plan. Six"
+    " points are a training run that confirmed its plan, a cross is one that refuted it."
 )
 STYLES: dict[str, dict[str, str | int]] = {
     "measured": {"symbol": "circle", "size": 9},
@@ -65,8 +72,10 @@ def exchange_times_figure(document: PlanDocument, height: int | None = None) -> 
         rows = [estimate for estimate in estimates if name_style(estimate) == style]
         if rows:
             add_estimates(figure, rows, style, marker)
+    add_runs(figure, document, [row.exchange for row in estimates])
     bounds = [bound for row in estimates for bound in (row.seconds.low, row.seconds.high)]
-    set_log_axis(figure, "x", bounds, "seconds to the target")
+    runs = [run.seconds for run in document.confirmations if run.seconds]
+    set_log_axis(figure, "x", [*bounds, *runs], "seconds to the target")
     names = [label_exchange(row.exchange) for row in estimates]
     figure.update_yaxes(type="category", categoryorder="array", categoryarray=names[::-1])
     return apply_theme(figure, height or FRAME_PIXELS + ROW_PIXELS * len(estimates))
@@ -93,6 +102,22 @@ def add_estimates(figure: go.Figure, rows: list[TimeEstimate], style: str, marke
         hovertemplate="%{y}: %{text}<extra></extra>",
         name=style,
     )
+
+
+def add_runs(figure: go.Figure, document: PlanDocument, names: Sequence[str]) -> None:
+    """Draw the training runs that confirmed or refuted a plan with these ways of exchange, where they ended."""
+    for status, symbol in RUN_SYMBOLS.items():
+        runs = [run for run in document.confirmations if run.status == status and run.exchange in names and run.seconds]
+        if runs:
+            figure.add_scatter(
+                x=[run.seconds for run in runs],
+                y=[label_exchange(run.exchange) for run in runs],
+                mode="markers",
+                marker={"symbol": symbol, "size": 11, "color": RUN_COLOR, "line": {"width": 1, "color": NEUTRAL_COLOR}},
+                text=[describe_run(run) for run in runs],
+                hovertemplate="%{y}: %{text}<extra></extra>",
+                name=f"a run, {status}",
+            )
 
 
 def build_times_panel(document: PlanDocument) -> Panel | None:

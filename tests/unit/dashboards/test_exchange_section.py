@@ -47,6 +47,7 @@ from tests.support.exchange_plans import (
     compute_target_seconds,
 )
 from tests.support.plan_documents import build_document, build_option, build_plan
+from tests.unit.dashboards.test_demo_report import CONFIRMATION
 
 DOCUMENT = build_exchange_document()
 SMALL_MAP = ExchangeMap(
@@ -225,6 +226,16 @@ def test_figure_of_times_marks_measured_predicted_bound_and_the_plan():
     bar = traces["measured"].error_x
     assert traces["measured"].x[0] + bar.array[0] == pytest.approx(verdict.seconds.high)
     assert traces["measured"].x[0] - bar.arrayminus[0] == pytest.approx(verdict.seconds.low)
+
+
+def test_figure_of_times_has_the_runs_of_both_plans():
+    exact = replace(CONFIRMATION, seconds=280.0, inside=False, seed=3)
+    runs = exact, replace(CONFIRMATION, exchange="local:16"), replace(CONFIRMATION, exchange="tree")
+    document = build_exchange_document().with_confirmations(runs)
+    traces = read_traces(exchange_times_figure(document))
+    assert ([*traces["a run, confirmed"].y], [*traces["a run, refuted"].y]) == (["local:16"], ["exact sums"])
+    assert [*traces["a run, refuted"].x] == [280.0] and traces["a run, confirmed"].x[0] == CONFIRMATION.seconds
+    assert "4.67 min to the target, slower" in traces["a run, refuted"].text[0]
 
 
 def test_one_time_alone_makes_no_figure():
