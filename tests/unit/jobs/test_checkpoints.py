@@ -125,3 +125,16 @@ def test_file_of_what_compression_left_out_in_each_worker_has_to_be_there_and_wh
     path.unlink()
     with raises_code("run-damaged", path, "is missing"):
         find_last_lap(run_folder, config, build_model)
+
+
+def test_files_behind_a_url_are_checked_too(run_folder, bucket):
+    config = replace(EXACT, compression="int8")
+    save_file(
+        {"error.worker.0": torch.zeros(8)}, run_folder / CHECKPOINTS_FOLDER / "checkpoint_1" / error_file_name(0, 1)
+    )
+    for path in (path for path in run_folder.rglob("*") if path.is_file()):
+        (bucket / str(path.relative_to(run_folder))).write_bytes(path.read_bytes())
+    assert find_last_lap(bucket, config, build_model) == LAP
+    (bucket / CHECKPOINTS_FOLDER / "checkpoint_1" / error_file_name(0, 1)).unlink()
+    with raises_code("run-damaged", error_file_name(0, 1), "is missing"):
+        find_last_lap(bucket, config, build_model)
