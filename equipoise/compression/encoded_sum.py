@@ -8,6 +8,7 @@ Karimireddy et al., Error feedback fixes SignSGD, 2019), so that what was sent a
 tensors so far.
 """
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from torch import Tensor
@@ -27,11 +28,11 @@ class EncodedSum(Protocol):
     def sum_over_workers(self, exchange: ExchangeChunks) -> Tensor:
         """Sum what all workers have encoded to `total`, with the same bits on all; all processes call this."""
 
-    def collect_error(self) -> Tensor:
-        """Return this process's part of what was left out; summed over processes it is all of it."""
+    def list_errors(self) -> dict[str, Tensor]:
+        """Return what this process keeps of what was left out, by the names of `kept_errors`."""
 
-    def load_error(self, error: Tensor) -> None:
-        """Share what was left out equally among the workers, in place of what they keep."""
+    def load_errors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take what `list_errors` of these workers returned, whichever processes computed for them."""
 
     def count_sent_bytes(self) -> int:
         """Return the bytes that leave this process in a sum."""

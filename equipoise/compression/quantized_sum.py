@@ -4,10 +4,18 @@ Each process sums a part: all workers send it theirs by one all-to-all, it adds 
 dtype of the tensor, encodes the sum and sends it to all. It keeps what this second encoding leaves out, as workers do.
 """
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
 from equipoise.compression.block_encoders import BlockEncoder
+from equipoise.compression.kept_errors import (
+    load_part_error,
+    load_worker_error,
+    part_error_name,
+    worker_error_name,
+)
 from equipoise.compression.worker_layout import ExchangeChunks, WorkerLayout
 from equipoise.parallel.schedule import split_evenly
 from equipoise.planning.exchanges.compression_cost import BLOCK_NUMBERS, count_blocks
@@ -24,6 +32,7 @@ class QuantizedSum:
         bounds = split_evenly(0, blocks, layout.processes)
         self.parts = [slice(bounds[rank], bounds[rank + 1]) for rank in range(layout.processes)]
         """blocks that each process sums"""
+        self.first_number = bounds[layout.rank] * BLOCK_NUMBERS  # of those that this process sums
         shape = blocks, BLOCK_NUMBERS
         # to these a tensor is added before it is encoded; what is left out stays in them
         self.inputs = [like.new_zeros(shape) for _ in (layout.hosted if error_feedback else range(1))]
@@ -82,20 +91,29 @@ class QuantizedSum:
     def _part_size(self, rank: int) -> int:
         return self.parts[rank].stop - self.parts[rank].start
 
-    def collect_error(self) -> Tensor:
-        """Return this process's part of what was left out; summed over processes it is all of it."""
+    def list_errors(self) -> dict[str, Tensor]:
+        """Return what each hosted worker has left out, and what the encoding of this process's part of the sum has."""
         if not self.error_feedback:
-            return torch.zeros_like(self.total)
-        error = torch.stack(self.inputs).sum(0)
-        error[self.parts[self.layout.rank]] += self.part_sum
-        return error.view(-1)[: self.count]
+            return {}
+        part = {part_error_name(self.first_number): self._own_part} if len(self.part_sum) else {}
+        return part | dict(zip(map(worker_error_name, self.layout.hosted), self._worker_errors, strict=True))
 
-    def load_error(self, error: Tensor) -> None:
-        """Share what was left out equally among the workers, in place of what they keep."""
-        self.part_sum.zero_()
-        if self.error_feedback:
-            for blocks in self.inputs:
-                blocks.view(-1)[: self.count] = error / self.layout.workers
+    def load_errors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take what `list_errors` of these workers returned, whichever processes computed for them."""
+        if not self.error_feedback:
+            return
+        for worker, error in zip(self.layout.hosted, self._worker_errors, strict=True):
+            load_worker_error(tensors, worker, error)
+        load_part_error(tensors, self.first_number, self._own_part)
+
+    @property
+    def _worker_errors(self) -> list[Tensor]:
+        return [blocks.view(-1)[: self.count] for blocks in self.inputs]
+
+    @property
+    def _own_part(self) -> Tensor:
+        """What was left out of this process's part of the sum, without the numbers that fill its last block."""
+        return self.part_sum.view(-1)[: max(0, self.count - self.first_number)]
 
     def count_sent_bytes(self) -> int:
         """Return the bytes that leave this process in a sum."""

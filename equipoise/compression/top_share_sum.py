@@ -5,10 +5,12 @@ compression, 2018. What is not sent is kept and added to what the worker sends n
 """
 
 import math
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
+from equipoise.compression.kept_errors import load_worker_error, worker_error_name
 from equipoise.compression.worker_layout import ExchangeChunks, WorkerLayout
 from equipoise.planning.exchanges.compression_cost import PLACE_BYTES, count_kept_numbers
 
@@ -50,14 +52,14 @@ class TopShareSum:
             self.total[places.long()] += value_bytes.view(self.total.dtype)  # no place comes twice from a worker
         return self.total
 
-    def collect_error(self) -> Tensor:
-        """Return this process's part of what was left out; summed over processes it is all of it."""
-        return torch.stack(self.errors).sum(0) if self.errors else torch.zeros_like(self.total)
+    def list_errors(self) -> dict[str, Tensor]:
+        """Return what each hosted worker has left out; nothing without error feedback."""
+        return dict(zip(map(worker_error_name, self.layout.hosted), self.errors, strict=False))
 
-    def load_error(self, error: Tensor) -> None:
-        """Share what was left out equally among the workers, in place of what they keep."""
-        for own in self.errors:
-            own.copy_(error).div_(self.layout.workers)
+    def load_errors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take what `list_errors` of these workers returned, whichever processes computed for them."""
+        for worker, error in zip(self.layout.hosted, self.errors, strict=False):
+            load_worker_error(tensors, worker, error)
 
     def count_sent_bytes(self) -> int:
         """Return the bytes that leave this process in a sum."""

@@ -9,6 +9,7 @@ from equipoise.training.best_weights import BestWeights
 from equipoise.training.torch_state import collect_weights, load_weights
 
 EXCHANGE_PARTS = "compression", "outer"
+ERRORS_PART = "error"  # of names by equipoise.compression.kept_errors, which exact sums do not import
 
 
 def collect_training_state(
@@ -20,7 +21,7 @@ def collect_training_state(
     """Return all tensors of a checkpoint by name.
 
     Weights are `model.NAME`, the optimizer's state `optimizer.NAME.KEY`, best weights `best.NAME`, what compression
-    keeps from step to step `compression.KEY.NAME`, and the momentum of an outer step `outer.NAME`.
+    keeps from step to step on all processes `compression.KEY.NAME`, and the momentum of an outer step `outer.NAME`.
     """
     named = {f"model.{name}": value for name, value in collect_weights(model).items()}
     named |= {f"optimizer.{name}": value for name, value in optimizer.state_dict().items()}
@@ -28,17 +29,26 @@ def collect_training_state(
         named |= {f"best.{name}": value for name, value in best_weights.tensors.items()}
     for part, tensors in exchange_state.items():
         named |= {f"{part}.{name}": value for name, value in tensors.items()}
-    return {name: value.detach().cpu().contiguous() for name, value in named.items()}
+    return move_to_cpu(named)
+
+
+def move_to_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return tensors as a file can hold them."""
+    return {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
 
 
 def load_training_state(
-    model: nn.Module, optimizer: RunOptimizer, best_weights: BestWeights | None, tensors: dict[str, Tensor]
+    model: nn.Module, optimizer: RunOptimizer, best_weights: BestWeights | None, tensors: Mapping[str, Tensor]
 ) -> dict[str, dict[str, Tensor]]:
-    """Load the tensors of `collect_training_state` into their places, and return the parts of the exchange."""
+    """Load the tensors of `collect_training_state` into their places, and return the parts of the exchange.
+
+    What compression left out is passed over: perhaps it is that of other processes.
+    """
     parts: dict[str, dict[str, Tensor]] = {part: {} for part in ("model", "optimizer", "best", *EXCHANGE_PARTS)}
-    for name, value in tensors.items():
+    for name in tensors:
         kind, _, rest = name.partition(".")
-        parts[kind][rest] = value
+        if kind != ERRORS_PART:
+            parts[kind][rest] = tensors[name]
     load_weights(model, parts["model"])
     optimizer.load_state_dict(parts["optimizer"])
     if best_weights:

@@ -178,11 +178,18 @@ class GradientAllReduce:
             self.gradient_norms.num_draws += 1
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return what the next sum depends on besides the gradients: nothing, as it is exact."""
+        """Return what the next sum of all processes depends on besides the gradients: nothing, as it is exact."""
         return {}
 
     def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
-        """Restore the state from the tensors of `state_dict`."""
+        """Restore the state from the tensors of `state_dict`; start anew without any."""
+
+    def list_errors(self) -> dict[str, Tensor]:
+        """Return what only this process keeps for the next sum: nothing, as exact sums leave nothing out."""
+        return {}
+
+    def load_errors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take what `list_errors` returned in the processes of a checkpoint."""
 
     def _gradient_hook(self, bucket: GradientBucket, index: int) -> Callable[[Tensor], None]:
         def on_gradient(_: Tensor) -> None:

@@ -9,7 +9,7 @@ Workers are the ranks of `torch.distributed`'s process group; without one there 
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ from equipoise.optimizers.run_optimizer import RunOptimizer
 from equipoise.runs.record import Lap, RunStatus, examples_at_target
 from equipoise.runs.run_end import find_best_lap, find_run_end
 from equipoise.training.best_weights import BestWeights
-from equipoise.training.checkpoint import collect_training_state, load_training_state
+from equipoise.training.checkpoint import collect_training_state, load_training_state, move_to_cpu
 from equipoise.training.dataloader import PARAMETER_DTYPES, BatchLoader
 from equipoise.training.evaluation import Evaluator
 from equipoise.training.finetune import build_lr_scales, freeze_stages
@@ -159,17 +159,28 @@ class Training:
         return examples_at_target(self.finished_laps, self.target)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return all tensors that the next step depends on; the finished laps are saved separately.
+        """Return all tensors that the next step of this process depends on; finished laps are saved separately.
 
-        With --compression all workers call this.
         The order of examples, augmentation, dropout and the learning rate are functions of
         the seed and the step, so no generator or sampler has a state to save.
+
+        With --compression some of the tensors are this process's alone: a run in several processes is resumed from the
+        union of their dictionaries, or each from its own where their number is the same.
         """
+        return self.shared_state_dict() | self.own_state_dict()
+
+    def shared_state_dict(self) -> dict[str, Tensor]:
+        """Return the tensors of `state_dict` that are the same on all processes."""
         return collect_training_state(self.model, self.optimizer, self.best_weights, self.steps.state_dict())
 
-    def load_state_dict(self, tensors: dict[str, Tensor], finished_laps: list[Lap]) -> None:
+    def own_state_dict(self) -> dict[str, Tensor]:
+        """Return the tensors of `state_dict` that only this process has: what compression left out here."""
+        return move_to_cpu(self.steps.list_errors())
+
+    def load_state_dict(self, tensors: Mapping[str, Tensor], finished_laps: list[Lap]) -> None:
         """Resume from the tensors of `state_dict` and the laps that led to them."""
         self.steps.load_state_dict(load_training_state(self.model, self.optimizer, self.best_weights, tensors))
+        self.steps.load_errors(tensors)
         self.finished_laps = list(finished_laps)
         self.step = finished_laps[-1].step if finished_laps else 0
         self._update_status()

@@ -11,6 +11,7 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
+from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.runs.record import Lap
 from equipoise.storage.atomic import open_local_copy, read_json
@@ -18,10 +19,10 @@ from equipoise.storage.json_decoding import decode_json_value
 from equipoise.storage.retry import StoreUnavailable
 from equipoise.training.torch_state import collect_weights
 from equipoise.type_aliases import JsonObject
+from jobs.ray_train.checkpoint_files import LAPS_FILE, TRAINING_STATE_FILE, find_error_files, load_laps
 
 CHECKPOINTS_FOLDER = "checkpoints"
 CHECKPOINT_SNAPSHOT_FILE = "checkpoint_manager_snapshot.json"  # Ray Train's list of the checkpoints it keeps
-TRAINING_STATE_FILE, LAPS_FILE = "state.safetensors", "laps.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,10 +41,10 @@ class CheckpointSnapshot:
     latest_checkpoint_result: CheckpointResult | None
 
 
-def find_last_lap(out: Path, build_model: Callable[[], nn.Module]) -> Lap | None:
+def find_last_lap(out: Path, config: TrainConfig, build_model: Callable[[], nn.Module]) -> Lap | None:
     """Return the lap after which a run in `out` would resume, or None if it would start from the beginning.
 
-    Refuse checkpoints that cannot be resumed.
+    Refuse checkpoints that cannot be resumed with these options.
     """
     folder = out / CHECKPOINTS_FOLDER
     try:
@@ -54,6 +55,8 @@ def find_last_lap(out: Path, build_model: Callable[[], nn.Module]) -> Lap | None
             return None
         newest = folder / latest.checkpoint_dir_name
         require_matching_weights(newest / TRAINING_STATE_FILE, build_model())
+        for path in find_error_files(newest, config):
+            require_whole(path)
         return load_laps(newest / LAPS_FILE)[-1]
     except (StoreUnavailable, PermissionError):
         raise
@@ -72,14 +75,6 @@ def load_snapshot(path: Path) -> CheckpointSnapshot:
     )
 
 
-def load_laps(path: Path) -> list[Lap]:
-    """Read the laps that led to a checkpoint; refuse a file without any."""
-    laps = decode_json_value(read_json(path), list[Lap], code="run-damaged", problem=f"cannot read {path}")
-    if not laps:
-        raise EquipoiseError("run-damaged", f"cannot read {path}: it holds no laps")
-    return laps
-
-
 def require_matching_weights(path: Path, model: nn.Module) -> None:
     """Refuse a file that is damaged or holds the weights of another model."""
     with open_local_copy(path) as file, safe_open(file, "pt") as stored:
@@ -90,6 +85,12 @@ def require_matching_weights(path: Path, model: nn.Module) -> None:
                 "run-mismatch",
                 f"{path} holds another model: {name} is {shapes.get(f'model.{name}')}, not {[*value.shape]}",
             )
+
+
+def require_whole(path: Path) -> None:
+    """Refuse a file that is not one of safetensors, or was cut."""
+    with open_local_copy(path) as file, safe_open(file, "pt"):
+        pass  # the header says how long the file has to be
 
 
 class CheckpointPacer:

@@ -57,7 +57,7 @@ def train_on_cluster(
     if compression := describe_compression(config, workload):
         print(make_printable(compression), flush=True)
     require_writable(out)
-    last_lap = find_last_lap(out, lambda: build_initial_model(config, workload).model)
+    last_lap = find_last_lap(out, config, lambda: build_initial_model(config, workload).model)
     connect_to_cluster()
     _, gpu = require_slots(min_workers or config.workers, config.threads)
     with claim_run_folder(out, config):

@@ -2,24 +2,25 @@
 
 import json
 import tempfile
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import ray.train.torch
 import torch
 from ray import train
-from safetensors.torch import load_file, save, save_file
+from safetensors.torch import save
 
 from equipoise.config import TrainConfig
 from equipoise.runs.misclassified import write_misclassified
 from equipoise.runs.record import Record
-from equipoise.storage.atomic import atomic_write, write_json
+from equipoise.storage.atomic import atomic_write
 from equipoise.storage.object_store import parse_location
 from equipoise.training.loop import Training
 from equipoise.training.run_record import build_run_record
 from equipoise.training.torch_state import collect_weights
 from equipoise.type_aliases import JsonObject
-from jobs.ray_train.checkpoints import LAPS_FILE, TRAINING_STATE_FILE, CheckpointPacer, load_laps
+from jobs.ray_train.checkpoint_files import restore_checkpoint, write_checkpoint
+from jobs.ray_train.checkpoints import CheckpointPacer
 from jobs.ray_train.class_errors import find_class_errors
 from jobs.ray_train.run_channel import open_run_channel
 
@@ -52,7 +53,7 @@ def train_worker(loop_config: JsonObject) -> Record | None:
     training = Training(config, device=ray.train.torch.get_device())
     if checkpoint := train.get_checkpoint():
         with checkpoint.as_directory() as folder:
-            restore_training(training, Path(folder))
+            restore_checkpoint(training, Path(folder))
     pacer = CheckpointPacer()
     with open_run_channel(out, training.finished_laps, training.rank) as channel:
         for lap in training.laps():
@@ -92,16 +93,6 @@ def finish_run(training: Training, out: Path) -> Record:
 def report_checkpoint(training: Training) -> None:
     """Report a checkpoint to Ray: a barrier over all workers, outside the timed laps."""
     metrics = {"step": training.step, "seen": training.examples_seen}
-    if training.rank:
-        training.gradient_sync.state_dict()  # adds this worker's part to what the first one saves
-        train.report(metrics)
-        return
     with tempfile.TemporaryDirectory() as folder:
-        save_file(training.state_dict(), Path(folder, TRAINING_STATE_FILE))
-        write_json(Path(folder, LAPS_FILE), [asdict(lap) for lap in training.finished_laps])
-        train.report(metrics, checkpoint=train.Checkpoint.from_directory(folder))
-
-
-def restore_training(training: Training, folder: Path) -> None:
-    """Restore the state and the laps that `report_checkpoint` saved."""
-    training.load_state_dict(load_file(folder / TRAINING_STATE_FILE), load_laps(folder / LAPS_FILE))
+        has_files = write_checkpoint(training, Path(folder))  # Ray joins those of all workers in one folder
+        train.report(metrics, checkpoint=train.Checkpoint.from_directory(folder) if has_files else None)

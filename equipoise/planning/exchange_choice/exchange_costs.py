@@ -18,6 +18,7 @@ from equipoise.planning.step_time_model import StepSettings, compute_and_exchang
 from equipoise.type_aliases import FloatArray
 
 MOMENTS_BY_OPTIMIZER = {"sgd": 1, "adamw": 2}  # that are as large as the weights and travel with them
+SECOND_MOMENTS_BY_OPTIMIZER = {"sgd": 0, "adamw": 1}  # of these, which no compression encodes
 
 
 class MatrixFacts(NamedTuple):
@@ -53,6 +54,8 @@ class ExchangeCosts:
     """fit of the step times with exact sums"""
     state_copies: float = 2.0
     """bytes that workers average over those of the gradient: weights, and each moment of the optimizer"""
+    exact_copies: float = 0.0
+    """those of `state_copies` that compression leaves as they are: second moments of the optimizer"""
     encode_seconds: Mapping[str, float] = field(default_factory=dict)
     """seconds of encoding and decoding all gradients once, by the name of the compression; 0 where it is not known"""
     matrices: MatrixFacts | None = None
@@ -132,13 +135,13 @@ class ExchangeCosts:
     def _exchange_shape(self, method: ExchangeMethod, settings: StepSettings) -> ExchangeShape:
         """Return the rounds and bytes of an exchange over those of an exact sum."""
         kind, _, number = method.compression.partition(":")
-        copies = self.state_copies if method.interval_family is not None else 1.0
+        copies, exact_copies = (self.state_copies, self.exact_copies) if method.interval_family else (1.0, 0.0)
         if kind == "powersgd" and self.matrices:  # the sum of all P, then that of all Q, and small tensors as they are
             size = 4 * float(number) * self.matrices.rows_and_columns + self.matrices.other_bytes
             return ExchangeShape(2.0, size / (self.fit.gradient_bytes or size))
         if kind == "topk":  # values and places of all others are gathered: (p - 1) rounds of 2 s m bytes
             return ExchangeShape(0.5, float(number) * settings.workers)
-        return ExchangeShape(1.0, copies * COMPRESSED_SHARES.get(kind, 1.0))
+        return ExchangeShape(1.0, (copies - exact_copies) * COMPRESSED_SHARES.get(kind, 1.0) + exact_copies)
 
     def _step_ratio(self, method: ExchangeMethod) -> float:
         """Return what timed steps of this way of exchange, or of its other intervals, say beyond the closed form."""

@@ -4,9 +4,9 @@ What bf16, int8 and topk send depends on each worker's own gradient. So a proces
 workers encodes the gradient of each by itself when its last micro-batch is done, and takes the steps of as many
 processes. PowerSGD is linear: a process encodes the sum of its workers' gradients.
 
-A checkpoint holds the sum of what all workers have left out, which they share equally when a run is resumed, on any
-number of processes. PowerSGD takes the same steps then, up to rounding. With the others no part of a gradient is lost,
-but the steps are not those of an uninterrupted run to the bit.
+What the workers of a process have left out is in the part of a checkpoint that this process writes. A resumed run takes
+the steps of an uninterrupted one to the bit: with bf16, int8 and topk on any number of processes, with PowerSGD on the
+same number. On another the processes share what was left out of PowerSGD's products: the same steps up to rounding.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,6 +17,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from equipoise.compression.encoded_sum import EncodedSum
+from equipoise.compression.kept_errors import has_errors
 from equipoise.compression.worker_layout import WorkerLayout, exchange_chunks
 from equipoise.config import TrainConfig
 from equipoise.registries.all_reduce_registry import AppliedAllReduce
@@ -64,19 +65,13 @@ class CompressedSync(GradientAllReduce):
         run()
         self.mark = self.timer.record_span("exchange", self.mark)
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """Return what the next sum depends on besides the gradients, by name; all processes call this."""
+    def list_errors(self) -> dict[str, Tensor]:
+        """Return what this process keeps of what was left out, by the names of `kept_errors`."""
         raise NotImplementedError
 
-    def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
-        """Restore the state from the tensors of `state_dict`; start anew without any."""
+    def load_errors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take what `list_errors` returned in the processes of a checkpoint; start anew without any."""
         raise NotImplementedError
-
-    def _all_reduce_state(self, tensor: Tensor) -> Tensor:
-        """Sum a tensor of a checkpoint over processes."""
-        if self.layout.processes > 1:
-            dist.all_reduce(tensor)
-        return tensor
 
 
 class EncodedSync(CompressedSync):
@@ -129,18 +124,14 @@ class EncodedSync(CompressedSync):
         self._exchange(lambda: received.extend(exchange_chunks(chunks, received_sizes)))
         return received
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """Return what all workers have left out of each gradient, as error.NAME."""
-        error = self._all_reduce_state(self.encoded_sum.collect_error())
-        return {f"error.{name}": view for name, view in zip(self.parameters, self._split(error), strict=True)}
+    def list_errors(self) -> dict[str, Tensor]:
+        """Return what this process keeps of what was left out, in the flat gradient, by the names of `kept_errors`."""
+        return self.encoded_sum.list_errors()
 
-    def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
-        """Restore the state from the tensors of `state_dict`; start anew without any."""
-        if not tensors:
-            return
-        for name, view in zip(self.parameters, self.views, strict=True):
-            view.copy_(tensors[f"error.{name}"])
-        self.encoded_sum.load_error(self.flat_gradients)
+    def load_errors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take what `list_errors` returned in the processes of a checkpoint; start anew without any."""
+        if has_errors(tensors):
+            self.encoded_sum.load_errors(tensors)
 
 
 def common_dtype(tensors: Iterable[Tensor]) -> torch.dtype:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from equipoise.compression.kept_errors import has_errors, load_process_error, process_error_name
 from equipoise.compression.low_rank_sum import LowRankSum
 from equipoise.compression.worker_layout import WorkerLayout
 from equipoise.config import TrainConfig
@@ -57,12 +58,9 @@ class LowRankSync(CompressedSync):
             bucket.sum_received_rows()
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return Q of each matrix as q.NAME, and what all workers have left out as error.NAME."""
-        parts, names = self.low_rank_sum, self.matrix_names
-        errors = [self._all_reduce_state(error.clone()) for error in parts.errors]
-        return {f"q.{name}": q.clone() for name, q in zip(names, parts.q_matrices, strict=True)} | {
-            f"error.{name}": error for name, error in zip(names, errors, strict=bool(errors))
-        }
+        """Return Q of each matrix as q.NAME: the same on all processes."""
+        matrices = zip(self.matrix_names, self.low_rank_sum.q_matrices, strict=True)
+        return {f"q.{name}": q.clone() for name, q in matrices}
 
     def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
         """Restore the state from the tensors of `state_dict`; start anew without any."""
@@ -70,5 +68,16 @@ class LowRankSync(CompressedSync):
             return
         for name, q in zip(self.matrix_names, self.low_rank_sum.q_matrices, strict=True):
             q.copy_(tensors[f"q.{name}"])
+
+    def list_errors(self) -> dict[str, Tensor]:
+        """Return what this process has left out of each matrix, by the names of `kept_errors`."""
+        rank, processes = self.layout.rank, self.layout.processes
+        matrices = zip(self.matrix_names, self.low_rank_sum.errors, strict=False)  # none without error feedback
+        return {process_error_name(rank, processes, name): error for name, error in matrices}
+
+    def load_errors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take what this process had left out; other processes than those of a checkpoint share their sum."""
+        if not has_errors(tensors):
+            return
         for name, error in zip(self.matrix_names, self.low_rank_sum.errors, strict=False):
-            error.copy_(tensors[f"error.{name}"]).div_(self.layout.processes)
+            load_process_error(tensors, self.layout.rank, self.layout.processes, name, error)

@@ -70,10 +70,10 @@ class EncodedAverage(StateAverage):
         averages = torch._foreach_add(self.agreed, totals, alpha=1 / self.num_workers)
         return [*averages, *super().average()]
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """Return what all workers have left out of their changes, by name; all processes call this."""
-        return self.encoded_sync.state_dict()
+    def list_errors(self) -> dict[str, Tensor]:
+        """Return what this process keeps of what was left out of changes, by the names of `kept_errors`."""
+        return self.encoded_sync.list_errors()
 
-    def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
-        """Restore the state from the tensors of `state_dict`; start anew without any."""
-        self.encoded_sync.load_state_dict(tensors)
+    def load_errors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take what `list_errors` returned in the processes of a checkpoint; start anew without any."""
+        self.encoded_sync.load_errors(tensors)

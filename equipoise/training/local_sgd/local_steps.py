@@ -73,6 +73,14 @@ class LocalSteps:
         if self.outer_step:
             self.outer_step.load_state_dict(parts["outer"])
 
+    def list_errors(self) -> dict[str, Tensor]:
+        """Return what compression left out and only this process keeps, by name."""
+        return self.sync.list_errors()
+
+    def load_errors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take what `list_errors` returned in the processes of a checkpoint."""
+        self.sync.load_errors(tensors)
+
     def _run_interval(self, step: int, lr_at: Callable[[int], float]) -> Tensor:
         if self.saved:
             self.saved = None  # frees its memory first

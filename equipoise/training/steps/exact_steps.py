@@ -42,9 +42,17 @@ class ExactSteps:
         return replace(lap, all_reduce=self.sync.algorithms, sent_bytes=sent_bytes, rounds=float(rounds))
 
     def state_dict(self) -> dict[str, dict[str, Tensor]]:
-        """Return what the next exchange depends on, by part of a checkpoint and name."""
+        """Return what the next exchange of all processes depends on, by part of a checkpoint and name."""
         return {"compression": self.sync.state_dict()}
 
     def load_state_dict(self, parts: Mapping[str, Mapping[str, Tensor]]) -> None:
         """Restore the state from the tensors of `state_dict`."""
         self.sync.load_state_dict(parts["compression"])
+
+    def list_errors(self) -> dict[str, Tensor]:
+        """Return what compression left out and only this process keeps, by name."""
+        return self.sync.list_errors()
+
+    def load_errors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take what `list_errors` returned in the processes of a checkpoint."""
+        self.sync.load_errors(tensors)

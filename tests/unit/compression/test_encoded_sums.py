@@ -4,11 +4,13 @@ import pytest
 import torch
 
 from equipoise.compression.build_encoded_sum import build_encoded_sum
+from equipoise.compression.kept_errors import PART_PREFIX
 from equipoise.compression.quantized_sum import QuantizedSum
 from equipoise.compression.top_share_sum import find_largest
 from equipoise.compression.worker_layout import WorkerLayout, exchange_chunks
 from equipoise.planning.exchanges.compression_cost import BLOCK_NUMBERS
 from equipoise.registries.exchange_registry import parse_compression
+from tests.support.errors import raises_code
 
 METHODS = ["bf16", "int8", "topk:0.1"]
 COUNT = 3 * BLOCK_NUMBERS + 17
@@ -38,6 +40,15 @@ def sum_step(encoded_sum, gradients):
     return encoded_sum.sum_over_workers(exchange_chunks)
 
 
+def add_up_errors(encoded_sum):
+    """Return all that the only process keeps, added to the numbers that it was left out of."""
+    total = torch.zeros_like(encoded_sum.total)
+    for name, error in encoded_sum.list_errors().items():
+        first = int(name.removeprefix(PART_PREFIX)) if name.startswith(PART_PREFIX) else 0
+        total[first : first + len(error)] += error
+    return total
+
+
 def build_sum(method, workers, dtype=torch.float64, error_feedback=True, count=COUNT):
     like = torch.zeros(count, dtype=dtype)
     return build_encoded_sum(parse_compression(method), WorkerLayout(workers), like, error_feedback)
@@ -50,17 +61,16 @@ def test_what_was_sent_and_what_is_kept_is_the_sum_of_all_gradients(method, work
     sent = torch.zeros(COUNT, dtype=torch.float64)
     for step in range(5):
         sent += sum_step(encoded_sum, gradients[step])
-        torch.testing.assert_close(
-            sent + encoded_sum.collect_error(), gradients[: step + 1].sum((0, 1)), rtol=0, atol=1e-13
-        )
-        assert encoded_sum.collect_error().norm() > 1e-3
+        error = add_up_errors(encoded_sum)
+        torch.testing.assert_close(sent + error, gradients[: step + 1].sum((0, 1)), rtol=0, atol=1e-13)
+        assert error.norm() > 1e-3
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_without_feedback_nothing_is_kept_and_each_step_stands_alone(method):
     gradients, encoded_sum = draw_gradients(2, steps=2), build_sum(method, 2, error_feedback=False)
     first, second = (sum_step(encoded_sum, gradients[step]).clone() for step in (0, 1))
-    assert not encoded_sum.collect_error().any()
+    assert encoded_sum.list_errors() == {}
     assert torch.equal(second, sum_step(build_sum(method, 2, error_feedback=False), gradients[1]))
     assert not torch.equal(first, gradients[0].sum(0))
 
@@ -85,19 +95,52 @@ def test_sum_is_exact_where_nothing_is_left_out(workers):
     everything = sum_step(build_sum("topk:1", workers), gradients)
     exact = QuantizedSum(WorkerLayout(workers), torch.zeros(COUNT, dtype=torch.float64), ExactEncoder())
     assert torch.equal(everything, expected) and torch.equal(sum_step(exact, gradients), expected)
-    assert not exact.collect_error().any()
+    assert not add_up_errors(exact).any()
+
+
+def list_all_errors(method, workers, processes, tensors):
+    """Return what all processes keep after each has taken its part of these tensors."""
+    errors = {}
+    for rank in range(processes):
+        like = torch.zeros(COUNT, dtype=torch.float64)
+        encoded_sum = build_encoded_sum(parse_compression(method), WorkerLayout(workers, rank, processes), like)
+        encoded_sum.load_errors(tensors)
+        own = encoded_sum.list_errors()
+        assert not errors.keys() & own.keys()
+        errors |= own
+    return errors
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_error_of_a_checkpoint_is_shared_by_any_number_of_workers(method):
-    gradients, encoded_sum = draw_gradients(3, steps=2), build_sum(method, 3)
+def test_any_number_of_processes_finds_what_its_workers_and_its_part_had_left_out(method):
+    gradients, encoded_sum = draw_gradients(6, steps=2), build_sum(method, 6)
     for step in range(2):
         sum_step(encoded_sum, gradients[step])
-    error = encoded_sum.collect_error()
-    for workers in (1, 2, 5):
-        resumed = build_sum(method, workers)
-        resumed.load_error(error)
-        torch.testing.assert_close(resumed.collect_error(), error, rtol=0, atol=1e-15)
+    errors = {name: error.clone() for name, error in encoded_sum.list_errors().items()}
+    for path in ([1], [2], [3, 2], [6, 4], [5, 3, 6]):  # at most 4 blocks: some processes of 5 and 6 sum none
+        again = errors
+        for processes in (*path, 1):
+            again = list_all_errors(method, 6, processes, again)
+        assert again.keys() == errors.keys()
+        assert all(torch.equal(again[name], error) for name, error in errors.items())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_errors_of_fewer_workers_or_of_another_gradient_are_refused(method):
+    errors = build_sum(method, 2).list_errors()
+    build_sum(method, 2).load_errors(errors)
+    with raises_code("run-damaged", "error.worker.2"):
+        build_sum(method, 3).load_errors(errors)
+    with raises_code("run-mismatch", "error.worker.0", str(COUNT)):
+        build_sum(method, 2, count=COUNT - 1).load_errors(errors)
+
+
+def test_errors_without_a_part_are_refused():
+    errors = list_all_errors("int8", 2, 2, build_sum("int8", 2).list_errors())
+    part = next(name for name in errors if name.startswith("error.part.") and name != "error.part.0")
+    del errors[part]
+    with raises_code("run-damaged", "error.part.0"):
+        build_sum("int8", 2).load_errors(errors)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -113,7 +156,7 @@ def test_small_tensors_are_summed_too(method, count):
     gradients = draw_gradients(2, steps=1, count=count)[0]
     encoded_sum = build_sum(method, 2, count=count)
     total = sum_step(encoded_sum, gradients)
-    torch.testing.assert_close(total + encoded_sum.collect_error(), gradients.sum(0), rtol=0, atol=1e-14)
+    torch.testing.assert_close(total + add_up_errors(encoded_sum), gradients.sum(0), rtol=0, atol=1e-14)
 
 
 def test_largest_numbers_are_those_of_largest_magnitude_and_of_equal_ones_the_first():

@@ -72,6 +72,10 @@ def test_sent_bytes_are_those_of_the_closed_forms():
     assert costs.sent_bytes("local:8", 4) == pytest.approx(2 * 1.5e7 / 8)
     assert costs.sent_bytes("topk:0.01", 4) == pytest.approx(3 * 2 * 1e5)
     assert costs.sent_bytes("server", 4) is None
+    adamw = replace(costs, state_copies=3.0, exact_copies=1.0)
+    assert adamw.sent_bytes("local:8", 4) == pytest.approx(3 * 1.5e7 / 8)
+    assert adamw.sent_bytes("local:8/bf16", 4) == pytest.approx((2 * 0.5 + 1) * 1.5e7 / 8)
+    assert adamw.sent_bytes("bf16", 4) == pytest.approx(1.5e7 / 2)
 
 
 def test_bound_is_the_best_setting_if_no_more_examples_are_needed():

@@ -13,6 +13,7 @@ from equipoise.planning.exchanges.exchange_time import all_reduce_cost
 from equipoise.training.loop import Training
 from tests.support.errors import raises_code
 from tests.support.gloo import run_with_gloo
+from tests.support.process_states import join_states, select_shared
 from tests.unit.training.test_loop import max_relative_difference, train_model
 
 DIGITS = TrainConfig(
@@ -110,10 +111,10 @@ def test_any_number_of_processes_takes_the_same_steps(rendezvous_folder, process
     results = run_with_gloo(processes, rendezvous_folder, train_states, configs)
     for index, config in enumerate(configs):
         alone, laps = train_state(config)
-        for result in results:
-            state, other_laps = result[index]
-            assert are_equal(state, results[0][index][0])
-            assert are_close(state, alone), config
+        states = [result[index][0] for result in results]
+        assert are_close(join_states(states), alone), config
+        for state, (_, other_laps) in zip(states, (result[index] for result in results), strict=True):
+            assert are_equal(select_shared(state), select_shared(states[0]))
             assert [lap[:2] for lap in other_laps] == [lap[:2] for lap in laps]
             assert [lap[2] for lap in other_laps] == pytest.approx([lap[2] for lap in laps], rel=1e-13)
 
@@ -173,13 +174,10 @@ def test_encoded_changes_lead_near_exact_averages_and_keep_what_they_left_out(na
     distance = max(float((encoded[name] - exact[name]).norm() / exact[name].norm()) for name in weights)
     assert 0 < distance < 0.05
     assert [lap[2] for lap in laps] == pytest.approx([lap[2] for lap in exact_laps], rel=0.02)
-    errors = {name: value for name, value in encoded.items() if name.startswith("compression.error.")}
+    errors = {name: value for name, value in encoded.items() if name.startswith("error.")}
     assert errors and all(torch.isfinite(value).all() for value in encoded.values())
-    assert any(value.abs().max() > 0 for value in errors.values())
-    resumed = Training(config)
-    resumed.load_state_dict(encoded, [])
-    again = resumed.state_dict()
-    assert all(torch.allclose(again[name], value, rtol=1e-5) for name, value in errors.items())
+    assert len(errors) == config.workers + 1  # that of the encoded sum too
+    assert all(value.abs().max() > 0 for value in errors.values())
 
 
 def train_one_lap(config):

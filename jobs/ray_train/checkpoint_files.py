@@ -1,0 +1,102 @@
+"""Files of a checkpoint: one of all tensors that workers share, the laps, and what each worker keeps for itself.
+
+    state.safetensors            weights and the state of the optimizer, written by the first worker
+    laps.json                    laps that led to them
+    errors-1-of-2.safetensors    what compression left out in the second of two workers, written by it
+
+A run with exact sums has the first two alone.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from equipoise.config import TrainConfig
+from equipoise.errors import EquipoiseError
+from equipoise.runs.record import Lap
+from equipoise.storage.atomic import read_json, write_json
+from equipoise.storage.json_decoding import decode_json_value
+from equipoise.training.loop import Training
+
+TRAINING_STATE_FILE, LAPS_FILE = "state.safetensors", "laps.json"
+ERROR_FILE_PATTERN = re.compile(r"errors-\d+-of-(\d+)\.safetensors")
+
+
+class StoredTensors(Mapping[str, Tensor]):
+    """Tensors of several files by name, each read when it is asked for."""
+
+    def __init__(self, files: Sequence[Any]) -> None:
+        self.files = {name: file for file in files for name in file.keys()}  # noqa: SIM118  # not a mapping
+
+    def __getitem__(self, name: str) -> Tensor:
+        tensor: Tensor = self.files[name].get_tensor(name)
+        return tensor
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.files)
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+
+@contextmanager
+def open_tensors(paths: Sequence[Path]) -> Iterator[StoredTensors]:
+    """Open files of tensors for the `with` block."""
+    with ExitStack() as stack:
+        yield StoredTensors([stack.enter_context(safe_open(path, "pt")) for path in paths])
+
+
+def write_checkpoint(training: Training, folder: Path) -> bool:
+    """Write what this worker adds to a checkpoint, and return whether there is anything."""
+    if training.rank == 0:
+        save_file(training.shared_state_dict(), folder / TRAINING_STATE_FILE)
+        write_json(folder / LAPS_FILE, [asdict(lap) for lap in training.finished_laps])
+    own = training.own_state_dict()
+    if own:
+        save_file(own, folder / error_file_name(training.rank, training.workers))
+    return bool(own) or training.rank == 0
+
+
+def restore_checkpoint(training: Training, folder: Path) -> None:
+    """Restore the state and the laps that `write_checkpoint` saved in all workers, however many they were."""
+    error_files = find_error_files(folder, training.config)
+    if len(error_files) == training.workers:
+        error_files = error_files[training.rank : training.rank + 1]
+    with open_tensors([folder / TRAINING_STATE_FILE, *error_files]) as tensors:
+        training.load_state_dict(tensors, load_laps(folder / LAPS_FILE))
+
+
+def error_file_name(rank: int, workers: int) -> str:
+    """Return the name of the file of what compression left out in a worker."""
+    return f"errors-{rank}-of-{workers}.safetensors"
+
+
+def find_error_files(folder: Path, config: TrainConfig) -> list[Path]:
+    """Return the files of what compression left out, one for each worker of a checkpoint; refuse one without all."""
+    if config.compression_method.kind == "none" or not config.error_feedback:
+        return []
+    matches = [ERROR_FILE_PATTERN.fullmatch(path.name) for path in folder.iterdir()]
+    workers = max((int(match[1]) for match in matches if match), default=1)
+    paths = [folder / error_file_name(rank, workers) for rank in range(workers)]
+    missing = [path for path in paths if not path.is_file()]
+    if missing:
+        raise EquipoiseError(
+            "run-damaged",
+            f"cannot read {missing[0]}: it is missing, with what compression left out in a worker",
+        )
+    return paths
+
+
+def load_laps(path: Path) -> list[Lap]:
+    """Read the laps that led to a checkpoint; refuse a file without any."""
+    laps = decode_json_value(read_json(path), list[Lap], code="run-damaged", problem=f"cannot read {path}")
+    if not laps:
+        raise EquipoiseError("run-damaged", f"cannot read {path}: it holds no laps")
+    return laps
