@@ -51,6 +51,10 @@ from jobs.timing.timing_records import TimingTables
 MAX_BUDGET_SHARE = 0.35  # of a sweep's budget for all that other ways of exchange take
 STEP_TIMING_SECONDS = 4.0  # for each way of exchange that is timed, in turns with exact sums
 SINGLE_WORKER_REASON = "other ways of exchange are not considered: one worker exchanges nothing"
+ONE_MACHINE_REASON = (
+    "other ways of exchange are not considered on one machine, where exchanges pass through its memory;"
+    " --exchanges local:16 powersgd:4 tries them"
+)
 COMMAND_REASON = "other ways of exchange are not considered: a command exchanges in its own way"
 
 
@@ -68,6 +72,14 @@ def list_candidates(names: Sequence[str], most_workers: int, command: str | None
         return DEFAULT_CANDIDATES
     parsed = [parse_exchange(name).name for name in names]
     return tuple(dict.fromkeys(other for name in parsed for other in (name, name.replace("diloco", "local", 1))))
+
+
+def keep_candidates_between_nodes(facts: ExchangeFacts, names: Sequence[str], most_nodes: int) -> ExchangeFacts:
+    """Return the facts without candidates if all workers are on one machine, unless ways of exchange were named."""
+    if most_nodes > 1 or tuple(names) != (AUTO,) or not facts.candidates:
+        return facts
+    print(ONE_MACHINE_REASON, flush=True)
+    return replace(facts, candidates=())
 
 
 class ExchangeSweep:

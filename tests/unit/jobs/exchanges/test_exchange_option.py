@@ -4,7 +4,8 @@ import pytest
 
 from equipoise.planning.exchange_choice.exchange_bounds import DEFAULT_CANDIDATES
 from jobs.ray_tune.exchanges.exchange_option import require_usable_exchanges
-from jobs.ray_tune.exchanges.exchange_sweep import list_candidates
+from jobs.ray_tune.exchanges.exchange_facts import ExchangeFacts
+from jobs.ray_tune.exchanges.exchange_sweep import keep_candidates_between_nodes, list_candidates
 from jobs.ray_tune.sweep_options import build_sweep_options
 from tests.support.errors import raises_code
 
@@ -62,3 +63,12 @@ def test_diloco_is_considered_with_local_sgd_at_its_interval():
 def test_a_single_worker_and_a_command_have_no_other_way_for_one_reason(workers, command, capsys):
     assert list_candidates(("auto",), workers, command) == ()
     assert capsys.readouterr().out.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "most_nodes", "candidates"),
+    [(("auto",), 1, ()), (("auto",), 2, ("bf16", "local:8")), (("bf16", "local:8"), 1, ("bf16", "local:8"))],
+)
+def test_workers_of_one_machine_try_other_ways_only_by_name(names, most_nodes, candidates):
+    facts = ExchangeFacts(candidates=("bf16", "local:8"))
+    assert keep_candidates_between_nodes(facts, names, most_nodes).candidates == candidates
