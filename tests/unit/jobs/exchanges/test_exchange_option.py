@@ -3,8 +3,8 @@
 import pytest
 
 from equipoise.planning.exchange_choice.exchange_bounds import DEFAULT_CANDIDATES
-from jobs.ray_tune.exchanges.exchange_option import require_usable_exchanges
 from jobs.ray_tune.exchanges.exchange_facts import ExchangeFacts
+from jobs.ray_tune.exchanges.exchange_option import require_usable_exchanges
 from jobs.ray_tune.exchanges.exchange_sweep import keep_candidates_between_nodes, list_candidates
 from jobs.ray_tune.sweep_options import build_sweep_options
 from tests.support.errors import raises_code
