@@ -118,7 +118,8 @@ def print_closed_form(plan_documents: dict[float, PlanDocument]) -> None:
 
 def run_sweep(ray: SpreadCluster, out: Path, workload: str, budget: str, *flags: str) -> PlanDocument:
     """Run a sweep and return its plan document."""
-    command = ("jobs.sweep", "--workload", workload, "--budget-seconds", budget, *flags, "--out", str(out))
+    exact = ("--exchanges", "none")
+    command = ("jobs.sweep", "--workload", workload, "--budget-seconds", budget, *exact, *flags, "--out", str(out))
     process = ray.run(sys.executable, "-m", *command, timeout=900)
     if not (out / "plan.json").exists():
         raise RuntimeError(process.stdout[-2000:] + process.stderr[-2000:])

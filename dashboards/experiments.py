@@ -17,6 +17,7 @@ from equipoise.command_template import find_program_name
 from equipoise.drift.diagnosis.verdict import Verdict, parse_verdict
 from equipoise.errors import EquipoiseError
 from equipoise.planning.document import PLAN_FILE, PlanDocument
+from equipoise.planning.exchanges.exact_rows import select_exact_runs, select_exact_steps
 from equipoise.planning.measurements import STATISTICAL_COLUMNS, read_examples_to_target, read_step_times
 from equipoise.runs.folder import read_record
 from equipoise.runs.listing import NON_RECORD_FOLDERS
@@ -177,10 +178,11 @@ def read_sweep(file: Path) -> Sweep:
     trial, is_finished = folder / "trial.json", (folder / "statistical.csv").is_file()
     unfinished_trials = [] if is_finished else read_trials(folder / "trials")
     table = read_examples_to_target(folder / "statistical.csv") if is_finished else trials_to_table(unfinished_trials)
+    steps = read_step_times(folder / "system.csv") if (folder / "system.csv").is_file() else None
     return Sweep(
         plan=PlanDocument.read(plan) if plan.exists() else NO_PLAN_YET,
-        step_times=read_step_times(folder / "system.csv") if (folder / "system.csv").is_file() else None,
-        examples_to_target=table,
+        step_times=None if steps is None else select_exact_steps(steps),
+        examples_to_target=None if table is None else select_exact_runs(table),
         trial=require_keys(read_json(trial), trial) if trial.exists() else {},
         num_trials=len(table) if is_finished and table is not None else len(list((folder / "trials").glob("*.json"))),
         unfinished_trials=unfinished_trials,

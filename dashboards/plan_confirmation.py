@@ -1,11 +1,13 @@
 """What training runs said of a plan: a sentence, and a table of the runs."""
 
 from dashboards.page import NumberCell, SectionPart, Table, TableCell
+from dashboards.panels.exchanges.time_estimates import label_exchange
 from dashboards.theme import format_seconds, format_significant, format_time_interval
 from equipoise.planning.confirmation import ConfirmationResult, find_run_of_plan
 from equipoise.planning.document import PlanDocument
 
 CONFIRMATION_COLUMNS = ["plan", "workers", "batch", "lr", "seed", "time", "predicted time", "outcome"]
+EXCHANGE_PLACE = 4  # of the column on ways of exchange, in tables of runs that differ in it
 
 
 def describe_plan_status(document: PlanDocument) -> str:
@@ -19,13 +21,27 @@ def describe_plan_status(document: PlanDocument) -> str:
         text = f"{document.status.capitalize()}: {describe_run(own_run)}."
         if document.status == "not confirmed":
             text += " The prediction now counts this run in; none has been made since."
-    return f"{text} {describe_refuted(runs)}." if runs else text
+    return " ".join([text, *(f"{sentence}." for sentence in describe_other_runs(runs))])
 
 
-def describe_refuted(runs: list[ConfirmationResult]) -> str:
-    """Return which earlier plans were refuted, and how, as a sentence without its full stop."""
-    plans = "; ".join(f"{run.workers} x {run.batch} at lr {run.lr:.3g}, where {describe_run(run)}" for run in runs)
-    return f"An earlier plan was refuted: {plans}" if len(runs) == 1 else f"Earlier plans were refuted: {plans}"
+def describe_other_runs(runs: list[ConfirmationResult]) -> list[str]:
+    """Return which other plans were confirmed and which were refuted, and how, without full stops."""
+    sentences = []
+    subjects = {
+        "confirmed": ("Another plan was", "Other plans were"),
+        "refuted": ("An earlier plan was", "Earlier plans were"),
+    }
+    for status, (one, many) in subjects.items():
+        plans = [f"{describe_setting(run)}, where {describe_run(run)}" for run in runs if run.status == status]
+        if plans:
+            sentences.append(f"{one if len(plans) == 1 else many} {status}: {'; '.join(plans)}")
+    return sentences
+
+
+def describe_setting(run: ConfirmationResult) -> str:
+    """Return the setting of a run in a few words."""
+    exchange = f", exchanging as {run.exchange}" if run.exchange else ""
+    return f"{run.workers} x {run.batch} at lr {run.lr:.3g}{exchange}"
 
 
 def describe_run(run: ConfirmationResult) -> str:
@@ -59,4 +75,9 @@ def confirmation_tables(document: PlanDocument) -> list[SectionPart]:
         ]
         for run in document.confirmations
     ]
-    return [Table(name="confirmations", columns=CONFIRMATION_COLUMNS, rows=rows)]
+    columns = list(CONFIRMATION_COLUMNS)
+    if any(run.exchange for run in document.confirmations):
+        columns.insert(EXCHANGE_PLACE, "exchange")
+        for row, run in zip(rows, document.confirmations, strict=True):
+            row.insert(EXCHANGE_PLACE, label_exchange(run.exchange))
+    return [Table(name="confirmations", columns=columns, rows=rows)]

@@ -18,6 +18,7 @@ from dashboards.page import (
     write_page,
 )
 from dashboards.panels.drift import CaptionedImages, build_drift_sections
+from dashboards.panels.exchanges.exchange_section import build_exchange_section
 from dashboards.panels.scaling import build_scaling_panels, describe_bottleneck
 from dashboards.panels.tradeoff import build_tradeoff_panels
 from dashboards.panels.training_run import build_class_sections, build_run_panels, describe_result, run_facts
@@ -85,6 +86,8 @@ def tradeoff_page(sweep: Sweep, name: str) -> Page:
             parts=[*confirmation_tables(plan), *warning_notes(plan), *plan_fact_lists(plan)],
         )
     ]
+    if section := build_exchange_section(plan):
+        sections.append(section)
     titles = {
         "curves": "Time per example, examples to the target, and their product",
         "targets": "Critical batch over the target",
@@ -162,10 +165,11 @@ def plan_paragraphs(document: PlanDocument) -> list[str]:
     if not plan:
         return ["There is no plan: the notes below say what is missing."]
     rate = "" if plan.lr is None else f" at a learning rate of {plan.lr:.3g}"
+    exchange = f", exchanging as `{plan.exchange}`" if plan.exchange else ""
     shape, seconds = format_cluster_shape(plan.nodes, plan.workers), plan.seconds
     paragraphs = [
         describe_plan_status(document),
-        f"Train on {shape} with {plan.batch} examples each{rate}"
+        f"Train on {shape} with {plan.batch} examples each{rate}{exchange}"
         f": predicted {format_time_interval(seconds)} to the target, at a cost of"
         f" {format_significant(plan.worker_seconds, count_justified_digits(seconds))} worker-seconds."
         " In brackets is the 80 % interval.",

@@ -81,7 +81,8 @@ class TrainOptions(TrainConfig):
     out: PathOrUrl
     """folder or URL for the record, the model and checkpoints; with several nodes, one that all of them can write to"""
     plan: OptionalPathOrUrl = None
-    """plan.json, or folder of a sweep, to take workers, batch size, gradient accumulation and learning rate from"""
+    """plan.json, or folder of a sweep, to take workers, batch size, gradient accumulation, learning rate and way of
+    exchange from"""
     track: TrackerName | None = None
     """experiment tracker that also shows the laps"""
 

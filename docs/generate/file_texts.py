@@ -34,8 +34,10 @@ TEXTS = {
         "record.json",
         "`train`, `sweep`, `observe`",
         "The record of one training run: its options, every lap, and how it ended. `equipoise train` writes it to"
-        " `--out` when the run ends, `equipoise sweep` for each trial as `trials/batch-B-lr-R-seed-S.json` and for"
-        " the run that confirms a plan. It is never changed afterwards, except that a trial writes it anew as it goes"
+        " `--out` when the run ends, `equipoise sweep` for each trial as `trials/batch-B-lr-R-seed-S.json`, those"
+        " with other ways of exchange than exact sums in `trials/exchanges/`, and for the run that confirms a plan."
+        " It is"
+        " never changed afterwards, except that a trial writes it anew as it goes"
         " on.",
     ),
     "trial.json": FileText(

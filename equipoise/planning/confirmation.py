@@ -36,6 +36,10 @@ class TrainedSetting(Protocol):
     def lr(self) -> float | None:
         """Learning rate; None if the plan sets none."""
 
+    @property
+    def exchange(self) -> str:
+        """Way of exchange; empty for exact sums of the gradient in every step."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class PredictionCheck:
@@ -75,6 +79,8 @@ class ConfirmationResult:
     """examples to the target, or those seen by a run that did not reach it"""
     step: PredictionCheck | None
     """seconds per step; None for a run that failed in its first lap"""
+    exchange: str = ""
+    """way of exchange; empty for exact sums of the gradient in every step"""
 
     def __post_init__(self) -> None:
         if self.nodes > self.workers:
@@ -102,8 +108,12 @@ class ConfirmationResult:
 
 def find_run_of_plan(plan: TrainedSetting, runs: Sequence[ConfirmationResult]) -> ConfirmationResult | None:
     """Return the last run with the settings of a plan, or None."""
-    setting = (plan.workers, plan.batch, plan.global_batch)
-    same = [run for run in runs if (run.workers, run.batch, run.global_batch) == setting and plan.lr in (None, run.lr)]
+    setting = (plan.workers, plan.batch, plan.global_batch, plan.exchange)
+    same = [
+        run
+        for run in runs
+        if (run.workers, run.batch, run.global_batch, run.exchange) == setting and plan.lr in (None, run.lr)
+    ]
     return same[-1] if same else None
 
 

@@ -32,6 +32,9 @@ SETUP_OPTIONS = (
 )
 """options of training that change the time of a step or the examples to the target, and that a plan does not set"""
 
+EXCHANGE_SETUP_OPTIONS = ("outer_lr", "outer_momentum", "error_feedback")
+"""options of some ways of exchange, which a setup has where they differ from their defaults"""
+
 OLD_FIELD_NAMES = {"training_images": "training_examples", "image_size": "input_shape"}
 MOST_EXAMPLES_FLAG = "--max-examples"  # compared for schedules that depend on it: not for a constant learning rate
 
@@ -63,7 +66,8 @@ class TrainingSetup:
     lower_is_better: bool = False
     """whether a lower metric is a better one"""
     options: dict[str, OptionValue]
-    """options that change the time of a step or the examples to the target, those of `SETUP_OPTIONS`"""
+    """options that change the time of a step or the examples to the target, those of `SETUP_OPTIONS`, and those of
+    `EXCHANGE_SETUP_OPTIONS` that differ from their defaults"""
     machine: HardwareFacts
     """hardware and software of the workers"""
 

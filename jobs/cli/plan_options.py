@@ -9,6 +9,7 @@ from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.planning.document import PLAN_FILE, PlanDocument, PlanEntry, is_plan
 from equipoise.planning.exchanges.exchange_name import parse_exchange
+from equipoise.planning.exchanges.training_options import find_exchange_options
 from equipoise.planning.training_setup import TrainingSetup, format_flag, format_value
 from equipoise.storage.atomic import read_json
 
@@ -20,7 +21,10 @@ PLAN_OPTION_WORDS = {
     "grad_accumulation": "micro-steps",
     "lr": "as the learning rate",
     "all_reduce": "as the all-reduce",
+    "sync": "as the time of exchange",
+    "compression": "as the compression",
 }
+EXCHANGE_OPTIONS = ("all_reduce", "sync", "compression")
 PLAN_REMEDY = "give the plan.json of a sweep or of jobs.plan"
 
 
@@ -45,7 +49,8 @@ def apply_plan(options: OptionsT, arguments: list[str] | None = None) -> Options
     document, plan = read_recommended_plan(path)
     settings = list_plan_settings(plan)
     if getattr(options, "command", None) is not None:
-        settings.pop("all_reduce", None)  # a command exchanges in its own way
+        require_exact_plan(path, plan)
+        settings = {name: value for name, value in settings.items() if name not in EXCHANGE_OPTIONS}
     for name, value in settings.items():
         if format_flag(name) in flags and (other := getattr(options, name)) != value:
             raise EquipoiseError(
@@ -75,9 +80,18 @@ def list_plan_settings(plan: PlanEntry) -> dict[str, int | float | str]:
     }
     if plan.lr is not None:
         settings["lr"] = plan.lr
-    if all_reduce := parse_exchange(plan.exchange).all_reduce:
-        settings["all_reduce"] = all_reduce
-    return settings
+    return settings | find_exchange_options(parse_exchange(plan.exchange), "cannot apply the plan")
+
+
+def require_exact_plan(location: Path, plan: PlanEntry) -> None:
+    """Refuse a plan for a command with another way of exchange than exact sums: a command exchanges in its own way."""
+    if not parse_exchange(plan.exchange).is_exact:
+        raise EquipoiseError(
+            "plan-invalid",
+            f"cannot apply --plan {location} to a --command: it exchanges by {plan.exchange}, and the command in its"
+            " own way",
+            "plan with the rows of exact sums alone, whose column exchange is empty",
+        )
 
 
 def require_planned_settings(location: Path, plan: PlanEntry, run_folder: Path, config: TrainConfig) -> None:
@@ -97,6 +111,18 @@ def require_planned_settings(location: Path, plan: PlanEntry, run_folder: Path, 
 def format_settings(settings: dict[str, int | float | str]) -> str:
     """Format settings of training as the options that ask for them."""
     return " ".join(f"{format_flag(name)} {format_value(value)}" for name, value in settings.items())
+
+
+def require_trained_exchange(exchange: str, problem: str) -> None:
+    """Refuse the plan of a way of exchange that training does not have; the message begins with `problem`."""
+    try:
+        find_exchange_options(parse_exchange(exchange), problem)
+    except EquipoiseError as error:
+        raise EquipoiseError(
+            "plan-invalid",
+            f"{problem}: it exchanges by {exchange}, and training has no such way of exchange",
+            "plan with the rows of exact sums alone, whose column exchange is empty",
+        ) from error
 
 
 def read_recommended_plan(location: Path) -> RecommendedPlan:
@@ -120,10 +146,5 @@ def read_recommended_plan(location: Path) -> RecommendedPlan:
     if document.plan is None:
         reason = "; ".join(document.warnings) or "measure more"
         raise EquipoiseError("plan-missing", f"{problem}: it recommends no plan: {reason}")
-    if not parse_exchange(document.plan.exchange).is_exact:
-        raise EquipoiseError(
-            "plan-invalid",
-            f"{problem}: it exchanges by {document.plan.exchange}, and training sums whole gradients in every step",
-            "plan with the rows of exact sums alone, whose column exchange is empty",
-        )
+    require_trained_exchange(document.plan.exchange, problem)
     return RecommendedPlan(document, document.plan)

@@ -4,12 +4,21 @@ from pathlib import Path
 
 from dashboards.experiments import Experiment, Sweep
 from dashboards.reports import write_pages
-from equipoise.formatting import make_printable, pluralize
+from equipoise.formatting import format_bit_rate, format_bytes, make_printable, pluralize
 from equipoise.planning.build_document import PlanRequest
 from equipoise.planning.confirmation import ConfirmationResult
-from equipoise.planning.document import NetworkLink, PlanDocument, PredictedSetting, StepTimePrediction, StepTimeSection
+from equipoise.planning.document import (
+    NetworkLink,
+    PlanDocument,
+    PlanEntry,
+    PredictedSetting,
+    StepTimePrediction,
+    StepTimeSection,
+)
+from equipoise.planning.exchange_choice.exchange_verdict import ExchangeVerdict
 from equipoise.planning.exchanges.fastest_exchange import FastestExchange
 from equipoise.planning.exchanges.predict_exchanges import EXACT_TEXT
+from equipoise.planning.interval import IntervalEstimate
 from equipoise.planning.plan import ClusterShape
 from equipoise.planning.sections.examples_types import ExamplesSection
 from jobs.cli.target_report import describe_targets
@@ -29,8 +38,9 @@ def format_plan(document: PlanDocument) -> str:
     if plan := document.plan:
         lines.append(
             f"plan, {document.status}: {pluralize(plan.workers, 'worker')} x {plan.batch}"
-            f" on {pluralize(plan.nodes, 'node')}: {plan.why}"
+            f" on {pluralize(plan.nodes, 'node')}{format_way(plan.exchange)}: {plan.why}"
         )
+    lines += format_verdicts(document)
     lines += describe_targets(document)
     links = document.system.links if document.system else {}
     lines += [line for level, link in links.items() if (line := format_link(level, link))]
@@ -41,7 +51,8 @@ def format_plan(document: PlanDocument) -> str:
 def format_confirmation(result: ConfirmationResult) -> str:
     """Format what a training run with the settings of a plan says of it."""
     predicted = result.predicted
-    setting = f"plan {result.status}: a run with {pluralize(result.workers, 'worker')} x {result.batch}"
+    workers = pluralize(result.workers, "worker")
+    setting = f"plan {result.status}: a run with {workers} x {result.batch}{format_way(result.exchange)}"
     expected = f"predicted {predicted.low:.3g} to {predicted.high:.3g} s (best estimate {predicted.value:.3g} s)"
     if result.seconds is None:
         return f"{setting} ended without reaching the target ({make_printable(result.outcome)}); {expected}"
@@ -51,22 +62,23 @@ def format_confirmation(result: ConfirmationResult) -> str:
 def list_printed_settings(document: PlanDocument) -> list[PredictedSetting]:
     """List the fastest settings of the Pareto front, and the plan, also where a faster one is only predicted."""
     settings: list[PredictedSetting] = [*document.front[:MAX_PRINTED_SETTINGS]]
-    if settings and document.plan and not any(is_same_setting(setting, document.plan) for setting in settings):
+    if settings and document.plan and not any(is_plan_setting(setting, document) for setting in settings):
         settings.append(document.plan)
     return sorted(settings, key=lambda setting: setting.seconds.value)
 
 
 def format_setting(setting: PredictedSetting, document: PlanDocument) -> str:
     """Format a setting of the front as a row of the table, which marks the plan and the knee."""
-    mark = "*" if document.plan and is_same_setting(setting, document.plan) else " "
+    mark = "*" if is_plan_setting(setting, document) else " "
     knee = "  knee" if document.knee and is_same_setting(setting, document.knee) else ""
     source = "  measured" if setting.measured else "  predicted"
+    way = format_way(find_way(setting, document))
     lr = "" if setting.lr is None else f"{setting.lr:.4g}"
     seconds = setting.seconds
     return (
         f" {mark} {setting.nodes:>5} {setting.workers:>7} {setting.batch:>6} {setting.global_batch:>7}"
         f" {lr:>8}  {seconds.value:>9,.4g} ({seconds.low:,.4g} to {seconds.high:,.4g})"
-        f"  {setting.worker_seconds:>12,.4g}{source}{knee}"
+        f"  {setting.worker_seconds:>12,.4g}{source}{knee}{way}"
     )
 
 
@@ -142,9 +154,57 @@ def format_link(level: str, link: NetworkLink) -> str:
     return f"{where}: {megabits} Mbit/s ({low} to {high}), {1e3 * delay.value:.2g} ms per message"
 
 
+def is_plan_setting(setting: PredictedSetting, document: PlanDocument) -> bool:
+    """Return whether a row of the table is that of the plan: rows of other ways of exchange than the plan's are not."""
+    plan = document.plan
+    return plan is not None and find_way(setting, document) == plan.exchange and is_same_setting(setting, plan)
+
+
+def find_way(setting: PredictedSetting, document: PlanDocument) -> str:
+    """Return the way of exchange of a row of the table: its own, or that of the step times that were fitted."""
+    if isinstance(setting, PlanEntry):
+        return setting.exchange
+    return document.system.exchange if document.system else ""
+
+
 def is_same_setting(first: PredictedSetting, second: PredictedSetting) -> bool:
     """Return whether two settings have the same nodes, workers and batch size."""
     return (first.nodes, first.workers, first.batch) == (second.nodes, second.workers, second.batch)
+
+
+def format_way(exchange: str) -> str:
+    """Format how workers exchange, as the end of a phrase; empty for exact sums."""
+    return f", exchanging by {exchange}" if exchange else ""
+
+
+def format_verdicts(document: PlanDocument) -> list[str]:
+    """Format what the plan says of other ways of exchange as a table, and where the answer changes."""
+    if not document.exchanges:
+        return []
+    lines = ["   exchange          seconds (80 %)            sent a step  times the examples      verdict"]
+    lines += map(format_verdict, document.exchanges)
+    switch = document.switches_at
+    if switch and switch.bits_per_second is not None:
+        lines.append(f"the answer changes at {format_bit_rate(switch.bits_per_second / 8)} on the slowest links")
+    if switch and switch.delay_seconds is not None:
+        lines.append(f"the answer changes at {1e3 * switch.delay_seconds:.3g} ms a message on the slowest links")
+    return lines
+
+
+def format_verdict(verdict: ExchangeVerdict) -> str:
+    """Format the verdict on a way of exchange as a row."""
+    sent = "-" if verdict.sent_bytes is None else format_bytes(verdict.sent_bytes)
+    limit = "" if verdict.max_speedup is None else f", at most {verdict.max_speedup:.3g} times as fast"
+    end = limit if verdict.seconds is None else ""
+    return (
+        f"   {verdict.exchange:<17} {format_interval(verdict.seconds):<25} {sent:>11}"
+        f"  {format_interval(verdict.examples_ratio):<22}  {verdict.verdict}{end}"
+    )
+
+
+def format_interval(estimate: IntervalEstimate | None) -> str:
+    """Format a value with its interval; a dash where it is not known."""
+    return "-" if estimate is None else f"{estimate.value:.3g} ({estimate.low:.3g} to {estimate.high:.3g})"
 
 
 def format_exchanges(section: StepTimeSection | None, is_requested: bool) -> list[str]:

@@ -4,6 +4,7 @@ A run that refutes its plan is one more observation: the tables are fitted again
 tried.
 """
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,12 +16,15 @@ from equipoise.config import TrainConfig
 from equipoise.planning.build_document import PlanRequest, build_plan_document, read_request
 from equipoise.planning.confirmation import ConfirmationResult, PredictionCheck
 from equipoise.planning.document import PLAN_FILE, PlanDocument, PlanEntry
+from equipoise.planning.exchanges.training_options import name_exchange, replace_exchange
 from equipoise.planning.training_setup import TrainingSetup
 from equipoise.runs.folder import load_finished_run
 from equipoise.runs.record import Record
 from equipoise.storage.atomic import write_json
 from jobs.cli.plan_report import format_confirmation, format_plan
 from jobs.ray_train.run import train_on_cluster, write_run_page
+from jobs.ray_tune.exchanges.exchange_facts import ExchangeFacts
+from jobs.ray_tune.exchanges.plan_exchanges import add_sweep_verdicts, list_exchange_runs, select_exact_request
 from jobs.ray_tune.target_crossings import TARGETS_TABLE
 
 CONFIRMATION_SEED_OFFSET = 1000  # above the seeds of all trials: the plan is tested on a seed that it was not chosen by
@@ -31,24 +35,26 @@ class RunStopped(Exception):  # noqa: N818 - an interruption, not an error
     """The confirmation run was stopped by a signal."""
 
 
-def confirm_plan(base: TrainConfig, out: Path, setup: TrainingSetup, deadline: float) -> PlanDocument:
+def confirm_plan(
+    base: TrainConfig, out: Path, setup: TrainingSetup, deadline: float, facts: ExchangeFacts | None = None
+) -> PlanDocument:
     """Write and print the plan of a sweep, train with it, and try the next best ones if the runs refute it.
 
     Further plans are tried until `deadline`, a Unix time. Return the last plan with its status.
     """
     refuted = load_refuting_runs(out)
-    document = write_plan(out, setup, refuted)
+    document = write_plan(out, setup, refuted, facts)
     print(format_plan(document))
     for _ in range(1 + MAX_FURTHER_PLANS):
         if document.plan is None:
             return document
-        result = run_confirmation(base, out, document.plan, refuted)
-        if result.status == "confirmed":
-            document = document.with_confirmations((*refuted, result))
+        results = run_in_turns(base, out, document.plan, document.runner_up, refuted)
+        if have_confirmed(results):
+            document = document.with_confirmations((*refuted, *results))
             write_json(out / PLAN_FILE, document.to_json())
             return document
-        refuted.append(result)
-        document = write_plan(out, setup, refuted)
+        refuted += [result for result in results if result.status == "refuted" or result.exchange]
+        document = write_plan(out, setup, refuted, facts)
         print(f"plans again with this run as one more observation\n{format_plan(document)}")
         if time.time() > deadline:
             break
@@ -57,12 +63,41 @@ def confirm_plan(base: TrainConfig, out: Path, setup: TrainingSetup, deadline: f
     return document
 
 
-def write_plan(out: Path, setup: TrainingSetup, refuting_runs: Sequence[ConfirmationResult] = ()) -> PlanDocument:
+def run_in_turns(
+    base: TrainConfig,
+    out: Path,
+    plan: PlanEntry,
+    runner_up: PlanEntry | None,
+    refuting_runs: Sequence[ConfirmationResult],
+) -> list[ConfirmationResult]:
+    """Train with a plan; if it has another way of exchange, with its runner-up with exact sums before it."""
+    plans = [runner_up, plan] if plan.exchange and runner_up else [plan]
+    return [run_confirmation(base, out, other, refuting_runs) for other in plans]
+
+
+def have_confirmed(results: Sequence[ConfirmationResult]) -> bool:
+    """Return whether the last run confirmed its plan and was faster than any before it, which had exact sums."""
+    *others, own = results
+    times = [other.seconds for other in others if other.seconds is not None]
+    return own.status == "confirmed" and own.seconds is not None and own.seconds < min(times, default=math.inf)
+
+
+def write_plan(
+    out: Path,
+    setup: TrainingSetup,
+    refuting_runs: Sequence[ConfirmationResult] = (),
+    facts: ExchangeFacts | None = None,
+) -> PlanDocument:
     """Build the plan from the tables of a sweep, write it to plan.json with their setup, and return it.
 
-    Runs that refuted an earlier plan are added to the tables.
+    Runs that refuted an earlier plan are added to the tables. With facts on other ways of exchange there are verdicts
+    on them.
     """
-    document = build_plan_document(add_refuting_runs(read_sweep_request(out), refuting_runs))
+    request = read_sweep_request(out)
+    exact = add_refuting_runs(select_exact_request(request), [run for run in refuting_runs if not run.exchange])
+    document = build_plan_document(exact)
+    if facts and facts.candidates:
+        document = add_sweep_verdicts(document, exact, list_exchange_runs(request), facts, refuting_runs)
     document = replace(document, setup=setup).with_confirmations(refuting_runs)
     write_json(out / PLAN_FILE, document.to_json())
     return document
@@ -120,11 +155,12 @@ def run_confirmation(
 ) -> ConfirmationResult:
     """Train with a plan, unless an earlier command did, and print and return how well its time was predicted."""
     lr = base.lr if plan.lr is None else plan.lr
-    setting = (plan.workers, plan.batch, lr)
-    num_earlier = sum((run.workers, run.batch, run.lr) == setting for run in refuting_runs)
+    setting = (plan.workers, plan.batch, lr, plan.exchange)
+    num_earlier = sum((run.workers, run.batch, run.lr, run.exchange) == setting for run in refuting_runs)
     seed = base.seed + CONFIRMATION_SEED_OFFSET + num_earlier
     config = replace(base, workers=plan.workers, batch_size=plan.batch, lr=lr, seed=seed)
-    folder = out / "confirm" / f"{plan.workers}x{plan.batch}-lr-{lr:g}-seed-{seed}"
+    config = replace_exchange(config, plan.exchange)
+    folder = out / "confirm" / name_confirmation_folder(config)
     finished = load_finished_run(folder, config)
     record = finished or train_on_cluster(config, folder)
     if record is None:
@@ -133,6 +169,13 @@ def run_confirmation(
     result = compare_with_plan(record, plan)
     print(f"{format_confirmation(result)}{' (run of an earlier command)' if finished else ''}")
     return result
+
+
+def name_confirmation_folder(config: TrainConfig) -> str:
+    """Return the name of the folder of a confirmation run."""
+    words = name_exchange(config).replace(":", "-").replace("/", "-")
+    name = f"{config.workers}x{config.batch_size}-lr-{config.lr:g}-seed-{config.seed}"
+    return f"{name}-{words}" if words else name
 
 
 def compare_with_plan(record: Record, plan: PlanEntry) -> ConfirmationResult:
@@ -153,6 +196,7 @@ def compare_with_plan(record: Record, plan: PlanEntry) -> ConfirmationResult:
         inside=seconds is not None and plan.seconds.includes(seconds),
         examples=check_prediction(float(examples), plan.examples),
         step=check_prediction(record.seconds / last.step, plan.step.seconds) if last else None,
+        exchange=plan.exchange,
     )
 
 

@@ -20,7 +20,7 @@ from equipoise.training.run_record import build_run_record
 from equipoise.type_aliases import JsonObject
 from equipoise.workloads import Workload, load_workload
 from jobs.ray_tune.trial_messages import TrialMetrics, TrialWorkerConfig
-from jobs.ray_tune.trial_records import strip_trial_setting
+from jobs.ray_tune.trial_records import strip_exchange, strip_trial_setting
 
 TUNE_REPORT_SECONDS = 0.5  # between two reports to the driver
 
@@ -58,7 +58,7 @@ class SingleWorkerTrial(tune.Trainable):
 
     def _load_cached_workload(self, trial: TrainConfig) -> Workload:
         """Return the workload, loaded once per process: trials differ only in options that no data depends on."""
-        common = strip_trial_setting(trial)
+        common = strip_trial_setting(strip_exchange(trial))
         if self.cached_workload is None or self.cached_workload[0] != common:
             self.cached_workload = common, load_workload(trial)
         return self.cached_workload[1]

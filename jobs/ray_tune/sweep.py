@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import ray
 from ray.tune import Callback
 
@@ -33,15 +34,21 @@ from jobs.cluster.resources import (
 from jobs.cluster.wait import wait_for_slots
 from jobs.ray_train.trackers import build_tracker_callbacks
 from jobs.ray_tune.confirmation import confirm_plan
+from jobs.ray_tune.exchanges.exchange_facts import ExchangeFacts, build_exchange_facts
+from jobs.ray_tune.exchanges.exchange_sweep import ExchangeSweep, list_candidates
+from jobs.ray_tune.exchanges.exchange_tables import add_exchange_steps, build_run_table
+from jobs.ray_tune.exchanges.exchange_trials import load_exchange_trials
 from jobs.ray_tune.fastest_workers import FastestWorkers
 from jobs.ray_tune.pace_drift import add_pace_noise, estimate_pace_drift
 from jobs.ray_tune.run_trials import run_trials
 from jobs.ray_tune.sweep_options import SweepOptions, build_sweep_options
-from jobs.ray_tune.sweep_subject import load_sweep_subject
+from jobs.ray_tune.sweep_subject import SweepSubject, load_sweep_subject
 from jobs.ray_tune.target_crossings import write_crossings
 from jobs.ray_tune.trial_budget import describe_trials, leave_out_unaffordable_batches, require_finished_trials
 from jobs.ray_tune.trial_records import FINISHED_TRIAL_COLUMNS, load_finished_trials
 from jobs.ray_tune.tuner import SearchAdapter, SweepTrials
+from jobs.timing.exchange_step_timing import load_exchange_timings
+from jobs.timing.timing_records import TimingTables
 from jobs.timing.timing_tables import fit_timings, write_csv, write_timings
 
 
@@ -103,6 +110,8 @@ def run_sweep(options: SweepOptions, worker_setup: Callable[[], None] | None = N
     require_same_config(out, base)
     require_same_sweep_setup(out, subject.setup)
     load_finished_trials(out / "trials", base)  # refuses damaged files before waiting for a cluster
+    load_exchange_trials(out / "trials", base)
+    facts = describe_exchanges(options, subject, max_workers)
     connect_to_cluster(worker_setup)
     _, gpu = require_slots(max_workers, base.threads)
     set_worker_group_timeout(elastic=False)
@@ -115,24 +124,69 @@ def run_sweep(options: SweepOptions, worker_setup: Callable[[], None] | None = N
         timings = write_timings(timings, out)
         step_time_fit = fit_timings(timings)
         fastest = FastestWorkers(step_time_fit)
-        trials = SweepTrials(
-            base=base,
-            folder=out / "trials",
-            workers_by_batch=fastest.workers_by_batch,
-            slots=slots,
-            gpu=gpu,
-            real_workers=subject.runs_real_workers or options.trials == "real",
-            max_unsplit_batch=0 if subject.depends_on_batch_split else int(timings.steps.batch.max()),
-            deadline=timings.started_at + options.budget.seconds,
-        )
+        trials = build_sweep_trials(options, subject, timings, fastest, slots, gpu)
         leave_out_unaffordable_batches(trials, fastest, step_time_fit, subject.num_examples)
+        exchange_sweep = ExchangeSweep(facts, timings, step_time_fit, trials, options.budget.seconds)
+        exchange_sweep.reserve_time()
         run_search(options, trials, fastest, callbacks)
+        search_exchanges(options, exchange_sweep, fastest, callbacks)
         write_crossings(trials.folder, fastest.seconds_by_batch, subject.targets)
-        pace_drift = estimate_pace_drift(load_finished_trials(trials.folder, base))
-        write_csv(add_pace_noise(timings.steps, pace_drift), out / "system.csv")
-        document = confirm_plan(base, out, replace(subject.setup, machine=timings.machine), trials.deadline)
+        write_tables(timings.steps, exchange_sweep, out)
+        setup = replace(subject.setup, machine=timings.machine)
+        document = confirm_plan(base, out, setup, exchange_sweep.last_deadline, exchange_sweep.facts)
         print(f"  pages      {', '.join(map(str, write_pages(load_experiment(out))))}")
         return document
+
+
+def describe_exchanges(options: SweepOptions, subject: SweepSubject, max_workers: int) -> ExchangeFacts:
+    """Return what is known of the ways of exchange that a sweep considers, with what it has timed before."""
+    candidates = list_candidates(options.exchanges, max_workers, subject.base.command)
+    timings = load_exchange_timings(options.out.absolute() / "system")
+    return build_exchange_facts(subject.base, subject.gradient_shapes, candidates, timings)
+
+
+def build_sweep_trials(
+    options: SweepOptions,
+    subject: SweepSubject,
+    timings: TimingTables,
+    fastest_workers: FastestWorkers,
+    slots: int,
+    gpu: bool,
+) -> SweepTrials:
+    """Build the trials with exact sums of a sweep whose steps were timed."""
+    return SweepTrials(
+        base=subject.base,
+        folder=options.out.absolute() / "trials",
+        workers_by_batch=fastest_workers.workers_by_batch,
+        slots=slots,
+        gpu=gpu,
+        real_workers=subject.runs_real_workers or options.trials == "real",
+        max_unsplit_batch=0 if subject.depends_on_batch_split else int(timings.steps.batch.max()),
+        deadline=timings.started_at + options.budget.seconds,
+    )
+
+
+def search_exchanges(
+    options: SweepOptions, exchange_sweep: ExchangeSweep, fastest_workers: FastestWorkers, callbacks: list[Callback]
+) -> None:
+    """Try other ways of exchange where they may gain; if none does, go on with trials that were stopped for them."""
+    trials = exchange_sweep.trials
+    were_stopped = trials.reserve is None and trials.deadline < exchange_sweep.last_deadline
+    has_tried = exchange_sweep.run(callbacks)
+    if were_stopped and not has_tried:
+        trials.deadline = exchange_sweep.last_deadline
+        run_search(options, trials, fastest_workers, callbacks)
+
+
+def write_tables(steps: pd.DataFrame, exchange_sweep: ExchangeSweep, out: Path) -> None:
+    """Write system.csv with the drift of the machine's pace, and the trials of all ways of exchange."""
+    trials, facts = exchange_sweep.trials, exchange_sweep.facts
+    pace_drift = estimate_pace_drift(load_finished_trials(trials.folder, trials.base))
+    timed = facts.timings.steps if facts.candidates else []
+    steps = add_exchange_steps(add_pace_noise(steps, pace_drift), exchange_sweep.step_fit, timed)
+    write_csv(steps, out / "system.csv")
+    runs = build_run_table(trials.folder, trials.base, trials.workers_by_batch, with_exchanges=bool(facts.candidates))
+    write_csv(runs, out / "statistical.csv")
 
 
 def run_search(

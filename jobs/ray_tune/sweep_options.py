@@ -20,6 +20,7 @@ from jobs.cli.paths import PathOrUrl
 from jobs.ray_train.run import resolve_trial_paths
 from jobs.ray_train.trackers import TrackerName
 from jobs.ray_tune.confirmation import CONFIRMATION_SEED_OFFSET
+from jobs.ray_tune.exchanges.exchange_option import AUTO, require_usable_exchanges
 from jobs.ray_tune.sweep_subject import DEFAULT_WORKERS, find_worker_counts
 
 T = TypeVar("T")
@@ -40,6 +41,8 @@ class SharedTrainConfig(TrainConfig):
     batch_size: LeftOut[int] = 32
     lr: LeftOut[WorkloadDefault[float]] = FROM_WORKLOAD
     grad_accumulation: LeftOut[int] = 1  # lets one worker stand for all of them
+    sync: LeftOut[str] = "step"  # ways of exchange are searched: `exchanges`
+    compression: LeftOut[str] = "none"
     keep: LeftOut[KeptWeights] = "last"  # trials keep no weights, and the confirmation run stops at its target
     target: LeftOut[float | None] = None  # several of them are one option of the sweep
     patience: LeftOut[int | None] = None  # the search ends hopeless trials, and step timing has no metric to improve
@@ -71,6 +74,9 @@ class SweepOptions:
     """number of seeds for each setting of an exhaustive sweep"""
     trials: Literal["accumulated", "real"] = "accumulated"
     """one worker processes the parts of all workers in turn (accumulated), or a trial runs on all its workers (real)"""
+    exchanges: tuple[str, ...] = (AUTO,)
+    """other ways of exchange to consider beside exact sums in every step: names such as local:16, bf16 or powersgd:4,
+    auto for those that may pay on these links, or none; each is tried only where it could save time"""
     track: TrackerName | None = None
     """experiment tracker that also shows the trials"""
 
@@ -139,6 +145,7 @@ class SweepOptions:
             raise EquipoiseError("option-range", f"seeds must be from 1 to {MAX_SEEDS:,}, got {self.seeds}")
         last_seed = self.config.seed + CONFIRMATION_SEED_OFFSET + MAX_SEEDS
         replace(self.config, seed=last_seed)  # refuses one that is too large
+        require_usable_exchanges(self.exchanges, max(self.workers), self.config.command)
         for value in self.target:
             replace(self.config, target=value)  # refuses one that is no finite number
         if not 0 < self.budget_seconds < math.inf:
@@ -163,7 +170,10 @@ def build_sweep_options(
 ) -> SweepOptions:
     """Build the options of a sweep of a workload from those that the command takes too, by their names."""
     own_names = {field.name for field in fields(SweepOptions)} - {"config", "out", "workers"}
-    left_out = {"workload", "command", "metric_pattern", "examples_pattern", "grad_accumulation", "keep", "patience"}
+    left_out = {
+        *("workload", "command", "metric_pattern", "examples_pattern", "grad_accumulation", "keep", "patience"),
+        *("sync", "compression"),
+    }
     config_names = {field.name for field in fields(TrainConfig)} - own_names - left_out - {"workers"}
     if unknown := sorted(options.keys() - own_names - config_names):
         raise EquipoiseError(
@@ -176,6 +186,9 @@ def build_sweep_options(
         values["lr"] = str(lr)  # a text, because it may be a range
     if "target" in values:
         values["target"] = list_values(values["target"])
+    if "exchanges" in values:
+        names = values["exchanges"]
+        values["exchanges"] = [names] if isinstance(names, str) else list_values(names)
     kinds = get_type_hints(SharedTrainConfig) | get_type_hints(SweepOptions)
     converted = {name: convert_option(name, value, kinds[name]) for name, value in values.items()}
     return SweepOptions(

@@ -19,6 +19,7 @@ from equipoise.workloads.checks.metric_limit import require_possible_target
 from jobs.cli.describe_setup import describe_command_setup, describe_training_setup
 from jobs.cli.sweep_setup import load_workload_with_target, require_target
 from jobs.ray_train.run import describe_initialization, require_usable_locations
+from jobs.ray_tune.exchanges.exchange_facts import find_gradient_shapes
 from jobs.timing.command_timing_tables import time_command_ladders
 from jobs.timing.step_timing import time_batch_ladders
 from jobs.timing.timing_records import TimingTables
@@ -44,6 +45,8 @@ class SweepSubject(NamedTuple):
     runs_real_workers: bool
     """whether each trial must run on all of its workers"""
     time_steps: TimeSteps
+    gradient_shapes: tuple[tuple[int, ...], ...] = ()
+    """shapes of the gradients of all trainable parameters; none for a command"""
 
 
 def load_sweep_subject(base: TrainConfig, out: Path, target_values: Sequence[float] = ()) -> SweepSubject:
@@ -68,6 +71,7 @@ def load_sweep_subject(base: TrainConfig, out: Path, target_values: Sequence[flo
         depends_on_batch_split=depends_on_batch_split(workload),
         runs_real_workers=False,
         time_steps=time_batch_ladders,
+        gradient_shapes=find_gradient_shapes(base, workload),
     )
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
+from equipoise.planning.exchanges.training_options import name_exchange
 from equipoise.runs.folder import read_record
 from equipoise.runs.record import Record
 
@@ -14,8 +15,12 @@ UNFINISHED_STATUSES = ("running", "cut_off")
 
 
 def trial_file_stem(trial: TrainConfig) -> str:
-    """Return the file name of a trial's record, without its suffix."""
-    return f"batch-{trial.global_batch}-lr-{trial.lr:g}-seed-{trial.seed}"
+    """Return the file name of a trial's record, without its suffix; with the way of exchange unless sums are exact."""
+    stem = f"batch-{trial.global_batch}-lr-{trial.lr:g}-seed-{trial.seed}"
+    if not (name := name_exchange(trial)):
+        return stem
+    words = name.replace(":", "-").replace("/", "-")
+    return f"{stem}-workers-{trial.workers}-{words}"
 
 
 def strip_trial_setting(trial: TrainConfig) -> TrainConfig:
@@ -23,8 +28,16 @@ def strip_trial_setting(trial: TrainConfig) -> TrainConfig:
     return replace(trial, workers=1, batch_size=1, grad_accumulation=1, lr=1.0, seed=0)
 
 
-def load_finished_trials(folder: Path, base: TrainConfig) -> list[Record]:
-    """Read the records of all trials that ended; refuse a file that is damaged or of another sweep."""
+def strip_exchange(trial: TrainConfig) -> TrainConfig:
+    """Return the options of a trial as those with exact sums have them."""
+    return replace(trial, sync="step", compression="none")
+
+
+def load_finished_trials(folder: Path, base: TrainConfig, *, with_exchanges: bool = False) -> list[Record]:
+    """Read the records of all trials that ended; refuse a file that is damaged or of another sweep.
+
+    Trials with other ways of exchange than exact sums lie in a folder of their own.
+    """
     records = []
     for path in sorted(folder.glob("*.json")):
         try:
@@ -34,7 +47,8 @@ def load_finished_trials(folder: Path, base: TrainConfig) -> list[Record]:
                 "run-damaged", f"{path} is damaged: remove it, and the same command repeats its trial"
             ) from error
         trial = record.config
-        same_sweep = strip_trial_setting(trial) == strip_trial_setting(base)
+        shared = strip_trial_setting(strip_exchange(trial) if with_exchanges else trial)
+        same_sweep = shared == strip_trial_setting(base) and bool(name_exchange(trial)) == with_exchanges
         if not same_sweep or path.stem != trial_file_stem(trial):
             raise EquipoiseError(
                 "run-mismatch",

@@ -17,7 +17,6 @@ from typing import Any
 import pandas as pd
 from ray import tune
 from ray.tune.progress_reporter import TrialProgressCallback
-from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
 from equipoise.config import TrainConfig
@@ -30,6 +29,7 @@ from equipoise.type_aliases import JsonObject
 from jobs.cli.sweep_status import SweepStatus
 from jobs.cluster.resources import worker_resources
 from jobs.ray_tune.multi_worker_trial import LAUNCHER_RESOURCES, release_placement_group, run_multi_worker_trial
+from jobs.ray_tune.scheduling.deadline_scheduler import DeadlineScheduler, TimeReserve
 from jobs.ray_tune.single_worker_trial import SingleWorkerTrial, build_trial_config
 from jobs.ray_tune.trial_messages import TrialMetrics, TrialWorkerConfig
 from jobs.ray_tune.trial_records import (
@@ -60,6 +60,8 @@ class SweepTrials:
     """largest global batch that one worker may process at once"""
     deadline: float = float("inf")
     """Unix time at which running trials are stopped"""
+    reserve: TimeReserve | None = None
+    """time after `deadline`, until it is known whether it is needed"""
     train_seconds: float = field(default=0.0, init=False)
     """seconds that trials spent training and evaluating"""
     total_trial_seconds: float = field(default=0.0, init=False)
@@ -115,7 +117,7 @@ class SweepTrials:
             trainable,
             tune_config=tune.TuneConfig(
                 search_alg=search_adapter,
-                scheduler=DeadlineScheduler(self.deadline),
+                scheduler=DeadlineScheduler(search_adapter.time_is_up),
                 num_samples=-1,
                 max_concurrent_trials=self.concurrent_trials,
                 reuse_actors=not self.real_workers,
@@ -145,7 +147,7 @@ class SearchAdapter(Searcher):
         self.stopped_paths: list[Path] = []  # records of trials that were stopped for lack of time
         self.finished_trials = pd.DataFrame([], columns=FINISHED_TRIAL_COLUMNS)
         self.setting_results: list[SettingResult] = []
-        self.add_records(load_finished_trials(sweep_trials.folder, sweep_trials.base))
+        self.add_earlier_records()
 
     def suggest(self, trial_id: str) -> JsonObject | str | None:
         """Return the next trial, None to wait for running trials that decide it, or `Searcher.FINISHED`.
@@ -154,13 +156,22 @@ class SearchAdapter(Searcher):
         their processes.
         """
         running = self.running_suggestions()
-        time_is_up = time.time() > self.sweep_trials.deadline
+        time_is_up = self.time_is_up()
         suggestion = None if time_is_up else self.search.suggest(self.finished_trials, running, self.lost_suggestions)
         if suggestion is None:
             must_wait = not time_is_up and self.search.depends_on_running(self.finished_trials, running)
             return None if must_wait else Searcher.FINISHED
         self.running_trials[trial_id] = suggestion, time.monotonic()
         return asdict(self.sweep_trials.build_worker_config(suggestion))
+
+    def time_is_up(self) -> bool:
+        """Return whether trials must end now; at the reserve of the budget, find out whether it is needed."""
+        trials = self.sweep_trials
+        if time.time() > trials.deadline and trials.reserve:
+            reserve, trials.reserve = trials.reserve, None
+            if not reserve.is_needed(self.finished_trials):
+                trials.deadline = reserve.deadline
+        return time.time() > trials.deadline
 
     def running_suggestions(self) -> list[Suggestion]:
         """Return the suggestions whose trials are running."""
@@ -194,6 +205,10 @@ class SearchAdapter(Searcher):
         else:
             self.add_records([record])
         self.sweep_status.show(self.finished_trials, len(self.running_trials), self.setting_results)
+
+    def add_earlier_records(self) -> None:
+        """Add the trials of earlier commands."""
+        self.add_records(load_finished_trials(self.sweep_trials.folder, self.sweep_trials.base))
 
     def add_trials_that_ended_late(self) -> None:
         """Add the trials that came to their end between the signal to stop and the end of their process."""
@@ -246,27 +261,6 @@ class PruneStopper(tune.Stopper):
     def stop_all(self) -> bool:
         """Return False: the scheduler stops all trials when the time is up."""
         return False
-
-
-class DeadlineScheduler(FIFOScheduler):
-    """Scheduler that starts pending trials, and stops all trials when the time is up.
-
-    A stopper hears of a trial only when it reports, which a trial does not do in the middle of a long step. Tune's own
-    scheduler looks for pending trials among all trials of the sweep, this one among the live ones.
-    """
-
-    def __init__(self, deadline: float) -> None:
-        super().__init__()
-        self.deadline = deadline
-
-    def choose_trial_to_run(self, tune_controller: Any) -> tune.experiment.Trial | None:
-        """Return a trial that has not started yet, or None."""
-        live_trials = list(tune_controller.get_live_trials())
-        if time.time() > self.deadline:
-            for trial in live_trials:
-                tune_controller.stop_trial(trial)
-            return None
-        return next((trial for trial in live_trials if trial.status == trial.PENDING), None)
 
 
 class SilentTrialProgress(TrialProgressCallback):

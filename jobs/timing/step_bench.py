@@ -2,6 +2,7 @@
 
 import statistics
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 
@@ -80,6 +81,19 @@ class StepBench:
             laps.append(lap)
             if not training.all_reduce_max(int(sum(lap.seconds for lap in laps) < MIN_STRETCH_SECONDS)):
                 break
+        return laps
+
+    def start_laps(self, batch: int, lap_seconds: float) -> Iterator[Lap] | None:
+        """Return the laps of a training at a batch size, after one in which allocators and kernels warm up.
+
+        They have as many steps as take `lap_seconds` with exact sums, and at least those from one exchange to the next.
+        Return None if it does not fit in memory.
+        """
+        training = self._build_training(batch, max(1, round(lap_seconds / self.probes[batch].step_seconds)))
+        if not training.fits_in_memory():
+            return None
+        laps = training.laps()
+        next(laps)
         return laps
 
     def time_exchanges(self, nodes: int, seconds: float) -> list[ExchangeTiming]:

@@ -34,6 +34,7 @@ def shell(cluster, tmp_path_factory):
     (folder / "services").symlink_to(ROOT / "services")
     for name in ("system.csv", "statistical.csv"):
         shutil.copy(ROOT / "tests" / "data" / "digits" / name, folder)
+    shutil.copytree(ROOT / "tests" / "data" / "exchanges" / "two-hosts", folder / "hosts")
     (folder / "photos").mkdir()
     images = load_workload(TrainConfig(workload="digits")).validation.inputs
     for index, image in enumerate(images[:NUM_PHOTOS]):

@@ -18,7 +18,16 @@ def test_sweep_of_two_hosts_recovers_the_link_rate_and_predicts_four_hosts(tmp_p
     flags = ("--workload", "tests.network.wide_model:wide", "--workers", "1", "2", "--batch-size", "4:16")
     with create_lan(3, LINK_MEGABITS) as hosts, start_spread_cluster(hosts) as ray:
         sweep = ray.run(
-            sys.executable, "-m", "jobs.sweep", *flags, "--budget-seconds", "20", "--out", str(tmp_path / "sweep")
+            sys.executable,
+            "-m",
+            "jobs.sweep",
+            *flags,
+            "--budget-seconds",
+            "20",
+            "--exchanges",
+            "none",
+            "--out",
+            str(tmp_path / "sweep"),
         )
         assert (tmp_path / "sweep" / "exchange.csv").exists(), sweep.stderr
     tables = [f"--{name}={tmp_path / 'sweep' / f'{name}.csv'}" for name in ("system", "exchange")]

@@ -1,4 +1,7 @@
-"""Workloads with large gradients for little computation: on slow links the exchange takes most of the time."""
+"""Workloads with large gradients for little computation, whose exchange takes most of the time on slow links.
+
+And one with the reverse, whose exchange takes next to nothing on links as fast as memory.
+"""
 
 from dataclasses import replace
 
@@ -17,6 +20,20 @@ def wide(trial: TrainConfig) -> Workload:
 def wider(trial: TrainConfig) -> Workload:
     """Return digits with 11 MB of gradients: computation and exchange outweigh the fixed cost of a step."""
     return replace(digits(trial), name="wider", model=lambda: build_layers(1536), target=0.95)
+
+
+def deep(trial: TrainConfig) -> Workload:
+    """Return digits with a model of convolutions: 0.2 MB of gradients, of which a step computes long."""
+    return replace(digits(trial), name="deep", model=build_convolutions, target=0.85)
+
+
+def build_convolutions() -> nn.Module:
+    """Return three convolutions and two small layers."""
+    return nn.Sequential(
+        *(nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(32, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()),
+        *(nn.Linear(512, 64), nn.ReLU(), nn.Linear(64, 10)),
+    )
 
 
 def build_layers(width: int) -> nn.Module:

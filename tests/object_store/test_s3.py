@@ -137,7 +137,7 @@ def test_sweep_plan_train_publish_and_serve_write_nothing_to_the_local_disk(clus
     sweep = build_job_command(
         "sweep", "--workload", "digits", "--workers", 1, 2, "--batch-size", "16:32", "--target", 0.9
     )
-    sweep += ["--exhaustive", "--seeds", "1", "--lr", "0.05:0.05", "--out", "s3://bucket/sweep"]
+    sweep += ["--exhaustive", "--seeds", "1", "--lr", "0.05:0.05", "--exchanges", "none", "--out", "s3://bucket/sweep"]
     process = cluster.start(*sweep)
     wait_until(lambda: read_ended_trials(store, "sweep/trials") or process.poll() is not None, TIMEOUT_SECONDS)
     os.killpg(process.pid, signal.SIGKILL)

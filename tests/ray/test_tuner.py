@@ -27,6 +27,8 @@ def build_sweep_command(out, *flags):
         "16:64",
         "--target",
         0.9,
+        "--exchanges",
+        "none",
         "--out",
         out,
         *flags,
@@ -82,7 +84,7 @@ def test_real_workers_and_a_single_stand_in_need_the_same_examples(cluster, tmp_
     result = cluster.run(
         *(sys.executable, "-m", "jobs.sweep", "--workload", workload, "--workers", "2", "--batch-size", "16:64"),
         *("--exhaustive", "--seeds", "1", "--lr", "0.05:0.05", "--precision", "fp64", "--target", "0.8"),
-        *("--trials", "real", "--track", "tensorboard", "--out", str(out)),
+        *("--trials", "real", "--exchanges", "none", "--track", "tensorboard", "--out", str(out)),
         timeout=400,
     )
     assert result.returncode in (0, 1), result.stdout + result.stderr

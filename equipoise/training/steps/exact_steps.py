@@ -38,7 +38,8 @@ class ExactSteps:
 
     def describe_exchange(self, lap: Lap) -> Lap:
         """Return a lap with what its workers exchanged in a step."""
-        return replace(lap, all_reduce=self.sync.algorithms, **self.sync.traffic._asdict())
+        sent_bytes, rounds = self.sync.traffic
+        return replace(lap, all_reduce=self.sync.algorithms, sent_bytes=sent_bytes, rounds=float(rounds))
 
     def state_dict(self) -> dict[str, dict[str, Tensor]]:
         """Return what the next exchange of all processes depends on, by part of a checkpoint and name."""

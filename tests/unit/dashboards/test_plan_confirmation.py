@@ -56,6 +56,26 @@ def test_refuted_plans_before_it_are_named():
     assert "2 x 48" in text and "1 x 48" in text
 
 
+def test_other_plans_that_a_run_confirmed_are_not_called_refuted():
+    other = replace(CONFIRMATION, batch=48)
+    text = describe("confirmed", other, CONFIRMATION)
+    assert "Another plan was confirmed: 2 x 48 at lr 0.137, where a training run took 4.74 s" in text
+    assert "refuted" not in text
+    text = describe("confirmed", other, OTHER, replace(other, batch=24, exchange="local:16"), CONFIRMATION)
+    assert "Other plans were confirmed: 2 x 48" in text and "2 x 24 at lr 0.137, exchanging as local:16, where" in text
+    assert "An earlier plan was refuted: 2 x 48" in text
+
+
+def test_runs_that_differ_in_their_exchange_have_a_column_of_it():
+    runs = CONFIRMATION, replace(CONFIRMATION, exchange="local:16")
+    plain, (table,) = (
+        confirmation_tables(replace(DOCUMENT, status="confirmed", confirmations=runs[:count])) for count in (1, 2)
+    )
+    assert "exchange" not in plain[0].columns and len(plain[0].rows[0]) == len(plain[0].columns)
+    place = table.columns.index("exchange")
+    assert [row[place] for row in table.rows] == ["exact sums", "local:16"]
+
+
 def test_runs_are_told_apart_by_workers_batch_and_learning_rate():
     runs = [replace(CONFIRMATION, seed=1), CONFIRMATION, replace(CONFIRMATION, lr=0.2), OTHER]
     assert find_run_of_plan(DOCUMENT.plan, runs) is CONFIRMATION

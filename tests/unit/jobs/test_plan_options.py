@@ -201,14 +201,32 @@ def test_document_that_recommends_nothing_is_refused_with_the_reason(plan_path, 
         build_options(plan_path)
 
 
-@pytest.mark.parametrize(("exchange", "is_exact"), [("", True), ("tree", True), ("local:8", False), ("ours", False)])
-def test_plan_with_an_exchange_that_training_cannot_do_is_refused(tmp_path, exchange, is_exact):
+@pytest.mark.parametrize("exchange", ["ours", "async:2", "server"])
+def test_plan_with_an_exchange_that_training_cannot_do_is_refused(tmp_path, exchange):
     path = write_plan_json(tmp_path / "plan.json", PLAN | {"exchange": exchange})
-    if is_exact:
-        assert read_recommended_plan(path).plan.exchange == exchange
-    else:
-        with raises_code("plan-invalid", exchange):
-            read_recommended_plan(path)
+    with raises_code("plan-invalid", f"it exchanges by {exchange}"):
+        read_recommended_plan(path)
+
+
+@pytest.mark.parametrize(
+    ("exchange", "sync", "compression"),
+    [("", "step", "none"), ("local:8", "local:8", "none"), ("local:8/bf16", "local:8", "bf16"),
+     ("powersgd:4", "step", "powersgd:4"), ("topk:0.01", "step", "topk:0.01")],
+)  # fmt: skip
+def test_plan_sets_when_and_what_workers_exchange(tmp_path, exchange, sync, compression):
+    path = write_plan_json(tmp_path / "plan.json", PLAN | {"exchange": exchange})
+    config = build_options(path).train_config()
+    assert (config.sync, config.compression) == (sync, compression)
+    other = "diloco:8" if sync != "diloco:8" else "step"
+    with raises_code("option-conflict", f"it has {sync} as the time of exchange and --sync asks for {other}"):
+        build_options(path, "--sync", other, sync=other)
+
+
+def test_plan_of_another_way_of_exchange_is_refused_for_a_command(tmp_path):
+    path = write_plan_json(tmp_path / "plan.json", PLAN | {"exchange": "local:8", "global_batch": 64})
+    command = TrainOptions(command="train {lr}", out=Path("x"), plan=path)
+    with raises_code("plan-invalid", "to a --command: it exchanges by local:8"):
+        apply_plan(command, [])
 
 
 def test_nan_in_a_plan_is_refused(plan_path):

@@ -21,7 +21,7 @@ from jobs.timing.timing_records import ExchangeTiming, StepTiming, WorkerCountTi
 from tests.support.errors import raises_code
 from tests.support.trial_records import build_record
 
-LEFT_OUT_OPTIONS = {"workers", "batch_size", "lr", "grad_accumulation", "keep", "patience"}
+LEFT_OUT_OPTIONS = {"workers", "batch_size", "lr", "grad_accumulation", "keep", "patience", "sync", "compression"}
 """options of training that a sweep chooses itself or has no use for"""
 
 
@@ -39,7 +39,7 @@ def choose_other_value(field):
     kind = get_type_hints(TrainConfig)[field.name]
     kinds = {kind, *get_args(kind)}
     kinds |= {other for kind in kinds for other in get_args(kind)}  # the choices of an option that may be left out
-    if field.name in ("momentum", "beta2"):  # must be below 1
+    if field.name in ("momentum", "outer_momentum", "beta2"):  # must be below 1
         return 0.5
     if names := [kind for kind in kinds if isinstance(kind, str)]:
         return max(names)

@@ -9,7 +9,8 @@ from equipoise.config import TrainConfig
 from equipoise.planning.search import GridSearch
 from equipoise.storage.atomic import write_json
 from jobs.cli.sweep_status import SweepStatus
-from jobs.ray_tune.tuner import DeadlineScheduler, DropMetricHistory, SearchAdapter, SweepTrials
+from jobs.ray_tune.scheduling.deadline_scheduler import DeadlineScheduler, TimeReserve
+from jobs.ray_tune.tuner import DropMetricHistory, SearchAdapter, SweepTrials
 from tests.support.trial_records import build_record
 
 
@@ -68,7 +69,7 @@ class LiveTrialsController:
 def test_next_trial_is_chosen_from_the_live_ones():
     pending, running = (tune.experiment.Trial("nothing", stub=True) for _ in range(2))
     running.set_status(running.RUNNING)
-    scheduler = DeadlineScheduler(float("inf"))
+    scheduler = DeadlineScheduler(lambda: False)
     assert scheduler.choose_trial_to_run(LiveTrialsController(running, pending)) is pending
     assert scheduler.choose_trial_to_run(LiveTrialsController(running)) is None
 
@@ -77,7 +78,23 @@ def test_all_trials_are_stopped_when_the_time_is_up():
     pending, running = (tune.experiment.Trial("nothing", stub=True) for _ in range(2))
     running.set_status(running.RUNNING)
     controller = LiveTrialsController(running, pending)
-    assert DeadlineScheduler(time.time() + 60).choose_trial_to_run(controller) is pending
+    assert DeadlineScheduler(lambda: False).choose_trial_to_run(controller) is pending
     assert not controller.stopped_trials
-    assert DeadlineScheduler(time.time() - 1).choose_trial_to_run(controller) is None
+    assert DeadlineScheduler(lambda: True).choose_trial_to_run(controller) is None
     assert set(controller.stopped_trials) == {pending, running} and not controller.live_trials
+
+
+def test_trials_go_on_into_the_reserve_where_nothing_else_needs_it(tmp_path):
+    for is_needed in (True, False):
+        asked = []
+        reserve = TimeReserve(
+            time.time() + 60, lambda runs, asked=asked, answer=is_needed: asked.append(runs) or answer
+        )
+        sweep_trials = SweepTrials(
+            base=TrainConfig(workload="digits").with_defaults(), folder=tmp_path, workers_by_batch={8: 1}, slots=1,
+            deadline=time.time() - 1, reserve=reserve,
+        )  # fmt: skip
+        grid = GridSearch([8], 0.05, lambda batch: batch / 1000, num_seeds=1)
+        adapter = SearchAdapter(grid, sweep_trials, SweepStatus({8: 1}, sweep_trials.deadline))
+        assert [adapter.time_is_up() for _ in range(2)] == [is_needed] * 2 and len(asked) == 1
+        assert (sweep_trials.deadline == reserve.deadline) != is_needed and sweep_trials.reserve is None

@@ -1,0 +1,240 @@
+"""Search for a better way of exchange in a sweep, after its trials with exact sums.
+
+Bounds by closed forms come first, and cost nothing: where none of them gains 5 % even without further examples, nothing
+is measured. Else compressions are timed on one worker, the steps of at most two ways on all workers of their setting,
+and these are tried in trials of one process each.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, fields, replace
+from typing import Any
+
+import pandas as pd
+from ray.tune import Callback
+
+from equipoise.formatting import format_number
+from equipoise.planning.build_document import PlanRequest
+from equipoise.planning.exchange_choice.exact_fits import ExactFits, fit_exact_sums
+from equipoise.planning.exchange_choice.exchange_bounds import (
+    DEFAULT_CANDIDATES,
+    ExchangeBound,
+    bound_exchanges,
+    select_survivors,
+)
+from equipoise.planning.exchange_choice.exchange_costs import ExchangeCosts
+from equipoise.planning.exchanges.exchange_name import parse_exchange
+from equipoise.planning.step_time_fit import StepTimeFit
+from equipoise.planning.sweep_budget import MIN_FINISHED_TRIALS
+from equipoise.storage.atomic import write_json
+from jobs.ray_tune.exchanges.exchange_facts import ExchangeFacts
+from jobs.ray_tune.exchanges.exchange_option import AUTO, NONE
+from jobs.ray_tune.exchanges.exchange_tables import build_run_table
+from jobs.ray_tune.exchanges.exchange_trials import (
+    ExchangeSearch,
+    ExchangeSearchAdapter,
+    ExchangeStatus,
+    ExchangeTrials,
+    exchange_trials_folder,
+)
+from jobs.ray_tune.run_trials import run_trials
+from jobs.ray_tune.scheduling.deadline_scheduler import TimeReserve
+from jobs.ray_tune.tuner import SweepTrials
+from jobs.timing.exchange_step_timing import (
+    EXCHANGE_TIMINGS_FILE,
+    TimedExchange,
+    time_encodings,
+    time_exchange_steps,
+)
+from jobs.timing.timing_records import TimingTables
+
+MAX_BUDGET_SHARE = 0.35  # of a sweep's budget for all that other ways of exchange take
+STEP_TIMING_SECONDS = 4.0  # for each way of exchange that is timed, in turns with exact sums
+SINGLE_WORKER_REASON = "other ways of exchange are not considered: one worker exchanges nothing"
+COMMAND_REASON = "other ways of exchange are not considered: a command exchanges in its own way"
+
+
+def list_candidates(names: Sequence[str], most_workers: int, command: str | None) -> tuple[str, ...]:
+    """Return the ways of exchange that a sweep considers; none for a command or one worker, with a line that says so.
+
+    DiLoCo is tried at the interval that is best for local SGD, which is therefore considered too.
+    """
+    if tuple(names) == (NONE,):
+        return ()
+    if command is not None or most_workers == 1:
+        print(COMMAND_REASON if command is not None else SINGLE_WORKER_REASON, flush=True)
+        return ()
+    if tuple(names) == (AUTO,):
+        return DEFAULT_CANDIDATES
+    parsed = [parse_exchange(name).name for name in names]
+    return tuple(dict.fromkeys(other for name in parsed for other in (name, name.replace("diloco", "local", 1))))
+
+
+class ExchangeSweep:
+    """Search for a better way of exchange, from the timings of a sweep and its trials with exact sums."""
+
+    def __init__(
+        self,
+        facts: ExchangeFacts,
+        timings: TimingTables,
+        step_fit: StepTimeFit,
+        trials: SweepTrials,
+        budget_seconds: float,
+    ) -> None:
+        self.facts, self.timings, self.step_fit, self.trials = facts, timings, step_fit, trials
+        self.max_seconds = MAX_BUDGET_SHARE * budget_seconds
+        self.last_deadline = self.deadline = trials.deadline
+        self.folder = trials.folder.parent / "system"
+
+    def reserve_time(self) -> None:
+        """Let trials with exact sums end early, unless their results show that no way of exchange needs the time."""
+        if self.facts.candidates and self.last_deadline < float("inf"):
+            self.trials.deadline = self.last_deadline - self.max_seconds
+            self.trials.reserve = TimeReserve(self.last_deadline, self.is_worth_time)
+
+    def is_worth_time(self, runs: pd.DataFrame) -> bool:
+        """Return whether a way of exchange may gain by these finished trials, so that time is to be left for it."""
+        if len(runs) < MIN_FINISHED_TRIALS or not runs.reached.any():
+            return False
+        fits = self.fit_exact(runs)
+        return fits is not None and bool(select_survivors(self.bound_all(fits)))
+
+    def fit_exact(self, runs: pd.DataFrame) -> ExactFits | None:
+        """Fit the step times and finished trials with exact sums."""
+        exchanges = self.timings.exchanges
+        if len(exchanges):
+            exchanges = exchanges.assign(share=exchanges.bytes / self.timings.steps.gradient_bytes.iloc[0])
+        request = PlanRequest(
+            system=self.timings.steps, exchange=exchanges if len(exchanges) else None, statistical=runs
+        )
+        return fit_exact_sums(request, step_fit=self.step_fit)
+
+    def bound_all(self, fits: ExactFits) -> list[ExchangeBound]:
+        """Return the optimistic bounds of all candidates by what is known so far."""
+        return bound_exchanges(fits, self.build_costs(), self.facts.candidates)
+
+    def build_costs(self) -> ExchangeCosts:
+        """Build the closed forms by what is known so far."""
+        return self.facts.build_costs(self.step_fit)
+
+    def run(self, callbacks: list[Callback]) -> bool:
+        """Measure what may gain, and try it, until the answer cannot change or the time for it is up.
+
+        Return whether there was anything to try.
+        """
+        self.deadline = min(self.last_deadline, time.time() + self.max_seconds)
+        if not self.facts.candidates or (fits := self.fit_exact(self.read_runs())) is None:
+            return False
+        survivors = self.find_survivors(fits)
+        if not survivors:
+            print(describe_no_gain(self.bound_all(fits)), flush=True)
+            return False
+        self.try_survivors(fits, survivors, callbacks)
+        return True
+
+    def read_runs(self) -> pd.DataFrame:
+        """Read the finished trials with exact sums."""
+        trials = self.trials
+        return build_run_table(trials.folder, trials.base, trials.workers_by_batch, with_exchanges=False)
+
+    def try_survivors(self, fits: ExactFits, survivors: Sequence[ExchangeBound], callbacks: list[Callback]) -> None:
+        """Run trials with the ways of exchange that may gain, until the time for them is up."""
+        names = " and ".join(f"{bound.exchange} ({format_bound(bound)})" for bound in survivors)
+        print(f"trying other ways of exchange: {names}", flush=True)
+        search = ExchangeSearch(fits, self.build_costs(), survivors, self.trials.workers_by_batch)
+        trials = ExchangeTrials(**inherited_fields(self.trials) | {"deadline": self.deadline, "reserve": None})
+        exchange_trials_folder(trials.folder).mkdir(exist_ok=True, parents=True)
+        adapter = ExchangeSearchAdapter(search, trials, ExchangeStatus())  # type: ignore[arg-type]  # it shows them too
+        adapter.sweep_status.num_shown = len(adapter.finished_trials)  # type: ignore[attr-defined]
+        if adapter.time_is_up():
+            print(
+                "no time is left for trials of them: the same command tries them, or give more --budget-seconds",
+                flush=True,
+            )
+            return
+        run_trials(adapter, callbacks, prune=True)
+        adapter.add_trials_that_ended_late()
+        if adapter.time_is_up():
+            print("the time for trials of them is up: the same command goes on with them", flush=True)
+
+    def find_survivors(self, fits: ExactFits) -> list[ExchangeBound]:
+        """Return the ways of exchange to try, once compressions and steps were timed as far as they are not yet."""
+        bounds = self.bound_all(fits)
+        if (compressions := self.list_untimed_compressions(bounds)) and time.time() < self.deadline:
+            self.time_encodings(compressions)
+            bounds = self.bound_all(fits)
+        survivors = self.select_survivors(bounds)
+        if (pending := self.list_untimed_steps(survivors)) and time.time() < self.deadline:
+            self.time_steps(pending)
+            survivors = self.select_survivors(self.bound_all(fits))
+        return survivors
+
+    def select_survivors(self, bounds: Sequence[ExchangeBound]) -> list[ExchangeBound]:
+        """Return at most one compression and one way to exchange every H steps; those that were timed come first.
+
+        What was timed was the most promising before, and its trials go on.
+        """
+        timed = {row.exchange for row in self.facts.timings.steps}
+        kept = select_survivors([bound for bound in bounds if bound.exchange in timed])
+        families = {bound.is_sync for bound in kept}
+        return [*kept, *(bound for bound in select_survivors(bounds) if bound.is_sync not in families)]
+
+    def list_untimed_compressions(self, bounds: Sequence[ExchangeBound]) -> list[str]:
+        """Return the compressions that may gain if encoding were free, and whose encoding was not timed."""
+        compressions = (parse_exchange(bound.exchange).compression for bound in bounds if bound.may_gain)
+        known = self.facts.timings.encode_seconds
+        return [name for name in dict.fromkeys(compressions) if name != "none" and name not in known]
+
+    def list_untimed_steps(self, survivors: Sequence[ExchangeBound]) -> list[TimedExchange]:
+        """Return the settings of ways of exchange whose steps were not timed."""
+        return [
+            TimedExchange(exchange=bound.exchange, workers=bound.workers, batch=bound.batch)
+            for bound in survivors
+            if self.facts.timings.find_steps(bound.exchange, bound.workers, bound.batch) is None
+        ]
+
+    def time_encodings(self, compressions: Sequence[str]) -> None:
+        """Time compressions on one worker, and keep the result."""
+        print(f"timing {', '.join(compressions)} on one worker", flush=True)
+        start = time.time()
+        measured = time_encodings(self.trials.base, self.facts.gradient_shapes, compressions, self.trials.gpu)
+        self.extend_deadline(time.time() - start - measured.seconds)
+        self.keep_timings(encode_seconds=self.facts.timings.encode_seconds | measured.encode_seconds)
+
+    def time_steps(self, exchanges: Sequence[TimedExchange]) -> None:
+        """Time steps on all workers of their settings, and keep the result."""
+        names = " and ".join(f"{timed.exchange} on {timed.workers} x {timed.batch}" for timed in exchanges)
+        print(f"timing steps with {names}, in turns with exact sums", flush=True)
+        start = time.time()
+        measured = time_exchange_steps(self.trials.base, exchanges, self.folder, self.trials.gpu, STEP_TIMING_SECONDS)
+        self.extend_deadline(time.time() - start - measured.seconds)
+        for row in measured.steps:
+            print(f"  a step with {row.exchange} takes {row.ratio:.2g} of the time with exact sums", flush=True)
+        self.keep_timings(steps=[*self.facts.timings.steps, *measured.steps])
+
+    def extend_deadline(self, seconds: float) -> None:
+        """Move the deadline by the start of processes, which is not part of a sweep's budget."""
+        self.deadline += max(0.0, seconds)
+
+    def keep_timings(self, **changes: object) -> None:
+        """Write what was timed, so that the same command does not time it again."""
+        timings = replace(self.facts.timings, **changes)  # type: ignore[arg-type]
+        self.facts = replace(self.facts, timings=timings)
+        write_json(self.folder / EXCHANGE_TIMINGS_FILE, asdict(timings))
+
+
+def inherited_fields(trials: SweepTrials) -> dict[str, Any]:
+    """Return the options of the trials of a sweep."""
+    return {field.name: getattr(trials, field.name) for field in fields(SweepTrials) if field.init}
+
+
+def describe_no_gain(bounds: Sequence[ExchangeBound]) -> str:
+    """Say in a line that no other way of exchange is worth trials, and how much the best one could gain."""
+    if not bounds:
+        return "no other way of exchange is tried: what they would take is not known here"
+    return f"no other way of exchange is tried: the best, {bounds[0].exchange}, would be {format_bound(bounds[0])}"
+
+
+def format_bound(bound: ExchangeBound) -> str:
+    """Format an optimistic bound as a phrase."""
+    return f"at most {format_number(bound.max_speedup)} times as fast, if it needed no more examples"

@@ -1,0 +1,328 @@
+"""The section on ways of exchange says in words, figures and tables what plan.json says of them."""
+
+import math
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from dashboards.experiments import Sweep
+from dashboards.page import NumberCell, render_html
+from dashboards.panels.exchanges.area_names import find_roomiest_cell
+from dashboards.panels.exchanges.best_exchange_map import (
+    MapGrid,
+    build_map_panel,
+    color_option,
+    exchange_map_figure,
+    find_border,
+    map_table,
+    symbol_option,
+)
+from dashboards.panels.exchanges.exchange_section import (
+    build_exchange_section,
+    describe_choice,
+    encoding_cell,
+    verdicts_table,
+)
+from dashboards.panels.exchanges.exchange_times import build_times_panel, exchange_times_figure
+from dashboards.panels.exchanges.time_estimates import (
+    estimate_exact_seconds,
+    find_cell_edges,
+    find_plan_estimate,
+    list_time_estimates,
+    place_on_log_axis,
+)
+from dashboards.reports import tradeoff_page
+from equipoise.planning.document import PlanEntry
+from equipoise.planning.exchange_choice.exchange_verdict import ExchangeMap, SwitchesAt
+from tests.support.exchange_plans import (
+    DELAYS,
+    OPTIONS,
+    OWN_DELAY,
+    OWN_RATE,
+    RATES,
+    build_exchange_document,
+    build_exchange_map,
+    build_verdict,
+    compute_target_seconds,
+)
+from tests.support.plan_documents import build_document, build_option, build_plan
+from tests.unit.dashboards.test_demo_report import CONFIRMATION
+
+DOCUMENT = build_exchange_document()
+SMALL_MAP = ExchangeMap(
+    bits_per_second=(1e8, 1e9),
+    delay_seconds=(0.0, 1e-3),
+    options=("", "local:16"),
+    best=((1, 0), (1, 1)),
+    exact_seconds=((20.0, 5.0), (40.0, 30.0)),
+    speedup=((4.0, 1.0), (8.0, 3.0)),
+)
+
+
+def list_texts(table):
+    return [[cell.text if isinstance(cell, NumberCell) else cell for cell in row] for row in table.rows]
+
+
+def read_traces(figure):
+    return {trace.name: trace for trace in figure.data if trace.name}
+
+
+def test_every_cell_of_the_map_has_the_best_option_and_its_times():
+    cells = exchange_map_figure(DOCUMENT, DOCUMENT.exchange_map).data[0]
+    for (row, delay), (column, rate) in product(enumerate(DELAYS), enumerate(RATES)):
+        seconds = {name: compute_target_seconds(name, rate, delay) for name in OPTIONS}
+        best = min(seconds, key=seconds.get)
+        assert cells.z[row][column] == [*OPTIONS].index(best) + 0.5  # all of the options are the best somewhere
+        text = cells.text[row][column]
+        assert (f"<br>{best}: " in text) if best else ("no other" in text)
+        assert cells.x[column] < rate / 1e6 < cells.x[column + 1] and cells.y[row] < delay * 1e3 < cells.y[row + 1]
+
+
+def test_cell_says_seconds_of_exact_sums_and_of_the_best():
+    cells = exchange_map_figure(replace(DOCUMENT, switches_at=None), SMALL_MAP).data[0]
+    lines = [
+        "100 Mbit/s, no delay",
+        "exact sums: 20 s to the target",
+        "local:16: 5 s, 4 times sooner",
+    ]
+    assert cells.text[0][0] == "<br>".join(lines)
+    assert cells.text[0][1].endswith("no other way of exchange is sooner")
+
+
+def test_options_differ_in_colour_and_in_mark_and_are_named_in_the_legend():
+    traces = read_traces(exchange_map_figure(DOCUMENT, DOCUMENT.exchange_map))
+    marks = [traces[name or "exact sums"].marker for name in OPTIONS]
+    assert len({mark.color for mark in marks}) == len({mark.symbol for mark in marks}) == len(OPTIONS)
+
+
+def test_no_two_of_many_options_share_colour_and_mark():
+    looks = [(color_option(index), symbol_option(index)) for index in range(20)]
+    assert len(set(looks)) == len(looks)
+
+
+def test_option_that_is_nowhere_the_best_is_not_in_the_legend():
+    names = ("", "tree", "local:16")
+    one_way = replace(SMALL_MAP, options=names, best=((2, 0), (2, 2)))
+    traces = read_traces(exchange_map_figure(build_exchange_document(switches_at=None), one_way))
+    assert "tree" not in traces and {"exact sums", "local:16"} <= traces.keys()
+
+
+def test_border_runs_around_the_cells_of_exact_sums():
+    grid = MapGrid(SMALL_MAP)
+    (_, middle, right), (bottom, centre, _) = grid.rate_edges, grid.delay_edges
+    pieces = [*find_border(SMALL_MAP, grid)]
+    gap = (None, None)
+    assert pieces == [(middle, bottom), (middle, centre), gap, (middle, centre), (right, centre), gap]
+
+
+def test_map_of_one_answer_has_no_border():
+    same = replace(SMALL_MAP, best=((1, 1), (1, 1)))
+    assert "edge of exact sums" not in read_traces(exchange_map_figure(DOCUMENT, same))
+
+
+def test_own_links_and_changes_of_the_answer_are_marked():
+    switches = SwitchesAt(bits_per_second=2.6e10, delay_seconds=2e-3)
+    traces = read_traces(exchange_map_figure(build_exchange_document(switches_at=switches), DOCUMENT.exchange_map))
+    own, changes = traces["your links"], traces["the answer changes"]
+    assert (own.x[0], own.y[0]) == pytest.approx((OWN_RATE / 1e6, OWN_DELAY * 1e3))
+    assert [*zip(changes.x, changes.y, strict=True)] == [(2.6e4, own.y[0]), (own.x[0], 2.0)]
+    assert own.text == ("measured: 200 Mbit/s, 100 us",)
+
+
+@pytest.mark.parametrize("unknown", ["own_bits_per_second", "own_delay_seconds"])
+def test_links_that_were_not_measured_are_not_marked(unknown):
+    figure = exchange_map_figure(DOCUMENT, build_exchange_map(**{unknown: None}))
+    assert not {"your links", "the answer changes"} & read_traces(figure).keys()
+
+
+def test_links_without_delay_are_marked_in_the_lowest_row():
+    own = replace(SMALL_MAP, own_bits_per_second=1e8, own_delay_seconds=0.0)
+    mark = read_traces(exchange_map_figure(DOCUMENT, own))["your links"]
+    assert mark.y[0] == MapGrid(own).delays[0] > 0
+
+
+def test_names_are_inside_of_their_areas_and_away_from_the_own_links():
+    figure = exchange_map_figure(DOCUMENT, DOCUMENT.exchange_map)
+    named = {annotation.text: annotation for annotation in figure.layout.annotations}
+    assert "local:16" in named
+    for name, annotation in named.items():
+        rate, delay = 10**annotation.x * 1e6, 10**annotation.y / 1e3
+        seconds = {option or "exact sums": compute_target_seconds(option, rate, delay) for option in OPTIONS}
+        assert min(seconds, key=seconds.get) == name
+        assert abs(math.log10(delay / OWN_DELAY)) > 0.3 or abs(math.log10(rate / OWN_RATE)) > 0.6
+
+
+def test_name_needs_room_for_its_letters():
+    area = [[False] * 6 + [True] * 4 for _ in range(5)]
+    assert find_roomiest_cell("local:16", area) == (2, 7)
+    assert find_roomiest_cell("local:16/bf16/two-level", area) is None
+    assert find_roomiest_cell("local:16", area, taken=[(2, 7)]) in {(0, 7), (4, 7)}
+    assert find_roomiest_cell("bf16", [[True] * 9], taken=[(0, 4)]) in {(0, 2), (0, 6)}
+
+
+def test_table_of_the_map_has_a_row_for_each_cell():
+    assert list_texts(map_table(SMALL_MAP)) == [
+        ["100 Mbit/s", "0 ms", "local:16", "20 s", "5 s", "4 x"],
+        ["1 Gbit/s", "0 ms", "exact sums", "5 s", "5 s", "1 x"],
+        ["100 Mbit/s", "1 ms", "local:16", "40 s", "5 s", "8 x"],
+        ["1 Gbit/s", "1 ms", "local:16", "30 s", "10 s", "3 x"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "placed"),
+    [((0.0, 1.0, 10.0), [0.1, 1.0, 10.0]), ((0.0, 5.0), [0.5, 5.0]), ((0.0,), [1e-6]), ((2.0, 4.0), [2.0, 4.0])],
+)
+def test_zero_has_a_place_on_a_logarithmic_axis(values, placed):
+    assert place_on_log_axis(values) == pytest.approx(placed)
+
+
+def test_edges_lie_between_the_cells_and_as_far_outside():
+    assert find_cell_edges([1, 4, 16]) == pytest.approx([0.5, 2, 8, 32])
+    assert find_cell_edges([3]) == pytest.approx([1.5, 6])
+
+
+def test_times_have_exact_sums_first_and_bounds_where_nothing_was_measured():
+    exact, *others = list_time_estimates(DOCUMENT)
+    assert exact.exchange == ""
+    assert exact.seconds.value == pytest.approx(compute_target_seconds("", OWN_RATE, OWN_DELAY))
+    assert [(row.exchange, row.is_measured, row.is_bound) for row in others] == [
+        ("local:16", True, False),
+        ("local:64/bf16", False, False),
+        ("bf16", False, True),
+        ("int8", False, True),
+    ]
+    assert others[-1].seconds.value == pytest.approx(exact.seconds.value / 1.02)
+
+
+def test_exact_sums_have_the_interval_of_the_setting_with_their_time():
+    exact = compute_target_seconds("", OWN_RATE, OWN_DELAY)
+    options = (build_option(2, 64, 2 * exact), build_option(4, 32, exact * 1.001))
+    estimate = estimate_exact_seconds(build_exchange_document(options=options))
+    assert estimate == ("", options[1].seconds, True, False)
+    unknown = estimate_exact_seconds(DOCUMENT)
+    assert unknown.seconds.low == unknown.seconds.high == pytest.approx(exact) and not unknown.is_measured
+
+
+@pytest.mark.parametrize("name", ["", "tree"])
+def test_exact_plan_tells_the_time_of_exact_sums_where_nothing_else_was_measured(name):
+    plan = build_plan(exchange=name, seconds=20.0, measured=False)
+    document = build_exchange_document(plan=plan, exchanges=DOCUMENT.exchanges[2:])
+    assert estimate_exact_seconds(document) == find_plan_estimate(document) == ("", plan.seconds, False, False)
+
+
+def test_figure_of_times_marks_measured_predicted_bound_and_the_plan():
+    figure = exchange_times_figure(DOCUMENT)
+    traces = read_traces(figure)
+    assert {name: [*trace.y] for name, trace in traces.items()} == {
+        "the plan": ["local:16"],
+        "measured": ["local:16"],
+        "predicted": ["exact sums", "local:64/bf16"],
+        "bound, no sooner than": ["bf16", "int8"],
+    }
+    assert figure.layout.yaxis.categoryarray[-1] == "exact sums"  # categories go upwards
+    verdict = DOCUMENT.exchanges[0]
+    bar = traces["measured"].error_x
+    assert traces["measured"].x[0] + bar.array[0] == pytest.approx(verdict.seconds.high)
+    assert traces["measured"].x[0] - bar.arrayminus[0] == pytest.approx(verdict.seconds.low)
+
+
+def test_figure_of_times_has_the_runs_of_both_plans():
+    exact = replace(CONFIRMATION, seconds=280.0, inside=False, seed=3)
+    runs = exact, replace(CONFIRMATION, exchange="local:16"), replace(CONFIRMATION, exchange="tree")
+    document = build_exchange_document().with_confirmations(runs)
+    traces = read_traces(exchange_times_figure(document))
+    assert ([*traces["a run, confirmed"].y], [*traces["a run, refuted"].y]) == (["local:16"], ["exact sums"])
+    assert [*traces["a run, refuted"].x] == [280.0] and traces["a run, confirmed"].x[0] == CONFIRMATION.seconds
+    assert "4.67 min to the target, slower" in traces["a run, refuted"].text[0]
+
+
+def test_one_time_alone_makes_no_figure():
+    assert build_times_panel(build_exchange_document(exchanges=())) is None
+    assert build_times_panel(DOCUMENT).data_table.rows[0][5].text.startswith("48 s")
+
+
+def test_verdicts_say_bytes_encoding_ratio_and_reason():
+    assert list_texts(verdicts_table(DOCUMENT))[-2:] == [
+        ["bf16", "unknown", "7.94 MiB", "2 ms", "-", "at most 1.86", "no trial reached the target within the budget"],
+        [
+            "int8",
+            "no gain",
+            "4.01 MiB",
+            "42.1 ms",
+            "-",
+            "at most 1.02",
+            "int8 would be at most 2 % sooner even if it cost no examples",
+        ],
+    ]
+    used = list_texts(verdicts_table(DOCUMENT))[0]
+    assert used[:5] == ["local:16", "use", "1,016 KiB", "0 ms", "1.3 (1.2 to 1.4)"]
+
+
+@pytest.mark.parametrize(
+    ("name", "seconds", "text"),
+    [
+        ("int8", None, "-"),
+        ("int8", 0.0, "-"),
+        ("local:4/int8", 0.0, "-"),
+        ("local:4", 0.0, "0 ms"),
+        ("int8", 4e-4, "0.4 ms"),
+    ],
+)
+def test_encoding_that_was_not_timed_is_no_number(name, seconds, text):
+    assert encoding_cell(build_verdict(exchange=name, encode_seconds=seconds)).text == text
+
+
+@pytest.mark.parametrize(
+    ("switches", "sentence"),
+    [
+        (
+            (2e9, None),
+            "Another way of exchange is faster than exact sums below 2 Gbit/s at the measured delay of 100 us.",
+        ),
+        (
+            (2e9, 0.004),
+            "Another way of exchange is faster than exact sums below 2 Gbit/s at the measured delay of 100 us, and"
+            " above 4 ms a message at the measured 200 Mbit/s.",
+        ),
+        (
+            (None, None),
+            "The answer is the same at every rate with the measured delay, and at every delay with the measured rate.",
+        ),
+    ],
+)
+def test_words_say_where_the_answer_changes(switches, sentence):
+    rate, delay = switches
+    document = build_exchange_document(switches_at=SwitchesAt(bits_per_second=rate, delay_seconds=delay))
+    choice, changes = describe_choice(document)
+    assert choice.startswith("The plan exchanges as `local:16`. Reason: local:16 needs 1.3 times the examples")
+    assert changes == sentence
+
+
+def test_words_without_a_map_tell_only_what_was_compared():
+    unknown, known = (
+        describe_choice(build_exchange_document(exchange_map=None, switches_at=SwitchesAt(bits_per_second=rate)))[-1]
+        for rate in (None, 2e9)
+    )
+    assert unknown == "The answer is the same at all rates that were compared."
+    assert known == "Another way of exchange is faster than exact sums below 2 Gbit/s."
+
+
+def test_words_of_an_exact_plan():
+    plan = build_option(kind=PlanEntry, why="it is the fastest")
+    assert describe_choice(build_exchange_document(plan=plan, switches_at=None)) == [
+        "The plan sums gradients exactly in every step."
+    ]
+
+
+def test_page_has_the_section_only_where_there_are_other_ways():
+    def render(document):
+        return render_html(tradeoff_page(Sweep(plan=document, step_times=None, examples_to_target=None), "made-up"))
+
+    html = render(DOCUMENT)
+    assert "Ways of exchange" in html and 'id="exchange-map"' in html and 'id="exchange-times"' in html
+    assert "exchanging as <code>local:16</code>" in html
+    plain = build_document(plan=build_plan())
+    assert build_exchange_section(plain) is build_map_panel(plain) is None
+    assert "xchange" not in render(plain)
