@@ -1,7 +1,7 @@
 """What a sweep knows of other ways of exchange beside its tables: shapes of gradients, and what was timed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import exp, log
 from statistics import fmean
 
@@ -9,7 +9,12 @@ import numpy as np
 from torch import nn
 
 from equipoise.config import TrainConfig
-from equipoise.planning.exchange_choice.exchange_costs import MOMENTS_BY_OPTIMIZER, ExchangeCosts, MatrixFacts
+from equipoise.planning.exchange_choice.exchange_costs import (
+    MOMENTS_BY_OPTIMIZER,
+    SECOND_MOMENTS_BY_OPTIMIZER,
+    ExchangeCosts,
+    MatrixFacts,
+)
 from equipoise.planning.exchanges.compression_cost import GradientShapes
 from equipoise.planning.step_time_fit import StepTimeFit
 from equipoise.planning.step_time_model import StepSettings
@@ -34,6 +39,8 @@ class ExchangeFacts:
     """bytes of a number of a gradient"""
     state_copies: float = 2.0
     """bytes that workers average over those of the gradient: weights, and each moment of the optimizer"""
+    exact_copies: float = 0.0
+    """those of `state_copies` that compression leaves as they are: second moments of the optimizer"""
     timings: ExchangeTimings = field(default_factory=ExchangeTimings)
     """what was measured of them"""
 
@@ -42,6 +49,7 @@ class ExchangeFacts:
         costs = ExchangeCosts(
             fit=fit,
             state_copies=self.state_copies,
+            exact_copies=self.exact_copies,
             encode_seconds=self.timings.encode_seconds,
             matrices=self.find_matrices(),
         )
@@ -50,13 +58,7 @@ class ExchangeFacts:
             predicted = float(costs.step_seconds(row.exchange, step_settings(row))[0])
             ratios.setdefault(row.exchange, []).append(seconds_in_table(fit, row) / predicted)
         step_ratios = {name: exp(fmean(map(log, values))) for name, values in ratios.items()}
-        return ExchangeCosts(
-            fit=fit,
-            state_copies=self.state_copies,
-            encode_seconds=self.timings.encode_seconds,
-            matrices=self.find_matrices(),
-            step_ratios=step_ratios,
-        )
+        return replace(costs, step_ratios=step_ratios)
 
     def find_matrices(self) -> MatrixFacts | None:
         """Return the sizes of the matrices that powersgd shortens; None where the shapes are not known."""
@@ -96,5 +98,6 @@ def build_exchange_facts(
         gradient_shapes=tuple(gradient_shapes),
         number_bytes=PARAMETER_DTYPES[config.precision].itemsize,
         state_copies=1.0 + moments,
+        exact_copies=float(SECOND_MOMENTS_BY_OPTIMIZER.get(str(config.optimizer), 0)),
         timings=timings,
     )

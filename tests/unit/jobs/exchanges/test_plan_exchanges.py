@@ -116,6 +116,8 @@ def test_moments_of_the_optimizer_travel_with_the_weights(momentum, optimizer, c
     config = TrainConfig(workload="digits", momentum=momentum, optimizer=optimizer).with_defaults()
     facts = build_exchange_facts(config, SHAPES, ("bf16",), ExchangeTimings())
     assert facts.state_copies == copies and facts.number_bytes == 4
+    assert facts.exact_copies == (optimizer == "adamw")  # its second moments, whatever the compression
+    assert facts.build_costs(fit_world(SLOW)[0].step_fit).exact_copies == facts.exact_copies
     assert facts.find_matrices() == (6000, 4000.0)
 
 
