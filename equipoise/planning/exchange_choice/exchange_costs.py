@@ -17,8 +17,9 @@ from equipoise.planning.step_time_fit import StepTimeFit
 from equipoise.planning.step_time_model import StepSettings, compute_and_exchange_seconds, overlapped_seconds
 from equipoise.type_aliases import FloatArray
 
-MOMENTS_BY_OPTIMIZER = {"sgd": 1, "adamw": 2}  # that are as large as the weights and travel with them
-SECOND_MOMENTS_BY_OPTIMIZER = {"sgd": 0, "adamw": 1}  # of these, which no compression encodes
+# as large as the weights and travelling with them; the moments of Adafactor are rows and columns
+MOMENTS_BY_OPTIMIZER = {"sgd": 1, "adamw": 2, "adafactor": 0}
+SECOND_MOMENTS_BY_OPTIMIZER = {"sgd": 0, "adamw": 1, "adafactor": 0}  # of these, which no compression encodes
 
 
 class MatrixFacts(NamedTuple):
@@ -99,10 +100,12 @@ class ExchangeCosts:
         share = 1.0 if method.is_exact else float(np.squeeze(self._exchange_shape(method, settings).bytes))
         return 2 * (workers - 1) / workers * share * self.fit.gradient_bytes / method.interval
 
-    def encode_seconds_per_step(self, name: str) -> float:
-        """Return the seconds of encoding and decoding in an average step."""
+    def encode_seconds_per_step(self, name: str) -> float | None:
+        """Return the seconds of encoding and decoding in an average step; None for a compression that was not timed."""
         method = parse_exchange(name)
-        return self.encode_seconds.get(method.compression, 0.0) / method.interval
+        unknown = None if method.compression != "none" else 0.0
+        seconds = self.encode_seconds.get(method.compression, unknown)
+        return None if seconds is None else seconds / method.interval
 
     def is_timed(self, name: str) -> bool:
         """Return whether steps with this way of exchange were timed."""

@@ -146,7 +146,7 @@ def judge_estimate(
         speedup=speedup,
         peak_bytes=memory.peak_bytes.get(estimate.exchange),
         verdict=verdict,
-        why=f"{estimate.exchange} needs {estimate.ratio.value:.2g} times the examples and takes {step_share:.2g} of the"
+        why=f"{estimate.exchange} needs {format_ratio(estimate.ratio.value)} examples and takes {step_share:.2g} of the"
         f" time a step: {end}",
         measured=option.measured,
     )
@@ -214,6 +214,11 @@ def judge_unknown(fits: ExactFits, name: str, gap: str) -> ExchangeVerdict:
 def explain_memory(memory: MemoryFacts, name: str) -> str:
     """Say how much memory a way of exchange needs, and how much there is."""
     return f"needs {format_bytes(memory.peak_bytes[name])} a worker of {format_bytes(memory.limit_bytes or 0.0)}"
+
+
+def format_ratio(ratio: float) -> str:
+    """Format how many examples are needed as times those of exact sums, or as many where two digits show none."""
+    return "as many" if f"{ratio:.2g}" == "1" else f"{ratio:.2g} times the"
 
 
 def format_gain(speedup: float) -> str:

@@ -12,7 +12,7 @@ from equipoise.planning.examples_to_target import ExamplesCurve
 from equipoise.planning.exchange_choice.exchange_bounds import MIN_GAIN
 from equipoise.planning.exchange_choice.exchange_estimates import estimate_interval
 from equipoise.planning.exchange_choice.exchange_verdict import ExchangeVerdict, SwitchesAt, VerdictName
-from equipoise.planning.exchange_choice.exchange_verdicts import format_gain
+from equipoise.planning.exchange_choice.exchange_verdicts import format_gain, format_ratio
 from equipoise.planning.exchanges.compose_exchange import ClusterSetting
 from equipoise.planning.exchanges.exchange_name import parse_exchange
 from equipoise.planning.exchanges.predict_exchanges import ExchangePredictor
@@ -113,7 +113,7 @@ def judge_candidate(
         return None
     ratio = compare_examples(candidate, exact, option.global_batch)
     verdict, end = judge_speedup(speedup, candidate is chosen, does_win(candidate, exact), chosen.name)
-    needs = f" needs {ratio.value:.2g} times the examples:" if ratio else ":"
+    needs = f" needs {format_ratio(ratio.value)} examples:" if ratio else ":"
     rows = candidate.request.system
     here = None if rows is None else rows[rows.workers == option.workers]
     same = None if here is None else here[here.batch == option.batch]
