@@ -8,7 +8,7 @@ import pandas as pd
 
 from equipoise.planning.build_document import PlanRequest
 from equipoise.planning.exchange_choice.exact_fits import fit_exact_sums
-from equipoise.planning.exchange_choice.exchange_bounds import bound_exchanges, select_survivors
+from equipoise.planning.exchange_choice.exchange_bounds import DEFAULT_CANDIDATES, bound_exchanges, select_survivors
 from equipoise.planning.exchange_choice.exchange_costs import ExchangeCosts, MatrixFacts
 from equipoise.planning.exchange_choice.next_trial import suggest_exchange_trial
 from equipoise.planning.exchanges.exchange_name import parse_exchange
@@ -117,10 +117,10 @@ def fit_world(world, seeds=3):
     return fits, costs, world.measure_exact_runs(seeds)
 
 
-def try_exchanges(world, seeds=3):
+def try_exchanges(world, seeds=3, names=DEFAULT_CANDIDATES):
     """Run the trials of a sweep for ways of exchange; return fits, costs, all runs, and the trials."""
     fits, costs, runs = fit_world(world, seeds)
-    survivors, trials = select_survivors(bound_exchanges(fits, costs)), []
+    survivors, trials = select_survivors(bound_exchanges(fits, costs, names)), []
     while trial := suggest_exchange_trial(costs, survivors, runs, num_trials=len(trials)):
         trials.append(trial)
         runs = pd.concat([runs, pd.DataFrame([world.run(trial)], columns=RUN_COLUMNS)], ignore_index=True)

@@ -37,6 +37,7 @@ PAIRED_SEEDS = 3
 INTERVAL_SEEDS = 2  # of further values of H
 NUM_INTERVALS = 3  # values of H that Hc needs
 PRUNE_EXCHANGE_FACTOR = 1.5  # a trial is pruned beyond this multiple of the examples at which it stops to gain
+DILOCO_LR_SHARE = 0.25  # of local SGD's rate: the outer momentum lengthens steps; digits reached no target above it
 MIN_EXCESS_RATIO = 0.02  # of examples beyond those of exact sums, for a first guess of Hc
 
 
@@ -177,7 +178,7 @@ def suggest_seed_pairs(
 ) -> list[ExchangeTrial]:
     """Suggest seeds at the best learning rate, each with the exact run that it is compared with."""
     name = name or bound.exchange
-    lr = state.find_best_lr(bound, name) or state.find_best_lr(bound, bound.exchange)
+    lr = state.find_best_lr(bound, name) or guess_lr(state, bound, name)
     exact_lr = state.find_best_lr(bound, "")
     ratio = state.find_ratio(bound, name)
     if lr is None or exact_lr is None or (ratio and ratio.is_lower_bound):
@@ -187,6 +188,13 @@ def suggest_seed_pairs(
         for seed in range(num_seeds)
         for exchange, rate in (("", exact_lr), (name, lr))
     ]
+
+
+def guess_lr(state: TrialState, bound: ExchangeBound, name: str) -> float | None:
+    """Return a first learning rate from the best one of the survivor: the same, or a lower one for DiLoCo."""
+    lr = state.find_best_lr(bound, bound.exchange)
+    is_lower = parse_exchange(name).sync == "diloco" != parse_exchange(bound.exchange).sync
+    return round_to_half_octave(DILOCO_LR_SHARE * lr) if lr and is_lower else lr
 
 
 def suggest_intervals(state: TrialState, bound: ExchangeBound) -> list[ExchangeTrial]:

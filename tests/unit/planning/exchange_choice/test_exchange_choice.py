@@ -138,6 +138,13 @@ def test_trials_are_paired_and_go_on_from_what_is_known(slow):
     assert suggest_exchange_trial(costs, survivors, runs, num_trials=MAX_EXCHANGE_TRIALS) is None
 
 
+def test_diloco_begins_two_octaves_below_the_rate_of_local_steps():
+    trials = try_exchanges(SLOW, names=LOCALS)[-1]
+    lrs = {name: [trial.lr for trial in trials if trial.exchange.startswith(name)] for name in ("local", "diloco")}
+    local_lr = max(lrs["local"], key=lrs["local"].count)  # further seeds and intervals have the best one
+    assert lrs["diloco"] == pytest.approx([local_lr / 4] * 2, rel=1e-4)
+
+
 @pytest.mark.slow
 def test_exact_runs_that_pairs_need_are_suggested_too():
     fits, costs, runs = fit_world(SLOW)
