@@ -26,7 +26,7 @@ MAX_OCTAVES = 3  # from the first learning rate
 COLUMNS = ("exchange", "workers", "global_batch", "lr", "seed", "examples", "reached")
 
 
-class Trial(NamedTuple):
+class RatioTrial(NamedTuple):
     """Way of exchange, global batch, learning rate and seed of a run."""
 
     exchange: str
@@ -40,16 +40,18 @@ class TrialTable:
 
     def __init__(self, path: Path, base: TrainConfig, workload: Workload) -> None:
         self.path, self.base, self.workload = path, base, workload
-        self.examples: dict[Trial, float] = {}
+        self.examples: dict[RatioTrial, float] = {}
         """examples to the target; infinite for runs that did not reach it"""
         if path.exists():
             with path.open(encoding="utf-8", newline="") as file:
                 for row in csv.DictReader(file):
                     if int(row["workers"]) == base.workers:
-                        trial = Trial(row["exchange"], int(row["global_batch"]), float(row["lr"]), int(row["seed"]))
+                        trial = RatioTrial(
+                            row["exchange"], int(row["global_batch"]), float(row["lr"]), int(row["seed"])
+                        )
                         self.examples[trial] = float(row["examples"]) if row["reached"] == "1" else math.inf
 
-    def count_examples(self, trial: Trial) -> float:
+    def count_examples(self, trial: RatioTrial) -> float:
         """Return the examples to the target of a trial, which is run if it has not been."""
         if trial not in self.examples:
             training = self._train(trial)
@@ -60,7 +62,7 @@ class TrialTable:
             print(*trial, f"{seen:.0f}" if reached else training.status, flush=True)
         return self.examples[trial]
 
-    def _train(self, trial: Trial) -> Training:
+    def _train(self, trial: RatioTrial) -> Training:
         config = build_config(self.base, trial)
         training = Training(config, self.workload)
         for _ in training.laps():
@@ -108,12 +110,12 @@ def run_at_best_lr(table: TrialTable, exchange: str, batch: int, first_lr: float
     """Run all seeds at the learning rate that is best for the first ones, and return that rate."""
 
     def mean_examples(octaves: int) -> float:
-        trials = [Trial(exchange, batch, round_lr(first_lr * 2.0**octaves), seed) for seed in range(SEARCH_SEEDS)]
+        trials = [RatioTrial(exchange, batch, round_lr(first_lr * 2.0**octaves), seed) for seed in range(SEARCH_SEEDS)]
         return sum(map(table.count_examples, trials))
 
     best_lr = round_lr(first_lr * 2.0 ** find_lowest(mean_examples))
     for seed in range(seeds):
-        table.count_examples(Trial(exchange, batch, best_lr, seed))
+        table.count_examples(RatioTrial(exchange, batch, best_lr, seed))
     return best_lr
 
 
@@ -131,7 +133,7 @@ def find_lowest(function: Callable[[int], float]) -> int:
         values |= {octave: function(octave) for octave in missing}
 
 
-def build_config(base: TrainConfig, trial: Trial) -> TrainConfig:
+def build_config(base: TrainConfig, trial: RatioTrial) -> TrainConfig:
     """Build the options of a trial."""
     method = parse_exchange(trial.exchange)
     sync = f"{method.sync}:{method.interval}" if method.interval_family else "step"

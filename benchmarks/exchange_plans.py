@@ -66,7 +66,7 @@ def main() -> None:
                 results.append(measure_sweep(Path(folder), workload, rate, seed, flags, options.repeats))
             print(f"{describe_links(rate)}, seed {seed}: {describe_result(results[-1])}", flush=True)
         if results:
-            print(f"{describe_links(rate)}: {summarize(results)}", flush=True)
+            print(f"{describe_links(rate)}: {summarize_sweeps(results)}", flush=True)
 
 
 def measure_sweep(
@@ -146,7 +146,7 @@ def describe_result(result: SweepResult) -> str:
     )
 
 
-def summarize(results: list[SweepResult]) -> str:
+def summarize_sweeps(results: list[SweepResult]) -> str:
     """Summarize sweeps on the same links in a line."""
     others = [result for result in results if result.document.plan and result.document.plan.exchange]
     finite = [result.speedup for result in results if 0 < result.speedup < math.inf]

@@ -59,14 +59,14 @@ def run_low_rank_round(low_rank_sum: LowRankSum, gradients: Sequence[Tensor]) ->
 
 def time_round(run_round: Callable[[], object], device: torch.device) -> float:
     """Return the seconds of a round, until its device has finished."""
-    synchronize(device)
+    wait_for_device(device)
     start = time.perf_counter()
     run_round()
-    synchronize(device)
+    wait_for_device(device)
     return time.perf_counter() - start
 
 
-def synchronize(device: torch.device) -> None:
+def wait_for_device(device: torch.device) -> None:
     """Wait for what a GPU has been given to do."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

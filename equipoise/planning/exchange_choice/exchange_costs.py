@@ -31,7 +31,7 @@ class MatrixFacts(NamedTuple):
     """bytes of the rest, which travels as it is"""
 
 
-class Network(NamedTuple):
+class SlowestLinks(NamedTuple):
     """Delay and rate of the slowest links."""
 
     delay_seconds: FloatArray | float
@@ -73,7 +73,7 @@ class ExchangeCosts:
             return "the shapes of the model's matrices and the bytes of its gradient"
         return None
 
-    def step_seconds(self, name: str, settings: StepSettings, network: Network | None = None) -> FloatArray:
+    def step_seconds(self, name: str, settings: StepSettings, network: SlowestLinks | None = None) -> FloatArray:
         """Return the seconds of an average step at each setting; `network` replaces the slowest links.
 
         With several networks the result has a row for each.
@@ -117,14 +117,14 @@ class ExchangeCosts:
         return "between" if self.fit.form.between_terms else "local"
 
     @property
-    def network(self) -> Network | None:
+    def network(self) -> SlowestLinks | None:
         """Delay and rate of the slowest links as fitted; None where the fit does not tell them."""
         volume, size = self.fit.parameters.get(f"{self.slow_level}_volume"), self.fit.gradient_bytes
         if not volume or not size:
             return None
-        return Network(self.fit.parameters.get(f"{self.slow_level}_alpha", 0.0), 8 * size / volume)
+        return SlowestLinks(self.fit.parameters.get(f"{self.slow_level}_alpha", 0.0), 8 * size / volume)
 
-    def _replace_links(self, network: Network | None) -> dict[str, FloatArray | float]:
+    def _replace_links(self, network: SlowestLinks | None) -> dict[str, FloatArray | float]:
         """Return the parameters of the fit, with those of the slowest links replaced."""
         if network is None:
             return {**self.fit.parameters}

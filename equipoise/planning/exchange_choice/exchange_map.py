@@ -7,7 +7,7 @@ import numpy as np
 
 from equipoise.planning.exchange_choice.exact_fits import ExactFits
 from equipoise.planning.exchange_choice.exchange_bounds import MIN_GAIN
-from equipoise.planning.exchange_choice.exchange_costs import ExchangeCosts, Network
+from equipoise.planning.exchange_choice.exchange_costs import ExchangeCosts, SlowestLinks
 from equipoise.planning.exchange_choice.exchange_estimates import find_ratio_values
 from equipoise.planning.exchange_choice.exchange_verdict import ExchangeMap, SwitchesAt
 from equipoise.planning.exchange_choice.ratio_table import RatioTable
@@ -49,7 +49,7 @@ def answer_networks(
     fits: ExactFits, costs: ExchangeCosts, options: list[MapOption], delays: FloatArray, rates: FloatArray
 ) -> NetworkAnswers:
     """Return the best way of exchange on each network; exact sums unless another one is at least 5 % sooner."""
-    networks = Network(delays.reshape(-1, 1), rates.reshape(-1, 1))
+    networks = SlowestLinks(delays.reshape(-1, 1), rates.reshape(-1, 1))
     per_step = fits.examples / fits.global_batches
     alone = min([option.seconds for option in fits.alone], default=np.inf)  # one worker needs no network
     exact = np.minimum((per_step * costs.step_seconds("", fits.settings, networks)).min(axis=1), alone)

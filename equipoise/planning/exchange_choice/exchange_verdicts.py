@@ -63,7 +63,9 @@ def judge_exchanges(
     """Return the verdict on each way of exchange: those with training runs, and the candidates in `names`."""
     memory = memory or MemoryFacts()
     estimates = best_by_family(estimate_exchanges(fits, costs, ratios))
-    winner = next((estimate for estimate in estimates if wins(estimate) and memory.does_fit(estimate.exchange)), None)
+    winner = next(
+        (estimate for estimate in estimates if beats_exact_sums(estimate) and memory.does_fit(estimate.exchange)), None
+    )
     judged = [judge_estimate(fits, costs, estimate, winner, memory) for estimate in estimates]
     tried = {family_name(verdict.exchange) for verdict in judged}
     failures = {
@@ -79,7 +81,7 @@ def judge_exchanges(
     return ExchangeChoice(verdicts=tuple(verdicts), winner=winner)
 
 
-def wins(estimate: ExchangeEstimate) -> bool:
+def beats_exact_sums(estimate: ExchangeEstimate) -> bool:
     """Return whether a way of exchange is clearly enough sooner than exact sums to be used."""
     return estimate.speedup.value >= MIN_GAIN and estimate.speedup.low > 1
 
@@ -124,7 +126,7 @@ def judge_estimate(
         verdict, end = "does not fit", explain_memory(memory, estimate.exchange)
     elif estimate is winner:
         verdict, end = "use", format_gain(speedup.value)
-    elif wins(estimate) and winner:
+    elif beats_exact_sums(estimate) and winner:
         verdict, end = "slower", f"{format_gain(speedup.value)}, but later than {winner.exchange}"
     elif speedup.high < 1:
         verdict, end = "slower", f"{1 / speedup.value:.2g} times as long as exact sums"

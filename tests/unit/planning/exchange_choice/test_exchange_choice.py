@@ -15,7 +15,7 @@ from equipoise.planning.exchange_choice.exchange_bounds import (
     next_interval,
     select_survivors,
 )
-from equipoise.planning.exchange_choice.exchange_costs import Network
+from equipoise.planning.exchange_choice.exchange_costs import SlowestLinks
 from equipoise.planning.exchange_choice.exchange_estimates import build_exchange_entry
 from equipoise.planning.exchange_choice.exchange_map import (
     answer_networks,
@@ -61,7 +61,7 @@ def test_network_of_the_fit_changes_nothing_and_others_give_their_own_times():
         assert same == pytest.approx(costs.step_seconds(name, fits.settings))
         other = replace(SLOW, rate=1e8, delay=5e-3)
         truth = [other.step_seconds(name, option.workers, option.batch) for option in fits.options]
-        assert costs.step_seconds(name, fits.settings, Network(5e-3, 1e8)) == pytest.approx(truth, rel=0.04)
+        assert costs.step_seconds(name, fits.settings, SlowestLinks(5e-3, 1e8)) == pytest.approx(truth, rel=0.04)
     assert costs.network == pytest.approx((SLOW.delay, SLOW.rate), rel=0.02)
 
 
