@@ -23,16 +23,16 @@ def wider(trial: TrainConfig) -> Workload:
 
 
 def deep(trial: TrainConfig) -> Workload:
-    """Return digits with a model of convolutions: 0.2 MB of gradients, of which a step computes long."""
+    """Return digits with a model of convolutions: 0.5 MB of gradients, of which a step computes long."""
     return replace(digits(trial), name="deep", model=build_convolutions, target=0.85)
 
 
 def build_convolutions() -> nn.Module:
     """Return three convolutions and two small layers."""
     return nn.Sequential(
-        *(nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Conv2d(32, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()),
-        *(nn.Linear(512, 64), nn.ReLU(), nn.Linear(64, 10)),
+        *(nn.Conv2d(1, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()),
+        *(nn.Linear(1024, 64), nn.ReLU(), nn.Linear(64, 10)),
     )
 
 

@@ -167,3 +167,10 @@ def test_one_run_counts_once_for_each_exchange(tmp_path):
     path.write_text(text.replace("local:8", ""))
     with raises_code("table-invalid"):
         read_request(statistical=path)
+
+
+def test_gradient_bytes_follow_from_what_rings_of_any_size_sent():
+    steps = build_steps().drop(columns="gradient_bytes")
+    steps["sent_bytes"] = [2 * (count - 1) / count * SIZE if count > 1 else np.nan for count in steps.workers]
+    document = predict(steps, ("local:8",), (RATE, 1e8), [ClusterShape(1, 8)])
+    assert find(document, 8, 32, "local:8", 1e8).seconds == pytest.approx(step_seconds(8, 32, 8, rate=1e8), rel=0.05)
