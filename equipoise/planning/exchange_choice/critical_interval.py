@@ -88,10 +88,13 @@ def excess_steps(interval: int, workers: int) -> float:
 
 def fit_critical_interval(ratios: Sequence[ExamplesRatio]) -> CriticalInterval | str:
     """Fit Hc to ratios at several values of H, or return what must be measured for it."""
-    usable = tuple(ratio for ratio in ratios if not ratio.is_lower_bound and ratio.key.workers > 1)
+    compared = [ratio for ratio in ratios if not ratio.is_lower_bound and ratio.key.workers > 1]
+    usable = tuple(ratio for ratio in compared if not ratio.is_upper_bound)
     intervals = {interval for ratio in usable if (interval := parse_exchange(ratio.key.exchange).interval) > 1}
     if len(intervals) < MIN_INTERVALS:
-        return f"runs that reach the target at {MIN_INTERVALS} intervals between exchanges; there are {len(intervals)}"
+        early = ", after more than one of them" if len(usable) < len(compared) else ""
+        missing = f"runs that reach the target at {MIN_INTERVALS} intervals between exchanges"
+        return f"{missing}{early}; there are {len(intervals)}"
     if max(intervals) < MIN_INTERVAL_RATIO * min(intervals):
         return f"runs at intervals further apart than {min(intervals)} to {max(intervals)} steps"
     steps = np.array([excess_steps(parse_exchange(ratio.key.exchange).interval, ratio.key.workers) for ratio in usable])

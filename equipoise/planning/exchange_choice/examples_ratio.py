@@ -56,6 +56,8 @@ class ExamplesRatio:
     """pairs of runs"""
     reached: int
     """pairs in which the way of exchange reached the target"""
+    at_first_average: int = 0
+    """those of `reached` that did so at their first average: an earlier one might have been enough"""
 
     @property
     def value(self) -> float:
@@ -66,6 +68,11 @@ class ExamplesRatio:
     def is_lower_bound(self) -> bool:
         """Whether most runs were cut off before the target, so that the ratio is larger than this."""
         return self.reached < MIN_SUCCESS_RATE * self.pairs or not self.reached
+
+    @property
+    def is_upper_bound(self) -> bool:
+        """Whether most runs were at the target at their first average, so that the interval decided, not the drift."""
+        return 2 * self.at_first_average > self.reached
 
     @property
     def interval(self) -> IntervalEstimate:
@@ -116,6 +123,7 @@ def fit_examples_ratio(
     ratios = pd.DataFrame({"examples": pairs.examples / pairs.examples_exact, "reached": pairs.reached})
     reached = int((ratios.reached == 1).sum())
     spread, pair_freedom = pool_pair_scatter(SettingRuns.from_table(ratios), shrink_seed_noise(noise, freedom))
+    first_average = parse_exchange(key.exchange).interval * key.global_batch
     is_bound = not reached or reached < MIN_SUCCESS_RATE * len(ratios)
     return ExamplesRatio(
         key=key,
@@ -126,6 +134,7 @@ def fit_examples_ratio(
         degrees_of_freedom=pair_freedom,
         pairs=len(ratios),
         reached=reached,
+        at_first_average=int((pairs.examples[pairs.reached == 1] <= first_average).sum()),
     )
 
 

@@ -93,6 +93,16 @@ def test_critical_interval_without_noise_is_the_true_one():
     assert critical.missing_measurements(128) is None and critical.missing_measurements(256)
 
 
+def test_runs_at_the_target_with_their_first_average_do_not_tell_the_critical_interval():
+    runs = simulate_runs(np.random.default_rng(0), 80.0, 0.05, 3)
+    early = [(f"local:{2**12}", WORKERS, BATCH, 0.05, seed, 2.0**12 * BATCH, 1) for seed in range(3)]
+    ratios = fit_examples_ratios(pd.concat([runs, build_runs(early)]))
+    assert [ratio.key.exchange for ratio in ratios if ratio.is_upper_bound] == [f"local:{2**12}"]
+    assert fit_critical_interval(ratios).value == fit_critical_interval(fit_examples_ratios(runs)).value
+    two_and_early = [ratio for ratio in ratios if ratio.key.exchange != "local:4"]
+    assert "after more than one of them; there are 2" in fit_critical_interval(two_and_early)
+
+
 def test_best_interval_is_where_the_time_is_shortest():
     compute, exchange, critical = 0.05, 0.4, 60.0
     steps = np.arange(1, 200)
