@@ -8,6 +8,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from tests.mutation.importers import find_test_files, list_test_files
+from tests.mutation.kept_results import KeptResults
 from tests.mutation.mutations import Mutation
 from tests.mutation.warm_pytest import find_called_functions
 
@@ -46,17 +47,22 @@ class TestReach:
         return [own, others]
 
 
-def measure_reach(copies: "SimpleQueue[Path]", num_workers: int) -> TestReach:
-    """Run every test file once, each in a process of its own, and return what they reach."""
+def measure_reach(copies: "SimpleQueue[Path]", num_workers: int, kept: KeptResults) -> TestReach:
+    """Run every test file once, each in a process of its own, unless that is kept, and return what they reach."""
     reach = TestReach()
 
     def run_file(test_file: Path) -> tuple[str, list[tuple[str, str]] | None, float]:
+        if str(test_file) in kept.values:
+            functions, seconds = kept.values[str(test_file)]
+            return str(test_file), functions and [tuple(entry) for entry in functions], seconds
         copy = copies.get()
         try:
             start = time.monotonic()
             calls_file = copy.with_name(f"{'-'.join(test_file.with_suffix('').parts)}.json")
             functions = find_called_functions(copy, str(test_file), calls_file)
-            return str(test_file), functions, time.monotonic() - start
+            seconds = time.monotonic() - start
+            kept.add(str(test_file), (functions, seconds))
+            return str(test_file), functions, seconds
         finally:
             copies.put(copy)
 

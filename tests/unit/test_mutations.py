@@ -6,6 +6,7 @@ import pytest
 
 from tests.mutation.__main__ import EQUIVALENT_FILE, read_equivalent
 from tests.mutation.importers import find_test_files
+from tests.mutation.kept_results import KeptResults
 from tests.mutation.mutations import Mutation, list_mutations, needs_ray, sample_mutations
 from tests.mutation.reaching_tests import TestReach
 from tests.mutation.warm_pytest import name_functions, trace_calls
@@ -174,3 +175,12 @@ def test_files_that_reach_a_function_are_run_in_order_of_their_time():
     own_tests = "tests/unit/test_rng.py"
     reach.add_file(own_tests, None, 0.5)
     assert not any(own_tests in group for group in reach.find_test_groups(ROOT, elsewhere))
+
+
+def test_results_outlive_an_interruption_in_the_middle_of_a_line(tmp_path):
+    path = tmp_path / "verdicts.jsonl"
+    KeptResults(path).add("first", True)
+    with path.open("a") as file:
+        file.write('\n{"key": "cut off", "val')
+    KeptResults(path).add("second", [["a", "b"], 1.5])
+    assert KeptResults(path).values == {"first": True, "second": [["a", "b"], 1.5]}
