@@ -10,7 +10,7 @@ from equipoise.parameter_store.order import Push, Reply, Update
 
 @pytest.mark.parametrize("seed", range(20))
 def test_updates_do_not_depend_on_arrivals(seed):
-    generator = random.Random(seed)
+    generator = random.Random(seed)  # noqa: S311
     workers, steps = generator.randint(1, 6), 5
     order = LockstepOrder(workers)
     assert order.begin_lap(0, workers * steps) == []

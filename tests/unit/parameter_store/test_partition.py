@@ -19,7 +19,7 @@ def draw_key_bytes(generator):
 
 @pytest.mark.parametrize("seed", range(30))
 def test_every_key_is_on_one_server_and_the_largest_part_is_near_the_mean(seed):
-    generator = random.Random(seed)
+    generator = random.Random(seed)  # noqa: S311
     key_bytes = draw_key_bytes(generator)
     servers = generator.randint(1, len(key_bytes))
     parts = partition_keys(key_bytes, servers)
