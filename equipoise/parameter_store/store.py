@@ -97,7 +97,7 @@ class ParameterStore:
 
     def collect_optimizer_state(self) -> dict[str, Tensor]:
         """Return the state of the optimizer of all servers, as one of all keys has it; between laps only."""
-        return collect_optimizer_state(self.channel, self.server_ranks, self.server, list(self.parameters))
+        return collect_optimizer_state(self.channel, self.server_ranks, self.server)
 
     def _start_server(self, index: int, build_order: Callable[[], PushOrder]) -> Server:
         own = {key: self.parameters[key] for key in self.parts[index]}
