@@ -8,9 +8,9 @@ from safetensors.torch import load
 from torch import Tensor
 
 from equipoise.parameter_store.part_buffer import MessageKind, build_header
-from equipoise.parameter_store.reply_outbox import FAILED_STATE
-from equipoise.parameter_store.server import Server
-from equipoise.parameter_store.server_messages import StateRequest
+from equipoise.parameter_store.servers.reply_outbox import FAILED_STATE
+from equipoise.parameter_store.servers.server import Server
+from equipoise.parameter_store.servers.server_messages import StateRequest
 from equipoise.parameter_store.store_channel import MESSAGE_TIMEOUT, MessageTag, StoreChannel
 
 

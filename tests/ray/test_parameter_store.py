@@ -45,7 +45,7 @@ def test_servers_train_on_a_cluster(cluster, tmp_path):
     assert (record.config.sync, record.config.servers) == ("server", 1)
     assert all(lap.sent_bytes and lap.rounds == 2 and not lap.draws and not lap.all_reduce for lap in record.laps)
     assert "server, 1 server" in (out / "run.html").read_text()
-    refused = cluster.run(*build_command(cluster, tmp_path / "refused", servers=11, **(OPTIONS | {"workers": 11})))
+    refused = cluster.run(*build_command(cluster, tmp_path / "refused", servers=11, **(OPTIONS | {"workers": "1:11"})))
     assert refused.returncode == 2
     assert "cannot spread 10 parameters over 11 servers" in refused.stderr and "Traceback" not in refused.stderr
 
