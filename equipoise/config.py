@@ -16,6 +16,7 @@ from equipoise.registries.exchange_registry import (
     parse_compression,
     parse_sync,
     require_compatible,
+    require_runnable_servers,
 )
 from equipoise.registries.optimizer_registry import OPTIMIZERS
 
@@ -115,7 +116,10 @@ class TrainConfig:
     fastest at the start of the run, for each bucket of gradients"""
     sync: str = "step"
     """when workers exchange: step for the gradient in every step, local:H for weights that are averaged every H steps,
-    diloco:H for an outer step with momentum along their average"""
+    diloco:H for an outer step with momentum along their average, server for gradients that are pushed to servers, which
+    update the weights, async:S for servers that wait for no worker, with gradients at most S updates old"""
+    servers: int = 0
+    """servers of --sync server and async, each on a worker with its part of the weights; 0 for one on each worker"""
     outer_lr: float = 0.7
     """learning rate of the outer step of diloco"""
     outer_momentum: float = 0.9
@@ -189,6 +193,7 @@ class TrainConfig:
         for name in (
             "seed",
             "noise_scale_every",
+            "servers",
             "momentum",
             "outer_lr",
             "outer_momentum",
@@ -220,6 +225,7 @@ class TrainConfig:
                 )
         require_runnable_algorithm(self.all_reduce, self.workers)
         require_compatible(self.sync_method, self.compression_method, self.all_reduce)
+        require_runnable_servers(self.sync_method, self.servers, self._max_workers)
         self._require_workload_or_command()
         if self.lora_rank is not None and self.init_from is None:
             raise EquipoiseError("option-conflict", "--lora-rank has no effect without --init-from")
@@ -263,6 +269,11 @@ class TrainConfig:
         value = getattr(self, name)
         if value is not None and not minimum <= value < math.inf:
             raise EquipoiseError("option-range", f"{name} must be a finite number of at least {minimum}, got {value}")
+
+    @property
+    def _max_workers(self) -> int:
+        """Workers that the run may have; options that are still being parsed may not have their number yet."""
+        return self.workers
 
     @property
     def name(self) -> str:

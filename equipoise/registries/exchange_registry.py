@@ -8,26 +8,37 @@ from typing import Literal, NamedTuple, get_args
 from equipoise.errors import EquipoiseError
 from equipoise.number_bounds import MAX_COUNT
 
-SyncKind = Literal["step", "local", "diloco"]
+SyncKind = Literal["step", "local", "diloco", "server", "async"]
 CompressionKind = Literal["none", "bf16", "int8", "powersgd", "topk"]
 INTERVAL_SYNCS: tuple[SyncKind, ...] = ("local", "diloco")  # workers exchange weights every H steps
+STORE_SYNCS: tuple[SyncKind, ...] = ("server", "async")  # workers push gradients to servers and pull weights
 OWN_EXCHANGES: tuple[CompressionKind, ...] = ("bf16", "int8", "topk")  # in place of an all-reduce
-SYNC_FORMS = "step, local:H or diloco:H with a whole number H of steps from 1"
+SYNC_FORMS = (
+    "step, server, local:H or diloco:H with a whole number H of steps from 1, or async:S with a whole number S of"
+    " updates from 0"
+)
 COMPRESSION_FORMS = (
     "none, bf16, int8, powersgd:RANK with a whole rank from 1, or topk:SHARE with a share above 0 and up to 1"
 )
 
 
 class SyncMethod(NamedTuple):
-    """When workers exchange: the gradient in every step, or their weights every `interval` steps."""
+    """When workers exchange: in every step, their weights every `interval` steps, or each when it is ready."""
 
     kind: SyncKind = "step"
     interval: int = 1
+    staleness: int = 0
+    """largest number of updates between the weights that a worker of async pulls and the update with its gradient"""
 
     @property
     def is_local(self) -> bool:
         """Whether workers take steps of their own between two exchanges."""
         return self.kind in INTERVAL_SYNCS
+
+    @property
+    def has_store(self) -> bool:
+        """Whether workers push gradients to servers, which update the weights, and pull the weights from them."""
+        return self.kind in STORE_SYNCS
 
 
 class CompressionMethod(NamedTuple):
@@ -40,10 +51,12 @@ class CompressionMethod(NamedTuple):
 def parse_sync(text: str) -> SyncMethod:
     """Parse the value of --sync."""
     kind, separator, number = text.partition(":")
-    if kind == "step" and not separator:
-        return SyncMethod()
+    if kind in ("step", "server") and not separator:
+        return SyncMethod(kind)  # type: ignore[arg-type]  # narrowed by this line
     if kind in INTERVAL_SYNCS and is_whole_number(number):
         return SyncMethod(kind, int(number))
+    if kind == "async" and is_whole_number(number, minimum=0):
+        return SyncMethod("async", staleness=int(number))
     raise EquipoiseError("option-choice", f"sync must be {SYNC_FORMS}, got {text[:40]!a}", "write it such as local:16")
 
 
@@ -76,6 +89,18 @@ def require_compatible(sync: SyncMethod, compression: CompressionMethod, all_red
             " exchange of its own",
             "omit --all-reduce",
         )
+    if sync.has_store and compression.kind != "none":
+        raise EquipoiseError(
+            "option-conflict",
+            f"cannot send {compression.kind} with --sync {sync.kind}: what workers push to servers is not compressed",
+            "choose --compression none, or --sync step",
+        )
+    if sync.has_store and all_reduce not in ("backend", "auto", "two-level"):
+        raise EquipoiseError(
+            "option-conflict",
+            f"cannot sum by --all-reduce {all_reduce} with --sync {sync.kind}: servers sum what workers push",
+            "omit --all-reduce, or choose two-level, which sums inside each machine first",
+        )
     if sync.kind != "step" and compression.kind in ("powersgd", "topk"):
         raise EquipoiseError(
             "option-conflict",
@@ -84,9 +109,23 @@ def require_compatible(sync: SyncMethod, compression: CompressionMethod, all_red
         )
 
 
-def is_whole_number(text: str) -> bool:
-    """Return whether a text is a whole number from 1 to the largest count."""
-    return text.isascii() and text.isdigit() and 1 <= int(text[:20]) <= MAX_COUNT
+def require_runnable_servers(sync: SyncMethod, servers: int, workers: int) -> None:
+    """Refuse servers that no worker can host, and servers of workers that exchange without any."""
+    if servers and not sync.has_store:
+        raise EquipoiseError(
+            "option-conflict", f"--servers {servers} has no effect with --sync {sync.kind}", "choose --sync server"
+        )
+    if servers > workers:
+        raise EquipoiseError(
+            "option-range",
+            f"got {servers} servers for {workers} workers: a server runs beside a worker, at most one on each",
+            "omit --servers, which puts one on each worker",
+        )
+
+
+def is_whole_number(text: str, minimum: int = 1) -> bool:
+    """Return whether a text is a whole number from `minimum` to the largest count."""
+    return text.isascii() and text.isdigit() and minimum <= int(text[:20]) <= MAX_COUNT
 
 
 def is_share(text: str) -> bool:
