@@ -88,9 +88,10 @@ def read_weights(run: Path) -> dict[str, Tensor]:
     path = run / "model.safetensors"
     try:
         with open_local_copy(path) as file:
-            return load_file(file)
+            weights: dict[str, Tensor] = load_file(file)
     except SafetensorError as error:
         raise EquipoiseError("run-damaged", f"cannot read {path}: {error}", "train the run again") from None
+    return weights
 
 
 def describe_replay(laps: list[LapArrivals], difference: float, is_equal: bool) -> str:

@@ -57,9 +57,8 @@ TEXTS = {
         "`train`",
         "The log of arrivals of a run with `--sync async:S`, one line of JSON for each lap, from which `equipoise"
         " replay` computes the weights again. It is written when the run ends; until then each checkpoint has the log"
-        " up to its own lap. A push is a list of three numbers: the ticket, the version that was pulled, which is the"
-        " number of updates in the lap before it, and the rank of the worker. With n workers requested, ticket t stands"
-        " for the micro-batches of worker t % n in the global batch t // n, both counted from 0.",
+        " up to its own lap. A push is a list of its three numbers. With n workers requested, ticket t stands for the"
+        " micro-batches of worker t % n in the global batch t // n, both counted from 0.",
     ),
     "misclassified.json": FileText(
         "misclassified.json",
