@@ -24,7 +24,7 @@ from torch import Tensor
 from equipoise.command_line import FAILED, command
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import make_printable, pluralize
-from equipoise.parameter_store.arrivals import ARRIVALS_FILE, LapArrivals
+from equipoise.parameter_store.arrivals.lap_arrivals import ARRIVALS_FILE, LapArrivals
 from equipoise.runs.folder import read_finished_run
 from equipoise.runs.record import Record
 from equipoise.storage.atomic import open_local_copy

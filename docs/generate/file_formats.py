@@ -24,7 +24,7 @@ from equipoise.drift.adaptation.workload import DriftCondition
 from equipoise.drift.diagnosis.verdict import DatasetVerdict, StreamVerdict
 from equipoise.drift.features.statistic_schema import WatchedStatistic
 from equipoise.drift.reference.profile import ARRAY_PREFIX, PROFILE_PARTS
-from equipoise.parameter_store.arrivals import LapArrivals
+from equipoise.parameter_store.arrivals.lap_arrivals import LapArrivals
 from equipoise.planning.document import PLAN_SCHEMA, PlanDocument
 from equipoise.planning.exchanges.exchange_columns import (
     ALGORITHM_COLUMNS,

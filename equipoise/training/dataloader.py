@@ -68,6 +68,12 @@ class BatchLoader:
         micro = self.order.select(step, micro_index)
         return self._prepare_examples(*self.train_split.read_examples(micro.examples), micro.epochs, micro.examples)
 
+    def load_micro_batches(self, places: Sequence[tuple[int, int]]) -> Iterator[InputsAndTargets]:
+        """Yield the micro-batches of these steps and indices in turn, which may be in any order."""
+        micros = (self.order.select(step, micro_index) for step, micro_index in places)
+        group_size = self._prefetch_steps(1) if self.train_split.is_in_memory else 1
+        return self._make_batches(micros, group_size)
+
     def _prefetch_steps(self, num_micro_batches: int) -> int:
         """Return the number of steps whose examples are prepared at a time."""
         if not self.train_split.is_in_memory:

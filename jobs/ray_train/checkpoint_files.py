@@ -22,7 +22,7 @@ from torch import Tensor
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import pluralize
-from equipoise.parameter_store.arrivals import ARRIVALS_FILE, LapArrivals, parse_arrivals
+from equipoise.parameter_store.arrivals.lap_arrivals import ARRIVALS_FILE, LapArrivals, parse_arrivals
 from equipoise.runs.record import Lap
 from equipoise.storage.atomic import read_json, write_json
 from equipoise.storage.json_decoding import decode_json_value

@@ -13,7 +13,7 @@ from torch import nn
 
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
-from equipoise.parameter_store.arrivals import ARRIVALS_FILE
+from equipoise.parameter_store.arrivals.lap_arrivals import ARRIVALS_FILE
 from equipoise.runs.record import Lap
 from equipoise.storage.atomic import open_local_copy, read_json
 from equipoise.storage.json_decoding import decode_json_value

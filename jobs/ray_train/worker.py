@@ -11,7 +11,7 @@ from ray import train
 from safetensors.torch import save
 
 from equipoise.config import TrainConfig
-from equipoise.parameter_store.arrivals import ARRIVALS_FILE
+from equipoise.parameter_store.arrivals.lap_arrivals import ARRIVALS_FILE
 from equipoise.runs.misclassified import write_misclassified
 from equipoise.runs.record import Record
 from equipoise.storage.atomic import atomic_write

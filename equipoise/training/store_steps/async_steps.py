@@ -1,6 +1,6 @@
 """Steps of `--sync async:S` in several processes: each worker pulls weights and a ticket, computes it, and pushes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -9,13 +9,13 @@ import torch.distributed as dist
 from torch import Tensor
 
 from equipoise.config import TrainConfig
-from equipoise.parameter_store.arrivals import LapArrivals
-from equipoise.parameter_store.logged_order import LoggedOrder
+from equipoise.parameter_store.arrivals.lap_arrivals import LapArrivals
+from equipoise.parameter_store.arrivals.logged_order import LoggedOrder
 from equipoise.parameter_store.order import Update
 from equipoise.parameter_store.server_messages import LapStart
 from equipoise.parameter_store.store import ParameterStore
 from equipoise.runs.record import Lap
-from equipoise.training.dataloader import BatchLoader
+from equipoise.training.dataloader import BatchLoader, InputsAndTargets
 from equipoise.training.gradient_sync import GradientAllReduce
 from equipoise.training.store_steps.server_steps import StoreOptimizer
 from equipoise.training.store_steps.ticket_gradient import TicketGradient
@@ -38,10 +38,11 @@ class AsyncSteps:
         self.arrival_lines: list[str] = []  # complete in the process that has the order
         self.last_arrivals: LapArrivals | None = None
         self.sent_bytes = 0  # before the lap
+        self.loader: BatchLoader | None = None
 
     def begin(self, loader: BatchLoader, step: int) -> None:
         """Start with the step after `step` others, from the weights that the model has now."""
-        self.gradient.begin(loader)
+        self.loader = loader
         self.store.load({})
 
     def run(self, step: int, num_steps: int, lr_at: Callable[[int], float]) -> Tensor:
@@ -56,7 +57,7 @@ class AsyncSteps:
         mark = timer.mark()
         while (ticket := client.pull().ticket) is not None:
             timer.record_span("exchange", mark)
-            gradients = self.gradient.compute(ticket)
+            gradients = self.gradient.compute(ticket, self._load_batches(ticket))
             mark = timer.mark()
             client.push(ticket, gradients)
         timer.record_span("exchange", mark)
@@ -66,6 +67,12 @@ class AsyncSteps:
             )
             self.arrival_lines.append(self.last_arrivals.to_line())
         return self.gradient.losses
+
+    def _load_batches(self, ticket: int) -> Iterator[InputsAndTargets]:
+        """Yield the micro-batches of a ticket: no other is known yet that they could be prepared with."""
+        assert self.loader is not None  # noqa: S101 - `begin` comes first
+        for step, micro_index in self.gradient.list_micro_batches(ticket):
+            yield self.loader.load_micro_batch(step, micro_index)
 
     def describe_exchange(self, lap: Lap) -> Lap:
         """Return a lap with what workers exchanged and the staleness of pushes, the same in all processes."""

@@ -28,7 +28,7 @@ def build_worker_steps(
     config: TrainConfig, gradient: TicketGradient, optimizer: RunOptimizer, timer: StepTimer
 ) -> AsyncSteps:
     """Build the steps of one of several processes, and open the store of all of them."""
-    from equipoise.parameter_store.logged_order import LoggedOrder  # a process alone needs no store
+    from equipoise.parameter_store.arrivals.logged_order import LoggedOrder  # a process alone needs no store
     from equipoise.parameter_store.store import ParameterStore
 
     order = LoggedOrder(config.sync_method.staleness, config.workers)

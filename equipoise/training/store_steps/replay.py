@@ -7,7 +7,7 @@ from torch import Tensor
 
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
-from equipoise.parameter_store.arrivals import LapArrivals
+from equipoise.parameter_store.arrivals.lap_arrivals import LapArrivals
 from equipoise.training.loop import Training
 from equipoise.training.store_steps.scheduled_steps import ScheduledSteps
 from equipoise.training.torch_state import collect_weights

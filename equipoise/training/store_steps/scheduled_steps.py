@@ -12,9 +12,9 @@ from typing import Protocol
 from torch import Tensor
 
 from equipoise.config import TrainConfig
-from equipoise.parameter_store.arrivals import LapArrivals
-from equipoise.parameter_store.order import UpdateOrder
-from equipoise.parameter_store.virtual_clock import simulate_lap
+from equipoise.parameter_store.arrivals.lap_arrivals import LapArrivals
+from equipoise.parameter_store.arrivals.virtual_clock import simulate_lap
+from equipoise.parameter_store.order import Push, UpdateOrder
 from equipoise.runs.record import Lap
 from equipoise.training.dataloader import BatchLoader
 from equipoise.training.gradient_sync import GradientAllReduce
@@ -64,36 +64,43 @@ class ScheduledSteps:
         self.schedule, self.optimizer = schedule, update_step.optimizer
         self.sync = GradientAllReduce([], workers=1)  # nothing is summed over processes
         self.last_arrivals: LapArrivals | None = None
+        self.loader: BatchLoader | None = None
         self.arrival_lines: list[str] = []
 
     def begin(self, loader: BatchLoader, step: int) -> None:
         """Start with the step after `step` others."""
-        self.gradient.begin(loader)
+        self.loader = loader
 
     def run(self, step: int, num_steps: int, lr_at: Callable[[int], float]) -> Tensor:
         """Apply the tickets of the steps after `step` others, and return the losses by step and micro-batch."""
+        assert self.loader is not None  # noqa: S101 - `begin` comes first
         arrivals = self.schedule.schedule_lap(step, num_steps)
         self.gradient.begin_lap(step, num_steps)
         self.buffers.begin_lap(arrivals.workers)
-        pulled: list[list[tuple[int, int]]] = [[] for _ in arrivals.updates]  # by version
+        pulled: list[list[Push]] = [[] for _ in arrivals.updates]  # by version
         for pushes in arrivals.updates:
             for push in pushes:
-                pulled[push.version].append((push.ticket, push.worker))
+                pulled[push.version].append(push)
+        places = [self.gradient.list_micro_batches(push.ticket) for pushes in pulled for push in pushes]
+        batches = self.loader.load_micro_batches([place for ticket_places in places for place in ticket_places])
         gradients: dict[int, list[Tensor]] = {}
-        timer = self.gradient.timer
-        for version, pushes in enumerate(arrivals.updates):
-            for ticket, worker in pulled[version]:
-                self.buffers.switch_to(worker)
-                gradients[ticket] = self.gradient.compute(ticket)
-            mark = timer.mark()
-            tickets = [push.ticket for push in pushes]
-            lr = update_lr(tickets, self.config.workers, lr_at)
-            self.update_step.apply([gradients.pop(ticket) for ticket in tickets], lr)
-            timer.record_span("compute", mark)
+        for pulled_pushes, pushes in zip(pulled, arrivals.updates, strict=True):
+            for push in pulled_pushes:
+                self.buffers.switch_to(push.worker)
+                gradients[push.ticket] = self.gradient.compute(push.ticket, batches)
+            self._update([push.ticket for push in pushes], gradients, lr_at)
         self.buffers.end_lap()
         self.last_arrivals = arrivals
         self.arrival_lines.append(arrivals.to_line())
         return self.gradient.losses
+
+    def _update(self, tickets: list[int], gradients: dict[int, list[Tensor]], lr_at: Callable[[int], float]) -> None:
+        """Update the weights with the gradients of tickets, which are kept no longer."""
+        timer = self.gradient.timer
+        mark = timer.mark()
+        lr = update_lr(tickets, self.config.workers, lr_at)
+        self.update_step.apply([gradients.pop(ticket) for ticket in tickets], lr)
+        timer.record_span("compute", mark)
 
     def describe_exchange(self, lap: Lap) -> Lap:
         """Return a lap with the staleness of its pushes."""

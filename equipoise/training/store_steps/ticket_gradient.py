@@ -1,11 +1,13 @@
 """Gradient of a ticket: the micro-batches that a worker computes between two exchanges with the servers."""
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor, nn
 
 from equipoise.config import TrainConfig
 from equipoise.optimizers.run_optimizer import RunOptimizer
-from equipoise.training.dataloader import BatchLoader
+from equipoise.training.dataloader import InputsAndTargets
 from equipoise.training.step_timer import StepTimer
 from equipoise.training.steps.backward_pass import BackwardPass
 
@@ -27,11 +29,6 @@ class TicketGradient:
         self.micros = config.grad_accumulation
         self.losses = torch.zeros(0)  # of the lap, by step and micro-batch
         self.first_step = 0
-        self.loader: BatchLoader | None = None
-
-    def begin(self, loader: BatchLoader) -> None:
-        """Read examples by this loader."""
-        self.loader = loader
 
     def begin_lap(self, step: int, num_steps: int) -> None:
         """Collect the losses of the steps after `step` others."""
@@ -39,15 +36,21 @@ class TicketGradient:
         weight = self.backward_pass.loss_weight
         self.losses = torch.zeros(num_steps, self.config.num_micro_batches, device=weight.device, dtype=weight.dtype)
 
-    def compute(self, ticket: int) -> list[Tensor]:
-        """Return the gradient of each parameter, which the caller may overwrite; keep the losses."""
-        assert self.loader is not None  # noqa: S101 - `begin` comes first
+    def list_micro_batches(self, ticket: int) -> list[tuple[int, int]]:
+        """Return the step and the index of each micro-batch of a ticket."""
         step, worker = divmod(ticket, self.config.workers)
+        return [(step, worker * self.micros + place) for place in range(self.micros)]
+
+    def compute(self, ticket: int, batches: Iterator[InputsAndTargets]) -> list[Tensor]:
+        """Return the gradient of each parameter, which the caller may overwrite; keep the losses.
+
+        The next of `batches` are those of the ticket.
+        """
         for parameter in self.parameters:
             parameter.grad = None
         mark = self.timer.mark()
-        for micro_index in range(worker * self.micros, (worker + 1) * self.micros):
-            inputs, targets = self.loader.load_micro_batch(step, micro_index)
+        for step, micro_index in self.list_micro_batches(ticket):
+            inputs, targets = next(batches)
             mark = self.timer.record_span("data", mark)
             loss = self.backward_pass.run(inputs, targets, step, micro_index)
             self.losses[step - self.first_step, micro_index] = loss

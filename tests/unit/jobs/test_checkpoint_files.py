@@ -7,7 +7,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from equipoise.config import TrainConfig
-from equipoise.parameter_store.arrivals import ARRIVALS_FILE
+from equipoise.parameter_store.arrivals.lap_arrivals import ARRIVALS_FILE
 from equipoise.training.loop import Training
 from jobs.ray_train.checkpoint_files import (
     LAPS_FILE,

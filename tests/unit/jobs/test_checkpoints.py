@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from equipoise.config import TrainConfig
-from equipoise.parameter_store.arrivals import ARRIVALS_FILE
+from equipoise.parameter_store.arrivals.lap_arrivals import ARRIVALS_FILE
 from equipoise.runs.record import Lap
 from jobs.ray_train.checkpoint_files import LAPS_FILE, TRAINING_STATE_FILE, error_file_name
 from jobs.ray_train.checkpoints import CHECKPOINT_SNAPSHOT_FILE, CHECKPOINTS_FOLDER, find_last_lap

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from equipoise.config import TrainConfig
-from equipoise.parameter_store.arrivals import ARRIVALS_FILE
+from equipoise.parameter_store.arrivals.lap_arrivals import ARRIVALS_FILE
 from equipoise.training.loop import Training
 from equipoise.training.store_steps.scheduled_steps import VirtualWorkers
 from jobs import replay

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.parameter_store.arrivals import LapArrivals, parse_arrivals
+from equipoise.parameter_store.arrivals.lap_arrivals import LapArrivals, parse_arrivals
+from equipoise.parameter_store.arrivals.virtual_clock import simulate_lap
 from equipoise.parameter_store.order import UpdateOrder
-from equipoise.parameter_store.virtual_clock import simulate_lap
 from tests.support.errors import raises_code
 
 

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load, save
 
 from equipoise.config import TrainConfig
-from equipoise.parameter_store.arrivals import parse_arrivals
+from equipoise.parameter_store.arrivals.lap_arrivals import parse_arrivals
 from equipoise.training.loop import Training
 from equipoise.training.store_steps.replay import largest_difference, replay_run
 from tests.support.gloo import run_with_gloo
