@@ -1,6 +1,7 @@
 """jobs.replay: weights of an asynchronous run are computed again from its log, and what is no such run is refused."""
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -14,8 +15,8 @@ from jobs import replay
 from tests.support.bundles import train_short_run, write_run_folder
 
 
-@pytest.fixture
-def run_folder(tmp_path):
+@pytest.fixture(scope="module")
+def finished_run(tmp_path_factory):
     """Train with three workers of unequal speed into a folder as jobs.train leaves it."""
     training = Training(
         TrainConfig(
@@ -23,17 +24,23 @@ def run_folder(tmp_path):
             sync="async:2",
             workers=3,
             batch_size=16,
-            max_examples=960,
-            eval_every=480,
+            max_examples=384,
+            eval_every=192,
             precision="fp64",
         )
     )
     training.steps.schedule = VirtualWorkers(training.config, (1.0, 0.7, 3.1))
     for _ in training.laps():
         pass
-    folder = write_run_folder(training, tmp_path / "run")
+    folder = write_run_folder(training, tmp_path_factory.mktemp("replay") / "run")
     (folder / ARRIVALS_FILE).write_text("".join(training.steps.arrival_lines))
     return folder
+
+
+@pytest.fixture
+def run_folder(finished_run, tmp_path):
+    """Return a copy of the run that a test may change."""
+    return shutil.copytree(finished_run, tmp_path / "run")
 
 
 @pytest.fixture

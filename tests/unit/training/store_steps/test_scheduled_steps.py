@@ -22,8 +22,8 @@ DIGITS = TrainConfig(
     batch_size=8,
     workers=4,
     target=2.0,
-    max_examples=480,
-    eval_every=160,
+    max_examples=320,
+    eval_every=128,
     precision="fp64",
 )
 ADAMW = {"optimizer": "adamw", "lr": 0.002, "schedule": "cosine"}
@@ -31,7 +31,7 @@ WITH_DROPOUT = {"workload": "tests.support.workloads:with_dropout", "grad_accumu
 WITH_BATCH_NORM = {"workload": "tests.support.workloads:with_batch_norm"}
 UNEQUAL = (1.0, 1.3, 0.4, 2.9)
 CASES = pytest.mark.parametrize(
-    "changes", [{}, ADAMW, WITH_DROPOUT, WITH_BATCH_NORM], ids=["sgd", "adamw", "dropout", "batch-norm"]
+    "changes", [ADAMW, WITH_DROPOUT, WITH_BATCH_NORM], ids=["adamw", "dropout", "batch-norm"]
 )
 
 
@@ -51,14 +51,18 @@ def read_log(training):
     return parse_arrivals(content, "the log", config.workers, config.sync_method.staleness)
 
 
-@pytest.mark.parametrize("changes", [{}, ADAMW, WITH_DROPOUT], ids=["sgd", "adamw", "dropout-clipped"])
-@pytest.mark.parametrize("seconds", [(), UNEQUAL], ids=["equal", "unequal"])
+@pytest.mark.parametrize(
+    ("changes", "seconds"),
+    [({}, ()), (ADAMW, UNEQUAL), (WITH_DROPOUT, UNEQUAL)],
+    ids=["sgd-equal", "adamw-unequal", "dropout-clipped"],
+)
 def test_updates_without_staleness_are_the_steps_of_exact_training(changes, seconds):
     config = replace(DIGITS, **changes)
     training, exact = train(replace(config, sync="async:0"), seconds), train(replace(config, sync="step"))
     assert largest_difference(training.model.state_dict(), exact.model.state_dict()) < 1e-14
     for lap, exact_lap in zip(training.finished_laps, exact.finished_laps, strict=True):
         assert (lap.step, lap.lr, lap.metric, lap.max_staleness) == (exact_lap.step, exact_lap.lr, exact_lap.metric, 0)
+        assert lap.mean_staleness == 0.0 and exact_lap.mean_staleness is None
         assert lap.loss == pytest.approx(exact_lap.loss, rel=1e-13)
 
 
@@ -96,14 +100,18 @@ def test_replay_of_the_log_gives_the_weights_to_the_last_bit(changes):
     training = train(replace(DIGITS, **changes), UNEQUAL)
     weights = replay_run(training.config, read_log(training))
     assert largest_difference(weights, training.model.state_dict()) == 0.0
-    others = train(replace(DIGITS, **changes))  # with other arrivals
-    assert largest_difference(weights, others.model.state_dict()) > 1e-3
+
+
+def test_other_arrivals_give_other_weights():
+    config = replace(DIGITS, max_examples=128)
+    training, others = train(config, UNEQUAL), train(config)
+    assert largest_difference(others.model.state_dict(), training.model.state_dict()) > 1e-4
 
 
 def test_replay_refuses_a_log_without_one_of_the_laps():
     training = train(DIGITS)
     laps = read_log(training)
-    with raises_code("run-damaged", "has no lap of steps 6 to 10"):
+    with raises_code("run-damaged", "has no lap of steps 5 to 8"):
         replay_run(training.config, [laps[0], laps[2]])
 
 
@@ -124,18 +132,17 @@ def test_resumed_run_ends_with_the_same_bits(changes):
 
 
 def test_laps_say_how_stale_gradients_were():
-    for sync, largest in (("async:0", 0), ("async:1", 1), ("async:9", 3)):
+    for sync, largest in (("async:1", 1), ("async:9", 3)):
         laps = train(replace(DIGITS, sync=sync)).finished_laps
         assert [lap.max_staleness for lap in laps] == [largest] * 3
-        assert all(0 < lap.mean_staleness <= largest or largest == 0 == lap.mean_staleness for lap in laps)
+        assert all(0 < lap.mean_staleness <= largest for lap in laps)
         assert all(lap.draws == 0 for lap in laps)
-    assert all(lap.mean_staleness is None for lap in train(replace(DIGITS, sync="step")).finished_laps)
 
 
 def test_fast_workers_compute_more_tickets():
     laps = read_log(train(DIGITS, (1.0, 1.0, 1.0, 4.0)))
     tickets = [sum(push.worker == worker for lap in laps for p in lap.updates for push in p) for worker in range(4)]
-    assert sum(tickets) == 60
+    assert sum(tickets) == 40
     assert tickets[3] < min(tickets[:3]) / 1.5
 
 
@@ -152,7 +159,7 @@ def test_running_statistics_are_those_of_the_workers_averaged():
 
 
 def test_a_run_that_diverges_fails_with_a_reason():
-    training = train(replace(DIGITS, lr=1e6))
+    training = train(replace(DIGITS, lr=1e6, weight_decay=1e3, precision="fp32"))
     assert training.status == "failed"
     assert "the loss was" in training.reason
 
