@@ -42,3 +42,13 @@ def test_resumed_run_gets_the_batches_of_the_uninterrupted_run(step):
     ):
         assert torch.equal(images, expected_images)
         assert torch.equal(labels, expected_labels)
+
+
+def test_any_micro_batches_can_be_loaded_by_themselves():
+    config = TrainConfig(workload="digits", workers=2, batch_size=32, grad_accumulation=2)
+    loader, batches = BatchLoader(config, load_workload(config), CPU), load_batches(config, range(4), 0, 80)
+    places = [divmod(index, 4) for index in (70, 3, 4, 71, 5)]
+    for place, batch in zip(places, loader.load_micro_batches(places), strict=True):
+        expected = batches[place[0] * 4 + place[1]]
+        for parts in (batch, loader.load_micro_batch(*place)):
+            assert all(torch.equal(*pair) for pair in zip(parts, expected, strict=True))
