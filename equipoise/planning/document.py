@@ -18,6 +18,7 @@ from equipoise.planning.confirmation import ConfirmationResult, PlanStatus, find
 from equipoise.planning.exchange_choice.exchange_verdict import ExchangeMap, ExchangeVerdict, SwitchesAt
 from equipoise.planning.exchanges.fastest_exchange import FastestExchange
 from equipoise.planning.interval import IntervalEstimate
+from equipoise.planning.parameter_servers.worker_speeds import WorkerSpeeds
 from equipoise.planning.sections.examples_types import ExamplesSection
 from equipoise.planning.targets.batch_schedule import BatchSchedule
 from equipoise.planning.training_setup import TrainingSetup, rename_old_setup_keys
@@ -100,7 +101,9 @@ class PlanEntry(PlanOptionEntry):
     runs: NonNegativeCount = 0
     """runs that reached the target at this global batch and learning rate"""
     exchange: str = ""
-    """way of exchange as `sync/compression/all-reduce`; empty for exact sums of the gradient in every step"""
+    """way of exchange as `sync/compression/all-reduce/servers`; empty for exact sums of the gradient in every step"""
+    momentum: NonNegativeNumber | None = None
+    """momentum of the optimizer, where it is not that of `setup`: asynchronous updates may want less"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,6 +228,8 @@ class PlanDocument:
     """critical batch and plan of each target, the easiest first, of a sweep to several; the last is that of `plan`"""
     schedule: BatchSchedule | None = None
     """plan whose batch grows on the way through these targets; no command trains it"""
+    worker_speeds: WorkerSpeeds | None = None
+    """what workers of unequal speed cost; None where they are equal, or their speeds were not measured"""
     exchanges: tuple[ExchangeVerdict, ...] = ()
     """what to do with each other way of exchange that was considered, the soonest at the target first"""
     switches_at: SwitchesAt | None = None

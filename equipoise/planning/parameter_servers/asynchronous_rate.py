@@ -1,0 +1,84 @@
+"""Closed forms of workers that wait for no other worker: how often the servers update the weights.
+
+    period of a worker     t + 2 alpha + 2 (1 - own part) m beta          compute, push, pull
+    updates a second       sum of 1 / period
+                           at most 1 / (2 m share beta (1 - 1/p))         link of the server with the largest part
+                           at most (S + p) / longest period               no gradient more than S updates old
+
+The last one: while the slowest worker computes, S updates of others come before its own, which takes along what was
+held back, at most one gradient of each other worker. With S = 0 all workers wait for the slowest.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from equipoise.planning.parameter_servers.server_cost import count_servers, require_share
+
+
+class StoreLink(NamedTuple):
+    """Delay and rate of the links between workers and servers, and what travels on them."""
+
+    gradient_bytes: float = 0.0
+    alpha: float = 0.0
+    """seconds a message"""
+    beta: float = 0.0
+    """seconds a byte"""
+
+
+def asynchronous_updates_per_second(
+    compute_seconds: Sequence[float],
+    servers: int = 0,
+    link: StoreLink | None = None,
+    *,
+    staleness: int | None = None,
+    largest_share: float | None = None,
+) -> float:
+    """Return how many gradients of one worker the servers apply in a second, with 0 servers for one on each worker.
+
+    `compute_seconds` has those of each worker for a gradient. Without `staleness` gradients may be of any age.
+    """
+    workers, link = len(compute_seconds), link or StoreLink()
+    servers = count_servers(servers, workers)
+    share = require_share(largest_share, servers)
+    volume = 2 * link.gradient_bytes * link.beta
+    delay = 2 * link.alpha if workers > 1 else 0.0
+    own_shares = [1 / servers if rank < servers else 0.0 for rank in range(workers)]
+    periods = [t + delay + (1 - own) * volume for t, own in zip(compute_seconds, own_shares, strict=True)]
+    rate = sum(1 / period for period in periods)
+    if remote := share * volume * (1 - 1 / workers):
+        rate = min(rate, 1 / remote)
+    if staleness is not None:
+        rate = min(rate, (staleness + workers) / max(periods))
+    return rate
+
+
+def asynchronous_step_seconds(
+    compute_seconds: Sequence[float],
+    servers: int = 0,
+    link: StoreLink | None = None,
+    *,
+    staleness: int | None = None,
+    largest_share: float | None = None,
+) -> float:
+    """Return the seconds in which as many gradients are applied as there are workers, which is a global batch."""
+    rate = asynchronous_updates_per_second(
+        compute_seconds, servers, link, staleness=staleness, largest_share=largest_share
+    )
+    return len(compute_seconds) / rate
+
+
+def free_staleness(compute_seconds: Sequence[float]) -> int:
+    """Return the smallest bound S with which no worker is held back by the slowest one."""
+    slowest = max(compute_seconds)
+    return max(0, math.ceil(sum(slowest / seconds for seconds in compute_seconds) - len(compute_seconds) - 1e-9))
+
+
+def mean_staleness(workers: int, staleness: int) -> float:
+    """Return how many gradients of others come between a pull and the update with its gradient, on equal workers.
+
+    With a bound S below p - 1, S workers are applied one by one and the others together: S of p gradients miss p - 1
+    others, and p - S of them miss S. Without a bound all miss p - 1, and so they do in the mean if workers are unequal.
+    """
+    bound = min(staleness, workers - 1)
+    return bound * (2 * workers - 1 - bound) / workers
