@@ -1,6 +1,7 @@
 """Refuse a plan that was measured with other data, another model or other options than the run it is given to."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from equipoise.config import TrainConfig
@@ -44,6 +45,8 @@ def require_same_setup(
         setup = describe_trained_setup(config, workload, HardwareFacts(), planned.initial_weights)
     else:
         setup = describe_training_setup(config, workload, HardwareFacts())
+    if plan.momentum is not None:  # which the plan sets itself
+        planned = replace(planned, options=planned.options | {"momentum": plan.momentum})
     if differences := planned.differences(setup):
         raise EquipoiseError(
             "plan-mismatch",

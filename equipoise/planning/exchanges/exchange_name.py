@@ -57,7 +57,8 @@ class ExchangeMethod:
     @property
     def learns_exactly(self) -> bool:
         """Whether steps are those of exact sums, also where servers take them: what is learned does not change."""
-        return self.sync in ("step", "server") and self.compression == "none"
+        waits_for_all = self.sync in ("step", "server") or (self.sync == "async" and self.staleness == 0)
+        return waits_for_all and self.compression == "none"
 
     @property
     def has_store(self) -> bool:
@@ -68,6 +69,13 @@ class ExchangeMethod:
     def interval_family(self) -> tuple[str, str] | None:
         """What exchanges every H steps share but for H; None for others."""
         return (self.compression, self.all_reduce) if self.sync in INTERVAL_SYNCS else None
+
+    @property
+    def number_family(self) -> tuple[str, ...] | None:
+        """What ways of exchange share that differ in H or S alone, where their times tell of each other; else None."""
+        if self.sync == "async":
+            return ("async", self.all_reduce, str(self.servers))
+        return self.interval_family
 
     def byte_share(self, workers: int, shapes: GradientShapes | None = None) -> float | None:
         """Return what is sent in an exchange over what an exact one sends; None where the name does not tell.

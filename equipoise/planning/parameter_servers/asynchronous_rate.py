@@ -13,16 +13,21 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from equipoise.planning.parameter_servers.server_cost import count_servers, require_share
+from equipoise.type_aliases import FloatArray
+
+MIN_PUSH_SECONDS = 1e-30  # of a link without bytes, which never saturates
 
 
 class StoreLink(NamedTuple):
-    """Delay and rate of the links between workers and servers, and what travels on them."""
+    """Delay and rate of the links between workers and servers, of one network or of several, and what travels."""
 
     gradient_bytes: float = 0.0
-    alpha: float = 0.0
+    alpha: FloatArray | float = 0.0
     """seconds a message"""
-    beta: float = 0.0
+    beta: FloatArray | float = 0.0
     """seconds a byte"""
 
 
@@ -33,7 +38,7 @@ def asynchronous_updates_per_second(
     *,
     staleness: int | None = None,
     largest_share: float | None = None,
-) -> float:
+) -> FloatArray:
     """Return how many gradients of one worker the servers apply in a second, with 0 servers for one on each worker.
 
     `compute_seconds` has those of each worker for a gradient. Without `staleness` gradients may be of any age.
@@ -45,12 +50,12 @@ def asynchronous_updates_per_second(
     delay = 2 * link.alpha if workers > 1 else 0.0
     own_shares = [1 / servers if rank < servers else 0.0 for rank in range(workers)]
     periods = [t + delay + (1 - own) * volume for t, own in zip(compute_seconds, own_shares, strict=True)]
-    rate = sum(1 / period for period in periods)
-    if remote := share * volume * (1 - 1 / workers):
-        rate = min(rate, 1 / remote)
+    rate = np.sum([1 / np.asarray(period) for period in periods], axis=0)
+    longest_push = np.maximum(share * volume * (1 - 1 / workers), MIN_PUSH_SECONDS)
+    rate = np.minimum(rate, 1 / longest_push)
     if staleness is not None:
-        rate = min(rate, (staleness + workers) / max(periods))
-    return rate
+        rate = np.minimum(rate, (staleness + workers) / np.max(periods, axis=0))
+    return np.asarray(rate)
 
 
 def asynchronous_step_seconds(
@@ -60,12 +65,12 @@ def asynchronous_step_seconds(
     *,
     staleness: int | None = None,
     largest_share: float | None = None,
-) -> float:
+) -> FloatArray:
     """Return the seconds in which as many gradients are applied as there are workers, which is a global batch."""
     rate = asynchronous_updates_per_second(
         compute_seconds, servers, link, staleness=staleness, largest_share=largest_share
     )
-    return len(compute_seconds) / rate
+    return np.asarray(len(compute_seconds) / rate)
 
 
 def free_staleness(compute_seconds: Sequence[float]) -> int:
@@ -74,7 +79,7 @@ def free_staleness(compute_seconds: Sequence[float]) -> int:
     return max(0, math.ceil(sum(slowest / seconds for seconds in compute_seconds) - len(compute_seconds) - 1e-9))
 
 
-def mean_staleness(workers: int, staleness: int) -> float:
+def mean_staleness(workers: int, staleness: int) -> FloatArray:
     """Return how many gradients of others come between a pull and the update with its gradient, on equal workers.
 
     With a bound S below p - 1, S workers are applied one by one and the others together: S of p gradients miss p - 1

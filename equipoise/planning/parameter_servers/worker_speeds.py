@@ -90,7 +90,7 @@ def compare_workers(
         exchange_seconds=exchange_seconds,
         synchronous_seconds=max(periods),
         without_slowest_seconds=(max(others) + exchange_seconds) * workers / (workers - 1),
-        asynchronous_seconds=asynchronous_step_seconds(periods),
+        asynchronous_seconds=float(asynchronous_step_seconds(periods)),
         staleness=free_staleness(periods),
     )
 
@@ -128,8 +128,11 @@ def select_worker_speeds(
 
     None without the column `worker_seconds`, or where workers are equal.
     """
-    known = rows[rows[WORKER_SECONDS_COLUMN].map(bool)] if rows is not None and WORKER_SECONDS_COLUMN in rows else None
-    if known is None or known.empty:
+    if rows is None or WORKER_SECONDS_COLUMN not in rows:
+        return None
+    known = rows.assign(**{WORKER_SECONDS_COLUMN: rows[WORKER_SECONDS_COLUMN].map(split_cell)})
+    known = known[known[WORKER_SECONDS_COLUMN].map(bool)]
+    if known.empty:
         return None
     settings = list(known[["nodes", "workers", "batch"]].astype(int).itertuples(index=False, name=None))
     best = range(len(settings))
@@ -151,6 +154,13 @@ def list_relative_seconds(rows: pd.DataFrame | None) -> dict[int, tuple[float, .
     return {workers: found.relative_seconds for workers, found in speeds.items() if found is not None}
 
 
+def split_cell(cell: object) -> tuple[float, ...]:
+    """Return the seconds in a cell, which may be a text as in files, or missing."""
+    if isinstance(cell, str):
+        return tuple(map(float, cell.split()))
+    return tuple(cell) if isinstance(cell, Sequence) else ()
+
+
 def format_worker_seconds(seconds: Sequence[float]) -> str:
     """Format the seconds of each worker as a cell of a table; empty where workers are equal."""
     return " ".join(f"{value:.6g}" for value in seconds)
@@ -165,7 +175,7 @@ def parse_worker_seconds(path: Path, table: pd.DataFrame) -> list[tuple[float, .
 def parse_seconds_cell(path: Path, row: int, text: str, workers: int) -> tuple[float, ...]:
     """Parse the cell of one row."""
     try:
-        values = tuple(map(float, text.split()))
+        values = split_cell(text)
     except ValueError:
         values = (0.0,)
     if values and not (len(values) == workers and all(0 < value <= MAX_WORKER_SECONDS for value in values)):

@@ -7,7 +7,7 @@ import pytest
 
 from equipoise.config import TrainConfig
 from equipoise.planning.exchange_choice.exchange_bounds import bound_exchanges, select_survivors
-from equipoise.planning.exchange_choice.next_trial import ExchangeTrial
+from equipoise.planning.exchange_choice.trial_state import ExchangeTrial
 from equipoise.planning.exchanges.training_options import name_exchange, replace_exchange
 from equipoise.storage.atomic import write_json
 from jobs.ray_tune.exchanges.exchange_tables import build_run_table
@@ -37,7 +37,8 @@ def write_trial(folder, trial, **changes):
     write_json(folder / f"{trial_file_stem(trial)}.json", record.to_json())
 
 
-@pytest.mark.parametrize("name", ["", "bf16", "topk:0.01", "local:16", "diloco:4", "local:8/int8"])
+@pytest.mark.parametrize("name", ["", "bf16", "topk:0.01", "local:16", "diloco:4", "local:8/int8", "server",
+                                  "async:3"])  # fmt: skip
 def test_options_of_training_make_the_exchange_that_they_are_named_by(name):
     assert name_exchange(replace_exchange(BASE, name)) == name
     assert name_exchange(replace_exchange(replace_exchange(BASE, "local:2"), name)) == name
@@ -88,12 +89,12 @@ def search():
 
 
 def build_runs(rows=()):
-    return pd.DataFrame(list(rows), columns=EXCHANGE_TRIAL_COLUMNS)
+    return pd.DataFrame(list(rows), columns=EXCHANGE_TRIAL_COLUMNS).astype({"momentum": float})
 
 
 def exact_rows(search):
     batches = {bound.global_batch for bound in search.survivors}
-    return [("", 0, batch, 0.1, seed, 20_000.0, 1) for batch in batches for seed in range(2)]
+    return [("", 0, batch, 0.1, seed, None, 20_000.0, 1) for batch in batches for seed in range(2)]
 
 
 def test_seeds_wait_for_the_learning_rates(search):
