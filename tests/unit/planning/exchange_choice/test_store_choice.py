@@ -14,6 +14,7 @@ from equipoise.planning.exchange_choice.store_costs import StoreFacts
 from tests.support.exchange_world import MOMENTUM, ExchangeWorld, build_runs, fit_world, try_exchanges
 
 UNEQUAL = ExchangeWorld(rate=1e10, critical_staleness=20.0, relative_seconds=(0.25, 0.25, 0.25, 1.0))
+DELAYED = replace(UNEQUAL, rate=5e9, delay=3e-3)
 NAMES = ("async:1", "async:2", "async:3", "async:9")
 
 
@@ -36,7 +37,7 @@ def test_bound_of_unequal_workers_is_that_of_their_mean_speed():
 
 
 def test_a_large_key_on_one_of_many_servers_is_counted():
-    fits, costs, _ = fit_world(ExchangeWorld(rate=1e9))
+    fits, costs, _ = fit_world(DELAYED)
     uneven = replace(costs, store=StoreFacts(key_bytes=(9e6, 5e5, 5e5)))
     setting = bound_exchange(fits, costs, "server").step_settings
     for servers, share in (("", 0.9), ("/servers:2", 0.9), ("/servers:1", 1.0)):
@@ -46,14 +47,14 @@ def test_a_large_key_on_one_of_many_servers_is_counted():
 
 
 def test_more_servers_than_workers_of_a_setting_are_no_plan_there():
-    fits, costs, _ = fit_world(ExchangeWorld(rate=1e9))
+    fits, costs, _ = fit_world(DELAYED)
     steps = costs.step_seconds("server/servers:3", fits.settings)
     assert (np.isinf(steps) == (fits.settings.workers < 3)).all()
     assert bound_exchange(fits, costs, "server/servers:3").workers >= 3
 
 
 def test_one_of_each_kind_is_tried_and_servers_need_no_trials():
-    fits, costs, _ = fit_world(replace(UNEQUAL, rate=5e8, delay=5e-3))
+    fits, costs, _ = fit_world(DELAYED)
     names = ("bf16", "local:8", "local:16", "server", "server/servers:2", *NAMES)
     survivors = select_survivors(bound_exchanges(fits, costs, names))
     assert sorted(bound.group for bound in survivors) == ["asynchronous", "compression", "exact", "interval"]
@@ -61,7 +62,7 @@ def test_one_of_each_kind_is_tried_and_servers_need_no_trials():
 
 
 def test_momentum_is_searched_with_the_staleness(unequal):
-    fits, costs, runs, trials = unequal
+    *_, runs, trials = unequal
     own = [trial for trial in trials if trial.exchange]
     assert len(trials) <= MAX_EXCHANGE_TRIALS and len(set(trials)) == len(trials)
     assert {trial.momentum for trial in own[:4]} == {None, 0.0} and own[0].seed == 0
@@ -73,7 +74,7 @@ def test_momentum_is_searched_with_the_staleness(unequal):
 
 
 def test_other_bounds_of_staleness_tell_the_critical_one(unequal):
-    fits, costs, runs, trials = unequal
+    *_, runs, trials = unequal
     assert {trial.exchange for trial in trials if trial.exchange} == {"async:9", "async:1", "async:2"}
     critical = next(iter(fit_ratio_table(runs).critical_stalenesses.values()))
     assert critical.interval.low <= UNEQUAL.critical_staleness <= critical.interval.high
@@ -101,7 +102,7 @@ def test_stale_gradients_that_lose_more_than_waiting_are_not_used():
 
 
 def test_servers_are_weighed_by_their_steps_alone():
-    fits, costs, runs = fit_world(ExchangeWorld(rate=1e9, delay=1e-2))
+    fits, costs, runs = fit_world(DELAYED)
     ratios = fit_ratio_table(runs)
     untimed = judge_exchanges(fits, costs, ratios, names=("server",)).verdicts[0]
     assert untimed.verdict == "unknown" and "was not timed" in untimed.why and untimed.speedup is None
