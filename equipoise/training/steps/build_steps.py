@@ -15,8 +15,9 @@ from equipoise.training.steps.gradient_step import GradientStep
 
 if TYPE_CHECKING:
     from equipoise.training.local_sgd.local_steps import LocalSteps
+    from equipoise.training.store_steps.scheduled_steps import ScheduledSteps
 
-TrainSteps: TypeAlias = Union[ExactSteps, "LocalSteps"]
+TrainSteps: TypeAlias = Union[ExactSteps, "LocalSteps", "ScheduledSteps"]
 
 
 def build_steps(
@@ -24,6 +25,10 @@ def build_steps(
 ) -> TrainSteps:
     """Build the steps of this process; an interval between exchanges ends with the run if that is shorter."""
     rank, processes = timer.rank, timer.workers
+    if config.sync_method.kind == "async":
+        from equipoise.training.store_steps.build_async_steps import build_async_steps  # synchronous steps need none
+
+        return build_async_steps(config, backward_pass, optimizer, timer)
     if not config.sync_method.is_local:
         sync = build_gradient_sync(config, optimizer.named_parameters, rank, processes, timer)
         step = GradientStep(config, backward_pass, sync, optimizer, timer)
