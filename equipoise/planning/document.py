@@ -228,14 +228,14 @@ class PlanDocument:
     """critical batch and plan of each target, the easiest first, of a sweep to several; the last is that of `plan`"""
     schedule: BatchSchedule | None = None
     """plan whose batch grows on the way through these targets; no command trains it"""
-    worker_speeds: WorkerSpeeds | None = None
-    """what workers of unequal speed cost; None where they are equal, or their speeds were not measured"""
     exchanges: tuple[ExchangeVerdict, ...] = ()
     """what to do with each other way of exchange that was considered, the soonest at the target first"""
     switches_at: SwitchesAt | None = None
     """networks at which the best way of exchange changes; None if no other one was measured"""
     exchange_map: ExchangeMap | None = None
     """best way of exchange over rates and delays of the network; None if no other one was measured"""
+    worker_speeds: WorkerSpeeds | None = None
+    """what workers of unequal speed cost; None where they are equal, or their speeds were not measured"""
 
     def __post_init__(self) -> None:
         if self.status != (status := find_plan_status(self.plan, self.confirmations)):

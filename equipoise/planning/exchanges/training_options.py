@@ -44,8 +44,9 @@ def replace_exchange(config: TrainConfig, name: str) -> TrainConfig:
     method = parse_exchange(name)
     options = find_exchange_options(method, f"cannot train with {name}")
     if method.has_store and config.all_reduce not in STORE_ALL_REDUCES:
-        options = {"all_reduce": "backend"} | options  # servers sum in its place
-    return replace(config, **{"servers": 0} | options)  # type: ignore[arg-type]  # texts that the options check
+        options.setdefault("all_reduce", "backend")  # servers sum in its place
+    options.setdefault("servers", 0)
+    return replace(config, **options)  # type: ignore[arg-type]  # texts that the options check
 
 
 def name_exchange(config: TrainConfig) -> str:

@@ -49,12 +49,14 @@ def asynchronous_updates_per_second(
     volume = 2 * link.gradient_bytes * link.beta
     delay = 2 * link.alpha if workers > 1 else 0.0
     own_shares = [1 / servers if rank < servers else 0.0 for rank in range(workers)]
-    periods = [t + delay + (1 - own) * volume for t, own in zip(compute_seconds, own_shares, strict=True)]
-    rate = np.sum([1 / np.asarray(period) for period in periods], axis=0)
+    periods = np.array(
+        [np.asarray(t + delay + (1 - own) * volume) for t, own in zip(compute_seconds, own_shares, strict=True)]
+    )
+    rate = (1 / periods).sum(axis=0)
     longest_push = np.maximum(share * volume * (1 - 1 / workers), MIN_PUSH_SECONDS)
     rate = np.minimum(rate, 1 / longest_push)
     if staleness is not None:
-        rate = np.minimum(rate, (staleness + workers) / np.max(periods, axis=0))
+        rate = np.minimum(rate, (staleness + workers) / periods.max(axis=0))
     return np.asarray(rate)
 
 
@@ -79,7 +81,7 @@ def free_staleness(compute_seconds: Sequence[float]) -> int:
     return max(0, math.ceil(sum(slowest / seconds for seconds in compute_seconds) - len(compute_seconds) - 1e-9))
 
 
-def mean_staleness(workers: int, staleness: int) -> FloatArray:
+def mean_staleness(workers: int, staleness: int) -> float:
     """Return how many gradients of others come between a pull and the update with its gradient, on equal workers.
 
     With a bound S below p - 1, S workers are applied one by one and the others together: S of p gradients miss p - 1

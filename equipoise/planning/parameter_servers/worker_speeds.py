@@ -134,14 +134,18 @@ def select_worker_speeds(
     known = known[known[WORKER_SECONDS_COLUMN].map(bool)]
     if known.empty:
         return None
-    settings = list(known[["nodes", "workers", "batch"]].astype(int).itertuples(index=False, name=None))
-    best = range(len(settings))
-    if setting is not None and setting[1] > 1:
-        best = [index for index in best if settings[index][:2] == setting[:2]] or best  # type: ignore[assignment]
-        index = min(best, key=lambda index: (abs(settings[index][2] - setting[2]), index))
-    else:
-        index = max(best, key=lambda index: (settings[index][1], settings[index][2]))
-    return compare_workers(*settings[index], known[WORKER_SECONDS_COLUMN].iloc[index], exchange_seconds)
+    settings = [tuple(row) for row in known[["nodes", "workers", "batch"]].to_numpy(int).tolist()]
+    index = find_nearest_setting(settings, setting)
+    nodes, workers, batch = settings[index]
+    return compare_workers(nodes, workers, batch, known[WORKER_SECONDS_COLUMN].iloc[index], exchange_seconds)
+
+
+def find_nearest_setting(settings: Sequence[tuple[int, ...]], wanted: tuple[int, ...] | None) -> int:
+    """Return the position of the setting of most workers, or of the wanted workers at the nearest batch."""
+    same = [index for index, setting in enumerate(settings) if wanted and setting[:2] == wanted[:2]]
+    if wanted and same:
+        return min(same, key=lambda index: (abs(settings[index][2] - wanted[2]), index))
+    return max(range(len(settings)), key=lambda index: (settings[index][1], settings[index][2]))
 
 
 def list_relative_seconds(rows: pd.DataFrame | None) -> dict[int, tuple[float, ...]]:
