@@ -229,8 +229,6 @@ def test_plan_sets_servers_and_momentum(tmp_path):
     assert (config.sync, config.servers, config.momentum) == ("async:2", 2, 0.0)
     with raises_code("option-conflict", "it has 0 as the momentum and --momentum asks for 0.5"):
         build_options(path, "--momentum", "0.5", momentum=0.5)
-    with raises_code("option-conflict", "it has 2 servers and --servers asks for 1"):
-        build_options(path, "--servers", "1", servers=1)
 
 
 def test_plan_of_another_way_of_exchange_is_refused_for_a_command(tmp_path):
