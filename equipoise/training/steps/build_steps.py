@@ -15,9 +15,10 @@ from equipoise.training.steps.gradient_step import GradientStep
 
 if TYPE_CHECKING:
     from equipoise.training.local_sgd.local_steps import LocalSteps
+    from equipoise.training.store_steps.async_steps import AsyncSteps
     from equipoise.training.store_steps.scheduled_steps import ScheduledSteps
 
-TrainSteps: TypeAlias = Union[ExactSteps, "LocalSteps", "ScheduledSteps"]
+TrainSteps: TypeAlias = Union[ExactSteps, "LocalSteps", "AsyncSteps", "ScheduledSteps"]
 
 
 def build_steps(
@@ -29,6 +30,10 @@ def build_steps(
         from equipoise.training.store_steps.build_async_steps import build_async_steps  # synchronous steps need none
 
         return build_async_steps(config, backward_pass, optimizer, timer)
+    if config.sync_method.kind == "server":
+        from equipoise.training.store_steps.build_server_steps import build_server_steps  # others need no store
+
+        return build_server_steps(config, backward_pass, optimizer, timer)
     if not config.sync_method.is_local:
         sync = build_gradient_sync(config, optimizer.named_parameters, rank, processes, timer)
         step = GradientStep(config, backward_pass, sync, optimizer, timer)

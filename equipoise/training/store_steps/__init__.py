@@ -1,1 +1,1 @@
-"""Steps of workers that push gradients to the servers of a parameter store, which update the weights."""
+"""Steps with a parameter store: workers push gradients to servers, which update the weights, and pull these."""

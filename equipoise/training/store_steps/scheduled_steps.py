@@ -61,7 +61,7 @@ class ScheduledSteps:
         schedule: ArrivalSchedule,
     ) -> None:
         self.config, self.gradient, self.update_step, self.buffers = config, gradient, update_step, buffers
-        self.schedule = schedule
+        self.schedule, self.optimizer = schedule, update_step.optimizer
         self.sync = GradientAllReduce([], workers=1)  # nothing is summed over processes
         self.last_arrivals: LapArrivals | None = None
         self.arrival_lines: list[str] = []
