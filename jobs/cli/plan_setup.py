@@ -10,7 +10,7 @@ from equipoise.hardware_facts import HardwareFacts
 from equipoise.planning.confirmation import ConfirmationResult, find_run_of_plan
 from equipoise.planning.document import PlanEntry
 from equipoise.planning.exchanges.exchange_name import parse_exchange
-from equipoise.planning.training_setup import TrainingSetup, describe_target_mismatch
+from equipoise.planning.training_setup import OptionValue, TrainingSetup, describe_target_mismatch
 from equipoise.runs.target import command_target
 from equipoise.workloads import Workload
 from jobs.cli.describe_setup import (
@@ -60,7 +60,7 @@ def require_same_setup(
 
 def take_options_of_plan(planned: TrainingSetup, plan: PlanEntry, config: TrainConfig) -> TrainingSetup:
     """Return the setup of a plan with the options that its way of exchange has in the place of those it names."""
-    options: dict[str, float | str] = {} if plan.momentum is None else {"momentum": plan.momentum}
+    options: dict[str, OptionValue] = {} if plan.momentum is None else {"momentum": plan.momentum}
     if parse_exchange(plan.exchange).has_store:  # which sums in the place of any algorithm
         options["all_reduce"] = config.all_reduce
     return replace(planned, options=planned.options | options)

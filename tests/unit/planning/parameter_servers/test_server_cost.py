@@ -1,5 +1,6 @@
 import pytest
 
+from equipoise.parameter_store.partition import largest_part_bytes, list_part_bytes, store_traffic
 from equipoise.planning.exchanges.exchange_time import all_reduce_cost, all_reduce_seconds
 from equipoise.planning.parameter_servers.server_cost import find_largest_share, server_cost
 from tests.support.errors import raises_code
@@ -79,6 +80,14 @@ def test_the_largest_part_is_at_least_the_largest_key():
     assert find_largest_share([4, 3, 3, 2], 2) == 0.5
     assert find_largest_share([3, 3, 2, 2, 2], 2) == pytest.approx(7 / 12)
     assert find_largest_share([], 2) is None
+    sizes = {f"key{index}": size for index, size in enumerate([640, 10, 6400, 64, 10, 2000, 1999, 1998])}
+    for servers in range(1, 9):  # as the servers that run divide them
+        largest = largest_part_bytes(sizes, servers) / sum(sizes.values())
+        assert find_largest_share([*sizes.values()], servers) == pytest.approx(largest)
+        for workers in range(servers, 10):
+            cost = server_cost(workers, servers, sum(sizes.values()), largest_share=largest)
+            traffic = store_traffic(list_part_bytes(sizes, servers), workers)
+            assert (cost.max_sent_bytes, cost.rounds) == (pytest.approx(traffic.sent_bytes), traffic.rounds)
 
 
 def test_impossible_stores_are_refused():
