@@ -76,9 +76,9 @@ class SweepOptions:
     trials: Literal["accumulated", "real"] = "accumulated"
     """one worker processes the parts of all workers in turn (accumulated), or a trial runs on all its workers (real)"""
     exchanges: tuple[str, ...] = (AUTO,)
-    """other ways of exchange to consider beside exact sums in every step: names such as local:16, bf16 or powersgd:4,
-    auto for those that may pay on the links between several machines, or none; each is tried only where it could save
-    time"""
+    """other ways of exchange to consider beside exact sums in every step: names such as local:16, bf16, powersgd:4,
+    server or async:4, auto for those that may pay on the links between several machines, or none; each is tried only
+    where it could save time"""
     track: TrackerName | None = None
     """experiment tracker that also shows the trials"""
 
