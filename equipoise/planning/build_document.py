@@ -122,8 +122,7 @@ def add_worker_speeds(document: PlanDocument, request: PlanRequest) -> PlanDocum
     """Return the document with what unequal workers cost at its setting, and a sentence that says so."""
     plan = document.plan
     setting = (plan.nodes, plan.workers, plan.batch) if plan else None
-    exchange_seconds = max(0.0, plan.step.seconds - plan.step.compute) if plan else 0.0
-    speeds = select_worker_speeds(request.system, setting, exchange_seconds)
+    speeds = select_worker_speeds(request.system, setting)
     if speeds is None:
         return document
     return replace(document, worker_speeds=speeds, warnings=(describe_speeds(speeds), *document.warnings))

@@ -64,6 +64,11 @@ class ExchangeWorld:
         rounds = {"powersgd:4": 2.0, "topk:0.01": 0.5}.get(name, 1.0)
         return compute + rounds * delays + shares[name] * volume + ENCODE_SECONDS[name]
 
+    def measure_worker_seconds(self):
+        """Return the seconds that each of four workers computes, by batch."""
+        own = self.relative_seconds
+        return {batch: tuple((0.01 + 0.0004 * batch) * share for share in own) for batch in (16, 64, 256)}
+
     def store_step_seconds(self, method, workers, compute):
         """Return the seconds of a step of equal parts on all workers."""
         push = 2 * self.delay + 2 * (workers - 1) / workers * 8 * SIZE / self.rate
@@ -144,7 +149,7 @@ def fit_exact_world(rate, delay, noise, seeds, draw):
 def fit_world(world, seeds=3):
     """Return the fits of a world's exact sums, its costs and its runs."""
     fits = fit_exact_world(world.rate, world.delay, world.noise, seeds, world.draw)
-    store = StoreFacts(relative_seconds={4: world.relative_seconds} if world.relative_seconds else {})
+    store = StoreFacts(worker_seconds={4: world.measure_worker_seconds()} if world.relative_seconds else {})
     costs = ExchangeCosts(fit=fits.step_fit, encode_seconds=ENCODE_SECONDS, matrices=MATRICES, store=store)
     return fits, costs, world.measure_exact_runs(seeds)
 

@@ -91,8 +91,8 @@ class ExchangeCosts:
         if method.is_exact:
             return overlapped_seconds(compute, full, self.fit.parameters.get("g", 1.0)) * correction
         if method.has_store:
-            seconds = store_step_seconds(method, settings, compute, parameters, self.store)
-            return np.asarray(seconds * correction * self._step_ratio(method))
+            seconds = store_step_seconds(method, settings, compute, parameters, self.store, correction)
+            return np.asarray(seconds * self._step_ratio(method))
         _, delays = compute_and_exchange_seconds(self.fit.form, parameters, settings, 0.0)  # type: ignore[arg-type]
         shape = self._exchange_shape(method, settings)
         exchange = shape.rounds * delays + shape.bytes * (full - delays)

@@ -4,7 +4,7 @@ Servers sum what an all-reduce would: `server` changes the seconds of a step alo
 in which as many gradients are applied as there are workers. Nothing hides a push behind computing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,40 +26,60 @@ class StoreFacts:
 
     key_bytes: tuple[float, ...] = ()
     """bytes of each parameter, which is on one server; parts are equal if they are not known"""
-    relative_seconds: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
-    """seconds that each worker computes over those of the slowest one, by the number of workers where they differ"""
+    worker_seconds: Mapping[int, Mapping[int, tuple[float, ...]]] = field(default_factory=dict)
+    """measured seconds that each worker computes, by the number of workers and the batch, where workers are unequal"""
+
+    def find_worker_seconds(self, workers: int, batch: float) -> list[float] | None:
+        """Return the seconds that each worker computes, between measured batches if need be; None for equal workers."""
+        if not (measured := self.worker_seconds.get(workers)):
+            return None
+        batches = sorted(measured)
+        columns = zip(*(measured[size] for size in batches), strict=True)
+        return [float(np.interp(batch, batches, column)) for column in columns]
 
 
 def store_step_seconds(
-    method: ExchangeMethod, settings: StepSettings, compute: FloatArray, links: Links, facts: StoreFacts
+    method: ExchangeMethod,
+    settings: StepSettings,
+    compute: FloatArray,
+    links: Links,
+    facts: StoreFacts,
+    correction: FloatArray | float = 1.0,
 ) -> FloatArray:
-    """Return the seconds of a step at each setting, whose slowest worker computes for so long.
+    """Return the seconds of a step at each setting, where workers are equal with so many seconds of computing.
 
-    Links may have a row for each of several networks, then so has the result. It is infinite where a setting has too
-    few workers for so many servers.
+    They are multiplied by what measured steps say beyond their fit; the measured seconds of unequal workers stay. Links
+    may have a row for each of several networks, then so has the result. It is infinite where a setting has too few
+    workers for so many servers.
     """
     columns = []
-    for nodes, workers, seconds in zip(settings.nodes, settings.workers, compute, strict=True):
-        columns.append(setting_step_seconds(method, int(nodes), int(workers), float(seconds), links, facts))
+    rows = zip(*settings, *np.broadcast_arrays(compute, correction), strict=True)
+    for nodes, workers, batch, seconds, factor in rows:
+        own_seconds = facts.find_worker_seconds(int(workers), batch)
+        is_equal = own_seconds is None
+        own_seconds = [float(seconds)] * int(workers) if own_seconds is None else own_seconds
+        step = setting_step_seconds(method, int(nodes), own_seconds, links, facts.key_bytes)
+        columns.append(step * factor if is_equal else step)
     return np.stack(np.broadcast_arrays(*columns), axis=-1)
 
 
 def setting_step_seconds(
-    method: ExchangeMethod, nodes: int, workers: int, compute: float, links: Links, facts: StoreFacts
+    method: ExchangeMethod, nodes: int, own_seconds: Sequence[float], links: Links, key_bytes: Sequence[float]
 ) -> FloatArray:
-    """Return the seconds of a step at one setting, for each network."""
+    """Return the seconds of a step of workers that compute for so long, for each network."""
+    workers = len(own_seconds)
     hosts = nodes if method.all_reduce == "two-level" else workers
     if method.servers > hosts or workers % hosts:
         return np.array(np.inf)
-    share = find_largest_share(facts.key_bytes, method.servers or hosts)
+    share = find_largest_share(key_bytes, method.servers or hosts)
     if method.sync == "async":
         alpha, volume = read_link(links, "between" if nodes > 1 else "local")
-        own_seconds = [compute * relative for relative in facts.relative_seconds.get(workers, (1.0,) * workers)]
         return asynchronous_step_seconds(
             own_seconds, method.servers, StoreLink(1.0, alpha, volume), staleness=method.staleness, largest_share=share
         )
     cost = method.push_cost(1.0, workers, nodes, share)  # in gradients
-    return compute + level_seconds(cost.local, links, "local") + level_seconds(cost.between, links, "between")
+    exchange = level_seconds(cost.local, links, "local") + level_seconds(cost.between, links, "between")
+    return max(own_seconds) + exchange
 
 
 def level_seconds(cost: LevelCost, links: Links, level: str) -> FloatArray:

@@ -10,12 +10,12 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from equipoise.planning.exchange_choice.store_costs import StoreFacts, setting_step_seconds
+from equipoise.planning.exchange_choice.store_costs import StoreFacts, store_step_seconds
 from equipoise.planning.exchanges.algorithm_times import AlgorithmLink
 from equipoise.planning.exchanges.exchange_name import ExchangeMethod, parse_exchange
 from equipoise.planning.exchanges.exchange_time import all_reduce_cost, all_reduce_seconds
 from equipoise.planning.exchanges.rate_model import SAME_RATE
-from equipoise.planning.parameter_servers.worker_speeds import list_relative_seconds
+from equipoise.planning.parameter_servers.worker_speeds import list_worker_seconds
 from equipoise.planning.step_time_fit import StepTimeFit
 from equipoise.planning.step_time_model import StepSettings, compute_and_exchange_seconds, overlapped_seconds
 
@@ -86,9 +86,10 @@ class ExchangeComposer:
             values |= {f"{level}_alpha": alpha, f"{level}_volume": volume + float(change) * is_slowest}
         if min(values.values()) < 0:
             return NEARER_RATE
-        facts = StoreFacts(relative_seconds=list_relative_seconds(self.rows[self.rows.exchange == ""]))
-        compute = self._compute_seconds(setting)
-        seconds = float(setting_step_seconds(method, setting.nodes, setting.workers, compute, values, facts))
+        facts = StoreFacts(worker_seconds=list_worker_seconds(self.rows[self.rows.exchange == ""]))
+        settings = StepSettings(*(np.array([value], float) for value in setting))
+        compute = np.array([self._compute_seconds(setting)])
+        seconds = float(store_step_seconds(method, settings, compute, values, facts)[0])
         return seconds if np.isfinite(seconds) else f"a setting with a worker for each of {method.servers} servers"
 
     def _encode_seconds(self, method: ExchangeMethod) -> float | str:

@@ -66,11 +66,6 @@ class WorkerSpeeds:
         """How many times the examples of all workers the others take without the slowest one."""
         return self.synchronous_seconds / self.without_slowest_seconds
 
-    @property
-    def relative_seconds(self) -> tuple[float, ...]:
-        """Seconds of each worker over those of the slowest one."""
-        return tuple(seconds / max(self.worker_seconds) for seconds in self.worker_seconds)
-
 
 def compare_workers(
     nodes: int, workers: int, batch: int, worker_seconds: Sequence[float], exchange_seconds: float = 0.0
@@ -121,23 +116,28 @@ def describe_speeds(speeds: WorkerSpeeds) -> str:
     return f"{text}; without this worker, the others would take {speeds.gain_without_slowest:.2g} times as many"
 
 
-def select_worker_speeds(
-    rows: pd.DataFrame | None, setting: tuple[int, int, int] | None, exchange_seconds: float = 0.0
-) -> WorkerSpeeds | None:
+def select_worker_speeds(rows: pd.DataFrame | None, setting: tuple[int, int, int] | None) -> WorkerSpeeds | None:
     """Return the speeds in a table of step times at nodes, workers and batch, or where most workers were timed.
 
     None without the column `worker_seconds`, or where workers are equal.
     """
-    if rows is None or WORKER_SECONDS_COLUMN not in rows:
-        return None
-    known = rows.assign(**{WORKER_SECONDS_COLUMN: rows[WORKER_SECONDS_COLUMN].map(split_cell)})
-    known = known[known[WORKER_SECONDS_COLUMN].map(bool)]
+    known = split_cells(rows)
     if known.empty:
         return None
     settings = [tuple(row) for row in known[["nodes", "workers", "batch"]].to_numpy(int).tolist()]
     index = find_nearest_setting(settings, setting)
+    worker_seconds = known[WORKER_SECONDS_COLUMN].iloc[index]
+    exchange_seconds = max(0.0, float(known.seconds.iloc[index]) - max(worker_seconds))
     nodes, workers, batch = settings[index]
-    return compare_workers(nodes, workers, batch, known[WORKER_SECONDS_COLUMN].iloc[index], exchange_seconds)
+    return compare_workers(nodes, workers, batch, worker_seconds, exchange_seconds)
+
+
+def split_cells(rows: pd.DataFrame | None) -> pd.DataFrame:
+    """Return the step times at settings whose workers have seconds of their own, with these as numbers."""
+    if rows is None or WORKER_SECONDS_COLUMN not in rows:
+        return pd.DataFrame()
+    known = rows.assign(**{WORKER_SECONDS_COLUMN: rows[WORKER_SECONDS_COLUMN].map(split_cell)})
+    return known[known[WORKER_SECONDS_COLUMN].map(bool)]
 
 
 def find_nearest_setting(settings: Sequence[tuple[int, ...]], wanted: tuple[int, ...] | None) -> int:
@@ -148,14 +148,13 @@ def find_nearest_setting(settings: Sequence[tuple[int, ...]], wanted: tuple[int,
     return max(range(len(settings)), key=lambda index: (settings[index][1], settings[index][2]))
 
 
-def list_relative_seconds(rows: pd.DataFrame | None) -> dict[int, tuple[float, ...]]:
-    """Return the seconds of each worker over those of the slowest one, by numbers of workers that are unequal."""
-    if rows is None or WORKER_SECONDS_COLUMN not in rows:
-        return {}
-    speeds = {
-        int(workers): select_worker_speeds(rows[rows.workers == workers], None) for workers in rows.workers.unique()
-    }
-    return {workers: found.relative_seconds for workers, found in speeds.items() if found is not None}
+def list_worker_seconds(rows: pd.DataFrame | None) -> dict[int, dict[int, tuple[float, ...]]]:
+    """Return the seconds that each of unequal workers computes, by the number of workers and the batch."""
+    seconds: dict[int, dict[int, tuple[float, ...]]] = {}
+    for row in split_cells(rows).to_dict("records"):
+        if are_unequal(row[WORKER_SECONDS_COLUMN]):
+            seconds.setdefault(int(row["workers"]), {})[int(row["batch"])] = row[WORKER_SECONDS_COLUMN]
+    return seconds
 
 
 def split_cell(cell: object) -> tuple[float, ...]:

@@ -100,11 +100,15 @@ def test_exact_rows_predict_servers_and_workers_that_do_not_wait():
 
 def test_unequal_workers_of_the_rows_are_those_of_the_prediction():
     steps = build_steps()
-    relative = [(0.2,) * 3 + (1.0,) if workers == 4 else () for workers in steps.workers]
-    document = predict(steps.assign(worker_seconds=relative), ("async:0", "async:99", "server"))
+    relative = (0.2, 0.2, 0.2, 1.0)
+    own = [
+        tuple(compute_seconds(batch) * share for share in relative) if workers == 4 else ()
+        for workers, batch in zip(steps.workers, steps.batch, strict=True)
+    ]
+    document = predict(steps.assign(worker_seconds=own), ("async:0", "async:99", "server"))
     slow, free, waiting = (find(document, 4, 32, name).seconds for name in ("async:0", "async:99", "server"))
     push = push_seconds(4, 32, 0) - compute_seconds(32)
-    periods = [compute_seconds(32) * share + push for share in relative[-1]]
+    periods = [compute_seconds(32) * share + push for share in relative]
     assert free == pytest.approx(4 / sum(1 / period for period in periods), rel=0.05)
     assert slow == pytest.approx(waiting) and free < 0.85 * waiting
     assert document.worker_speeds.slowest == 3

@@ -38,7 +38,7 @@ def test_bound_of_unequal_workers_is_that_of_their_mean_speed():
 
 def test_a_large_key_on_one_of_many_servers_is_counted():
     fits, costs, _ = fit_world(DELAYED)
-    uneven = replace(costs, store=StoreFacts(key_bytes=(9e6, 5e5, 5e5)))
+    uneven = replace(costs, store=replace(costs.store, key_bytes=(9e6, 5e5, 5e5)))
     setting = bound_exchange(fits, costs, "server").step_settings
     for servers, share in (("", 0.9), ("/servers:2", 0.9), ("/servers:1", 1.0)):
         own, equal = (each.step_seconds(f"server{servers}", setting)[0] for each in (uneven, costs))

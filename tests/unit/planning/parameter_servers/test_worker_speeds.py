@@ -12,7 +12,7 @@ from equipoise.planning.parameter_servers.worker_speeds import (
     compare_workers,
     describe_speeds,
     format_worker_seconds,
-    list_relative_seconds,
+    list_worker_seconds,
     select_worker_speeds,
 )
 from tests.support.errors import raises_code
@@ -55,8 +55,10 @@ def test_a_table_has_the_seconds_of_each_worker(tmp_path):
     assert select_worker_speeds(table, (3, 3, 16)).batch == 32  # the nearest one that was measured
     assert select_worker_speeds(table, None).batch == 48
     assert select_worker_speeds(table[:1], None) is None
-    assert list_relative_seconds(table) == {3: pytest.approx((0.4, 0.4, 1.0))}
-    assert list_relative_seconds(table.drop(columns="worker_seconds")) == {}
+    speeds = select_worker_speeds(table, (3, 3, 32))
+    assert speeds.synchronous_seconds == pytest.approx(0.09) and speeds.exchange_seconds == pytest.approx(0.06)
+    assert list_worker_seconds(table) == {3: {32: (0.01, 0.01, 0.03), 48: (0.02, 0.02, 0.05)}}
+    assert list_worker_seconds(table.drop(columns="worker_seconds")) == {}
 
 
 @pytest.mark.parametrize("cell", ["0.01 0.02", "a b c", "1 2 0", "1 2 nan", "1 2 1e9"])
