@@ -13,7 +13,7 @@ from equipoise.planning.exchanges.exchange_name import ExchangeMethod
 from equipoise.planning.exchanges.exchange_time import LevelCost
 from equipoise.planning.parameter_servers.asynchronous_rate import StoreLink, asynchronous_step_seconds
 from equipoise.planning.parameter_servers.server_cost import find_largest_share
-from equipoise.planning.step_time_model import StepSettings
+from equipoise.planning.step_time_model import NETWORK_LEVELS, StepSettings
 from equipoise.type_aliases import FloatArray
 
 Links = Mapping[str, FloatArray | float]
@@ -60,7 +60,8 @@ def store_step_seconds(
         own_seconds = [float(seconds)] * int(workers) if own_seconds is None else own_seconds
         step = setting_step_seconds(method, int(nodes), own_seconds, links, facts.key_bytes)
         columns.append(step * factor if is_equal else step)
-    return np.stack(np.broadcast_arrays(*columns), axis=-1)
+    networks = np.broadcast_shapes(*(part.shape for level in NETWORK_LEVELS for part in read_link(links, level)))
+    return np.stack([np.broadcast_to(column, networks) for column in columns], axis=-1)
 
 
 def setting_step_seconds(
@@ -90,5 +91,5 @@ def level_seconds(cost: LevelCost, links: Links, level: str) -> FloatArray:
 
 def read_link(links: Links, level: str) -> tuple[FloatArray, FloatArray]:
     """Return the seconds a message and those of the whole gradient on one level; 0 where they were not fitted."""
-    alpha, volume = (np.squeeze(np.asarray(links.get(f"{level}_{name}", 0.0))) for name in ("alpha", "volume"))
-    return alpha, volume
+    alpha, volume = (np.asarray(links.get(f"{level}_{name}", 0.0)) for name in ("alpha", "volume"))
+    return (alpha[:, 0] if alpha.ndim else alpha), (volume[:, 0] if volume.ndim else volume)

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from equipoise.planning.exchange_choice.exchange_bounds import bound_exchange, bound_exchanges, select_survivors
+from equipoise.planning.exchange_choice.exchange_costs import SlowestLinks
 from equipoise.planning.exchange_choice.exchange_estimates import build_exchange_entry
+from equipoise.planning.exchange_choice.exchange_map import build_exchange_map, find_switches
 from equipoise.planning.exchange_choice.exchange_verdicts import judge_exchanges
 from equipoise.planning.exchange_choice.next_trial import MAX_EXCHANGE_TRIALS
 from equipoise.planning.exchange_choice.ratio_table import fit_ratio_table
@@ -44,6 +46,19 @@ def test_a_large_key_on_one_of_many_servers_is_counted():
         own, equal = (each.step_seconds(f"server{servers}", setting)[0] for each in (uneven, costs))
         assert own == pytest.approx(equal) if share == 1 else own > equal
     assert uneven.sent_bytes("server", 4) == pytest.approx((1 + 2 * 0.9) * 1e7)
+
+
+def test_times_have_a_row_for_each_network_also_for_one():
+    fits, costs, _ = fit_world(DELAYED)
+    for name in ("server", "async:3"):
+        steps = costs.step_seconds(name, fits.settings)
+        for networks in (1, 3):
+            links = SlowestLinks(*(np.full((networks, 1), value) for value in costs.network))
+            assert costs.step_seconds(name, fits.settings, links).shape == (networks, len(steps))
+            assert costs.step_seconds(name, fits.settings, links)[0] == pytest.approx(steps)
+        ratios = fit_ratio_table(build_runs([]))
+        timed = replace(costs, step_ratios={"server": 0.7})
+        assert find_switches(fits, timed, ratios) is not None and build_exchange_map(fits, timed, ratios) is not None
 
 
 def test_more_servers_than_workers_of_a_setting_are_no_plan_there():
