@@ -43,6 +43,7 @@ class SharedTrainConfig(TrainConfig):
     grad_accumulation: LeftOut[int] = 1  # lets one worker stand for all of them
     sync: LeftOut[str] = "step"  # ways of exchange are searched: `exchanges`
     compression: LeftOut[str] = "none"
+    servers: LeftOut[int] = 0
     keep: LeftOut[KeptWeights] = "last"  # trials keep no weights, and the confirmation run stops at its target
     target: LeftOut[float | None] = None  # several of them are one option of the sweep
     patience: LeftOut[int | None] = None  # the search ends hopeless trials, and step timing has no metric to improve
@@ -75,9 +76,9 @@ class SweepOptions:
     trials: Literal["accumulated", "real"] = "accumulated"
     """one worker processes the parts of all workers in turn (accumulated), or a trial runs on all its workers (real)"""
     exchanges: tuple[str, ...] = (AUTO,)
-    """other ways of exchange to consider beside exact sums in every step: names such as local:16, bf16 or powersgd:4,
-    auto for those that may pay on the links between several machines, or none; each is tried only where it could save
-    time"""
+    """other ways of exchange to consider beside exact sums in every step: names such as local:16, bf16, powersgd:4,
+    server or async:4, auto for those that may pay on the links between several machines, or none; each is tried only
+    where it could save time"""
     track: TrackerName | None = None
     """experiment tracker that also shows the trials"""
 
@@ -173,7 +174,7 @@ def build_sweep_options(
     own_names = {field.name for field in fields(SweepOptions)} - {"config", "out", "workers"}
     left_out = {
         *("workload", "command", "metric_pattern", "examples_pattern", "grad_accumulation", "keep", "patience"),
-        *("sync", "compression"),
+        *("sync", "compression", "servers"),
     }
     config_names = {field.name for field in fields(TrainConfig)} - own_names - left_out - {"workers"}
     if unknown := sorted(options.keys() - own_names - config_names):

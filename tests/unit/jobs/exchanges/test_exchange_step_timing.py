@@ -1,13 +1,17 @@
 """What a sweep times of other ways of exchange: laps in turns with exact sums, and encodings."""
 
+import time
 from dataclasses import asdict, replace
 
 import pytest
 import torch
 
 from equipoise.config import TrainConfig
+from equipoise.planning.exchanges.training_options import replace_exchange
+from equipoise.planning.parameter_servers.server_cost import server_cost
 from equipoise.runs.record import Lap
 from equipoise.storage.atomic import write_json
+from equipoise.workloads import load_workload
 from jobs.timing.exchange_step_timing import (
     EXCHANGE_TIMINGS_FILE,
     ExchangeTimings,
@@ -17,7 +21,9 @@ from jobs.timing.exchange_step_timing import (
     measure_encodings,
     summarize_turns,
 )
+from jobs.timing.step_bench import StepBench
 from tests.support.errors import raises_code
+from tests.support.gloo import run_with_gloo
 from tests.unit.jobs.exchanges.test_plan_exchanges import build_step_timing
 
 TIMED = TimedExchange(exchange="local:4", workers=2, batch=8)
@@ -62,3 +68,29 @@ def test_encodings_are_timed_on_gradients_of_the_shapes_of_a_model():
     torch.set_num_threads(threads)
     assert set(measured.encode_seconds) == {"bf16", "powersgd:2"} and min(measured.encode_seconds.values()) > 0
     assert measured.seconds >= sum(measured.encode_seconds.values())
+
+
+def time_with_servers(names):
+    """Time steps with ways of exchange, each in turns with exact sums, and return what they took and sent."""
+    trial = TrainConfig(workload="digits", workers=2)
+    workload = load_workload(trial)
+    rows = []
+    for name in names:
+        exact, other = (
+            StepBench(options, workload, torch.device("cpu"), time.monotonic())
+            for options in (trial, replace_exchange(trial, name))
+        )
+        other.probes[8] = exact.probe(8)
+        generators = [bench.start_laps(8, 0.02) for bench in (exact, other)]
+        turns = [tuple(next(laps) for laps in generators) for _ in range(2)]
+        rows.append(summarize_turns(turns, TimedExchange(exchange=name, workers=2, batch=8), nodes=1))
+    return rows, exact.gradient_bytes
+
+
+@pytest.mark.slow
+def test_steps_with_servers_are_timed_in_turns_with_exact_sums(tmp_path):
+    (rows, size), _ = run_with_gloo(2, tmp_path, time_with_servers, ("server", "server/servers:1", "async:1"))
+    assert [row.exchange for row in rows] == ["server", "server/servers:1", "async:1"]
+    for row in rows[:2]:  # two workers: either server sends what it has not got, and what it has
+        assert row.sent_bytes == server_cost(2, 0, size).max_sent_bytes == size
+    assert all(row.seconds > 0 and row.encode_seconds == 0 for row in rows)
