@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from benchmarks.training_case import LR, MOMENTUM, SEED
 from equipoise.formatting import format_bytes, pluralize
 from equipoise.hardware import describe_hardware
 from tests.network.gloo_hosts import run_on_hosts
@@ -36,7 +37,7 @@ class Contest(NamedTuple):
     megabits: float
 
 
-class StepFigures(NamedTuple):
+class RoundFigures(NamedTuple):
     """Figures of a step, as one contestant took them in one round."""
 
     seconds: float
@@ -82,9 +83,9 @@ def list_contestants(staleness: int) -> dict[str, Options | None]:
     }
 
 
-def run_rounds(contest: Contest, contestants: dict[str, Options | None], count: int) -> dict[str, list[StepFigures]]:
+def run_rounds(contest: Contest, contestants: dict[str, Options | None], count: int) -> dict[str, list[RoundFigures]]:
     """Return the figures of each contestant in each round."""
-    figures: dict[str, list[StepFigures]] = {name: [] for name in contestants}
+    figures: dict[str, list[RoundFigures]] = {name: [] for name in contestants}
     with create_lan(contest.workers + 1, contest.megabits) as hosts, start_spread_cluster(hosts) as ray:
         for _ in range(count):
             for name, options in contestants.items():
@@ -97,7 +98,7 @@ def run_rounds(contest: Contest, contestants: dict[str, Options | None], count: 
     return figures
 
 
-def run_peer(ray: SpreadCluster, contest: Contest, is_asynchronous: bool) -> StepFigures:
+def run_peer(ray: SpreadCluster, contest: Contest, is_asynchronous: bool) -> RoundFigures:
     """Run the store of Ray actors; its program starts no worker on the first host, which has no slots."""
     numbers = ("--workers", contest.workers, "--batch-size", contest.batch, "--steps", contest.steps)
     flags = ("--asynchronous",) if is_asynchronous else ()
@@ -106,16 +107,16 @@ def run_peer(ray: SpreadCluster, contest: Contest, is_asynchronous: bool) -> Ste
     if process.returncode:
         raise RuntimeError(process.stderr[-2000:])
     result = json.loads(process.stdout.splitlines()[-1])
-    return StepFigures(result["seconds"], max(result["sent_bytes"]), statistics.mean(result["sent_bytes"]))
+    return RoundFigures(result["seconds"], max(result["sent_bytes"]), statistics.mean(result["sent_bytes"]))
 
 
-def run_ours(ray: SpreadCluster, contest: Contest, options: Options) -> StepFigures:
+def run_ours(ray: SpreadCluster, contest: Contest, options: Options) -> RoundFigures:
     """Run our training loop on the same hosts."""
-    function = "benchmarks.parameter_store_steps:measure_steps"
-    arguments = (contest.workload, contest.batch, contest.steps, options)
-    rows = run_on_hosts(ray.hosts[1:], function, *arguments, timeout=MAX_SECONDS)
-    sent = [row["sent_bytes"] for row in rows]
-    return StepFigures(rows[0]["seconds"], max(sent), statistics.mean(sent))
+    common = {"workload": contest.workload, "batch_size": contest.batch, "lr": LR, "momentum": MOMENTUM, "seed": SEED}
+    function = "tests.network.store_steps:measure_steps"
+    rows = run_on_hosts(ray.hosts[1:], function, common | options, contest.steps, timeout=MAX_SECONDS)
+    sent = [row["counted_bytes"] for row in rows]
+    return RoundFigures(rows[0]["seconds"], max(sent), statistics.mean(sent))
 
 
 def describe_contest(contest: Contest) -> str:
@@ -124,7 +125,7 @@ def describe_contest(contest: Contest) -> str:
     return f"{contest.workload}, {pluralize(contest.workers, 'host')} x {contest.batch} examples a step, {links}"
 
 
-def format_table(figures: dict[str, list[StepFigures]]) -> str:
+def format_table(figures: dict[str, list[RoundFigures]]) -> str:
     """Format medians, and how many times as long as each contestant its peer took."""
     lines = [
         "| contestant | ms a step | sent by the busiest host | by the mean host | Ray actors / it | lowest | highest |",
@@ -138,7 +139,7 @@ def format_table(figures: dict[str, list[StepFigures]]) -> str:
     return "\n".join(lines)
 
 
-def format_ratios(over: Sequence[StepFigures], under: Sequence[StepFigures]) -> str:
+def format_ratios(over: Sequence[RoundFigures], under: Sequence[RoundFigures]) -> str:
     """Format the median, the lowest and the highest ratio of seconds over the rounds."""
     ratios = [a.seconds / b.seconds for a, b in zip(over, under, strict=True)]
     return " | ".join(f"{ratio:.2f}" for ratio in (statistics.median(ratios), min(ratios), max(ratios)))

@@ -18,10 +18,10 @@ import torch
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from torch import Tensor, nn
 
-from benchmarks.parameter_store_steps import read_sent_bytes
 from benchmarks.training_case import LR, MOMENTUM, SEED, build_model, compute_scale, get_examples
 from equipoise.config import TrainConfig
 from equipoise.workloads import load_workload
+from tests.network.store_steps import read_sent_bytes
 
 Arrays = list[np.ndarray[Any, Any]]
 
