@@ -1,7 +1,8 @@
 """Control groups that take CPU time away: all processes of a group together have a number of cores, also a part of one.
 
 Needs root and a control group controller for CPU time, of version 1 or 2, that can be written. The kernel stops the
-processes of a group for the rest of each period in which they have used up their time.
+processes of a group for the rest of each period in which they have used up their time. Before that they come first, so
+that they have as much on a busy machine.
 """
 
 import os
@@ -14,6 +15,7 @@ import psutil
 from jobs.cluster.processes import wait_until
 
 PERIOD_MICROSECONDS = 20_000  # short beside a training step of a slow host, so that steps are slow and not halting
+FIRST_SHARES, SECOND_WEIGHT = 65_536, 10_000  # against 1024 and 100 of other processes
 FIRST_VERSION, SECOND_VERSION = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")
 ENTER_SCRIPT = 'echo $$ > "$0" && exec "$@"'
 REMOVAL_SECONDS = 10.0  # for processes that were killed to leave their group
@@ -42,11 +44,13 @@ def set_cpu_quota(name: str, cores: float) -> None:
     folder, quota = find_group_folder(name), round(cores * PERIOD_MICROSECONDS)
     if folder.parent == FIRST_VERSION:
         folder.mkdir(exist_ok=True)
+        (folder / "cpu.shares").write_text(str(FIRST_SHARES))
         (folder / "cpu.cfs_period_us").write_text(str(PERIOD_MICROSECONDS))
         (folder / "cpu.cfs_quota_us").write_text(str(quota))
     else:
         (folder.parent / "cgroup.subtree_control").write_text("+cpu")
         folder.mkdir(exist_ok=True)
+        (folder / "cpu.weight").write_text(str(SECOND_WEIGHT))
         (folder / "cpu.max").write_text(f"{quota} {PERIOD_MICROSECONDS}")
 
 
