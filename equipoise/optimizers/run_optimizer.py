@@ -22,7 +22,7 @@ class RunOptimizer:
             decays = parameter.ndim > 1 or config.decay_on == "all"
             key = (lr_scales or {}).get(name, 1.0), config.weight_decay if decays else 0.0
             groups.setdefault(key, []).append(parameter)
-        self.named_parameters = named_parameters
+        self.named_parameters, self.lr_scales = named_parameters, lr_scales or {}
         self.optimizer = build_optimizer(
             config, [{"params": group, "weight_decay": decay} for (_, decay), group in groups.items()]
         )

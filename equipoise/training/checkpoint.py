@@ -1,10 +1,10 @@
 """Training state as named tensors, for file formats that keep neither memory layouts nor Python objects."""
 
 from collections.abc import Mapping
+from typing import Protocol
 
 from torch import Tensor, nn
 
-from equipoise.optimizers.run_optimizer import RunOptimizer
 from equipoise.training.best_weights import BestWeights
 from equipoise.training.torch_state import collect_weights, load_weights
 
@@ -12,9 +12,19 @@ EXCHANGE_PARTS = "compression", "outer"
 ERRORS_PART = "error"  # of names by equipoise.compression.kept_errors, which exact sums do not import
 
 
+class SavedOptimizer(Protocol):
+    """Optimizer whose state is part of a checkpoint, wherever it is kept."""
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return the state of each parameter as PARAMETER.KEY."""
+
+    def load_state_dict(self, tensors: dict[str, Tensor]) -> None:
+        """Restore the state from the tensors of `state_dict`; the model has its weights already."""
+
+
 def collect_training_state(
     model: nn.Module,
-    optimizer: RunOptimizer,
+    optimizer: SavedOptimizer,
     best_weights: BestWeights | None,
     exchange_state: Mapping[str, Mapping[str, Tensor]],
 ) -> dict[str, Tensor]:
@@ -38,7 +48,7 @@ def move_to_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def load_training_state(
-    model: nn.Module, optimizer: RunOptimizer, best_weights: BestWeights | None, tensors: Mapping[str, Tensor]
+    model: nn.Module, optimizer: SavedOptimizer, best_weights: BestWeights | None, tensors: Mapping[str, Tensor]
 ) -> dict[str, dict[str, Tensor]]:
     """Load the tensors of `collect_training_state` into their places, and return the parts of the exchange.
 

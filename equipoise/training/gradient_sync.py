@@ -106,6 +106,9 @@ class GradientAllReduce:
     global batch, all workers end up with the mean gradient.
     """
 
+    updates_weights = False
+    """whether the model has its new weights after the wait, so that the worker's own optimizer takes no step"""
+
     def __init__(self, parameters: Sequence[nn.Parameter], workers: int, all_reduce: AllReduceName = "backend") -> None:
         self.workers = workers
         # one worker keeps large gradients too: allocating them at each step takes 3 % of ResNet-18's time

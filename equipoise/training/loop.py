@@ -79,14 +79,15 @@ class Training:
         trainable = {name: parameter for name, parameter in self.model.named_parameters() if parameter.requires_grad}
         self.trainable_parameters = list(trainable.values())
         lr_scales = build_lr_scales(self.model, config, len(self.workload.classes))
-        self.optimizer = RunOptimizer(config, trainable, lr_scales)
+        optimizer = RunOptimizer(config, trainable, lr_scales)
         # weight of a micro-batch in the mean loss
         self.loss_weight = torch.tensor(
             1 / config.num_micro_batches, device=self.device, dtype=PARAMETER_DTYPES[config.precision]
         )
         self.timer = StepTimer(config, self.rank, self.workers, self.device)
         self.backward_pass = BackwardPass(config, self.workload, self.model, self.device)
-        self.steps = build_steps(config, self.backward_pass, self.optimizer, self.timer, self.max_examples)
+        self.steps = build_steps(config, self.backward_pass, optimizer, self.timer, self.max_examples)
+        self.optimizer = self.steps.optimizer
 
     @property
     def gradient_sync(self) -> GradientAllReduce:

@@ -35,7 +35,7 @@ class LocalSteps:
     ) -> None:
         """Take the steps of workers, each given by the indices of its micro-batches."""
         self.gradient_step, self.state, self.sync, self.outer_step = gradient_step, state, average, outer_step
-        self.workers, self.interval = workers, interval
+        self.workers, self.interval, self.optimizer = workers, interval, gradient_step.optimizer
         self.saved = state.save() if len(workers) > 1 else None  # now, for a check of the memory to see it
         self.batches: list[Iterator[InputsAndTargets]] = []
 

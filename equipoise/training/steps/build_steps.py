@@ -24,6 +24,10 @@ def build_steps(
 ) -> TrainSteps:
     """Build the steps of this process; an interval between exchanges ends with the run if that is shorter."""
     rank, processes = timer.rank, timer.workers
+    if config.sync_method.kind == "server":
+        from equipoise.training.store_steps.build_server_steps import build_server_steps  # others need no store
+
+        return build_server_steps(config, backward_pass, optimizer, timer)
     if not config.sync_method.is_local:
         sync = build_gradient_sync(config, optimizer.named_parameters, rank, processes, timer)
         step = GradientStep(config, backward_pass, sync, optimizer, timer)

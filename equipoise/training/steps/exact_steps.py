@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from equipoise.runs.record import Lap
+from equipoise.training.checkpoint import SavedOptimizer
 from equipoise.training.dataloader import BatchLoader, InputsAndTargets
 from equipoise.training.steps.gradient_step import GradientStep
 
@@ -19,6 +20,7 @@ class ExactSteps:
     def __init__(self, gradient_step: GradientStep, micro_indices: range) -> None:
         self.gradient_step, self.micro_indices = gradient_step, micro_indices
         self.sync = gradient_step.gradient_sync
+        self.optimizer: SavedOptimizer = gradient_step.optimizer
         self.batches: Iterator[InputsAndTargets] = iter(())
 
     def begin(self, loader: BatchLoader, step: int) -> None:

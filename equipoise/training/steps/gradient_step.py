@@ -27,7 +27,7 @@ class GradientStep:
         self.optimizer, self.timer = optimizer, timer
         self.parameters = list(optimizer.named_parameters.values())
         self.clip_norm = config.clip_norm
-        self.measures_noise = config.noise_scale_every > 0 and not config.sync_method.is_local
+        self.measures_noise = config.noise_scale_every > 0 and config.sync_method.kind == "step"
         self.prefetched_batch: InputsAndTargets | None = None  # the next micro-batch, if already loaded
 
     def run(self, batches: Iterator[InputsAndTargets], micro_indices: range, step: int, lr: float) -> list[Tensor]:
@@ -58,6 +58,8 @@ class GradientStep:
             mark = timer.record_span("data", mark)
             sync.wait_for_sums()
             mark = timer.record_span("exchange", mark)
+        if sync.updates_weights:
+            return losses
         if self.clip_norm:  # of the summed gradient, so that n workers clip as one does
             nn.utils.clip_grad_norm_(self.parameters, self.clip_norm)
         self.optimizer.step(lr)
