@@ -1,8 +1,8 @@
 """Where the time of a step with a parameter store goes: python -m benchmarks.store_timeline.
 
 Two hosts in network namespaces have a worker each, and the first one the server. Their clock is that of one machine, so
-moments on both can be compared: a push begins in a worker and ends when the server takes it, a pull begins after the
-update and ends when the worker has the weights.
+moments on both can be compared: a pull begins when the server has updated the weights and ends when the worker has
+them, a push begins in a worker and ends when the server takes it.
 """
 
 import argparse
@@ -104,19 +104,19 @@ def record_steps(workload: str, batch: int) -> Moments:
 
 
 def list_spans(workers: list[Moments]) -> dict[str, list[tuple[float, float]]]:
-    """Return by part of a step when it begins and ends in each step, in seconds since the first gradient began."""
+    """Return by part of a step when it begins and ends in each step, in seconds since the update before it ended."""
     first = workers[0]
-    origins = list(map(min, zip(*(moments["gradient begins"] for moments in workers), strict=True)))
+    origins = first["update ends"][:-1]
 
     def since_origin(begins: list[float], ends: list[float]) -> list[tuple[float, float]]:
         return [(a - origin, b - origin) for origin, a, b in zip(origins, begins, ends, strict=True)]
 
-    spans = {"update": since_origin(first["sum begins"], first["update ends"])}
+    spans = {}
     for rank, moments in enumerate(workers):
-        spans[f"gradient of {rank}"] = since_origin(moments["gradient begins"], moments["gradient ends"])
-        spans[f"push of {rank}"] = since_origin(moments["push begins"], first[f"push of {rank} is there"])
-        spans[f"pull of {rank}"] = since_origin(first["update ends"], moments["pull ends"])
-    return spans
+        spans[f"pull of {rank}"] = since_origin(origins, moments["pull ends"][:-1])
+        spans[f"gradient of {rank}"] = since_origin(moments["gradient begins"][1:], moments["gradient ends"][1:])
+        spans[f"push of {rank}"] = since_origin(moments["push begins"][1:], first[f"push of {rank} is there"][1:])
+    return spans | {"update": since_origin(first["sum begins"][1:], first["update ends"][1:])}
 
 
 if __name__ == "__main__":
