@@ -7,13 +7,13 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from docs.generate.fields import format_field_table, replace_none
+from docs.generate.fields import format_field_table, is_named_tuple, replace_none
 from docs.generate.markdown import format_code, make_anchor, mark_code
 
 
 def is_record(kind: Any) -> bool:
-    """Return whether a type has fields that a table can show."""
-    return inspect.isclass(kind) and (is_dataclass(kind) or issubclass(kind, msgspec.Struct))
+    """Return whether a type has fields that a table can show: also a named tuple, which JSON has as a list."""
+    return inspect.isclass(kind) and (is_dataclass(kind) or issubclass(kind, msgspec.Struct) or is_named_tuple(kind))
 
 
 def collect_classes(types: Iterable[Any]) -> list[type]:

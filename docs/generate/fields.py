@@ -68,12 +68,14 @@ def find_class_body(owner: type) -> list[ast.stmt]:
 
 
 def list_fields(owner: Any) -> list[FieldFacts]:
-    """List the fields of a dataclass or msgspec struct in their order."""
+    """List the fields of a dataclass, msgspec struct or named tuple in their order."""
     docs, hints = read_attribute_docs(owner), get_type_hints(owner, include_extras=True)
     if is_dataclass(owner):
         named = [
             (field.name, field.name, choose_default(field.default, field.default_factory)) for field in fields(owner)
         ]
+    elif is_named_tuple(owner):
+        named = [(name, name, owner._field_defaults.get(name, REQUIRED)) for name in owner._fields]
     else:
         named = [
             (field.name, field.encode_name, choose_default(field.default, field.default_factory))
@@ -89,6 +91,11 @@ def list_fields(owner: Any) -> list[FieldFacts]:
         for name, shown, default in named
         if get_origin(hints[name]) is not NoReturn
     ]
+
+
+def is_named_tuple(kind: type) -> bool:
+    """Return whether a class is a named tuple."""
+    return issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 
 def choose_default(default: Any, factory: Any) -> Any:

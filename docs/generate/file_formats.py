@@ -24,6 +24,7 @@ from equipoise.drift.adaptation.workload import DriftCondition
 from equipoise.drift.diagnosis.verdict import DatasetVerdict, StreamVerdict
 from equipoise.drift.features.statistic_schema import WatchedStatistic
 from equipoise.drift.reference.profile import ARRAY_PREFIX, PROFILE_PARTS
+from equipoise.parameter_store.arrivals import LapArrivals
 from equipoise.planning.document import PLAN_SCHEMA, PlanDocument
 from equipoise.planning.exchanges.exchange_columns import (
     ALGORITHM_COLUMNS,
@@ -59,6 +60,7 @@ JSON_FILES = (
     JsonFile(name="record.json", classes=(Record,), schema=RECORD_SCHEMA),
     JsonFile(name="trial.json", classes=()),
     JsonFile(name="laps.jsonl", classes=(Lap,)),
+    JsonFile(name="arrivals.jsonl", classes=(LapArrivals,)),
     JsonFile(name="misclassified.json", classes=(MisclassifiedImage,)),
     JsonFile(name="plan.json", classes=(PlanDocument,), schema=PLAN_SCHEMA),
     JsonFile(name="bundle.json", classes=(Manifest, DriftCondition), schema=BUNDLE_SCHEMA_VERSION),
@@ -66,7 +68,8 @@ JSON_FILES = (
     JsonFile(name="captures", classes=(CaptureMetadata,)),
 )
 FILES = (
-    *("record.json", "trial.json", "laps.jsonl", "misclassified.json", "system.csv", "exchange.csv", "statistical.csv"),
+    *("record.json", "trial.json", "laps.jsonl", "arrivals.jsonl", "misclassified.json"),
+    *("system.csv", "exchange.csv", "statistical.csv"),
     "targets.csv",
     "links.csv",
     *("plan.json", "bundle.json", "reference.npz", "verdict.json", "captures"),

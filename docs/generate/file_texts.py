@@ -52,6 +52,14 @@ TEXTS = {
         "The laps of a run in progress, one line of JSON each, for pages and trackers. While the run goes on, the last"
         " line may be incomplete. The keys are those of [`Lap`](#lap).",
     ),
+    "arrivals.jsonl": FileText(
+        "arrivals.jsonl",
+        "`train`",
+        "The log of arrivals of a run with `--sync async:S`, one line of JSON for each lap, from which `equipoise"
+        " replay` computes the weights again. It is written when the run ends; until then each checkpoint has the log"
+        " up to its own lap. A push is a list of its three numbers. With n workers requested, ticket t stands for the"
+        " micro-batches of worker t % n in the global batch t // n, both counted from 0.",
+    ),
     "misclassified.json": FileText(
         "misclassified.json",
         "`train`",

@@ -18,8 +18,9 @@ class Push(NamedTuple):
     """Gradient of a ticket that a worker has computed, or computes."""
 
     ticket: int
+    """number of the ticket in the whole run"""
     version: int
-    """updates in the lap before the weights that the gradient is computed at"""
+    """updates of the lap before the weights that the gradient is computed at"""
     worker: int
     """rank of the process that computes it"""
 

@@ -51,7 +51,8 @@ class ParameterStore:
         """Open a store of the model's `parameters` for the workers of some ranks, the first of which have servers.
 
         If it is asynchronous, the first server decides the order of all, an update takes the mean of what was pushed,
-        and each worker clips its own gradient. Otherwise each server knows the order, and an update takes the sum.
+        and each worker clips its own gradient unless no staleness is allowed. Otherwise each server knows the order,
+        and an update takes the sum.
         """
         self.config, self.parameters, self.lr_scales = config, dict(parameters), lr_scales
         self.worker_ranks, self.is_asynchronous = list(worker_ranks), is_asynchronous
@@ -119,7 +120,7 @@ class ParameterStore:
         return server
 
     def _share_norms(self, index: int, others: list[int]) -> SharedNorms | None:
-        if self.is_asynchronous or not self.config.clip_norm:
+        if self.config.sync_method.staleness or not self.config.clip_norm:
             return None
         places = {name: place for place, name in enumerate(self.parameters)}
         key_places = [[places[key] for key in part] for part in self.parts]
@@ -136,8 +137,8 @@ class ParameterStore:
                 worker = self.worker_ranks.index(rank)
                 start_thread(receive_from_worker, self.channel, rank, worker, pool, server.inbox)
         senders = others if server.norms is not None else []
-        if self.is_asynchronous and index > 0:
-            senders = self.server_ranks[:1]
+        if self.is_asynchronous and index > 0 and not senders:
+            senders = self.server_ranks[:1]  # the one that decides the order
         words = HEADER_WORDS + max(len(self.parameters), 2 + 3 * self.config.workers + 4 * len(self.worker_ranks))
         for rank in senders:
             start_thread(receive_from_server, self.channel, rank, words, server.inbox)

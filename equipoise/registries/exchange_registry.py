@@ -101,6 +101,13 @@ def require_compatible(sync: SyncMethod, compression: CompressionMethod, all_red
             f"cannot sum by --all-reduce {all_reduce} with --sync {sync.kind}: servers sum what workers push",
             "omit --all-reduce, or choose two-level, which sums inside each machine first",
         )
+    if sync.kind == "async" and all_reduce == "two-level":
+        raise EquipoiseError(
+            "option-conflict",
+            f"cannot sum by --all-reduce two-level with --sync async:{sync.staleness}: asynchronous workers of a"
+            " machine do not wait for each other",
+            "omit --all-reduce, or choose --sync server",
+        )
     if sync.kind != "step" and compression.kind in ("powersgd", "topk"):
         raise EquipoiseError(
             "option-conflict",

@@ -49,6 +49,25 @@ def read_record(path: Path) -> Record:
         raise EquipoiseError(error.code, f"cannot read {path}: {error.problem}", REMOVE_RECORD_REMEDY) from error
 
 
+def read_finished_run(run_folder: Path, verb: str) -> Record:
+    """Read the record of a run that a command is to `verb`; refuse one that is unfinished, failed or has no model."""
+    for name in ("record.json", "model.safetensors"):
+        if not (run_folder / name).is_file():
+            raise EquipoiseError(
+                "run-unusable",
+                f"cannot {verb} --run {run_folder}: it has no {name}",
+                "give the folder of a finished run",
+            )
+    record = read_record(run_folder / "record.json")
+    if record.failed or record.status == "running":
+        raise EquipoiseError(
+            "run-unusable",
+            f"cannot {verb} --run {run_folder}: its status is {record.outcome}",
+            "give a run that finished without failing",
+        )
+    return record
+
+
 def require_same_config(out: Path, config: TrainConfig) -> None:
     """Refuse a folder that holds another trial, or files that no training run wrote."""
     path = out / "trial.json"

@@ -66,6 +66,11 @@ class Lap:
     means; None where gradients are summed in every step"""
     averages_statistics: bool = False
     """whether running statistics of batch normalisation are averaged with the weights"""
+    mean_staleness: NonNegativeNumber | None = None
+    """mean number of updates between the weights that a worker computed a gradient at and the update with it; None
+    where workers exchange at the same time"""
+    max_staleness: NonNegativeCount | None = None
+    """largest such number of the lap"""
     local_norm: FiniteNumber | None = None
     """mean squared norm of a gradient over `local_batch` examples; None where it was not measured"""
     total_norm: FiniteNumber | None = None

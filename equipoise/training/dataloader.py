@@ -1,14 +1,22 @@
 """Batches as the model takes them: on its device, in its dtype, and augmented for training."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, tee
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from equipoise.config import TrainConfig
-from equipoise.training.sampler import MicroBatch, group_micro_batches, iterate_micro_batches, read_batches
+from equipoise.training.sampler import (
+    MicroBatch,
+    MicroBatchOrder,
+    group_micro_batches,
+    iterate_micro_batches,
+    read_batches,
+)
 from equipoise.workloads import Split, Workload
 from equipoise.workloads.base import cast_floats
 from equipoise.workloads.batch import Batch, list_tensors, map_tensors, split_batch
@@ -29,6 +37,10 @@ class BatchLoader:
         self.train_split = split_to_device(workload.train, device)
         self.augment = workload.augment if config.augment else None
         self.transform = workload.input_transform(device, self.dtype)
+        self.shard_sizes: Sequence[int] | None = getattr(self.train_split.inputs, "shard_sizes", None)
+        self.order = MicroBatchOrder(
+            config.seed, len(self.train_split), config.batch_size, config.num_micro_batches, self.shard_sizes
+        )
 
     def train_batches(self, micro_indices: range, step: int) -> Iterator[InputsAndTargets]:
         """Yield augmented inputs and targets of this worker's micro-batches from `step` on, without end.
@@ -45,11 +57,16 @@ class BatchLoader:
             config.num_micro_batches,
             micro_indices,
             step - skipped_steps,
-            getattr(self.train_split.inputs, "shard_sizes", None),
+            self.shard_sizes,
         )
         # examples that are read one by one may be padded, which must not depend on other micro-batches
         group_size = steps_per_group * len(micro_indices) if self.train_split.is_in_memory else 1
         return islice(self._make_batches(micros, group_size), skipped_steps * len(micro_indices), None)
+
+    def load_micro_batch(self, step: int, micro_index: int) -> InputsAndTargets:
+        """Return the augmented inputs and targets of any micro-batch, read in this process."""
+        micro = self.order.select(step, micro_index)
+        return self._prepare_examples(*self.train_split.read_examples(micro.examples), micro.epochs, micro.examples)
 
     def _prefetch_steps(self, num_micro_batches: int) -> int:
         """Return the number of steps whose examples are prepared at a time."""
@@ -65,16 +82,22 @@ class BatchLoader:
         groups, groups_to_read = tee(group_micro_batches(micros, group_size))
         loaded = read_batches(self.train_split, (examples for _, examples in groups_to_read), config.threads)
         for (epochs, examples), (inputs, targets) in zip(groups, loaded, strict=True):
-            inputs, targets = self._to_device(inputs), self._to_device(targets)
-            if self.augment:
-                inputs, targets = self.augment(inputs, targets, config.seed, epochs, examples)
-            inputs, targets = self.prepare_inputs(inputs), self.prepare_targets(targets)
+            inputs, targets = self._prepare_examples(inputs, targets, epochs, examples)
             if group_size == 1:
                 yield inputs, targets
             else:
                 yield from zip(
                     split_batch(inputs, config.batch_size), split_batch(targets, config.batch_size), strict=True
                 )
+
+    def _prepare_examples(
+        self, inputs: Batch, targets: Batch, epochs: NDArray[np.int64], examples: NDArray[np.int64]
+    ) -> InputsAndTargets:
+        """Return inputs and targets as the model takes them, augmented as examples of their epochs."""
+        inputs, targets = self._to_device(inputs), self._to_device(targets)
+        if self.augment:
+            inputs, targets = self.augment(inputs, targets, self.config.seed, epochs, examples)
+        return self.prepare_inputs(inputs), self.prepare_targets(targets)
 
     def eval_batches(self, split: Split, rank: int, workers: int, size: int) -> Iterator[InputsAndTargets]:
         """Yield inputs and targets of a split without augmentation: every batch of `size` that falls to `rank`."""

@@ -1,5 +1,6 @@
 """Order of examples: which ones a worker sees at each step."""
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
@@ -12,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import pluralize
-from equipoise.order import example_order
+from equipoise.order import ExampleOrder, example_order
 from equipoise.workloads import Split
 from equipoise.workloads.batch import Batch, select_examples
 
@@ -37,7 +38,8 @@ def rank_micro_batches(num_micro_batches: int, rank: int, workers: int) -> range
 
 def list_own_micro_batches(config: TrainConfig, rank: int, processes: int) -> range:
     """Return the micro-batches that a process computes; those of a worker stay together where workers differ."""
-    if config.compression_method.kind == "none" and not config.sync_method.is_local:
+    sync = config.sync_method
+    if config.compression_method.kind == "none" and not sync.is_local and sync.kind != "async":
         return rank_micro_batches(config.num_micro_batches, rank, processes)
     hosted, micros = find_hosted_workers(config, rank, processes), config.grad_accumulation
     return range(hosted.start * micros, hosted.stop * micros)
@@ -55,6 +57,46 @@ def find_hosted_workers(config: TrainConfig, rank: int, processes: int) -> range
     return rank_micro_batches(config.workers, rank, processes)
 
 
+class MicroBatchOrder:
+    """Micro-batches of a run with random access by step and index, fast where the next ones follow the last.
+
+    The shuffled examples of one epoch after another form one sequence, cut into global batches
+    and these into micro-batches. So nothing is dropped or padded at the end of an epoch, and
+    the sequence is the same for any number of workers. With `shard_sizes`, the examples of a shard follow each other.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        num_examples: int,
+        batch_size: int,
+        num_micro_batches: int,
+        shard_sizes: Sequence[int] | None = None,
+    ) -> None:
+        self.seed, self.num_examples, self.shard_sizes = seed, num_examples, shard_sizes
+        self.batch_size, self.num_micro_batches = batch_size, num_micro_batches
+        self.last_order: tuple[int, ExampleOrder] | None = None  # with its epoch
+
+    def select(self, step: int, micro_index: int) -> MicroBatch:
+        """Return a micro-batch of the step after `step` others."""
+        start = (step * self.num_micro_batches + micro_index) * self.batch_size
+        epoch, offset = divmod(start, self.num_examples)
+        examples = self._find_order(epoch).take(offset, self.batch_size)
+        epochs = np.empty(self.batch_size, np.int64)
+        epochs.fill(epoch)  # np.full takes five times as long
+        while (missing := self.batch_size - len(examples)) > 0:
+            epochs[len(examples) :] += 1
+            epoch += 1
+            examples = np.concatenate([examples, self._find_order(epoch).take(0, missing)])
+        return MicroBatch(step, micro_index, epochs, examples)
+
+    def _find_order(self, epoch: int) -> ExampleOrder:
+        """Return the order of the examples in an epoch, kept until another is asked for."""
+        if self.last_order is None or self.last_order[0] != epoch:
+            self.last_order = epoch, example_order(self.seed, epoch, self.num_examples, self.shard_sizes)
+        return self.last_order[1]
+
+
 def iterate_micro_batches(
     seed: int,
     num_examples: int,
@@ -64,29 +106,11 @@ def iterate_micro_batches(
     step: int,
     shard_sizes: Sequence[int] | None = None,
 ) -> Iterator[MicroBatch]:
-    """Yield micro-batches from `step` on, without end, for the worker that computes those in `micro_indices`.
-
-    The shuffled examples of one epoch after another form one sequence, cut into global batches
-    and these into micro-batches. So nothing is dropped or padded at the end of an epoch, and
-    the sequence is the same for any number of workers. With `shard_sizes`, the examples of a shard follow each other.
-    """
-    epoch = step * num_micro_batches * batch_size // num_examples
-    order = example_order(seed, epoch, num_examples, shard_sizes)
-    while True:
+    """Yield micro-batches from `step` on, without end, for the worker that computes those in `micro_indices`."""
+    order = MicroBatchOrder(seed, num_examples, batch_size, num_micro_batches, shard_sizes)
+    for later_step in itertools.count(step):
         for micro_index in micro_indices:
-            start = (step * num_micro_batches + micro_index) * batch_size
-            start_epoch, offset = divmod(start, num_examples)
-            if start_epoch != epoch:
-                epoch, order = start_epoch, example_order(seed, start_epoch, num_examples, shard_sizes)
-            examples = order.take(offset, batch_size)
-            epochs = np.empty(batch_size, np.int64)
-            epochs.fill(epoch)  # np.full takes five times as long
-            while (missing := batch_size - len(examples)) > 0:
-                epochs[len(examples) :] += 1
-                epoch, order = epoch + 1, example_order(seed, epoch + 1, num_examples, shard_sizes)
-                examples = np.concatenate([examples, order.take(0, missing)])
-            yield MicroBatch(step, micro_index, epochs, examples)
-        step += 1
+            yield order.select(later_step, micro_index)
 
 
 def group_micro_batches(

@@ -25,6 +25,7 @@ COMMAND_MODULES = {
     "captures": "jobs.captures",
     "adapt": "jobs.adapt",
     "records": "jobs.records",
+    "replay": "jobs.replay",
     "links": "jobs.links",
     "pages": "dashboards.build",
     "contact-sheet": "jobs.contact_sheet",

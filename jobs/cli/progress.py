@@ -173,9 +173,10 @@ def describe_all_reduce(algorithms: Sequence[AppliedAllReduce], what: str = "gra
 
 
 def format_lap_results(lap: Lap) -> str:
-    """Format the loss and the metric of a lap, as far as they were measured."""
+    """Format the loss, the metric and the staleness of a lap, as far as they were measured."""
     results = {"loss": lap.loss, "metric": lap.metric}
-    return "  ".join(f"{name} {value:.4f}" for name, value in results.items() if value is not None)
+    staleness = [] if lap.mean_staleness is None else [f"staleness {lap.mean_staleness:.1f}"]
+    return "  ".join([*(f"{name} {value:.4f}" for name, value in results.items() if value is not None), *staleness])
 
 
 def parse_journal_line(line: bytes, journal: Path) -> Lap:

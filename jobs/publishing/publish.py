@@ -25,7 +25,7 @@ from equipoise.drift.adaptation.workload import AdaptationRecipe
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import last_error_line
 from equipoise.hardware import describe_hardware
-from equipoise.runs.folder import read_record
+from equipoise.runs.folder import read_finished_run
 from equipoise.runs.record import Record
 from equipoise.runs.run_end import find_kept_lap
 from equipoise.storage.atomic import atomic_folder, open_local_copy
@@ -102,7 +102,7 @@ def publish_bundle(
         )
     validate_locations(request.run, request.plan, request.out)
     require_outside_bundles(request.out)
-    record = load_publishable_record(request.run)
+    record = read_finished_run(request.run, "publish")
     recommended = read_recommended_plan(request.plan) if request.plan else None
     if request.plan and recommended:
         require_planned_settings(request.plan, recommended.plan, request.run, record.config)
@@ -135,25 +135,6 @@ def publish_bundle(
         reference_warning=findings.warning,
         false_alarm_rate=findings.false_alarm_rate,
     )
-
-
-def load_publishable_record(run_folder: Path) -> Record:
-    """Read the record of a run; refuse a run that is unfinished, failed or without a model."""
-    for name in ("record.json", "model.safetensors"):
-        if not (run_folder / name).is_file():
-            raise EquipoiseError(
-                "run-unusable",
-                f"cannot publish --run {run_folder}: it has no {name}",
-                "give the folder of a finished run",
-            )
-    record = read_record(run_folder / "record.json")
-    if record.failed or record.status == "running":
-        raise EquipoiseError(
-            "run-unusable",
-            f"cannot publish --run {run_folder}: its status is {record.outcome}",
-            "give a run that finished without failing",
-        )
-    return record
 
 
 def load_model(run_folder: Path, workload: Workload) -> tuple[nn.Module, str | None]:

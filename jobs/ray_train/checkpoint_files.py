@@ -3,6 +3,7 @@
     state.safetensors            weights and the state of the optimizer, written by the first worker
     laps.json                    laps that led to them
     errors-1-of-2.safetensors    what compression left out in the second of two workers, written by it
+    arrivals.jsonl               log of arrivals of asynchronous workers up to here
 
 A run with exact sums has the first two alone.
 """
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
+from equipoise.parameter_store.arrivals import ARRIVALS_FILE, LapArrivals, parse_arrivals
 from equipoise.runs.record import Lap
 from equipoise.storage.atomic import read_json, write_json
 from equipoise.storage.json_decoding import decode_json_value
@@ -58,6 +60,8 @@ def write_checkpoint(training: Training, folder: Path) -> bool:
     if training.rank == 0:
         save_file(training.shared_state_dict(), folder / TRAINING_STATE_FILE)
         write_json(folder / LAPS_FILE, [asdict(lap) for lap in training.finished_laps])
+        if (lines := training.steps.arrival_lines) is not None:
+            (folder / ARRIVALS_FILE).write_text("".join(lines), encoding="utf-8")
     own = training.own_state_dict()
     if own:
         save_file(own, folder / error_file_name(training.rank, training.workers))
@@ -71,6 +75,8 @@ def restore_checkpoint(training: Training, folder: Path) -> None:
         error_files = error_files[training.rank : training.rank + 1]
     with open_tensors([folder / TRAINING_STATE_FILE, *error_files]) as tensors:
         training.load_state_dict(tensors, load_laps(folder / LAPS_FILE))
+    if (lines := training.steps.arrival_lines) is not None:
+        lines[:] = [lap.to_line() for lap in load_arrivals(folder / ARRIVALS_FILE, training.config)]
 
 
 def error_file_name(rank: int, workers: int) -> str:
@@ -92,6 +98,11 @@ def find_error_files(folder: Path, config: TrainConfig) -> list[Path]:
             f"cannot read {missing[0]}: it is missing, with what compression left out in a worker",
         )
     return paths
+
+
+def load_arrivals(path: Path, config: TrainConfig) -> list[LapArrivals]:
+    """Read the log of arrivals of a run; refuse one that is damaged, or of other options."""
+    return parse_arrivals(path.read_bytes(), str(path), config.workers, config.sync_method.staleness)
 
 
 def load_laps(path: Path) -> list[Lap]:

@@ -13,13 +13,20 @@ from torch import nn
 
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
+from equipoise.parameter_store.arrivals import ARRIVALS_FILE
 from equipoise.runs.record import Lap
 from equipoise.storage.atomic import open_local_copy, read_json
 from equipoise.storage.json_decoding import decode_json_value
 from equipoise.storage.retry import StoreUnavailable
 from equipoise.training.torch_state import collect_weights
 from equipoise.type_aliases import JsonObject
-from jobs.ray_train.checkpoint_files import LAPS_FILE, TRAINING_STATE_FILE, find_error_files, load_laps
+from jobs.ray_train.checkpoint_files import (
+    LAPS_FILE,
+    TRAINING_STATE_FILE,
+    find_error_files,
+    load_arrivals,
+    load_laps,
+)
 
 CHECKPOINTS_FOLDER = "checkpoints"
 CHECKPOINT_SNAPSHOT_FILE = "checkpoint_manager_snapshot.json"  # Ray Train's list of the checkpoints it keeps
@@ -57,6 +64,8 @@ def find_last_lap(out: Path, config: TrainConfig, build_model: Callable[[], nn.M
         require_matching_weights(newest / TRAINING_STATE_FILE, build_model())
         for path in find_error_files(newest, config):
             require_whole(path)
+        if config.sync_method.kind == "async":
+            load_arrivals(newest / ARRIVALS_FILE, config)
         return load_laps(newest / LAPS_FILE)[-1]
     except (StoreUnavailable, PermissionError):
         raise

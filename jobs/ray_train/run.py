@@ -1,5 +1,6 @@
 """Train one trial on the cluster with Ray Train and leave its record, model and checkpoints in a folder or bucket."""
 
+import sys
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -56,6 +57,8 @@ def train_on_cluster(
         print(make_printable(initialization), flush=True)
     if compression := describe_compression(config, workload):
         print(make_printable(compression), flush=True)
+    if stale_statistics := warn_of_stale_statistics(config, workload):
+        print(make_printable(f"warning: {stale_statistics}"), file=sys.stderr, flush=True)
     require_writable(out)
     last_lap = find_last_lap(out, config, lambda: build_initial_model(config, workload).model)
     connect_to_cluster()
@@ -113,6 +116,16 @@ def describe_compression(config: TrainConfig, workload: Workload) -> str:
     freeze_stages(model, config.freeze_stages)
     trainable = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     return check_compression(config.compression_method, trainable)
+
+
+def warn_of_stale_statistics(config: TrainConfig, workload: Workload) -> str:
+    """Return a sentence on batch normalisation with asynchronous workers, or "" where there is nothing to warn of."""
+    if config.sync_method.kind != "async":
+        return ""
+    from equipoise.training.store_steps.batch_norm import describe_stale_statistics  # only where it is asked for
+
+    model = build_initial_model(config, workload).model
+    return describe_stale_statistics(config, model, freeze_stages(model, config.freeze_stages))
 
 
 def build_run_trainer(config: TrainConfig, out: Path, min_workers: int, gpu: bool) -> LeanTorchTrainer:

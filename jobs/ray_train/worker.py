@@ -11,6 +11,7 @@ from ray import train
 from safetensors.torch import save
 
 from equipoise.config import TrainConfig
+from equipoise.parameter_store.arrivals import ARRIVALS_FILE
 from equipoise.runs.misclassified import write_misclassified
 from equipoise.runs.record import Record
 from equipoise.storage.atomic import atomic_write
@@ -85,6 +86,9 @@ def finish_run(training: Training, out: Path) -> Record:
         with atomic_write(out / "model.safetensors") as temporary:
             metadata = {"classes": json.dumps(list(training.workload.classes))}
             temporary.write_bytes(save(weights, metadata))  # save_file would make it readable by its owner only
+        if training.steps.arrival_lines is not None:
+            with atomic_write(out / ARRIVALS_FILE) as temporary:
+                temporary.write_text("".join(training.steps.arrival_lines), encoding="utf-8")
         if errors := find_class_errors(training):
             write_misclassified(out, errors.misclassified)
     return build_run_record(training, test, errors.classes if errors else None)

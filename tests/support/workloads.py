@@ -1,8 +1,10 @@
 """Workloads for tests, requested as module:attribute like those of users."""
 
+import time
 from dataclasses import replace
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from equipoise.config import TrainConfig
@@ -103,3 +105,23 @@ def without_target(trial: TrainConfig) -> Workload:
 def with_all_variations(trial: TrainConfig) -> Workload:
     """Return the vending workload with images of 32 pixels and every kind of augmentation."""
     return replace(vending(replace(trial, image_size=32)), augment=ALL_AUGMENTATIONS)
+
+
+class SleepyModel(nn.Module):
+    """Model of three layers, of which the first has most weights, that is slower on later ranks while it trains."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Flatten(), nn.Linear(256, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 16), nn.Linear(16, 10)
+        )
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        if self.training and dist.is_initialized():
+            time.sleep(0.002 * dist.get_rank() ** 2)
+        return self.layers(images)
+
+
+def with_unequal_speeds(trial: TrainConfig) -> Workload:
+    """Return digits with a model whose training is slower on later ranks."""
+    return replace(digits(trial), model=SleepyModel)

@@ -24,6 +24,8 @@ from equipoise.training.steps.gradient_step import GradientStep
 class LocalSteps:
     """Steps of the workers that this process hosts, and their averages over all processes."""
 
+    arrival_lines: list[str] | None = None  # no log of arrivals: workers exchange at the same time
+
     def __init__(
         self,
         gradient_step: GradientStep,

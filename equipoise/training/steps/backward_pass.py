@@ -21,8 +21,9 @@ class BackwardPass:
         self.config, self.workload, self.model, self.device = config, workload, model, device
         self.forward_model = torch.compile(model) if config.compile else model
         self.dropout_generator = get_dropout_generator(device)
-        # between two exchanges of weights a worker takes the steps of its own micro-batches alone
-        self.num_parts = config.grad_accumulation if config.sync_method.is_local else config.num_micro_batches
+        # between two exchanges of weights, and for a push, a worker takes the mean of its own micro-batches alone
+        has_own_mean = config.sync_method.is_local or config.sync_method.kind == "async"
+        self.num_parts = config.grad_accumulation if has_own_mean else config.num_micro_batches
         self.loss_weight = torch.tensor(1 / self.num_parts, device=device, dtype=PARAMETER_DTYPES[config.precision])
 
     def run(self, inputs: Batch, targets: Batch, step: int, micro_index: int) -> Tensor:

@@ -15,8 +15,10 @@ from equipoise.training.steps.gradient_step import GradientStep
 
 if TYPE_CHECKING:
     from equipoise.training.local_sgd.local_steps import LocalSteps
+    from equipoise.training.store_steps.async_steps import AsyncSteps
+    from equipoise.training.store_steps.scheduled_steps import ScheduledSteps
 
-TrainSteps: TypeAlias = Union[ExactSteps, "LocalSteps"]
+TrainSteps: TypeAlias = Union[ExactSteps, "LocalSteps", "AsyncSteps", "ScheduledSteps"]
 
 
 def build_steps(
@@ -24,6 +26,10 @@ def build_steps(
 ) -> TrainSteps:
     """Build the steps of this process; an interval between exchanges ends with the run if that is shorter."""
     rank, processes = timer.rank, timer.workers
+    if config.sync_method.kind == "async":
+        from equipoise.training.store_steps.build_async_steps import build_async_steps  # synchronous steps need none
+
+        return build_async_steps(config, backward_pass, optimizer, timer)
     if config.sync_method.kind == "server":
         from equipoise.training.store_steps.build_server_steps import build_server_steps  # others need no store
 

@@ -16,6 +16,7 @@ class ExactSteps:
     """Steps of all workers together, along the sum of their gradients or what compression makes of it."""
 
     interval = 1  # steps from one exchange to the next
+    arrival_lines: list[str] | None = None  # no log of arrivals: workers exchange at the same time
 
     def __init__(self, gradient_step: GradientStep, micro_indices: range) -> None:
         self.gradient_step, self.micro_indices = gradient_step, micro_indices

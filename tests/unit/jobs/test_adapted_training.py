@@ -12,10 +12,9 @@ from safetensors.torch import load_file, save_file
 from equipoise.config import TrainConfig
 from equipoise.drift.adaptation.workload import AdaptationRecipe, DriftCondition
 from equipoise.planning.document import PlanDocument
-from equipoise.runs.folder import read_record
+from equipoise.runs.folder import read_finished_run, read_record
 from equipoise.workloads import load_workload
 from jobs.publishing.adaptation import build_adaptation_config, planned_batch_size, train_adapted_model
-from jobs.publishing.publish import load_publishable_record
 from tests.support.errors import raises_code
 from tests.support.manifests import build_manifest
 from tests.unit.dashboards.test_demo_report import PLAN
@@ -98,7 +97,7 @@ def test_label_shift_changes_nothing_but_the_bias_of_the_classifier(model, work_
 def test_label_shift_leaves_a_run_that_can_be_published(model, work_folder):
     recipe = AdaptationRecipe("digits", "data", DriftCondition((), WEIGHTS))
     train_adapted_model(model, recipe, work_folder, epochs=2, workers=1)
-    record = load_publishable_record(work_folder / "run")
+    record = read_finished_run(work_folder / "run", "publish")
     assert record == read_record(work_folder / "run" / "record.json")
     assert record.config == build_adaptation_config(model, work_folder, epochs=2, workers=1)
     assert (record.status, record.target, record.test, record.seconds) == ("max_examples", None, None, 0)

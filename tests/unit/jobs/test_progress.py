@@ -117,6 +117,15 @@ def test_averages_and_batch_normalisation_are_said_once(tmp_path, capsys):
     ]
 
 
+def test_line_of_a_lap_says_how_stale_gradients_were(tmp_path, capsys):
+    journal = tmp_path / "laps.jsonl"
+    staleness = {"mean_staleness": 1.26, "max_staleness": 3}
+    journal.write_text(build_journal_line(100) + json.dumps(json.loads(build_journal_line(200)) | staleness) + "\n")
+    with RunProgress(journal, max_examples=1000) as progress:
+        progress.show_new_laps()
+    assert ["staleness 1.3" in line for line in capsys.readouterr().out.splitlines()] == [False, True]
+
+
 def test_way_to_sum_gradients_is_said_where_it_changes(tmp_path, capsys):
     journal, laps = tmp_path / "laps.jsonl", []
     ways = [(), ("backend",), ("ring",), ("ring",), (), ("ring", "direct", "direct"), ("backend", "backend")]

@@ -17,6 +17,7 @@ from equipoise.bundle.engines import ENGINES
 from equipoise.bundle.evaluation import Evaluation
 from equipoise.config import TrainConfig
 from equipoise.hardware_facts import HardwareFacts
+from equipoise.runs.folder import read_finished_run
 from equipoise.runs.record import Lap, Record
 from equipoise.storage.atomic import write_json
 from equipoise.workloads import ImageWorkload, Split
@@ -27,7 +28,6 @@ from jobs.publishing.publish import (
     benchmark_bundle_engines,
     build_manifest,
     load_model,
-    load_publishable_record,
     publish_bundle,
 )
 from jobs.publishing.reference_arrays import (
@@ -115,26 +115,26 @@ def test_locations_are_validated_first(tmp_path):
 
 
 def test_finished_run_may_be_published(run_folder):
-    assert load_publishable_record(run_folder) == RECORD
+    assert read_finished_run(run_folder, "publish") == RECORD
 
 
 @pytest.mark.parametrize("name", ["record.json", "model.safetensors"])
 def test_run_that_lacks_a_file_is_refused(run_folder, name):
     (run_folder / name).unlink()
     with raises_code("run-unusable", run_folder, name):
-        load_publishable_record(run_folder)
+        read_finished_run(run_folder, "publish")
 
 
 def test_failed_run_is_refused_with_its_reason(run_folder):
     write_json(run_folder / "record.json", replace(RECORD, status="failed", reason="out of memory").to_json())
     with raises_code("run-unusable", "failed: out of memory"):
-        load_publishable_record(run_folder)
+        read_finished_run(run_folder, "publish")
 
 
 def test_run_that_has_not_ended_is_refused(run_folder):
     write_json(run_folder / "record.json", replace(RECORD, status="running").to_json())
     with raises_code("run-unusable", "running"):
-        load_publishable_record(run_folder)
+        read_finished_run(run_folder, "publish")
 
 
 def test_model_is_loaded_with_the_name_of_its_classifier(run_folder):

@@ -42,3 +42,11 @@ def test_resumed_run_gets_the_batches_of_the_uninterrupted_run(step):
     ):
         assert torch.equal(images, expected_images)
         assert torch.equal(labels, expected_labels)
+
+
+def test_any_micro_batch_can_be_loaded_by_itself():
+    config = TrainConfig(workload="digits", workers=2, batch_size=32, grad_accumulation=2)
+    loader, batches = BatchLoader(config, load_workload(config), CPU), load_batches(config, range(4), 0, 80)
+    for index in (70, 3, 4, 71):
+        for part, expected in zip(loader.load_micro_batch(index // 4, index % 4), batches[index], strict=True):
+            assert torch.equal(part, expected)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.training.sampler import iterate_micro_batches, rank_micro_batches
+from equipoise.training.sampler import MicroBatchOrder, iterate_micro_batches, rank_micro_batches
 
 
 @given(st.integers(1, 40), st.data())
@@ -79,3 +79,14 @@ def test_workers_share_the_order_of_sharded_data(shard_sizes, num_micro_batches,
     assert pairs == read_example_order(examples, 3 * num_micro_batches, 1, 1, steps, shard_sizes=shard_sizes)
     epochs = len(pairs) // examples
     assert sorted(pairs[: epochs * examples]) == [(epoch, i) for epoch in range(epochs) for i in range(examples)]
+
+
+@given(st.integers(1, 20), st.integers(1, 9), st.lists(st.tuples(st.integers(0, 12), st.integers(0, 2)), max_size=9))
+def test_micro_batches_can_be_selected_in_any_order(examples, batch, places):
+    order = MicroBatchOrder(7, examples, batch, 3)
+    for step, micro_index in places:
+        micro = order.select(step, micro_index)
+        expected = next(iterate_micro_batches(7, examples, batch, 3, range(micro_index, 3), step))
+        assert micro[:2] == expected[:2]
+        np.testing.assert_array_equal(micro.examples, expected.examples)
+        np.testing.assert_array_equal(micro.epochs, expected.epochs)
