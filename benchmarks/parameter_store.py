@@ -28,13 +28,14 @@ Options = dict[str, Any]  # of a run that are not those of all
 
 
 class Contest(NamedTuple):
-    """What all contestants train, on links of which rate."""
+    """What all contestants train, on links of which rate and hosts with which part of a core; 0 for no limit."""
 
     workload: str
     workers: int
     batch: int
     steps: int
     megabits: float
+    cores: float
 
 
 class RoundFigures(NamedTuple):
@@ -54,11 +55,13 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=32, help="examples per worker and step")
     parser.add_argument("--steps", type=int, default=50, help="steps timed, after as many that are not; at most 100")
     parser.add_argument("--megabits", type=float, default=0.0, help="rate of the links; 0 for as fast as memory")
+    parser.add_argument("--cores", type=float, default=0.0, help="CPU quota of each host, on a machine with other work")
     parser.add_argument("--staleness", type=int, default=4, help="bound of the asynchronous store")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="+", help="contestants; all by default")
     options = parser.parse_args()
-    contest = Contest(options.workload, options.workers, options.batch_size, options.steps, options.megabits)
+    limits = options.megabits, options.cores
+    contest = Contest(options.workload, options.workers, options.batch_size, options.steps, *limits)
     contestants = list_contestants(options.staleness)
     if unknown := set(options.only or ()) - set(contestants):
         parser.error(f"unknown contestant {', '.join(sorted(unknown))}; choose from {', '.join(contestants)}")
@@ -87,6 +90,8 @@ def run_rounds(contest: Contest, contestants: dict[str, Options | None], count: 
     """Return the figures of each contestant in each round."""
     figures: dict[str, list[RoundFigures]] = {name: [] for name in contestants}
     with create_lan(contest.workers + 1, contest.megabits) as hosts, start_spread_cluster(hosts) as ray:
+        for host in hosts[1:] if contest.cores else []:
+            host.limit_cpu(contest.cores)
         for _ in range(count):
             for name, options in contestants.items():
                 if options is None:
@@ -122,7 +127,9 @@ def run_ours(ray: SpreadCluster, contest: Contest, options: Options) -> RoundFig
 def describe_contest(contest: Contest) -> str:
     """Describe in words what is trained, and where."""
     links = f"links of {contest.megabits:.0f} Mbit/s" if contest.megabits else "links as fast as memory"
-    return f"{contest.workload}, {pluralize(contest.workers, 'host')} x {contest.batch} examples a step, {links}"
+    cores = f" and {contest.cores:g} cores each" if contest.cores else ""
+    hosts = f"{pluralize(contest.workers, 'host')} x {contest.batch} examples a step"
+    return f"{contest.workload}, {hosts}, {links}{cores}"
 
 
 def format_table(figures: dict[str, list[RoundFigures]]) -> str:

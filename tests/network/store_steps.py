@@ -1,5 +1,6 @@
 """Steps of the training loop between simulated hosts, timed and weighed; `gloo_hosts` runs it in each worker."""
 
+import math
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -49,6 +50,22 @@ def measure_steps(options: dict[str, Any], steps: int) -> StepFigures:
         "counted_bytes": sent / lap.steps,
         "recorded_bytes": float(lap.sent_bytes or 0),
     }
+
+
+def train_runs(runs: list[dict[str, Any]]) -> list[dict[str, float]]:
+    """Train runs with these options to the target; return examples and seconds of each, infinite if it is missed."""
+    return [train_to_target(options) for options in runs]
+
+
+def train_to_target(options: dict[str, Any]) -> dict[str, float]:
+    """Train to the target; return the examples and the seconds of training until there, interpolated in the last lap.
+
+    Seconds are without evaluations.
+    """
+    training = Training(TrainConfig(**options, workers=dist.get_world_size(), noise_scale_every=0))
+    laps = [*training.laps()]
+    examples, seconds = training.examples_to_target or math.inf, sum(lap.seconds for lap in laps)
+    return {"examples": examples, "seconds": seconds * examples / laps[-1].seen}
 
 
 def read_sent_bytes() -> int:
