@@ -1,21 +1,28 @@
 """How many times the examples each way of exchange needs to the target: python -m benchmarks.examples_ratios WORKLOAD.
 
 All workers are copies of the weights in this process. Each way of exchange has the learning rate that is best for it,
-found from the best one of exact sums an octave at a time, and runs are paired by seed. Runs are written as they end to
-a table that jobs.plan reads, and those that are there already are not repeated.
+found from the best one of exact sums an octave at a time, and runs are paired by seed. Asynchronous updates are tried
+with several momenta. Runs are written as they end to a table that jobs.plan reads, and those that are there already are
+not repeated. At the end the ratios are printed, and the critical interval and staleness that they tell.
 """
 
 import argparse
 import csv
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+import pandas as pd
 import torch
 
 from equipoise.config import TrainConfig
+from equipoise.planning.exchange_choice.ratio_table import fit_ratio_table
+from equipoise.planning.exchanges.exact_rows import read_momentum, split_by_momentum
+from equipoise.planning.exchanges.exchange_columns import read_runs_by_exchange
 from equipoise.planning.exchanges.exchange_name import parse_exchange
+from equipoise.planning.exchanges.training_options import replace_exchange
 from equipoise.training.loop import Training
 from equipoise.workloads import Workload, load_workload
 
@@ -23,16 +30,18 @@ LOCAL_EXCHANGES = ("local:2", "local:4", "local:8", "local:16", "local:32", "loc
 COMPRESSIONS = ("bf16", "int8", "powersgd:1", "powersgd:2", "powersgd:4", "topk:0.01", "topk:0.1")
 SEARCH_SEEDS = 3  # that compare learning rates
 MAX_OCTAVES = 3  # from the first learning rate
-COLUMNS = ("exchange", "workers", "global_batch", "lr", "seed", "examples", "reached")
+ASYNCHRONOUS = ("async:1", "async:2", "async:3")
+COLUMNS = ("exchange", "workers", "global_batch", "lr", "seed", "examples", "reached", "momentum")
 
 
 class RatioTrial(NamedTuple):
-    """Way of exchange, global batch, learning rate and seed of a run."""
+    """Way of exchange, global batch, learning rate, seed and momentum of a run; None for the momentum by default."""
 
     exchange: str
     global_batch: int
     lr: float
     seed: int
+    momentum: float | None = None
 
 
 class TrialTable:
@@ -46,9 +55,8 @@ class TrialTable:
             with path.open(encoding="utf-8", newline="") as file:
                 for row in csv.DictReader(file):
                     if int(row["workers"]) == base.workers:
-                        trial = RatioTrial(
-                            row["exchange"], int(row["global_batch"]), float(row["lr"]), int(row["seed"])
-                        )
+                        setting = row["exchange"], int(row["global_batch"]), float(row["lr"]), int(row["seed"])
+                        trial = RatioTrial(*setting, float(row["momentum"]) if row.get("momentum") else None)
                         self.examples[trial] = float(row["examples"]) if row["reached"] == "1" else math.inf
 
     def count_examples(self, trial: RatioTrial) -> float:
@@ -58,7 +66,8 @@ class TrialTable:
             reached = training.examples_to_target is not None
             seen = training.examples_to_target or training.examples_seen
             self.examples[trial] = seen if reached else math.inf
-            self._append([trial.exchange, self.base.workers, *trial[1:], f"{seen:.1f}", int(reached)])
+            setting = [trial.exchange, self.base.workers, *trial[1:4]]
+            self._append([*setting, f"{seen:.1f}", int(reached), trial.momentum])
             print(*trial, f"{seen:.0f}" if reached else training.status, flush=True)
         return self.examples[trial]
 
@@ -83,7 +92,8 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--batches", type=int, nargs="+", default=[32, 128], help="examples per step of all workers")
     parser.add_argument("--lr", type=float, default=0.1, help="first learning rate at the first batch")
-    parser.add_argument("--exchanges", nargs="+", default=[*LOCAL_EXCHANGES, *COMPRESSIONS])
+    parser.add_argument("--exchanges", nargs="+", default=[*LOCAL_EXCHANGES, *COMPRESSIONS, *ASYNCHRONOUS])
+    parser.add_argument("--momenta", type=float, nargs="+", default=[0.9, 0.0], help="momenta of asynchronous updates")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--max-examples", type=int)
     parser.add_argument("--eval-every", type=int)
@@ -103,20 +113,48 @@ def main() -> None:
         first_lr = options.lr * math.sqrt(batch / options.batches[0])
         exact_lr = run_at_best_lr(table, "", batch, first_lr, options.seeds)
         for exchange in options.exchanges:
-            run_at_best_lr(table, exchange, batch, exact_lr, options.seeds)
+            is_asynchronous = parse_exchange(exchange).sync == "async"
+            for momentum in options.momenta if is_asynchronous else [None]:
+                own = None if momentum == base.momentum else momentum
+                # the rate at which a gradient moves the weights as far in the end as with the usual momentum
+                scale = 1.0 if own is None else (1 - own) / (1 - base.momentum)
+                run_at_best_lr(table, exchange, batch, exact_lr * scale, options.seeds, own)
+    print_ratios(options.out)
 
 
-def run_at_best_lr(table: TrialTable, exchange: str, batch: int, first_lr: float, seeds: int) -> float:
+def run_at_best_lr(
+    table: TrialTable, exchange: str, batch: int, first_lr: float, seeds: int, momentum: float | None = None
+) -> float:
     """Run all seeds at the learning rate that is best for the first ones, and return that rate."""
 
-    def mean_examples(octaves: int) -> float:
-        trials = [RatioTrial(exchange, batch, round_lr(first_lr * 2.0**octaves), seed) for seed in range(SEARCH_SEEDS)]
-        return sum(map(table.count_examples, trials))
+    def build_trial(octaves: int, seed: int) -> RatioTrial:
+        return RatioTrial(exchange, batch, round_lr(first_lr * 2.0**octaves), seed, momentum)
 
-    best_lr = round_lr(first_lr * 2.0 ** find_lowest(mean_examples))
+    def mean_examples(octaves: int) -> float:
+        return sum(table.count_examples(build_trial(octaves, seed)) for seed in range(SEARCH_SEEDS))
+
+    best = find_lowest(mean_examples)
     for seed in range(seeds):
-        table.count_examples(RatioTrial(exchange, batch, best_lr, seed))
-    return best_lr
+        table.count_examples(build_trial(best, seed))
+    return round_lr(first_lr * 2.0**best)
+
+
+def print_ratios(path: Path) -> None:
+    """Print the ratio of each way of exchange by momentum, and the lines that the ratios at the better one tell."""
+    runs = read_runs_by_exchange(path)
+    for part in split_by_momentum(runs[runs.exchange != ""]):
+        momentum = read_momentum(part)
+        text = "" if momentum is None else f" with momentum {momentum:g}"
+        for ratio in fit_ratio_table(pd.concat([runs[runs.exchange == ""], part])).ratios:
+            interval, key = ratio.interval, ratio.key
+            print(f"{key.exchange}, global batch {key.global_batch}{text}: {interval.value:.3g}", end=" ")
+            print(f"({interval.low:.3g} to {interval.high:.3g}) at lr {ratio.lr:g}, {ratio.reached} of {ratio.pairs}")
+    table = fit_ratio_table(runs)
+    for family, line in (table.critical_intervals | table.critical_stalenesses).items():
+        critical = line.interval
+        print(f"critical value of {family.sync}, global batch {family.global_batch}: {critical.value:.3g}", end=" ")
+        print(f"({critical.low:.3g} to {critical.high:.3g})")
+    print(*table.gaps, sep="\n")
 
 
 def find_lowest(function: Callable[[int], float]) -> int:
@@ -135,12 +173,10 @@ def find_lowest(function: Callable[[int], float]) -> int:
 
 def build_config(base: TrainConfig, trial: RatioTrial) -> TrainConfig:
     """Build the options of a trial."""
-    method = parse_exchange(trial.exchange)
-    sync = f"{method.sync}:{method.interval}" if method.interval_family else "step"
-    options = vars(base) | {"sync": sync, "compression": method.compression}
-    return TrainConfig(
-        **options | {"batch_size": trial.global_batch // base.workers, "lr": trial.lr, "seed": trial.seed}
-    )
+    config = replace_exchange(base, trial.exchange)
+    momentum = base.momentum if trial.momentum is None else trial.momentum
+    batch_size = trial.global_batch // base.workers
+    return replace(config, batch_size=batch_size, lr=trial.lr, seed=trial.seed, momentum=momentum)
 
 
 def round_lr(lr: float) -> float:

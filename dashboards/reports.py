@@ -166,6 +166,7 @@ def plan_paragraphs(document: PlanDocument) -> list[str]:
         return ["There is no plan: the notes below say what is missing."]
     rate = "" if plan.lr is None else f" at a learning rate of {plan.lr:.3g}"
     exchange = f", exchanging as `{plan.exchange}`" if plan.exchange else ""
+    exchange += "" if plan.momentum is None else f" with a momentum of {plan.momentum:g}"
     shape, seconds = format_cluster_shape(plan.nodes, plan.workers), plan.seconds
     paragraphs = [
         describe_plan_status(document),

@@ -28,9 +28,9 @@ from equipoise.parameter_store.arrivals import LapArrivals
 from equipoise.planning.document import PLAN_SCHEMA, PlanDocument
 from equipoise.planning.exchanges.exchange_columns import (
     ALGORITHM_COLUMNS,
+    RUN_EXCHANGE_COLUMNS,
     STEP_EXCHANGE_COLUMNS,
     TIMED_ALGORITHMS,
-    WORKERS_COLUMN,
 )
 from equipoise.planning.exchanges.link_report import SumTiming
 from equipoise.planning.measurements import (
@@ -42,6 +42,7 @@ from equipoise.planning.measurements import (
     TARGET_COLUMNS,
     Column,
 )
+from equipoise.planning.parameter_servers.worker_speeds import WORKER_SECONDS_COLUMN
 from equipoise.runs.misclassified import MisclassifiedImage
 from equipoise.runs.record import RECORD_SCHEMA, Lap, Record
 from jobs.timing.timing_records import ExchangeTiming, StepTiming
@@ -145,7 +146,8 @@ def describe_columns(name: str) -> tuple[dict[str, str], dict[str, Column], dict
     if name == "links.csv":
         return read_attribute_docs(SumTiming), *describe_link_columns()
     if name == "statistical.csv":
-        others = {"exchange": EXCHANGE_VALUES, "workers": f"{WORKERS_COLUMN.description} or empty"}
+        others = {"exchange": EXCHANGE_VALUES}
+        others |= {column: f"{rule.description} or empty" for column, rule in RUN_EXCHANGE_COLUMNS.items()}
         return STATISTICAL_MEANINGS | RUN_EXCHANGE_MEANINGS, STATISTICAL_COLUMNS, others
     kind, required = (StepTiming, SYSTEM_COLUMNS) if name == "system.csv" else (ExchangeTiming, EXCHANGE_COLUMNS)
     meanings = read_attribute_docs(kind)
@@ -153,6 +155,7 @@ def describe_columns(name: str) -> tuple[dict[str, str], dict[str, Column], dict
     rules = {
         "pace_sd": PACE_SD_COLUMN.description,
         "gradient_bytes": SYSTEM_COLUMNS["batch"].description,
+        WORKER_SECONDS_COLUMN: "a number of seconds above 0 for each worker, with spaces between them, or empty",
         "kind": "`sum` or `message`; `sum` if the column is missing",
     }
     others = {column: rules.get(column, "not read") for column in written}

@@ -144,8 +144,8 @@ TEXTS = {
 }
 EXCHANGE_VALUES = "a name of up to 100 characters or empty"
 EXCHANGE_MEANINGS = {
-    "exchange": "way of exchange as `sync/compression/all-reduce`, such as `local:8/bf16`; empty for exact sums of the"
-    " gradient in every step; another name is an opaque label",
+    "exchange": "way of exchange as `sync/compression/all-reduce/servers`, such as `local:8/bf16` or"
+    " `async:4/servers:2`; empty for exact sums of the gradient in every step; another name is an opaque label",
     "sent_bytes": "bytes that leave a worker in a step, averaged over the steps from one exchange to the next",
     "encode_seconds": "seconds of a step that compression takes",
     "bits_per_second": "rate of the slowest link",
@@ -154,6 +154,7 @@ EXCHANGE_MEANINGS = {
 RUN_EXCHANGE_MEANINGS = {
     "exchange": "way of exchange of the run, as in `system.csv`; empty for exact sums",
     "workers": "workers of the run; a plan with another exchange than exact sums is then for as many",
+    "momentum": "momentum of the run, where it is not that of the runs with exact sums; the plan then sets it",
 }
 STATISTICAL_MEANINGS = {
     "global_batch": "examples per optimizer step of all workers",

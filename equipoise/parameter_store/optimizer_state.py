@@ -41,7 +41,7 @@ def receive_state(channel: StoreChannel, rank: int) -> Mapping[str, Tensor]:
     size = torch.zeros(1, dtype=torch.int64)
     channel.receive(size, rank, MessageTag.STATE).wait()
     if int(size) == FAILED_STATE:
-        raise RuntimeError(f"the parameter server of worker {rank} failed, as it says itself")
+        raise RuntimeError(f"the parameter server beside worker {rank} has failed; its process says why")
     payload = torch.zeros(int(size), dtype=torch.uint8)
     channel.receive(payload, rank, MessageTag.STATE).wait()
     state: dict[str, Tensor] = load(payload.numpy().tobytes())

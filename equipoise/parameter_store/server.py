@@ -63,7 +63,7 @@ class Server:
         while self.open_ranks:
             message = self.inbox.get()
             try:
-                if not self._end_or_report(message) and self.error is None:
+                if not self._end_or_report(message):
                     self._take(message)
                     self._run_events()
             except BaseException as error:
@@ -93,6 +93,10 @@ class Server:
         """Take in a message, and decide what follows if the order is decided here."""
         order = self.order
         match message:
+            case WorkerRequest(pushed=PushedPart() as pushed) if self.error is not None:
+                pushed.release()
+            case _ if self.error is not None:
+                pass
             case LapStart():
                 self.lap = message
                 if order is not None:
@@ -117,7 +121,7 @@ class Server:
 
     def _run_events(self) -> None:
         """Do what can be done already, in the total order."""
-        while self.events:
+        while self.events and self.error is None:
             event = self.events[0]
             if not isinstance(event, Update):
                 self.outbox.send_weights(event)
@@ -143,6 +147,10 @@ class Server:
         return True
 
     def _fail(self, error: BaseException) -> None:
+        """Tell all workers, and free the memory that further requests are received in."""
         if self.error is None:
             self.error = error
             self.outbox.fail(error)
+        for pushed in self.pushed.values():
+            pushed.release()
+        self.pushed.clear()

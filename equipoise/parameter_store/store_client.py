@@ -127,7 +127,9 @@ class StoreClient:
             return self._take_own_weights(index)
         work.wait()
         if part.kind == MessageKind.FAILED:
-            raise RuntimeError(f"the parameter server of worker {self.server_ranks[index]} failed, as it says itself")
+            raise RuntimeError(
+                f"the parameter server beside worker {self.server_ranks[index]} has failed; its process says why"
+            )
         torch._foreach_copy_(self.parts[index], part.views)
         return PulledWeights(part.ticket, part.version)
 
@@ -138,7 +140,7 @@ class StoreClient:
         except Empty:
             raise TimeoutError(f"the parameter server did not answer within {MESSAGE_TIMEOUT}") from None
         if isinstance(reply, BaseException):
-            raise RuntimeError(f"the parameter server failed: {reply}") from reply
+            raise RuntimeError(f"the parameter server has failed: {reply}") from reply
         torch._foreach_copy_(self.parts[index], reply.weights)
         return PulledWeights(reply.ticket, reply.version)
 

@@ -17,6 +17,7 @@ from equipoise.planning.examples_to_target import MIN_SUCCESS_RATE, ExamplesCurv
 from equipoise.planning.exchanges.exchange_columns import read_runs_by_exchange, read_steps_by_exchange
 from equipoise.planning.interval import IntervalEstimate
 from equipoise.planning.measurements import read_exchange_times, read_target_crossings
+from equipoise.planning.parameter_servers.worker_speeds import describe_speeds, select_worker_speeds
 from equipoise.planning.plan import (
     COMBINED_DRAWS,
     ClusterShape,
@@ -97,10 +98,12 @@ def build_plan_document(
         statistical=build_statistical_section(curve, request.global_batches) if curve else None,
         warnings=(),
     )
+    fits = add_worker_speeds(fits, request)
     if not step_fit or not curve:
         missing = "--statistical" if step_fit else "--system"
-        return replace(fits, warnings=(f"no {missing} was given: the time to the target cannot be predicted",))
-    document = complete_plan(fits, request, step_fit, curve)
+        gap = f"no {missing} was given: the time to the target cannot be predicted"
+        return replace(fits, warnings=(*fits.warnings, gap))
+    document = add_worker_speeds(complete_plan(fits, request, step_fit, curve), request)
     if request.targets is None:
         return document
     curves = [*fit_easier_targets(request.targets), (find_hardest_target(request.targets), curve)]
@@ -113,6 +116,17 @@ def build_plan_document(
         ),
         schedule=build_batch_schedule(curves, document),
     )
+
+
+def add_worker_speeds(document: PlanDocument, request: PlanRequest) -> PlanDocument:
+    """Return the document with what unequal workers cost at its setting, and a sentence that says so."""
+    plan = document.plan
+    setting = (plan.nodes, plan.workers, plan.batch) if plan else None
+    exchange_seconds = max(0.0, plan.step.seconds - plan.step.compute) if plan else 0.0
+    speeds = select_worker_speeds(request.system, setting, exchange_seconds)
+    if speeds is None:
+        return document
+    return replace(document, worker_speeds=speeds, warnings=(describe_speeds(speeds), *document.warnings))
 
 
 def complete_plan(

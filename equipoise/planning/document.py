@@ -18,6 +18,7 @@ from equipoise.planning.confirmation import ConfirmationResult, PlanStatus, find
 from equipoise.planning.exchange_choice.exchange_verdict import ExchangeMap, ExchangeVerdict, SwitchesAt
 from equipoise.planning.exchanges.fastest_exchange import FastestExchange
 from equipoise.planning.interval import IntervalEstimate
+from equipoise.planning.parameter_servers.worker_speeds import WorkerSpeeds
 from equipoise.planning.sections.examples_types import ExamplesSection
 from equipoise.planning.targets.batch_schedule import BatchSchedule
 from equipoise.planning.training_setup import TrainingSetup, rename_old_setup_keys
@@ -100,7 +101,9 @@ class PlanEntry(PlanOptionEntry):
     runs: NonNegativeCount = 0
     """runs that reached the target at this global batch and learning rate"""
     exchange: str = ""
-    """way of exchange as `sync/compression/all-reduce`; empty for exact sums of the gradient in every step"""
+    """way of exchange as `sync/compression/all-reduce/servers`; empty for exact sums of the gradient in every step"""
+    momentum: NonNegativeNumber | None = None
+    """momentum of the optimizer, where it is not that of `setup`: asynchronous updates may want less"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,6 +234,8 @@ class PlanDocument:
     """networks at which the best way of exchange changes; None if no other one was measured"""
     exchange_map: ExchangeMap | None = None
     """best way of exchange over rates and delays of the network; None if no other one was measured"""
+    worker_speeds: WorkerSpeeds | None = None
+    """what workers of unequal speed cost; None where they are equal, or their speeds were not measured"""
 
     def __post_init__(self) -> None:
         if self.status != (status := find_plan_status(self.plan, self.confirmations)):

@@ -36,7 +36,17 @@ LEARNING_RATE_COLUMN = Column(
 SECONDS_COLUMN = Column("a number of seconds from 1e-7 to 1e4", lambda values: (values >= 1e-7) & (values <= 1e4))
 PACE_SD_COLUMN = Column("a number from 0 to 10", lambda values: (values >= 0) & (values <= 10))
 SYSTEM_COLUMNS = {"nodes": COUNT_COLUMN, "workers": COUNT_COLUMN, "batch": COUNT_COLUMN, "seconds": SECONDS_COLUMN}
-OPTIONAL_COLUMNS = ("kind", "nodes", "workers", "exchange", "gradient_bytes", "bits_per_second", "sent_bytes")
+OPTIONAL_COLUMNS = (
+    "kind",
+    "nodes",
+    "workers",
+    "exchange",
+    "gradient_bytes",
+    "bits_per_second",
+    "sent_bytes",
+    "worker_seconds",
+    "momentum",
+)
 EXCHANGE_KINDS = ("sum", "message")  # all workers sum so many bytes; one worker sends them to the next
 EXCHANGE_COLUMNS = {"nodes": COUNT_COLUMN, "workers": COUNT_COLUMN, "bytes": COUNT_COLUMN, "seconds": SECONDS_COLUMN}
 STATISTICAL_COLUMNS = {
@@ -109,8 +119,8 @@ def require_worker_per_node(path: Path, table: pd.DataFrame, column: str = "work
 def read_examples_to_target(path: Path) -> pd.DataFrame:
     """Read rows of global_batch, lr, seed, examples and reached; lr and seed may be empty where they are unknown.
 
-    A run counts once: two rows of one batch, learning rate and seed are refused, unless columns `exchange` or `workers`
-    tell them apart. Runs without a seed may repeat.
+    A run counts once: two rows of one batch, learning rate and seed are refused, unless columns `exchange`, `workers`
+    or `momentum` tell them apart. Runs without a seed may repeat.
     """
     texts = read_checked_cells(path, STATISTICAL_COLUMNS)
     table = parse_columns(path, texts, STATISTICAL_COLUMNS)
@@ -127,7 +137,7 @@ def require_distinct_runs(path: Path, runs: pd.DataFrame, seed_texts: "pd.Series
     """Refuse two rows of the same run; seeds are compared as whole numbers, of which floats do not hold all digits."""
     first_rows: dict[tuple[object, ...], int] = {}
     learning_rates = runs.lr.astype(object).where(runs.lr.notna(), None)  # NaN does not equal itself
-    kinds = [runs[name].str.strip() for name in ("exchange", "workers") if name in runs]
+    kinds = [runs[name].str.strip() for name in ("exchange", "workers", "momentum") if name in runs]
     for row, (batch, lr, text) in enumerate(zip(runs.global_batch, learning_rates, seed_texts, strict=True)):
         if not text.strip():
             continue

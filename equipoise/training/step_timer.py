@@ -18,6 +18,7 @@ from equipoise.training.sampler import rank_micro_batches
 
 TimeMark = float | torch.cuda.Event
 LAP_SPANS = "data", "compute", "exchange", "encode"
+MIN_SPEED_RATIO = 1.1  # of the slowest to the fastest worker, from which a lap has the seconds of each
 
 
 class SpanTimer:
@@ -77,6 +78,7 @@ class StepTimer(SpanTimer):
         shared = all_reduce_sum(torch.cat([losses.double(), table.flatten().to(self.device)])).cpu()
         losses, table = shared[: len(losses)], shared[len(losses) :].view_as(table)
         seconds, data, compute, exchange, encode = table[:, :-2].amax(0).tolist()
+        worker_seconds = table[:, 1 + LAP_SPANS.index("compute")].tolist()
         lap = Lap(
             step=step,
             steps=len(losses),
@@ -88,6 +90,7 @@ class StepTimer(SpanTimer):
             seconds=seconds,
             data_seconds=data,
             compute_seconds=compute,
+            worker_seconds=tuple(worker_seconds) if compute > MIN_SPEED_RATIO * min(worker_seconds) else (),
             exchange_seconds=exchange,
             encode_seconds=encode if has_encoded else None,
         )

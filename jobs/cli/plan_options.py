@@ -23,8 +23,10 @@ PLAN_OPTION_WORDS = {
     "all_reduce": "as the all-reduce",
     "sync": "as the time of exchange",
     "compression": "as the compression",
+    "servers": "servers",
+    "momentum": "as the momentum",
 }
-EXCHANGE_OPTIONS = ("all_reduce", "sync", "compression")
+EXCHANGE_OPTIONS = ("all_reduce", "sync", "compression", "servers", "momentum")
 PLAN_REMEDY = "give the plan.json of a sweep or of jobs.plan"
 
 
@@ -80,6 +82,8 @@ def list_plan_settings(plan: PlanEntry) -> dict[str, int | float | str]:
     }
     if plan.lr is not None:
         settings["lr"] = plan.lr
+    if plan.momentum is not None:
+        settings["momentum"] = plan.momentum
     return settings | find_exchange_options(parse_exchange(plan.exchange), "cannot apply the plan")
 
 

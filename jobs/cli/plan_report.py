@@ -38,7 +38,7 @@ def format_plan(document: PlanDocument) -> str:
     if plan := document.plan:
         lines.append(
             f"plan, {document.status}: {pluralize(plan.workers, 'worker')} x {plan.batch}"
-            f" on {pluralize(plan.nodes, 'node')}{format_way(plan.exchange)}: {plan.why}"
+            f" on {pluralize(plan.nodes, 'node')}{format_way(plan.exchange)}{format_momentum(plan)}: {plan.why}"
         )
     lines += format_verdicts(document)
     lines += describe_targets(document)
@@ -175,6 +175,11 @@ def is_same_setting(first: PredictedSetting, second: PredictedSetting) -> bool:
 def format_way(exchange: str) -> str:
     """Format how workers exchange, as the end of a phrase; empty for exact sums."""
     return f", exchanging by {exchange}" if exchange else ""
+
+
+def format_momentum(plan: PlanEntry) -> str:
+    """Format the momentum that a plan sets, as the end of a phrase; empty where it is that of all runs."""
+    return "" if plan.momentum is None else f" with momentum {plan.momentum:g}"
 
 
 def format_verdicts(document: PlanDocument) -> list[str]:

@@ -1,13 +1,16 @@
 """Refuse a plan that was measured with other data, another model or other options than the run it is given to."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.planning.confirmation import ConfirmationResult, find_run_of_plan
-from equipoise.planning.training_setup import describe_target_mismatch
+from equipoise.planning.document import PlanEntry
+from equipoise.planning.exchanges.exchange_name import parse_exchange
+from equipoise.planning.training_setup import OptionValue, TrainingSetup, describe_target_mismatch
 from equipoise.runs.target import command_target
 from equipoise.workloads import Workload
 from jobs.cli.describe_setup import (
@@ -44,7 +47,7 @@ def require_same_setup(
         setup = describe_trained_setup(config, workload, HardwareFacts(), planned.initial_weights)
     else:
         setup = describe_training_setup(config, workload, HardwareFacts())
-    if differences := planned.differences(setup):
+    if differences := take_options_of_plan(planned, plan, config).differences(setup):
         raise EquipoiseError(
             "plan-mismatch",
             f"cannot apply --plan {location}: it was measured with {'; '.join(differences)}",
@@ -53,6 +56,14 @@ def require_same_setup(
     if note := describe_target_mismatch(planned, setup):
         print(f"note: {note}", file=sys.stderr)
     return planned.machine
+
+
+def take_options_of_plan(planned: TrainingSetup, plan: PlanEntry, config: TrainConfig) -> TrainingSetup:
+    """Return the setup of a plan with the options that its way of exchange has in the place of those it names."""
+    options: dict[str, OptionValue] = {} if plan.momentum is None else {"momentum": plan.momentum}
+    if parse_exchange(plan.exchange).has_store:  # which sums in the place of any algorithm
+        options["all_reduce"] = config.all_reduce
+    return replace(planned, options=planned.options | options)
 
 
 def format_unconfirmed(location: Path, run: ConfirmationResult | None) -> str:

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
+from equipoise.formatting import pluralize
 from equipoise.parameter_store.arrivals import ARRIVALS_FILE, LapArrivals, parse_arrivals
 from equipoise.runs.record import Lap
 from equipoise.storage.atomic import read_json, write_json
@@ -73,10 +74,11 @@ def restore_checkpoint(training: Training, folder: Path) -> None:
     error_files = find_error_files(folder, training.config)
     if len(error_files) == training.workers:
         error_files = error_files[training.rank : training.rank + 1]
+    laps = load_laps(folder / LAPS_FILE)
     with open_tensors([folder / TRAINING_STATE_FILE, *error_files]) as tensors:
-        training.load_state_dict(tensors, load_laps(folder / LAPS_FILE))
+        training.load_state_dict(tensors, laps)
     if (lines := training.steps.arrival_lines) is not None:
-        lines[:] = [lap.to_line() for lap in load_arrivals(folder / ARRIVALS_FILE, training.config)]
+        lines[:] = [lap.to_line() for lap in load_arrivals(folder / ARRIVALS_FILE, training.config, laps)]
 
 
 def error_file_name(rank: int, workers: int) -> str:
@@ -100,9 +102,17 @@ def find_error_files(folder: Path, config: TrainConfig) -> list[Path]:
     return paths
 
 
-def load_arrivals(path: Path, config: TrainConfig) -> list[LapArrivals]:
-    """Read the log of arrivals of a run; refuse one that is damaged, or of other options."""
-    return parse_arrivals(path.read_bytes(), str(path), config.workers, config.sync_method.staleness)
+def load_arrivals(path: Path, config: TrainConfig, laps: Sequence[Lap]) -> list[LapArrivals]:
+    """Read the log of arrivals of a run; refuse one that is damaged, or of other laps or options than these."""
+    arrivals = parse_arrivals(path.read_bytes(), str(path), config.workers, config.sync_method.staleness)
+    if [lap.step for lap in arrivals] != [lap.step for lap in laps]:
+        raise EquipoiseError(
+            "run-damaged",
+            f"cannot use {path}: its {pluralize(len(arrivals), 'lap')} and the {pluralize(len(laps), 'lap')} of the run"
+            " do not end at the same steps",
+            "restore it, or train the run again",
+        )
+    return arrivals
 
 
 def load_laps(path: Path) -> list[Lap]:

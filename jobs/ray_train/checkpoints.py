@@ -64,9 +64,10 @@ def find_last_lap(out: Path, config: TrainConfig, build_model: Callable[[], nn.M
         require_matching_weights(newest / TRAINING_STATE_FILE, build_model())
         for path in find_error_files(newest, config):
             require_whole(path)
+        laps = load_laps(newest / LAPS_FILE)
         if config.sync_method.kind == "async":
-            load_arrivals(newest / ARRIVALS_FILE, config)
-        return load_laps(newest / LAPS_FILE)[-1]
+            load_arrivals(newest / ARRIVALS_FILE, config, laps)
+        return laps[-1]
     except (StoreUnavailable, PermissionError):
         raise
     except (OSError, SafetensorError, EquipoiseError) as error:

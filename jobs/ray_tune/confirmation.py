@@ -159,6 +159,8 @@ def run_confirmation(
     num_earlier = sum((run.workers, run.batch, run.lr, run.exchange) == setting for run in refuting_runs)
     seed = base.seed + CONFIRMATION_SEED_OFFSET + num_earlier
     config = replace(base, workers=plan.workers, batch_size=plan.batch, lr=lr, seed=seed)
+    if plan.momentum is not None:
+        config = replace(config, momentum=plan.momentum)
     config = replace_exchange(config, plan.exchange)
     folder = out / "confirm" / name_confirmation_folder(config)
     finished = load_finished_run(folder, config)

@@ -58,7 +58,8 @@ class SingleWorkerTrial(tune.Trainable):
 
     def _load_cached_workload(self, trial: TrainConfig) -> Workload:
         """Return the workload, loaded once per process: trials differ only in options that no data depends on."""
-        common = strip_trial_setting(strip_exchange(trial))
+        base = replace(trial, momentum=0.0, all_reduce="backend")  # on which no data depends either
+        common = strip_trial_setting(strip_exchange(base, base))
         if self.cached_workload is None or self.cached_workload[0] != common:
             self.cached_workload = common, load_workload(trial)
         return self.cached_workload[1]

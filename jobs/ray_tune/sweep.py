@@ -35,7 +35,12 @@ from jobs.cluster.wait import wait_for_slots
 from jobs.ray_train.trackers import build_tracker_callbacks
 from jobs.ray_tune.confirmation import confirm_plan
 from jobs.ray_tune.exchanges.exchange_facts import ExchangeFacts, build_exchange_facts
-from jobs.ray_tune.exchanges.exchange_sweep import ExchangeSweep, keep_candidates_between_nodes, list_candidates
+from jobs.ray_tune.exchanges.exchange_sweep import (
+    ExchangeSweep,
+    add_asynchronous_candidate,
+    keep_candidates_between_nodes,
+    list_candidates,
+)
 from jobs.ray_tune.exchanges.exchange_tables import add_exchange_steps, build_run_table
 from jobs.ray_tune.exchanges.exchange_trials import load_exchange_trials
 from jobs.ray_tune.fastest_workers import FastestWorkers
@@ -127,6 +132,7 @@ def run_sweep(options: SweepOptions, worker_setup: Callable[[], None] | None = N
         trials = build_sweep_trials(options, subject, timings, fastest, slots, gpu)
         leave_out_unaffordable_batches(trials, fastest, step_time_fit, subject.num_examples)
         facts = keep_candidates_between_nodes(facts, options.exchanges, int(timings.steps.nodes.max()))
+        facts = add_asynchronous_candidate(facts, options.exchanges, timings.steps)
         exchange_sweep = ExchangeSweep(facts, timings, step_time_fit, trials, options.budget.seconds)
         exchange_sweep.reserve_time()
         run_search(options, trials, fastest, callbacks)

@@ -20,7 +20,8 @@ def trial_file_stem(trial: TrainConfig) -> str:
     if not (name := name_exchange(trial)):
         return stem
     words = name.replace(":", "-").replace("/", "-")
-    return f"{stem}-workers-{trial.workers}-{words}"
+    momentum = f"-momentum-{trial.momentum:g}" if trial.sync_method.kind == "async" else ""
+    return f"{stem}-workers-{trial.workers}-{words}{momentum}"
 
 
 def strip_trial_setting(trial: TrainConfig) -> TrainConfig:
@@ -28,9 +29,20 @@ def strip_trial_setting(trial: TrainConfig) -> TrainConfig:
     return replace(trial, workers=1, batch_size=1, grad_accumulation=1, lr=1.0, seed=0)
 
 
-def strip_exchange(trial: TrainConfig) -> TrainConfig:
-    """Return the options of a trial as those with exact sums have them."""
-    return replace(trial, sync="step", compression="none")
+def strip_exchange(trial: TrainConfig, base: TrainConfig) -> TrainConfig:
+    """Return the options of a trial as those with exact sums have them, which are those of `base`.
+
+    Trials with servers have no other algorithm of sums, and asynchronous ones may have a momentum of their own.
+    """
+    sync = trial.sync_method
+    return replace(
+        trial,
+        sync="step",
+        compression="none",
+        servers=0,
+        all_reduce=base.all_reduce if sync.has_store else trial.all_reduce,
+        momentum=base.momentum if sync.kind == "async" else trial.momentum,
+    )
 
 
 def load_finished_trials(folder: Path, base: TrainConfig, *, with_exchanges: bool = False) -> list[Record]:
@@ -47,7 +59,7 @@ def load_finished_trials(folder: Path, base: TrainConfig, *, with_exchanges: boo
                 "run-damaged", f"{path} is damaged: remove it, and the same command repeats its trial"
             ) from error
         trial = record.config
-        shared = strip_trial_setting(strip_exchange(trial) if with_exchanges else trial)
+        shared = strip_trial_setting(strip_exchange(trial, base) if with_exchanges else trial)
         same_sweep = shared == strip_trial_setting(base) and bool(name_exchange(trial)) == with_exchanges
         if not same_sweep or path.stem != trial_file_stem(trial):
             raise EquipoiseError(

@@ -11,6 +11,7 @@ import torch
 
 from equipoise.config import TrainConfig
 from equipoise.number_bounds import MIN_LEARNING_RATE
+from equipoise.planning.parameter_servers.worker_speeds import are_unequal
 from equipoise.registries.all_reduce_registry import AppliedAllReduce
 from equipoise.runs.record import Lap
 from equipoise.training.comm_benchmark import MESSAGE_BYTES, time_all_reduces, time_send_recv
@@ -171,4 +172,16 @@ def summarize_stretches(bench: StepBench, nodes: int, batch: int, stretches: lis
         exchange_seconds=statistics.median(seconds_per_step("exchange_seconds")),
         pace_sd=float(np.std(np.log(seconds_per_step("seconds")), ddof=1)),
         gradient_bytes=bench.gradient_bytes,
+        worker_seconds=summarize_worker_seconds(stretches),
     )
+
+
+def summarize_worker_seconds(stretches: list[list[Lap]]) -> tuple[float, ...]:
+    """Return the median seconds that each worker computes in a step; nothing where workers are equal."""
+    per_stretch = [
+        np.sum([lap.worker_seconds or [lap.compute_seconds or 0.0] * lap.workers for lap in laps], axis=0)
+        / sum(lap.steps for lap in laps)
+        for laps in stretches
+    ]
+    seconds = tuple(np.median(per_stretch, axis=0).tolist())
+    return seconds if are_unequal(seconds) else ()

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from equipoise.planning.parameter_servers.worker_speeds import WORKER_SECONDS_COLUMN, format_worker_seconds
 from equipoise.planning.step_time_fit import StepTimeFit, fit_step_time
 from equipoise.storage.atomic import atomic_write
 from jobs.timing.timing_records import TimingTables, max_repeat_error
@@ -14,11 +15,18 @@ def write_timings(timings: TimingTables, out: Path) -> TimingTables:
     rows = timings.steps
     if (repeat_error := max_repeat_error(rows)) is not None:
         print(f"two timings of the same setting differed by {repeat_error:.1%} at most", flush=True)
-    steps = rows[~rows["repeat"]].drop(columns="repeat")
+    steps = format_speed_column(rows[~rows["repeat"]].drop(columns="repeat"))
     write_csv(steps, out / "system.csv")
     if len(timings.exchanges):
         write_csv(timings.exchanges, out / "exchange.csv")
     return timings._replace(steps=steps)
+
+
+def format_speed_column(steps: pd.DataFrame) -> pd.DataFrame:
+    """Return the step times with the seconds of each worker as text, and without them if workers are equal."""
+    if not steps[WORKER_SECONDS_COLUMN].map(len).any():
+        return steps.drop(columns=WORKER_SECONDS_COLUMN)
+    return steps.assign(**{WORKER_SECONDS_COLUMN: steps[WORKER_SECONDS_COLUMN].map(format_worker_seconds)})
 
 
 def fit_timings(timings: TimingTables) -> StepTimeFit:

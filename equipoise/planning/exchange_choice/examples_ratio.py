@@ -12,6 +12,7 @@ import pandas as pd
 from scipy.stats import t as student_t
 
 from equipoise.planning.examples_to_target import MIN_SUCCESS_RATE, select_best_lr
+from equipoise.planning.exchanges.exact_rows import read_momentum
 from equipoise.planning.exchanges.exchange_name import parse_exchange
 from equipoise.planning.interval import IntervalEstimate
 from equipoise.planning.setting_runs import (
@@ -25,6 +26,7 @@ from equipoise.planning.step_time_fit import INTERVAL_QUANTILES
 from equipoise.type_aliases import FloatArray
 
 POOLED_SCATTER_PAIRS = 3  # weight, in pairs, of the noise between seeds of all settings beside the scatter of the pairs
+OWN_MOMENTUM = -1.0  # stands for the momentum of exact sums, which tables leave out
 MAX_LOG_RATIO = 20.0  # of interval ends: with one pair Student's t reaches far
 
 
@@ -44,6 +46,8 @@ class ExamplesRatio:
     """way of exchange, workers and global batch"""
     lr: float | None
     """best learning rate of the way of exchange"""
+    momentum: float | None = None
+    """best momentum of the way of exchange; None for that of exact sums"""
     exact_lr: float | None
     """best learning rate of exact sums"""
     log_mean: float
@@ -89,7 +93,7 @@ def fit_examples_ratios(runs: pd.DataFrame) -> list[ExamplesRatio]:
     keys = [
         RatioKey(str(name), int(workers), int(batch))
         for name, workers, batch in sorted(set(zip(runs.exchange, runs.workers, runs.global_batch, strict=True)))
-        if not parse_exchange(str(name)).is_exact
+        if not parse_exchange(str(name)).learns_exactly
     ]
     noise = pool_noise_by_exchange(runs)
     ratios = [fit_examples_ratio(runs, key, noise) for key in keys]
@@ -104,12 +108,13 @@ def fit_examples_ratio(
     `pooled_noise` is that of `pool_noise_by_exchange`, if it is known already.
     """
     at_batch = runs[runs.global_batch == key.global_batch]
-    exact = at_batch[[parse_exchange(name).is_exact for name in at_batch.exchange]]
+    exact = at_batch[[parse_exchange(name).learns_exactly for name in at_batch.exchange]]
     own = at_batch[(at_batch.exchange == key.exchange) & (at_batch.workers == key.workers)]
     if own.empty or exact.empty:
         return None
     noise, freedom = pooled_noise or pool_noise_by_exchange(runs)
-    best, best_exact = (select_best_lr(side, noise).drop_duplicates("seed") for side in (own, exact))
+    best = select_best_momentum(own, noise).drop_duplicates("seed")
+    best_exact = select_best_lr(exact, noise).drop_duplicates("seed")
     pairs = best.merge(best_exact[best_exact.reached == 1], on="seed", suffixes=("", "_exact"))
     if pairs.empty:
         return None
@@ -120,6 +125,7 @@ def fit_examples_ratio(
     return ExamplesRatio(
         key=key,
         lr=read_rate(best),
+        momentum=read_momentum(best),
         exact_lr=read_rate(best_exact),
         log_mean=float(np.log(ratios.examples).mean()) if is_bound else censored_mean_log(ratios, spread),
         log_error=spread / float(np.sqrt(max(reached, 1))),
@@ -127,6 +133,15 @@ def fit_examples_ratio(
         pairs=len(ratios),
         reached=reached,
     )
+
+
+def select_best_momentum(runs: pd.DataFrame, seed_noise: float) -> pd.DataFrame:
+    """Return the runs of one setting at the pair of momentum and learning rate that needs the fewest examples."""
+    if "momentum" not in runs or runs.momentum.isna().all():
+        return select_best_lr(runs, seed_noise)
+    pairs = runs.groupby([runs.momentum.astype(float).fillna(OWN_MOMENTUM), runs.lr.fillna(0.0)]).ngroup()
+    best = select_best_lr(runs.assign(lr=pairs + 1.0), seed_noise)  # among pairs as among rates
+    return best.assign(lr=runs.lr[best.index])
 
 
 def pool_noise_by_exchange(runs: pd.DataFrame) -> tuple[float, int]:

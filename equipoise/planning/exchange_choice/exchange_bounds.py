@@ -1,8 +1,8 @@
 """Optimistic bounds: how much sooner each way of exchange could reach the target if it needed no more examples.
 
-What does not gain 5 % even so is not tried. Of the others at most one compression and one `local:H` are. DiLoCo sends
-what local SGD sends, as often, so that its bound is the same: it is tried after `local:H`, at the interval that is best
-there, and not as a candidate of its own.
+What does not gain 5 % even so is not tried. Of the others at most one compression, one `local:H` and one `async:S`
+are, and one `server` is timed: it needs no more examples. DiLoCo sends what local SGD sends, as often, so that its
+bound is the same: it is tried after `local:H`, at the interval that is best there, and not as a candidate of its own.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,6 +14,7 @@ from equipoise.planning.exchange_choice.critical_interval import excess_steps, f
 from equipoise.planning.exchange_choice.exact_fits import ExactFits
 from equipoise.planning.exchange_choice.exchange_costs import ExchangeCosts
 from equipoise.planning.exchanges.exchange_name import parse_exchange
+from equipoise.planning.parameter_servers.asynchronous_rate import mean_staleness
 from equipoise.planning.step_time_model import StepSettings
 
 MIN_GAIN = 1.05  # times sooner than the best exact plan
@@ -21,6 +22,7 @@ COMPRESSIONS = ("bf16", "int8", "powersgd:4", "topk:0.01")
 INTERVALS = tuple(2**power for power in range(1, 9))
 DEFAULT_CANDIDATES = (*COMPRESSIONS, *(f"local:{interval}" for interval in INTERVALS))
 PRIOR_CRITICAL_INTERVAL = 64.0  # in steps, before any trial: 4 to 16 steps needed 1.1 to 1.3 times the examples
+PRIOR_CRITICAL_STALENESS = 5.0  # in gradients of one worker, before any trial: 3 needed 1.6 times the examples
 PRIOR_RATIOS = {"bf16": 1.0, "int8": 1.1, "powersgd": 1.2, "topk": 1.6}  # before any trial, as seen on digits
 
 
@@ -65,6 +67,23 @@ class ExchangeBound:
         """Whether workers exchange every H steps, rather than less in every step."""
         return parse_exchange(self.exchange).interval_family is not None
 
+    @property
+    def is_asynchronous(self) -> bool:
+        """Whether workers do not wait for each other."""
+        return parse_exchange(self.exchange).sync == "async"
+
+    @property
+    def needs_trials(self) -> bool:
+        """Whether it may need other examples than exact sums."""
+        return not parse_exchange(self.exchange).learns_exactly
+
+    @property
+    def group(self) -> str:
+        """Kind of the way of exchange, of which one is tried at most."""
+        if not self.needs_trials:
+            return "exact"
+        return "interval" if self.is_sync else "asynchronous" if self.is_asynchronous else "compression"
+
 
 def bound_exchanges(
     fits: ExactFits, costs: ExchangeCosts, names: Iterable[str] = DEFAULT_CANDIDATES
@@ -98,19 +117,21 @@ def expect_ratio(name: str, workers: int) -> float:
     """Return the examples ratio to expect before any trial."""
     method = parse_exchange(name)
     drift = excess_steps(method.interval, workers) / PRIOR_CRITICAL_INTERVAL
+    if method.sync == "async":
+        drift = mean_staleness(workers, method.staleness) / PRIOR_CRITICAL_STALENESS
     return (1 + drift) * PRIOR_RATIOS.get(method.compression.partition(":")[0], 1.0)
 
 
 def select_survivors(bounds: Sequence[ExchangeBound]) -> list[ExchangeBound]:
-    """Return the ways of exchange to try: at most one compression and one `local:H`, the most promising first.
+    """Return the ways of exchange to try, at most one of each kind, the most promising first.
 
     Of those that may gain, the one with the largest speed-up by the usual examples counts: by the bound alone the
     rarest exchange and the smallest share would always win.
     """
-    groups: dict[bool, ExchangeBound] = {}
+    groups: dict[str, ExchangeBound] = {}
     for bound in sorted(bounds, key=lambda bound: (-bound.prior_speedup, bound.exchange)):
         if bound.may_gain and parse_exchange(bound.exchange).sync != "diloco":
-            groups.setdefault(bound.is_sync, bound)
+            groups.setdefault(bound.group, bound)
     return sorted(groups.values(), key=lambda bound: -bound.prior_speedup)
 
 

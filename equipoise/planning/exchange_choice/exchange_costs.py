@@ -2,6 +2,7 @@
 
     step:        T1 + T2 + encoding              compressed gradients travel after the backward pass, hidden by nothing
     local:H      T1 + (T2 + encoding) / H        weights and moments of the optimizer travel, more than a gradient
+    server, async:S    see store_costs.py
 
 T1 computes, T2 exchanges; exact sums overlap as fitted. All is in arrays over settings, for maps of many networks.
 """
@@ -12,7 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from equipoise.planning.exchange_choice.store_costs import StoreFacts, store_step_seconds
 from equipoise.planning.exchanges.exchange_name import COMPRESSED_SHARES, ExchangeMethod, parse_exchange
+from equipoise.planning.parameter_servers.server_cost import find_largest_share, server_cost
 from equipoise.planning.step_time_fit import StepTimeFit
 from equipoise.planning.step_time_model import StepSettings, compute_and_exchange_seconds, overlapped_seconds
 from equipoise.type_aliases import FloatArray
@@ -61,13 +64,15 @@ class ExchangeCosts:
     """seconds of encoding and decoding all gradients once, by the name of the compression; 0 where it is not known"""
     matrices: MatrixFacts | None = None
     """shapes of the gradients; None where they are not known"""
+    store: StoreFacts = StoreFacts()  # noqa: RUF009 - immutable
+    """what pushes to servers depend on"""
     step_ratios: Mapping[str, float] = field(default_factory=dict)
     """timed over predicted step times, by way of exchange; 1 where it was not timed"""
 
     def missing_facts(self, name: str) -> str | None:
         """Return what is missing to predict a way of exchange, or None."""
         method = parse_exchange(name)
-        if method.sync is None or method.sync in ("server", "async"):
+        if method.sync is None:
             return "rows with this exchange: its name does not tell what it sends"
         if method.compression.startswith("powersgd") and (self.matrices is None or self.fit.gradient_bytes is None):
             return "the shapes of the model's matrices and the bytes of its gradient"
@@ -85,6 +90,9 @@ class ExchangeCosts:
         correction = self.fit.shrunk_seconds(settings) / self.fit.fitted_seconds(settings)
         if method.is_exact:
             return overlapped_seconds(compute, full, self.fit.parameters.get("g", 1.0)) * correction
+        if method.has_store:
+            seconds = store_step_seconds(method, settings, compute, parameters, self.store)
+            return np.asarray(seconds * correction * self._step_ratio(method))
         _, delays = compute_and_exchange_seconds(self.fit.form, parameters, settings, 0.0)  # type: ignore[arg-type]
         shape = self._exchange_shape(method, settings)
         exchange = shape.rounds * delays + shape.bytes * (full - delays)
@@ -97,6 +105,9 @@ class ExchangeCosts:
         method, settings = parse_exchange(name), StepSettings(*(np.array([value], float) for value in (1, workers, 1)))
         if self.fit.gradient_bytes is None or self.missing_facts(name):
             return None
+        if method.has_store:
+            share = find_largest_share(self.store.key_bytes, method.servers or workers)
+            return server_cost(workers, method.servers, self.fit.gradient_bytes, largest_share=share).max_sent_bytes
         share = 1.0 if method.is_exact else float(np.squeeze(self._exchange_shape(method, settings).bytes))
         return 2 * (workers - 1) / workers * share * self.fit.gradient_bytes / method.interval
 
@@ -147,11 +158,11 @@ class ExchangeCosts:
         return ExchangeShape(1.0, (copies - exact_copies) * COMPRESSED_SHARES.get(kind, 1.0) + exact_copies)
 
     def _step_ratio(self, method: ExchangeMethod) -> float:
-        """Return what timed steps of this way of exchange, or of its other intervals, say beyond the closed form."""
+        """Return what timed steps of this way, or of its other values of H or S, say beyond the closed form."""
         ratios = [
             ratio
             for name, ratio in self.step_ratios.items()
             if name == method.name
-            or (method.interval_family and parse_exchange(name).interval_family == method.interval_family)
+            or (method.number_family and parse_exchange(name).number_family == method.number_family)
         ]
         return self.step_ratios.get(method.name) or (float(np.exp(np.mean(np.log(ratios)))) if ratios else 1.0)

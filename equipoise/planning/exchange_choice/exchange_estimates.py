@@ -10,9 +10,10 @@ from equipoise.planning.document import PlanEntry
 from equipoise.planning.exchange_choice.exact_fits import ExactFits
 from equipoise.planning.exchange_choice.exchange_costs import ExchangeCosts
 from equipoise.planning.exchange_choice.ratio_table import RatioEstimate, RatioTable
+from equipoise.planning.exchanges.exchange_name import parse_exchange
 from equipoise.planning.exchanges.predict_exchanges import PREDICTION_LOG_SD
 from equipoise.planning.interval import IntervalEstimate
-from equipoise.planning.plan import PlanOption
+from equipoise.planning.plan import COMBINED_DRAWS, PlanOption
 from equipoise.planning.step_time_fit import INTERVAL_QUANTILES
 from equipoise.type_aliases import FloatArray
 
@@ -40,9 +41,22 @@ class ExchangeEstimate:
 
 def estimate_exchanges(fits: ExactFits, costs: ExchangeCosts, ratios: RatioTable) -> list[ExchangeEstimate]:
     """Return the estimate of each way of exchange whose examples and step times are known, the fastest first."""
-    names = [name for name in ratios.names if costs.missing_facts(name) is None]
+    names = list_known_names(costs, ratios)
     estimates = [estimate for name in names for estimate in estimate_exchange(fits, costs, ratios, name)]
     return sorted(estimates, key=lambda estimate: (estimate.option.seconds, estimate.exchange))
+
+
+def list_known_names(costs: ExchangeCosts, ratios: RatioTable) -> list[str]:
+    """Return the ways of exchange whose step times and examples are known: of exact ones, those that were timed."""
+    exact = [name for name in costs.step_ratios if parse_exchange(name).learns_exactly]
+    return [name for name in dict.fromkeys([*ratios.names, *exact]) if costs.missing_facts(name) is None]
+
+
+def find_setting_ratio(ratios: RatioTable, name: str, exact: PlanOption) -> RatioEstimate | None:
+    """Return the examples ratio at a setting of exact sums: 1 where the steps are theirs; None where no runs tell."""
+    if parse_exchange(name).learns_exactly:
+        return RatioEstimate(1.0, np.ones(COMBINED_DRAWS), exact.lr, exact.measured)
+    return ratios.find_ratio(name, exact.workers, exact.global_batch)
 
 
 def estimate_exchange(
@@ -55,7 +69,7 @@ def estimate_exchange(
     steps = costs.step_seconds(name, fits.settings)
     best = int(np.nanargmin(fits.examples * factors / fits.global_batches * steps))
     exact = fits.options[best]
-    ratio = ratios.find_ratio(name, exact.workers, exact.global_batch)
+    ratio = find_setting_ratio(ratios, name, exact)
     if ratio is None:
         return
     option = apply_exchange(exact, ratio, float(steps[best]), costs.is_timed(name), name)
@@ -68,7 +82,7 @@ def estimate_exchange(
 
 def find_ratio_values(fits: ExactFits, ratios: RatioTable, name: str) -> FloatArray:
     """Return the examples ratio at each setting, at least 1; NaN where no runs tell it."""
-    estimates = [ratios.find_ratio(name, option.workers, option.global_batch) for option in fits.options]
+    estimates = [find_setting_ratio(ratios, name, option) for option in fits.options]
     return np.array([np.nan if ratio is None else max(1.0, ratio.value) for ratio in estimates])
 
 
@@ -102,4 +116,5 @@ def estimate_interval(value: float, draws: FloatArray) -> IntervalEstimate:
 def build_exchange_entry(fits: ExactFits, estimate: ExchangeEstimate, why: str) -> PlanEntry:
     """Return the entry of plan.json that recommends a way of exchange."""
     entry = build_plan_entry(estimate.option, None, fits.curve)
-    return replace(entry, exchange=estimate.exchange, why=why, runs=0)
+    runs = entry.runs if parse_exchange(estimate.exchange).learns_exactly else 0
+    return replace(entry, exchange=estimate.exchange, momentum=estimate.ratio.momentum, why=why, runs=runs)

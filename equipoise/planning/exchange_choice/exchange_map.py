@@ -8,7 +8,7 @@ import numpy as np
 from equipoise.planning.exchange_choice.exact_fits import ExactFits
 from equipoise.planning.exchange_choice.exchange_bounds import MIN_GAIN
 from equipoise.planning.exchange_choice.exchange_costs import ExchangeCosts, SlowestLinks
-from equipoise.planning.exchange_choice.exchange_estimates import find_ratio_values
+from equipoise.planning.exchange_choice.exchange_estimates import find_ratio_values, list_known_names
 from equipoise.planning.exchange_choice.exchange_verdict import ExchangeMap, SwitchesAt
 from equipoise.planning.exchange_choice.ratio_table import RatioTable
 from equipoise.type_aliases import FloatArray
@@ -40,8 +40,7 @@ class MapOption(NamedTuple):
 
 def list_map_options(fits: ExactFits, costs: ExchangeCosts, ratios: RatioTable) -> list[MapOption]:
     """Return the ways of exchange whose examples and costs are known."""
-    names = [name for name in ratios.names if costs.missing_facts(name) is None]
-    options = [MapOption(name, find_ratio_values(fits, ratios, name)) for name in names]
+    options = [MapOption(name, find_ratio_values(fits, ratios, name)) for name in list_known_names(costs, ratios)]
     return [option for option in options if not np.isnan(option.factors).all()]
 
 

@@ -18,7 +18,7 @@ class ExchangeVerdict:
     """Way of exchange at its best setting, against the best plan with exact sums; None where nothing tells a value."""
 
     exchange: str
-    """way of exchange as `sync/compression/all-reduce`"""
+    """way of exchange as `sync/compression/all-reduce/servers`"""
     nodes: Count
     """number of nodes"""
     workers: Count
@@ -27,6 +27,8 @@ class ExchangeVerdict:
     """examples per worker and step"""
     lr: LearningRate | None = None
     """best learning rate that was tried"""
+    momentum: NonNegativeNumber | None = None
+    """best momentum that was tried; None for that of exact sums"""
     step_seconds: PositiveNumber | None = None
     """seconds of an optimizer step, averaged over the steps from one exchange to the next"""
     sent_bytes: NonNegativeNumber | None = None

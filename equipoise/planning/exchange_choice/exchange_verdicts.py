@@ -87,8 +87,10 @@ def beats_exact_sums(estimate: ExchangeEstimate) -> bool:
 
 
 def family_name(name: str) -> str:
-    """Return what a way of exchange shares with those that differ in H alone."""
+    """Return what a way of exchange shares with those that differ in H or S alone."""
     method = parse_exchange(name)
+    if method.sync == "async":
+        return "/".join(["async", *method.name.split("/")[1:]])
     return method.name if method.interval_family is None else f"{method.sync}/{method.compression}"
 
 
@@ -139,6 +141,7 @@ def judge_estimate(
         workers=option.workers,
         batch=option.batch,
         lr=option.lr,
+        momentum=estimate.ratio.momentum,
         step_seconds=option.step_seconds,
         sent_bytes=costs.sent_bytes(estimate.exchange, option.workers),
         encode_seconds=costs.encode_seconds_per_step(estimate.exchange),
@@ -170,6 +173,7 @@ def judge_failure(fits: ExactFits, costs: ExchangeCosts, ratio: ExamplesRatio) -
     return replace(
         verdict,
         lr=ratio.lr,
+        momentum=ratio.momentum,
         verdict="slower" if is_slower else "unknown",
         why=f"{bound.exchange} reached the target in {ratio.reached} of {ratio.pairs} runs, after"
         f" {ratio.value:.2g} times the examples of exact sums; it could be sooner with less than"
@@ -181,7 +185,9 @@ def judge_bound(costs: ExchangeCosts, bound: ExchangeBound, memory: MemoryFacts)
     """Return the verdict on a way of exchange without training runs, by its optimistic bound."""
     verdict: VerdictName = "unknown" if bound.may_gain else "no gain"
     why = f"{bound.exchange}: {format_bound(bound.max_speedup)} even if it needed no more examples"
-    if bound.may_gain:
+    if bound.may_gain and parse_exchange(bound.exchange).learns_exactly:
+        why = f"{bound.exchange} was not timed: up to {format_gain(bound.max_speedup)} by its closed form"
+    elif bound.may_gain:
         why = f"{bound.exchange} was not tried: up to {format_gain(bound.max_speedup)} if it needed no more examples"
     if not memory.does_fit(bound.exchange):
         verdict, why = "does not fit", f"{bound.exchange} {explain_memory(memory, bound.exchange)}"

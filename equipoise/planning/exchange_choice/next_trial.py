@@ -2,33 +2,34 @@
 
 The policy has no state of its own: the same runs, with the same fits, give the same next trial. For each survivor
 
-1. the learning rate of exact sums at that global batch, half of it, then a third one on the better side;
+1. the learning rate of exact sums at that global batch, half of it, then a third one on the better side; for `async:S`
+   two of them without momentum too, then a third one at the better momentum;
 2. two more seeds at the best of them, and exact runs with these seeds where there are none;
-3. for `local:H` two more values of H, with which Hc can be fitted, then a second seed of each;
+3. for `local:H` two more values of H, with which Hc can be fitted, then a second seed of each; of S for `async:S`;
 4. DiLoCo at the best H, where local SGD gains.
 
 A way of exchange that cannot win any more gets no further trials.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from equipoise.planning.examples_to_target import select_best_lr
 from equipoise.planning.exchange_choice.critical_interval import excess_steps
-from equipoise.planning.exchange_choice.examples_ratio import (
-    ExamplesRatio,
-    RatioKey,
-    fit_examples_ratio,
-    pool_noise_by_exchange,
-)
 from equipoise.planning.exchange_choice.exchange_bounds import INTERVALS, MIN_GAIN, ExchangeBound, next_interval
 from equipoise.planning.exchange_choice.exchange_costs import ExchangeCosts
+from equipoise.planning.exchange_choice.trial_state import (
+    ExchangeTrial,
+    StepRate,
+    TrialState,
+    forget_workers,
+    list_known_trials,
+    list_step_rates,
+    select_own_runs,
+)
 from equipoise.planning.exchanges.exchange_name import parse_exchange
+from equipoise.planning.parameter_servers.asynchronous_rate import mean_staleness
 from equipoise.planning.search import OCTAVE_FACTOR, round_to_half_octave
 
 MAX_EXCHANGE_TRIALS = 12  # of all ways of exchange, with the exact runs that their pairs need
@@ -38,45 +39,11 @@ INTERVAL_SEEDS = 2  # of further values of H
 NUM_INTERVALS = 3  # values of H that Hc needs
 PRUNE_EXCHANGE_FACTOR = 1.5  # a trial is pruned beyond this multiple of the examples at which it stops to gain
 DILOCO_LR_SHARE = 0.25  # of local SGD's rate: the outer momentum lengthens steps; digits reached no target above it
+# Gradients of old weights act as momentum: n workers that do not wait as one of 1 - 1/n (I. Mitliagkas, C. Zhang,
+# S. Hadjis, C. Re: Asynchrony begets Momentum, 2016), so that one of 0.9 on top may be too much. None or all of it are
+# tried, as it is the one option more that trials must pay for.
+WITHOUT_MOMENTUM = 0.0
 MIN_EXCESS_RATIO = 0.02  # of examples beyond those of exact sums, for a first guess of Hc
-
-
-class ExchangeTrial(NamedTuple):
-    """Trial to run: with virtual workers in one process, or, if `exchange` is empty, with exact sums."""
-
-    exchange: str
-    workers: int
-    global_batch: int
-    lr: float
-    seed: int
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class TrialState:
-    """What is known when the next trial is chosen."""
-
-    costs: ExchangeCosts
-    """closed forms of the step times"""
-    runs: pd.DataFrame = field(repr=False)
-    """rows of exchange, workers, global_batch, lr, seed, examples and reached"""
-    _ratios: dict[RatioKey, ExamplesRatio | None] = field(default_factory=dict, repr=False)
-
-    @cached_property
-    def seed_noise(self) -> tuple[float, int]:
-        """Standard deviation between seeds, in log examples, and its degrees of freedom."""
-        return pool_noise_by_exchange(self.runs)
-
-    def find_ratio(self, bound: ExchangeBound, name: str | None = None) -> ExamplesRatio | None:
-        """Return the examples ratio at the setting of a survivor, of it or of another way of exchange."""
-        key = RatioKey(name or bound.exchange, bound.workers, bound.global_batch)
-        if key not in self._ratios:
-            self._ratios[key] = fit_examples_ratio(self.runs, key, self.seed_noise)
-        return self._ratios[key]
-
-    def find_best_lr(self, bound: ExchangeBound, name: str) -> float | None:
-        """Return the best learning rate of a way of exchange at the setting of a survivor; None without runs."""
-        own = select_own_runs(self.runs, name, bound)
-        return None if own.empty else float(select_best_lr(own, self.seed_noise[0]).lr.iloc[0])
 
 
 StageFunction = Callable[[TrialState, ExchangeBound], list[ExchangeTrial]]
@@ -90,25 +57,18 @@ def suggest_exchange_trial(
     *,
     num_trials: int,
     unavailable: Iterable[ExchangeTrial] = (),
+    momentum: float = 0.0,
 ) -> ExchangeTrial | None:
     """Return the next trial, or None once no further one can change the answer.
 
     `runs` has all runs so far, `num_trials` of them were suggested here; those that run or were lost are `unavailable`.
+    `momentum` is that of exact sums, or 0 for optimizers without one.
     """
     if num_trials >= MAX_EXCHANGE_TRIALS:
         return None
-    columns = (runs[name].tolist() for name in ("exchange", "workers", "global_batch", "lr", "seed"))
-    known = {
-        ExchangeTrial(name, 0 if parse_exchange(name).is_exact else int(workers), int(batch), float(lr), int(seed))
-        for name, workers, batch, lr, seed in zip(*columns, strict=True)
-    } | {forget_workers(trial) for trial in unavailable}
-    ranked = rank_exchange_trials(TrialState(costs=costs, runs=runs), survivors)
+    known = list_known_trials(runs, unavailable)
+    ranked = rank_exchange_trials(TrialState(costs=costs, runs=runs, momentum=momentum), survivors)
     return next((trial for trial in ranked if forget_workers(trial) not in known), None)
-
-
-def forget_workers(trial: ExchangeTrial) -> ExchangeTrial:
-    """Return a trial without its workers if it has exact sums, which any number of workers take alike."""
-    return trial if trial.exchange else trial._replace(workers=0)
 
 
 def rank_exchange_trials(state: TrialState, survivors: Sequence[ExchangeBound]) -> Iterator[ExchangeTrial]:
@@ -131,13 +91,30 @@ def may_still_win(state: TrialState, bound: ExchangeBound, survivors: Sequence[E
 
 
 def highest_speedup(state: TrialState, bound: ExchangeBound, lowest_ratio: float) -> float:
-    """Return the largest speed-up of a way of exchange with the least examples that its runs allow, at the best H."""
-    if not bound.is_sync:
+    """Return the largest speed-up of a way with the least examples that its runs allow, at the best H or S."""
+    excesses = list_excesses(bound)
+    if not excesses:
         return bound.max_speedup / lowest_ratio
-    slope = (lowest_ratio - 1) / max(parse_exchange(bound.exchange).interval - 1, 1)
-    names = [replace_interval(bound.exchange, interval) for interval in INTERVALS]
-    speedups = [bound.max_speedup / time_share(state, bound, name) for name in names]
-    return float(np.max([speedup / (1 + slope * (H - 1)) for speedup, H in zip(speedups, INTERVALS, strict=True)]))
+    slope = (lowest_ratio - 1) / max(excesses.get(bound.exchange, 0.0), 1.0)
+    return float(
+        np.max(
+            [
+                bound.max_speedup / time_share(state, bound, name) / (1 + slope * excess)
+                for name, excess in excesses.items()
+            ]
+        )
+    )
+
+
+def list_excesses(bound: ExchangeBound) -> dict[str, float]:
+    """Return the ways that differ from a survivor in H or S alone, with what their examples ratio rises with."""
+    if bound.is_sync:
+        intervals = {*INTERVALS, parse_exchange(bound.exchange).interval}
+        return {replace_number(bound.exchange, interval): interval - 1.0 for interval in intervals}
+    if bound.is_asynchronous:
+        bounds = {*range(1, bound.workers), parse_exchange(bound.exchange).staleness}
+        return {replace_number(bound.exchange, S): mean_staleness(bound.workers, S) for S in bounds}
+    return {}
 
 
 def lowest_speedup(state: TrialState, bound: ExchangeBound) -> float:
@@ -148,29 +125,35 @@ def lowest_speedup(state: TrialState, bound: ExchangeBound) -> float:
 
 def is_still_searched(state: TrialState, bound: ExchangeBound) -> bool:
     """Return whether further learning rates are to be tried before a way of exchange is judged."""
-    tried = select_own_runs(state.runs, bound.exchange, bound).lr.tolist()
-    return any(trial.lr not in tried for trial in suggest_lrs(state, bound))
-
-
-def select_own_runs(runs: pd.DataFrame, name: str, bound: ExchangeBound) -> pd.DataFrame:
-    """Return the runs of a way of exchange at the setting of a survivor; exact sums have any number of workers."""
-    here = runs[runs.global_batch == bound.global_batch]
-    if not name:
-        return here[[parse_exchange(other).is_exact for other in here.exchange]]
-    return here[(here.exchange == name) & (here.workers == bound.workers)]
+    tried = list_step_rates(select_own_runs(state.runs, bound.exchange, bound))
+    return any(StepRate(trial.lr, trial.momentum) not in tried for trial in suggest_lrs(state, bound))
 
 
 def suggest_lrs(state: TrialState, bound: ExchangeBound) -> list[ExchangeTrial]:
-    """Suggest the best learning rate of exact sums and half of it, then an octave beyond the better one."""
+    """Suggest the best learning rate of exact sums and half of it, then an octave beyond the better one.
+
+    Asynchronous updates are tried without momentum too, at first with the rate at which a gradient moves the weights
+    half as far in the end as with it.
+    """
     exact_lr = state.find_best_lr(bound, "") or bound.lr
     if exact_lr is None:
         return []
-    rates = [exact_lr, round_to_half_octave(exact_lr / OCTAVE_FACTOR)]
-    tried = set(select_own_runs(state.runs, bound.exchange, bound).lr)
-    if tried >= set(rates) and len(tried) < MAX_EXCHANGE_LRS:
-        best = state.find_best_lr(bound, bound.exchange) or exact_lr
-        rates.append(round_to_half_octave(best * OCTAVE_FACTOR if best == max(tried) else best / OCTAVE_FACTOR))
-    return [ExchangeTrial(bound.exchange, bound.workers, bound.global_batch, lr, 0) for lr in rates]
+    firsts = [StepRate(exact_lr)]
+    if bound.is_asynchronous and state.momentum:
+        lr = round_to_half_octave(exact_lr / (1 - state.momentum) / OCTAVE_FACTOR)
+        firsts.insert(0, StepRate(lr, WITHOUT_MOMENTUM))
+    halves = [first._replace(lr=round_to_half_octave(first.lr / OCTAVE_FACTOR)) for first in firsts]
+    rates = [*firsts, *halves]
+    tried = list_step_rates(select_own_runs(state.runs, bound.exchange, bound))
+    best = state.find_best_rate(bound, bound.exchange)
+    if tried >= set(rates) and best:
+        lrs = [rate.lr for rate in tried if rate.momentum == best.momentum]
+        further = best.lr * OCTAVE_FACTOR if best.lr == max(lrs) else best.lr / OCTAVE_FACTOR
+        if len(lrs) < MAX_EXCHANGE_LRS:
+            rates.append(best._replace(lr=round_to_half_octave(further)))
+    return [
+        ExchangeTrial(bound.exchange, bound.workers, bound.global_batch, rate.lr, 0, rate.momentum) for rate in rates
+    ]
 
 
 def suggest_seed_pairs(
@@ -178,34 +161,36 @@ def suggest_seed_pairs(
 ) -> list[ExchangeTrial]:
     """Suggest seeds at the best learning rate, each with the exact run that it is compared with."""
     name = name or bound.exchange
-    lr = state.find_best_lr(bound, name) or guess_lr(state, bound, name)
+    rate = state.find_best_rate(bound, name) or guess_rate(state, bound, name)
     exact_lr = state.find_best_lr(bound, "")
     ratio = state.find_ratio(bound, name)
-    if lr is None or exact_lr is None or (ratio and ratio.is_lower_bound):
+    if rate is None or exact_lr is None or (ratio and ratio.is_lower_bound):
         return []
     return [
-        ExchangeTrial(exchange, bound.workers, bound.global_batch, rate, seed)
+        ExchangeTrial(exchange, bound.workers, bound.global_batch, lr, seed, momentum)
         for seed in range(num_seeds)
-        for exchange, rate in (("", exact_lr), (name, lr))
+        for exchange, (lr, momentum) in (("", StepRate(exact_lr)), (name, rate))
     ]
 
 
-def guess_lr(state: TrialState, bound: ExchangeBound, name: str) -> float | None:
+def guess_rate(state: TrialState, bound: ExchangeBound, name: str) -> StepRate | None:
     """Return a first learning rate from the best one of the survivor: the same, or a lower one for DiLoCo."""
-    lr = state.find_best_lr(bound, bound.exchange)
+    rate = state.find_best_rate(bound, bound.exchange)
     is_lower = parse_exchange(name).sync == "diloco" != parse_exchange(bound.exchange).sync
-    return round_to_half_octave(DILOCO_LR_SHARE * lr) if lr and is_lower else lr
+    return rate._replace(lr=round_to_half_octave(DILOCO_LR_SHARE * rate.lr)) if rate and is_lower else rate
 
 
 def suggest_intervals(state: TrialState, bound: ExchangeBound) -> list[ExchangeTrial]:
-    """Suggest two further values of H about the best one by what is known of Hc, and a second seed of each."""
+    """Suggest two further values of H about the best one by what is known of Hc, and a second seed of each; or of S."""
+    if bound.is_asynchronous:
+        return suggest_stalenesses(state, bound)
     if not bound.is_sync:
         return []
     names = list_interval_names(state, bound)
     while len(names) < NUM_INTERVALS:
         tried = [parse_exchange(name).interval for name in names]
         interval = next_interval(bound, state.costs, guess_critical_steps(state, bound), tried)
-        names.append(replace_interval(bound.exchange, interval))
+        names.append(replace_number(bound.exchange, interval))
         if names[-1] not in set(state.runs.exchange):
             break  # its runs decide on the next one
     return [
@@ -213,6 +198,20 @@ def suggest_intervals(state: TrialState, bound: ExchangeBound) -> list[ExchangeT
         for num_seeds in range(1, INTERVAL_SEEDS + 1)
         for name in names[1:]
         for trial in suggest_seed_pairs(state, bound, name, num_seeds)
+    ]
+
+
+def suggest_stalenesses(state: TrialState, bound: ExchangeBound) -> list[ExchangeTrial]:
+    """Suggest the values of S with which tau_c can be fitted, which takes four workers, and a second seed of each."""
+    bounds = {1, bound.workers // 2, bound.workers - 1}
+    own = min(parse_exchange(bound.exchange).staleness, bound.workers - 1)
+    if len(bounds) < NUM_INTERVALS or own < 1:
+        return []
+    return [
+        trial
+        for num_seeds in range(1, INTERVAL_SEEDS + 1)
+        for staleness in sorted(bounds - {own})
+        for trial in suggest_seed_pairs(state, bound, replace_number(bound.exchange, staleness), num_seeds)
     ]
 
 
@@ -256,10 +255,10 @@ def guess_critical_steps(state: TrialState, bound: ExchangeBound) -> float:
     return float(np.exp(np.mean(np.log(guesses)))) if guesses else 1.0
 
 
-def replace_interval(name: str, interval: int) -> str:
-    """Return the name of a way of exchange with another interval."""
+def replace_number(name: str, number: int) -> str:
+    """Return the name of a way of exchange with another H or S."""
     head, separator, rest = name.partition("/")
-    return f"{head.partition(':')[0]}:{interval}{separator}{rest}"
+    return f"{head.partition(':')[0]}:{number}{separator}{rest}"
 
 
 def limit_trial_examples(bound: ExchangeBound, exact_examples: float) -> float:

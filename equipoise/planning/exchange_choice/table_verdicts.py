@@ -44,8 +44,8 @@ class ExchangeCandidate:
 
     @property
     def is_exact(self) -> bool:
-        """Whether it takes exact sums in every step, by any algorithm."""
-        return parse_exchange(self.name).is_exact
+        """Whether its steps are those of exact sums, by any algorithm or by servers."""
+        return parse_exchange(self.name).learns_exactly
 
     @property
     def plan_option(self) -> PlanOption | None:

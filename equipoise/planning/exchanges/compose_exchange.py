@@ -10,13 +10,16 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from equipoise.planning.exchange_choice.store_costs import StoreFacts, setting_step_seconds
 from equipoise.planning.exchanges.algorithm_times import AlgorithmLink
 from equipoise.planning.exchanges.exchange_name import ExchangeMethod, parse_exchange
 from equipoise.planning.exchanges.exchange_time import all_reduce_cost, all_reduce_seconds
 from equipoise.planning.exchanges.rate_model import SAME_RATE
+from equipoise.planning.parameter_servers.worker_speeds import list_relative_seconds
 from equipoise.planning.step_time_fit import StepTimeFit
 from equipoise.planning.step_time_model import StepSettings, compute_and_exchange_seconds, overlapped_seconds
 
+NEARER_RATE = "a rate nearer to the measured one: its bytes take longer than the fitted exchange"
 FREE_ENCODINGS = ("none", "bf16")  # a cast to bf16 takes 1 ms for 11 MB
 
 
@@ -48,6 +51,8 @@ class ExchangeComposer:
         gap = self.fit.missing_measurements(*setting) or self.fit.missing_measurements(1, 1, setting.batch)
         if gap:
             return gap
+        if method.has_store:
+            return self._store_step_seconds(method, setting, rate)
         encode = self._encode_seconds(method)
         exchange = self._exchange_seconds(method, share, setting)
         moved = self._seconds_of_rate(method, share, setting, rate)
@@ -56,13 +61,35 @@ class ExchangeComposer:
                 return part
         encode, exchange = float(encode), float(exchange) + float(moved)
         if exchange < 0:
-            return "a rate nearer to the measured one: its bytes take longer than the fitted exchange"
-        settings = StepSettings(*(np.array([value], float) for value in setting))
-        compute, _ = compute_and_exchange_seconds(self.fit.form, self.fit.parameters, settings)
+            return NEARER_RATE
+        compute = self._compute_seconds(setting)
         if method.interval_family is not None:
-            return float(compute[0] + (exchange + encode) / method.interval)
+            return compute + (exchange + encode) / method.interval
         g = self.fit.parameters.get("g", 1.0)
-        return float(overlapped_seconds(compute, np.array([exchange]), g)[0]) + encode
+        return float(overlapped_seconds(np.array([compute]), np.array([exchange]), g)[0]) + encode
+
+    def _compute_seconds(self, setting: ClusterSetting) -> float:
+        """Return the seconds of computing in a step, of the slowest worker."""
+        settings = StepSettings(*(np.array([value], float) for value in setting))
+        return float(compute_and_exchange_seconds(self.fit.form, self.fit.parameters, settings)[0][0])
+
+    def _store_step_seconds(self, method: ExchangeMethod, setting: ClusterSetting, rate: float | None) -> float | str:
+        """Return the seconds of a step with servers, whose pushes nothing hides, or what is missing for it."""
+        links = self._algorithm_links("two-level" if method.all_reduce else "sharded-root", setting)
+        change = self._gradient_seconds_of_rate(setting, rate)
+        for part in (links, change):
+            if isinstance(part, str):
+                return part
+        values: dict[str, float] = {}
+        for level, (alpha, volume) in links.items():  # type: ignore[union-attr]  # it is no text
+            is_slowest = level == ("between" if setting.nodes > 1 else "local")
+            values |= {f"{level}_alpha": alpha, f"{level}_volume": volume + float(change) * is_slowest}
+        if min(values.values()) < 0:
+            return NEARER_RATE
+        facts = StoreFacts(relative_seconds=list_relative_seconds(self.rows[self.rows.exchange == ""]))
+        compute = self._compute_seconds(setting)
+        seconds = float(setting_step_seconds(method, setting.nodes, setting.workers, compute, values, facts))
+        return seconds if np.isfinite(seconds) else f"a setting with a worker for each of {method.servers} servers"
 
     def _encode_seconds(self, method: ExchangeMethod) -> float | str:
         """Return the seconds that encoding takes, as rows of the same compression have them."""
@@ -113,6 +140,14 @@ class ExchangeComposer:
         self, method: ExchangeMethod, share: float, setting: ClusterSetting, rate: float | None
     ) -> float | str:
         """Return the seconds that an exchange takes longer at this rate than at that of the fit."""
+        if isinstance(change := self._gradient_seconds_of_rate(setting, rate), str) or not change:
+            return change
+        cost = all_reduce_cost(method.all_reduce or "ring", setting.workers, share, setting.nodes)
+        level = cost.between if setting.nodes > 1 else cost.local
+        return level.serial_bytes * change  # in gradients
+
+    def _gradient_seconds_of_rate(self, setting: ClusterSetting, rate: float | None) -> float | str:
+        """Return the seconds that the bytes of a gradient take longer at this rate than at that of the fit."""
         if rate == self.rate or rate is None or setting.workers == 1:
             return 0.0
         if self.rate is None:
@@ -121,9 +156,7 @@ class ExchangeComposer:
             return 0.0
         if (size := self._gradient_bytes(setting)) is None:
             return "sent_bytes or gradient_bytes of the rows with exact sums"
-        cost = all_reduce_cost(method.all_reduce or "ring", setting.workers, size * share, setting.nodes)
-        level = cost.between if setting.nodes > 1 else cost.local
-        return 8 * level.serial_bytes * (1 / rate - 1 / self.rate)
+        return 8 * size * (1 / rate - 1 / self.rate)
 
     def _gradient_bytes(self, setting: ClusterSetting) -> float | None:
         """Return the bytes of the gradient: as measured, or as the sent bytes of exact rows of rings say."""

@@ -18,6 +18,7 @@ from equipoise.planning.measurements import (
     read_step_times,
     require_worker_per_node,
 )
+from equipoise.planning.parameter_servers.worker_speeds import WORKER_SECONDS_COLUMN, parse_worker_seconds
 from equipoise.registries.all_reduce_registry import ALL_REDUCE_ALGORITHMS, require_runnable_algorithm
 
 MAX_BYTES = 1e18
@@ -36,20 +37,26 @@ STEP_EXCHANGE_COLUMNS = {
     "bits_per_second": RATE_COLUMN,
     "peak_bytes": BYTES_COLUMN,
 }
-WORKERS_COLUMN = COUNT_COLUMN._replace(may_be_empty=True)
+RUN_EXCHANGE_COLUMNS = {
+    "workers": COUNT_COLUMN._replace(may_be_empty=True),
+    "momentum": Column("a number from 0 to below 1", lambda values: (values >= 0) & (values < 1), may_be_empty=True),
+}
 ALGORITHM_COLUMNS = {"ranks": COUNT_COLUMN, "bytes": COUNT_COLUMN, "seconds": SECONDS_COLUMN}
 BACKEND = "backend"
 TIMED_ALGORITHMS = (BACKEND, *ALL_REDUCE_ALGORITHMS)  # in a table of sums
 
 
 def read_steps_by_exchange(path: Path) -> pd.DataFrame:
-    """Read step times with the optional columns on their exchange, empty numbers as NaN."""
-    return parse_exchange_columns(path, read_step_times(path), STEP_EXCHANGE_COLUMNS)
+    """Read step times with the optional columns on their exchange and their workers, empty numbers as NaN."""
+    table = parse_exchange_columns(path, read_step_times(path), STEP_EXCHANGE_COLUMNS)
+    if WORKER_SECONDS_COLUMN in table:
+        table[WORKER_SECONDS_COLUMN] = parse_worker_seconds(path, table)
+    return table
 
 
 def read_runs_by_exchange(path: Path) -> pd.DataFrame:
-    """Read training runs with the optional columns `exchange` and `workers`, an empty number as NaN."""
-    return parse_exchange_columns(path, read_examples_to_target(path), {"workers": WORKERS_COLUMN})
+    """Read training runs with the optional columns `exchange`, `workers` and `momentum`, an empty number as NaN."""
+    return parse_exchange_columns(path, read_examples_to_target(path), RUN_EXCHANGE_COLUMNS)
 
 
 def parse_exchange_columns(path: Path, table: pd.DataFrame, columns: dict[str, Column]) -> pd.DataFrame:

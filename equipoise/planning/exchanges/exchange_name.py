@@ -1,7 +1,8 @@
-"""Names of ways of exchange, `sync/compression/all-reduce`, with the defaults left out: `local:16/bf16`.
+"""Names of ways of exchange, `sync/compression/all-reduce/servers`, with the defaults left out: `local:16/bf16`.
 
-An empty name is the exact sum of the gradient in every step. A name of others is an opaque label: its rows can be
-compared and moved to another rate, but nothing is known of it.
+An empty name is the exact sum of the gradient in every step. `server` and `async:S` have a server on each worker, or
+K of them with `servers:K`. A name of others is an opaque label: its rows can be compared and moved to another rate, but
+nothing is known of it.
 """
 
 from dataclasses import dataclass
@@ -11,17 +12,20 @@ from equipoise.errors import EquipoiseError
 from equipoise.formatting import make_printable
 from equipoise.number_bounds import MAX_COUNT
 from equipoise.planning.exchanges.compression_cost import GradientShapes
-from equipoise.planning.exchanges.exchange_time import all_reduce_cost
+from equipoise.planning.exchanges.exchange_time import AllReduceCost, all_reduce_cost
+from equipoise.planning.parameter_servers.server_cost import server_cost
 from equipoise.registries.all_reduce_registry import ALL_REDUCE_ALGORITHMS
 
 MAX_NAME_LENGTH = 100
 INTERVAL_SYNCS = ("local", "diloco")  # workers exchange every H steps
+STORE_SYNCS = ("server", "async")  # workers push gradients to servers, which update the weights
 COMPRESSED_SHARES = {"none": 1.0, "bf16": 0.5, "int8": 0.25}  # of the bytes of an exact exchange in fp32
-NUMBERED = ("local", "diloco", "async", "powersgd", "topk")  # names that a number follows
+NUMBERED = ("local", "diloco", "async", "powersgd", "topk", "servers")  # names that a number follows
 AXES = {
     "sync": ("step", "server", *INTERVAL_SYNCS, "async"),
     "compression": (*COMPRESSED_SHARES, "powersgd", "topk"),
     "all_reduce": ("auto", "backend", *ALL_REDUCE_ALGORITHMS),
+    "servers": ("servers",),
 }
 DEFAULTS = ("step", "none", "auto", "backend")  # left out of names
 
@@ -36,6 +40,10 @@ class ExchangeMethod:
     """when workers exchange; None if the name is an opaque label"""
     interval: int = 1
     """steps from one exchange to the next"""
+    staleness: int = 0
+    """largest number of updates between the weights that a worker of async pulls and the update with its gradient"""
+    servers: int = 0
+    """servers of `server` and `async`; 0 for one on each worker"""
     compression: str = "none"
     """what is sent: `none` for all of the gradient, or a compression with its number"""
     all_reduce: str = ""
@@ -43,20 +51,38 @@ class ExchangeMethod:
 
     @property
     def is_exact(self) -> bool:
-        """Whether every step takes the exact sum of the gradient: then the way does not change what is learned."""
+        """Whether every step takes the exact sum of the gradient by an all-reduce."""
         return self.sync == "step" and self.compression == "none"
+
+    @property
+    def learns_exactly(self) -> bool:
+        """Whether steps are those of exact sums, also where servers take them: what is learned does not change."""
+        waits_for_all = self.sync in ("step", "server") or (self.sync == "async" and self.staleness == 0)
+        return waits_for_all and self.compression == "none"
+
+    @property
+    def has_store(self) -> bool:
+        """Whether workers push gradients to servers and pull weights from them."""
+        return self.sync in STORE_SYNCS
 
     @property
     def interval_family(self) -> tuple[str, str] | None:
         """What exchanges every H steps share but for H; None for others."""
         return (self.compression, self.all_reduce) if self.sync in INTERVAL_SYNCS else None
 
+    @property
+    def number_family(self) -> tuple[str, ...] | None:
+        """What ways of exchange share that differ in H or S alone, where their times tell of each other; else None."""
+        if self.sync == "async":
+            return ("async", self.all_reduce, str(self.servers))
+        return self.interval_family
+
     def byte_share(self, workers: int, shapes: GradientShapes | None = None) -> float | None:
         """Return what is sent in an exchange over what an exact one sends; None where the name does not tell.
 
         That of powersgd depends on the shapes of the gradients.
         """
-        if self.sync not in ("step", *INTERVAL_SYNCS):
+        if self.sync is None:
             return None
         kind, _, number = self.compression.partition(":")
         if kind == "topk":  # values and places of all others are gathered; a sum of gradients sends 2 (p - 1) / p
@@ -71,8 +97,19 @@ class ExchangeMethod:
         """Return the bytes that leave a worker in a step, averaged over an interval; None where they are not known."""
         if (share := self.byte_share(workers, shapes)) is None:
             return None
+        if self.has_store:
+            return self.push_cost(gradient_bytes, workers, nodes).mean_sent_bytes
         cost = all_reduce_cost(self.all_reduce or "ring", workers, gradient_bytes, nodes)
         return cost.mean_sent_bytes * share / self.interval
+
+    def push_cost(
+        self, gradient_bytes: float, workers: int, nodes: int, largest_share: float | None = None
+    ) -> AllReduceCost:
+        """Return the cost of a push and a pull of all workers of a way with servers."""
+        is_two_level = self.all_reduce == "two-level"
+        return server_cost(
+            workers, self.servers, gradient_bytes, nodes, largest_share=largest_share, is_two_level=is_two_level
+        )
 
 
 def parse_exchange(text: str) -> ExchangeMethod:
@@ -96,12 +133,18 @@ def parse_exchange(text: str) -> ExchangeMethod:
         if (head in NUMBERED) != bool(separator):
             return ExchangeMethod(name=text, sync=None)
         part = f"{head}:{format_method_number(parse_method_number(part, head, number))}" if separator else part
-        if head in DEFAULTS:
+        if head in DEFAULTS or part == "servers:0":
             continue
         names[str(axis)] = part
         values[str(axis)] = head if axis == "sync" else part
         if head in INTERVAL_SYNCS:
             values["interval"] = int(float(number))
+        elif head == "async":
+            values["staleness"] = int(float(number))
+        elif head == "servers":
+            values["servers"] = int(float(number))
+    if values.get("servers") and values.get("sync") not in STORE_SYNCS:
+        return ExchangeMethod(name=text, sync=None)
     return ExchangeMethod(name="/".join(names[axis] for axis in AXES if axis in names), **values)  # type: ignore[arg-type]
 
 
@@ -116,12 +159,12 @@ def find_axis(head: str) -> str | None:
 
 
 def parse_method_number(part: str, head: str, number: str) -> float:
-    """Parse the number behind the name of a method: whole and at least 1, a share up to 1, a staleness of 0 or more."""
+    """Parse the number behind the name of a method: whole and at least 1, or 0 for some; a share of topk up to 1."""
     try:
         value = float(number)
     except ValueError:
         value = float("nan")
-    lowest, highest = (0, MAX_COUNT) if head == "async" else (1, MAX_COUNT)
+    lowest, highest = (0, MAX_COUNT) if head in ("async", "servers") else (1, MAX_COUNT)
     valid = 0 < value <= 1 if head == "topk" else lowest <= value <= highest and value % 1 == 0
     if not valid:
         bounds = "a share above 0 and up to 1" if head == "topk" else f"a whole number of at least {lowest}"

@@ -23,6 +23,7 @@ from equipoise.planning.exchange_choice.table_verdicts import (
 )
 from equipoise.planning.exchanges.algorithm_times import assign_nodes, fit_algorithm_links, replace_ring_messages
 from equipoise.planning.exchanges.compose_exchange import ClusterSetting, ExchangeComposer
+from equipoise.planning.exchanges.exact_rows import read_momentum, select_runs
 from equipoise.planning.exchanges.exchange_name import parse_exchange
 from equipoise.planning.exchanges.predict_exchanges import (
     EXACT_TEXT,
@@ -138,7 +139,7 @@ def plan_each_exchange(
             if len(steps) and len(runs):
                 part = replace(selected, system=steps, statistical=runs)
                 step_fit, curve = fit_step_times(part), fit_examples_curve(runs)
-                document = build_plan_document(part, step_fit, curve)
+                document = set_momentum(build_plan_document(part, step_fit, curve), read_momentum(runs))
                 rated = predictor.rows[predictor.rows.exchange == name].bits_per_second
                 is_measured = rate is None or bool((rated == rate).any())
                 yield ExchangeCandidate(
@@ -151,22 +152,12 @@ def plan_each_exchange(
                 )
 
 
-def select_runs(runs: pd.DataFrame, name: str) -> Iterator[tuple[int | None, pd.DataFrame]]:
-    """Yield the training runs of an exchange, by the number of workers where that changes what is learned."""
-    method = parse_exchange(name)
-    if "exchange" not in runs:
-        if method.is_exact:
-            yield None, runs
-        return
-    names = {other: parse_exchange(other).is_exact for other in runs.exchange.unique()}
-    own = runs[[names[other] if method.is_exact else other == name for other in runs.exchange]]
-    if method.is_exact or "workers" not in own:
-        yield None, own
-        return
-    if len(unknown := own[own.workers.isna()]):
-        yield None, unknown
-    for workers in sorted(own.workers.dropna().unique().tolist()):
-        yield int(workers), own[own.workers == workers]
+def set_momentum(document: PlanDocument, momentum: float | None) -> PlanDocument:
+    """Return a document whose plan and runner-up have the momentum of the training runs."""
+    if momentum is None:
+        return document
+    plan, runner_up = (entry and replace(entry, momentum=momentum) for entry in (document.plan, document.runner_up))
+    return replace(document, plan=plan, runner_up=runner_up)
 
 
 def mark_predicted(document: PlanDocument) -> PlanDocument:

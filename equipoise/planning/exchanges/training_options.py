@@ -7,33 +7,48 @@ from equipoise.errors import EquipoiseError
 from equipoise.planning.exchanges.exchange_name import ExchangeMethod, parse_exchange
 from equipoise.registries.exchange_registry import parse_compression, parse_sync, require_compatible
 
-TRAINED_SYNCS = ("step", "local", "diloco")
-EXCHANGE_EXAMPLES = "local:16, diloco:16, bf16, int8, powersgd:4, topk:0.01 or local:16/bf16"
+STORE_ALL_REDUCES = ("backend", "auto", "two-level")  # with which workers may push to servers
+EXCHANGE_EXAMPLES = "local:16, diloco:16, bf16, int8, powersgd:4, topk:0.01, local:16/bf16, server or async:4"
 
 
-def find_exchange_options(method: ExchangeMethod, problem: str) -> dict[str, str]:
-    """Return --sync and --compression of a way of exchange, and --all-reduce if it names an algorithm.
+def find_exchange_options(method: ExchangeMethod, problem: str) -> dict[str, str | int]:
+    """Return --sync and --compression of a way of exchange, --all-reduce if it names an algorithm, and --servers.
 
     Refuse a way that training does not have; the message begins with `problem`.
     """
-    if method.sync not in TRAINED_SYNCS:
+    if method.sync is None:
         raise EquipoiseError(
             "option-choice",
             f"{problem}: training has no such way of exchange",
             f"choose one such as {EXCHANGE_EXAMPLES}",
         )
-    sync = "step" if method.sync == "step" else f"{method.sync}:{method.interval}"
-    require_compatible(parse_sync(sync), parse_compression(method.compression))
-    options = {"sync": sync, "compression": method.compression}
-    return options | ({"all_reduce": method.all_reduce} if method.all_reduce else {})
+    sync = format_sync(method)
+    all_reduce = method.all_reduce or "backend"
+    require_compatible(
+        parse_sync(sync), parse_compression(method.compression), all_reduce if method.has_store else "backend"
+    )
+    options: dict[str, str | int] = {"sync": sync, "compression": method.compression}
+    options |= {"all_reduce": method.all_reduce} if method.all_reduce else {}
+    return options | ({"servers": method.servers} if method.has_store else {})
+
+
+def format_sync(method: ExchangeMethod) -> str:
+    """Return the value of --sync of a way of exchange."""
+    if method.interval_family is not None:
+        return f"{method.sync}:{method.interval}"
+    return f"async:{method.staleness}" if method.sync == "async" else str(method.sync)
 
 
 def replace_exchange(config: TrainConfig, name: str) -> TrainConfig:
     """Return the options of a run with another way of exchange."""
-    options = find_exchange_options(parse_exchange(name), f"cannot train with {name}")
+    method = parse_exchange(name)
+    options = find_exchange_options(method, f"cannot train with {name}")
+    if method.has_store and config.all_reduce not in STORE_ALL_REDUCES:
+        options.setdefault("all_reduce", "backend")  # servers sum in its place
+    options.setdefault("servers", 0)
     return replace(config, **options)  # type: ignore[arg-type]  # texts that the options check
 
 
 def name_exchange(config: TrainConfig) -> str:
     """Return the name of the way in which a run exchanges, without the algorithm of its sums."""
-    return parse_exchange(f"{config.sync}/{config.compression}").name
+    return parse_exchange(f"{config.sync}/{config.compression}/servers:{config.servers}").name

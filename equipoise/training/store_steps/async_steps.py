@@ -45,7 +45,7 @@ class AsyncSteps:
         self.store.load({})
 
     def run(self, step: int, num_steps: int, lr_at: Callable[[int], float]) -> Tensor:
-        """Take part in the steps after `step` others; return losses by step and micro-batch, 0 where others computed."""
+        """Take part in steps after `step` others; return losses by step and micro-batch, 0 for those of others."""
         workers, client, timer = self.config.workers, self.store.client, self.gradient.timer
         assert client is not None  # noqa: S101 - each process is a worker of an asynchronous store
         self.sent_bytes = self.store.sent_bytes

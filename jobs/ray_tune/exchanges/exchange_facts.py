@@ -1,8 +1,8 @@
 """What a sweep knows of other ways of exchange beside its tables: shapes of gradients, and what was timed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import exp, log
+from math import exp, log, prod
 from statistics import fmean
 
 import numpy as np
@@ -15,6 +15,7 @@ from equipoise.planning.exchange_choice.exchange_costs import (
     ExchangeCosts,
     MatrixFacts,
 )
+from equipoise.planning.exchange_choice.store_costs import StoreFacts
 from equipoise.planning.exchanges.compression_cost import GradientShapes
 from equipoise.planning.step_time_fit import StepTimeFit
 from equipoise.planning.step_time_model import StepSettings
@@ -41,17 +42,26 @@ class ExchangeFacts:
     """bytes that workers average over those of the gradient: weights, and each moment of the optimizer"""
     exact_copies: float = 0.0
     """those of `state_copies` that compression leaves as they are: second moments of the optimizer"""
+    momentum: float = 0.0
+    """momentum of SGD; 0 for other optimizers"""
     timings: ExchangeTimings = field(default_factory=ExchangeTimings)
     """what was measured of them"""
 
-    def build_costs(self, fit: StepTimeFit) -> ExchangeCosts:
-        """Build the closed forms of step times, corrected by the steps that were timed."""
+    def build_costs(
+        self, fit: StepTimeFit, relative_seconds: Mapping[int, tuple[float, ...]] | None = None
+    ) -> ExchangeCosts:
+        """Build the closed forms of step times, corrected by the steps that were timed.
+
+        `relative_seconds` are those of unequal workers over the slowest one, by their number.
+        """
+        key_bytes = tuple(float(prod(shape) * self.number_bytes) for shape in self.gradient_shapes)
         costs = ExchangeCosts(
             fit=fit,
             state_copies=self.state_copies,
             exact_copies=self.exact_copies,
             encode_seconds=self.timings.encode_seconds,
             matrices=self.find_matrices(),
+            store=StoreFacts(key_bytes=key_bytes, relative_seconds=relative_seconds or {}),
         )
         ratios: dict[str, list[float]] = {}
         for row in self.timings.steps:
@@ -99,5 +109,6 @@ def build_exchange_facts(
         number_bytes=PARAMETER_DTYPES[config.precision].itemsize,
         state_copies=1.0 + moments,
         exact_copies=float(SECOND_MOMENTS_BY_OPTIMIZER.get(str(config.optimizer), 0)),
+        momentum=config.momentum if config.optimizer == "sgd" else 0.0,
         timings=timings,
     )

@@ -17,8 +17,7 @@ def require_usable_exchanges(names: Sequence[str], most_workers: int, command: s
         )
     if names_no_exchange(names):
         return
-    for name in names:
-        parse_tried_exchange(name)
+    most_servers = max(parse_tried_exchange(name).servers for name in names)
     if command is not None:
         raise EquipoiseError(
             "option-conflict",
@@ -30,6 +29,12 @@ def require_usable_exchanges(names: Sequence[str], most_workers: int, command: s
             "option-conflict",
             f"cannot try {names[0]} with one worker: it exchanges nothing",
             "give more --workers, or leave out --exchanges",
+        )
+    if most_servers > most_workers:
+        raise EquipoiseError(
+            "option-range",
+            f"cannot try {most_servers} servers on {most_workers} workers: at most one is on each",
+            "leave out /servers, which puts one on each worker",
         )
 
 

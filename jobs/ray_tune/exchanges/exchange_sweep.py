@@ -24,6 +24,11 @@ from equipoise.planning.exchange_choice.exchange_bounds import (
 )
 from equipoise.planning.exchange_choice.exchange_costs import ExchangeCosts
 from equipoise.planning.exchanges.exchange_name import parse_exchange
+from equipoise.planning.parameter_servers.worker_speeds import (
+    describe_speeds,
+    list_relative_seconds,
+    select_worker_speeds,
+)
 from equipoise.planning.step_time_fit import StepTimeFit
 from equipoise.planning.sweep_budget import MIN_FINISHED_TRIALS
 from equipoise.storage.atomic import write_json
@@ -82,6 +87,15 @@ def keep_candidates_between_nodes(facts: ExchangeFacts, names: Sequence[str], mo
     return replace(facts, candidates=())
 
 
+def add_asynchronous_candidate(facts: ExchangeFacts, names: Sequence[str], steps: pd.DataFrame) -> ExchangeFacts:
+    """Return the facts with `async:S` among the candidates where workers are unequal, unless ways were named."""
+    speeds = select_worker_speeds(steps, None) if tuple(names) == (AUTO,) and facts.candidates else None
+    if speeds is None:
+        return facts
+    print(describe_speeds(speeds), flush=True)
+    return replace(facts, candidates=(*facts.candidates, f"async:{speeds.staleness}"))
+
+
 class ExchangeSweep:
     """Search for a better way of exchange, from the timings of a sweep and its trials with exact sums."""
 
@@ -127,7 +141,7 @@ class ExchangeSweep:
 
     def build_costs(self) -> ExchangeCosts:
         """Build the closed forms by what is known so far."""
-        return self.facts.build_costs(self.step_fit)
+        return self.facts.build_costs(self.step_fit, list_relative_seconds(self.timings.steps))
 
     def run(self, callbacks: list[Callback]) -> bool:
         """Measure what may gain, and try it, until the answer cannot change or the time for it is up.
@@ -141,7 +155,10 @@ class ExchangeSweep:
         if not survivors:
             print(describe_no_gain(self.bound_all(fits)), flush=True)
             return False
-        self.try_survivors(fits, survivors, callbacks)
+        if not (tried := [bound for bound in survivors if bound.needs_trials]):
+            print("its steps are those of exact sums: no trial is needed", flush=True)
+            return False
+        self.try_survivors(fits, tried, callbacks)
         return True
 
     def read_runs(self) -> pd.DataFrame:
@@ -153,7 +170,7 @@ class ExchangeSweep:
         """Run trials with the ways of exchange that may gain, until the time for them is up."""
         names = " and ".join(f"{bound.exchange} ({format_bound(bound)})" for bound in survivors)
         print(f"trying other ways of exchange: {names}", flush=True)
-        search = ExchangeSearch(fits, self.build_costs(), survivors, self.trials.workers_by_batch)
+        search = ExchangeSearch(fits, self.build_costs(), survivors, self.trials.workers_by_batch, self.facts.momentum)
         trials = ExchangeTrials(**inherited_fields(self.trials) | {"deadline": self.deadline, "reserve": None})
         exchange_trials_folder(trials.folder).mkdir(exist_ok=True, parents=True)
         adapter = ExchangeSearchAdapter(search, trials, ExchangeStatus())  # type: ignore[arg-type]  # it shows them too
@@ -182,14 +199,14 @@ class ExchangeSweep:
         return survivors
 
     def select_survivors(self, bounds: Sequence[ExchangeBound]) -> list[ExchangeBound]:
-        """Return at most one compression and one way to exchange every H steps; those that were timed come first.
+        """Return at most one way of exchange of each kind; those that were timed come first.
 
         What was timed was the most promising before, and its trials go on.
         """
         timed = {row.exchange for row in self.facts.timings.steps}
         kept = select_survivors([bound for bound in bounds if bound.exchange in timed])
-        families = {bound.is_sync for bound in kept}
-        return [*kept, *(bound for bound in select_survivors(bounds) if bound.is_sync not in families)]
+        groups = {bound.group for bound in kept}
+        return [*kept, *(bound for bound in select_survivors(bounds) if bound.group not in groups)]
 
     def list_untimed_compressions(self, bounds: Sequence[ExchangeBound]) -> list[str]:
         """Return the compressions that may gain if encoding were free, and whose encoding was not timed."""

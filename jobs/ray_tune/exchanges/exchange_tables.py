@@ -1,4 +1,7 @@
-"""Rows of other ways of exchange in the tables of a sweep; tables of a sweep without any keep their columns."""
+"""Rows of other ways of exchange in the tables of a sweep; tables of a sweep without any keep their columns.
+
+A column `momentum` is there where asynchronous trials had another one than exact sums.
+"""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -16,15 +19,18 @@ from jobs.ray_tune.exchanges.exchange_trials import (
 from jobs.ray_tune.trial_records import FINISHED_TRIAL_COLUMNS, load_finished_trials
 from jobs.timing.exchange_step_timing import ExchangeStepTiming
 
-RUN_COLUMNS = [*FINISHED_TRIAL_COLUMNS, "exchange", "workers"]
+RUN_COLUMNS = [*FINISHED_TRIAL_COLUMNS, "exchange", "workers", "momentum"]
 
 
 def build_run_table(folder: Path, base: TrainConfig, batches: Collection[int], *, with_exchanges: bool) -> pd.DataFrame:
     """Build the rows of statistical.csv from the trials of a sweep that ended, of these global batches."""
     records = load_finished_trials(folder, base)
     others = load_exchange_trials(folder, base) if with_exchanges else []
-    rows = [exchange_record_to_row(record) for record in [*records, *others] if record.config.global_batch in batches]
+    known = [record for record in [*records, *others] if record.config.global_batch in batches]
+    rows = [exchange_record_to_row(record, base) for record in known]
     table = pd.DataFrame(rows, columns=EXCHANGE_TRIAL_COLUMNS)[RUN_COLUMNS]
+    if table.momentum.isna().all():
+        table = table.drop(columns="momentum")
     table = table.sort_values(["exchange", "workers", *FINISHED_TRIAL_COLUMNS[:3]])
     if not (table.exchange != "").any():
         return table[FINISHED_TRIAL_COLUMNS]

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from equipoise.config import TrainConfig
@@ -11,11 +12,8 @@ from equipoise.formatting import format_number
 from equipoise.planning.exchange_choice.exact_fits import ExactFits
 from equipoise.planning.exchange_choice.exchange_bounds import ExchangeBound, bound_exchange
 from equipoise.planning.exchange_choice.exchange_costs import ExchangeCosts
-from equipoise.planning.exchange_choice.next_trial import (
-    ExchangeTrial,
-    limit_trial_examples,
-    suggest_exchange_trial,
-)
+from equipoise.planning.exchange_choice.next_trial import limit_trial_examples, suggest_exchange_trial
+from equipoise.planning.exchange_choice.trial_state import ExchangeTrial
 from equipoise.planning.exchanges.predict_exchanges import EXACT_TEXT
 from equipoise.planning.exchanges.training_options import name_exchange, replace_exchange
 from equipoise.planning.search import Suggestion
@@ -24,7 +22,7 @@ from jobs.ray_tune.trial_records import FINISHED_TRIAL_COLUMNS, load_finished_tr
 from jobs.ray_tune.tuner import SearchAdapter, SweepTrials
 
 EXCHANGE_TRIALS_FOLDER = "exchanges"  # in the folder of the trials with exact sums
-EXCHANGE_TRIAL_COLUMNS = ["exchange", "workers", *FINISHED_TRIAL_COLUMNS]
+EXCHANGE_TRIAL_COLUMNS = ["exchange", "workers", *FINISHED_TRIAL_COLUMNS[:3], "momentum", *FINISHED_TRIAL_COLUMNS[3:]]
 ANY_WORKERS = 0  # of a run with exact sums: they learn the same on any number of workers
 
 
@@ -38,10 +36,15 @@ def load_exchange_trials(trials_folder: Path, base: TrainConfig) -> list[Record]
     return load_finished_trials(exchange_trials_folder(trials_folder), base, with_exchanges=True)
 
 
-def exchange_record_to_row(record: Record) -> tuple[str, int, int, float, int, float, int]:
-    """Return a record's row of `EXCHANGE_TRIAL_COLUMNS`."""
-    name = name_exchange(record.config)
-    return name, record.config.workers if name else ANY_WORKERS, *record_to_row(record)
+def exchange_record_to_row(
+    record: Record, base: TrainConfig
+) -> tuple[str, int, int, float, int, float | None, float, int]:
+    """Return a record's row of `EXCHANGE_TRIAL_COLUMNS`; its momentum is None where it is that of the sweep."""
+    name, config = name_exchange(record.config), record.config
+    global_batch, lr, seed, examples, reached = record_to_row(record)
+    momentum = None if config.momentum == base.momentum else config.momentum
+    workers = config.workers if name else ANY_WORKERS
+    return name, workers, global_batch, lr, seed, momentum, examples, reached
 
 
 @dataclass(kw_only=True)
@@ -60,6 +63,8 @@ class ExchangeTrials(SweepTrials):
             lr=suggestion.lr,
             seed=self.base.seed + suggestion.seed,
         )
+        if suggestion.momentum is not None:  # type: ignore[union-attr]
+            trial = replace(trial, momentum=suggestion.momentum)  # type: ignore[union-attr]
         return replace_exchange(trial, name)
 
     def record_path(self, suggestion: Suggestion | ExchangeTrial) -> Path:
@@ -79,9 +84,16 @@ class ExchangeSearch:
     noise_scale = None
 
     def __init__(
-        self, fits: ExactFits, costs: ExchangeCosts, survivors: Sequence[ExchangeBound], batches: Collection[int]
+        self,
+        fits: ExactFits,
+        costs: ExchangeCosts,
+        survivors: Sequence[ExchangeBound],
+        batches: Collection[int],
+        momentum: float = 0.0,
     ) -> None:
+        """Search among survivors at these global batches; exact sums have this momentum, 0 for optimizers without."""
         self.fits, self.costs, self.survivors, self.batches = fits, costs, survivors, batches
+        self.momentum = momentum
         self.added_exact: set[ExchangeTrial] = set()  # runs with exact sums that pairs needed
 
     def suggest(
@@ -96,6 +108,7 @@ class ExchangeSearch:
             finished,
             num_trials=len(own) + len(running | lost | self.added_exact),
             unavailable=running | lost,
+            momentum=self.momentum,
         )
         is_open = any(other.exchange and other.seed == 0 for other in running)
         if trial is None or (is_open and trial.seed > 0):
@@ -138,8 +151,10 @@ class ExchangeSearchAdapter(SearchAdapter):
         records = [record for record in records if record.config.global_batch in self.search.batches]
         if not records:
             return
-        rows = pd.DataFrame(map(exchange_record_to_row, records), columns=EXCHANGE_TRIAL_COLUMNS)
-        rows["seed"] -= self.sweep_trials.base.seed  # the search counts from 0
+        base = self.sweep_trials.base
+        table = [exchange_record_to_row(record, base) for record in records]
+        rows = pd.DataFrame(table, columns=EXCHANGE_TRIAL_COLUMNS).astype({"momentum": float})
+        rows["seed"] -= base.seed  # the search counts from 0
         known = self.finished_trials
         self.finished_trials = pd.concat([known, rows], ignore_index=True) if len(known) else rows
 
@@ -160,10 +175,13 @@ class ExchangeStatus:
         self.num_shown = len(finished_trials)
 
 
-def format_exchange_trial(exchange: str, global_batch: int, lr: float, seed: int, examples: float, reached: int) -> str:
-    """Format a finished trial as a line."""
+def format_exchange_trial(
+    exchange: str, global_batch: int, lr: float, seed: int, momentum: float, examples: float, reached: int
+) -> str:
+    """Format a finished trial as a line; its momentum is NaN where it is that of the sweep."""
+    rate = f"lr {lr:.3g}" if np.isnan(momentum) else f"lr {lr:.3g} and momentum {momentum:g}"
     end = "reached the target after" if reached else "did not reach the target within"
     return (
-        f"{exchange or EXACT_TEXT}, global batch {global_batch} at lr {lr:.3g}, seed {seed}: {end}"
+        f"{exchange or EXACT_TEXT}, global batch {global_batch} at {rate}, seed {seed}: {end}"
         f" {format_number(examples)} examples"
     )

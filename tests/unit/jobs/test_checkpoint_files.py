@@ -7,6 +7,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from equipoise.config import TrainConfig
+from equipoise.parameter_store.arrivals import ARRIVALS_FILE
 from equipoise.training.loop import Training
 from jobs.ray_train.checkpoint_files import (
     LAPS_FILE,
@@ -15,6 +16,7 @@ from jobs.ray_train.checkpoint_files import (
     restore_checkpoint,
     write_checkpoint,
 )
+from tests.support.errors import raises_code
 from tests.support.gloo import run_with_gloo
 
 EXACT = TrainConfig(workload="digits", workers=3, batch_size=8, target=2.0, max_examples=240, eval_every=120)
@@ -85,3 +87,33 @@ def test_worker_reads_no_file_of_others_where_their_number_is_the_same(tmp_path)
         errors = resumed.own_state_dict()
         assert set(stored.keys()) == set(errors)
         assert all(torch.equal(stored.get_tensor(name), error) for name, error in errors.items())
+
+
+def test_checkpoint_of_asynchronous_workers_has_their_log_up_to_there(tmp_path):
+    configs = {tmp_path: replace(EXACT, sync="async:2")}
+    assert [*map(len, run_with_gloo(3, tmp_path, write_and_list_log, configs))] == [2, 0, 0]
+    log = (tmp_path / ARRIVALS_FILE).read_text()
+    assert log.count("\n") == 1
+    alone = Training(configs[tmp_path])  # with workers that are simulated
+    restore_checkpoint(alone, tmp_path)
+    for _ in alone.laps():
+        pass
+    assert alone.steps.arrival_lines[0] == log and len(alone.steps.arrival_lines) == 2
+    (tmp_path / ARRIVALS_FILE).write_text(log * 2)
+    with raises_code("run-damaged", ARRIVALS_FILE, "line 2 is damaged"):
+        restore_checkpoint(alone, tmp_path)
+    (tmp_path / ARRIVALS_FILE).write_text("")
+    with raises_code("run-damaged", ARRIVALS_FILE, "its 0 laps and the 1 lap of the run"):
+        restore_checkpoint(alone, tmp_path)
+
+
+def write_and_list_log(configs):
+    """Write a checkpoint of a run after its first lap, and return the log at its end."""
+    [(folder, config)] = configs.items()
+    training = Training(config)
+    laps = training.laps()
+    next(laps)
+    write_checkpoint(training, folder)
+    for _ in laps:
+        pass
+    return training.steps.arrival_lines

@@ -8,6 +8,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from equipoise.config import TrainConfig
+from equipoise.parameter_store.arrivals import ARRIVALS_FILE
 from equipoise.runs.record import Lap
 from jobs.ray_train.checkpoint_files import LAPS_FILE, TRAINING_STATE_FILE, error_file_name
 from jobs.ray_train.checkpoints import CHECKPOINT_SNAPSHOT_FILE, CHECKPOINTS_FOLDER, find_last_lap
@@ -138,3 +139,12 @@ def test_files_behind_a_url_are_checked_too(run_folder, bucket):
     (bucket / CHECKPOINTS_FOLDER / "checkpoint_1" / error_file_name(0, 1)).unlink()
     with raises_code("run-damaged", error_file_name(0, 1), "is missing"):
         find_last_lap(bucket, config, build_model)
+
+
+@pytest.mark.parametrize("content", [None, "", "{", '{"step": 7, "steps": 7, "workers": 2, "updates": []}'])
+def test_checkpoint_without_a_whole_log_of_arrivals_is_refused(run_folder, content):
+    log = run_folder / CHECKPOINTS_FOLDER / "checkpoint_1" / ARRIVALS_FILE
+    if content is not None:
+        log.write_text(content)
+    with raises_code("run-damaged", run_folder, ARRIVALS_FILE):
+        find_last_lap(run_folder, replace(EXACT, sync="async:1"), build_model)

@@ -201,7 +201,7 @@ def test_document_that_recommends_nothing_is_refused_with_the_reason(plan_path, 
         build_options(plan_path)
 
 
-@pytest.mark.parametrize("exchange", ["ours", "async:2", "server"])
+@pytest.mark.parametrize("exchange", ["ours", "async:2/bf16", "server/tree"])
 def test_plan_with_an_exchange_that_training_cannot_do_is_refused(tmp_path, exchange):
     path = write_plan_json(tmp_path / "plan.json", PLAN | {"exchange": exchange})
     with raises_code("plan-invalid", f"it exchanges by {exchange}"):
@@ -211,7 +211,8 @@ def test_plan_with_an_exchange_that_training_cannot_do_is_refused(tmp_path, exch
 @pytest.mark.parametrize(
     ("exchange", "sync", "compression"),
     [("", "step", "none"), ("local:8", "local:8", "none"), ("local:8/bf16", "local:8", "bf16"),
-     ("powersgd:4", "step", "powersgd:4"), ("topk:0.01", "step", "topk:0.01")],
+     ("powersgd:4", "step", "powersgd:4"), ("topk:0.01", "step", "topk:0.01"), ("server", "server", "none"),
+     ("async:2/servers:1", "async:2", "none")],
 )  # fmt: skip
 def test_plan_sets_when_and_what_workers_exchange(tmp_path, exchange, sync, compression):
     path = write_plan_json(tmp_path / "plan.json", PLAN | {"exchange": exchange})
@@ -220,6 +221,14 @@ def test_plan_sets_when_and_what_workers_exchange(tmp_path, exchange, sync, comp
     other = "diloco:8" if sync != "diloco:8" else "step"
     with raises_code("option-conflict", f"it has {sync} as the time of exchange and --sync asks for {other}"):
         build_options(path, "--sync", other, sync=other)
+
+
+def test_plan_sets_servers_and_momentum(tmp_path):
+    path = write_plan_json(tmp_path / "plan.json", PLAN | {"exchange": "async:2/servers:2", "momentum": 0.0})
+    config = build_options(path).train_config()
+    assert (config.sync, config.servers, config.momentum) == ("async:2", 2, 0.0)
+    with raises_code("option-conflict", "it has 0 as the momentum and --momentum asks for 0.5"):
+        build_options(path, "--momentum", "0.5", momentum=0.5)
 
 
 def test_plan_of_another_way_of_exchange_is_refused_for_a_command(tmp_path):

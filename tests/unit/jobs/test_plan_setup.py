@@ -71,6 +71,17 @@ def test_plan_for_another_setup_is_refused_by_name(digits_plan, changes, mention
         require_same_setup(digits_plan, config, load_workload(config))
 
 
+def test_momentum_and_sums_that_a_plan_with_servers_sets_are_its_own(tmp_path):
+    out = write_plan_for(replace(DIGITS, all_reduce="ring"), tmp_path)
+    document = PlanDocument.read(out / PLAN_FILE)
+    plan = replace(document.plan, exchange="async:2", momentum=0.0)
+    write_json(out / PLAN_FILE, replace(document, plan=plan, status="not confirmed", confirmations=()).to_json())
+    own = replace(DIGITS, workers=4, sync="async:2", momentum=0.0)
+    assert require_same_setup(out, own, load_workload(own)) == MACHINE
+    with raises_code("plan-mismatch", "--momentum 0 (this run: 0.9)"):
+        require_same_setup(out, replace(own, momentum=0.9), load_workload(own))
+
+
 def test_note_tells_that_the_target_is_another(digits_plan, capsys):
     for target, is_noted in ((None, False), (0.96, False), (0.9, True)):
         config = replace(DIGITS, target=target)

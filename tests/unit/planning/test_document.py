@@ -31,6 +31,7 @@ DOCUMENT_KEYS = [
     "warnings",
 ]
 DOCUMENT_KEYS += ["setup", "confirmations", "targets", "schedule", "exchanges", "switches_at", "exchange_map"]
+DOCUMENT_KEYS += ["worker_speeds"]
 SETTING_KEYS = ["nodes", "workers", "batch", "global_batch", "lr", "seconds", "worker_seconds", "step", "examples"]
 
 
@@ -62,7 +63,7 @@ def test_keys_keep_their_order(document):
     assert [*contents] == DOCUMENT_KEYS
     assert [*contents["front"][0]] == [*contents["knee"]] == [*SETTING_KEYS, "measured"]
     assert [*contents["options"][0]] == [*SETTING_KEYS, "measured", "binding"]
-    plan_keys = [*SETTING_KEYS, "measured", "binding", "why", "runs", "exchange"]
+    plan_keys = [*SETTING_KEYS, "measured", "binding", "why", "runs", "exchange", "momentum"]
     assert [*contents["plan"]] == [*contents["runner_up"]] == plan_keys
     assert [*contents["plan"]["seconds"]] == [*contents["statistical"]["critical_batch"]] == ["value", "low", "high"]
 

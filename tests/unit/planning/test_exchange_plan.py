@@ -6,6 +6,7 @@ from equipoise.planning.build_document import PlanRequest, build_plan_document, 
 from equipoise.planning.document import PlanDocument
 from equipoise.planning.exchanges.exchange_plan import ExchangeRequest, build_exchange_plan
 from equipoise.planning.exchanges.exchange_time import all_reduce_cost, all_reduce_seconds
+from equipoise.planning.parameter_servers.server_cost import server_cost
 from equipoise.planning.plan import ClusterShape
 from tests.support.errors import raises_code
 
@@ -79,6 +80,62 @@ def test_exact_rows_predict_other_ways_of_exchange_by_closed_forms():
     assert {"int8", "powersgd:4", "opaque"} <= {gap.split()[0] for gap in document.system.missing}
     assert "encode_seconds" in missing and "doubling on 6 workers" in missing
     assert not any(row.exchange == "opaque" for row in document.system.predictions)
+
+
+def push_seconds(workers, batch, servers, rate=RATE):
+    cost = server_cost(workers, servers, SIZE)
+    return compute_seconds(batch) + all_reduce_seconds(cost, local=(ALPHA, 8 / rate))
+
+
+def test_exact_rows_predict_servers_and_workers_that_do_not_wait():
+    names = ("server", "server/servers:1", "async:4", "server/servers:3")
+    document = predict(build_steps(), names, (1e9, 1e8), [ClusterShape(1, 8)])
+    for rate in (1e9, 1e8):
+        times = [find(document, 8, 32, name, rate).seconds for name in names[:3]]
+        expected = push_seconds(8, 32, 0, rate), push_seconds(8, 32, 1, rate)
+        assert times == pytest.approx([*expected, expected[0]], rel=0.05)  # equal workers gain nothing
+    missing = " ".join(document.system.missing)
+    assert "a worker for each of 3 servers" in missing
+
+
+def test_unequal_workers_of_the_rows_are_those_of_the_prediction():
+    steps = build_steps()
+    relative = [(0.2,) * 3 + (1.0,) if workers == 4 else () for workers in steps.workers]
+    document = predict(steps.assign(worker_seconds=relative), ("async:0", "async:99", "server"))
+    slow, free, waiting = (find(document, 4, 32, name).seconds for name in ("async:0", "async:99", "server"))
+    push = push_seconds(4, 32, 0) - compute_seconds(32)
+    periods = [compute_seconds(32) * share + push for share in relative[-1]]
+    assert free == pytest.approx(4 / sum(1 / period for period in periods), rel=0.05)
+    assert slow == pytest.approx(waiting) and free < 0.85 * waiting
+    assert document.worker_speeds.slowest == 3
+
+
+def test_rows_and_runs_of_asynchronous_updates_are_planned_by_themselves():
+    steps = build_steps()
+    own = steps[steps.workers == 4].assign(exchange="async:3", seconds=lambda rows: rows.seconds / 3)
+    runs = pd.concat(
+        [build_runs({"": 1.0}).assign(momentum=np.nan, workers=np.nan)]
+        + [
+            build_runs({"async:3": factor}).assign(momentum=momentum, workers=4)
+            for momentum, factor in ((np.nan, 4.0), (0.0, 1.2))
+        ],
+        ignore_index=True,
+    )
+    document = predict(pd.concat([steps, own], ignore_index=True), statistical=runs)
+    plan = document.plan
+    assert (plan.exchange, plan.momentum, plan.workers) == ("async:3", 0.0, 4)
+    assert document.exchanges[0].verdict == "use" and document.exchanges[0].exchange == "async:3"
+    assert document.exchanges[0].examples_ratio.value == pytest.approx(1.2, rel=0.05)
+    exact = predict(steps, statistical=build_runs({"": 1.0}))
+    assert exact.plan.momentum is None and exact.plan.seconds.value > plan.seconds.value
+
+
+def test_rows_of_servers_need_no_training_runs_of_their_own():
+    steps = build_steps()
+    own = steps[steps.workers > 1].assign(exchange="server", seconds=lambda rows: rows.seconds / 2)
+    document = predict(pd.concat([steps, own], ignore_index=True), statistical=build_runs({"": 1.0}))
+    assert (document.plan.exchange, document.plan.momentum) == ("server", None)
+    assert "exact sums" in document.plan.why
 
 
 def test_encoding_takes_what_rows_of_that_compression_say():

@@ -1,11 +1,18 @@
 """The option --exchanges, and the ways of exchange that a sweep considers by it."""
 
+from dataclasses import replace
+
+import pandas as pd
 import pytest
 
 from equipoise.planning.exchange_choice.exchange_bounds import DEFAULT_CANDIDATES
 from jobs.ray_tune.exchanges.exchange_facts import ExchangeFacts
 from jobs.ray_tune.exchanges.exchange_option import require_usable_exchanges
-from jobs.ray_tune.exchanges.exchange_sweep import keep_candidates_between_nodes, list_candidates
+from jobs.ray_tune.exchanges.exchange_sweep import (
+    add_asynchronous_candidate,
+    keep_candidates_between_nodes,
+    list_candidates,
+)
 from jobs.ray_tune.sweep_options import build_sweep_options
 from tests.support.errors import raises_code
 
@@ -16,7 +23,8 @@ from tests.support.errors import raises_code
         (("local:0",), "option-range", "local:0"),
         (("topk:2",), "option-range", "topk:2"),
         (("lokal:8",), "option-choice", "lokal:8"),
-        (("async:2",), "option-choice", "no such way of exchange"),
+        (("async:2/bf16",), "option-conflict", "not compressed"),
+        (("server/servers:3",), "option-range", "3 servers on 2 workers"),
         (("step",), "option-choice", "every sweep measures exact sums"),
         (("local:8/powersgd:2",), "option-conflict", "weights and moments travel"),
         (("bf16/tree",), "option-conflict", "--all-reduce tree"),
@@ -72,3 +80,13 @@ def test_a_single_worker_and_a_command_have_no_other_way_for_one_reason(workers,
 def test_workers_of_one_machine_try_other_ways_only_by_name(names, most_nodes, candidates):
     facts = ExchangeFacts(candidates=("bf16", "local:8"))
     assert keep_candidates_between_nodes(facts, names, most_nodes).candidates == candidates
+
+
+def test_unequal_workers_make_asynchronous_updates_a_candidate(capsys):
+    facts = ExchangeFacts(candidates=("bf16",))
+    steps = pd.DataFrame({"nodes": [3], "workers": [3], "batch": [16], "worker_seconds": ["0.01 0.01 0.03"]})
+    assert add_asynchronous_candidate(facts, ("auto",), steps).candidates == ("bf16", "async:4")
+    assert "rank 2 takes 3 times as long" in capsys.readouterr().out
+    for names, table in ((("bf16",), steps), (("auto",), steps.drop(columns="worker_seconds"))):
+        assert add_asynchronous_candidate(facts, names, table) is facts
+    assert add_asynchronous_candidate(replace(facts, candidates=()), ("auto",), steps).candidates == ()

@@ -7,7 +7,7 @@ import pytest
 
 from equipoise.config import TrainConfig
 from equipoise.planning.exchange_choice.exchange_bounds import bound_exchanges, select_survivors
-from equipoise.planning.exchange_choice.next_trial import ExchangeTrial
+from equipoise.planning.exchange_choice.trial_state import ExchangeTrial
 from equipoise.planning.exchanges.training_options import name_exchange, replace_exchange
 from equipoise.storage.atomic import write_json
 from jobs.ray_tune.exchanges.exchange_tables import build_run_table
@@ -37,7 +37,8 @@ def write_trial(folder, trial, **changes):
     write_json(folder / f"{trial_file_stem(trial)}.json", record.to_json())
 
 
-@pytest.mark.parametrize("name", ["", "bf16", "topk:0.01", "local:16", "diloco:4", "local:8/int8"])
+@pytest.mark.parametrize("name", ["", "bf16", "topk:0.01", "local:16", "diloco:4", "local:8/int8", "server",
+                                  "async:3"])  # fmt: skip
 def test_options_of_training_make_the_exchange_that_they_are_named_by(name):
     assert name_exchange(replace_exchange(BASE, name)) == name
     assert name_exchange(replace_exchange(replace_exchange(BASE, "local:2"), name)) == name
@@ -88,12 +89,12 @@ def search():
 
 
 def build_runs(rows=()):
-    return pd.DataFrame(list(rows), columns=EXCHANGE_TRIAL_COLUMNS)
+    return pd.DataFrame(list(rows), columns=EXCHANGE_TRIAL_COLUMNS).astype({"momentum": float})
 
 
 def exact_rows(search):
     batches = {bound.global_batch for bound in search.survivors}
-    return [("", 0, batch, 0.1, seed, 20_000.0, 1) for batch in batches for seed in range(2)]
+    return [("", 0, batch, 0.1, seed, None, 20_000.0, 1) for batch in batches for seed in range(2)]
 
 
 def test_seeds_wait_for_the_learning_rates(search):
@@ -135,3 +136,31 @@ def test_finished_trials_are_told_once(search, tmp_path, capsys):
     for _ in range(2):
         adapter.sweep_status.show(adapter.finished_trials, 0, [])
     assert capsys.readouterr().out.count("local:4, global batch 256 at lr 0.05, seed") == 2
+
+
+def test_asynchronous_trials_may_have_a_momentum_of_their_own(tmp_path):
+    trials = build_trials(tmp_path)
+    trial = trials.build_trial(ExchangeTrial("async:3/servers:2", 4, 256, 0.1, 2, 0.0))
+    assert (trial.sync, trial.servers, trial.momentum, trial.workers) == ("async:3", 2, 0.0, 4)
+    usual = trials.build_trial(ExchangeTrial("async:3/servers:2", 4, 256, 0.1, 2))
+    assert usual.momentum == BASE.momentum and trial_file_stem(usual) != trial_file_stem(trial)
+    for config in (trial, usual, replace_exchange(replace(BASE, all_reduce="ring"), "server")):
+        assert replace_exchange(config, name_exchange(config)) == config
+    for config in (trial, usual):
+        write_trial(tmp_path / "exchanges", config)
+    write_trial(tmp_path, replace(BASE, batch_size=256))
+    table = build_run_table(tmp_path, BASE, [256], with_exchanges=True)
+    assert table.exchange.tolist() == ["", *["async:3/servers:2"] * 2] and sorted(table.momentum.dropna()) == [0.0]
+    assert table.momentum.isna().sum() == 2
+    write_trial(tmp_path / "exchanges", replace(BASE, workers=2, batch_size=128, sync="local:2", momentum=0.0))
+    with raises_code("run-mismatch", "holds another trial"):
+        load_finished_trials(tmp_path / "exchanges", BASE, with_exchanges=True)
+
+
+def test_sums_of_a_sweep_by_another_algorithm_are_those_of_servers_in_their_trials(tmp_path):
+    base = replace(BASE, all_reduce="ring")
+    trials = replace(build_trials(tmp_path), base=base)
+    config = trials.build_trial(ExchangeTrial("async:2", 4, 256, 0.1, 0))
+    assert config.all_reduce == "backend"
+    write_trial(tmp_path / "exchanges", config)
+    assert len(load_finished_trials(tmp_path / "exchanges", base, with_exchanges=True)) == 1

@@ -47,7 +47,8 @@ def judge(fits, costs, runs, **options):
     return choice, {verdict.exchange.partition(":")[0]: verdict for verdict in choice.verdicts}
 
 
-@pytest.mark.parametrize("name", ["", "bf16", "int8", "powersgd:4", "topk:0.01", "local:8", "diloco:32"])
+@pytest.mark.parametrize("name", ["", "bf16", "int8", "powersgd:4", "topk:0.01", "local:8", "diloco:32", "server",
+                                  "async:1", "async:4"])  # fmt: skip
 def test_closed_forms_are_those_of_the_simulated_network(name):
     fits, costs, _ = fit_world(SLOW)
     truth = [SLOW.step_seconds(name, option.workers, option.batch) for option in fits.options]
@@ -56,7 +57,7 @@ def test_closed_forms_are_those_of_the_simulated_network(name):
 
 def test_network_of_the_fit_changes_nothing_and_others_give_their_own_times():
     fits, costs, _ = fit_world(SLOW)
-    for name in ("", "bf16", "local:8"):
+    for name in ("", "bf16", "local:8", "server", "async:2"):
         same = costs.step_seconds(name, fits.settings, costs.network)
         assert same == pytest.approx(costs.step_seconds(name, fits.settings))
         other = replace(SLOW, rate=1e8, delay=5e-3)
@@ -71,7 +72,9 @@ def test_sent_bytes_are_those_of_the_closed_forms():
     assert costs.sent_bytes("int8", 4) == pytest.approx(1.5e7 / 4)
     assert costs.sent_bytes("local:8", 4) == pytest.approx(2 * 1.5e7 / 8)
     assert costs.sent_bytes("topk:0.01", 4) == pytest.approx(3 * 2 * 1e5)
-    assert costs.sent_bytes("server", 4) is None
+    assert costs.sent_bytes("fedavg", 4) is None
+    assert costs.sent_bytes("server", 4) == costs.sent_bytes("async:3", 4) == pytest.approx(1.5e7)
+    assert costs.sent_bytes("server/servers:1", 4) == pytest.approx(3e7)  # of the only server
     adamw = replace(costs, state_copies=3.0, exact_copies=1.0)
     assert adamw.sent_bytes("local:8", 4) == pytest.approx(3 * 1.5e7 / 8)
     assert adamw.sent_bytes("local:8/bf16", 4) == pytest.approx((2 * 0.5 + 1) * 1.5e7 / 8)

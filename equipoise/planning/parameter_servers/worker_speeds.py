@@ -1,0 +1,191 @@
+"""Measured seconds that each worker computes in a step, and what unequal workers cost.
+
+    synchronous       slowest + exchange                           the others wait
+    without it        slowest of the others + exchange             one worker fewer
+    asynchronous      n / sum of 1 / (own seconds + exchange)      nobody waits: the harmonic mean
+
+for as many examples as n workers take in a step. Whether fewer seconds for as many examples lead to the target sooner
+depends on how many more examples gradients of older weights need.
+"""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from equipoise.errors import EquipoiseError
+from equipoise.formatting import pluralize
+from equipoise.number_bounds import Count, NonNegativeCount, NonNegativeNumber, PositiveNumber
+from equipoise.planning.parameter_servers.asynchronous_rate import asynchronous_step_seconds, free_staleness
+
+WORKER_SECONDS_COLUMN = "worker_seconds"
+MIN_SLOWDOWN = 1.2  # of the slowest worker, in times the others, from which a plan says so
+MAX_WORKER_SECONDS = 1e4
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerSpeeds:
+    """Seconds that each worker computes in a step where they differ, and what that costs."""
+
+    nodes: Count
+    """number of nodes"""
+    workers: Count
+    """workers on all nodes"""
+    batch: Count
+    """examples per worker and step"""
+    worker_seconds: tuple[PositiveNumber, ...]
+    """seconds that each worker computes in a step, in the order of ranks"""
+    slowest: NonNegativeCount
+    """rank of the slowest worker, counted from 0"""
+    slowdown: PositiveNumber
+    """seconds of the slowest worker over the median of the others"""
+    exchange_seconds: NonNegativeNumber = 0.0
+    """seconds of a step beyond computing"""
+    synchronous_seconds: PositiveNumber
+    """seconds of a step that waits for the slowest worker"""
+    without_slowest_seconds: PositiveNumber
+    """seconds in which the others take as many examples without it, with steps that wait for each of them"""
+    asynchronous_seconds: PositiveNumber
+    """seconds in which workers that wait for no other take as many examples"""
+    staleness: NonNegativeCount
+    """smallest S with which `async:S` lets no worker wait for the slowest one"""
+
+    def __post_init__(self) -> None:
+        if len(self.worker_seconds) != self.workers or self.slowest >= self.workers:
+            raise ValueError(f"`worker_seconds` and `slowest` are not those of {self.workers} workers")
+
+    @property
+    def asynchronous_gain(self) -> float:
+        """How many times the examples of synchronous steps workers take that wait for no other."""
+        return self.synchronous_seconds / self.asynchronous_seconds
+
+    @property
+    def gain_without_slowest(self) -> float:
+        """How many times the examples of all workers the others take without the slowest one."""
+        return self.synchronous_seconds / self.without_slowest_seconds
+
+    @property
+    def relative_seconds(self) -> tuple[float, ...]:
+        """Seconds of each worker over those of the slowest one."""
+        return tuple(seconds / max(self.worker_seconds) for seconds in self.worker_seconds)
+
+
+def compare_workers(
+    nodes: int, workers: int, batch: int, worker_seconds: Sequence[float], exchange_seconds: float = 0.0
+) -> WorkerSpeeds | None:
+    """Return what unequal workers cost; None where the slowest one takes hardly longer than the others."""
+    if len(worker_seconds) != workers or not are_unequal(worker_seconds):
+        return None
+    slowest, others = split_slowest(worker_seconds)
+    periods = [seconds + exchange_seconds for seconds in worker_seconds]
+    return WorkerSpeeds(
+        nodes=nodes,
+        workers=workers,
+        batch=batch,
+        worker_seconds=tuple(worker_seconds),
+        slowest=slowest,
+        slowdown=worker_seconds[slowest] / statistics.median(others),
+        exchange_seconds=exchange_seconds,
+        synchronous_seconds=max(periods),
+        without_slowest_seconds=(max(others) + exchange_seconds) * workers / (workers - 1),
+        asynchronous_seconds=float(asynchronous_step_seconds(periods)),
+        staleness=free_staleness(periods),
+    )
+
+
+def are_unequal(worker_seconds: Sequence[float]) -> bool:
+    """Return whether the slowest worker takes clearly longer than the others."""
+    if len(worker_seconds) < 2 or min(worker_seconds) <= 0:
+        return False
+    slowest, others = split_slowest(worker_seconds)
+    return worker_seconds[slowest] >= MIN_SLOWDOWN * statistics.median(others)
+
+
+def split_slowest(worker_seconds: Sequence[float]) -> tuple[int, list[float]]:
+    """Return the rank of the slowest worker, and the seconds of the others."""
+    slowest = max(range(len(worker_seconds)), key=lambda rank: worker_seconds[rank])
+    return slowest, [seconds for rank, seconds in enumerate(worker_seconds) if rank != slowest]
+
+
+def describe_speeds(speeds: WorkerSpeeds) -> str:
+    """Return in a sentence which worker the others wait for, and what other ways would gain at most."""
+    text = (
+        f"of {speeds.workers} workers, rank {speeds.slowest} takes {speeds.slowdown:.2g} times as long as others, and a"
+        f" synchronous step waits for it: --sync async:{speeds.staleness} would take {speeds.asynchronous_gain:.2g}"
+        " times as many examples a second, of which it needs more"
+    )
+    if speeds.gain_without_slowest <= 1:
+        return text
+    return f"{text}; without this worker, the others would take {speeds.gain_without_slowest:.2g} times as many"
+
+
+def select_worker_speeds(
+    rows: pd.DataFrame | None, setting: tuple[int, int, int] | None, exchange_seconds: float = 0.0
+) -> WorkerSpeeds | None:
+    """Return the speeds in a table of step times at nodes, workers and batch, or where most workers were timed.
+
+    None without the column `worker_seconds`, or where workers are equal.
+    """
+    if rows is None or WORKER_SECONDS_COLUMN not in rows:
+        return None
+    known = rows.assign(**{WORKER_SECONDS_COLUMN: rows[WORKER_SECONDS_COLUMN].map(split_cell)})
+    known = known[known[WORKER_SECONDS_COLUMN].map(bool)]
+    if known.empty:
+        return None
+    settings = [tuple(row) for row in known[["nodes", "workers", "batch"]].to_numpy(int).tolist()]
+    index = find_nearest_setting(settings, setting)
+    nodes, workers, batch = settings[index]
+    return compare_workers(nodes, workers, batch, known[WORKER_SECONDS_COLUMN].iloc[index], exchange_seconds)
+
+
+def find_nearest_setting(settings: Sequence[tuple[int, ...]], wanted: tuple[int, ...] | None) -> int:
+    """Return the position of the setting of most workers, or of the wanted workers at the nearest batch."""
+    same = [index for index, setting in enumerate(settings) if wanted and setting[:2] == wanted[:2]]
+    if wanted and same:
+        return min(same, key=lambda index: (abs(settings[index][2] - wanted[2]), index))
+    return max(range(len(settings)), key=lambda index: (settings[index][1], settings[index][2]))
+
+
+def list_relative_seconds(rows: pd.DataFrame | None) -> dict[int, tuple[float, ...]]:
+    """Return the seconds of each worker over those of the slowest one, by numbers of workers that are unequal."""
+    if rows is None or WORKER_SECONDS_COLUMN not in rows:
+        return {}
+    speeds = {
+        int(workers): select_worker_speeds(rows[rows.workers == workers], None) for workers in rows.workers.unique()
+    }
+    return {workers: found.relative_seconds for workers, found in speeds.items() if found is not None}
+
+
+def split_cell(cell: object) -> tuple[float, ...]:
+    """Return the seconds in a cell, which may be a text as in files, or missing."""
+    if isinstance(cell, str):
+        return tuple(map(float, cell.split()))
+    return tuple(cell) if isinstance(cell, Sequence) else ()
+
+
+def format_worker_seconds(seconds: Sequence[float]) -> str:
+    """Format the seconds of each worker as a cell of a table; empty where workers are equal."""
+    return " ".join(f"{value:.6g}" for value in seconds)
+
+
+def parse_worker_seconds(path: Path, table: pd.DataFrame) -> list[tuple[float, ...]]:
+    """Parse the cells of `worker_seconds`: nothing, or a number of seconds for each worker; the error names the row."""
+    cells = zip(table[WORKER_SECONDS_COLUMN], table.workers, strict=True)
+    return [parse_seconds_cell(path, row, str(text), int(workers)) for row, (text, workers) in enumerate(cells)]
+
+
+def parse_seconds_cell(path: Path, row: int, text: str, workers: int) -> tuple[float, ...]:
+    """Parse the cell of one row."""
+    try:
+        values = split_cell(text)
+    except ValueError:
+        values = (0.0,)
+    if values and not (len(values) == workers and all(0 < value <= MAX_WORKER_SECONDS for value in values)):
+        raise EquipoiseError(
+            "table-invalid",
+            f"{path}, row {row + 2}, column {WORKER_SECONDS_COLUMN}: must be empty, or"
+            f" {pluralize(workers, 'number')} of seconds above 0 with spaces between them, got {text[:40]!r}",
+        )
+    return values

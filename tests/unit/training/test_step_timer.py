@@ -1,0 +1,44 @@
+"""Laps have the seconds of each worker where they differ, from the one sum over workers that a lap takes anyway."""
+
+import pytest
+import torch
+
+from equipoise.config import TrainConfig
+from equipoise.training.step_timer import StepTimer
+from jobs.timing.step_bench import summarize_worker_seconds
+
+CONFIG = TrainConfig(workload="digits", workers=3)
+
+
+def finish_laps(compute_seconds):
+    """Return the lap of workers that computed for so long, and how many sums over workers it took."""
+    tables: list[torch.Tensor] = []
+
+    def build_timer(rank):
+        timer = StepTimer(CONFIG, rank, len(compute_seconds), torch.device("cpu"))
+        timer.spans += [("lap", 0.0, 6.0), ("compute", 1.0, 1.0 + compute_seconds[rank]), ("exchange", 5.0, 5.5)]
+        return timer
+
+    def keep(tensor):
+        tables.append(tensor)
+        return tensor
+
+    for rank in range(len(compute_seconds)):
+        build_timer(rank).finish_lap(torch.zeros(2), 2, 0.1, keep)
+    assert len(tables) == len(compute_seconds)
+    lap, _ = build_timer(0).finish_lap(torch.zeros(2), 2, 0.1, lambda _: torch.stack(tables).sum(0))
+    return lap
+
+
+def test_a_lap_has_the_seconds_of_each_worker_where_one_is_slow():
+    lap = finish_laps((1.0, 1.05, 3.0))
+    assert lap.worker_seconds == pytest.approx((1.0, 1.05, 3.0)) and lap.compute_seconds == 3.0
+    assert finish_laps((1.0, 1.05, 1.02)).worker_seconds == ()
+    assert finish_laps((2.0,)).worker_seconds == ()
+
+
+def test_step_times_have_the_median_of_each_worker_where_one_is_slow():
+    laps = [finish_laps(seconds) for seconds in ((1.0, 1.0, 3.0), (1.0, 1.05, 1.02), (1.1, 1.0, 3.2))]
+    assert summarize_worker_seconds([[lap] for lap in laps]) == pytest.approx((0.525, 0.5, 1.5))
+    assert summarize_worker_seconds([laps[:2]]) == pytest.approx((2.05 / 4, 2.05 / 4, 4.05 / 4))
+    assert summarize_worker_seconds([[laps[1]]] * 3) == ()
