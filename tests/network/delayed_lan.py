@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from jobs.cluster.processes import kill_processes
-from tests.network.hosts import LAN_NUMBERS, Host, find_missing_requirement, run_checked
+from tests.network.hosts import LAN_NUMBERS, Host, find_missing_requirement, remove_host, run_checked
 from tests.support.ray_cluster import ROOT
 
 MTU = 9000  # large packets, so that one process can carry all of them
@@ -43,8 +42,7 @@ def create_namespace(host: Host) -> Iterator[None]:
         run_checked(*host.build_command("ip", "link", "set", "lo", "up"))
         yield
     finally:
-        kill_processes(host.list_processes())
-        run_checked("ip", "netns", "delete", host.name)
+        remove_host(host)
 
 
 @contextmanager

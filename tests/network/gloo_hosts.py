@@ -22,7 +22,10 @@ PORT = 29_500
 
 
 def run_on_hosts(hosts: list[Host], function: str, *arguments: Any, timeout: float = 600) -> list[Any]:
-    """Call `module:function` in a worker on each host, and return the results by rank."""
+    """Call `module:function` in a worker on each host, and return the results by rank.
+
+    A host that is named several times has as many workers.
+    """
     processes = [
         subprocess.Popen(
             host.build_command(
@@ -53,7 +56,7 @@ def build_environment(hosts: list[Host], rank: int) -> dict[str, str]:
     return {
         "MASTER_ADDR": hosts[0].address,
         "GLOO_SOCKET_IFNAME": "eth0",  # gloo does not find the right network interface by itself
-        "NODE_RANK": str(rank),
+        "NODE_RANK": str(hosts.index(hosts[rank])),
         "OMP_NUM_THREADS": "1",
     }
 

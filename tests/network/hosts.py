@@ -15,6 +15,7 @@ from itertools import count
 import psutil
 
 from jobs.cluster.processes import kill_processes
+from tests.network.cpu_groups import build_entering_command, move_to_group, remove_cpu_group, set_cpu_quota
 
 LAN_NUMBERS = count(os.getpid() % 200)  # numbers of this process's LANs, so that two share no names or addresses
 
@@ -28,7 +29,7 @@ class Host:
 
     def build_command(self, *command: str) -> tuple[str, ...]:
         """Return the command line that runs a command on this host."""
-        return ("ip", "netns", "exec", self.name, *command)
+        return (*build_entering_command(self.name), "ip", "netns", "exec", self.name, *command)
 
     def set_link(self, state: str) -> None:
         """Set the link `down`, as if its cable were pulled, or `up` again."""
@@ -39,6 +40,11 @@ class Host:
         token_bucket = ("root", "tbf", "rate", f"{megabits}mbit", "burst", "256kb", "latency", "50ms")
         run_checked("tc", "qdisc", "replace", "dev", f"{self.name}-b", *token_bucket)
         run_checked(*self.build_command("tc", "qdisc", "replace", "dev", "eth0", *token_bucket))
+
+    def limit_cpu(self, cores: float) -> None:
+        """Give all processes of this host together so many cores, such as 0.2, also those that it starts later."""
+        set_cpu_quota(self.name, cores)
+        move_to_group(self.name, self.list_processes)
 
     def list_processes(self) -> list[psutil.Process]:
         """Return the processes on this host."""
@@ -93,8 +99,14 @@ def attach_host(host: Host, bridge: str) -> Iterator[None]:
         run_checked(*host.build_command("ip", "link", "set", "lo", "up"))
         yield
     finally:
-        kill_processes(host.list_processes())
-        run_checked("ip", "netns", "delete", host.name)
+        remove_host(host)
+
+
+def remove_host(host: Host) -> None:
+    """Kill the processes of a host and remove its namespace and its CPU quota."""
+    kill_processes(host.list_processes())
+    run_checked("ip", "netns", "delete", host.name)
+    remove_cpu_group(host.name)
 
 
 def run_checked(*command: str) -> str:
