@@ -225,7 +225,7 @@ class TrainConfig:
                 )
         require_runnable_algorithm(self.all_reduce, self.workers)
         require_compatible(self.sync_method, self.compression_method, self.all_reduce)
-        require_runnable_servers(self.sync_method, self.servers, self.workers)
+        require_runnable_servers(self.sync_method, self.servers, self._max_workers)
         self._require_workload_or_command()
         if self.lora_rank is not None and self.init_from is None:
             raise EquipoiseError("option-conflict", "--lora-rank has no effect without --init-from")
@@ -269,6 +269,11 @@ class TrainConfig:
         value = getattr(self, name)
         if value is not None and not minimum <= value < math.inf:
             raise EquipoiseError("option-range", f"{name} must be a finite number of at least {minimum}, got {value}")
+
+    @property
+    def _max_workers(self) -> int:
+        """Workers that the run may have; options that are still being parsed may not have their number yet."""
+        return self.workers
 
     @property
     def name(self) -> str:

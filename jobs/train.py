@@ -91,6 +91,10 @@ class TrainOptions(TrainConfig):
         for workers in range(self.min_workers, self.workers):  # an elastic run may get any of these numbers
             require_runnable_algorithm(self.all_reduce, workers)
 
+    @property
+    def _max_workers(self) -> int:
+        return max(self.workers, self.worker_range.most)
+
     def train_config(self) -> TrainConfig:
         """Return the options of the training run alone, without --out, --plan and --track."""
         return TrainConfig(**{field.name: getattr(self, field.name) for field in fields(TrainConfig)})

@@ -25,7 +25,8 @@ from dashboards.theme import (
     set_log_axis,
     share_x_axis,
 )
-from equipoise.formatting import format_number, format_units
+from equipoise.config import TrainConfig
+from equipoise.formatting import format_number, format_units, pluralize
 from equipoise.planning.interval import IntervalEstimate
 from equipoise.proportions import wilson_interval
 from equipoise.runs.misclassified import MisclassifiedImage
@@ -146,12 +147,21 @@ def run_facts(record: Record) -> dict[str, str]:
         "workers x batch": f"{config.workers} x {config.batch_size}"
         + (f" x {config.grad_accumulation}" * (config.grad_accumulation > 1)),
         "learning rate": format_number(config.lr),
+        **list_exchange_facts(config),
         "examples to the target": format_significant(record.examples_to_target),
         "training time": format_seconds(record.seconds or None),
         "throughput": f"{format_significant(record.examples_per_second)} examples/s" if record.laps else "-",
         "test metric": format_test_metric(record),
         "noise scale": describe_noise_scale(record),
     }
+
+
+def list_exchange_facts(config: TrainConfig) -> dict[str, str]:
+    """Return when workers exchange what they learned, where they do not sum gradients in every step."""
+    if config.sync_method.kind == "step":
+        return {}
+    servers = f", {pluralize(config.servers, 'server')}" if config.servers else ", a server on each worker"
+    return {"exchange": config.sync + servers * config.sync_method.has_store}
 
 
 def describe_noise_scale(record: Record) -> str:

@@ -8,16 +8,16 @@ from safetensors.torch import load
 from torch import Tensor
 
 from equipoise.parameter_store.part_buffer import MessageKind, build_header
-from equipoise.parameter_store.reply_outbox import FAILED_STATE
-from equipoise.parameter_store.server import Server
-from equipoise.parameter_store.server_messages import StateRequest
+from equipoise.parameter_store.servers.reply_outbox import FAILED_STATE
+from equipoise.parameter_store.servers.server import Server
+from equipoise.parameter_store.servers.server_messages import StateRequest
 from equipoise.parameter_store.store_channel import MESSAGE_TIMEOUT, MessageTag, StoreChannel
 
 
 def collect_optimizer_state(
-    channel: StoreChannel, server_ranks: Sequence[int], own_server: Server | None, names: Sequence[str]
+    channel: StoreChannel, server_ranks: Sequence[int], own_server: Server | None
 ) -> dict[str, Tensor]:
-    """Return the state of all servers, as an optimizer of all the parameters `names` has it.
+    """Return the state of all servers, as one optimizer of all keys has it.
 
     Servers answer any process by themselves, also if no other process asks; between laps only.
     """
@@ -32,8 +32,7 @@ def collect_optimizer_state(
         merged |= receive_state(channel, rank)
     if own_server is not None:
         merged |= future.result(MESSAGE_TIMEOUT.total_seconds())
-    places = {name: place for place, name in enumerate(names)}
-    return dict(sorted(merged.items(), key=lambda item: places[item[0].rpartition(".")[0]]))
+    return merged
 
 
 def receive_state(channel: StoreChannel, rank: int) -> Mapping[str, Tensor]:

@@ -42,7 +42,7 @@ class PartBuffer:
 
     @property
     def kind(self) -> int:
-        """What the message is."""
+        """Kind of the message, from its header."""
         return int(self.header[0])
 
     @property
@@ -53,7 +53,7 @@ class PartBuffer:
 
     @property
     def version(self) -> int:
-        """Version of the weights."""
+        """Updates before the weights of the message."""
         return int(self.header[2])
 
     def write_header(self, kind: MessageKind, ticket: int | None = None, version: int = 0) -> None:

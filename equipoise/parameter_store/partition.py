@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from equipoise.errors import EquipoiseError
-from equipoise.formatting import pluralize
+from equipoise.formatting import format_bytes, pluralize
 
 
 class StoreTraffic(NamedTuple):
@@ -38,6 +38,14 @@ def partition_keys(key_bytes: Mapping[str, int], servers: int) -> list[list[str]
         loads[server] += key_bytes[key]
     places = {key: place for place, key in enumerate(key_bytes)}
     return [sorted(part, key=places.__getitem__) for part in parts]
+
+
+def describe_servers(key_bytes: Mapping[str, int], servers: int, workers: int) -> str:
+    """Return a line on the parts of servers, one on each worker if `servers` is 0; refuse more servers than keys."""
+    sizes = list_part_bytes(key_bytes, servers or min(workers, len(key_bytes)))
+    if len(sizes) == 1:
+        return f"weights of {format_bytes(sizes[0])} are on 1 server"
+    return f"weights are on {len(sizes)} servers, in parts of {format_bytes(min(sizes))} to {format_bytes(max(sizes))}"
 
 
 def require_enough_keys(keys: int, servers: int) -> None:

@@ -17,7 +17,7 @@ from equipoise.parameter_store.lockstep_order import PushOrder
 from equipoise.parameter_store.optimizer_state import collect_optimizer_state
 from equipoise.parameter_store.part_buffer import HEADER_WORDS, MessageKind, PartBuffer, build_header
 from equipoise.parameter_store.partition import partition_keys
-from equipoise.parameter_store.receivers import (
+from equipoise.parameter_store.servers.receivers import (
     BufferPool,
     ServerPeers,
     receive_from_process,
@@ -25,13 +25,13 @@ from equipoise.parameter_store.receivers import (
     receive_from_worker,
     start_thread,
 )
-from equipoise.parameter_store.reply_outbox import ReplyOutbox
-from equipoise.parameter_store.server import Server
-from equipoise.parameter_store.server_messages import LapStart, ProcessRequest
-from equipoise.parameter_store.server_part import ServerPart
-from equipoise.parameter_store.shared_norms import SharedNorms
+from equipoise.parameter_store.servers.reply_outbox import ReplyOutbox
+from equipoise.parameter_store.servers.server import Server
+from equipoise.parameter_store.servers.server_messages import LapStart, ProcessRequest
+from equipoise.parameter_store.servers.server_part import ServerPart
+from equipoise.parameter_store.servers.shared_norms import SharedNorms
 from equipoise.parameter_store.store_channel import MessageTag, StoreChannel
-from equipoise.parameter_store.store_client import StoreClient
+from equipoise.parameter_store.store_client import StoreClient, StoreLayout
 
 
 class ParameterStore:
@@ -54,30 +54,18 @@ class ParameterStore:
         and each worker clips its own gradient unless no staleness is allowed. Otherwise each server knows the order,
         and an update takes the sum.
         """
-        self.config, self.parameters, self.lr_scales = config, dict(parameters), lr_scales
-        self.worker_ranks, self.is_asynchronous = list(worker_ranks), is_asynchronous
+        self.config, self.lr_scales, self.is_asynchronous = config, lr_scales, is_asynchronous
         self.channel = StoreChannel()
-        self.parts = partition_keys({name: p.nbytes for name, p in parameters.items()}, servers)
-        self.server_ranks = self.worker_ranks[:servers]
-        self.worker: int | None = None
-        """number of this process's worker; None where another worker of its node pushes for it"""
+        parts = partition_keys({name: parameter.nbytes for name, parameter in parameters.items()}, servers)
+        self.layout = StoreLayout(dict(parameters), parts, [*worker_ranks], [*worker_ranks[:servers]])
         self.server: Server | None = None
         self.client: StoreClient | None = None
-        if self.channel.rank in self.server_ranks:
-            self.server = self._start_server(self.server_ranks.index(self.channel.rank), build_order)
-        if self.channel.rank in self.worker_ranks:
-            self.worker = self.worker_ranks.index(self.channel.rank)
-            self.client = StoreClient(
-                self.channel,
-                self.parameters,
-                self.parts,
-                self.server_ranks,
-                self.server,
-                worker=self.worker,
-                asks_first_only=is_asynchronous,
-                keeps_pushes=is_asynchronous,
-            )
-        finalizer = weakref.finalize(self, close_store, self.channel, self.server_ranks, self.server)
+        """client of this process; None where another worker of its node pushes for it"""
+        if self.channel.rank in self.layout.server_ranks:
+            self.server = self._start_server(self.layout.server_ranks.index(self.channel.rank), build_order)
+        if self.channel.rank in self.layout.worker_ranks:
+            self.client = StoreClient(self.channel, self.layout, self.server, is_asynchronous)
+        finalizer = weakref.finalize(self, close_store, self.channel, self.layout.server_ranks, self.server)
         finalizer.atexit = False  # the other processes notice the end of this one
 
     @property
@@ -94,17 +82,17 @@ class ParameterStore:
     def load(self, optimizer_state: Mapping[str, Tensor]) -> None:
         """Give the server of this process the weights of the model and its part of an optimizer's state."""
         if self.server is not None:
-            self.server.part.load(self.parameters, optimizer_state)
+            self.server.part.load(self.layout.parameters, optimizer_state)
 
     def collect_optimizer_state(self) -> dict[str, Tensor]:
         """Return the state of the optimizer of all servers, as one of all keys has it; between laps only."""
-        return collect_optimizer_state(self.channel, self.server_ranks, self.server, list(self.parameters))
+        return collect_optimizer_state(self.channel, self.layout.server_ranks, self.server)
 
     def _start_server(self, index: int, build_order: Callable[[], PushOrder]) -> Server:
-        own = {key: self.parameters[key] for key in self.parts[index]}
+        own = {key: self.layout.parameters[key] for key in self.layout.parts[index]}
         part = ServerPart(self.config, own, self.lr_scales)
-        outbox = ReplyOutbox(self.channel, part, self.worker_ranks, copies=self.is_asynchronous)
-        others = [rank for rank in self.server_ranks if rank != self.channel.rank]
+        outbox = ReplyOutbox(self.channel, part, self.layout.worker_ranks, copies=self.is_asynchronous)
+        others = [rank for rank in self.layout.server_ranks if rank != self.channel.rank]
         decides = not self.is_asynchronous or index == 0
         leads = self.is_asynchronous and index == 0 and others
         server = Server(
@@ -122,24 +110,26 @@ class ParameterStore:
     def _share_norms(self, index: int, others: list[int]) -> SharedNorms | None:
         if self.config.sync_method.staleness or not self.config.clip_norm:
             return None
-        places = {name: place for place, name in enumerate(self.parameters)}
-        key_places = [[places[key] for key in part] for part in self.parts]
+        places = {name: place for place, name in enumerate(self.layout.parameters)}
+        key_places = [[places[key] for key in part] for part in self.layout.parts]
         return SharedNorms(index, key_places, ServerPeers(self.channel, others))
 
     def _start_receivers(self, server: Server, index: int, others: list[int]) -> None:
         for rank in range(self.channel.processes):
-            if rank != self.channel.rank and rank not in self.worker_ranks:
+            if rank != self.channel.rank and rank not in self.layout.worker_ranks:
                 start_thread(receive_from_process, self.channel, rank, server.inbox)
             elif rank != self.channel.rank:
                 # without updates out of step, a worker pushes again only after its last push is applied
                 limit = None if self.is_asynchronous else 1
                 pool = BufferPool(partial(PartBuffer, list(server.part.parameters)), limit)
-                worker = self.worker_ranks.index(rank)
+                worker = self.layout.worker_ranks.index(rank)
                 start_thread(receive_from_worker, self.channel, rank, worker, pool, server.inbox)
         senders = others if server.norms is not None else []
         if self.is_asynchronous and index > 0 and not senders:
-            senders = self.server_ranks[:1]  # the one that decides the order
-        words = HEADER_WORDS + max(len(self.parameters), 2 + 3 * self.config.workers + 4 * len(self.worker_ranks))
+            senders = self.layout.server_ranks[:1]  # the one that decides the order
+        words = HEADER_WORDS + max(
+            len(self.layout.parameters), 2 + 3 * self.config.workers + 4 * len(self.layout.worker_ranks)
+        )
         for rank in senders:
             start_thread(receive_from_server, self.channel, rank, words, server.inbox)
 

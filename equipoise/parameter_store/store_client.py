@@ -1,6 +1,6 @@
 """Worker's side of a parameter store: push gradients, and pull weights into the model."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from queue import Empty
 from typing import NamedTuple
@@ -10,9 +10,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from equipoise.parameter_store.part_buffer import MessageKind, PartBuffer, build_header
-from equipoise.parameter_store.receivers import BufferPool
-from equipoise.parameter_store.server import Server
-from equipoise.parameter_store.server_messages import PushedPart, WorkerRequest
+from equipoise.parameter_store.servers.receivers import BufferPool
+from equipoise.parameter_store.servers.server import Server
+from equipoise.parameter_store.servers.server_messages import PushedPart, WorkerRequest
 from equipoise.parameter_store.store_channel import MESSAGE_TIMEOUT, MessageTag, StoreChannel
 
 
@@ -25,44 +25,54 @@ class PulledWeights(NamedTuple):
     """updates before these weights"""
 
 
+class StoreLayout(NamedTuple):
+    """Where the parts of a model are."""
+
+    parameters: dict[str, nn.Parameter]
+    """parameters of the model of this process, by key"""
+    parts: list[list[str]]
+    """keys of each server"""
+    worker_ranks: list[int]
+    """processes whose workers push and pull"""
+    server_ranks: list[int]
+    """processes with a server, the first of those with a worker"""
+
+
 class StoreClient:
     """Client of one worker; its weights and gradients travel as one message a server."""
 
     def __init__(
         self,
         channel: StoreChannel,
-        parameters: Mapping[str, nn.Parameter],
-        parts: Sequence[Sequence[str]],
-        server_ranks: Sequence[int],
+        layout: StoreLayout,
         own_server: Server | None,
-        *,
-        worker: int,
-        asks_first_only: bool,
-        keeps_pushes: bool,
+        is_asynchronous: bool,
     ) -> None:
-        """Serve the model's `parameters`, whose keys are on servers by `parts`.
+        """Serve the model of this process.
 
-        With `asks_first_only` a pull without a push goes to the first server alone, which tells the others. With
-        `keeps_pushes` the next gradient may overwrite the last one before the own server has applied it.
+        If the store is asynchronous, a pull without a push goes to the first server alone, which tells the others, and
+        the next gradient may overwrite the last one before the own server has applied it.
         """
-        self.channel, self.server_ranks, self.own_server, self.worker = channel, server_ranks, own_server, worker
+        server_ranks = layout.server_ranks
+        self.channel, self.server_ranks, self.own_server = channel, server_ranks, own_server
+        self.worker = layout.worker_ranks.index(channel.rank)
         self.own_rank = channel.rank
-        self.parts = [[parameters[key].detach() for key in part] for part in parts]
+        self.parts = [[layout.parameters[key].detach() for key in part] for part in layout.parts]
         self.gradients = [PartBuffer(part) for part in self.parts]
         self.weights = [
             None if rank == channel.rank else PartBuffer(part)
             for rank, part in zip(server_ranks, self.parts, strict=True)
         ]
-        self.asked_ranks = server_ranks[:1] if asks_first_only else server_ranks
+        self.asked_ranks = server_ranks[:1] if is_asynchronous else server_ranks
         self.own_pushes = (
-            BufferPool(partial(PartBuffer, own_server.part.parameters)) if keeps_pushes and own_server else None
+            BufferPool(partial(PartBuffer, own_server.part.parameters)) if is_asynchronous and own_server else None
         )
         views = {
             key: view
-            for part, buffer in zip(parts, self.gradients, strict=True)
+            for part, buffer in zip(layout.parts, self.gradients, strict=True)
             for key, view in zip(part, buffer.views, strict=True)
         }
-        self.gradient_views = [views[name] for name in parameters]
+        self.gradient_views = [views[name] for name in layout.parameters]
         """gradient of each parameter in the memory that is sent, in the order of the model"""
         self.receives: list[dist.Work | None] = []  # of the weights that have been asked for, by server
         self.sends: list[dist.Work] = []

@@ -55,7 +55,7 @@ class Lap:
     """seconds of encoding and decoding what workers send; None without --compression"""
     all_reduce: tuple[AppliedAllReduce, ...] = ()
     """algorithms that summed the buckets of gradients or weights over workers, in the order of the sums; none with one
-    worker"""
+    worker, or where servers sum"""
     sent_bytes: NonNegativeCount | None = None
     """bytes of gradients or weights that leave a worker in an optimizer step, of the worker that sends most; those of
     `backend` by the closed form of a ring, or of one all-to-all where they are small"""

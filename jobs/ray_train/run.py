@@ -55,8 +55,8 @@ def train_on_cluster(
     workload = load_workload(config)  # loaded here too, so that errors show at once
     if initialization := describe_initialization(config, workload):
         print(make_printable(initialization), flush=True)
-    if compression := describe_compression(config, workload):
-        print(make_printable(compression), flush=True)
+    if exchange := describe_exchange(config, workload):
+        print(make_printable(exchange), flush=True)
     if stale_statistics := warn_of_stale_statistics(config, workload):
         print(make_printable(f"warning: {stale_statistics}"), file=sys.stderr, flush=True)
     require_writable(out)
@@ -106,15 +106,20 @@ def describe_initialization(config: TrainConfig, workload: Workload) -> str:
     return f"starting from {pretrained.origin}, reusing the classifier rows of {rows}"
 
 
-def describe_compression(config: TrainConfig, workload: Workload) -> str:
-    """Return a line on what --compression sends exactly, or ""; refuse a model that it cannot be used with."""
-    if config.compression_method.kind == "none":
+def describe_exchange(config: TrainConfig, workload: Workload) -> str:
+    """Return a line on what servers hold or --compression sends exactly, or ""; refuse a model that does not fit."""
+    if config.compression_method.kind == "none" and not config.sync_method.has_store:
         return ""
-    from equipoise.training.gradient_sums.compression_checks import check_compression  # only where it is asked for
-
     model = build_initial_model(config, workload).model
     freeze_stages(model, config.freeze_stages)
     trainable = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    if config.sync_method.has_store:
+        from equipoise.parameter_store.partition import describe_servers  # only where it is asked for
+
+        sizes = {name: parameter.nbytes for name, parameter in trainable.items()}
+        return describe_servers(sizes, config.servers, config.workers)
+    from equipoise.training.gradient_sums.compression_checks import check_compression
+
     return check_compression(config.compression_method, trainable)
 
 

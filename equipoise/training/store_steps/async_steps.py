@@ -12,7 +12,7 @@ from equipoise.config import TrainConfig
 from equipoise.parameter_store.arrivals.lap_arrivals import LapArrivals
 from equipoise.parameter_store.arrivals.logged_order import LoggedOrder
 from equipoise.parameter_store.order import Update
-from equipoise.parameter_store.server_messages import LapStart
+from equipoise.parameter_store.servers.server_messages import LapStart
 from equipoise.parameter_store.store import ParameterStore
 from equipoise.runs.record import Lap
 from equipoise.training.dataloader import BatchLoader, InputsAndTargets

@@ -76,15 +76,15 @@ def count_servers(config: TrainConfig, processes: int, groups: int, keys: int) -
 def build_exchange(store: ParameterStore, own_group: Sequence[int], rank: int) -> WorkerExchange:
     """Build what this process does with its gradients: push them, or send them to the first worker of its node."""
     if store.client is None:
-        return OtherOfNode(store.channel, list(store.parameters.values()), own_group[0])
+        return OtherOfNode(store.channel, list(store.layout.parameters.values()), own_group[0])
     if len(own_group) == 1:
         return store.client
-    return FirstOfNode(store.client, store.channel, list(store.parameters.values()), own_group[1:])
+    return FirstOfNode(store.client, store.channel, list(store.layout.parameters.values()), own_group[1:])
 
 
 def count_traffic(store: ParameterStore, group_size: int, clips: bool) -> SumTraffic:
     """Return what the worker that sends most sends in a step, and rounds; with those inside a node of `group_size`."""
-    part_bytes = [sum(store.parameters[key].nbytes for key in part) for part in store.parts]
-    between = store_traffic(part_bytes, len(store.worker_ranks), clips)
+    part_bytes = [sum(store.layout.parameters[key].nbytes for key in part) for part in store.layout.parts]
+    between = store_traffic(part_bytes, len(store.layout.worker_ranks), clips)
     inside = (group_size - 1) * sum(part_bytes)
     return SumTraffic(between.sent_bytes + inside, between.rounds + (2 if inside else 0))

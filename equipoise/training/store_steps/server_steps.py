@@ -5,7 +5,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from equipoise.parameter_store.order import Update
-from equipoise.parameter_store.server_messages import LapStart
+from equipoise.parameter_store.servers.server_messages import LapStart
 from equipoise.parameter_store.store import ParameterStore
 from equipoise.training.dataloader import BatchLoader
 from equipoise.training.steps.exact_steps import ExactSteps
@@ -37,13 +37,13 @@ class ServerSteps(ExactSteps):
         super().__init__(gradient_step, micro_indices)
         self.store, self.store_sync = store, sync
         self.optimizer = StoreOptimizer(store)
-        self.workers = len(store.worker_ranks)
+        self.workers = len(store.layout.worker_ranks)
 
     def begin(self, loader: BatchLoader, step: int) -> None:
         """Start with the batches of the step after `step` others, from the weights that the model has now."""
         super().begin(loader, step)
         self.store.load({})
-        self.store_sync.ticket = step * self.workers + (self.store.worker or 0)
+        self.store_sync.ticket = step * self.workers + (self.store.client.worker if self.store.client else 0)
         self.store_sync.tickets_per_step = self.workers
 
     def run(self, step: int, num_steps: int, lr_at: Callable[[int], float]) -> Tensor:

@@ -4,7 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from equipoise.config import TrainConfig
-from jobs.train import format_noise_scale, format_summary, format_target_result
+from jobs.train import format_noise_scale, format_summary, format_target_result, parse_train_options
+from tests.support.errors import raises_code
 from tests.unit.dashboards.test_training_run import record
 
 
@@ -40,3 +41,12 @@ def test_noise_scale_is_shown_in_the_unit_of_the_workload_too():
         "about 20 examples (1,280 tokens)"
     )
     assert format_noise_scale(replace(record(), laps=[])) == "not measurable"
+
+
+def test_servers_are_compared_with_the_workers_of_the_command_line():
+    arguments = ["--workload", "digits", "--out", "runs/x", "--sync", "server", "--servers", "2", "--workers"]
+    for workers in ("2", "1:3"):
+        config = parse_train_options([*arguments, workers]).train_config()
+        assert (config.servers, config.workers) == (2, int(workers[-1]))
+    with raises_code("option-range", "got 2 servers for 1 workers"):
+        parse_train_options([*arguments, "1"])

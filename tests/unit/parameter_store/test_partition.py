@@ -4,7 +4,13 @@ import random
 
 import pytest
 
-from equipoise.parameter_store.partition import largest_part_bytes, list_part_bytes, partition_keys, store_traffic
+from equipoise.parameter_store.partition import (
+    describe_servers,
+    largest_part_bytes,
+    list_part_bytes,
+    partition_keys,
+    store_traffic,
+)
 from equipoise.planning.exchanges.exchange_time import all_reduce_cost
 from tests.support.errors import raises_code
 
@@ -37,6 +43,13 @@ def test_every_key_is_on_one_server_and_the_largest_part_is_near_the_mean(seed):
 def test_a_key_larger_than_all_others_has_a_server_to_itself():
     parts = partition_keys({"a": 10, "embedding": 1000, "b": 20, "c": 30}, 2)
     assert parts == [["embedding"], ["a", "b", "c"]]
+
+
+def test_parts_are_described_with_the_most_and_the_fewest_bytes():
+    keys = {"a": 10, "embedding": 1000, "b": 20}
+    assert describe_servers(keys, 1, 5).endswith("are on 1 server")
+    assert "3 servers, in parts of 10 " in describe_servers(keys, 0, 5)  # there are no keys for more
+    assert "2 servers, in parts of 30 " in describe_servers(keys, 0, 2)
 
 
 def test_more_servers_than_keys_are_refused():

@@ -16,8 +16,8 @@ from equipoise.config import TrainConfig
 from equipoise.optimizers.run_optimizer import RunOptimizer
 from equipoise.parameter_store.lockstep_order import LockstepOrder
 from equipoise.parameter_store.order import Update, UpdateOrder
-from equipoise.parameter_store.receivers import THREAD_NAME
-from equipoise.parameter_store.server_messages import LapStart
+from equipoise.parameter_store.servers.receivers import THREAD_NAME
+from equipoise.parameter_store.servers.server_messages import LapStart
 from equipoise.parameter_store.store import ParameterStore
 from tests.support.gloo import run_with_gloo
 

@@ -3,7 +3,12 @@
 import torch
 
 from equipoise.parameter_store.order import Push, Reply, Update
-from equipoise.parameter_store.server_messages import PeerEvents, decode_peer_message, encode_events, encode_norms
+from equipoise.parameter_store.servers.server_messages import (
+    PeerEvents,
+    decode_peer_message,
+    encode_events,
+    encode_norms,
+)
 
 EVENTS = [
     Update((Push(6, 0, 0), Push(7, 2, 1))),

@@ -13,9 +13,9 @@ import torch
 from equipoise.parameter_store.lockstep_order import PushOrder
 from equipoise.parameter_store.order import StoreEvent, Update
 from equipoise.parameter_store.part_buffer import MessageKind
-from equipoise.parameter_store.receivers import ServerPeers
-from equipoise.parameter_store.reply_outbox import ReplyOutbox, resolve_state
-from equipoise.parameter_store.server_messages import (
+from equipoise.parameter_store.servers.receivers import ServerPeers
+from equipoise.parameter_store.servers.reply_outbox import ReplyOutbox, resolve_state
+from equipoise.parameter_store.servers.server_messages import (
     Inbox,
     LapStart,
     LostPeer,
@@ -28,8 +28,8 @@ from equipoise.parameter_store.server_messages import (
     WorkerRequest,
     encode_events,
 )
-from equipoise.parameter_store.server_part import ServerPart
-from equipoise.parameter_store.shared_norms import SharedNorms
+from equipoise.parameter_store.servers.server_part import ServerPart
+from equipoise.parameter_store.servers.shared_norms import SharedNorms
 
 
 class Server:

@@ -32,7 +32,7 @@ class ProcessRequest(NamedTuple):
 
 
 class WorkerRequest(NamedTuple):
-    """Message of a worker."""
+    """Push or pull of one of the workers."""
 
     worker: int
     kind: int

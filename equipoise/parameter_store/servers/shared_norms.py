@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from equipoise.parameter_store.receivers import ServerPeers
-from equipoise.parameter_store.server_messages import PeerNorms, encode_norms
-from equipoise.parameter_store.server_part import ServerPart
+from equipoise.parameter_store.servers.receivers import ServerPeers
+from equipoise.parameter_store.servers.server_messages import PeerNorms, encode_norms
+from equipoise.parameter_store.servers.server_part import ServerPart
 
 
 class SharedNorms:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from equipoise.parameter_store.part_buffer import MessageKind, PartBuffer, build_header
-from equipoise.parameter_store.server_messages import (
+from equipoise.parameter_store.servers.server_messages import (
     Inbox,
     LostPeer,
     ProcessRequest,

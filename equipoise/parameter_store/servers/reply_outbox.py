@@ -12,7 +12,7 @@ from torch import Tensor
 
 from equipoise.parameter_store.order import Reply
 from equipoise.parameter_store.part_buffer import MessageKind, PartBuffer, build_header
-from equipoise.parameter_store.server_part import ServerPart
+from equipoise.parameter_store.servers.server_part import ServerPart
 from equipoise.parameter_store.store_channel import MessageTag, StoreChannel
 
 FAILED_STATE = -1  # in place of the number of bytes
