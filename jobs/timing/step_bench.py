@@ -24,6 +24,7 @@ from jobs.timing.timing_schedule import MIN_STRETCH_SECONDS, StepProbe
 EVALUATED_EXAMPLES = 256  # evaluated between laps as in training, which leaves the caches in the same state
 MAX_EVALUATION_SECONDS = 0.05  # fewer examples are evaluated where they take longer: the caches are full anyway
 SHORT_STEP_SECONDS, SHORT_STEPS = 0.02, 5  # shorter steps are probed several at a time: their batches are loaded so
+ASYNCHRONOUS_LAP_FACTOR = 6  # times the seconds of other laps
 MAX_STRETCH_LAPS = 10_000  # more than fit in a stretch
 MICROSECONDS = 1e6  # integers are agreed upon by all workers
 
@@ -88,9 +89,15 @@ class StepBench:
         """Return the laps of a training at a batch size, after one in which allocators and kernels warm up.
 
         They have as many steps as take `lap_seconds` with exact sums, and at least those from one exchange to the next.
+        Asynchronous ones are longer, up to those between two evaluations: workers wait for each other at their ends.
         Return None if it does not fit in memory.
         """
-        training = self._build_training(batch, max(1, round(lap_seconds / self.probes[batch].step_seconds)))
+        if self.trial.sync_method.kind == "async":
+            lap_seconds *= ASYNCHRONOUS_LAP_FACTOR
+        lap_steps = max(1, round(lap_seconds / self.probes[batch].step_seconds))
+        if self.trial.sync_method.kind == "async":
+            lap_steps = min(lap_steps, self._steps_between_evaluations(batch))
+        training = self._build_training(batch, lap_steps)
         if not training.fits_in_memory():
             return None
         laps = training.laps()
@@ -135,8 +142,11 @@ class StepBench:
 
     def _lap_steps(self, batch: int) -> int:
         """Return the number of steps of a lap: as in training, where an evaluation ends it."""
-        eval_steps = -(-self.workload.eval_interval(self.trial) // (batch * self.trial.workers))
-        return min(self.probes[batch].lap_steps, eval_steps)
+        return min(self.probes[batch].lap_steps, self._steps_between_evaluations(batch))
+
+    def _steps_between_evaluations(self, batch: int) -> int:
+        """Return the number of steps from one evaluation to the next in training."""
+        return -(-self.workload.eval_interval(self.trial) // (batch * self.trial.workers))
 
     def _limit_evaluation(self, examples: int) -> None:
         """Evaluate this many examples between laps, within bounds."""

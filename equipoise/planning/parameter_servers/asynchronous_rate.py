@@ -18,6 +18,7 @@ import numpy as np
 from equipoise.planning.parameter_servers.server_cost import count_servers, require_share
 from equipoise.type_aliases import FloatArray
 
+ROUNDING = 1e-9  # of a ratio of seconds that is a whole number
 MIN_PUSH_SECONDS = 1e-30  # of a link without bytes, which never saturates
 
 
@@ -76,9 +77,14 @@ def asynchronous_step_seconds(
 
 
 def free_staleness(compute_seconds: Sequence[float]) -> int:
-    """Return the smallest bound S with which no worker is held back by the slowest one."""
-    slowest = max(compute_seconds)
-    return max(0, math.ceil(sum(slowest / seconds for seconds in compute_seconds) - len(compute_seconds) - 1e-9))
+    """Return the smallest bound S with which nobody waits, in whatever order gradients arrive.
+
+    While the slowest worker computes, each other one may push as often as it begins a gradient. A lower bound lets some
+    wait: at the one where (S + p) / longest period is as high as the sum of rates, by up to a fifth of the time.
+    """
+    slowest = max(range(len(compute_seconds)), key=lambda rank: compute_seconds[rank])
+    others = [seconds for rank, seconds in enumerate(compute_seconds) if rank != slowest]
+    return sum(math.ceil(compute_seconds[slowest] / seconds - ROUNDING) for seconds in others)
 
 
 def mean_staleness(workers: int, staleness: int) -> float:

@@ -50,7 +50,7 @@ class WorkerSpeeds:
     asynchronous_seconds: PositiveNumber
     """seconds in which workers that wait for no other take as many examples"""
     staleness: NonNegativeCount
-    """smallest S with which `async:S` lets no worker wait for the slowest one"""
+    """smallest S with which `async:S` lets no worker wait for the slowest one, in whatever order gradients arrive"""
 
     def __post_init__(self) -> None:
         if len(self.worker_seconds) != self.workers or self.slowest >= self.workers:
