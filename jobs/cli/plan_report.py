@@ -39,7 +39,8 @@ def format_plan(document: PlanDocument) -> str:
     if plan := document.plan:
         lines.append(
             f"plan, {document.status}: {pluralize(plan.workers, 'worker')} x {plan.batch}"
-            f" on {pluralize(plan.nodes, 'node')}{format_way(plan.exchange)}{format_momentum(plan.momentum)}: {plan.why}"
+            f" on {pluralize(plan.nodes, 'node')}{format_way(plan.exchange)}{format_momentum(plan.momentum)}"
+            f": {plan.why}"
         )
     lines += format_verdicts(document)
     lines += describe_targets(document)
