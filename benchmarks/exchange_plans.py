@@ -115,7 +115,8 @@ def run_sweep(ray: SpreadCluster, out: Path, workload: str, *flags: str) -> Plan
 def run_plan(ray: SpreadCluster, out: Path, workload: str, plan: PlanEntry, seed: int) -> float:
     """Train with a plan and return the seconds to the target; infinite if the run missed it."""
     options = find_exchange_options(parse_exchange(plan.exchange), f"cannot train with {plan.exchange}")
-    flags = [text for name, value in options.items() for text in (f"--{name.replace('_', '-')}", value)]
+    flags: list[object] = [text for name, value in options.items() for text in (f"--{name.replace('_', '-')}", value)]
+    flags += [] if plan.momentum is None else ["--momentum", plan.momentum]
     setting = ("--workers", plan.workers, "--batch-size", plan.batch, "--lr", plan.lr, "--seed", seed)
     command = ("jobs.train", "--workload", workload, *setting, *flags, "--out", out)
     process = ray.run(sys.executable, "-m", *map(str, command), timeout=MAX_SECONDS)

@@ -16,6 +16,7 @@ from equipoise.planning.document import (
     StepTimeSection,
 )
 from equipoise.planning.exchange_choice.exchange_verdict import ExchangeVerdict
+from equipoise.planning.exchange_choice.exchange_verdicts import format_momentum
 from equipoise.planning.exchanges.fastest_exchange import FastestExchange
 from equipoise.planning.exchanges.predict_exchanges import EXACT_TEXT
 from equipoise.planning.interval import IntervalEstimate
@@ -38,7 +39,8 @@ def format_plan(document: PlanDocument) -> str:
     if plan := document.plan:
         lines.append(
             f"plan, {document.status}: {pluralize(plan.workers, 'worker')} x {plan.batch}"
-            f" on {pluralize(plan.nodes, 'node')}{format_way(plan.exchange)}{format_momentum(plan)}: {plan.why}"
+            f" on {pluralize(plan.nodes, 'node')}{format_way(plan.exchange)}{format_momentum(plan.momentum)}"
+            f": {plan.why}"
         )
     lines += format_verdicts(document)
     lines += describe_targets(document)
@@ -175,11 +177,6 @@ def is_same_setting(first: PredictedSetting, second: PredictedSetting) -> bool:
 def format_way(exchange: str) -> str:
     """Format how workers exchange, as the end of a phrase; empty for exact sums."""
     return f", exchanging by {exchange}" if exchange else ""
-
-
-def format_momentum(plan: PlanEntry) -> str:
-    """Format the momentum that a plan sets, as the end of a phrase; empty where it is that of all runs."""
-    return "" if plan.momentum is None else f" with momentum {plan.momentum:g}"
 
 
 def format_verdicts(document: PlanDocument) -> list[str]:

@@ -151,8 +151,8 @@ def judge_estimate(
         speedup=speedup,
         peak_bytes=memory.peak_bytes.get(estimate.exchange),
         verdict=verdict,
-        why=f"{estimate.exchange} needs {format_ratio(estimate.ratio.value)} examples and takes {step_share:.2g} of the"
-        f" time a step: {end}",
+        why=f"{estimate.exchange}{format_momentum(estimate.ratio.momentum)} needs {format_ratio(estimate.ratio.value)}"
+        f" examples and takes {step_share:.2g} of the time a step: {end}",
         measured=option.measured,
     )
 
@@ -227,6 +227,11 @@ def explain_memory(memory: MemoryFacts, name: str) -> str:
 def format_ratio(ratio: float) -> str:
     """Format how many examples are needed as times those of exact sums, or as many where two digits show none."""
     return "as many" if f"{ratio:.2g}" == "1" else f"{ratio:.2g} times the"
+
+
+def format_momentum(momentum: float | None) -> str:
+    """Format the momentum of a way of exchange as the end of a phrase; empty where it is that of exact sums."""
+    return "" if momentum is None else f" with momentum {momentum:g}"
 
 
 def format_gain(speedup: float) -> str:

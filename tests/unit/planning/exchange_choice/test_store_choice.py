@@ -101,6 +101,7 @@ def test_unequal_workers_are_used_without_waits_where_that_pays(unequal):
     verdicts = {verdict.exchange.partition(":")[0]: verdict for verdict in choice.verdicts}
     used = verdicts["async"]
     assert used.verdict == "use" and used.momentum == 0.0 and used.workers == 4
+    assert f"{used.exchange} with momentum 0 needs" in used.why
     truth = fits.reference.seconds / UNEQUAL.true_seconds(used.exchange, 4, used.global_batch)
     assert used.speedup.low <= truth <= used.speedup.high and truth > 1.5
     assert verdicts["server"].verdict == "no gain" and "needed no more examples" in verdicts["server"].why
