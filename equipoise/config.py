@@ -272,8 +272,7 @@ class TrainConfig:
 
     @property
     def _max_workers(self) -> int:
-        """Workers that the run may have; options that are still being parsed may not have their number yet."""
-        return self.workers
+        return self.workers  # options of a command take it from a range later
 
     @property
     def name(self) -> str:
