@@ -17,12 +17,13 @@ from equipoise.parameter_store.store import ParameterStore
 from equipoise.runs.record import Lap
 from equipoise.training.dataloader import BatchLoader, InputsAndTargets
 from equipoise.training.gradient_sync import GradientAllReduce
+from equipoise.training.store_steps.exchange_without_state import ExchangeWithoutState
 from equipoise.training.store_steps.server_steps import StoreOptimizer
 from equipoise.training.store_steps.ticket_gradient import TicketGradient
 from equipoise.training.store_steps.update import update_lr
 
 
-class AsyncSteps:
+class AsyncSteps(ExchangeWithoutState):
     """Steps of the worker of this process, which waits for no other within a lap unless its work would be too stale."""
 
     interval = 1  # steps between which a lap may end
@@ -89,20 +90,6 @@ class AsyncSteps:
             sent_bytes=round(sent / lap.steps),
             rounds=2 * self.config.workers / self.processes,  # pushes and pulls of a worker that has its share
         )
-
-    def state_dict(self) -> dict[str, dict[str, Tensor]]:
-        """Return what the next update depends on besides model and optimizer: nothing at the end of a lap."""
-        return {}
-
-    def load_state_dict(self, parts: Mapping[str, Mapping[str, Tensor]]) -> None:
-        """Restore the state from the tensors of `state_dict`."""
-
-    def list_errors(self) -> dict[str, Tensor]:
-        """Return what only this process keeps: nothing, as pushes leave nothing out."""
-        return {}
-
-    def load_errors(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take what `list_errors` returned in the processes of a checkpoint."""
 
 
 def find_update_lr(rates: Mapping[int, float], tickets_per_step: int, update: Update) -> float:

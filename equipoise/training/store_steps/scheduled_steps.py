@@ -5,7 +5,7 @@ that were pulled at a version while its weights are in place, keeps them until t
 no other version.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
@@ -18,6 +18,7 @@ from equipoise.parameter_store.order import Push, UpdateOrder
 from equipoise.runs.record import Lap
 from equipoise.training.dataloader import BatchLoader
 from equipoise.training.gradient_sync import GradientAllReduce
+from equipoise.training.store_steps.exchange_without_state import ExchangeWithoutState
 from equipoise.training.store_steps.ticket_gradient import TicketGradient
 from equipoise.training.store_steps.update import UpdateStep, update_lr
 from equipoise.training.store_steps.worker_buffers import WorkerBuffers
@@ -47,7 +48,7 @@ class VirtualWorkers:
         return LapArrivals.from_updates(updates, step=step + num_steps, steps=num_steps, workers=workers)
 
 
-class ScheduledSteps:
+class ScheduledSteps(ExchangeWithoutState):
     """Steps of all workers of an asynchronous run in this process."""
 
     interval = 1  # steps between which a lap may end
@@ -107,17 +108,3 @@ class ScheduledSteps:
         assert self.last_arrivals is not None  # noqa: S101 - `run` comes first
         arrivals = self.last_arrivals
         return replace(lap, mean_staleness=arrivals.mean_staleness, max_staleness=max(arrivals.staleness))
-
-    def state_dict(self) -> dict[str, dict[str, Tensor]]:
-        """Return what the next update depends on besides model and optimizer: nothing at the end of a lap."""
-        return {}
-
-    def load_state_dict(self, parts: Mapping[str, Mapping[str, Tensor]]) -> None:
-        """Restore the state from the tensors of `state_dict`."""
-
-    def list_errors(self) -> dict[str, Tensor]:
-        """Return what only this process keeps: nothing, as pushes leave nothing out."""
-        return {}
-
-    def load_errors(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take what `list_errors` returned in the processes of a checkpoint."""
