@@ -22,7 +22,7 @@ COMPRESSIONS = ("bf16", "int8", "powersgd:4", "topk:0.01")
 INTERVALS = tuple(2**power for power in range(1, 9))
 DEFAULT_CANDIDATES = (*COMPRESSIONS, *(f"local:{interval}" for interval in INTERVALS))
 PRIOR_CRITICAL_INTERVAL = 64.0  # in steps, before any trial: 4 to 16 steps needed 1.1 to 1.3 times the examples
-PRIOR_CRITICAL_STALENESS = 30.0  # in gradients, before any trial: 3 needed 1.1 times the examples, without momentum
+PRIOR_CRITICAL_STALENESS = 15.0  # in gradients, before any trial: 3 needed 1.2 times the examples, without momentum
 PRIOR_RATIOS = {"bf16": 1.0, "int8": 1.1, "powersgd": 1.2, "topk": 1.6}  # before any trial, as seen on digits
 
 
