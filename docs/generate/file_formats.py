@@ -42,7 +42,7 @@ from equipoise.planning.measurements import (
     TARGET_COLUMNS,
     Column,
 )
-from equipoise.planning.parameter_servers.worker_speeds import WORKER_SECONDS_COLUMN
+from equipoise.planning.parameter_servers.worker_speeds import SECONDS_BY_WORKER_COLUMN
 from equipoise.runs.misclassified import MisclassifiedImage
 from equipoise.runs.record import RECORD_SCHEMA, Lap, Record
 from jobs.timing.timing_records import ExchangeTiming, StepTiming
@@ -155,7 +155,7 @@ def describe_columns(name: str) -> tuple[dict[str, str], dict[str, Column], dict
     rules = {
         "pace_sd": PACE_SD_COLUMN.description,
         "gradient_bytes": SYSTEM_COLUMNS["batch"].description,
-        WORKER_SECONDS_COLUMN: "a number of seconds above 0 for each worker, with spaces between them, or empty",
+        SECONDS_BY_WORKER_COLUMN: "a number of seconds above 0 for each worker, with spaces between them, or empty",
         "kind": "`sum` or `message`; `sum` if the column is missing",
     }
     others = {column: rules.get(column, "not read") for column in written}

@@ -44,7 +44,7 @@ OPTIONAL_COLUMNS = (
     "gradient_bytes",
     "bits_per_second",
     "sent_bytes",
-    "worker_seconds",
+    "seconds_by_worker",
     "momentum",
 )
 EXCHANGE_KINDS = ("sum", "message")  # all workers sum so many bytes; one worker sends them to the next

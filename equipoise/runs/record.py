@@ -49,7 +49,7 @@ class Lap:
     """seconds waiting for batches"""
     compute_seconds: NonNegativeNumber | None = None
     """seconds of the forward and backward pass and the optimizer"""
-    worker_seconds: tuple[NonNegativeNumber, ...] = ()
+    seconds_by_worker: tuple[NonNegativeNumber, ...] = ()
     """`compute_seconds` of each worker, in the order of ranks, where the slowest takes at least 1.1 times those of the
     fastest; else none"""
     exchange_seconds: NonNegativeNumber | None = None

@@ -78,7 +78,7 @@ class StepTimer(SpanTimer):
         shared = all_reduce_sum(torch.cat([losses.double(), table.flatten().to(self.device)])).cpu()
         losses, table = shared[: len(losses)], shared[len(losses) :].view_as(table)
         seconds, data, compute, exchange, encode = table[:, :-2].amax(0).tolist()
-        worker_seconds = table[:, 1 + LAP_SPANS.index("compute")].tolist()
+        seconds_by_worker = table[:, 1 + LAP_SPANS.index("compute")].tolist()
         lap = Lap(
             step=step,
             steps=len(losses),
@@ -90,7 +90,7 @@ class StepTimer(SpanTimer):
             seconds=seconds,
             data_seconds=data,
             compute_seconds=compute,
-            worker_seconds=tuple(worker_seconds) if compute > MIN_SPEED_RATIO * min(worker_seconds) else (),
+            seconds_by_worker=tuple(seconds_by_worker) if compute > MIN_SPEED_RATIO * min(seconds_by_worker) else (),
             exchange_seconds=exchange,
             encode_seconds=encode if has_encoded else None,
         )

@@ -182,14 +182,14 @@ def summarize_stretches(bench: StepBench, nodes: int, batch: int, stretches: lis
         exchange_seconds=statistics.median(seconds_per_step("exchange_seconds")),
         pace_sd=float(np.std(np.log(seconds_per_step("seconds")), ddof=1)),
         gradient_bytes=bench.gradient_bytes,
-        worker_seconds=summarize_worker_seconds(stretches),
+        seconds_by_worker=summarize_seconds_by_worker(stretches),
     )
 
 
-def summarize_worker_seconds(stretches: list[list[Lap]]) -> tuple[float, ...]:
+def summarize_seconds_by_worker(stretches: list[list[Lap]]) -> tuple[float, ...]:
     """Return the median seconds that each worker computes in a step; nothing where workers are equal."""
     per_stretch = [
-        np.sum([lap.worker_seconds or [lap.compute_seconds or 0.0] * lap.workers for lap in laps], axis=0)
+        np.sum([lap.seconds_by_worker or [lap.compute_seconds or 0.0] * lap.workers for lap in laps], axis=0)
         / sum(lap.steps for lap in laps)
         for laps in stretches
     ]

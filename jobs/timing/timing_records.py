@@ -33,7 +33,7 @@ class StepTiming:
     """standard deviation of log seconds between stretches"""
     gradient_bytes: NonNegativeCount
     """bytes of gradients that workers exchange in a step"""
-    worker_seconds: tuple[PositiveNumber, ...] = ()
+    seconds_by_worker: tuple[PositiveNumber, ...] = ()
     """seconds that each worker computes in a step, in the order of ranks, where they differ; else none"""
     repeat: bool = False
     """whether it is a second timing of the same setting, which shows the error of the clock"""

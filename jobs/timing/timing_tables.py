@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from equipoise.planning.parameter_servers.worker_speeds import WORKER_SECONDS_COLUMN, format_worker_seconds
+from equipoise.planning.parameter_servers.worker_speeds import SECONDS_BY_WORKER_COLUMN, format_seconds_by_worker
 from equipoise.planning.step_time_fit import StepTimeFit, fit_step_time
 from equipoise.storage.atomic import atomic_write
 from jobs.timing.timing_records import TimingTables, max_repeat_error
@@ -24,9 +24,9 @@ def write_timings(timings: TimingTables, out: Path) -> TimingTables:
 
 def format_speed_column(steps: pd.DataFrame) -> pd.DataFrame:
     """Return the step times with the seconds of each worker as text, and without them if workers are equal."""
-    if not steps[WORKER_SECONDS_COLUMN].map(len).any():
-        return steps.drop(columns=WORKER_SECONDS_COLUMN)
-    return steps.assign(**{WORKER_SECONDS_COLUMN: steps[WORKER_SECONDS_COLUMN].map(format_worker_seconds)})
+    if not steps[SECONDS_BY_WORKER_COLUMN].map(len).any():
+        return steps.drop(columns=SECONDS_BY_WORKER_COLUMN)
+    return steps.assign(**{SECONDS_BY_WORKER_COLUMN: steps[SECONDS_BY_WORKER_COLUMN].map(format_seconds_by_worker)})
 
 
 def fit_timings(timings: TimingTables) -> StepTimeFit:

@@ -64,7 +64,7 @@ class ExchangeWorld:
         rounds = {"powersgd:4": 2.0, "topk:0.01": 0.5}.get(name, 1.0)
         return compute + rounds * delays + shares[name] * volume + ENCODE_SECONDS[name]
 
-    def measure_worker_seconds(self):
+    def measure_seconds_by_worker(self):
         """Return the seconds that each of four workers computes, by batch."""
         own = self.relative_seconds
         return {batch: tuple((0.01 + 0.0004 * batch) * share for share in own) for batch in (16, 64, 256)}
@@ -149,7 +149,7 @@ def fit_exact_world(rate, delay, noise, seeds, draw):
 def fit_world(world, seeds=3):
     """Return the fits of a world's exact sums, its costs and its runs."""
     fits = fit_exact_world(world.rate, world.delay, world.noise, seeds, world.draw)
-    store = StoreFacts(worker_seconds={4: world.measure_worker_seconds()} if world.relative_seconds else {})
+    store = StoreFacts(seconds_by_worker={4: world.measure_seconds_by_worker()} if world.relative_seconds else {})
     costs = ExchangeCosts(fit=fits.step_fit, encode_seconds=ENCODE_SECONDS, matrices=MATRICES, store=store)
     return fits, costs, world.measure_exact_runs(seeds)
 

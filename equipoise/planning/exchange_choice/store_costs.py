@@ -26,12 +26,12 @@ class StoreFacts:
 
     key_bytes: tuple[float, ...] = ()
     """bytes of each parameter, which is on one server; parts are equal if they are not known"""
-    worker_seconds: Mapping[int, Mapping[int, tuple[float, ...]]] = field(default_factory=dict)
+    seconds_by_worker: Mapping[int, Mapping[int, tuple[float, ...]]] = field(default_factory=dict)
     """measured seconds that each worker computes, by the number of workers and the batch, where workers are unequal"""
 
-    def find_worker_seconds(self, workers: int, batch: float) -> list[float] | None:
+    def find_seconds_by_worker(self, workers: int, batch: float) -> list[float] | None:
         """Return the seconds that each worker computes, between measured batches if need be; None for equal workers."""
-        if not (measured := self.worker_seconds.get(workers)):
+        if not (measured := self.seconds_by_worker.get(workers)):
             return None
         batches = sorted(measured)
         columns = zip(*(measured[size] for size in batches), strict=True)
@@ -55,7 +55,7 @@ def store_step_seconds(
     columns = []
     rows = zip(*settings, *np.broadcast_arrays(compute, correction), strict=True)
     for nodes, workers, batch, seconds, factor in rows:
-        own_seconds = facts.find_worker_seconds(int(workers), batch)
+        own_seconds = facts.find_seconds_by_worker(int(workers), batch)
         is_equal = own_seconds is None
         own_seconds = [float(seconds)] * int(workers) if own_seconds is None else own_seconds
         step = setting_step_seconds(method, int(nodes), own_seconds, links, facts.key_bytes)

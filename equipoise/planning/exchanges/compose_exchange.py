@@ -15,7 +15,7 @@ from equipoise.planning.exchanges.algorithm_times import AlgorithmLink
 from equipoise.planning.exchanges.exchange_name import ExchangeMethod, parse_exchange
 from equipoise.planning.exchanges.exchange_time import all_reduce_cost, all_reduce_seconds
 from equipoise.planning.exchanges.rate_model import SAME_RATE
-from equipoise.planning.parameter_servers.worker_speeds import list_worker_seconds
+from equipoise.planning.parameter_servers.worker_speeds import list_seconds_by_worker
 from equipoise.planning.step_time_fit import StepTimeFit
 from equipoise.planning.step_time_model import StepSettings, compute_and_exchange_seconds, overlapped_seconds
 
@@ -86,7 +86,7 @@ class ExchangeComposer:
             values |= {f"{level}_alpha": alpha, f"{level}_volume": volume + float(change) * is_slowest}
         if min(values.values()) < 0:
             return NEARER_RATE
-        facts = StoreFacts(worker_seconds=list_worker_seconds(self.rows[self.rows.exchange == ""]))
+        facts = StoreFacts(seconds_by_worker=list_seconds_by_worker(self.rows[self.rows.exchange == ""]))
         settings = StepSettings(*(np.array([value], float) for value in setting))
         compute = np.array([self._compute_seconds(setting)])
         seconds = float(store_step_seconds(method, settings, compute, values, facts)[0])

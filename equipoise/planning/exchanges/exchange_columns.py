@@ -18,7 +18,7 @@ from equipoise.planning.measurements import (
     read_step_times,
     require_worker_per_node,
 )
-from equipoise.planning.parameter_servers.worker_speeds import WORKER_SECONDS_COLUMN, parse_worker_seconds
+from equipoise.planning.parameter_servers.worker_speeds import SECONDS_BY_WORKER_COLUMN, parse_seconds_by_worker
 from equipoise.registries.all_reduce_registry import ALL_REDUCE_ALGORITHMS, require_runnable_algorithm
 
 MAX_BYTES = 1e18
@@ -49,8 +49,8 @@ TIMED_ALGORITHMS = (BACKEND, *ALL_REDUCE_ALGORITHMS)  # in a table of sums
 def read_steps_by_exchange(path: Path) -> pd.DataFrame:
     """Read step times with the optional columns on their exchange and their workers, empty numbers as NaN."""
     table = parse_exchange_columns(path, read_step_times(path), STEP_EXCHANGE_COLUMNS)
-    if WORKER_SECONDS_COLUMN in table:
-        table[WORKER_SECONDS_COLUMN] = parse_worker_seconds(path, table)
+    if SECONDS_BY_WORKER_COLUMN in table:
+        table[SECONDS_BY_WORKER_COLUMN] = parse_seconds_by_worker(path, table)
     return table
 
 

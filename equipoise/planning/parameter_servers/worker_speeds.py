@@ -20,7 +20,7 @@ from equipoise.formatting import pluralize
 from equipoise.number_bounds import Count, NonNegativeCount, NonNegativeNumber, PositiveNumber
 from equipoise.planning.parameter_servers.asynchronous_rate import asynchronous_step_seconds, free_staleness
 
-WORKER_SECONDS_COLUMN = "worker_seconds"
+SECONDS_BY_WORKER_COLUMN = "seconds_by_worker"
 MIN_SLOWDOWN = 1.2  # of the slowest worker, in times the others, from which a plan says so
 MAX_WORKER_SECONDS = 1e4
 
@@ -35,7 +35,7 @@ class WorkerSpeeds:
     """workers on all nodes"""
     batch: Count
     """examples per worker and step"""
-    worker_seconds: tuple[PositiveNumber, ...]
+    seconds_by_worker: tuple[PositiveNumber, ...]
     """seconds that each worker computes in a step, in the order of ranks"""
     slowest: NonNegativeCount
     """rank of the slowest worker, counted from 0"""
@@ -53,8 +53,8 @@ class WorkerSpeeds:
     """smallest S with which `async:S` lets no worker wait for the slowest one, in whatever order gradients arrive"""
 
     def __post_init__(self) -> None:
-        if len(self.worker_seconds) != self.workers or self.slowest >= self.workers:
-            raise ValueError(f"`worker_seconds` and `slowest` are not those of {self.workers} workers")
+        if len(self.seconds_by_worker) != self.workers or self.slowest >= self.workers:
+            raise ValueError(f"`seconds_by_worker` and `slowest` are not those of {self.workers} workers")
 
     @property
     def asynchronous_gain(self) -> float:
@@ -68,20 +68,20 @@ class WorkerSpeeds:
 
 
 def compare_workers(
-    nodes: int, workers: int, batch: int, worker_seconds: Sequence[float], exchange_seconds: float = 0.0
+    nodes: int, workers: int, batch: int, seconds_by_worker: Sequence[float], exchange_seconds: float = 0.0
 ) -> WorkerSpeeds | None:
     """Return what unequal workers cost; None where the slowest one takes hardly longer than the others."""
-    if len(worker_seconds) != workers or not are_unequal(worker_seconds):
+    if len(seconds_by_worker) != workers or not are_unequal(seconds_by_worker):
         return None
-    slowest, others = split_slowest(worker_seconds)
-    periods = [seconds + exchange_seconds for seconds in worker_seconds]
+    slowest, others = split_slowest(seconds_by_worker)
+    periods = [seconds + exchange_seconds for seconds in seconds_by_worker]
     return WorkerSpeeds(
         nodes=nodes,
         workers=workers,
         batch=batch,
-        worker_seconds=tuple(worker_seconds),
+        seconds_by_worker=tuple(seconds_by_worker),
         slowest=slowest,
-        slowdown=worker_seconds[slowest] / statistics.median(others),
+        slowdown=seconds_by_worker[slowest] / statistics.median(others),
         exchange_seconds=exchange_seconds,
         synchronous_seconds=max(periods),
         without_slowest_seconds=(max(others) + exchange_seconds) * workers / (workers - 1),
@@ -90,18 +90,18 @@ def compare_workers(
     )
 
 
-def are_unequal(worker_seconds: Sequence[float]) -> bool:
+def are_unequal(seconds_by_worker: Sequence[float]) -> bool:
     """Return whether the slowest worker takes clearly longer than the others."""
-    if len(worker_seconds) < 2 or min(worker_seconds) <= 0:
+    if len(seconds_by_worker) < 2 or min(seconds_by_worker) <= 0:
         return False
-    slowest, others = split_slowest(worker_seconds)
-    return worker_seconds[slowest] >= MIN_SLOWDOWN * statistics.median(others)
+    slowest, others = split_slowest(seconds_by_worker)
+    return seconds_by_worker[slowest] >= MIN_SLOWDOWN * statistics.median(others)
 
 
-def split_slowest(worker_seconds: Sequence[float]) -> tuple[int, list[float]]:
+def split_slowest(seconds_by_worker: Sequence[float]) -> tuple[int, list[float]]:
     """Return the rank of the slowest worker, and the seconds of the others."""
-    slowest = max(range(len(worker_seconds)), key=lambda rank: worker_seconds[rank])
-    return slowest, [seconds for rank, seconds in enumerate(worker_seconds) if rank != slowest]
+    slowest = max(range(len(seconds_by_worker)), key=lambda rank: seconds_by_worker[rank])
+    return slowest, [seconds for rank, seconds in enumerate(seconds_by_worker) if rank != slowest]
 
 
 def describe_speeds(speeds: WorkerSpeeds) -> str:
@@ -119,25 +119,25 @@ def describe_speeds(speeds: WorkerSpeeds) -> str:
 def select_worker_speeds(rows: pd.DataFrame | None, setting: tuple[int, int, int] | None) -> WorkerSpeeds | None:
     """Return the speeds in a table of step times at nodes, workers and batch, or where most workers were timed.
 
-    None without the column `worker_seconds`, or where workers are equal.
+    None without the column `seconds_by_worker`, or where workers are equal.
     """
     known = split_cells(rows)
     if known.empty:
         return None
     settings = [tuple(row) for row in known[["nodes", "workers", "batch"]].to_numpy(int).tolist()]
     index = find_nearest_setting(settings, setting)
-    worker_seconds = known[WORKER_SECONDS_COLUMN].iloc[index]
-    exchange_seconds = max(0.0, float(known.seconds.iloc[index]) - max(worker_seconds))
+    seconds_by_worker = known[SECONDS_BY_WORKER_COLUMN].iloc[index]
+    exchange_seconds = max(0.0, float(known.seconds.iloc[index]) - max(seconds_by_worker))
     nodes, workers, batch = settings[index]
-    return compare_workers(nodes, workers, batch, worker_seconds, exchange_seconds)
+    return compare_workers(nodes, workers, batch, seconds_by_worker, exchange_seconds)
 
 
 def split_cells(rows: pd.DataFrame | None) -> pd.DataFrame:
     """Return the step times at settings whose workers have seconds of their own, with these as numbers."""
-    if rows is None or WORKER_SECONDS_COLUMN not in rows:
+    if rows is None or SECONDS_BY_WORKER_COLUMN not in rows:
         return pd.DataFrame()
-    known = rows.assign(**{WORKER_SECONDS_COLUMN: rows[WORKER_SECONDS_COLUMN].map(split_cell)})
-    return known[known[WORKER_SECONDS_COLUMN].map(bool)]
+    known = rows.assign(**{SECONDS_BY_WORKER_COLUMN: rows[SECONDS_BY_WORKER_COLUMN].map(split_cell)})
+    return known[known[SECONDS_BY_WORKER_COLUMN].map(bool)]
 
 
 def find_nearest_setting(settings: Sequence[tuple[int, ...]], wanted: tuple[int, ...] | None) -> int:
@@ -148,12 +148,12 @@ def find_nearest_setting(settings: Sequence[tuple[int, ...]], wanted: tuple[int,
     return max(range(len(settings)), key=lambda index: (settings[index][1], settings[index][2]))
 
 
-def list_worker_seconds(rows: pd.DataFrame | None) -> dict[int, dict[int, tuple[float, ...]]]:
+def list_seconds_by_worker(rows: pd.DataFrame | None) -> dict[int, dict[int, tuple[float, ...]]]:
     """Return the seconds that each of unequal workers computes, by the number of workers and the batch."""
     seconds: dict[int, dict[int, tuple[float, ...]]] = {}
     for row in split_cells(rows).to_dict("records"):
-        if are_unequal(row[WORKER_SECONDS_COLUMN]):
-            seconds.setdefault(int(row["workers"]), {})[int(row["batch"])] = row[WORKER_SECONDS_COLUMN]
+        if are_unequal(row[SECONDS_BY_WORKER_COLUMN]):
+            seconds.setdefault(int(row["workers"]), {})[int(row["batch"])] = row[SECONDS_BY_WORKER_COLUMN]
     return seconds
 
 
@@ -164,14 +164,14 @@ def split_cell(cell: object) -> tuple[float, ...]:
     return tuple(cell) if isinstance(cell, Sequence) else ()
 
 
-def format_worker_seconds(seconds: Sequence[float]) -> str:
+def format_seconds_by_worker(seconds: Sequence[float]) -> str:
     """Format the seconds of each worker as a cell of a table; empty where workers are equal."""
     return " ".join(f"{value:.6g}" for value in seconds)
 
 
-def parse_worker_seconds(path: Path, table: pd.DataFrame) -> list[tuple[float, ...]]:
-    """Parse the cells of `worker_seconds`: nothing, or a number of seconds for each worker; the error names the row."""
-    cells = zip(table[WORKER_SECONDS_COLUMN], table.workers, strict=True)
+def parse_seconds_by_worker(path: Path, table: pd.DataFrame) -> list[tuple[float, ...]]:
+    """Parse the cells of the column: nothing, or a number of seconds for each worker; an error names the row."""
+    cells = zip(table[SECONDS_BY_WORKER_COLUMN], table.workers, strict=True)
     return [parse_seconds_cell(path, row, str(text), int(workers)) for row, (text, workers) in enumerate(cells)]
 
 
@@ -184,7 +184,7 @@ def parse_seconds_cell(path: Path, row: int, text: str, workers: int) -> tuple[f
     if values and not (len(values) == workers and all(0 < value <= MAX_WORKER_SECONDS for value in values)):
         raise EquipoiseError(
             "table-invalid",
-            f"{path}, row {row + 2}, column {WORKER_SECONDS_COLUMN}: must be empty, or"
+            f"{path}, row {row + 2}, column {SECONDS_BY_WORKER_COLUMN}: must be empty, or"
             f" {pluralize(workers, 'number')} of seconds above 0 with spaces between them, got {text[:40]!r}",
         )
     return values

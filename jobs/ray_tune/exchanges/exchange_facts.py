@@ -48,11 +48,11 @@ class ExchangeFacts:
     """what was measured of them"""
 
     def build_costs(
-        self, fit: StepTimeFit, worker_seconds: Mapping[int, Mapping[int, tuple[float, ...]]] | None = None
+        self, fit: StepTimeFit, seconds_by_worker: Mapping[int, Mapping[int, tuple[float, ...]]] | None = None
     ) -> ExchangeCosts:
         """Build the closed forms of step times, corrected by the steps that were timed.
 
-        `worker_seconds` has those of unequal workers, by their number and the batch.
+        `seconds_by_worker` has those of unequal workers, by their number and the batch.
         """
         key_bytes = tuple(float(prod(shape) * self.number_bytes) for shape in self.gradient_shapes)
         costs = ExchangeCosts(
@@ -61,7 +61,7 @@ class ExchangeFacts:
             exact_copies=self.exact_copies,
             encode_seconds=self.timings.encode_seconds,
             matrices=self.find_matrices(),
-            store=StoreFacts(key_bytes=key_bytes, worker_seconds=worker_seconds or {}),
+            store=StoreFacts(key_bytes=key_bytes, seconds_by_worker=seconds_by_worker or {}),
         )
         ratios: dict[str, list[float]] = {}
         for row in self.timings.steps:

@@ -26,7 +26,7 @@ from equipoise.planning.exchange_choice.exchange_costs import ExchangeCosts
 from equipoise.planning.exchanges.exchange_name import parse_exchange
 from equipoise.planning.parameter_servers.worker_speeds import (
     describe_speeds,
-    list_worker_seconds,
+    list_seconds_by_worker,
     select_worker_speeds,
 )
 from equipoise.planning.step_time_fit import StepTimeFit
@@ -141,7 +141,7 @@ class ExchangeSweep:
 
     def build_costs(self) -> ExchangeCosts:
         """Build the closed forms by what is known so far."""
-        return self.facts.build_costs(self.step_fit, list_worker_seconds(self.timings.steps))
+        return self.facts.build_costs(self.step_fit, list_seconds_by_worker(self.timings.steps))
 
     def run(self, callbacks: list[Callback]) -> bool:
         """Measure what may gain, and try it, until the answer cannot change or the time for it is up.

@@ -15,7 +15,7 @@ from equipoise.planning.exchange_choice.exchange_verdict import ExchangeVerdict
 from equipoise.planning.exchange_choice.exchange_verdicts import judge_exchanges
 from equipoise.planning.exchange_choice.ratio_table import fit_ratio_table
 from equipoise.planning.exchanges.exact_rows import select_exact_runs, select_exact_steps
-from equipoise.planning.parameter_servers.worker_speeds import list_worker_seconds
+from equipoise.planning.parameter_servers.worker_speeds import list_seconds_by_worker
 from jobs.ray_tune.exchanges.exchange_facts import ExchangeFacts
 from jobs.ray_tune.exchanges.exchange_trials import ANY_WORKERS
 
@@ -54,7 +54,7 @@ def add_sweep_verdicts(
     fits = fit_exact_sums(exact)
     if fits is None or document.plan is None:
         return document
-    costs, ratios = facts.build_costs(fits.step_fit, list_worker_seconds(exact.system)), fit_ratio_table(all_runs)
+    costs, ratios = facts.build_costs(fits.step_fit, list_seconds_by_worker(exact.system)), fit_ratio_table(all_runs)
     choice = judge_exchanges(fits, costs, ratios, facts.candidates)
     verdicts = tuple(refute_verdict(verdict, lost_runs) for verdict in choice.verdicts)
     document = replace(

@@ -105,7 +105,7 @@ def test_unequal_workers_of_the_rows_are_those_of_the_prediction():
         tuple(compute_seconds(batch) * share for share in relative) if workers == 4 else ()
         for workers, batch in zip(steps.workers, steps.batch, strict=True)
     ]
-    document = predict(steps.assign(worker_seconds=own), ("async:0", "async:99", "server"))
+    document = predict(steps.assign(seconds_by_worker=own), ("async:0", "async:99", "server"))
     slow, free, waiting = (find(document, 4, 32, name).seconds for name in ("async:0", "async:99", "server"))
     push = push_seconds(4, 32, 0) - compute_seconds(32)
     periods = [compute_seconds(32) * share + push for share in relative]

@@ -5,7 +5,7 @@ import torch
 
 from equipoise.config import TrainConfig
 from equipoise.training.step_timer import StepTimer
-from jobs.timing.step_bench import summarize_worker_seconds
+from jobs.timing.step_bench import summarize_seconds_by_worker
 
 CONFIG = TrainConfig(workload="digits", workers=3)
 
@@ -32,13 +32,13 @@ def finish_laps(compute_seconds):
 
 def test_a_lap_has_the_seconds_of_each_worker_where_one_is_slow():
     lap = finish_laps((1.0, 1.05, 3.0))
-    assert lap.worker_seconds == pytest.approx((1.0, 1.05, 3.0)) and lap.compute_seconds == 3.0
-    assert finish_laps((1.0, 1.05, 1.02)).worker_seconds == ()
-    assert finish_laps((2.0,)).worker_seconds == ()
+    assert lap.seconds_by_worker == pytest.approx((1.0, 1.05, 3.0)) and lap.compute_seconds == 3.0
+    assert finish_laps((1.0, 1.05, 1.02)).seconds_by_worker == ()
+    assert finish_laps((2.0,)).seconds_by_worker == ()
 
 
 def test_step_times_have_the_median_of_each_worker_where_one_is_slow():
     laps = [finish_laps(seconds) for seconds in ((1.0, 1.0, 3.0), (1.0, 1.05, 1.02), (1.1, 1.0, 3.2))]
-    assert summarize_worker_seconds([[lap] for lap in laps]) == pytest.approx((0.525, 0.5, 1.5))
-    assert summarize_worker_seconds([laps[:2]]) == pytest.approx((2.05 / 4, 2.05 / 4, 4.05 / 4))
-    assert summarize_worker_seconds([[laps[1]]] * 3) == ()
+    assert summarize_seconds_by_worker([[lap] for lap in laps]) == pytest.approx((0.525, 0.5, 1.5))
+    assert summarize_seconds_by_worker([laps[:2]]) == pytest.approx((2.05 / 4, 2.05 / 4, 4.05 / 4))
+    assert summarize_seconds_by_worker([[laps[1]]] * 3) == ()

@@ -85,9 +85,9 @@ def test_workers_of_one_machine_try_other_ways_only_by_name(names, most_nodes, c
 def test_unequal_workers_make_asynchronous_updates_a_candidate(capsys):
     facts = ExchangeFacts(candidates=("bf16",))
     steps = pd.DataFrame({"nodes": [3], "workers": [3], "batch": [16], "seconds": [0.03]})
-    steps = steps.assign(worker_seconds="0.01 0.01 0.03")
+    steps = steps.assign(seconds_by_worker="0.01 0.01 0.03")
     assert add_asynchronous_candidate(facts, ("auto",), steps).candidates == ("bf16", "async:6")
     assert "rank 2 takes 3 times as long" in capsys.readouterr().out
-    for names, table in ((("bf16",), steps), (("auto",), steps.drop(columns="worker_seconds"))):
+    for names, table in ((("bf16",), steps), (("auto",), steps.drop(columns="seconds_by_worker"))):
         assert add_asynchronous_candidate(facts, names, table) is facts
     assert add_asynchronous_candidate(replace(facts, candidates=()), ("auto",), steps).candidates == ()

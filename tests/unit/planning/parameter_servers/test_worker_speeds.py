@@ -11,13 +11,13 @@ from equipoise.planning.parameter_servers.worker_speeds import (
     are_unequal,
     compare_workers,
     describe_speeds,
-    format_worker_seconds,
-    list_worker_seconds,
+    format_seconds_by_worker,
+    list_seconds_by_worker,
     select_worker_speeds,
 )
 from tests.support.errors import raises_code
 
-HEADER = "nodes,workers,batch,seconds,worker_seconds\n"
+HEADER = "nodes,workers,batch,seconds,seconds_by_worker\n"
 
 
 def write_table(path: Path, cells: list[str]) -> Path:
@@ -49,16 +49,16 @@ def test_nothing_is_said_of_equal_workers_or_without_which_too_many_would_be_mis
 
 
 def test_a_table_has_the_seconds_of_each_worker(tmp_path):
-    cells = [format_worker_seconds(()), "0.01 0.01 0.03", "0.02 0.02 0.05"]
+    cells = [format_seconds_by_worker(()), "0.01 0.01 0.03", "0.02 0.02 0.05"]
     table = read_steps_by_exchange(write_table(tmp_path / "system.csv", cells))
-    assert table.worker_seconds.tolist() == [(), (0.01, 0.01, 0.03), (0.02, 0.02, 0.05)]
+    assert table.seconds_by_worker.tolist() == [(), (0.01, 0.01, 0.03), (0.02, 0.02, 0.05)]
     assert select_worker_speeds(table, (3, 3, 16)).batch == 32  # the nearest one that was measured
     assert select_worker_speeds(table, None).batch == 48
     assert select_worker_speeds(table[:1], None) is None
     speeds = select_worker_speeds(table, (3, 3, 32))
     assert speeds.synchronous_seconds == pytest.approx(0.09) and speeds.exchange_seconds == pytest.approx(0.06)
-    assert list_worker_seconds(table) == {3: {32: (0.01, 0.01, 0.03), 48: (0.02, 0.02, 0.05)}}
-    assert list_worker_seconds(table.drop(columns="worker_seconds")) == {}
+    assert list_seconds_by_worker(table) == {3: {32: (0.01, 0.01, 0.03), 48: (0.02, 0.02, 0.05)}}
+    assert list_seconds_by_worker(table.drop(columns="seconds_by_worker")) == {}
 
 
 @pytest.mark.parametrize("cell", ["0.01 0.02", "a b c", "1 2 0", "1 2 nan", "1 2 1e9"])
@@ -78,5 +78,5 @@ def test_a_plan_says_what_unequal_workers_cost(tmp_path):
     assert PlanDocument.from_json(document.to_json()).worker_speeds == document.worker_speeds
     alone = build_plan_document(PlanRequest(system=table))
     assert alone.worker_speeds and len(alone.warnings) == 2
-    equal = build_plan_document(PlanRequest(system=table.drop(columns="worker_seconds"), statistical=runs))
+    equal = build_plan_document(PlanRequest(system=table.drop(columns="seconds_by_worker"), statistical=runs))
     assert equal.worker_speeds is None and asdict(equal)["plan"] == asdict(document)["plan"]
