@@ -89,8 +89,8 @@ def read_weights(run: Path) -> dict[str, Tensor]:
 def describe_replay(laps: list[LapArrivals], difference: float, is_equal: bool) -> str:
     """Return one sentence on the replay of a run."""
     updates = pluralize(sum(len(lap.updates) for lap in laps), "update")
-    staleness = max(max(lap.staleness) for lap in laps)
-    facts = f"the replay of {updates} in {pluralize(len(laps), 'lap')}, with gradients at most {staleness} updates old,"
+    staleness = pluralize(max(max(lap.staleness) for lap in laps), "update")
+    facts = f"the replay of {updates} in {pluralize(len(laps), 'lap')}, with gradients at most {staleness} old,"
     if difference == 0:
         return f"{facts} gives the same weights to the last bit"
     size = f"largest relative difference of a tensor {difference:.1e}"

@@ -5,6 +5,7 @@ What a run has not measured, as one of a program that reports its metric alone, 
 
 from collections.abc import Sequence
 from dataclasses import fields
+from statistics import fmean
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -36,8 +37,8 @@ from equipoise.runs.target import Target
 STEP_PART_NAMES = {"compute": "computing", "exchange": "exchanging gradients", "data": "loading data"}
 READING_OF_LAPS = (
     "All rows share the examples seen below; each point is a lap, a stretch of steps that is timed as one. The axis of"
-    " the metric is on the right; a dotted line is its target. Bars are the time of a step of the slowest worker:"
-    " computing, what the gradient exchange adds to it, and waiting for data; evaluations are not in them. The noise"
+    " the metric is on the right; a dotted line is its target. Bars are the time of a step of the slowest worker (of"
+    " asynchronous ones in the mean): computing, what the gradient exchange adds to it, and waiting for data; evaluations are not in them. The noise"
     " scale is the number of examples beyond which a larger batch teaches little more per example; it is a mean over"
     " up to 20 laps, and missing where the noise of the measurement hides it."
 )
@@ -147,7 +148,7 @@ def run_facts(record: Record) -> dict[str, str]:
         "workers x batch": f"{config.workers} x {config.batch_size}"
         + (f" x {config.grad_accumulation}" * (config.grad_accumulation > 1)),
         "learning rate": format_number(config.lr),
-        **list_exchange_facts(config),
+        **list_exchange_facts(config, record.laps),
         "examples to the target": format_significant(record.examples_to_target),
         "training time": format_seconds(record.seconds or None),
         "throughput": f"{format_significant(record.examples_per_second)} examples/s" if record.laps else "-",
@@ -156,12 +157,17 @@ def run_facts(record: Record) -> dict[str, str]:
     }
 
 
-def list_exchange_facts(config: TrainConfig) -> dict[str, str]:
+def list_exchange_facts(config: TrainConfig, laps: Sequence[Lap]) -> dict[str, str]:
     """Return when workers exchange what they learned, where they do not sum gradients in every step."""
     if config.sync_method.kind == "step":
         return {}
     servers = f", {pluralize(config.servers, 'server')}" if config.servers else ", a server on each worker"
-    return {"exchange": config.sync + servers * config.sync_method.has_store}
+    exchange = {"exchange": config.sync + servers * config.sync_method.has_store}
+    stale = [(lap.mean_staleness, lap.max_staleness or 0) for lap in laps if lap.mean_staleness is not None]
+    if not stale:
+        return exchange
+    mean, largest = fmean(mean for mean, _ in stale), max(largest for _, largest in stale)
+    return exchange | {"staleness": f"{format_significant(mean)} updates on average, {largest} at most"}
 
 
 def describe_noise_scale(record: Record) -> str:

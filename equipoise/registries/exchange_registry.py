@@ -57,7 +57,10 @@ def parse_sync(text: str) -> SyncMethod:
         return SyncMethod(kind, int(number))
     if kind == "async" and is_whole_number(number, minimum=0):
         return SyncMethod("async", staleness=int(number))
-    raise EquipoiseError("option-choice", f"sync must be {SYNC_FORMS}, got {text[:40]!a}", "write it such as local:16")
+    example = "async:4" if kind == "async" else "local:16"
+    raise EquipoiseError(
+        "option-choice", f"sync must be {SYNC_FORMS}, got {text[:40]!a}", f"write it such as {example}"
+    )
 
 
 def parse_compression(text: str) -> CompressionMethod:

@@ -51,7 +51,7 @@ class Lap:
     """seconds of the forward and backward pass and the optimizer"""
     seconds_by_worker: tuple[NonNegativeNumber, ...] = ()
     """`compute_seconds` of each worker, in the order of ranks, where the slowest takes at least 1.1 times those of the
-    fastest; else none"""
+    fastest; else none, and none of asynchronous workers, which have different work"""
     exchange_seconds: NonNegativeNumber | None = None
     """seconds waiting for the gradient exchange beyond the backward pass, including waits for slower workers"""
     encode_seconds: NonNegativeNumber | None = None

@@ -77,8 +77,11 @@ class StepTimer(SpanTimer):
         table[self.rank] = torch.tensor(columns, dtype=torch.float64)
         shared = all_reduce_sum(torch.cat([losses.double(), table.flatten().to(self.device)])).cpu()
         losses, table = shared[: len(losses)], shared[len(losses) :].view_as(table)
-        seconds, data, compute, exchange, encode = table[:, :-2].amax(0).tolist()
-        seconds_by_worker = table[:, 1 + LAP_SPANS.index("compute")].tolist()
+        # asynchronous workers have different work in a lap: the largest parts would be those of different workers
+        is_shared_work = not self.config.sync_method.staleness
+        seconds, *parts = (table[:, :-2].amax(0) if is_shared_work else table[:, :-2].mean(0)).tolist()
+        data, compute, exchange, encode = parts
+        seconds_by_worker = table[:, 1 + LAP_SPANS.index("compute")].tolist() if is_shared_work else [compute]
         lap = Lap(
             step=step,
             steps=len(losses),

@@ -24,6 +24,8 @@ def write_timings(timings: TimingTables, out: Path) -> TimingTables:
 
 def format_speed_column(steps: pd.DataFrame) -> pd.DataFrame:
     """Return the step times with the seconds of each worker as text, and without them if workers are equal."""
+    if SECONDS_BY_WORKER_COLUMN not in steps:  # a user's own command does not tell them
+        return steps
     if not steps[SECONDS_BY_WORKER_COLUMN].map(len).any():
         return steps.drop(columns=SECONDS_BY_WORKER_COLUMN)
     return steps.assign(**{SECONDS_BY_WORKER_COLUMN: steps[SECONDS_BY_WORKER_COLUMN].map(format_seconds_by_worker)})

@@ -17,7 +17,7 @@ import pandas as pd
 
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import pluralize
-from equipoise.number_bounds import Count, NonNegativeCount, NonNegativeNumber, PositiveNumber
+from equipoise.number_bounds import Count, NonNegativeCount, PositiveNumber
 from equipoise.planning.parameter_servers.asynchronous_rate import asynchronous_step_seconds, free_staleness
 
 SECONDS_BY_WORKER_COLUMN = "seconds_by_worker"
@@ -41,14 +41,12 @@ class WorkerSpeeds:
     """rank of the slowest worker, counted from 0"""
     slowdown: PositiveNumber
     """seconds of the slowest worker over the median of the others"""
-    exchange_seconds: NonNegativeNumber = 0.0
-    """seconds of a step beyond computing"""
     synchronous_seconds: PositiveNumber
-    """seconds of a step that waits for the slowest worker"""
+    """seconds of computing in a step that waits for the slowest worker"""
     without_slowest_seconds: PositiveNumber
-    """seconds in which the others take as many examples without it, with steps that wait for each of them"""
+    """the same in which the others take as many examples without it, with steps that wait for each of them"""
     asynchronous_seconds: PositiveNumber
-    """seconds in which workers that wait for no other take as many examples"""
+    """the same in which workers that wait for no other take as many examples"""
     staleness: NonNegativeCount
     """smallest S with which `async:S` lets no worker wait for the slowest one, in whatever order gradients arrive"""
 
@@ -67,14 +65,15 @@ class WorkerSpeeds:
         return self.synchronous_seconds / self.without_slowest_seconds
 
 
-def compare_workers(
-    nodes: int, workers: int, batch: int, seconds_by_worker: Sequence[float], exchange_seconds: float = 0.0
-) -> WorkerSpeeds | None:
-    """Return what unequal workers cost; None where the slowest one takes hardly longer than the others."""
+def compare_workers(nodes: int, workers: int, batch: int, seconds_by_worker: Sequence[float]) -> WorkerSpeeds | None:
+    """Return what unequal workers cost; None where the slowest one takes hardly longer than the others.
+
+    Only computing counts: what a step takes beyond it is the exchange and the wait for the slowest worker, and a table
+    does not tell one from the other.
+    """
     if len(seconds_by_worker) != workers or not are_unequal(seconds_by_worker):
         return None
     slowest, others = split_slowest(seconds_by_worker)
-    periods = [seconds + exchange_seconds for seconds in seconds_by_worker]
     return WorkerSpeeds(
         nodes=nodes,
         workers=workers,
@@ -82,11 +81,10 @@ def compare_workers(
         seconds_by_worker=tuple(seconds_by_worker),
         slowest=slowest,
         slowdown=seconds_by_worker[slowest] / statistics.median(others),
-        exchange_seconds=exchange_seconds,
-        synchronous_seconds=max(periods),
-        without_slowest_seconds=(max(others) + exchange_seconds) * workers / (workers - 1),
-        asynchronous_seconds=float(asynchronous_step_seconds(periods)),
-        staleness=free_staleness(periods),
+        synchronous_seconds=max(seconds_by_worker),
+        without_slowest_seconds=max(others) * workers / (workers - 1),
+        asynchronous_seconds=float(asynchronous_step_seconds(seconds_by_worker)),
+        staleness=free_staleness(seconds_by_worker),
     )
 
 
@@ -108,12 +106,13 @@ def describe_speeds(speeds: WorkerSpeeds) -> str:
     """Return in a sentence which worker the others wait for, and what other ways would gain at most."""
     text = (
         f"of {speeds.workers} workers, rank {speeds.slowest} takes {speeds.slowdown:.2g} times as long as others, and a"
-        f" synchronous step waits for it: --sync async:{speeds.staleness} would take {speeds.asynchronous_gain:.2g}"
-        " times as many examples a second, of which it needs more"
+        f" synchronous step waits for it: --sync async:{speeds.staleness} would take at most"
+        f" {speeds.asynchronous_gain:.2g} times as many examples a second, of which it needs more"
     )
     if speeds.gain_without_slowest <= 1:
         return text
-    return f"{text}; without this worker, the others would take {speeds.gain_without_slowest:.2g} times as many"
+    gain = f"{speeds.gain_without_slowest:.2g}"
+    return f"{text}; without this worker, the others would take at most {gain} times as many"
 
 
 def select_worker_speeds(rows: pd.DataFrame | None, setting: tuple[int, int, int] | None) -> WorkerSpeeds | None:
@@ -127,9 +126,8 @@ def select_worker_speeds(rows: pd.DataFrame | None, setting: tuple[int, int, int
     settings = [tuple(row) for row in known[["nodes", "workers", "batch"]].to_numpy(int).tolist()]
     index = find_nearest_setting(settings, setting)
     seconds_by_worker = known[SECONDS_BY_WORKER_COLUMN].iloc[index]
-    exchange_seconds = max(0.0, float(known.seconds.iloc[index]) - max(seconds_by_worker))
     nodes, workers, batch = settings[index]
-    return compare_workers(nodes, workers, batch, seconds_by_worker, exchange_seconds)
+    return compare_workers(nodes, workers, batch, seconds_by_worker)
 
 
 def split_cells(rows: pd.DataFrame | None) -> pd.DataFrame:

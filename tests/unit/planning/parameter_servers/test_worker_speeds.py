@@ -34,12 +34,7 @@ def test_the_slowest_worker_decides_a_synchronous_step():
     assert speeds.gain_without_slowest == pytest.approx(2 * 3.1 / 3)
     text = describe_speeds(speeds)
     assert "rank 2 takes 3.1 times" in text and "--sync async:8" in text
-    assert "2.4 times as many examples" in text and "would take 2.1 times as many" in text
-
-
-def test_exchanges_that_all_wait_for_make_workers_more_equal():
-    alone, exchanging = compare_workers(3, 3, 16, (1.0, 1.0, 3.0)), compare_workers(3, 3, 16, (1.0, 1.0, 3.0), 6.0)
-    assert exchanging.asynchronous_gain < alone.asynchronous_gain and exchanging.staleness < alone.staleness
+    assert "at most 2.4 times as many examples" in text and "would take at most 2.1 times as many" in text
 
 
 def test_nothing_is_said_of_equal_workers_or_without_which_too_many_would_be_missing():
@@ -56,7 +51,7 @@ def test_a_table_has_the_seconds_of_each_worker(tmp_path):
     assert select_worker_speeds(table, None).batch == 48
     assert select_worker_speeds(table[:1], None) is None
     speeds = select_worker_speeds(table, (3, 3, 32))
-    assert speeds.synchronous_seconds == pytest.approx(0.09) and speeds.exchange_seconds == pytest.approx(0.06)
+    assert speeds.synchronous_seconds == pytest.approx(0.03)
     assert list_seconds_by_worker(table) == {3: {32: (0.01, 0.01, 0.03), 48: (0.02, 0.02, 0.05)}}
     assert list_seconds_by_worker(table.drop(columns="seconds_by_worker")) == {}
 
