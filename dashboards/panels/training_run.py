@@ -38,10 +38,9 @@ STEP_PART_NAMES = {"compute": "computing", "exchange": "exchanging gradients", "
 READING_OF_LAPS = (
     "All rows share the examples seen below; each point is a lap, a stretch of steps that is timed as one. The axis of"
     " the metric is on the right; a dotted line is its target. Bars are the time of a step of the slowest worker (of"
-    " asynchronous ones in the mean): computing, what the gradient exchange adds to it, and waiting for data; evaluations"
-    " are not in them. The noise scale is the number of examples beyond which a larger batch teaches little more per"
-    " example; it is a mean over"
-    " up to 20 laps, and missing where the noise of the measurement hides it."
+    " asynchronous ones in the mean): computing, what the gradient exchange adds to it, and waiting for data;"
+    " evaluations are not in them. The noise scale is the number of examples beyond which a larger batch teaches little"
+    " more per example; it is a mean over up to 20 laps, and missing where the noise of the measurement hides it."
 )
 LAPS_PER_NOISE_POINT = 20  # laps that a point of the noise scale averages over: single draws say little
 STEP_PARTS = ("compute", "exchange", "data")
