@@ -9,6 +9,7 @@ intervals come from draws in which ratios that share their exact runs share half
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 
@@ -28,15 +29,17 @@ SHARED_VARIANCE = 0.5  # of ratios over the same exact runs
 MAX_CRITICAL_INTERVAL = 1e6
 SLOPES = np.geomspace(1 / MAX_CRITICAL_INTERVAL, 10.0, 1000)  # 1/Hc among which the best is taken: 1.6 % apart
 
+Line = TypeVar("Line", bound="RatioLine")
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CriticalInterval:
-    """Critical interval of a way of exchange, with draws of it."""
+class RatioLine:
+    """Line of examples ratios that begins at 1, rho = 1 + x / critical value, with draws of it."""
 
     slope: float
-    """1 / Hc"""
+    """1 / critical value"""
     slope_draws: FloatArray = field(repr=False)
-    """1 / Hc in each draw"""
+    """1 / critical value in each draw"""
     ratios: tuple[ExamplesRatio, ...]
     """measured ratios"""
     lack_of_fit_sd: float
@@ -44,14 +47,18 @@ class CriticalInterval:
 
     @property
     def value(self) -> float:
-        """Critical interval Hc in steps."""
+        """Critical value, at which twice the examples are needed."""
         return 1 / self.slope
 
     @property
     def interval(self) -> IntervalEstimate:
-        """Hc in steps with its interval of 80 %."""
+        """Critical value with its interval of 80 %."""
         low, high = np.quantile(1 / self.slope_draws, INTERVAL_QUANTILES)
         return IntervalEstimate(value=self.value, low=min(float(low), self.value), high=max(float(high), self.value))
+
+
+class CriticalInterval(RatioLine):
+    """Critical interval Hc of a way of exchange in steps."""
 
     @property
     def measured_intervals(self) -> list[int]:
@@ -98,20 +105,24 @@ def fit_critical_interval(ratios: Sequence[ExamplesRatio]) -> CriticalInterval |
     if max(intervals) < MIN_INTERVAL_RATIO * min(intervals):
         return f"runs at intervals further apart than {min(intervals)} to {max(intervals)} steps"
     steps = np.array([excess_steps(parse_exchange(ratio.key.exchange).interval, ratio.key.workers) for ratio in usable])
-    logs, errors = (np.array([getattr(ratio, name) for ratio in usable]) for name in ("log_mean", "log_error"))
-    slope = float(fit_slopes(steps, logs[None], errors)[0])
-    residuals = logs - np.log1p(slope * steps)
-    squares = float((residuals**2 - errors**2).sum())
-    critical = CriticalInterval(
-        slope=slope,
-        slope_draws=fit_slopes(steps, draw_log_ratios(usable), errors),
-        ratios=usable,
-        lack_of_fit_sd=float(np.sqrt(max(squares, 0.0) / (len(usable) - 1))),
-    )
+    critical = fit_ratio_line(CriticalInterval, steps, usable)
     widest = critical.predict_ratio(max(intervals), max(ratio.key.workers for ratio in usable))
     if widest.high > MAX_RATIO_SPREAD * widest.low:
         return f"more seeds: {max(intervals)} steps between exchanges need {widest.low:.2g} to {widest.high:.2g} times"
     return critical
+
+
+def fit_ratio_line(line: type[Line], values: FloatArray, ratios: tuple[ExamplesRatio, ...]) -> Line:
+    """Fit a line to ratios at these values of x."""
+    logs, errors = (np.array([getattr(ratio, name) for ratio in ratios]) for name in ("log_mean", "log_error"))
+    slope = float(fit_slopes(values, logs[None], errors)[0])
+    squares = float(((logs - np.log1p(slope * values)) ** 2 - errors**2).sum())
+    return line(
+        slope=slope,
+        slope_draws=fit_slopes(values, draw_log_ratios(ratios), errors),
+        ratios=ratios,
+        lack_of_fit_sd=float(np.sqrt(max(squares, 0.0) / (len(ratios) - 1))),
+    )
 
 
 def fit_slopes(steps: FloatArray, logs: FloatArray, errors: FloatArray) -> FloatArray:

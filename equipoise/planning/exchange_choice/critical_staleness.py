@@ -8,15 +8,14 @@ a bound S below that. As with the critical interval it is fitted to log ratios, 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from equipoise.planning.exchange_choice.critical_interval import (
     CRITICAL_INTERVAL_DRAWS,
     MAX_RATIO_SPREAD,
-    draw_log_ratios,
-    fit_slopes,
+    RatioLine,
+    fit_ratio_line,
 )
 from equipoise.planning.exchange_choice.examples_ratio import ExamplesRatio
 from equipoise.planning.exchanges.exchange_name import parse_exchange
@@ -29,29 +28,8 @@ MIN_STALENESSES = 3  # values of tau above 0
 MIN_STALENESS_RATIO = 1.9  # largest tau over the smallest: those of S = 1 to 3 on four workers are 1.5 to 3
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class CriticalStaleness:
-    """Critical staleness of asynchronous updates, with draws of it."""
-
-    slope: float
-    """1 / tau_c"""
-    slope_draws: FloatArray = field(repr=False)
-    """1 / tau_c in each draw"""
-    ratios: tuple[ExamplesRatio, ...]
-    """measured ratios"""
-    lack_of_fit_sd: float
-    """standard deviation of log ratios about the line beyond their own errors"""
-
-    @property
-    def value(self) -> float:
-        """Critical staleness tau_c in gradients of one worker."""
-        return 1 / self.slope
-
-    @property
-    def interval(self) -> IntervalEstimate:
-        """tau_c with its interval of 80 %."""
-        low, high = np.quantile(1 / self.slope_draws, INTERVAL_QUANTILES)
-        return IntervalEstimate(value=self.value, low=min(float(low), self.value), high=max(float(high), self.value))
+class CriticalStaleness(RatioLine):
+    """Critical staleness tau_c of asynchronous updates, in gradients of one worker."""
 
     def missing_measurements(self, staleness: int, workers: int) -> str | None:
         """Return what must be measured before the ratio at this S can be predicted; None if it can."""
@@ -90,15 +68,7 @@ def fit_critical_staleness(ratios: Sequence[ExamplesRatio]) -> CriticalStaleness
     if taus[-1] < MIN_STALENESS_RATIO * taus[0]:
         return f"runs with gradients of more different age than {taus[0]:.2g} to {taus[-1]:.2g} updates"
     values = np.array([find_staleness(ratio) for ratio in usable])
-    logs, errors = (np.array([getattr(ratio, name) for ratio in usable]) for name in ("log_mean", "log_error"))
-    slope = float(fit_slopes(values, logs[None], errors)[0])
-    squares = float(((logs - np.log1p(slope * values)) ** 2 - errors**2).sum())
-    critical = CriticalStaleness(
-        slope=slope,
-        slope_draws=fit_slopes(values, draw_log_ratios(usable), errors),
-        ratios=usable,
-        lack_of_fit_sd=float(np.sqrt(max(squares, 0.0) / (len(usable) - 1))),
-    )
+    critical = fit_ratio_line(CriticalStaleness, values, usable)
     oldest = max(usable, key=find_staleness).key
     widest = critical.predict_ratio(parse_exchange(oldest.exchange).staleness, oldest.workers)
     if widest.high > MAX_RATIO_SPREAD * widest.low:
