@@ -6,10 +6,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import ray.train
+from ray.exceptions import ActorDiedError
 
 from dashboards.page import write_page
 from dashboards.reports import run_page
 from equipoise.config import TrainConfig
+from equipoise.errors import CommandFailed
 from equipoise.formatting import make_printable
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.runs.folder import claim_run_folder, require_writable, require_writable_url
@@ -191,7 +193,13 @@ def fit_with_progress(
         while wait([future], timeout=0.2).not_done:
             progress.show_new_laps()
             lost_workers_notice.check_cluster()
-    record: Record | None = future.result().return_value
+    try:
+        record: Record | None = future.result().return_value
+    except ActorDiedError:
+        raise CommandFailed(
+            "the process of Ray that directs the workers has died, as when the head of the cluster is lost: once there"
+            " is a cluster again, the same command goes on from the last checkpoint"
+        ) from None
     return record
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from equipoise.parameter_store.arrivals.lap_arrivals import ARRIVALS_FILE
 from equipoise.runs.folder import read_record
-from jobs.cluster.processes import find_process_tree, kill_processes, wait_until
+from jobs.cluster.processes import wait_until
 from jobs.ray_train.checkpoint_files import LAPS_FILE, load_laps
-from tests.support.ray_cluster import list_descendants, start_cluster
+from tests.support.ray_cluster import list_descendants
 
 OPTIONS = {
     "workers": 2,
@@ -81,21 +81,3 @@ def has_server(pid):
     """Return whether a process has the one server of its run, as the worker does that the others meet at."""
     threads = Path(f"/proc/{pid}/task").iterdir()
     return "pt_tcpstore_uv" in [(thread / "comm").read_text().strip() for thread in threads]
-
-
-@pytest.mark.slow
-def test_run_whose_head_is_killed_ends_and_the_same_command_resumes_it(cluster, tmp_path):
-    out = tmp_path / "run"
-    with start_cluster() as lost_cluster:
-        process = lost_cluster.start(*build_command(lost_cluster, out), log=tmp_path / "log")
-        wait_until(lambda: load_checkpoint_laps(out) or process.poll() is not None, PATIENCE_SECONDS, "a checkpoint")
-        assert process.poll() is None, (tmp_path / "log").read_text()
-        kill_processes(find_process_tree(lost_cluster.head_pid))
-        process.wait(PATIENCE_SECONDS)  # Ray gives up after a minute
-    assert process.returncode != 0 and "Failed to connect to GCS" in (tmp_path / "log").read_text()
-    before = load_checkpoint_laps(out)
-    resumed = cluster.run(*build_command(cluster, out), timeout=PATIENCE_SECONDS)
-    assert resumed.returncode == 0, resumed.stderr
-    assert "resuming after step" in resumed.stdout
-    assert list(read_record(out / "record.json").laps)[: len(before)] == before
-    require_replay(cluster, out)
