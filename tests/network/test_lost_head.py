@@ -1,4 +1,4 @@
-"""An asynchronous run whose head is killed ends with a sentence; Ray takes a minute for it, too long for other suites."""
+"""An asynchronous run whose head is killed ends with a sentence. Ray takes a minute for it: too long for other suites."""
 
 from equipoise.runs.folder import read_record
 from jobs.cluster.processes import find_process_tree, kill_processes, wait_until
