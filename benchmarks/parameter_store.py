@@ -27,7 +27,7 @@ SYNCHRONOUS_PEER, ASYNCHRONOUS_PEER = "Ray actors, synchronous", "Ray actors, as
 Options = dict[str, Any]  # of a run that are not those of all
 
 
-class Contest(NamedTuple):
+class BenchmarkSetting(NamedTuple):
     """What all contestants train, on links of which rate and hosts with which part of a core; 0 for no limit."""
 
     workload: str
@@ -61,14 +61,14 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", help="contestants; all by default")
     options = parser.parse_args()
     limits = options.megabits, options.cores
-    contest = Contest(options.workload, options.workers, options.batch_size, options.steps, *limits)
+    setting = BenchmarkSetting(options.workload, options.workers, options.batch_size, options.steps, *limits)
     contestants = list_contestants(options.staleness)
     if unknown := set(options.only or ()) - set(contestants):
         parser.error(f"unknown contestant {', '.join(sorted(unknown))}; choose from {', '.join(contestants)}")
     names = options.only or [*contestants]
     print(describe_hardware(torch.device("cpu")))
-    print(f"{describe_contest(contest)}; load {os.getloadavg()[0]:.2f} before", flush=True)
-    figures = run_rounds(contest, {name: contestants[name] for name in names}, options.rounds)
+    print(f"{describe_benchmark(setting)}; load {os.getloadavg()[0]:.2f} before", flush=True)
+    figures = run_rounds(setting, {name: contestants[name] for name in names}, options.rounds)
     print(f"load {os.getloadavg()[0]:.2f} after\n\n{format_table(figures)}")
 
 
@@ -86,28 +86,30 @@ def list_contestants(staleness: int) -> dict[str, Options | None]:
     }
 
 
-def run_rounds(contest: Contest, contestants: dict[str, Options | None], count: int) -> dict[str, list[RoundFigures]]:
+def run_rounds(
+    setting: BenchmarkSetting, contestants: dict[str, Options | None], count: int
+) -> dict[str, list[RoundFigures]]:
     """Return the figures of each contestant in each round."""
     figures: dict[str, list[RoundFigures]] = {name: [] for name in contestants}
-    with create_lan(contest.workers + 1, contest.megabits) as hosts, start_spread_cluster(hosts) as ray:
-        for host in hosts[1:] if contest.cores else []:
-            host.limit_cpu(contest.cores)
+    with create_lan(setting.workers + 1, setting.megabits) as hosts, start_spread_cluster(hosts) as ray:
+        for host in hosts[1:] if setting.cores else []:
+            host.limit_cpu(setting.cores)
         for _ in range(count):
             for name, options in contestants.items():
                 if options is None:
-                    row = run_peer(ray, contest, is_asynchronous=name == ASYNCHRONOUS_PEER)
+                    row = run_peer(ray, setting, is_asynchronous=name == ASYNCHRONOUS_PEER)
                 else:
-                    row = run_ours(ray, contest, options)
+                    row = run_ours(ray, setting, options)
                 figures[name].append(row)
                 print(f"{name}: {1e3 * row.seconds:.2f} ms, {format_bytes(row.largest_sent_bytes)}", flush=True)
     return figures
 
 
-def run_peer(ray: SpreadCluster, contest: Contest, is_asynchronous: bool) -> RoundFigures:
+def run_peer(ray: SpreadCluster, setting: BenchmarkSetting, is_asynchronous: bool) -> RoundFigures:
     """Run the store of Ray actors; its program starts no worker on the first host, which has no slots."""
-    numbers = ("--workers", contest.workers, "--batch-size", contest.batch, "--steps", contest.steps)
+    numbers = ("--workers", setting.workers, "--batch-size", setting.batch, "--steps", setting.steps)
     flags = ("--asynchronous",) if is_asynchronous else ()
-    command = ("benchmarks.ray_parameter_server", contest.workload, *map(str, numbers), *flags)
+    command = ("benchmarks.ray_parameter_server", setting.workload, *map(str, numbers), *flags)
     process = ray.run(sys.executable, "-m", *command, timeout=MAX_SECONDS)
     if process.returncode:
         raise RuntimeError(process.stderr[-2000:])
@@ -115,21 +117,21 @@ def run_peer(ray: SpreadCluster, contest: Contest, is_asynchronous: bool) -> Rou
     return RoundFigures(result["seconds"], max(result["sent_bytes"]), statistics.mean(result["sent_bytes"]))
 
 
-def run_ours(ray: SpreadCluster, contest: Contest, options: Options) -> RoundFigures:
+def run_ours(ray: SpreadCluster, setting: BenchmarkSetting, options: Options) -> RoundFigures:
     """Run our training loop on the same hosts."""
-    common = {"workload": contest.workload, "batch_size": contest.batch, "lr": LR, "momentum": MOMENTUM, "seed": SEED}
+    common = {"workload": setting.workload, "batch_size": setting.batch, "lr": LR, "momentum": MOMENTUM, "seed": SEED}
     function = "tests.network.store_steps:measure_steps"
-    rows = run_on_hosts(ray.hosts[1:], function, common | options, contest.steps, timeout=MAX_SECONDS)
+    rows = run_on_hosts(ray.hosts[1:], function, common | options, setting.steps, timeout=MAX_SECONDS)
     sent = [row["counted_bytes"] for row in rows]
     return RoundFigures(rows[0]["seconds"], max(sent), statistics.mean(sent))
 
 
-def describe_contest(contest: Contest) -> str:
+def describe_benchmark(setting: BenchmarkSetting) -> str:
     """Describe in words what is trained, and where."""
-    links = f"links of {contest.megabits:.0f} Mbit/s" if contest.megabits else "links as fast as memory"
-    cores = f" and {contest.cores:g} cores each" if contest.cores else ""
-    hosts = f"{pluralize(contest.workers, 'host')} x {contest.batch} examples a step"
-    return f"{contest.workload}, {hosts}, {links}{cores}"
+    links = f"links of {setting.megabits:.0f} Mbit/s" if setting.megabits else "links as fast as memory"
+    cores = f" and {setting.cores:g} cores each" if setting.cores else ""
+    hosts = f"{pluralize(setting.workers, 'host')} x {setting.batch} examples a step"
+    return f"{setting.workload}, {hosts}, {links}{cores}"
 
 
 def format_table(figures: dict[str, list[RoundFigures]]) -> str:
