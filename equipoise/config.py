@@ -19,6 +19,13 @@ from equipoise.registries.exchange_registry import (
     require_runnable_servers,
 )
 from equipoise.registries.optimizer_registry import OPTIMIZERS
+from equipoise.registries.option_groups import COMMAND_OPTIONS, OPTION_DEFAULTS, SHARED_OPTIONS
+from equipoise.registries.sharding_registry import (
+    PipelineSchedule,
+    ShardingMethod,
+    parse_sharding,
+    require_runnable_sharding,
+)
 
 Value = TypeVar("Value")
 if TYPE_CHECKING:
@@ -39,35 +46,9 @@ CHOICES = {
     "schedule": ScheduleName,
     "precision": Precision,
     "keep": KeptWeights,
+    "pipeline_schedule": PipelineSchedule,
 }
 """types of the options that are one of several names"""
-OPTION_DEFAULTS: dict[str, Any] = {
-    "optimizer": "sgd",
-    "lr": 0.05,
-    "weight_decay": 0.0,
-    "decay_on": "all",
-    "beta2": 0.999,
-    "clip_norm": 0.0,
-    "schedule": "constant",
-    "warmup": 1.0,
-}
-"""values of options that neither the user nor the workload gives"""
-DEFAULTED_OPTIONS = (*OPTION_DEFAULTS, "warmup_examples", "eval_every")
-"""options that a workload may have a default for"""
-COMMAND_OPTIONS = {"command", "metric_pattern", "examples_pattern"}
-"""options of a training command alone"""
-SHARED_OPTIONS = {
-    "workers",
-    "batch_size",
-    "lr",
-    "seed",
-    "threads",
-    "target",
-    "lower_is_better",
-    "max_examples",
-    "patience",
-}
-"""options that a training command has as well as a workload"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +105,14 @@ class TrainConfig:
     """learning rate of the outer step of diloco"""
     outer_momentum: float = 0.9
     """Nesterov momentum of the outer step of diloco"""
+    sharding: str = "none"
+    """what each worker holds of the model: none for all of it, optimizer for a part of the optimizer's state, full for
+    a part of the weights too (full:K in groups of K workers), tensor:K for a part of each layer, pipeline:K for some of
+    the layers"""
+    pipeline_schedule: PipelineSchedule = "1f1b"
+    """order of a pipeline's work: 1f1b runs each backward pass as soon as it can, gpipe all forward passes first"""
+    recompute: bool = False
+    """keep only the inputs of each block of layers for the backward pass, which computes the block again"""
     compression: str = "none"
     """what workers send: none for all of it, bf16, int8, powersgd:RANK, or topk:SHARE"""
     error_feedback: bool = True
@@ -226,6 +215,9 @@ class TrainConfig:
         require_runnable_algorithm(self.all_reduce, self.workers)
         require_compatible(self.sync_method, self.compression_method, self.all_reduce)
         require_runnable_servers(self.sync_method, self.servers, self._max_workers)
+        require_runnable_sharding(
+            self.sharding_method, self.workers, self.sync, self.compression, self.all_reduce, self.optimizer
+        )
         self._require_workload_or_command()
         if self.lora_rank is not None and self.init_from is None:
             raise EquipoiseError("option-conflict", "--lora-rank has no effect without --init-from")
@@ -288,6 +280,11 @@ class TrainConfig:
     def compression_method(self) -> CompressionMethod:
         """Parsed value of --compression: what workers send."""
         return parse_compression(self.compression)
+
+    @property
+    def sharding_method(self) -> ShardingMethod:
+        """Parsed value of --sharding: what each worker holds of the model."""
+        return parse_sharding(self.sharding)
 
     @property
     def num_micro_batches(self) -> int:

@@ -54,6 +54,7 @@ ERROR_CODES = {
     "cluster-too-small": "more workers than the cluster can hold",
     "cluster-file": "a cluster file that cannot be used",
     "all-reduce-unusable": "an all-reduce algorithm that these workers, their nodes or devices cannot run",
+    "sharding-unusable": "a number of workers, or a model, that --sharding cannot divide",
     "compression-unusable": "a compression that the parameters of this model cannot use",
     "loop-unobservable": "a model or an optimizer whose training loop cannot be observed",
     # bundles and serving

@@ -10,8 +10,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import BinaryIO
 
-from equipoise.config import DEFAULTED_OPTIONS, TrainConfig
+from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
+from equipoise.registries.option_groups import DEFAULTED_OPTIONS
 from equipoise.runs.record import Record
 from equipoise.storage.atomic import read_json, write_json
 from equipoise.storage.location import validate_location

@@ -1,45 +1,53 @@
-"""Training state as named tensors, for file formats that keep neither memory layouts nor Python objects."""
+"""Training state as named tensors, for file formats that keep neither memory layouts nor Python objects.
 
-from collections.abc import Mapping
-from typing import Protocol
+Weights are `model.NAME`, the optimizer's state `optimizer.NAME.KEY`, best weights `best.NAME`, what compression keeps
+from step to step on all processes `compression.KEY.NAME`, and the momentum of an outer step `outer.NAME`.
+"""
 
-from torch import Tensor, nn
+from collections.abc import Iterable, Mapping
 
+from torch import Tensor
+
+from equipoise.optimizers.saved_optimizer import SavedOptimizer
 from equipoise.training.best_weights import BestWeights
-from equipoise.training.torch_state import collect_weights, load_weights
+from equipoise.training.sharding.sharded_model import ShardedModel
+from equipoise.training.sharding.state_parts import StatePart
+from equipoise.training.sharding.tensor_slice import TensorSlice
 
 EXCHANGE_PARTS = "compression", "outer"
-ERRORS_PART = "error"  # of names by equipoise.compression.kept_errors, which exact sums do not import
-
-
-class SavedOptimizer(Protocol):
-    """Optimizer whose state is part of a checkpoint, wherever it is kept."""
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Return the state of each parameter as PARAMETER.KEY."""
-
-    def load_state_dict(self, tensors: dict[str, Tensor]) -> None:
-        """Restore the state from the tensors of `state_dict`; the model has its weights already."""
 
 
 def collect_training_state(
-    model: nn.Module,
+    sharded: ShardedModel,
     optimizer: SavedOptimizer,
     best_weights: BestWeights | None,
     exchange_state: Mapping[str, Mapping[str, Tensor]],
-) -> dict[str, Tensor]:
-    """Return all tensors of a checkpoint by name.
+    *,
+    is_saved: bool = False,
+) -> StatePart:
+    """Return all tensors of a checkpoint that this process holds, or with `is_saved` those that it saves."""
+    tensors: dict[str, Tensor] = {}
+    slices: dict[str, TensorSlice] = {}
 
-    Weights are `model.NAME`, the optimizer's state `optimizer.NAME.KEY`, best weights `best.NAME`, what compression
-    keeps from step to step on all processes `compression.KEY.NAME`, and the momentum of an outer step `outer.NAME`.
-    """
-    named = {f"model.{name}": value for name, value in collect_weights(model).items()}
-    named |= {f"optimizer.{name}": value for name, value in optimizer.state_dict().items()}
-    if best_weights:
-        named |= {f"best.{name}": value for name, value in best_weights.tensors.items()}
-    for part, tensors in exchange_state.items():
-        named |= {f"{part}.{name}": value for name, value in tensors.items()}
-    return move_to_cpu(named)
+    def add(name: str, value: Tensor, weight: str) -> None:
+        tensors[name] = value
+        place = sharded.find_slice(weight)
+        if place is not None and value.shape == place.part_shape:
+            slices[name] = place
+
+    weights = {"model": sharded.list_weights(), "best": best_weights.tensors if best_weights else {}}
+    for part, values in weights.items():
+        for name, value in values.items():
+            if not is_saved or sharded.is_saved_here(name):
+                add(f"{part}.{name}", value, name)
+    for name, value in optimizer.state_dict().items():
+        weight = name.rpartition(".")[0]
+        if not is_saved or sharded.is_state_saved_here(weight):
+            add(f"optimizer.{name}", value, weight)
+    if not is_saved or sharded.mesh.rank == 0:
+        for part, values in exchange_state.items():
+            tensors |= {f"{part}.{name}": value for name, value in values.items()}
+    return StatePart(tensors=move_to_cpu(tensors), slices=slices)
 
 
 def move_to_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -48,19 +56,36 @@ def move_to_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def load_training_state(
-    model: nn.Module, optimizer: SavedOptimizer, best_weights: BestWeights | None, tensors: Mapping[str, Tensor]
+    sharded: ShardedModel, optimizer: SavedOptimizer, best_weights: BestWeights | None, tensors: Mapping[str, Tensor]
 ) -> dict[str, dict[str, Tensor]]:
-    """Load the tensors of `collect_training_state` into their places, and return the parts of the exchange.
+    """Load this process's parts of the whole tensors of a checkpoint, and return the parts of the exchange.
 
     What compression left out is passed over: perhaps it is that of other processes.
     """
-    parts: dict[str, dict[str, Tensor]] = {part: {} for part in ("model", "optimizer", "best", *EXCHANGE_PARTS)}
+    names: dict[str, list[str]] = {part: [] for part in ("model", "optimizer", "best", *EXCHANGE_PARTS)}
     for name in tensors:
-        kind, _, rest = name.partition(".")
-        if kind != ERRORS_PART:
-            parts[kind][rest] = tensors[name]
-    load_weights(model, parts["model"])
-    optimizer.load_state_dict(parts["optimizer"])
+        part, _, rest = name.partition(".")
+        if part in names:
+            names[part].append(rest)
+    sharded.load_weights(select_part(tensors, "model", names["model"]))
+    moments = {
+        name: cut_part(sharded, name.rpartition(".")[0], tensors[f"optimizer.{name}"])
+        for name in names["optimizer"]
+        if sharded.holds_state(name.rpartition(".")[0])
+    }
+    optimizer.load_state_dict(moments)
     if best_weights:
-        best_weights.tensors = parts["best"]
-    return {part: parts[part] for part in EXCHANGE_PARTS}
+        held = sharded.list_weights() if names["best"] else ()
+        best_weights.tensors = {name: cut_part(sharded, name, tensors[f"best.{name}"]) for name in held}
+    return {part: select_part(tensors, part, names[part]) for part in EXCHANGE_PARTS}
+
+
+def select_part(tensors: Mapping[str, Tensor], part: str, names: Iterable[str]) -> dict[str, Tensor]:
+    """Return the tensors of a part of a checkpoint by their names in it."""
+    return {name: tensors[f"{part}.{name}"] for name in names}
+
+
+def cut_part(sharded: ShardedModel, weight: str, value: Tensor) -> Tensor:
+    """Return what this process holds of a whole tensor that belongs to a weight."""
+    place = sharded.find_slice(weight)
+    return place.cut(value) if place is not None and value.shape == place.shape else value

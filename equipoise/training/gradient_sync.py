@@ -180,6 +180,10 @@ class GradientAllReduce:
         if self.gradient_norms:
             self.gradient_norms.num_draws += 1
 
+    def clip_gradients(self, parameters: Sequence[nn.Parameter], max_norm: float) -> None:
+        """Scale the summed gradient down to a norm where it is larger."""
+        nn.utils.clip_grad_norm_(parameters, max_norm)
+
     def state_dict(self) -> dict[str, Tensor]:
         """Return what the next sum of all processes depends on besides the gradients: nothing, as it is exact."""
         return {}

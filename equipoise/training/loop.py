@@ -19,7 +19,6 @@ from torch import Tensor
 
 from equipoise.config import TrainConfig
 from equipoise.optimizers.lr_schedules import lr_scale
-from equipoise.optimizers.run_optimizer import RunOptimizer
 from equipoise.runs.record import Lap, RunStatus, examples_at_target
 from equipoise.runs.run_end import find_best_lap, find_run_end
 from equipoise.training.best_weights import BestWeights
@@ -31,10 +30,13 @@ from equipoise.training.gradient_sync import GradientAllReduce
 from equipoise.training.initialization.lora import merge_adapters
 from equipoise.training.initialization.shared_model import build_shared_model
 from equipoise.training.sampler import list_own_micro_batches
+from equipoise.training.sharding.shard_model import shard_model
+from equipoise.training.sharding.sharded_model import ShardedModel
+from equipoise.training.sharding.state_parts import StatePart
+from equipoise.training.sharding.worker_mesh import WorkerMesh, build_worker_mesh
 from equipoise.training.step_timer import StepTimer
 from equipoise.training.steps.backward_pass import BackwardPass
-from equipoise.training.steps.build_steps import build_steps
-from equipoise.training.torch_state import flush_denormals
+from equipoise.training.torch_state import collect_weights, flush_denormals
 from equipoise.workloads import Split, Workload, load_workload
 
 MAX_LAP_STEPS = 100  # upper bound, so that progress shows even when evaluations are far apart
@@ -59,7 +61,9 @@ class Training:
         self.device = device or torch.device("cpu")
         self.workload = workload or load_workload(config)
         self.config = config = config.with_defaults(self.workload.defaults)
-        self.micro_indices = list_own_micro_batches(config, self.rank, self.workers)  # before anything takes long
+        self.mesh = build_worker_mesh(config.sharding_method, self.rank, self.workers)
+        # before anything takes long
+        self.micro_indices = list_own_micro_batches(config, self.mesh.data_rank, self.mesh.data_workers)
         self.max_examples = self.workload.max_examples(config)
         self.eval_every = self.workload.eval_interval(config)
         self.warmup_examples = self.workload.warmup_examples(config)
@@ -69,24 +73,25 @@ class Training:
         self.status: RunStatus | None = None
         self.reason: str | None = None
         self.loader = BatchLoader(config, self.workload, self.device)
-        self.evaluator = Evaluator(self.workload, self.loader, self.rank, self.workers)
         initial = build_shared_model(config, self.workload, self.device, self.workers)
-        self.model = initial.model
         self.reused_classes = list(initial.reused_classes)  # whose rows of the classifier are pretrained
-        self.best_weights = BestWeights(self.model) if config.keep == "best" else None
-        self.frozen_modules = freeze_stages(self.model, config.freeze_stages)
+        self.frozen_modules = freeze_stages(initial.model, config.freeze_stages)
+        lr_scales = build_lr_scales(initial.model, config, len(self.workload.classes))
+        self.sharded = shard_model(config, initial.model, self.mesh)
+        del initial  # of which a worker may hold only a part from now on
+        self.model = self.sharded.module
+        self.evaluator = Evaluator(self.workload, self.loader, self.sharded)
+        self.best_weights = BestWeights(self.sharded.list_weights) if config.keep == "best" else None
         self._set_train_mode()
-        trainable = {name: parameter for name, parameter in self.model.named_parameters() if parameter.requires_grad}
-        self.trainable_parameters = list(trainable.values())
-        lr_scales = build_lr_scales(self.model, config, len(self.workload.classes))
-        optimizer = RunOptimizer(config, trainable, lr_scales)
+        self.trainable_parameters = list(self.sharded.parameters.values())
+        optimizer = self.sharded.build_optimizer(lr_scales)
         # weight of a micro-batch in the mean loss
         self.loss_weight = torch.tensor(
             1 / config.num_micro_batches, device=self.device, dtype=PARAMETER_DTYPES[config.precision]
         )
         self.timer = StepTimer(config, self.rank, self.workers, self.device)
         self.backward_pass = BackwardPass(config, self.workload, self.model, self.device)
-        self.steps = build_steps(config, self.backward_pass, optimizer, self.timer, self.max_examples)
+        self.steps = self.sharded.build_steps(self.backward_pass, optimizer, self.timer, self.max_examples)
         self.optimizer = self.steps.optimizer
 
     @property
@@ -124,16 +129,31 @@ class Training:
     def evaluate(self, split: Split) -> float:
         """Return the workload's metric on a split, computed by all workers together."""
         self.model.eval()
-        value = self.evaluator.evaluate(self.model, split, self.autocast, self._all_reduce_sum)
+        value = self.evaluator.evaluate(split, self.autocast, self._all_reduce_sum)
         self._set_train_mode()
         return value
 
     def load_kept_weights(self) -> None:
-        """Give the model of a run that ended the weights that --keep names, with adapters merged into them."""
+        """Give the model of a run that ended the weights that --keep names, with adapters merged into them.
+
+        From then on every worker has the whole model. All workers call it together.
+        """
         if self.best_weights:
             self.best_weights.load_into_model()
+        if self.config.sharding_method.kind != "none" and self.workers > 1:
+            self._hold_whole_model()
         if self.config.lora_rank:
             merge_adapters(self.model)
+
+    def _hold_whole_model(self) -> None:
+        """Replace this worker's part of the model by the whole of it."""
+        model = build_shared_model(self.config, self.workload, self.device, workers=1).model
+        weights = collect_weights(model)
+        for name, value in self.sharded.gather_weights():
+            weights[name].copy_(value)
+        self.model, self.best_weights = model, None
+        self.sharded = ShardedModel(self.config, model, WorkerMesh(rank=self.rank, workers=self.workers))
+        self.evaluator = Evaluator(self.workload, self.loader, self.sharded)
 
     def fits_in_memory(self) -> bool:
         """Return whether a micro-batch fits every worker's memory; without an exchange, which could wait forever."""
@@ -165,22 +185,26 @@ class Training:
         The order of examples, augmentation, dropout and the learning rate are functions of
         the seed and the step, so no generator or sampler has a state to save.
 
-        With --compression some of the tensors are this process's alone: a run in several processes is resumed from the
-        union of their dictionaries, or each from its own where their number is the same.
+        With --compression and --sharding some of the tensors are this process's alone: a run in several processes is
+        resumed from those of all of them, or each from its own where their number is the same.
         """
-        return self.shared_state_dict() | self.own_state_dict()
+        return {**self._collect_state(is_saved=False).tensors, **self.own_state_dict()}
 
-    def shared_state_dict(self) -> dict[str, Tensor]:
-        """Return the tensors of `state_dict` that are the same on all processes."""
-        return collect_training_state(self.model, self.optimizer, self.best_weights, self.steps.state_dict())
+    def saved_state(self) -> StatePart:
+        """Return what this process saves of the state: a tensor that several hold is saved by one of them."""
+        return self._collect_state(is_saved=True)
+
+    def _collect_state(self, is_saved: bool) -> StatePart:
+        parts = self.sharded, self.optimizer, self.best_weights, self.steps.state_dict()
+        return collect_training_state(*parts, is_saved=is_saved)
 
     def own_state_dict(self) -> dict[str, Tensor]:
         """Return the tensors of `state_dict` that only this process has: what compression left out here."""
         return move_to_cpu(self.steps.list_errors())
 
     def load_state_dict(self, tensors: Mapping[str, Tensor], finished_laps: list[Lap]) -> None:
-        """Resume from the tensors of `state_dict` and the laps that led to them."""
-        self.steps.load_state_dict(load_training_state(self.model, self.optimizer, self.best_weights, tensors))
+        """Resume from whole tensors by the names of `state_dict`, and the laps that led to them."""
+        self.steps.load_state_dict(load_training_state(self.sharded, self.optimizer, self.best_weights, tensors))
         self.steps.load_errors(tensors)
         self.finished_laps = list(finished_laps)
         self.step = finished_laps[-1].step if finished_laps else 0
@@ -197,13 +221,14 @@ class Training:
         with flush_denormals():
             losses = self.take_steps(self._steps_in_lap())
         self.timer.record_span("lap", start)
+        weight = self.loss_weight if self.mesh.counts_results else 0.0
         lap, means = self.timer.finish_lap(
-            losses.sum(1) * self.loss_weight, self.step, self._lr_at(self.step), self._all_reduce_sum
+            losses.sum(1) * weight, self.step, self._lr_at(self.step), self._all_reduce_sum
         )
         lap = self.steps.describe_exchange(lap)
         self._check_losses(means)
         if self.workers > 1 and not self.config.sync_method.is_local:  # which has averaged them with the weights
-            self._average_buffers()
+            self.sharded.average_buffers()
         due = (
             self.examples_seen // self.eval_every > (self.examples_seen - lap.examples) // self.eval_every
             or self.examples_seen >= self.max_examples
@@ -245,12 +270,6 @@ class Training:
             first = int(not_finite[0])
             step = self.step - len(losses) + first + 1
             self._fail(f"the loss was {float(losses[first])} at step {step}")
-
-    def _average_buffers(self) -> None:
-        """Average running statistics over the workers, so that one checkpoint holds the state of all."""
-        for buffer in self.model.buffers():
-            if buffer.is_floating_point():
-                buffer.copy_(self._all_reduce_sum(buffer.clone()) / self.workers)
 
     def _all_reduce_sum(self, tensor: Tensor) -> Tensor:
         if self.workers > 1:

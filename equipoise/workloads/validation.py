@@ -4,8 +4,9 @@ import math
 from difflib import get_close_matches
 from functools import partial
 
-from equipoise.config import DEFAULTED_OPTIONS, OPTION_DEFAULTS, TrainConfig
+from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
+from equipoise.registries.option_groups import DEFAULTED_OPTIONS, OPTION_DEFAULTS
 from equipoise.workloads.base import Unit, Workload
 from equipoise.workloads.checks.image_checks import check_normalization
 from equipoise.workloads.checks.model_checks import WORKLOAD_SPLITS, check_model

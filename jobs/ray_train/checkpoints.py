@@ -26,6 +26,9 @@ from jobs.ray_train.checkpoint_files import (
     find_error_files,
     load_arrivals,
     load_laps,
+    open_state_part,
+    read_num_parts,
+    state_file_name,
 )
 
 CHECKPOINTS_FOLDER = "checkpoints"
@@ -61,7 +64,7 @@ def find_last_lap(out: Path, config: TrainConfig, build_model: Callable[[], nn.M
         if latest is None:
             return None
         newest = folder / latest.checkpoint_dir_name
-        require_matching_weights(newest / TRAINING_STATE_FILE, build_model())
+        require_matching_weights(newest, build_model())
         for path in find_error_files(newest, config):
             require_whole(path)
         laps = load_laps(newest / LAPS_FILE)
@@ -85,16 +88,30 @@ def load_snapshot(path: Path) -> CheckpointSnapshot:
     )
 
 
-def require_matching_weights(path: Path, model: nn.Module) -> None:
-    """Refuse a file that is damaged or holds the weights of another model."""
-    with open_local_copy(path) as file, safe_open(file, "pt") as stored:
-        shapes = {name: stored.get_slice(name).get_shape() for name in stored.keys()}  # noqa: SIM118  # not a mapping
+def require_matching_weights(folder: Path, model: nn.Module) -> None:
+    """Refuse a checkpoint that is damaged or holds the weights of another model."""
+    shapes = read_shapes(folder)
     for name, value in collect_weights(model).items():
         if shapes.get(f"model.{name}") != list(value.shape):
             raise EquipoiseError(
                 "run-mismatch",
-                f"{path} holds another model: {name} is {shapes.get(f'model.{name}')}, not {[*value.shape]}",
+                f"{folder / TRAINING_STATE_FILE} holds another model: {name} is {shapes.get(f'model.{name}')}, not"
+                f" {[*value.shape]}",
             )
+
+
+def read_shapes(folder: Path) -> dict[str, list[int]]:
+    """Return the shape of each whole tensor of a checkpoint, whichever workers hold parts of it."""
+    shapes: dict[str, list[int]] = {}
+    with open_local_copy(folder / TRAINING_STATE_FILE) as first:
+        workers = read_num_parts(first)
+    for rank in range(workers):
+        with open_local_copy(folder / state_file_name(rank, workers)) as file, safe_open(file, "pt") as stored:
+            part = open_state_part(stored)
+            for name in part.tensors:
+                place = part.slices.get(name)
+                shapes[name] = list(place.shape) if place else stored.get_slice(name).get_shape()
+    return shapes
 
 
 def require_whole(path: Path) -> None:

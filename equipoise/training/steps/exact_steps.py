@@ -6,8 +6,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from equipoise.optimizers.saved_optimizer import SavedOptimizer
 from equipoise.runs.record import Lap
-from equipoise.training.checkpoint import SavedOptimizer
 from equipoise.training.dataloader import BatchLoader, InputsAndTargets
 from equipoise.training.steps.gradient_step import GradientStep
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from equipoise.config import TrainConfig
 from equipoise.optimizers.run_optimizer import RunOptimizer
@@ -61,7 +61,7 @@ class GradientStep:
         if sync.updates_weights:
             return losses
         if self.clip_norm:  # of the summed gradient, so that n workers clip as one does
-            nn.utils.clip_grad_norm_(self.parameters, self.clip_norm)
+            sync.clip_gradients(self.parameters, self.clip_norm)
         self.optimizer.step(lr)
         timer.record_span("compute", mark)
         return losses

@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 import tyro
 
-from equipoise.config import COMMAND_OPTIONS, TrainConfig
+from equipoise.config import TrainConfig
 from equipoise.planning.search import Suggestion
 from equipoise.planning.step_time_fit import fit_step_time
+from equipoise.registries.option_groups import COMMAND_OPTIONS
 from equipoise.storage.atomic import write_json
 from jobs.ray_tune.fastest_workers import FastestWorkers
 from jobs.ray_tune.pace_drift import add_pace_noise, estimate_pace_drift

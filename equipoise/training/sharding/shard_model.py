@@ -1,0 +1,29 @@
+"""Divide a model among workers as --sharding asks for it."""
+
+from torch import nn
+
+from equipoise.config import TrainConfig
+from equipoise.training.sharding.sharded_model import ShardedModel
+from equipoise.training.sharding.worker_mesh import WorkerMesh
+
+
+def shard_model(config: TrainConfig, model: nn.Module, mesh: WorkerMesh) -> ShardedModel:
+    """Return the part of a model, at the start of a run and on its device, that this worker holds."""
+    kind = "none" if mesh.workers == 1 else config.sharding_method.kind
+    if kind == "optimizer":
+        from equipoise.training.sharding.optimizer.optimizer_sharding import OptimizerSharding
+
+        return OptimizerSharding(config, model, mesh)
+    if kind == "full":
+        from equipoise.training.sharding.full.full_sharding import FullSharding
+
+        return FullSharding(config, model, mesh)
+    if kind == "tensor":
+        from equipoise.training.sharding.tensor.tensor_sharding import TensorSharding
+
+        return TensorSharding(config, model, mesh)
+    if kind == "pipeline":
+        from equipoise.training.sharding.pipeline.pipeline_sharding import PipelineSharding
+
+        return PipelineSharding(config, model, mesh)
+    return ShardedModel(config, model, mesh)
