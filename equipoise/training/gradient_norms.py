@@ -18,6 +18,8 @@ class GradientNorms:
         self.num_draws = 0
         self.local_norms: list[Tensor] = []
         self.total_norms: list[Tensor] = []
+        self.is_of_micro_batch = False
+        """whether local norms are those of one micro-batch, instead of all that a worker has in a step"""
 
     def add_draw(self, local_norm: Tensor, total_norm: Tensor) -> None:
         """Add the two norms of one step."""

@@ -41,6 +41,12 @@ class SpanTimer:
         self.spans.append((name, start, end))
         return end
 
+    def record_inner_span(self, name: str, outer: str, start: TimeMark) -> TimeMark:
+        """Record the time since mark `start` under `name`, and take it off the span `outer` in which it lies."""
+        end = self.record_span(name, start)
+        self.spans.append((outer, end, start))
+        return end
+
     def pop_seconds(self) -> dict[str, float]:
         """Return the seconds by span name since the last call, after the device has finished its work."""
         if self.device.type == "cuda":
@@ -105,6 +111,8 @@ class StepTimer(SpanTimer):
             return lap
         micros = self.config.num_micro_batches
         shares = torch.tensor([len(rank_micro_batches(micros, rank, self.workers)) for rank in range(self.workers)])
+        if self.gradient_norms.is_of_micro_batch:
+            shares = torch.ones_like(shares)
         small, big = (
             float(self.config.batch_size // 2),
             self.config.batch_size // 2 * 2,
