@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from equipoise.config import TrainConfig
 from equipoise.workloads import Workload
@@ -44,3 +45,21 @@ def build_gpt() -> nn.Module:
 def gpt(trial: TrainConfig) -> Workload:
     """Return sequences of tokens with a GPT, whose embedding is its output layer too."""
     return text(trial, name="gpt", model=build_gpt)
+
+
+class ScaledLinear(nn.Module):
+    """Linear model whose scores are multiplied by a number that is learned too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(256, 10)
+        self.temperature = nn.Parameter(torch.ones(()))
+
+    def forward(self, images: Tensor) -> Tensor:
+        scores: Tensor = self.layer(images.flatten(1)) * self.temperature
+        return scores
+
+
+def with_scalar(trial: TrainConfig) -> Workload:
+    """Return digits with a model of which one weight is a single number."""
+    return replace(digits(trial), model=ScaledLinear)

@@ -1,0 +1,203 @@
+"""--sharding optimizer and full: the steps of whole models in every worker, with less of them in each."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from equipoise.config import TrainConfig
+from equipoise.training.loop import Training
+from equipoise.training.sharding.optimizer.weight_owners import broadcast_traffic
+from tests.support.errors import raises_code
+from tests.support.gloo import run_with_gloo
+from tests.support.sharded_runs import are_equal, largest_difference, train_sharded
+
+MLP = TrainConfig(
+    workload="tests.support.sharded_workloads:wide_mlp",
+    batch_size=4,
+    workers=4,
+    target=2.0,
+    max_examples=160,
+    eval_every=80,
+    precision="fp64",
+    noise_scale_every=1,
+)
+ADAMW = {"optimizer": "adamw", "lr": 0.002, "weight_decay": 0.1, "decay_on": "matrices", "schedule": "cosine"}
+GPT = {"workload": "tests.support.sharded_workloads:gpt", "target": 0.0}
+CASES = {
+    "mlp": {"clip_norm": 0.5, "weight_decay": 0.01},
+    "gpt-adamw": GPT | ADAMW | {"grad_accumulation": 2},
+    "gpt": GPT | {"optimizer": "sgd"},
+    "mlp-adamw": ADAMW | {"clip_norm": 0.1, "grad_accumulation": 3},
+    "lenet": {"workload": "digits", "weight_decay": 0.01, "decay_on": "matrices", "clip_norm": 0.5},
+    "lenet-adamw": {"workload": "digits", "freeze_stages": 1, "body_lr_scale": 0.3, "grad_accumulation": 2} | ADAMW,
+}
+KINDS = "none", "optimizer", "full", "full:2"
+FAST_CASES = "mlp", "gpt-adamw"
+
+
+def with_kinds(config, kinds=KINDS):
+    return [replace(config, sharding=kind) for kind in kinds]
+
+
+def compare_with_one_process(folder, configs, kinds, processes):
+    """Train all kinds of sharding and one process; they must have taken the same steps up to rounding."""
+    alone = train_sharded(1, folder, configs)
+    runs = train_sharded(processes, folder, [changed for config in configs for changed in with_kinds(config, kinds)])
+    for index, run in enumerate(runs):
+        expected, whole = alone[index // len(kinds)], runs[index // len(kinds) * len(kinds)]
+        kind = f"{configs[index // len(kinds)].workload} {kinds[index % len(kinds)]}"
+        assert largest_difference(run.state, expected.state) <= 1e-13, kind
+        assert largest_difference(run.state, expected.state, "optimizer.") <= 1e-10, kind
+        for lap, alone_lap, whole_lap in zip(run.laps, expected.laps, whole.laps, strict=True):
+            assert (lap.loss, lap.metric) == pytest.approx((alone_lap.loss, alone_lap.metric), rel=1e-11)
+            assert lap.total_norm == pytest.approx(whole_lap.total_norm, rel=1e-9) and lap.draws == whole_lap.draws
+            if lap.local_batch == whole_lap.local_batch:
+                assert lap.local_norm == pytest.approx(whole_lap.local_norm, rel=1e-9)
+
+
+def test_sharded_workers_take_the_steps_of_one_process(tmp_path):
+    compare_with_one_process(tmp_path, [replace(MLP, **CASES[name]) for name in FAST_CASES], KINDS, 4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [2, 3, 4])
+def test_sharded_workers_take_50_steps_of_one_process(tmp_path, processes):
+    kinds = KINDS if processes == 4 else KINDS[:3]
+    configs = [replace(MLP, **changes) for changes in CASES.values()]
+    configs = [replace(config, max_examples=50 * config.global_batch, eval_every=1000) for config in configs]
+    compare_with_one_process(tmp_path, configs, kinds, processes)
+
+
+def test_local_norms_of_full_sharding_are_those_of_micro_batches(tmp_path):
+    config = replace(MLP, workers=2, grad_accumulation=2)
+    whole, sharded = train_sharded(2, tmp_path, with_kinds(config, ("none", "full")))
+    (apart,) = train_sharded(4, tmp_path, [replace(config, workers=4, grad_accumulation=1)])
+    assert (whole.laps[0].local_batch, sharded.laps[0].local_batch) == (8, 4)
+    assert whole.laps[0].total_norm == pytest.approx(sharded.laps[0].total_norm)
+    # half of the micro-batches, whose norms are twice as far from their mean at the most
+    assert sharded.laps[0].local_norm == pytest.approx(apart.laps[0].local_norm, rel=0.5)
+
+
+OTHER_CASES = {
+    "batch-norm": {"workload": "tests.support.workloads:with_batch_norm", "channels_last": True, "keep": "best"},
+    "channels-last": {"workload": "tests.support.workloads:with_convolutions", "channels_last": True},
+    "unused": {"workload": "tests.support.workloads:with_unused", "weight_decay": 0.1},
+    "score": {"workload": "tests.support.any_workloads:table", "target": None},
+    "dicts": {"workload": "tests.support.any_workloads:sentences", "target": 0.0},
+}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) for name in OTHER_CASES])
+def test_other_models_take_the_steps_of_whole_ones(tmp_path, name):
+    config = replace(MLP, workers=2, grad_accumulation=2, **OTHER_CASES[name])
+    whole, *others = train_sharded(2, tmp_path, with_kinds(config, KINDS[:3]))
+    for run in others:
+        assert largest_difference(run.state, whole.state) <= 1e-13
+        assert run.laps[-1].metric == pytest.approx(whole.laps[-1].metric, rel=1e-9)
+        assert any(key.startswith("best.") for key in run.state) == (config.keep == "best")
+
+
+def test_bytes_are_those_of_the_closed_forms(tmp_path):
+    config = replace(MLP, workers=2, grad_accumulation=2, precision="fp32")
+    none, optimizer, full = train_sharded(2, tmp_path, with_kinds(config, KINDS[:3]))
+    weights = {name: value for name, value in none.state.items() if name.startswith("model.")}
+    size = sum(value.nbytes for value in weights.values())  # all numbers of rows are even
+    assert none.laps[0].sent_bytes == size
+    # each of the two sends the other what it updates: the larger part is the first layer's matrix
+    largest = weights["model.2.weight"].nbytes
+    assert optimizer.laps[0].sent_bytes == size + largest > size + (size - largest)
+    assert full.laps[0].sent_bytes == 2 * 3 * size / 2
+    assert optimizer.laps[0].rounds == none.laps[0].rounds + 1
+
+
+@pytest.mark.slow
+def test_bytes_of_replicas_and_padded_rows_are_those_of_the_closed_forms(tmp_path):
+    config = replace(MLP, precision="fp32", grad_accumulation=2)
+    full, replicas = train_sharded(4, tmp_path, with_kinds(config, ("full", "full:2")))
+    shapes = [value.shape for name, value in full.state.items() if name.startswith("model.")]
+    padded = [4 * sum(-(-shape[0] // p) * p * shape[1:].numel() for shape in shapes) for p in (4, 2)]
+    assert full.laps[0].sent_bytes == 2 * 3 * padded[0] * 3 / 4
+    # the sum over two replicas, once in a step, of half of the gradient
+    assert replicas.laps[0].sent_bytes == 2 * 3 * padded[1] / 2 + 2 / 2 * padded[1] / 2
+
+
+@pytest.mark.parametrize("workers", range(2, 10))
+def test_each_part_is_received_by_all_other_workers(workers):
+    assert broadcast_traffic([8] * workers).sent_bytes == 8 * (workers - 1)
+    first = broadcast_traffic([8] + [0] * (workers - 1))  # which a tree sends on
+    assert first.sent_bytes == 8 * first.rounds
+
+
+def test_a_checkpoint_goes_on_under_another_sharding(tmp_path):
+    config = replace(MLP, keep="best", **CASES["mlp-adamw"])
+    configs = with_kinds(config)
+    halves = train_sharded(4, tmp_path, configs, num_laps=1)
+    assert halves[0].state.keys() == halves[2].state.keys()
+    whole = train_sharded(4, tmp_path, configs)
+    for run, expected in zip(train_sharded(4, tmp_path, configs, halves), whole, strict=True):
+        assert are_equal(run.state, expected.state)  # to the bit, where nothing changes
+    for run in train_sharded(4, tmp_path, configs, halves[1:] + halves[:1]):
+        assert largest_difference(run.state, whole[0].state) <= 1e-13
+    for run in train_sharded(3, tmp_path, configs[:3], halves[1:]):  # with unequal numbers of micro-batches
+        assert largest_difference(run.state, whole[0].state) <= 1e-13
+    for run in train_sharded(1, tmp_path, configs[:3], halves[1:]):
+        assert largest_difference(run.state, whole[0].state) <= 1e-13
+
+
+def train_kept(configs):
+    """Return the kept weights of finished runs, their metric, and the largest part of the weights in a worker."""
+    results = []
+    for config in configs:
+        training = Training(config)
+        assert training.fits_in_memory()
+        held = sum(value.numel() for value in training.sharded.list_weights().values())
+        for _ in training.laps():
+            pass
+        training.load_kept_weights()
+        metric = training.evaluate(training.workload.validation)
+        results.append((training.model.state_dict(), metric, training.finished_laps, held))
+    return results
+
+
+def test_every_worker_ends_with_the_kept_weights_as_a_whole(tmp_path):
+    config = replace(MLP, workers=2, keep="best", lr=0.3)
+    for results in run_with_gloo(2, tmp_path, train_kept, with_kinds(config, KINDS[:3])):
+        expected = results[0]
+        for weights, metric, laps, _ in results:
+            assert largest_difference(weights, expected[0], "") <= 1e-13
+            assert metric == pytest.approx(max(lap.metric for lap in laps))
+        assert results[2][-1] * 2 == results[0][-1] == results[1][-1]
+
+
+def train_with_adafactor(config):
+    """Return the largest difference from whole models, and the names of the state that this worker holds."""
+    states = []
+    for changed in with_kinds(config, ("none", "optimizer")):
+        training = Training(changed)
+        for _ in training.laps():
+            pass
+        states.append(training.state_dict())
+    own = [name for name in states[1] if name.startswith("optimizer.")]
+    assert all(torch.equal(states[0][name], value) for name, value in states[1].items())
+    assert 0 < len(own) < sum(name.startswith("optimizer.") for name in states[0])
+    dist.barrier()
+
+
+def test_optimizers_of_whole_matrices_and_scheduled_sums_run_with_parts_of_the_state(tmp_path):
+    config = replace(MLP, workers=2, optimizer="adafactor", precision="fp32", all_reduce="halving-doubling")
+    run_with_gloo(2, tmp_path, train_with_adafactor, config)
+
+
+def refuse_single_numbers():
+    config = replace(MLP, workers=2, workload="tests.support.sharded_workloads:with_scalar", sharding="full")
+    with raises_code("sharding-unusable", "temperature", "--sharding optimizer"):
+        Training(config)
+    for kind in ("none", "optimizer"):
+        next(Training(replace(config, sharding=kind)).laps())
+
+
+@pytest.mark.slow
+def test_weights_without_rows_are_refused(tmp_path):
+    run_with_gloo(2, tmp_path, refuse_single_numbers)
