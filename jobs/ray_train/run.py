@@ -26,7 +26,7 @@ from equipoise.workloads import Workload, load_workload
 from jobs.cli.paths import validate_locations
 from jobs.cli.progress import follow_run
 from jobs.cluster.resources import connect_to_cluster, describe_cluster, require_slots, set_worker_group_timeout
-from jobs.cluster.wait import LostWorkersNotice, wait_for_slots
+from jobs.cluster.wait import LOST_HEAD_REMEDY, LostNodesNotice, wait_for_slots
 from jobs.cluster.worker_hardware import find_worker_hardware, print_machine_notes
 from jobs.ray_train.checkpoints import CHECKPOINTS_FOLDER, find_last_lap
 from jobs.ray_train.command_training import train_command_on_cluster
@@ -78,7 +78,7 @@ def train_on_cluster(
                 out,
                 workload.max_examples(config),
                 last_lap,
-                LostWorkersNotice(*required),
+                LostNodesNotice(*required),
                 tracker,
             )
             if record is None:
@@ -179,7 +179,7 @@ def fit_with_progress(
     out: Path,
     max_examples: int,
     last_lap: Lap | None,
-    lost_workers_notice: LostWorkersNotice,
+    lost_nodes_notice: LostNodesNotice,
     tracker: LapTracker,
 ) -> Record | None:
     """Run the trainer, show its progress here and in a tracker meanwhile, and return the record of its workers."""
@@ -192,13 +192,13 @@ def fit_with_progress(
         future = pool.submit(trainer.fit)
         while wait([future], timeout=0.2).not_done:
             progress.show_new_laps()
-            lost_workers_notice.check_cluster()
+            lost_nodes_notice.check_cluster()
     try:
         record: Record | None = future.result().return_value
     except ActorDiedError:
         raise CommandFailed(
-            "the process of Ray that directs the workers has died, as when the head of the cluster is lost: once there"
-            " is a cluster again, the same command goes on from the last checkpoint"
+            "the process of Ray that directs the workers has died, as when the head of the cluster is lost;"
+            f" {LOST_HEAD_REMEDY}"
         ) from None
     return record
 
