@@ -63,3 +63,27 @@ class ScaledLinear(nn.Module):
 def with_scalar(trial: TrainConfig) -> Workload:
     """Return digits with a model of which one weight is a single number."""
     return replace(digits(trial), model=ScaledLinear)
+
+
+class AdaptedLinear(nn.Module):
+    """Frozen layer with a low-rank addition that learns, built as peft builds its own."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.base_layer = nn.Linear(inputs, outputs).requires_grad_(False)
+        self.down = nn.ModuleDict({"default": nn.Linear(inputs, 2, bias=False)})
+        self.up = nn.ModuleDict({"default": nn.Linear(2, outputs, bias=False)})
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.base_layer(x) + self.up["default"](self.down["default"](x))
+        return y
+
+
+def build_adapted_mlp() -> nn.Module:
+    """Build a model whose layers are frozen but for their adapters."""
+    return nn.Sequential(nn.Flatten(), AdaptedLinear(256, 32), nn.GELU(), AdaptedLinear(32, 10))
+
+
+def with_adapters(trial: TrainConfig) -> Workload:
+    """Return digits with a model that trains low-rank adapters alone."""
+    return replace(digits(trial), model=build_adapted_mlp)

@@ -74,13 +74,13 @@ class CountedReduceScatter(ReduceScatter):
         if self.log.gradient_norms:
             self.log.gradient_norms.local_norms.append(torch.dot(input_tensor, input_tensor))
         self.log.begin_exchange()
-        work: dist.Work | None = None
-        if input_tensor.device.type == "cpu":
+        others, work = group.size() - 1, None
+        is_direct = input_tensor.device.type == "cpu"
+        if is_direct:
             sum_parts(output_tensor, input_tensor, group)
         else:
             work = reduce_scatter(output_tensor, input_tensor, op, group, async_op)
-        others = group.size() - 1
-        self.log.end_exchange(SumTraffic(others * output_tensor.nbytes, 1 if work is None else others))
+        self.log.end_exchange(SumTraffic(others * output_tensor.nbytes, 1 if is_direct else others))
         return work
 
 

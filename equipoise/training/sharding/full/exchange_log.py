@@ -34,10 +34,15 @@ class ExchangeLog:
         self.mark = self.timer.mark()
 
     def end_exchange(self, traffic: SumTraffic) -> None:
-        """Count an exchange since the last call of either method, and its seconds apart from the pass around it."""
-        if self.is_training:
-            self.sent_bytes += traffic.sent_bytes
-            self.rounds += traffic.rounds
+        """Count an exchange since the last call of either method, and its seconds apart from the pass around it.
+
+        Not on a GPU, where streams of their own exchange while others compute.
+        """
+        if not self.is_training:
+            return
+        self.sent_bytes += traffic.sent_bytes
+        self.rounds += traffic.rounds
+        if self.timer.device.type == "cpu":
             self.mark = self.timer.record_inner_span("exchange", "compute", self.mark)
 
     def pop_traffic(self) -> SumTraffic:

@@ -6,7 +6,7 @@ from torch import nn
 
 from equipoise.training.finetune import NORM_LAYERS
 
-SEQUENCES = nn.Sequential, nn.ModuleList, nn.ModuleDict
+SEQUENCES = nn.Sequential, nn.ModuleList
 
 
 def list_units(model: nn.Module) -> list[nn.Module]:
@@ -35,7 +35,7 @@ def list_blocks(module: nn.Module) -> list[nn.Module]:
 
 def holds_blocks(child: nn.Module, parent: nn.Module) -> bool:
     """Return whether a module holds a sequence of blocks; a block may have a sequence of small layers inside."""
-    if isinstance(child, SEQUENCES):
+    if isinstance(child, (*SEQUENCES, nn.ModuleDict)):
         return True
     if isinstance(parent, nn.ModuleList | nn.ModuleDict):
         return False

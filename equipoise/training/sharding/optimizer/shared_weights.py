@@ -32,7 +32,7 @@ class SharedWeights:
         """Send this worker's weights to all others, and receive theirs."""
         mark = self.timer.mark() if self.timer else 0.0
         works = [dist.broadcast(flat, owner, async_op=True) for owner, flat in self.messages]
-        for work in works:
+        for work in filter(None, works):
             work.wait()
         if self.timer:
             self.timer.record_inner_span("exchange", "compute", mark)

@@ -18,6 +18,7 @@ MLP = TrainConfig(
 )
 
 
+@pytest.mark.slow
 def test_runs_join_what_their_workers_save(tmp_path):
     gpt = replace(MLP, workload="tests.support.sharded_workloads:gpt", target=0.0)
     (mlp, text), (alone, text_alone) = (train_sharded(count, tmp_path, [MLP, gpt]) for count in (2, 1))

@@ -107,6 +107,7 @@ def test_local_norms_of_full_sharding_are_those_of_micro_batches(tmp_path):
 OTHER_CASES = {
     "batch-norm": {"workload": "tests.support.workloads:with_batch_norm", "channels_last": True, "keep": "best"},
     "channels-last": {"workload": "tests.support.workloads:with_convolutions", "channels_last": True},
+    "adapters": {"workload": "tests.support.sharded_workloads:with_adapters"},
     "unused": {"workload": "tests.support.workloads:with_unused", "weight_decay": 0.1},
     "score": {"workload": "tests.support.any_workloads:table", "target": None},
     "dicts": {"workload": "tests.support.any_workloads:sentences", "target": 0.0},

@@ -1,0 +1,52 @@
+"""jobs.train with parts of the weights in each worker: a killed worker does not change them."""
+
+import os
+import signal
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from equipoise.config import TrainConfig
+from equipoise.runs.folder import read_record
+from jobs.cluster.processes import wait_until
+from tests.support.gloo import run_with_gloo
+from tests.support.ray_cluster import list_descendants
+from tests.support.run_observer import read_laps
+from tests.unit.training.test_loop import train_model
+
+PATIENCE_SECONDS = 600  # for each wait: a few seconds of training may take minutes on a machine with other work
+OPTIONS = {
+    "workers": 2,
+    "batch_size": 16,
+    "target": 2.0,
+    "max_examples": 20_000,
+    "eval_every": 2000,
+    "optimizer": "adamw",
+    "precision": "fp64",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("sharding", "victim"), [("full", 0), ("full", 1), ("optimizer", 1)])
+def test_killed_worker_does_not_change_the_weights(cluster, tmp_path, sharding, victim):
+    out = tmp_path / "run"
+    flags = [text for name, value in OPTIONS.items() for text in (f"--{name.replace('_', '-')}", value)]
+    process = cluster.start(*cluster.build_train_command(*flags, "--sharding", sharding, "--out", out))
+    checkpoint = out / "checkpoints" / "checkpoint_manager_snapshot.json"
+    wait_until(lambda: checkpoint.exists() or process.poll() is not None, PATIENCE_SECONDS, "a checkpoint")
+    victims = [
+        pid for pid, command in list_descendants(cluster.head_pid).items() if command.startswith("ray::RayTrainWorker")
+    ]
+    assert len(victims) == 2, process.communicate()
+    before = read_laps(out)
+    os.kill(sorted(victims)[victim], signal.SIGKILL)
+    _, stderr = process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode == 0, stderr
+    assert before[0] == read_laps(out)[0]  # to the microsecond: the run went on from a checkpoint
+    undisturbed, laps = run_with_gloo(2, tmp_path, train_model, TrainConfig(workload="digits", **OPTIONS))[0]
+    weights = load_file(out / "model.safetensors")
+    assert all(torch.allclose(weights[name], value, rtol=0, atol=1e-12) for name, value in undisturbed.items())
+    record = read_record(out / "record.json")
+    assert [lap.metric for lap in record.laps] == [lap.metric for lap in laps]
+    assert record.config.sharding == sharding
