@@ -30,6 +30,7 @@ class SpanTimer:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.spans: list[tuple[str, TimeMark, TimeMark]] = []
+        self.taken_spans: list[tuple[str, TimeMark, TimeMark]] = []  # from those of the name that lie around them
         self.mark: Callable[[], TimeMark] = (
             partial(record_event, device) if device.type == "cuda" else time.perf_counter
         )
@@ -41,6 +42,11 @@ class SpanTimer:
         self.spans.append((name, start, end))
         return end
 
+    def record_inner_span(self, name: str, outer: str, start: TimeMark) -> None:
+        """Record the time since mark `start` under `name`, and take it from the span `outer` that it lies in."""
+        end = self.record_span(name, start)
+        self.taken_spans.append((outer, start, end))
+
     def pop_seconds(self) -> dict[str, float]:
         """Return the seconds by span name since the last call, after the device has finished its work."""
         if self.device.type == "cuda":
@@ -49,7 +55,10 @@ class SpanTimer:
         elapsed: Callable[[Any, Any], float] = elapsed_event_seconds if self.device.type == "cuda" else operator.sub
         for name, start, end in self.spans:
             seconds[name] += elapsed(end, start)
+        for name, start, end in self.taken_spans:
+            seconds[name] -= elapsed(end, start)
         self.spans.clear()
+        self.taken_spans.clear()
         return seconds
 
 
