@@ -34,6 +34,8 @@ ELEMENTWISE = (
     nn.Tanh,
 )
 """functions of single numbers without weights, which a part of the units can be computed of"""
+CONV1D_CLASS = "transformers.pytorch_utils.Conv1D"
+"""dense layer of GPT-2, whose weight is (input, output)"""
 
 
 class DivisibleBlock(NamedTuple):
@@ -54,7 +56,7 @@ def find_blocks(model: nn.Module) -> list[DivisibleBlock]:
     blocks: list[DivisibleBlock] = []
     for name, module in model.named_modules():
         prefix = f"{name}." if name else ""
-        if type(module).forward is nn.Sequential.forward:
+        if is_sequence(module):
             blocks += find_dense_pairs(list_steps(module, prefix))
         elif type(module) is nn.Conv2d and module.groups == 1:
             blocks.append(DivisibleBlock((LayerDivision(name, "channels"),), module.out_channels, "channels"))
@@ -69,21 +71,30 @@ def find_plain_layers(model: nn.Module) -> set[str]:
     weights = Counter(map(id, dict(model.named_parameters(remove_duplicate=False)).values()))
 
     def is_plain(module: nn.Module) -> bool:
-        own = dict(module.named_parameters(recurse=False))
-        has_hooks = module._forward_pre_hooks or module._forward_hooks or "forward" in vars(module)
-        is_shared = modules[id(module)] > 1 or any(weights[id(value)] > 1 for value in own.values())
-        return not has_hooks and not is_shared and own.keys() <= {"weight", "bias"}
+        is_known = type(module) in (nn.Linear, nn.Conv2d, nn.Dropout) or qualified_name(type(module)) == CONV1D_CLASS
+        is_shared = modules[id(module)] > 1 or any(weights[id(value)] > 1 for value in module.parameters())
+        return is_known and not is_shared and not is_changed(module)
 
     return {name for name, module in model.named_modules() if is_plain(module)}
+
+
+def is_changed(module: nn.Module) -> bool:
+    """Return whether a module does more than its class: it has hooks, or a forward function of its own."""
+    return bool(module._forward_pre_hooks or module._forward_hooks or "forward" in vars(module))
+
+
+def is_sequence(module: nn.Module) -> bool:
+    """Return whether a module computes its children one after another and nothing else."""
+    return type(module).forward is nn.Sequential.forward and not is_changed(module)
 
 
 def list_steps(sequence: nn.Module, prefix: str) -> list[tuple[str, nn.Module]]:
     """List the modules that a sequence computes one after another by name, with those of the sequences in it."""
     steps: list[tuple[str, nn.Module]] = []
-    for name, module in sequence.named_children():
-        path = f"{prefix}{name}"
-        is_sequence = type(module).forward is nn.Sequential.forward
-        steps += list_steps(module, f"{path}.") if is_sequence else [(path, module)]
+    for name, module in sequence._modules.items():  # `named_children` leaves out a module's second turn
+        if module is not None:
+            path = f"{prefix}{name}"
+            steps += list_steps(module, f"{path}.") if is_sequence(module) else [(path, module)]
     return steps
 
 
@@ -98,7 +109,7 @@ def find_dense_pairs(steps: list[tuple[str, nn.Module]]) -> Iterator[DivisibleBl
             first, layers = module, [LayerDivision(name, "columns")]
         elif type(module) is nn.Dropout:
             layers.append(LayerDivision(name, "dropout"))
-        elif type(module) not in ELEMENTWISE:
+        elif type(module) not in ELEMENTWISE or is_changed(module):
             first = None
 
 

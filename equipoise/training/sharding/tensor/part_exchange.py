@@ -82,7 +82,7 @@ class SharedInput(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, exchange: PartExchange) -> Tensor:
-        """Return the input."""
+        """Return the input as it is."""
         ctx.exchange = exchange
         return x.view_as(x)
 
@@ -98,7 +98,7 @@ class SummedOutput(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, exchange: PartExchange) -> Tensor:
-        """Sum in place."""
+        """Sum the output over the parts in place."""
         ctx.mark_dirty(x)
         return exchange.sum_in_step(x)
 
@@ -113,7 +113,7 @@ class GatheredChannels(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, exchange: PartExchange) -> Tensor:
-        """Gather the channels."""
+        """Gather the channels of all parts."""
         ctx.first, ctx.channels = exchange.part * x.shape[CHANNEL_DIM], x.shape[CHANNEL_DIM]
         return exchange.gather_in_step(x)
 

@@ -8,7 +8,7 @@ from equipoise.training.sharding.tensor.layer_division import LayerDivision, sli
 from equipoise.training.sharding.tensor.tensor_plan import plan_tensor_sharding
 from equipoise.training.sharding.tensor_slice import join_parts
 from equipoise.workloads.models import LeNet
-from equipoise.workloads.text.gpt import GPT
+from equipoise.workloads.text.gpt import GPT, FeedForward
 from tests.support.errors import raises_code
 
 
@@ -81,17 +81,38 @@ class ReversedSequence(nn.Sequential):
         return x
 
 
-def build_hooked():
+def build_hooked(index):
     model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8))
-    model[0].register_forward_hook(lambda module, inputs, output: output * output.mean())
+    model[index].register_forward_hook(lambda module, inputs, output: output * output.mean())
     return model
+
+
+def build_repeated():
+    norm = nn.LayerNorm(8)
+    return nn.Sequential(nn.Linear(8, 8), norm, nn.Linear(8, 8), norm, nn.Linear(8, 8))
+
+
+class AdaptedLinear(nn.Linear):
+    """Dense layer that adds to what its class computes, as adapters do."""
+
+    def forward(self, x):
+        return super().forward(x) + x.mean()
+
+
+def build_adapted():
+    block = FeedForward(8)
+    block.hidden = AdaptedLinear(8, 32)
+    return block
 
 
 @pytest.mark.parametrize(
     "model",
     [
         TiedModel(),
-        build_hooked(),
+        build_hooked(0),
+        build_hooked(1),
+        build_repeated(),
+        build_adapted(),
         ReversedSequence(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)),
         nn.Sequential(nn.Linear(8, 8), nn.Softmax(-1), nn.Linear(8, 8)),
         nn.Sequential(nn.Linear(8, 8), nn.PReLU(), nn.Linear(8, 8)),
@@ -99,7 +120,19 @@ def build_hooked():
         nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(8, 8)), nn.ReLU(), nn.Linear(8, 8)),
         nn.TransformerEncoderLayer(8, 2),
     ],
-    ids=["tied", "hooked", "reversed", "softmax", "prelu", "groups", "weight-norm", "transformer"],
+    ids=[
+        "tied",
+        "hooked",
+        "hooked-function",
+        "repeated",
+        "adapted",
+        "reversed",
+        "softmax",
+        "prelu",
+        "groups",
+        "weight-norm",
+        "transformer",
+    ],
 )
 def test_what_cannot_be_divided_safely_is_not(model):
     with raises_code("sharding-unusable", "no convolution", "--sharding full"):
