@@ -60,9 +60,11 @@ def find_blocks(model: nn.Module) -> list[DivisibleBlock]:
             blocks += find_dense_pairs(list_steps(module, prefix))
         elif type(module) is nn.Conv2d and module.groups == 1:
             blocks.append(DivisibleBlock((LayerDivision(name, "channels"),), module.out_channels, "channels"))
-        elif divide := BLOCKS_BY_CLASS.get(qualified_name(type(module))):
+        elif (divide := BLOCKS_BY_CLASS.get(qualified_name(type(module)))) and not is_changed(module):
             blocks += divide(module, prefix)
-    return [block for block in blocks if all(layer.name in plain_names for layer in block.layers)]
+    return [
+        block for block in blocks if all(layer.name in plain_names for layer in block.layers if layer.kind != "input")
+    ]
 
 
 def find_plain_layers(model: nn.Module) -> set[str]:
@@ -130,18 +132,22 @@ def divide_attention(module: Any, prefix: str) -> Iterator[DivisibleBlock]:
 
 def divide_llama_mlp(module: Any, prefix: str) -> Iterator[DivisibleBlock]:
     """Divide the hidden layer of a block of LLaMA, which is a product of two."""
-    columns = (LayerDivision(f"{prefix}{name}", "columns") for name in ("gate_proj", "up_proj"))
-    layers = *columns, LayerDivision(f"{prefix}down_proj", "rows")
+    layers = *list_shared_columns(prefix, "gate_proj", "up_proj"), LayerDivision(f"{prefix}down_proj", "rows")
     yield DivisibleBlock(layers, module.gate_proj.out_features, "units")
 
 
 def divide_llama_attention(module: Any, prefix: str) -> Iterator[DivisibleBlock]:
     """Divide the heads of a block of LLaMA, unless it drops some of what they read: each head draws for itself."""
     if not module.attention_dropout:
-        columns = (LayerDivision(f"{prefix}{name}", "columns") for name in ("q_proj", "k_proj", "v_proj"))
-        layers = *columns, LayerDivision(f"{prefix}o_proj", "rows")
+        layers = *list_shared_columns(prefix, "q_proj", "k_proj", "v_proj"), LayerDivision(f"{prefix}o_proj", "rows")
         heads = gcd(module.q_proj.out_features, module.k_proj.out_features) // module.head_dim
         yield DivisibleBlock(layers, heads, "heads")
+
+
+def list_shared_columns(prefix: str, *names: str) -> list[LayerDivision]:
+    """List the layers of a block that all read its input."""
+    columns = [LayerDivision(f"{prefix}{name}", "columns", reads_shared_input=True) for name in names]
+    return [LayerDivision(prefix.removesuffix("."), "input"), *columns]
 
 
 def divide_gpt2_mlp(module: Any, prefix: str) -> Iterator[DivisibleBlock]:

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from equipoise.training.sharding.tensor.part_exchange import PartExchange
 from equipoise.training.sharding.tensor_slice import TensorSlice
 
-DivisionKind = Literal["columns", "rows", "channels", "dropout"]
+DivisionKind = Literal["input", "columns", "rows", "channels", "dropout"]
 
 
 class LayerDivision(NamedTuple):
@@ -18,11 +18,14 @@ class LayerDivision(NamedTuple):
 
     name: str
     kind: DivisionKind
-    """columns of a Linear's output, rows of its input, output channels of a Conv2d, or units of a Dropout"""
+    """columns of a Linear's output, rows of its input, output channels of a Conv2d, or units of a Dropout; `input` is a
+    module without weights of its own, all of whose columns read the same input"""
     num_sections: int = 1
     """equal sections of the output, such as query, key and value, of each of which a worker holds a part"""
     is_transposed: bool = False
     """whether the weight is (input, output), the other way around from nn.Linear"""
+    reads_shared_input: bool = False
+    """whether the gradient of the input is summed for several layers at a time, by the `input` that they are in"""
 
     def find_slices(self, layer: nn.Module, part: int, num_parts: int) -> dict[str, TensorSlice]:
         """Return which part of each of a layer's divided weights a worker holds, by the weight's name in the layer."""
@@ -31,12 +34,12 @@ class LayerDivision(NamedTuple):
             "columns": {"weight": output_dim, "bias": 0},
             "rows": {"weight": 1 - output_dim},
             "channels": {"weight": 0, "bias": 0},
-            "dropout": {},
         }
+        own_dims = dims.get(self.kind, {})
         return {
-            name: slice_sections(tuple(value.shape), dims[self.kind][name], self.num_sections, part, num_parts)
+            name: slice_sections(tuple(value.shape), own_dims[name], self.num_sections, part, num_parts)
             for name, value in layer.named_parameters(recurse=False)
-            if name in dims[self.kind]
+            if name in own_dims
         }
 
 
@@ -57,8 +60,10 @@ def divide_layer(layer: nn.Module, division: LayerDivision, exchange: PartExchan
         whole = layer.get_parameter(name)
         part = place.cut(whole.detach()).clone()  # of its own memory, so that the whole is freed
         setattr(layer, name, nn.Parameter(part, requires_grad=whole.requires_grad))
-    if division.kind == "columns":
-        layer.forward = partial(compute_columns, layer, division.is_transposed, exchange)
+    if division.kind == "input":
+        layer.register_forward_pre_hook(partial(share_hidden_states, exchange), with_kwargs=True)
+    elif division.kind == "columns":
+        layer.forward = partial(compute_columns, layer, division, exchange)
     elif division.kind == "rows":
         layer.forward = partial(compute_rows, layer, division.is_transposed, exchange)
     elif division.kind == "channels":
@@ -68,10 +73,19 @@ def divide_layer(layer: nn.Module, division: LayerDivision, exchange: PartExchan
     return slices
 
 
-def compute_columns(layer: Any, is_transposed: bool, exchange: PartExchange, x: Tensor) -> Tensor:
+def share_hidden_states(
+    exchange: PartExchange, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a block of transformers, whose first is read by all parts."""
+    if args:
+        return (exchange.share_input(args[0]), *args[1:]), kwargs
+    return args, {**kwargs, "hidden_states": exchange.share_input(kwargs["hidden_states"])}
+
+
+def compute_columns(layer: Any, division: LayerDivision, exchange: PartExchange, x: Tensor) -> Tensor:
     """Return this part's columns of a dense layer's output."""
-    weight = layer.weight.T if is_transposed else layer.weight
-    return F.linear(exchange.share_input(x), weight, layer.bias)
+    weight = layer.weight.T if division.is_transposed else layer.weight
+    return F.linear(x if division.reads_shared_input else exchange.share_input(x), weight, layer.bias)
 
 
 def compute_rows(layer: Any, is_transposed: bool, exchange: PartExchange, x: Tensor) -> Tensor:

@@ -48,7 +48,7 @@ def plan_tensor_sharding(model: nn.Module, num_parts: int) -> TensorPlan:
         num_parts=num_parts,
         layers=layers,
         counters=tuple(counter for block in chosen for counter in block.counters),
-        num_weighted=sum(layer.kind != "dropout" for layer in layers),
+        num_weighted=sum(layer.kind not in ("input", "dropout") for layer in layers),
         share=count_weights(model, layers) / total,
     )
 
