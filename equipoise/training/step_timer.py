@@ -30,6 +30,7 @@ class SpanTimer:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.spans: list[tuple[str, TimeMark, TimeMark]] = []
+        self.taken_spans: list[tuple[str, TimeMark, TimeMark]] = []  # from those of the name that lie around them
         self.mark: Callable[[], TimeMark] = (
             partial(record_event, device) if device.type == "cuda" else time.perf_counter
         )
@@ -42,9 +43,9 @@ class SpanTimer:
         return end
 
     def record_inner_span(self, name: str, outer: str, start: TimeMark) -> TimeMark:
-        """Record the time since mark `start` under `name`, and take it off the span `outer` in which it lies."""
+        """Record the time since mark `start` under `name`, and take it from the span `outer` that it lies in."""
         end = self.record_span(name, start)
-        self.spans.append((outer, end, start))
+        self.taken_spans.append((outer, start, end))
         return end
 
     def pop_seconds(self) -> dict[str, float]:
@@ -55,7 +56,10 @@ class SpanTimer:
         elapsed: Callable[[Any, Any], float] = elapsed_event_seconds if self.device.type == "cuda" else operator.sub
         for name, start, end in self.spans:
             seconds[name] += elapsed(end, start)
+        for name, start, end in self.taken_spans:
+            seconds[name] -= elapsed(end, start)
         self.spans.clear()
+        self.taken_spans.clear()
         return seconds
 
 

@@ -42,3 +42,13 @@ def test_step_times_have_the_median_of_each_worker_where_one_is_slow():
     assert summarize_seconds_by_worker([[lap] for lap in laps]) == pytest.approx((0.525, 0.5, 1.5))
     assert summarize_seconds_by_worker([laps[:2]]) == pytest.approx((2.05 / 4, 2.05 / 4, 4.05 / 4))
     assert summarize_seconds_by_worker([[laps[1]]] * 3) == ()
+
+
+def test_an_inner_span_is_taken_from_the_one_around_it():
+    timer = StepTimer(CONFIG, 0, 1, torch.device("cpu"))
+    start = timer.mark()
+    timer.record_inner_span("exchange", "compute", timer.mark())
+    end = timer.record_span("compute", start)
+    seconds = timer.pop_seconds()
+    assert seconds["compute"] + seconds["exchange"] == pytest.approx(end - start) and seconds["exchange"] > 0
+    assert not timer.pop_seconds()
