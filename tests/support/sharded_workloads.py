@@ -1,0 +1,39 @@
+"""Workloads for tests of --sharding, requested as module:attribute like those of users."""
+
+from dataclasses import replace
+from functools import partial
+
+from torch import nn
+
+from equipoise.config import TrainConfig
+from equipoise.workloads import Workload
+from equipoise.workloads.digits import digits
+from equipoise.workloads.text.gpt import GPT
+from tests.support.any_workloads import VOCABULARY, text
+
+GPT_CONTEXT = 12
+
+
+def build_wide_mlp() -> nn.Module:
+    """Build a model of wide layers with dropout between them; no number of rows but one divides by 3."""
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Dropout(0.1),
+        nn.Linear(256, 96),
+        nn.GELU(),
+        nn.Linear(96, 64),
+        nn.LayerNorm(64),
+        nn.GELU(),
+        nn.Dropout(0.3),
+        nn.Linear(64, 10),
+    )
+
+
+def wide_mlp(trial: TrainConfig) -> Workload:
+    """Return digits with a model of wide layers and dropout."""
+    return replace(digits(trial), model=build_wide_mlp)
+
+
+def gpt(trial: TrainConfig) -> Workload:
+    """Return sequences of tokens with a GPT of 2 layers of width 16, whose embedding is its output layer too."""
+    return text(trial, name="gpt", model=partial(GPT, VOCABULARY, GPT_CONTEXT, 2, 16, 2))
