@@ -121,7 +121,7 @@ class Training:
 
     def prepare_all_reduce(self) -> None:
         """Let `--all-reduce auto` choose the algorithm of each bucket, where that has not been done."""
-        if self.workers > 1 and not self.gradient_sync.algorithms:
+        if self.gradient_sync.workers > 1 and not self.gradient_sync.algorithms:
             from equipoise.training.all_reduce_choice import resume_or_choose_algorithms
 
             resume_or_choose_algorithms(self.gradient_sync, self.finished_laps)

@@ -100,9 +100,12 @@ def trace_graph(model: nn.Module, inputs: Batch) -> fx.Graph:
             for name, parameter in inspect.signature(model.forward).parameters.items()
             if name not in given_names and parameter.default is not parameter.empty
         }
-        return BlockTracer().trace(model, concrete_args=optional or None)
+        graph = BlockTracer().trace(model, concrete_args=optional or None)
     except Exception as error:  # whatever the model's own code raises for values that are not there yet
         raise build_refusal(f"torch.fx cannot trace it ({first_error_line(error)})") from error
+    for node in graph.nodes:
+        node.meta.pop("is_wrapped", None)  # else modules of this graph would be wrapped too, and break later traces
+    return graph
 
 
 def bind_inputs(model: nn.Module, inputs: Batch) -> dict[str, Any]:

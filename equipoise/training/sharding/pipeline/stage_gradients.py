@@ -46,7 +46,6 @@ class StageGradientSum(GradientAllReduce):
     ) -> None:
         super().__init__(list(parameters.values()), replicas, group=group)
         self.named_parameters, self.tied, self.norm_places = parameters, tied, norm_places
-        self.algorithms = self.algorithms or ("backend",)  # nothing is left to choose
 
     def wait_for_sums(self) -> None:
         """Wait until every gradient is the sum over replicas, and over the stages that use its weight."""
