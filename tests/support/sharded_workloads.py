@@ -3,7 +3,8 @@
 from dataclasses import replace
 from functools import partial
 
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from equipoise.config import TrainConfig
 from equipoise.workloads import Workload
@@ -37,3 +38,19 @@ def wide_mlp(trial: TrainConfig) -> Workload:
 def gpt(trial: TrainConfig) -> Workload:
     """Return sequences of tokens with a GPT of 2 layers of width 16, whose embedding is its output layer too."""
     return text(trial, name="gpt", model=partial(GPT, VOCABULARY, GPT_CONTEXT, 2, 16, 2))
+
+
+class OneLayer(nn.Module):
+    """Model of a single layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(1, 10, 16)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return F.conv2d(images, self.layer.weight, self.layer.bias)[:, :, 0, 0]
+
+
+def one_layer(trial: TrainConfig) -> Workload:
+    """Return digits with a model that has no two layers to cut between."""
+    return replace(digits(trial), model=OneLayer)

@@ -97,4 +97,4 @@ class IdleOptimizer(RunOptimizer):
         self.named_parameters, self.lr_scales, self.scaled_groups = {}, {}, []
 
     def step(self, lr: float) -> None:
-        """Take no step."""
+        """Take no step, as there is nothing to move."""

@@ -40,7 +40,7 @@ class TensorLayout(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Size in bytes."""
+        """Size of the tensor in bytes."""
         return torch.Size(self.shape).numel() * self.dtype.itemsize
 
     def allocate(self, device: torch.device) -> Tensor:
