@@ -77,7 +77,7 @@ class Training:
         self.reused_classes = list(initial.reused_classes)  # whose rows of the classifier are pretrained
         self.frozen_modules = freeze_stages(initial.model, config.freeze_stages)
         lr_scales = build_lr_scales(initial.model, config, len(self.workload.classes))
-        self.sharded = shard_model(config, initial.model, self.mesh)
+        self.sharded = shard_model(config, initial.model, self.mesh, self.workload, self.loader)
         del initial  # of which a worker may hold only a part from now on
         self.model = self.sharded.module
         self.evaluator = Evaluator(self.workload, self.loader, self.sharded)
@@ -159,7 +159,7 @@ class Training:
         """Return whether a micro-batch fits every worker's memory; without an exchange, which could wait forever."""
         inputs, targets = next(self.loader.train_batches(self.micro_indices, self.step))
         try:
-            self.backward_pass.run(inputs, targets, self.step, self.micro_indices[0])
+            self.sharded.try_micro_batch(self.backward_pass, inputs, targets, self.step, self.micro_indices[0])
             out_of_memory = 0
         except torch.OutOfMemoryError:
             out_of_memory = 1

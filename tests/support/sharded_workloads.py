@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from equipoise.config import TrainConfig
 from equipoise.workloads import Workload
@@ -87,3 +88,19 @@ def build_adapted_mlp() -> nn.Module:
 def with_adapters(trial: TrainConfig) -> Workload:
     """Return digits with a model that trains low-rank adapters alone."""
     return replace(digits(trial), model=build_adapted_mlp)
+
+
+class OneLayer(nn.Module):
+    """Model of a single layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(1, 10, 16)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return F.conv2d(images, self.layer.weight, self.layer.bias)[:, :, 0, 0]
+
+
+def one_layer(trial: TrainConfig) -> Workload:
+    """Return digits with a model that has no two layers to cut between."""
+    return replace(digits(trial), model=OneLayer)

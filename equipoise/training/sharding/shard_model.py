@@ -3,12 +3,19 @@
 from torch import nn
 
 from equipoise.config import TrainConfig
+from equipoise.training.dataloader import BatchLoader
 from equipoise.training.sharding.sharded_model import ShardedModel
 from equipoise.training.sharding.worker_mesh import WorkerMesh
+from equipoise.workloads import Workload
 
 
-def shard_model(config: TrainConfig, model: nn.Module, mesh: WorkerMesh) -> ShardedModel:
-    """Return the part of a model, at the start of a run and on its device, that this worker holds."""
+def shard_model(
+    config: TrainConfig, model: nn.Module, mesh: WorkerMesh, workload: Workload, loader: BatchLoader
+) -> ShardedModel:
+    """Return the part of a model, at the start of a run and on its device, that this worker holds.
+
+    A pipeline is cut by how long the layers take for a micro-batch of the workload.
+    """
     kind = "none" if mesh.workers == 1 else config.sharding_method.kind
     if kind == "optimizer":
         from equipoise.training.sharding.optimizer.optimizer_sharding import OptimizerSharding
@@ -25,5 +32,5 @@ def shard_model(config: TrainConfig, model: nn.Module, mesh: WorkerMesh) -> Shar
     if kind == "pipeline":
         from equipoise.training.sharding.pipeline.pipeline_sharding import PipelineSharding
 
-        return PipelineSharding(config, model, mesh)
+        return PipelineSharding(config, model, mesh, workload, loader)
     return ShardedModel(config, model, mesh)

@@ -41,6 +41,12 @@ class ShardedModel:
         """Build the steps of this worker."""
         return build_steps(self.config, backward_pass, optimizer, timer, max_examples)
 
+    def try_micro_batch(
+        self, backward_pass: BackwardPass, inputs: Batch, targets: Batch, step: int, micro_index: int
+    ) -> None:
+        """Compute what this worker computes of a micro-batch, without an exchange, to see whether there is memory."""
+        backward_pass.run(inputs, targets, step, micro_index)
+
     def list_weights(self) -> dict[str, Tensor]:
         """Return the weights and buffers that this worker holds, sharing their memory, by the whole model's names."""
         return collect_weights(self.module)

@@ -19,6 +19,9 @@ class WorkerMesh:
     shares_examples: bool = False
     """whether the workers of a replica compute parts of the same examples"""
 
+    counting_part: int = 0
+    """part whose losses and metrics count, where parts compute the same examples"""
+
     @property
     def num_replicas(self) -> int:
         """Number of replicas of the model."""
@@ -47,7 +50,7 @@ class WorkerMesh:
     @property
     def counts_results(self) -> bool:
         """Whether the losses and metrics of this worker count, of those that compute the same examples."""
-        return not self.shares_examples or self.part == 0
+        return not self.shares_examples or self.part == self.counting_part
 
 
 def build_worker_mesh(sharding: ShardingMethod, rank: int, workers: int) -> WorkerMesh:
@@ -56,4 +59,10 @@ def build_worker_mesh(sharding: ShardingMethod, rank: int, workers: int) -> Work
         return WorkerMesh(rank=rank, workers=workers)
     require_divisible_workers(sharding, workers)
     num_parts = sharding.group_size or workers
-    return WorkerMesh(rank=rank, workers=workers, num_parts=num_parts, shares_examples=sharding.splits_layers)
+    return WorkerMesh(
+        rank=rank,
+        workers=workers,
+        num_parts=num_parts,
+        shares_examples=sharding.splits_layers,
+        counting_part=num_parts - 1 if sharding.kind == "pipeline" else 0,  # the last stage has the outputs
+    )

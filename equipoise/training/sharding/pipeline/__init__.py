@@ -1,0 +1,1 @@
+"""Pipelines: each worker of a replica holds some consecutive layers of the model."""
