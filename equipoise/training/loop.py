@@ -77,6 +77,10 @@ class Training:
         self.reused_classes = list(initial.reused_classes)  # whose rows of the classifier are pretrained
         self.frozen_modules = freeze_stages(initial.model, config.freeze_stages)
         lr_scales = build_lr_scales(initial.model, config, len(self.workload.classes))
+        if config.recompute:
+            from equipoise.training.memory.recompute import recompute_blocks  # others keep everything
+
+            recompute_blocks(config, initial.model)
         self.sharded = shard_model(config, initial.model, self.mesh)
         del initial  # of which a worker may hold only a part from now on
         self.model = self.sharded.module
