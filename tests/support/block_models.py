@@ -1,4 +1,4 @@
-"""Workloads whose models have blocks of layers: convolutions with batch normalisation and dropout, and a transformer."""
+"""Workloads whose models have blocks: convolutions with batch normalisation and dropout, and a transformer."""
 
 import torch
 from torch import nn
