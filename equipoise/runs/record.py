@@ -56,6 +56,9 @@ class Lap:
     """seconds waiting for the gradient exchange beyond the backward pass, including waits for slower workers"""
     encode_seconds: NonNegativeNumber | None = None
     """seconds of encoding and decoding what workers send; None without --compression"""
+    peak_bytes: Count | None = None
+    """largest number of bytes in the tensors of a worker, without data sets in main memory: on a GPU in each lap, on a
+    CPU in the first step of a process; None where it was not measured"""
     all_reduce: tuple[AppliedAllReduce, ...] = ()
     """algorithms that summed the buckets of gradients or weights over workers, in the order of the sums; none with one
     worker, or where servers sum"""
@@ -182,6 +185,11 @@ class Record:
     def examples_per_second(self) -> float:
         """Rate of training over the whole run; 0 before the first lap."""
         return sum(lap.examples for lap in self.laps) / self.seconds if self.laps else 0.0
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """Largest number of bytes in the tensors of a worker; None where it was not measured."""
+        return max((lap.peak_bytes for lap in self.laps if lap.peak_bytes is not None), default=None)
 
     def to_json(self) -> JsonObject:
         """Return the contents of record.json."""

@@ -54,8 +54,13 @@ def half_batch_norms(
         call = partial(functional_call, model, buffers)
         outputs = call((), dict(part_inputs)) if isinstance(part_inputs, Mapping) else call(part_inputs)
         loss = loss_function(outputs, part_targets)
-        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
-        halves.append(torch.cat([g.flatten() for g in gradients if g is not None]))
+        halves.append(flat_gradient(loss, parameters))
     first, second = halves
-    mean = (first + second) / 2
+    mean = (first + second).div_(2)
     return (torch.dot(first, first) + torch.dot(second, second)) / 2, torch.dot(mean, mean)
+
+
+def flat_gradient(loss: Tensor, parameters: list[nn.Parameter]) -> Tensor:
+    """Return the gradient of a loss as one vector, without parameters that it does not depend on."""
+    gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+    return torch.cat([gradient.flatten() for gradient in gradients if gradient is not None])

@@ -29,6 +29,7 @@ from equipoise.training.finetune import build_lr_scales, freeze_stages
 from equipoise.training.gradient_sync import GradientAllReduce
 from equipoise.training.initialization.lora import merge_adapters
 from equipoise.training.initialization.shared_model import build_shared_model
+from equipoise.training.memory.peak_memory import PeakMemory
 from equipoise.training.sampler import list_own_micro_batches
 from equipoise.training.sharding.shard_model import shard_model
 from equipoise.training.sharding.sharded_model import ShardedModel
@@ -77,6 +78,10 @@ class Training:
         self.reused_classes = list(initial.reused_classes)  # whose rows of the classifier are pretrained
         self.frozen_modules = freeze_stages(initial.model, config.freeze_stages)
         lr_scales = build_lr_scales(initial.model, config, len(self.workload.classes))
+        if config.recompute:
+            from equipoise.training.memory.recompute import recompute_blocks  # others keep everything
+
+            recompute_blocks(config, initial.model)
         self.sharded = shard_model(config, initial.model, self.mesh, self.workload, self.loader)
         del initial  # of which a worker may hold only a part from now on
         self.model = self.sharded.module
@@ -93,6 +98,9 @@ class Training:
         self.backward_pass = BackwardPass(config, self.workload, self.model, self.device)
         self.steps = self.sharded.build_steps(self.backward_pass, optimizer, self.timer, self.max_examples)
         self.optimizer = self.steps.optimizer
+        # asynchronous workers wait for each other at the end of steps that are taken together
+        is_measurable = not config.compile and not config.sync_method.staleness
+        self.peak_memory = PeakMemory(self.device, self.steps.interval, is_measurable)
 
     @property
     def gradient_sync(self) -> GradientAllReduce:
@@ -217,10 +225,13 @@ class Training:
             module.eval()
 
     def _run_lap(self) -> Lap:
+        self.peak_memory.begin_lap(self.sharded, self.steps, self.best_weights)
         start = self.timer.mark()
         with flush_denormals():
-            losses = self.take_steps(self._steps_in_lap())
+            count = self._steps_in_lap()
+            losses = self.peak_memory.take_steps(self.take_steps, count)
         self.timer.record_span("lap", start)
+        self.timer.peak_bytes = self.peak_memory.bytes
         weight = self.loss_weight if self.mesh.counts_results else 0.0
         lap, means = self.timer.finish_lap(
             losses.sum(1) * weight, self.step, self._lr_at(self.step), self._all_reduce_sum

@@ -70,6 +70,8 @@ class StepTimer(SpanTimer):
         super().__init__(device)
         self.config, self.rank, self.workers = config, rank, workers
         self.gradient_norms = GradientNorms()
+        self.peak_bytes: int | None = None
+        """largest number of bytes in this worker's tensors during the lap; None where it was not measured"""
 
     def finish_lap(
         self, losses: Tensor, step: int, lr: float, all_reduce_sum: Callable[[Tensor], Tensor]
@@ -82,14 +84,14 @@ class StepTimer(SpanTimer):
         local, total, draws = self.gradient_norms.pop_sums()
         lap_seconds = seconds_by_span["lap"] - seconds_by_span["probe"]
         has_encoded = "encode" in seconds_by_span
-        columns = [lap_seconds, *(seconds_by_span[name] for name in LAP_SPANS), local, total]
+        columns = [lap_seconds, *(seconds_by_span[name] for name in LAP_SPANS), self.peak_bytes or 0, local, total]
         table = torch.zeros(self.workers, len(columns), dtype=torch.float64)
         table[self.rank] = torch.tensor(columns, dtype=torch.float64)
         shared = all_reduce_sum(torch.cat([losses.double(), table.flatten().to(self.device)])).cpu()
         losses, table = shared[: len(losses)], shared[len(losses) :].view_as(table)
         # asynchronous workers have different work in a lap: the largest parts would be those of different workers
         is_shared_work = not self.config.sync_method.staleness
-        seconds, *parts = (table[:, :-2].amax(0) if is_shared_work else table[:, :-2].mean(0)).tolist()
+        seconds, *parts = (table[:, :-3].amax(0) if is_shared_work else table[:, :-3].mean(0)).tolist()
         data, compute, exchange, encode = parts
         seconds_by_worker = table[:, 1 + LAP_SPANS.index("compute")].tolist() if is_shared_work else [compute]
         lap = Lap(
@@ -106,6 +108,7 @@ class StepTimer(SpanTimer):
             seconds_by_worker=tuple(seconds_by_worker) if compute > MIN_SPEED_RATIO * min(seconds_by_worker) else (),
             exchange_seconds=exchange,
             encode_seconds=encode if has_encoded else None,
+            peak_bytes=int(table[:, -3].max()) or None,
         )
         return self._add_gradient_norms(lap, table[:, -2:], draws) if draws else lap, losses
 
