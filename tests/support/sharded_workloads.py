@@ -1,10 +1,9 @@
 """Workloads for tests of --sharding, requested as module:attribute like those of users."""
 
 from dataclasses import replace
-from functools import partial
 
+import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from equipoise.config import TrainConfig
 from equipoise.workloads import Workload
@@ -35,22 +34,56 @@ def wide_mlp(trial: TrainConfig) -> Workload:
     return replace(digits(trial), model=build_wide_mlp)
 
 
+def build_gpt() -> nn.Module:
+    """Build a GPT of 2 layers of width 16, without biases of keys, whose gradients are rounding errors alone."""
+    model = GPT(VOCABULARY, GPT_CONTEXT, 2, 16, 2)
+    for block in model.blocks:
+        block.attention.query_key_value.bias = None
+    return model
+
+
 def gpt(trial: TrainConfig) -> Workload:
-    """Return sequences of tokens with a GPT of 2 layers of width 16, whose embedding is its output layer too."""
-    return text(trial, name="gpt", model=partial(GPT, VOCABULARY, GPT_CONTEXT, 2, 16, 2))
+    """Return sequences of tokens with a GPT, whose embedding is its output layer too."""
+    return text(trial, name="gpt", model=build_gpt)
 
 
-class OneLayer(nn.Module):
-    """Model of a single layer."""
+class ScaledLinear(nn.Module):
+    """Linear model whose scores are multiplied by a number that is learned too."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.layer = nn.Conv2d(1, 10, 16)
+        self.layer = nn.Linear(256, 10)
+        self.temperature = nn.Parameter(torch.ones(()))
 
     def forward(self, images: Tensor) -> Tensor:
-        return F.conv2d(images, self.layer.weight, self.layer.bias)[:, :, 0, 0]
+        scores: Tensor = self.layer(images.flatten(1)) * self.temperature
+        return scores
 
 
-def one_layer(trial: TrainConfig) -> Workload:
-    """Return digits with a model that has no two layers to cut between."""
-    return replace(digits(trial), model=OneLayer)
+def with_scalar(trial: TrainConfig) -> Workload:
+    """Return digits with a model of which one weight is a single number."""
+    return replace(digits(trial), model=ScaledLinear)
+
+
+class AdaptedLinear(nn.Module):
+    """Frozen layer with a low-rank addition that learns, built as peft builds its own."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.base_layer = nn.Linear(inputs, outputs).requires_grad_(False)
+        self.down = nn.ModuleDict({"default": nn.Linear(inputs, 2, bias=False)})
+        self.up = nn.ModuleDict({"default": nn.Linear(2, outputs, bias=False)})
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.base_layer(x) + self.up["default"](self.down["default"](x))
+        return y
+
+
+def build_adapted_mlp() -> nn.Module:
+    """Build a model whose layers are frozen but for their adapters."""
+    return nn.Sequential(nn.Flatten(), AdaptedLinear(256, 32), nn.GELU(), AdaptedLinear(32, 10))
+
+
+def with_adapters(trial: TrainConfig) -> Workload:
+    """Return digits with a model that trains low-rank adapters alone."""
+    return replace(digits(trial), model=build_adapted_mlp)

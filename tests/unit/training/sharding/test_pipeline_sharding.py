@@ -5,10 +5,12 @@ from itertools import pairwise
 
 import pytest
 import torch
+from torch import nn
 
 from equipoise.config import TrainConfig
 from equipoise.training.loop import Training
 from equipoise.training.sharding.pipeline.stage_timeline import measure_bubble
+from equipoise.workloads.digits import digits
 from tests.support.errors import raises_code
 from tests.support.gloo import run_with_gloo
 from tests.support.sharded_runs import are_equal, largest_difference, train_sharded
@@ -26,7 +28,7 @@ DIGITS = TrainConfig(
 )
 MLP = replace(DIGITS, workload="tests.support.sharded_workloads:wide_mlp")
 GPT = replace(DIGITS, workload="tests.support.sharded_workloads:gpt", target=0.0)
-MOMENTUM = {"clip_norm": 0.5, "weight_decay": 0.01, "decay_on": "matrices"}
+MOMENTUM = {"optimizer": "sgd", "lr": 0.05, "clip_norm": 0.5, "weight_decay": 0.01, "decay_on": "matrices"}
 ADAMW = {"optimizer": "adamw", "lr": 0.002, "clip_norm": 0.1, "weight_decay": 0.1, "decay_on": "matrices"}
 SHORT_CASES = [
     replace(DIGITS, **MOMENTUM),
@@ -156,11 +158,26 @@ def test_laps_tell_what_neighbours_send_and_spans_when_stages_wait(tmp_path):
     assert any(span.kind == "wait" for span in results[1][0])
 
 
+class OneLayer(nn.Module):
+    """Model of a single layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(10, 16, 16))
+
+    def forward(self, images):
+        return torch.einsum("ncij,kij->nk", images, self.weight)
+
+
+def one_layer(trial):
+    return replace(digits(trial), model=OneLayer)
+
+
 def refuse_options(config):
     with raises_code("option-conflict", "--compile"):
         Training(replace(config, compile=True))
     with raises_code("sharding-unusable", "into 2 stages", "1 piece"):
-        Training(replace(config, workload="tests.support.sharded_workloads:one_layer"))
+        Training(replace(config, workload=f"{__name__}:one_layer"))
 
 
 @pytest.mark.slow
