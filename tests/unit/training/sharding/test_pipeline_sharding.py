@@ -21,8 +21,8 @@ DIGITS = TrainConfig(
     workers=2,
     grad_accumulation=2,
     target=2.0,
-    max_examples=160,
-    eval_every=80,
+    max_examples=96,
+    eval_every=48,
     precision="fp64",
     sharding="pipeline:2",
 )
@@ -85,7 +85,7 @@ def test_fifty_steps_are_those_of_one_process(tmp_path, processes):
     changed = [
         replace(config, pipeline_schedule=schedule, **options)
         for config in bases
-        for schedule in ("1f1b", "gpipe")
+        for schedule in (("1f1b", "gpipe") if processes < 6 else ("1f1b",))
         for options in (MOMENTUM, ADAMW)
     ]
     compare_with_one_process(tmp_path, processes, [lengthen(config) for config in changed])
@@ -127,6 +127,7 @@ def train_whole(configs):
     return results
 
 
+@pytest.mark.slow
 def test_every_worker_has_the_whole_model_at_the_end(tmp_path):
     config = replace(GPT, keep="best", eval_every=40)
     first, last = (results[0] for results in run_with_gloo(2, tmp_path, train_whole, [config]))
