@@ -11,7 +11,7 @@ from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line
 from equipoise.workloads.batch import Batch
 
-CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+CONTAINERS = (nn.Sequential, nn.ModuleList)
 FACTORIES = (torch.arange, torch.zeros, torch.ones, torch.full, torch.empty, torch.linspace)
 """functions that torch.fx does not follow by itself, as they take sizes rather than tensors"""
 
