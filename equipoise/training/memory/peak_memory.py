@@ -1,6 +1,6 @@
 """Peak of the bytes in a worker's tensors: of each lap on a GPU, of the first step of a process on a CPU.
 
-A GPU's allocator counts anyway. On a CPU torch reports each allocation to a profiler. The one in C++ that torch.autograd
+A GPU's allocator counts anyway. On a CPU torch reports each allocation to a profiler. The one in C++ that torch has
 kept from before Kineto costs 1.5 ms in a step of LeNet and nothing that shows in longer ones, and counts the same to
 the byte as torch.profiler, which takes 4 s to start and 40 ms more in a step of LeNet; a dispatch mode in Python takes
 15 ms, and does not see what kernels allocate inside of them (10 MB of 75 MB in ResNet-18).
