@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from equipoise.config import TrainConfig
+from equipoise.config import Precision, TrainConfig
 from equipoise.planning.memory.model_sizes import ModelSizes
 from equipoise.planning.memory.worker_memory import WorkerMemory, predict_worker_memory
 from equipoise.training.loop import Training
@@ -98,7 +98,8 @@ def main() -> None:
 
 def list_settings(case: TrainConfig, has_blocks: bool) -> Iterator[TrainConfig]:
     """Yield all combinations of optimizer, accumulation, precision and recomputed blocks."""
-    options = ("sgd", "adamw"), (1, 2), ("fp32", "bf16"), (False, True) if has_blocks else (False,)
+    precisions: tuple[Precision, ...] = "fp32", "bf16"
+    options = ("sgd", "adamw"), (1, 2), precisions, (False, True) if has_blocks else (False,)
     for optimizer, accumulation, precision, recompute in product(*options):
         yield replace(
             case, optimizer=optimizer, grad_accumulation=accumulation, precision=precision, recompute=recompute

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from equipoise.config import TrainConfig
-from equipoise.planning.memory.largest_batch import bisect_largest, extrapolate_peak, find_largest_batch
+from equipoise.planning.memory.largest_batch import bisect_largest, find_largest_batch
 from equipoise.planning.memory.model_sizes import ModelSizes
 from equipoise.planning.memory.worker_memory import WorkerMemory, predict_worker_memory
 
@@ -91,9 +91,3 @@ def test_measured_peak_moves_the_closed_form():
 @pytest.mark.parametrize("largest", [0, 1, 2, 7, 8, 1000])
 def test_bisection_finds_any_bound(largest):
     assert bisect_largest(lambda size: size <= largest) == largest
-
-
-def test_peaks_are_extrapolated_along_a_line():
-    assert extrapolate_peak({4: 140, 8: 180}, 16) == 260
-    assert extrapolate_peak({4: 140}, 16) is None
-    assert extrapolate_peak({4: 140, 8: 180}, 8) is None  # it has been measured
