@@ -66,8 +66,9 @@ def call_in_child(function, free_bytes, *args):
 def main(free_bytes, *batch_sizes):
     torch.set_num_threads(1)
     found = call_in_child(lambda: fit_batch_size(CONFIG, build_workload(), CPU), free_bytes)
-    largest = round(found / 0.9)
-    tried = {size: call_in_child(trains_with, free_bytes, size) for size in batch_sizes or (found, largest + 1)}
+    tried = {
+        size: call_in_child(trains_with, free_bytes, size) for size in batch_sizes or (found, round(found * 4 / 3))
+    }
     print(json.dumps({"found": found, "tried": list(tried.items())}), flush=True)
 
 
