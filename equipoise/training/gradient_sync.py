@@ -11,6 +11,7 @@ A bucket may be summed by an algorithm of equipoise.parallel (`--all-reduce`), w
 Why by hand: docs/decisions/0001-gradient-all-reduce.md.
 """
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -207,11 +208,15 @@ class GradientAllReduce:
         """Take what `list_errors` returned in the processes of a checkpoint."""
 
     def _gradient_hook(self, bucket: GradientBucket, index: int) -> Callable[[Tensor], None]:
+        # a parameter that holds its own bucket by a hook would never be freed: torch keeps hooks where gc cannot look
+        sync_reference, bucket_reference = weakref.ref(self), weakref.ref(bucket)
+
         def on_gradient(_: Tensor) -> None:
-            if self.is_last_micro_batch:
-                bucket.copy_gradient(index)
-                if not bucket.num_missing and self.workers > 1:
-                    self._launch_ready()
+            sync, own_bucket = sync_reference(), bucket_reference()
+            if sync is not None and own_bucket is not None and sync.is_last_micro_batch:
+                own_bucket.copy_gradient(index)
+                if not own_bucket.num_missing and sync.workers > 1:
+                    sync._launch_ready()
 
         return on_gradient
 

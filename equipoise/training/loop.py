@@ -29,6 +29,7 @@ from equipoise.training.finetune import build_lr_scales, freeze_stages
 from equipoise.training.gradient_sync import GradientAllReduce
 from equipoise.training.initialization.lora import merge_adapters
 from equipoise.training.initialization.shared_model import build_shared_model
+from equipoise.training.memory.out_of_memory import is_out_of_memory
 from equipoise.training.memory.peak_memory import PeakMemory
 from equipoise.training.sampler import list_own_micro_batches
 from equipoise.training.sharding.shard_model import shard_model
@@ -165,11 +166,13 @@ class Training:
 
     def fits_in_memory(self) -> bool:
         """Return whether a micro-batch fits every worker's memory; without an exchange, which could wait forever."""
-        inputs, targets = next(self.loader.train_batches(self.micro_indices, self.step))
+        out_of_memory = 0
         try:
+            inputs, targets = next(self.loader.train_batches(self.micro_indices, self.step))
             self.sharded.try_micro_batch(self.backward_pass, inputs, targets, self.step, self.micro_indices[0])
-            out_of_memory = 0
-        except torch.OutOfMemoryError:
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
             out_of_memory = 1
         for parameter in self.trainable_parameters:
             parameter.grad = None

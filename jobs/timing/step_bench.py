@@ -4,6 +4,7 @@ import statistics
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 from itertools import islice
 
 import numpy as np
@@ -11,12 +12,16 @@ import torch
 
 from equipoise.config import TrainConfig
 from equipoise.number_bounds import MIN_LEARNING_RATE
+from equipoise.planning.memory.largest_batch import predict_peak
+from equipoise.planning.memory.model_sizes import ModelSizes
 from equipoise.planning.parameter_servers.worker_speeds import are_unequal
 from equipoise.registries.all_reduce_registry import AppliedAllReduce
 from equipoise.runs.record import Lap
 from equipoise.training.comm_benchmark import MESSAGE_BYTES, time_all_reduces, time_send_recv
 from equipoise.training.gradient_sync import uses_all_to_all
 from equipoise.training.loop import Training
+from equipoise.training.memory.fit_batch import find_device_memory
+from equipoise.training.memory.measure_sizes import measure_model_sizes
 from equipoise.workloads import Workload
 from jobs.timing.timing_records import ExchangeTiming, StepTiming
 from jobs.timing.timing_schedule import MIN_STRETCH_SECONDS, StepProbe
@@ -39,6 +44,9 @@ class StepBench:
         self.workload = replace(workload, target=None)  # steps are timed, whatever the metric
         self.started_at = started_at
         self._limit_evaluation(1)
+        self.free_bytes = find_device_memory(device)  # before allocators keep what they once had
+        self.measured_peaks: dict[int, float] = {}
+        """largest number of bytes in a worker's tensors by batch size"""
         self.chosen_algorithms: tuple[AppliedAllReduce, ...] = ()  # by --all-reduce auto, once for all trainings
         self.idle_training = self._build_training(1, 1)
         self.idle_training.prepare_all_reduce()
@@ -60,6 +68,8 @@ class StepBench:
 
     def probe(self, batch: int) -> StepProbe | None:
         """Take a few steps at a batch size and return how long they took; None if it does not fit in memory."""
+        if not self.is_predicted_to_fit(batch):
+            return None
         start = time.monotonic()
         training = self._build_training(batch, 1)
         setup_seconds = self._max_seconds(time.monotonic() - start)
@@ -74,6 +84,22 @@ class StepBench:
             probe = self._time_second_lap(batch, SHORT_STEPS, setup_seconds)
         self.probes[batch] = probe
         return probe
+
+    @cached_property
+    def sizes(self) -> ModelSizes:
+        """Sizes of the model, measured when a batch is first predicted."""
+        return measure_model_sizes(self.trial, self.workload, self.device)
+
+    def is_predicted_to_fit(self, batch: int) -> bool:
+        """Return whether a batch is expected to fit, where smaller ones were measured.
+
+        A try that does not fit may end the process: where a container has a limit, the kernel does not ask.
+        """
+        exceeds = False
+        if self.measured_peaks and batch > max(self.measured_peaks):
+            trial, has_gpu = replace(self.trial, batch_size=batch), self.device.type == "cuda"
+            exceeds = predict_peak(self.sizes, trial, self.measured_peaks, has_gpu=has_gpu) > self.free_bytes
+        return not self.max_over_workers(int(exceeds))
 
     def time_stretch(self, batch: int) -> list[Lap]:
         """Train a stretch of laps at a batch size, after a lap in which allocators and kernels warm up."""
@@ -129,7 +155,8 @@ class StepBench:
     def _time_second_lap(self, batch: int, lap_steps: int, setup_seconds: float) -> StepProbe:
         """Train two laps, and return what the second one took."""
         laps = self._build_training(batch, lap_steps).laps()
-        next(laps)
+        if peak_bytes := next(laps).peak_bytes:
+            self.measured_peaks[batch] = peak_bytes
         start = time.monotonic()
         lap = next(laps)
         evaluation_seconds = time.monotonic() - start - lap.seconds

@@ -7,7 +7,8 @@ from equipoise.config import TrainConfig
 from equipoise.planning.memory.model_sizes import ModelSizes
 from equipoise.planning.memory.worker_memory import predict_worker_memory
 
-MEMORY_MARGIN = 0.05  # of the limit, for what is not in tensors: buffers of libraries, and gaps between allocations
+MEMORY_MARGIN = 0.2
+"""share of the limit that is left: on a CPU the heap has gaps between allocations, which grow over a few steps"""
 MAX_BATCH_SIZE = 1 << 30
 
 
@@ -16,7 +17,7 @@ def find_largest_batch(
     config: TrainConfig,
     limit_bytes: float,
     *,
-    measured_peaks: Mapping[int, float] = {},  # noqa: B006  # never changed
+    measured_peaks: Mapping[int, float] = {},  # never changed
     margin: float = MEMORY_MARGIN,
     has_gpu: bool = False,
 ) -> int:
@@ -25,12 +26,23 @@ def find_largest_batch(
     The closed form is moved up or down to the measured peak of the largest batch in `measured_peaks`.
     """
 
-    def predict(batch_size: int) -> float:
-        return predict_worker_memory(sizes, replace(config, batch_size=batch_size), has_gpu=has_gpu).total
+    def fits(batch_size: int) -> bool:
+        at_batch = replace(config, batch_size=batch_size)
+        return predict_peak(sizes, at_batch, measured_peaks, has_gpu=has_gpu) <= limit_bytes * (1 - margin)
 
+    return bisect_largest(fits)
+
+
+def predict_peak(
+    sizes: ModelSizes, config: TrainConfig, measured_peaks: Mapping[int, float], *, has_gpu: bool = False
+) -> float:
+    """Return the peak bytes of a worker, by what the closed form adds to the measured peak of the largest batch."""
+    predicted = predict_worker_memory(sizes, config, has_gpu=has_gpu).total
     known = max(measured_peaks, default=None)
-    shift = measured_peaks[known] - predict(known) if known else 0.0
-    return bisect_largest(lambda batch_size: predict(batch_size) + shift <= limit_bytes * (1 - margin))
+    if known is None:
+        return predicted
+    at_known = replace(config, batch_size=known)
+    return predicted + measured_peaks[known] - predict_worker_memory(sizes, at_known, has_gpu=has_gpu).total
 
 
 def bisect_largest(fits: Callable[[int], bool]) -> int:
@@ -43,12 +55,3 @@ def bisect_largest(fits: Callable[[int], bool]) -> int:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
-
-
-def extrapolate_peak(peaks: Mapping[int, int], batch_size: int) -> float | None:
-    """Return the peak at a larger batch size, along the line through the two largest measured; None without two."""
-    if len(peaks) < 2 or batch_size <= max(peaks):
-        return None
-    smaller, larger = sorted(peaks)[-2:]
-    slope = max(0.0, (peaks[larger] - peaks[smaller]) / (larger - smaller))
-    return peaks[larger] + slope * (batch_size - larger)

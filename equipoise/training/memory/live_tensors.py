@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from types import FunctionType, MethodType, ModuleType
+from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
@@ -43,23 +43,16 @@ def list_held_values(value: Any) -> Iterable[Any]:
     if isinstance(value, MethodType):
         return [value.__self__, value.__func__]
     if isinstance(value, FunctionType):
-        cells = value.__closure__ or ()
-        return [cell.cell_contents for cell in cells if cell != EMPTY_CELL]
+        return [cell.cell_contents for cell in value.__closure__ or () if has_value(cell)]
     if isinstance(value, partial):
         return [value.func, value.args, value.keywords]
     return getattr(value, "__dict__", {}).values()
 
 
-def _make_empty_cell() -> Any:
-    """Return the cell of a variable that has no value yet, which must not be looked into."""
-    if False:
-        variable = None
-
-    def function() -> Any:
-        return variable
-
-    assert function.__closure__ is not None
-    return function.__closure__[0]
-
-
-EMPTY_CELL = _make_empty_cell()
+def has_value(cell: CellType) -> bool:
+    """Return whether the variable of a closure has a value yet."""
+    try:
+        cell.cell_contents  # noqa: B018  # raises without one
+    except ValueError:
+        return False
+    return True

@@ -29,7 +29,8 @@ def measure_model_sizes(config: TrainConfig, workload: Workload, device: torch.d
     model = build_shared_model(config, workload, device, workers=1).model
     frozen = freeze_stages(model, config.freeze_stages)
     blocks = list_blocks(model)
-    unit_bytes = [count_bytes(block.parameters()) for block in blocks]
+    units = blocks or [layer for layer in model.modules() if not any(True for _ in layer.children())]
+    unit_bytes = [count_bytes(unit.parameters()) for unit in units]
     if config.recompute:
         recompute_blocks(config, model)
     model.train()

@@ -28,6 +28,14 @@ def test_target_that_any_metric_reaches_does_not_end_the_timing(config, target):
         assert len(laps) > 1 and all(lap.metric is not None for lap in laps)  # it is evaluated as in training
 
 
+def test_batch_beyond_the_memory_is_known_before_it_is_tried():
+    bench = StepBench(DIGITS, load_workload(DIGITS), torch.device("cpu"), time.monotonic())
+    assert bench.is_predicted_to_fit(1 << 40)  # nothing is known yet
+    assert bench.probe(8) and bench.measured_peaks[8] > bench.gradient_bytes
+    assert bench.is_predicted_to_fit(16)
+    assert not bench.is_predicted_to_fit(1 << 30) and bench.probe(1 << 30) is None
+
+
 def time_with_all_reduce(all_reduce):
     """Return the algorithms of the steps that are timed, the kinds of exchanges, and the algorithms chosen before."""
     trial = replace(DIGITS, workers=2, all_reduce=all_reduce)
