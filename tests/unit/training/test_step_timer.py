@@ -37,6 +37,15 @@ def test_a_lap_has_the_seconds_of_each_worker_where_one_is_slow():
     assert finish_laps((2.0,)).seconds_by_worker == ()
 
 
+def test_a_span_inside_another_is_taken_off_it():
+    timer = StepTimer(CONFIG, 0, 1, torch.device("cpu"))
+    timer.spans.append(("compute", 1.0, 3.0))
+    end = timer.record_inner_span("exchange", "compute", timer.mark())
+    assert timer.spans[1][2] == end
+    seconds = timer.pop_seconds()
+    assert seconds["exchange"] > 0 and seconds["compute"] + seconds["exchange"] == pytest.approx(2.0)
+
+
 def test_step_times_have_the_median_of_each_worker_where_one_is_slow():
     laps = [finish_laps(seconds) for seconds in ((1.0, 1.0, 3.0), (1.0, 1.05, 1.02), (1.1, 1.0, 3.2))]
     assert summarize_seconds_by_worker([[lap] for lap in laps]) == pytest.approx((0.525, 0.5, 1.5))

@@ -1,7 +1,7 @@
 """Which worker updates which weights, and what it costs to send them to the others.
 
-gloo and NCCL send from one worker to all others along a tree: with p workers, numbered from the one that sends, worker
-v sends to v + 2^i for all 2^i > v, as far as there are so many.
+gloo sends from one worker to all others along a tree: with p workers, numbered from the one that sends, worker v sends
+to v + 2^i for all 2^i > v, as far as there are so many.
 """
 
 from collections.abc import Mapping, Sequence

@@ -136,6 +136,7 @@ def test_bytes_are_those_of_the_closed_forms(pairs_of_workers):
         assert optimizer.laps[0].rounds == none.laps[0].rounds + 1
         padding = 8 * 16 if name == "gpt-adamw" else 0  # to an even number of rows, of the embedding of 11 tokens
         assert full.laps[0].sent_bytes == 3 / 2 * (size + padding) * micro_batches
+        assert full.laps[1].sent_bytes == full.laps[0].sent_bytes  # the evaluation between them is no part of a step
 
 
 @pytest.mark.slow
